@@ -248,6 +248,8 @@ def assert_no_access(flow: Flow, answer: dict[str, Any], fhir: Fhir, why: str) -
     [
         {"period": {"start": "2026-06-15", "end": "2026-06-15"}},
         {"period": {"end": "2026"}},
+        {"period": {"start": "2017", "end": "2099-01-01"}},
+        {"period": {"end": "9999-12-31"}},
         {"period": {"end": "2026-06"}},
         {"period": {}},
         {"active": None},

@@ -310,6 +310,103 @@ def test_whether_an_allergy_is_still_active(status, concern, end, expected):
     assert code_of(found["clinicalStatus"]) == expected
 
 
+# The sample that document_with changes was made on 2 July 2024.
+AHEAD = [
+    *("99991231", "20990101", "2099", "209901", "20240703", "202408", "2025"),
+    *("20990101120000+0100", "2099-01-01", "2024-07-03T00:00:00-07:00", "99999999", "20991301"),
+]
+PAST = [
+    *("2023", "202406", "20240630", "20240702", "2024", "202407", "20240702235959-0700"),
+    *("2012-06-30", "20230230"),
+]
+ABATEMENT = "http://hl7.org/fhir/StructureDefinition/allergyintolerance-abatement"
+
+
+def ending(high: str, **others: str) -> dict[str, Any]:
+    """Return an allergy of a completed concern that ends then."""
+    times = f'<effectiveTime><low value="2010"/><high value="{high}"/></effectiveTime>'
+    others = {"concern": '<statusCode code="completed"/>', **others}
+    return allergy_of(times + DRUG + substance(LATEX), **others)
+
+
+def notes_of(allergy: dict[str, Any]) -> str:
+    return "; ".join(note["text"] for note in allergy.get("note", ()))
+
+
+@pytest.mark.parametrize("high", AHEAD)
+@pytest.mark.parametrize("concern", ['<statusCode code="completed"/>', ""])
+def test_an_end_after_the_documents_date_ends_no_allergy(high, concern):
+    found = ending(high, concern=concern)
+    assert code_of(found["clinicalStatus"]) == "active"
+    assert notes_of(found).startswith("Status also recorded in the document: end given as ")
+
+
+@pytest.mark.parametrize("high", PAST)
+def test_an_end_up_to_the_documents_date_ends_an_allergy(high):
+    found = ending(high)
+    assert code_of(found["clinicalStatus"]) == "resolved"
+
+
+@pytest.mark.parametrize("high", ["ongoing", "present", "01.07.2030", "30.06.2012", "?"])
+def test_an_end_that_is_no_time_ends_no_allergy_and_is_kept(high):
+    found = ending(high)
+    assert code_of(found["clinicalStatus"]) == "active"
+    assert f"end given as {high}" in notes_of(found)
+
+
+def test_an_end_in_the_future_is_kept_with_the_allergy():
+    found = ending("20990101")
+    assert found["extension"] == [{"url": ABATEMENT, "valueDateTime": "2099-01-01"}]
+    assert "end given as 2099-01-01, after the date of the document" in notes_of(found)
+
+
+def test_an_allergy_that_is_coded_resolved_stays_so_whatever_its_end():
+    status = inner("33999-4", snomed("413322009"))
+    times = '<effectiveTime><low value="2010"/><high value="20990101"/></effectiveTime>'
+    found = allergy_of(times + DRUG + substance(LATEX) + status)
+    assert code_of(found["clinicalStatus"]) == "resolved"
+    assert "end given as 2099-01-01" in notes_of(found)
+
+
+@pytest.mark.parametrize(
+    ("made", "high", "expected"),
+    [
+        # Without a date of its own a document is as old as its import.
+        (None, "20991231", "active"),
+        (None, "20200101", "resolved"),
+        ("2012", "2013", "active"),
+        ("201206", "20120701", "active"),
+        ("2012-06-15", "20120616", "active"),
+        ("2012-06-15", "20120615", "resolved"),
+        # What is still to come has not come, whatever date a document has.
+        ("20991231", "20990101", "active"),
+        ("garbage", "20990101", "active"),
+    ],
+)
+def test_the_documents_date_decides_which_end_has_come(made, high, expected):
+    times = f'<effectiveTime><low value="2010"/><high value="{high}"/></effectiveTime>'
+    document = document_with(
+        observation(times + DRUG + substance(LATEX)), concern='<statusCode code="completed"/>'
+    )
+    header = '<effectiveTime value="202407021115-0700"/>'
+    assert header in document
+    document = document.replace(header, f'<effectiveTime value="{made}"/>' if made else "", 1)
+    found = only(read(document), "AllergyIntolerance")
+    assert code_of(found["clinicalStatus"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("high", "expected"),
+    [("2020", "resolved"), ("20990101", "active"), ("?", "resolved"), ("99991231", "active")],
+)
+def test_that_none_is_known_holds_no_longer_where_it_may_have_ended(high, expected):
+    times = f'<effectiveTime><low value="2010"/><high value="{high}"/></effectiveTime>'
+    content = times + snomed("419199007") + substance('<code nullFlavor="NA"/>')
+    found = allergy_of(content, ' negationInd="true"')
+    assert code_of(found["code"]) == "716186003"
+    assert code_of(found["clinicalStatus"]) == expected
+
+
 def test_what_was_entered_in_error_has_no_clinical_status():
     """FHIR R4 allergyintolerance, ait-2."""
     found = allergy_of('<statusCode code="nullified"/>' + DRUG + substance(LATEX))

@@ -81,6 +81,7 @@ class Shape(NamedTuple):
 ALLERGY = "allergies"
 RASH = snomed("271807003")
 CONCERN_ENDED = '<statusCode code="completed"/>'
+ENDS_IN_2099 = '<effectiveTime><low value="2010"/><high value="20991231"/></effectiveTime>'
 SHAPES = {
     "a completed concern has not ended its allergy": Shape(
         document_with(
@@ -100,6 +101,15 @@ SHAPES = {
         [("none-known", "No known allergy")],
         "none-known",
         ("Recorded: no known allergies.",),
+    ),
+    "an end that has not come has not ended an allergy": Shape(
+        document_with(
+            observation(ENDS_IN_2099 + DRUG + substance(LATEX) + severity(snomed("24484000"))),
+            concern=CONCERN_ENDED,
+        ),
+        [("active-severe", "Latex")],
+        ALLERGY,
+        ("active, confirmed", "end given as 2099-12-31, after the date of the document"),
     ),
     "the graver of two statuses counts and the other is shown": Shape(
         document_with(

@@ -131,6 +131,34 @@ def test_a_period_that_ends_before_it_begins_keeps_its_end_as_text(low, high, pe
     assert (kept is None) == ("end" in period)
 
 
+@pytest.mark.parametrize(
+    ("high", "status"),
+    [
+        ("202405120900-0700", "finished"),
+        # The document was made on this day.
+        ("20240512", "finished"),
+        ("20240513", "unknown"),
+        ("202405130900-0700", "unknown"),
+        ("2024-05-13T09:00:00-07:00", "unknown"),
+        ("20990101", "unknown"),
+        ("9999", "unknown"),
+    ],
+)
+def test_a_visit_whose_end_has_not_come_is_not_finished(high, status):
+    document = sample("discharge-summary").replace("202405120900-0700", high)
+    visit = only(read(document), "Encounter")
+    assert visit["status"] == status
+
+
+def test_a_visit_at_a_time_that_has_not_come_is_not_finished():
+    document = sample("discharge-summary").replace(
+        '<low value="202405091810-0700"/><high value="202405120900-0700"/>', ""
+    )
+    document = document.replace("<effectiveTime></effectiveTime>", '<effectiveTime value="2099"/>')
+    assert '<effectiveTime value="2099"/>' in document
+    assert only(read(document), "Encounter")["status"] == "unknown"
+
+
 # The value of a time: its day, its time of day to the minute or second, its zone.
 TIMES = re.compile(
     r'(<(?:\w+:)?(?:effectiveTime|time|low|high|birthTime|deceasedTime)\b[^>]*?\bvalue=")'

@@ -19,7 +19,7 @@ from fhirapp.exchange.ccda.record import Record
 from fhirapp.exchange.ccda.section import REMARK, allergies_in, is_allergies
 from fhirapp.exchange.ccda.times import time_remarks
 from fhirapp.exchange.ccda.tree import NOTHING, Element, UnreadableDocument, read
-from fhirapp.exchange.ccda.values import identifier
+from fhirapp.exchange.ccda.values import date_time, identifier
 from fhirapp.fhir.identity import key, known_by
 
 __all__ = ["UnreadableDocument", "identities", "remarks", "resources_of"]
@@ -77,14 +77,16 @@ def _resources(root: Element, document: bytes) -> list[dict[str, Any]]:
         key(identifier(root.first(name) or NOTHING) or {}) for name in ("id", "setId")
     )
     parts = own_key or (sha256(document).hexdigest(),)
-    record = Record("|".join(set_key or parts), Texts(sections))
+    made = root.first("effectiveTime")
+    record = Record(
+        "|".join(set_key or parts), Texts(sections), date_time((made or NOTHING).get("value"))
+    )
     add_patient(role_of(root), record)
     document_id = record.own_identity("DocumentReference", *parts)
     writers = authors(root, record)
     reference = document_reference(root, document, document_id, record, writers)
     add_encounter(root, reference, record)
     name = record.add(reference)
-    made = root.first("effectiveTime")
     keeper = custodian(root, record)
     record.add(provenance(name, name, writers, made, made, keeper))
     for allergy, recorders, recorded in allergies_in(sections, record, writers):

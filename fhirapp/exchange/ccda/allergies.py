@@ -30,13 +30,13 @@ from fhirapp.exchange.ccda.reactions import (
     words_of_value,
 )
 from fhirapp.exchange.ccda.record import Record
+from fhirapp.exchange.ccda.status import end_of
 from fhirapp.exchange.ccda.substances import is_none_known, is_refuted, observed, says_something
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     MAPS,
     absent,
     code_in,
-    date_time,
     extended,
     has_code,
     identifiers,
@@ -101,6 +101,7 @@ def statement_of(
     differing = _put_status(
         allergy,
         entry,
+        made=record.made,
         by_laymen=bool(actors) and all(actor.type_name in _LAYMEN for actor in actors),
     )
     if differing:
@@ -223,12 +224,13 @@ def _put_recorded(
     return moments[-1] if moments else None
 
 
-def _put_status(allergy: dict[str, Any], entry: Entry, *, by_laymen: bool) -> str:
+def _put_status(allergy: dict[str, Any], entry: Entry, *, made: str, by_laymen: bool) -> str:
     """Set clinicalStatus and verificationStatus; return the words of what differs from that.
 
     service.md 2.3: what is on the patient's chart is confirmed, but not what the patient says, or
     what names nothing. What is refuted is no risk: a search for active allergies does not find it.
-    A status in the narrative where the entry does not point there can only make it graver.
+    A status in the narrative where the entry does not point there can only make it graver. made is
+    when the document was.
     """
     observation, concern = entry.observation, entry.concern
     if "nullified" in (_status_code(observation), _status_code(concern)):
@@ -239,15 +241,17 @@ def _put_status(allergy: dict[str, Any], entry: Entry, *, by_laymen: bool) -> st
     cell = entry.cell(Column.STATUS)
     narrative = fold(cell).removeprefix("status: ")
     order = _GRAVEST
-    if is_none_known(allergy["code"]):
+    is_denial = is_none_known(allergy["code"])
+    if is_denial:
         # That none is known holds least where any place says that it no longer does.
         order = _GRAVEST[::-1]
     elif not coded and _status_code(concern) in ("active", "suspended"):
         coded = ["active"]
-    end = _end(observation)
+    end = end_of(observation, made)
     # The statusCode of a completed concern does not say that the allergy is resolved: the concern
     # is no longer tracked, the allergy has not ended.
-    statuses = coded or (["resolved"] if end else [])
+    has_ended = end.is_over or (is_denial and end.is_doubtful)
+    statuses = coded or (["resolved"] if has_ended else [])
     if (entry.is_linked and entry.is_only) or statuses or narrative == order[0]:
         statuses = [*statuses, narrative]
     # Without any an allergy is active, whatever the statusCode of its concern says.
@@ -260,17 +264,9 @@ def _put_status(allergy: dict[str, Any], entry: Entry, *, by_laymen: bool) -> st
     differing = [known for known in _GRAVEST if known in coded and known != status]
     if narrative in _GRAVEST and narrative != status:
         differing.append(cell)
-    if status == "active" and end:
-        differing.append(end)
+    if end.words and not (end.is_over and status != "active"):
+        differing.append(end.words)
     return "; ".join(unique([*differing, *unclear]))
-
-
-def _end(observation: Element) -> str:
-    """Return the end of an allergy in words; "" where it has none."""
-    end = observation.first("effectiveTime/high") or NOTHING
-    if day := date_time(end.get("value")):
-        return f"ended {day}"
-    return "ended" if end.get("value") or end.null_flavor == "UNK" else ""
 
 
 def _observed(entry: Entry) -> tuple[list[str], list[str]]:

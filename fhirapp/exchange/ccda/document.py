@@ -235,7 +235,7 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
         "resourceType": "Encounter",
         "id": record.own_identity("Encounter", *(keys[0] if keys else (record.key,))),
         "identifier": identified,
-        "status": _status(period),
+        "status": _status(period, record.made),
         "class": _class(visit),
         "type": _types(visit, record),
         "subject": {"reference": record.patient},
@@ -255,9 +255,10 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
         context["facilityType"] = kind
 
 
-def _status(period: dict[str, Any] | None) -> str:
-    """Say whether the visit is over; with a start only, it is unknown."""
-    return "finished" if period and "end" in period else "unknown"
+def _status(period: dict[str, Any] | None, made: str) -> str:
+    """Say whether the visit is over; without an end, or before it, that is unknown."""
+    end = (period or {}).get("end")
+    return "finished" if end and not values.is_ahead(end, made) else "unknown"
 
 
 def _class(visit: Element) -> dict[str, Any]:

@@ -26,11 +26,13 @@ def identity(type_name: str, *parts: str) -> str:
 class Record:
     """The resources of a document; key is what identifies it, also in its next version.
 
-    patient is Patient/id, patient_keys what the patient's own identifiers are.
+    made is when the document was made, as dateTime; "" where that is not known. patient is
+    Patient/id, patient_keys what the patient's own identifiers are.
     """
 
     key: str
     texts: Texts
+    made: str = ""
     patient: str = ""
     patient_keys: set[tuple[str, str]] = field(default_factory=set)
     resources: dict[str, dict[str, Any]] = field(default_factory=dict)

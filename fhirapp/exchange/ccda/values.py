@@ -16,7 +16,7 @@ from urllib.parse import quote
 from fhirapp.exchange.ccda.narrative import Texts, tidy
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.fhir.identity import RFC_3986
-from fhirapp.fhir.temporal import check_date, interval, normalise_date_time
+from fhirapp.fhir.temporal import check_date, interval, normalise_date_time, now
 from fhirapp.fhir.terminology import CT, DATA_ABSENT_REASON, NULL_FLAVOR, ORIGINAL_TEXT
 
 _OID = re.compile(r"[0-2](\.(0|[1-9][0-9]*))+", re.ASCII)
@@ -291,6 +291,12 @@ def in_order(times: Iterable[Element | None]) -> list[Element]:
     """Return those that are times, the earliest first."""
     known = [time for time in times if time is not None and date_time(time.get("value"))]
     return sorted(known, key=lambda time: interval(date_time(time.get("value"))).low)
+
+
+def is_ahead(time: str, made: str) -> bool:
+    """Say whether a dateTime comes after the day on which its document was made, or after today."""
+    days = filter(None, (made[:10], now().date().isoformat()))
+    return any(_is_before(day, time[:10]) for day in days)
 
 
 def _is_before(time: str, other: str) -> bool:
