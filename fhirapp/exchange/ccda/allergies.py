@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 from fhirapp.allergies.assertion import is_placeholder
 from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.entries import Entry
-from fhirapp.exchange.ccda.narrative import Column, Narrative, has_words, plain, shortened, unique
+from fhirapp.exchange.ccda.narrative import (
+    Column,
+    Narrative,
+    Texts,
+    has_words,
+    plain,
+    shortened,
+    unique,
+)
 from fhirapp.exchange.ccda.people import Actor, author
 from fhirapp.exchange.ccda.reactions import (
     NOT_GRADED,
@@ -147,12 +155,12 @@ def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
         entry.statements, entry.texts, entry.cell(Column.CRITICALITY)
     )
     if not says_something(allergy["code"]) and not entry.reactions.is_any_named(
-        entry.reaction_cell
+        entry.reaction_lines
     ):
         is_graded = severity != NOT_GRADED or criticality in ("low", "high")
         if entry.null_flavor or not is_graded:
             return list(_beside_nothing(severity, criticality))
-    _put_type(allergy, entry.observation.first("value"))
+    _put_type(allergy, entry.observation.all("value"))
     if NO_KNOWN_DRUG_ALLERGY in {
         coding.get("code") for coding in allergy["code"].get("coding", ())
     }:
@@ -163,7 +171,7 @@ def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
     elif null_flavor:
         allergy["_criticality"] = extended(absent(null_flavor))
     _put_onset(allergy, entry.observation.first("effectiveTime"))
-    allergy["reaction"] = reactions(entry.reactions, severity=severity, cell=entry.reaction_cell)
+    allergy["reaction"] = reactions(entry.reactions, severity=severity, lines=entry.reaction_lines)
     notes = []
     held = list(strings(allergy["reaction"]))
     for words in (coded.words or coded.code, named.words or named.code):
@@ -184,14 +192,19 @@ def _beside_nothing(severity: Severity, criticality: str) -> Iterator[Note]:
         yield {"text": f"Criticality recorded in the document: {criticality}"}
 
 
-def _put_type(allergy: Resource, value: Element | None) -> None:
-    for code, (type_, category) in _TYPES.items():
-        if has_code(value, code):
-            if type_:
-                allergy["type"] = type_
-            if category:
-                allergy["category"] = [category]
-            return
+def _put_type(allergy: Resource, found: list[Element]) -> None:
+    """Set type and category by the first code of each value that has them.
+
+    An intolerance and an allergy are both an allergy, the graver.
+    """
+    kinds = [
+        next((kind for code, kind in _TYPES.items() if has_code(value, code)), ("", ""))
+        for value in found
+    ]
+    if types := sorted({type_ for type_, _ in kinds if type_}):
+        allergy["type"] = types[0]
+    if categories := list(dict.fromkeys(category for _, category in kinds if category)):
+        allergy["category"] = categories
 
 
 def _put_onset(allergy: Resource, interval: Element | None) -> None:
@@ -278,16 +291,25 @@ def _observed(entry: Entry) -> tuple[list[str], list[str]]:
         statuses: list[str] = []
         unclear: list[str] = []
         for observation in observed([statement], _STATUS_TEMPLATE, "33999-4"):
-            value = observation.first("value")
-            codes = [status for code, status in _STATUSES.items() if has_code(value, code)]
-            words = words_of_value(value, entry.texts)
-            words = words or [entry.texts.of(observation.first("text"))]
-            named = [status for text in words if (status := fold(text)) in _GRAVEST]
-            statuses += codes or named
-            unclear += [] if codes or named else filter(None, words)
+            of_values = [_status_of(value, entry.texts) for value in observation.all("value")]
+            known = [status for codes, _ in of_values for status in codes]
+            words = [text for codes, texts in of_values if not codes for text in texts]
+            if not known and not words:
+                words = [entry.texts.of(observation.first("text"))]
+                known = [status for text in words if (status := fold(text)) in _GRAVEST]
+                words = [] if known else words
+            statuses += known
+            unclear += filter(None, words)
         if statuses or unclear:
             return statuses, unclear
     return [], []
+
+
+def _status_of(value: Element, texts: Texts) -> tuple[list[str], list[str]]:
+    """Return the statuses of a value, and its words."""
+    words = words_of_value(value, texts)
+    codes = [status for code, status in _STATUSES.items() if has_code(value, code)]
+    return codes or [status for text in words if (status := fold(text)) in _GRAVEST], words
 
 
 def _status_code(statement: Element | None) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from fhirapp.allergies.assertion import about_none_known, is_placeholder
 from fhirapp.exchange.ccda.narrative import Block, Column, Narrative, Texts, covers, plain
 from fhirapp.exchange.ccda.reactions import (
+    DETAIL_CODES,
     ObservedReactions,
     reaction_observations,
     read_reactions,
@@ -33,8 +34,6 @@ _OBSERVATIONS = frozenset(
         "1.3.6.1.4.1.19376.1.5.3.1.4.6",
     }
 )
-# Observations about another allergy: severity, status, criticality.
-_ABOUT_AN_ALLERGY = ("SEV", "33999-4", "82606-5")
 # What is planned has not happened.
 _MOODS = ("", "EVN")
 # Elements of an entry that may hold an observation.
@@ -77,21 +76,21 @@ class Entry:
         return self.block.cells.get(column, "") if self.block else ""
 
     @property
-    def reaction_cell(self) -> str:
-        """The reactions in the narrative; "" where it only says that there is no entry."""
-        cell = self.cell(Column.REACTION)
-        return "" if is_placeholder(cell) else cell
+    def reaction_lines(self) -> list[str]:
+        """The reactions in the narrative, line by line, without what only says there is none."""
+        lines = self.block.reaction_lines if self.block else []
+        return [line for line in lines if not is_placeholder(line)]
 
     def code(self, narrative: Narrative) -> dict[str, Any]:
         """Return the code of the allergy, as CodeableConcept."""
         substance = substance_of(
             self.participant,
-            self.observation.first("value"),
+            self.observation.all("value"),
             self.texts,
             narrative,
             cell=self.cell(Column.SUBSTANCE),
             is_only=self.is_only,
-            reactions=self.reactions.words(self.reaction_cell),
+            reactions=self.reactions.words(self.reaction_lines),
         )
         return code_of(substance, self.observation, self.concern, self.texts)
 
@@ -134,14 +133,14 @@ def _is_bare_allergy(observation: Element) -> bool:
 
     Not if it belongs to an allergy beside it: a reaction, a severity, a status, a criticality.
     """
-    value, parent = observation.first("value"), observation.parent
-    if has_code(observation.first("code"), *_ABOUT_AN_ALLERGY):
+    found, parent = observation.all("value"), observation.parent
+    if has_code(observation.first("code"), *DETAIL_CODES):
         return False
     if observation.templates() or (parent is not None and parent.get("typeCode") == "MFST"):
         return False
-    if value is None:
+    if not found:
         return bool(observation.null_flavor) or is_negated(observation)
-    return bool(value.get("code") or value.get("displayName") or plain(value))
+    return any(value.get("code") or value.get("displayName") or plain(value) for value in found)
 
 
 def _is_substance(participant: Element) -> bool:
@@ -205,10 +204,10 @@ def _references_beside(entry: Entry, *, with_concern: bool) -> Iterator[Element]
 
     Remarks point elsewhere.
     """
-    yield from _pointing(reaction_observations([entry.observation]))
+    yield from _pointing(reaction_observations([entry.observation], entry.texts))
     if entry.concern is not None and with_concern:
         yield from entry.concern.all("text")
-        yield from _pointing(reaction_observations([entry.concern]))
+        yield from _pointing(reaction_observations([entry.concern], entry.texts))
 
 
 def _pointing(holders: list[Element]) -> Iterator[Element]:

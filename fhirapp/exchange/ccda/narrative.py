@@ -23,6 +23,11 @@ _NO_WORD = re.compile(r"[\W_]+")
 _APART = re.compile(r"[;,/]|\band\b")
 # Of the narrative's elements these do not end a word.
 _WITHIN_A_WORD = frozenset({"content", "footnoteRef", "linkHtml", "sub", "sup"})
+# These are, or begin, a line of their own.
+_LINES = frozenset({"br", "item", "paragraph"})
+# XML cannot contain it.
+_LINE_BREAK = "\v"
+_BULLET = re.compile(r"^[-*\u2022\u2013\u00b7]\s+")
 
 
 class Texts:
@@ -114,15 +119,17 @@ def _bare(text: str) -> str:
     return _NO_WORD.sub(" ", fold(text)).strip()
 
 
-def _collect(element: Element, parts: list[str]) -> None:
+def _collect(element: Element, parts: list[str], *, line_break: str = " ") -> None:
+    """Add the texts in an element to parts, with a line break around what is a line of its own."""
     for child in element.content:
         if isinstance(child, str):
             parts.append(child)
         else:
-            ends = "" if child.name in _WITHIN_A_WORD else " "
-            parts.append(ends)
-            _collect(child, parts)
-            parts.append(ends)
+            apart = "" if child.name in _WITHIN_A_WORD else " "
+            apart = line_break if child.name in _LINES else apart
+            parts.append(apart)
+            _collect(child, parts, line_break=line_break)
+            parts.append(apart)
 
 
 class Column(Enum):
@@ -152,6 +159,8 @@ _HEADS = (
         ),
     ),
 )
+# Columns whose cells may hold a statement in each line.
+_LISTING = frozenset({Column.REACTION, Column.SEVERITY})
 _SKIPPED = frozenset({"thead", "caption", "colgroup", "col"})
 _BLOCKS = frozenset({"paragraph", "item"})
 _NESTING = frozenset({"list", "table", "item", "paragraph"})
@@ -169,6 +178,8 @@ class Block:
     group: Element | None = None
     cells: dict[Column, str] = field(default_factory=dict)
     columns: dict[Element, Column] = field(default_factory=dict)
+    # The reactions, where a cell has several below each other.
+    reaction_lines: list[str] = field(default_factory=list)
 
     has_heads: bool = False
 
@@ -257,9 +268,12 @@ def _rows(table: Element) -> Iterator[Block]:
             if (column := columns.get(position)) is None:
                 continue
             block.columns[cell] = column
-            if words := plain(cell):
+            if lines := _lines(cell, column):
                 known = block.cells.get(column)
+                words = "; ".join(lines)
                 block.cells[column] = f"{known}, {words}" if known else words
+                if column is Column.REACTION:
+                    block.reaction_lines += lines
         yield block
 
 
@@ -267,6 +281,16 @@ def _rows_in(part: Element) -> list[Element]:
     if part.name == "tr":
         return [part]
     return part.all("tr") if part.name in ("tbody", "tfoot") else []
+
+
+def _lines(cell: Element, column: Column) -> list[str]:
+    """Return the text of a cell; of one that may hold several statements, line by line."""
+    if column not in _LISTING:
+        return list(filter(None, [plain(cell)]))
+    parts: list[str] = []
+    _collect(cell, parts, line_break=_LINE_BREAK)
+    lines = (_BULLET.sub("", tidy(line)) for line in "".join(parts).split(_LINE_BREAK))
+    return list(filter(None, lines))
 
 
 def _is_head(row: Element) -> bool:

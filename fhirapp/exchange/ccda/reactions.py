@@ -6,18 +6,21 @@ CF-Severity; service.md 2.3; decisions 2.19.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fhirapp.allergies.assertion import is_placeholder
 from fhirapp.allergies.severity import GRADES, grade
 from fhirapp.exchange.ccda import values
-from fhirapp.exchange.ccda.narrative import Texts, covers, plain, stands_in, unique
+from fhirapp.exchange.ccda.narrative import Texts, covers, plain, stands_in, tidy, unique
 from fhirapp.exchange.ccda.substances import inner, observed
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     MAPS,
+    code_in,
+    code_system,
     concept,
     extended,
     has_code,
@@ -31,8 +34,12 @@ from fhirapp.search.string import fold
 # Templates of C-CDA.
 _REACTION = "2.16.840.1.113883.10.20.22.4.9"
 _SEVERITY, _CRITICALITY = "2.16.840.1.113883.10.20.22.4.8", "2.16.840.1.113883.10.20.22.4.145"
+# Observations about an allergy or a reaction, which are no reaction whatever relates them to it.
+_DETAILS = frozenset({_SEVERITY, _CRITICALITY, "2.16.840.1.113883.10.20.22.4.28"})
+DETAIL_CODES = ("SEV", "82606-5", "33999-4")
 _SEVERITIES: Mapping[str, str] = MAPS["severities"]
 _CRITICALITIES: Mapping[str, str] = MAPS["criticalities"]
+_ONLY_GRADES = re.compile(r"(?:mild|moderate|severe)(?: to (?:moderate|severe))?")
 _BY_GRADE = {"severe": "high", "mild": "low"}
 # decisions 2.19
 _UNKNOWN = {"system": SNOMED_CT, "code": UNKNOWN_REACTION, "display": "Unknown"}
@@ -65,7 +72,16 @@ NOT_GRADED = Severity("")
 def severity_in(statements: list[Element], texts: Texts) -> Severity:
     """Return the gravest severity that is observed in statements."""
     observations = observed(statements, _SEVERITY, "SEV")
-    return gravest(_severity(observation, texts) for observation in observations)
+    typed = [
+        observation
+        for observation in _manifestations(statements)
+        if observation not in observations and _is_severity(observation, texts)
+    ]
+    return gravest(
+        severity
+        for observation in (*observations, *typed)
+        for severity in _severities(observation, texts)
+    )
 
 
 def severity_named(words: str) -> Severity:
@@ -87,10 +103,10 @@ def criticality_in(statements: list[Element], texts: Texts, cell: str) -> tuple[
     """Return the gravest criticality, and the nullFlavor of one that is not known."""
     criticalities, null_flavor = [_by_words(cell)], ""
     for observation in observed(statements, _CRITICALITY, "82606-5"):
-        value = observation.first("value") or NOTHING
-        coded = [known for code, known in _CRITICALITIES.items() if has_code(value, code)]
-        criticalities += coded or [_by_words(" ".join(words_of_value(value, texts)))]
-        null_flavor = null_flavor or value.null_flavor
+        for value in observation.all("value"):
+            coded = [known for code, known in _CRITICALITIES.items() if has_code(value, code)]
+            criticalities += coded or [_by_words(" ".join(words_of_value(value, texts)))]
+            null_flavor = null_flavor or value.null_flavor
     order = ("high", "low", "unable-to-assess")
     return next((code for code in order if code in criticalities), ""), null_flavor
 
@@ -115,22 +131,40 @@ def words_of_value(value: Element | None, texts: Texts) -> list[str]:
     return unique(words)
 
 
-def _severity(observation: Element, texts: Texts) -> Severity:
-    value = observation.first("value") or NOTHING
+def _severities(observation: Element, texts: Texts) -> Iterator[Severity]:
+    """Yield the severity of each value of an observation; that of its text where none has one."""
+    severities = [_severity(value, texts) for value in observation.all("value")]
+    yield from severities
+    if not any(severity.code for severity in severities):
+        text = texts.of(observation.first("text"))
+        yield severity_named(text)
+
+
+def _severity(value: Element, texts: Texts) -> Severity:
     codes = [severity for code, severity in _SEVERITIES.items() if has_code(value, code)]
     words = [text for text in words_of_value(value, texts) if _says(text)]
     # A local code, such as H, is read as a word where no other word is there.
-    local = "" if codes else value.get("code")
-    local = local if any(map(str.isalpha, local)) else ""
-    graded = [grade(text) for text in (*words, local)]
-    if not any((*codes, *graded)):
-        text = texts.of(observation.first("text"))
-        words += [text] if _says(text) else []
-        graded += [grade(text)]
-    if local and not words:
-        words = [local]
-    worst = gravest(map(Severity, (*codes, *graded)))
-    return Severity(worst.code, "; ".join(unique(words)))
+    coded = () if codes else (value, *value.all("translation"))
+    local = [code for code in map(code_in, coded) if any(map(str.isalpha, code))]
+    worst = gravest(map(Severity, (*codes, *map(grade, (*words, *local)))))
+    return Severity(worst.code, "; ".join(unique(words or local)))
+
+
+def _is_severity(observation: Element, texts: Texts) -> bool:
+    """Say whether an observation only says how severe something is, whatever it is typed as."""
+    if has_code(observation.first("code"), "SEV") or _SEVERITY in observation.templates():
+        return True
+    found = observation.all("value")
+    return bool(found) and all(_names_severity(value, texts) for value in found)
+
+
+def _names_severity(value: Element, texts: Texts) -> bool:
+    """Say whether a value has a code of severities, or a word that is one and nothing else."""
+    words = words_of_value(value, texts)
+    if has_code(value, *_SEVERITIES):
+        return all(map(grade, words))
+    is_coded = code_system(value.get("codeSystem")) == SNOMED_CT
+    return bool(words) and not is_coded and all(map(_ONLY_GRADES.fullmatch, map(fold, words)))
 
 
 def _says(words: str) -> bool:
@@ -147,15 +181,15 @@ class ObservedReactions:
     occurred: list[tuple[Reaction, Severity]]
     absent: list[str]
 
-    def words(self, cell: str) -> list[str]:
-        """Return the words of the reactions, and those of the narrative's cell."""
+    def words(self, lines: list[str]) -> list[str]:
+        """Return the words of the reactions, and those of the narrative's lines."""
         words = [text for reaction, _ in self.occurred for text in words_of(reaction)]
-        return [*words, cell] if cell else words
+        return [*words, *lines]
 
-    def is_any_named(self, cell: str) -> bool:
+    def is_any_named(self, lines: list[str]) -> bool:
         """Say whether the statements or the narrative name a reaction, by a code or in words."""
-        return bool(cell) or any(
-            "description" in reaction or not is_unknown(reaction["manifestation"][0])
+        return bool(lines) or any(
+            "description" in reaction or not all(map(is_unknown, reaction["manifestation"]))
             for reaction, _ in self.occurred
         )
 
@@ -163,7 +197,7 @@ class ObservedReactions:
 def read_reactions(statements: list[Element], texts: Texts) -> ObservedReactions:
     """Read the Reaction Observations in statements."""
     occurred, absent = [], []
-    for observation in _observations(statements):
+    for observation in _observations(statements, texts):
         reaction = _reaction(observation, texts)
         if reaction is None:
             continue
@@ -174,24 +208,31 @@ def read_reactions(statements: list[Element], texts: Texts) -> ObservedReactions
     return ObservedReactions(occurred, absent)
 
 
-def reaction_observations(statements: list[Element]) -> list[Element]:
+def reaction_observations(statements: list[Element], texts: Texts) -> list[Element]:
     """Return the Reaction Observations in statements; negated ones are not among them."""
-    return [observation for observation in _observations(statements) if not is_negated(observation)]
+    return [
+        observation
+        for observation in _observations(statements, texts)
+        if not is_negated(observation)
+    ]
 
 
-def reactions(read: ObservedReactions, *, severity: Severity, cell: str) -> list[Reaction]:
+def reactions(read: ObservedReactions, *, severity: Severity, lines: list[str]) -> list[Reaction]:
     """Return the reactions of an allergy.
 
     severity is that of the allergy itself: it counts for the reactions without one, and has a
-    reaction of its own where it is graver than all of theirs. cell holds the reactions in the
-    narrative; what no reaction says of it becomes one.
+    reaction of its own where it is graver than all of theirs. lines are the reactions in the
+    narrative; each that no reaction says becomes one.
     """
     graded = [({**reaction}, own) for reaction, own in read.occurred]
-    if len(graded) == 1 and cell:
-        _add_cell(graded[0][0], cell)
+    if len(graded) == 1 and lines:
+        _add_lines(graded[0][0], lines)
     known = [text for reaction, _ in graded for text in words_of(reaction)]
-    if cell and not stands_in(known, cell):
-        graded.append(({"manifestation": [{"text": cell}]}, NOT_GRADED))
+    graded += [
+        ({"manifestation": [{"text": line}]}, NOT_GRADED)
+        for line in lines
+        if not stands_in(known, line)
+    ]
     for reaction, own in graded:
         (own if own != NOT_GRADED else severity).put_into(reaction)
     made = [reaction for reaction, _ in graded]
@@ -219,7 +260,8 @@ def words_of(reaction: Reaction) -> list[str]:
     return list(filter(None, words))
 
 
-def _observations(statements: list[Element]) -> list[Element]:
+def _manifestations(statements: list[Element]) -> list[Element]:
+    """Return what is related to statements as a manifestation of them."""
     return [
         observation
         for statement in statements
@@ -228,22 +270,36 @@ def _observations(statements: list[Element]) -> list[Element]:
     ]
 
 
-def _add_cell(reaction: Reaction, cell: str) -> None:
+def _observations(statements: list[Element], texts: Texts) -> list[Element]:
+    return [
+        observation
+        for observation in _manifestations(statements)
+        if not (_is_detail(observation) or _is_severity(observation, texts))
+    ]
+
+
+def _is_detail(observation: Element) -> bool:
+    """Say whether an observation is by its code or template a detail, such as a status."""
+    return bool(observation.templates() & _DETAILS) or has_code(
+        observation.first("code"), *DETAIL_CODES
+    )
+
+
+def _add_lines(reaction: Reaction, lines: list[str]) -> None:
     """Put the narrative's words into the only reaction, if they say more than it does."""
     words = words_of(reaction)
-    if stands_in(words, cell) or "description" in reaction:
-        return
-    if words:
-        reaction["description"] = cell
+    if words or any(not is_unknown(manifestation) for manifestation in reaction["manifestation"]):
+        cell, *others = lines
+        if not (others or stands_in(words, cell) or "description" in reaction):
+            reaction["description"] = cell
     else:
-        reaction["manifestation"] = [{"text": cell}]
+        reaction["manifestation"] = [{"text": line} for line in lines]
 
 
 def _reaction(observation: Element, texts: Texts) -> Reaction | None:
     """Return a reaction; None for one without words that its own nullFlavor says is not known."""
     text = texts.of(observation.first("text"))
-    manifestation = _manifestation(observation.first("value"), text, texts)
-    reaction: Reaction = {"manifestation": [manifestation]}
+    reaction: Reaction = {"manifestation": _manifestations_of(observation, text, texts)}
     known = words_of(reaction)
     if not known and observation.null_flavor:
         return None
@@ -253,17 +309,39 @@ def _reaction(observation: Element, texts: Texts) -> Reaction | None:
     return reaction
 
 
-def _manifestation(value: Element | None, text: str, texts: Texts) -> dict[str, Any]:
-    """Return what happened: by code, in words, or that it is not known."""
-    manifestation = concept(value, texts) or {}
-    if value is not None and "text" not in manifestation:
-        # A display without a code, or text instead of a code (xsi:type ST or ED).
-        named = "" if value.get("code") else value.get("displayName")
-        if words := named or ("" if value.all("originalText") else plain(value)):
-            manifestation["text"] = words
-    listed = manifestation.get("coding", [])
-    if "text" in manifestation or any(coding != null_coding(coding["code"]) for coding in listed):
-        return manifestation
+def _manifestations_of(observation: Element, text: str, texts: Texts) -> list[dict[str, Any]]:
+    """Return what happened: by each value's codes, in words, or that it is not known."""
+    found = [_manifestation(value, texts) for value in observation.all("value")] or [{}]
+    known = [manifestation for manifestation in found if _is_told(manifestation)]
+    if known:
+        return known
+    absent = found[0]
     if text:
-        return {**manifestation, "text": text}
-    return {**manifestation, "coding": [_UNKNOWN, *listed]}
+        return [{**absent, "text": text}]
+    return [{**absent, "coding": [_UNKNOWN, *absent.get("coding", [])]}]
+
+
+def _manifestation(value: Element, texts: Texts) -> dict[str, Any]:
+    """Return a value as CodeableConcept, with the names that have no code in words."""
+    manifestation = concept(value, texts) or {}
+    names = []
+    for coded in (value, *value.all("translation")):
+        named = texts.of(coded.first("originalText"))
+        # A display without a code, or text instead of a code (xsi:type ST or ED).
+        names += [named, "" if coded.get("code") else tidy(coded.get("displayName"))]
+    if not value.all("originalText"):
+        names.append(plain(value))
+    first, *others = unique(names) or [""]
+    if first:
+        manifestation["text"] = first
+    for name in others:
+        if not covers(words_of({"manifestation": [manifestation]}), name):
+            manifestation.setdefault("coding", []).append({"display": name})
+    return manifestation
+
+
+def _is_told(manifestation: dict[str, Any]) -> bool:
+    """Say whether a manifestation has a text, or a code that is no nullFlavor."""
+    return "text" in manifestation or any(
+        coding != null_coding(coding["code"]) for coding in manifestation.get("coding", ())
+    )

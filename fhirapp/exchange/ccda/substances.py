@@ -52,7 +52,7 @@ _NO_NAME = (Column.REACTION, Column.SEVERITY, Column.STATUS, Column.CRITICALITY)
 
 def substance_of(
     participant: Element | None,
-    value: Element | None,
+    values: list[Element],
     texts: Texts,
     narrative: Narrative,
     *,
@@ -62,28 +62,29 @@ def substance_of(
 ) -> dict[str, Any]:
     """Return the substance as a CodeableConcept; empty where nothing names one.
 
-    cell is the name that the narrative has; is_only: whether no other allergy shares it. A name
-    that leads into another column, or is that of the reaction, does not name the substance where
-    something else does.
+    values are those of the observation, cell is the name that the narrative has; is_only: whether
+    no other allergy shares it. A name that leads into another column, or is that of the reaction,
+    does not name the substance where something else does.
     """
     entity = (participant or NOTHING).first("participantRole/playingEntity") or NOTHING
-    value = value or NOTHING
-    listed = codings(entity.first("code") or NOTHING)
-    if value.get("code") and not has_code(value, *_KINDS):
+    naming = [value for value in values if not has_code(value, *_KINDS)]
+    listed = [coding for code in entity.all("code") for coding in codings(code)]
+    coded = [coding for value in naming if value.get("code") for coding in codings(value)]
+    if coded and not any(map(_is_concrete, listed)):
         # The value names the substance: "allergy to penicillin".
-        listed = listed if any(map(_is_concrete, listed)) else codings(value)
+        listed = coded
     names = list(_names(entity, texts, narrative))
     displays = [
         coding["display"] for coding in listed if "display" in coding and _is_concrete(coding)
     ]
     of_reactions = {fold(name) for name in reactions}
-    others = [*displays, *_value_names(value, texts)]
+    others = [*displays, *(name for value in naming for name in _value_names(value, texts))]
     real = [name for name in (*names, *others) if name and not is_placeholder(name)]
     real = [name for name in real if fold(name) not in of_reactions] or real
     if cell and (is_only or not real) and not is_placeholder(cell):
         real.append(cell)
     if not real:
-        real += _named_kind(value, texts)
+        real += [name for value in values for name in _named_kind(value, texts)]
     substance: dict[str, Any] = {"coding": listed} if listed else {}
     if text := next(iter(real), "") or next(filter(None, (*names, *others)), ""):
         substance["text"] = text
@@ -121,13 +122,13 @@ def code_of(
     texts: Texts,
 ) -> dict[str, Any]:
     """Return the code of an allergy: the substance, that none is known, or why there is none."""
-    value = observation.first("value") or NOTHING
     if none_known := _none_known(substance, observation, concern, texts):
         return none_known
     if says_something(substance):
         return substance
-    if value.get("code") and _negated(observation, concern):
-        return {"coding": codings(value)}
+    coded = [value for value in observation.all("value") if value.get("code")]
+    if coded and _negated(observation, concern):
+        return {"coding": [coding for value in coded for coding in codings(value)]}
     listed = substance.get("coding", ())
     for reason in (observation.null_flavor, *(coding["code"] for coding in listed)):
         if coding := null_coding(reason):
@@ -173,8 +174,6 @@ def _names(entity: Element, texts: Texts, narrative: Narrative) -> Iterator[str]
 
 def _value_names(value: Element, texts: Texts) -> Iterator[str]:
     """Yield the names of a value that names the substance: "allergy to penicillin"."""
-    if has_code(value, *_KINDS):
-        return
     yield texts.of(value.first("originalText"))
     yield tidy(value.get("displayName"))
     if not value.all("originalText"):
@@ -203,11 +202,17 @@ def _none_known(
         for coding in listed
     )
     text = substance.get("text", "")
-    value = observation.first("value") or NOTHING
-    kinds = {code for kind, code in _NEGATED.items() if has_code(value, kind)} | set(generic)
+    # Beside a name of a substance no other name says that none is known.
+    is_generic = is_generic and (not text or is_placeholder(text) or _is_generic_name(text))
+    values = observation.all("value")
+    kinds = {
+        code for kind, code in _NEGATED.items() if any(has_code(value, kind) for value in values)
+    } | set(generic)
     # Of two kinds the narrower; of two that differ, neither.
     narrower = kinds - {_NKA} or kinds
-    names = [*names_in(substance), *(_words_of_value(value, texts) if is_generic else ())]
+    names = names_in(substance)
+    if is_generic:
+        names += [name for value in values for name in _words_of_value(value, texts)]
     if is_generic and not text:
         names.append(texts.of(observation.first("text")))
     for name in filter(None, names):
@@ -221,9 +226,15 @@ def _none_known(
         return None
     if text and fold(text) not in _GENERIC_NAMES and not is_placeholder(text):
         return None
-    if value.get("code") and not has_code(value, *_NEGATED):
+    if any(value.get("code") and not has_code(value, *_NEGATED) for value in values):
         return None
     return _none_known_code(narrower.pop(), "") if len(narrower) == 1 else None
+
+
+def _is_generic_name(text: str) -> bool:
+    """Say whether a name is that of no substance: any, a kind of allergy, or that none is known."""
+    is_kind = fold(text) in _GENERIC_NAMES or _KIND_WORDS.fullmatch(fold(text)) is not None
+    return is_kind or about_none_known(text) is not None
 
 
 def _none_known_code(code: str, words: str) -> dict[str, Any]:
