@@ -264,6 +264,12 @@ class Access:
         """
         return _grants(self, resource_type, permission)
 
+    def own_id(self, resource_type: str, permission: str) -> str | None:
+        """Return the id of the user's own resource of a type, which fhirUser alone lets read."""
+        if permission != READ or self.own is None or self.own.resource_type != resource_type:
+            return None
+        return self.own.id
+
     @property
     def is_granular(self) -> bool:
         """Whether some scope is narrowed by a filter."""
@@ -292,7 +298,7 @@ def _grants(access: Access, resource_type: str, permission: str) -> tuple[Grant,
         if grant == Grant(None):
             return (grant,)
         grants.append(grant)
-    if permission == READ and access.own is not None and access.own.resource_type == resource_type:
+    if access.own is not None and access.own_id(resource_type, permission):
         grants += _own_grants(access.own)
     return tuple(dict.fromkeys(grants))
 

@@ -53,6 +53,9 @@ def visible(
     Of a CARRIER type carried_visibly says it, a resource at a time. nested is how often a target
     may be of a TARGETS type itself.
     """
+    if definition.visibility is not Visibility.SCOPE and not access.allows_any(permission):
+        own_id = access.own_id(definition.name, permission)
+        return Condition("r.id = ?", (own_id,), narrows=True) if own_id else NOTHING
     if definition.visibility is Visibility.TARGETS:
         by_targets = this_app().extensions[_BY_TARGETS]
         found: Condition = by_targets(definition.name, access, permission, nested, base_url())
@@ -266,15 +269,8 @@ def access_to(definition: Definition, permission: str, resource_id: str | None =
     if resource_id is not None:
         check_id(definition, resource_id)
     access = authenticate().access()
-    is_user = (
-        permission == "r"
-        and access.own is not None
-        and access.own[:2]
-        == (
-            definition.name,
-            resource_id,
-        )
-    )
+    own_id = access.own_id(definition.name, permission)
+    is_user = own_id is not None and own_id == resource_id
     if not (reaches(definition, access, permission) or is_user):
         raise insufficient_scope(
             f"The token's scope does not cover {_NAMES[permission]} of {definition.name}.",

@@ -1,7 +1,8 @@
 """What comes with the matches of a page: `_include`, and the other way `_revinclude`.
 
-What is included is searched for as the matches are: it takes the permission to search its type, and
-what the token may not see is left out as if it were not here. Bytes (Binary) are never included.
+What is included in a search takes the permission to search its type, what comes with a record that
+is read (`$everything`) that to read it. What the token may not see is left out as if it were not
+here. Bytes (Binary) are never included.
 What refers to the matches comes whole, or is refused: a list of allergies that was cut reads as
 one that is complete.
 Source: FHIR R4 search §3.1.1.5.4, versions §3.1.1.4.13; decisions 2.16, §6.
@@ -72,10 +73,11 @@ def included_with(
     access: Access,
     joins: Sequence[Join],
     matches: Sequence[Match],
+    permission: str = "s",
 ) -> Inclusion:
     """Return what comes with the matches of a page, each once and none that is on it already.
 
-    Raises InvalidParameter.
+    permission is what it takes to see them: that of the request. Raises InvalidParameter.
     """
     if not joins or not matches:
         return Inclusion()
@@ -89,7 +91,7 @@ def included_with(
     is_cut = False
     for step in range(MAX_STEPS + 1):
         new = []
-        for one in _referring(snapshot, access, joins, fresh):
+        for one in _referring(snapshot, access, joins, fresh, permission):
             if one.name not in here:
                 here.add(one.name)
                 requested.add(Target(one.type, one.id))
@@ -106,7 +108,7 @@ def included_with(
         pointed = _targets(snapshot, followed_by, fresh) if followed_by else set()
         wanted = sorted(pointed - requested)
         room = MAX_INCLUDED - followed if step < MAX_STEPS else 0
-        for one in _resources(snapshot, access, wanted[:room]) if wanted else ():
+        for one in _resources(snapshot, access, wanted[:room], permission) if wanted else ():
             if one.name not in here:
                 here.add(one.name)
                 new.append(one)
@@ -125,7 +127,11 @@ def included_with(
 
 
 def _referring(
-    snapshot: Reader, access: Access, joins: Sequence[Join], targets: Sequence[PageResource]
+    snapshot: Reader,
+    access: Access,
+    joins: Sequence[Join],
+    targets: Sequence[PageResource],
+    permission: str,
 ) -> list[PageResource]:
     """Return what refers to these by the reverse joins, newest first: a SELECT for each type.
 
@@ -158,7 +164,7 @@ def _referring(
         conditions = [
             Condition("r.is_current"),
             Condition(f"r.pk IN (SELECT t.pk FROM {table} t WHERE {refers.sql})", refers.values),
-            *_limit(definition, access),
+            *_limit(definition, access, permission),
         ]
         order = "r.last_updated DESC, r.id DESC"
         if source != "Provenance":
@@ -221,7 +227,9 @@ def _versions(
     return named
 
 
-def _resources(snapshot: Reader, access: Access, wanted: Sequence[Target]) -> list[PageResource]:
+def _resources(
+    snapshot: Reader, access: Access, wanted: Sequence[Target], permission: str
+) -> list[PageResource]:
     """Return what is wanted, is current and may be seen; or its version, where one is named.
 
     One SELECT for each type, and one more where a version is named that is not the current one.
@@ -232,7 +240,7 @@ def _resources(snapshot: Reader, access: Access, wanted: Sequence[Target]) -> li
         by_type.setdefault(target.type, set()).add(target)
     for name, targets in by_type.items():
         definition = types()[name]
-        limit = [Condition("r.is_current"), *_limit(definition, access)]
+        limit = [Condition("r.is_current"), *_limit(definition, access, permission)]
         current = _rows(snapshot, definition, "r", [_among("r", targets), *limit], "r.id")
         found += [
             one for one in current if not targets.isdisjoint((Target(name, one.id), one.name))
@@ -248,9 +256,9 @@ def _resources(snapshot: Reader, access: Access, wanted: Sequence[Target]) -> li
     return found
 
 
-def _limit(definition: Definition, access: Access) -> list[Condition]:
-    """Return what must hold of a row `r` that the token may find."""
-    limit = visible(definition, access, "s")
+def _limit(definition: Definition, access: Access, permission: str) -> list[Condition]:
+    """Return what must hold of a row `r` that the token may see."""
+    limit = visible(definition, access, permission)
     return [] if limit is None else [limit.where()]
 
 

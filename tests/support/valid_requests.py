@@ -81,7 +81,7 @@ def valid_requests(app: Flask, described: Described) -> list[Request]:
         instances = addresses(definition, example(definition, held))
         requests += [_get(f"/fhir/{address}") for address in instances]
         requests += [_get(f"/fhir/{address}?_pretty=false&_format=json") for address in instances]
-        requests += _operations(definition)
+        requests += operation_requests(definition)
         if definition.searchable:
             with app.app_context():
                 requests += _searches(definition, held)
@@ -265,7 +265,7 @@ _ASKED: dict[tuple[str, str], list[list[tuple[str, str, Any]]]] = {
 _OF_ID = {"ValueSet": "severe-reactions", "CodeSystem": "group-kinds"}
 
 
-def _operations(definition: Definition) -> Iterator[Request]:
+def operation_requests(definition: Definition) -> Iterator[Request]:
     """Yield a type's operations, by GET and by POST, with the parameters that they must have."""
     for operation in definition.operations:
         place = f"/{_OF_ID.get(definition.name, PATIENT)}" if operation.instance else ""

@@ -157,7 +157,7 @@ def resources_beside(
         named = tuple(definition.references)
         joins = [Join(name, named, target, iterate=False) for target in outside]
         joins += [origins] if "Provenance" in outside else []
-        brought = included_with(snapshot, definition, access, joins, matches)
+        brought = included_with(snapshot, definition, access, joins, matches, "r")
         beside.update((found.name, found) for found in brought.resources)
         is_cut = is_cut or brought.is_cut
     return Inclusion(list(beside.values()), is_cut)

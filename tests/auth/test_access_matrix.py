@@ -1,0 +1,398 @@
+"""Every path gives the same answer: what a token may read or find by itself, and nothing else.
+
+The paths are found in the declarations, so that a new type, parameter or operation is covered. What
+a token reads by `GET Type/id` and finds by `GET Type` is worked out from the records for some kinds
+of token; for all kinds, every other path returns nothing beyond it. decisions §6
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from flask import Flask
+
+from fhirapp.auth.models import CLINICIAN, PATIENT
+from fhirapp.auth.users.accounts import link
+from fhirapp.db import writing
+from fhirapp.definition import Definition, Visibility
+from fhirapp.rest.include_parameters import includable, referring
+from tests.conftest import token_for
+from tests.support.authorizing import Flow, add_person, add_program
+from tests.support.bulk import Exports
+from tests.support.contract import SERVED, Held, fill, owned, publish, versions_held
+from tests.support.fuzz import Request, send
+from tests.support.helpers import FHIR_JSON, Fhir
+from tests.support.helpers import link as link_of
+from tests.support.valid_requests import operation_requests
+
+PATIENT_ID, DOCTOR, RELATED = "p1", "Practitioner/dr-adeyemi", "RelatedPerson/rp-p1"
+JSON = {"Accept": FHIR_JSON}
+Name = tuple[str, str]
+# Types that an answer is made of, and which are no records.
+MADE = frozenset({"Bundle", "OperationOutcome", "Composition", "Device", "Parameters"})
+# Operations that answer with a resource of a type that any clinical scope reads, made anew.
+TERMINOLOGY = frozenset({"ValueSet", "CodeSystem", "ConceptMap"})
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """Return an app that holds resources of every type; p1 has a related person."""
+    app = make_app()
+    fill(app)
+    related = {"resourceType": "RelatedPerson", "id": RELATED.partition("/")[2], "active": True}
+    related["patient"] = {"reference": f"Patient/{PATIENT_ID}"}
+    patient = versions_held(app)["Patient"][PATIENT_ID][-1] or {}
+    patient = {
+        **patient,
+        "generalPractitioner": [{"reference": "Practitioner/dr-okafor"}, {"reference": DOCTOR}],
+        "managingOrganization": {"reference": "Organization/org-lakeside"},
+    }
+    patient.pop("text", None)
+    origin = {
+        "resourceType": "Provenance",
+        "id": "prov-of-patient",
+        "target": [{"reference": f"Patient/{PATIENT_ID}"}],
+        "recorded": "2026-01-01T00:00:00Z",
+        "agent": [{"who": {"reference": DOCTOR}}],
+    }
+    for resource in (related, patient, origin):
+        publish(app, resource, now="2026-02-02T00:00:00.000+00:00")
+    return app
+
+
+@pytest.fixture(scope="module")
+def held(clinic: Flask) -> Held:
+    """Return all that it holds."""
+    return versions_held(clinic)
+
+
+class Kind(NamedTuple):
+    """A kind of token; user is who signed in, empty for a token of the operator's."""
+
+    scope: str
+    user: str = ""
+    patient: str = ""
+
+    def fhir(self, app: Flask) -> Fhir:
+        """Return a client with a token of this kind."""
+        if not self.user:
+            return Fhir(app, token_for(app, self.scope, patient=self.patient or None))
+        if self.user == CLINICIAN:
+            user_id = add_person(app, CLINICIAN, fhir_user=DOCTOR)
+        elif self.user == PATIENT:
+            user_id = add_person(app, PATIENT, PATIENT_ID)
+        else:
+            user_id = add_person(app, PATIENT)
+            related_person = RELATED.partition("/")[2]
+            with app.app_context(), writing() as connection:
+                link(connection, user_id, PATIENT_ID, related_person=related_person)
+        flow = Flow(app, add_program(app, scope=f"launch/patient {self.scope}"), user_id)
+        return flow.fhir(f"launch/patient {self.scope}", patient=self.patient or None)
+
+
+WHO = "openid fhirUser"
+WHOLE, OWN = Kind("system/*.rs"), Kind("patient/*.rs", patient=PATIENT_ID)
+KINDS = (
+    WHOLE,
+    OWN,
+    Kind(WHO, PATIENT),
+    Kind(WHO, CLINICIAN, PATIENT_ID),
+    Kind(WHO, "related person"),
+    Kind(f"{WHO} patient/AllergyIntolerance.r", PATIENT),
+    Kind(f"{WHO} patient/AllergyIntolerance.s", PATIENT),
+    Kind(f"{WHO} patient/*.rs", "related person"),
+    Kind(f"{WHO} user/Encounter.rs", CLINICIAN, PATIENT_ID),
+    Kind("patient/*.r", patient=PATIENT_ID),
+    Kind("patient/*.s", patient=PATIENT_ID),
+    Kind("patient/Patient.r patient/DocumentReference.rs", patient=PATIENT_ID),
+    Kind("patient/AllergyIntolerance.rs?clinical-status=active", patient=PATIENT_ID),
+    Kind("patient/Patient.rs patient/Group.rs", patient=PATIENT_ID),
+    Kind("system/Patient.r system/AllergyIntolerance.rs?category=medication"),
+    Kind("system/DocumentReference.rs?type=http://loinc.org|18842-5 system/Patient.s"),
+    Kind("system/Organization.rs"),
+    Kind("system/Provenance.r"),
+    Kind("system/Group.s"),
+)
+
+
+class Reached(NamedTuple):
+    """What a token reads and finds, by type and id, each by itself; known is also what is gone."""
+
+    fhir: Fhir
+    read: frozenset[Name]
+    known: frozenset[Name]
+    found: frozenset[Name]
+
+
+@pytest.fixture(scope="module")
+def reach(clinic: Flask, held: Held) -> Callable[[Kind], Reached]:
+    """Return what works out a token's reach: a GET of each resource, a search of each type."""
+    known: dict[Kind, Reached] = {}
+
+    def reach_of(kind: Kind) -> Reached:
+        if kind not in known:
+            fhir = kind.fhir(clinic)
+            statuses = {
+                (name, row_id): fhir.get(f"{name}/{row_id}", headers=JSON).status_code
+                for name in SERVED
+                for row_id in held[name]
+            }
+            read = frozenset(one for one, status in statuses.items() if status == 200)
+            gone = frozenset(one for one, status in statuses.items() if status == 410)
+            found = {
+                one
+                for name, definition in SERVED.items()
+                if definition.searchable
+                for one in names_in(fhir, f"{name}?_count=1000")
+            }
+            known[kind] = Reached(fhir, read, read | gone, frozenset(found))
+        return known[kind]
+
+    return reach_of
+
+
+def resources_in(content: Any) -> Iterator[Name]:
+    """Yield the (type, id) of each record in an answer, in Bundles at any depth."""
+    if content.get("resourceType") == "Bundle":
+        for entry in content.get("entry", ()):
+            if "resource" in entry:
+                yield from resources_in(entry["resource"])
+    elif content.get("resourceType") not in MADE and "id" in content:
+        yield content["resourceType"], content["id"]
+
+
+def names_in(fhir: Fhir, path: str | None) -> set[Name]:
+    """Return the (type, id) of all records at an address and on the pages after it."""
+    names: set[Name] = set()
+    while path is not None:
+        response = fhir.get(path, headers=JSON)
+        content = response.get_json(force=True)
+        names.update(resources_in(content))
+        path = link_of(content, "next") if content["resourceType"] == "Bundle" else None
+    return names
+
+
+def read_paths(definition: Definition, held: Held) -> Iterator[str]:
+    """Yield the addresses of a type that need permission to read."""
+    name = definition.name
+    for row_id, versions in held[name].items():
+        yield f"{name}/{row_id}"
+        if "vread" in definition.interactions:
+            yield from (f"{name}/{row_id}/_history/{n + 1}" for n in range(len(versions)))
+            yield f"{name}/{row_id}/_history"
+    if "history-type" in definition.interactions:
+        yield f"{name}/_history?_count=1000"
+
+
+def search_paths(app: Flask, definition: Definition) -> Iterator[str]:
+    """Yield the addresses of a type that need permission to search."""
+    if not definition.searchable:
+        return
+    name = definition.name
+    with app.app_context():
+        followed, reverse = includable(definition), referring(definition)
+    for root in ("/fhir", "/api"):
+        yield f"{root}/{name}?_count=1000"
+        yield f"{root}/{name}/_search?_count=1000"
+    yield from (f"{name}?_count=1000&_include={one}" for one in followed)
+    yield from (f"{name}?_count=1000&_revinclude={one}" for one in reverse)
+    if followed and not definition.provenance_alone:
+        yield f"{name}?_count=50&_include=*&_revinclude=*&_include:iterate=*&_revinclude:iterate=*"
+    yield f"/fhir?_type={name}&_count=1000"
+    yield f"Patient/{PATIENT_ID}/{name}"
+    yield f"Patient/{PATIENT_ID}/*?_type={name}"
+
+
+READ_EVERYWHERE = ("_history?_count=1000",)
+SEARCH_EVERYWHERE = ("/fhir?_count=1000", f"Patient/{PATIENT_ID}/*?_count=1000")
+
+
+def operations(definition: Definition) -> Iterator[Request]:
+    """Yield requests for a type's operations."""
+    if definition.name not in TERMINOLOGY:
+        yield from operation_requests(definition)
+
+
+def ask(app: Flask, fhir: Fhir, request: Request) -> Any:
+    """Return the content of the answer to a request."""
+    sent = request.with_headers(Authorization=f"Bearer {fhir.token}", Accept=FHIR_JSON)
+    return json.loads(send(app, sent).body)
+
+
+def kinds(*chosen: Kind) -> Any:
+    return pytest.mark.parametrize(
+        "kind", chosen, ids=[" ".join(filter(None, one)).replace("/", ".") for one in chosen]
+    )
+
+
+@kinds(*KINDS)
+def test_no_read_or_history_returns_what_a_read_refuses(clinic, held, reach, kind):
+    reached = reach(kind)
+    paths = [path for one in SERVED.values() for path in read_paths(one, held)]
+    for path in (*paths, *READ_EVERYWHERE):
+        assert names_in(reached.fhir, path) <= reached.known, path
+
+
+@kinds(*KINDS)
+def test_no_search_returns_what_the_search_of_its_type_does_not(clinic, reach, kind):
+    reached = reach(kind)
+    paths = [path for one in SERVED.values() for path in search_paths(clinic, one)]
+    for path in (*paths, *SEARCH_EVERYWHERE):
+        assert names_in(reached.fhir, path) <= reached.found, path
+
+
+@kinds(*KINDS)
+def test_no_operation_returns_what_a_read_and_a_search_refuse(clinic, held, reach, kind):
+    reached = reach(kind)
+    for definition in SERVED.values():
+        for request in operations(definition):
+            returned = set(resources_in(ask(clinic, reached.fhir, request)))
+            assert returned <= reached.read | reached.found, request
+    everything = names_in(reached.fhir, f"Patient/{PATIENT_ID}/$everything")
+    assert everything <= reached.read
+    own = {one for one in owned(held, PATIENT_ID) if SERVED[one[0]].compartment}
+    if ("Patient", PATIENT_ID) in reached.read:
+        assert everything & own == reached.read & own
+
+
+@kinds(*KINDS)
+def test_everything_brings_all_beside_the_record_that_can_be_read(reach, kind):
+    reached, whole = reach(kind), reach(WHOLE)
+    path = f"Patient/{PATIENT_ID}/$everything"
+    all_there, there = names_in(whole.fhir, path), names_in(reached.fhir, path)
+    in_record = {one for one in all_there if SERVED[one[0]].compartment}
+    if in_record <= there:
+        assert there == all_there & reached.read
+
+
+@kinds(*KINDS)
+def test_an_include_brings_all_that_can_be_found(clinic, reach, kind):
+    reached, whole = reach(kind), reach(WHOLE)
+    for name, definition in SERVED.items():
+        if not definition.searchable or not any(one == name for one, _ in reached.found):
+            continue
+        with clinic.app_context():
+            values = [f"_include={one}" for one in includable(definition)]
+        for value in values:
+            path = f"{name}?patient={PATIENT_ID}&_count=1000&{value}"
+            if "patient" not in definition.references:
+                path = f"{name}?_count=1000&{value}"
+            matched = set(names_in(whole.fhir, path.rpartition("&")[0]))
+            if matched <= names_in(reached.fhir, path.rpartition("&")[0]):
+                expected = names_in(whole.fhir, path) & reached.found
+                assert names_in(reached.fhir, path) == expected, path
+
+
+@kinds(*KINDS)
+def test_a_chain_finds_only_by_what_can_be_found(clinic, held, reach, kind):
+    """A search by a reference to a resource, by its id, tells that it is here."""
+    reached = reach(kind)
+    for name, definition in SERVED.items():
+        for parameter in definition.references.values() if definition.searchable else ():
+            for target in parameter.targets or sorted(SERVED):
+                if target not in SERVED or not SERVED[target].searchable:
+                    continue
+                hidden = [row for row in held[target] if (target, row) not in reached.found]
+                if not hidden:
+                    continue
+                asked = ",".join(hidden[:90])
+                chain = f"{name}?{parameter.name}:{target}._id={asked}"
+                assert names_in(reached.fhir, chain) == set(), chain
+                rows = [row for row in held[name] if (name, row) not in reached.found]
+                if rows:
+                    has = f"_has:{name}:{parameter.name}:_id={','.join(rows[:90])}"
+                    assert names_in(reached.fhir, f"{target}?{has}") == set(), has
+
+
+@kinds(*KINDS)
+def test_a_batch_answers_each_address_as_it_is_answered_alone(clinic, held, reach, kind):
+    reached = reach(kind)
+    paths = [
+        *(
+            next(iter(path for path in read_paths(one, held) if "/" in path))
+            for one in SERVED.values()
+        ),
+        *(path for one in SERVED.values() for path in search_paths(clinic, one)),
+        *READ_EVERYWHERE,
+        f"Patient/{PATIENT_ID}/*",
+        *(
+            f"{one.path.decode().removeprefix('/fhir/')}?{one.query.decode()}"
+            for definition in SERVED.values()
+            for one in operations(definition)
+            if one.method == "GET"
+        ),
+    ]
+    asked = [path for path in paths if not path.startswith(("/fhir?", "/api"))]
+    for entries in batches([path.removeprefix("/fhir/") for path in asked], 100):
+        for path, entry in batch(reached.fhir, entries):
+            alone = reached.fhir.get(path, headers=JSON)
+            status = int(entry["response"]["status"][:3])
+            assert status == alone.status_code, path
+            content = entry.get("resource") or entry["response"].get("outcome")
+            names = set(resources_in(alone.get_json(force=True)))
+            assert set(resources_in(content)) == names, path
+
+
+def batches(paths: list[str], size: int) -> Iterable[list[str]]:
+    return (paths[start : start + size] for start in range(0, len(paths), size))
+
+
+def batch(fhir: Fhir, paths: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each path with its entry in the answer of a batch."""
+    asked = [{"request": {"method": "GET", "url": path}} for path in paths]
+    headers = {"Authorization": f"Bearer {fhir.token}", "Accept": FHIR_JSON}
+    response = fhir._client.post(
+        "/fhir",
+        json={"resourceType": "Bundle", "type": "batch", "entry": asked},
+        headers=headers,
+        content_type=FHIR_JSON,
+    )
+    assert response.status_code == 200, response.text
+    yield from zip(paths, response.get_json(force=True)["entry"], strict=True)
+
+
+@pytest.mark.parametrize(
+    "scope", [one.scope for one in KINDS if not one.user and "patient/" not in one.scope]
+)
+def test_an_export_brings_what_can_be_both_read_and_found(clinic, held, scope):
+    exports = Exports(clinic, scope)
+    response = exports.kick_off()
+    if response.status_code == 403:
+        return
+    assert exports.work()
+    manifest = exports.manifest(response.headers["Content-Location"].partition("/fhir/")[2])
+    for resource in exports.lines(manifest):
+        name, row_id = resource["resourceType"], resource["id"]
+        assert exports.get(f"{name}/{row_id}").status_code == 200
+        assert exports.ids(f"{name}?_id={row_id}") == [row_id]
+
+
+def test_the_reach_of_each_kind_is_what_the_records_say(held, reach):
+    everything = {(name, row_id) for name in SERVED for row_id in held[name]}
+    own = owned(held, PATIENT_ID)
+    expected: dict[Kind, set[Name]] = {
+        WHOLE: everything,
+        OWN: own,
+        Kind(WHO, PATIENT): {("Patient", PATIENT_ID)},
+        Kind(WHO, CLINICIAN, PATIENT_ID): {("Practitioner", "dr-adeyemi")},
+        Kind(WHO, "related person"): {("RelatedPerson", "rp-p1")},
+        Kind("patient/*.r", patient=PATIENT_ID): own,
+        Kind("patient/*.s", patient=PATIENT_ID): set(),
+    }
+    for kind, names in expected.items():
+        current = {(name, row_id) for name, row_id in names if held[name][row_id][-1] is not None}
+        # The target of one that is seeded is not here.
+        assert current - reach(kind).read <= {one for one in current if one[0] == "Provenance"}
+        assert reach(kind).read <= names, kind
+
+
+def test_every_type_that_hangs_on_other_scopes_is_beside_the_record(reach):
+    """Without one of each on the way, the tests above would show nothing."""
+    whole = reach(WHOLE)
+    brought = {name for name, _ in names_in(whole.fhir, f"Patient/{PATIENT_ID}/$everything")}
+    assert {"Practitioner", "Organization", "Provenance"} <= brought
+    by_any = {one.name for one in SERVED.values() if one.visibility is Visibility.ANY_SCOPE}
+    assert by_any & brought
