@@ -19,6 +19,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.store.prepare import CARRIES
 from fhirapp.trail import trail_of
 from fhirapp.trail.chain import HEAD
+from fhirapp.trail.events import RequestKey
 
 # Values of one SELECT.
 _MOST_VALUES = 500
@@ -48,7 +49,7 @@ class Entry(NamedTuple):
     served has Type/id/version of each resource in the answer; via is which of our pages asked,
     empty for an app; user_id and client_id are None where no known token came with it. Of an event
     (trail/events.py) event is its name, about whom it is about, body what more it says, and method
-    and path are empty.
+    and path are empty. request_id is the X-Request-Id of the answer, id one of ours.
     """
 
     number: int
@@ -66,9 +67,11 @@ class Entry(NamedTuple):
     event: str = ""
     about: str = ""
     address: str = ""
+    id: str = ""
 
 
-COLUMNS = Entry._fields
+# Of an entry's row, whose request_id is a RequestKey as text.
+COLUMNS = Entry._fields[:-1]
 
 
 def parsed(line: bytes) -> Mapping[str, Any] | None:
@@ -110,10 +113,11 @@ def rows_of(
 def values_of(number: int, line: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the row of an entry."""
     milliseconds, served = float(line["ms"]), " ".join(line["served"])
+    key = str(RequestKey(line.get("id", line["request"]), line["request"]))
     values = (
         *(number, line["at"], line["user"], line["client"], line["via"], line["method"]),
         *(line["path"], line["body"], line["status"], milliseconds, served),
-        *(line["request"], line.get("event", ""), line.get("about", ""), line.get("from", "")),
+        *(key, line.get("event", ""), line.get("about", ""), line.get("from", "")),
     )
     # PostgreSQL takes no NUL in a text, and one line must not keep all others from being shown.
     return tuple(one.replace("\0", "\ufffd") if isinstance(one, str) else one for one in values)

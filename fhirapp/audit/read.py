@@ -10,16 +10,20 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fhirapp.audit import index, tables
-from fhirapp.audit.lines import COLUMNS, Entry, patients_of
+from fhirapp.audit.lines import COLUMNS, Entry
 from fhirapp.config import settings
 from fhirapp.trail import FOLDER
+from fhirapp.trail.events import RequestKey
 
-__all__ = ["ADMINISTRATION", "RECORDS", "Entry", "entries", "patients_named_by", "patients_of"]
+__all__ = [
+    *("ADMINISTRATION", "RECORDS", "Entry"),
+    *("entries", "entry_with", "patients_named_by", "patients_of"),
+]
 
 # Which entries: requests for records, or what happened to the service.
 RECORDS, ADMINISTRATION = "records", "administration"
 _KINDS = {RECORDS: "e.event = ''", ADMINISTRATION: "e.event <> ''"}
-_SERVED = Entry._fields.index("served")
+_SERVED, _KEY = Entry._fields.index("served"), Entry._fields.index("request_id")
 
 
 def entries(
@@ -35,7 +39,6 @@ def entries(
     kind: str | None = RECORDS,
     event: str | None = None,
     about: str | None = None,
-    request_id: str | None = None,
     limit: int = 50,
 ) -> Sequence[Entry]:
     """Return the entries that meet all conditions, the newest first.
@@ -55,18 +58,36 @@ def entries(
         ("e.event = ?", event),
         # What is not empty has an index.
         ("e.about <> '' AND e.about = ?", about),
-        ("e.request_id = ?", request_id),
     )
     conditions = [(sql, value) for sql, value in filters if value is not None]
     chosen = [sql for sql, _ in conditions] + ([_KINDS[kind]] if kind else [])
     where = " AND ".join(chosen) or "TRUE"
     source = "entry e" if patient_id is None else "seen s JOIN entry e ON e.number = s.number"
+    return _select(source, where, [value for _, value in conditions], limit)
+
+
+def entry_with(own_id: str) -> Entry | None:
+    """Return the entry with this id of ours, None without one."""
+    for where, value in (("e.request_id = ?", own_id), ("e.request_id LIKE ?", f"{own_id}/%")):
+        for entry in _select("entry e", where, [value], 1):
+            # LIKE of SQLite does not tell capitals from small letters.
+            if entry.id == own_id:
+                return entry
+    return None
+
+
+def _select(source: str, where: str, values: Sequence[Any], limit: int) -> Sequence[Entry]:
     columns = ", ".join(f"e.{name}" for name in COLUMNS)
     listed = _rows(
         f"SELECT {columns} FROM {source} WHERE {where} ORDER BY e.number DESC LIMIT ?",
-        [*(value for _, value in conditions), limit],
+        [*values, limit],
     )
-    return [Entry(*row)._replace(served=tuple(row[_SERVED].split())) for row in listed]
+    return [*map(_entry, listed)]
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    entry, key = Entry(*row), RequestKey.parse(row[_KEY])
+    return entry._replace(served=tuple(row[_SERVED].split()), request_id=key.shown, id=key.own)
 
 
 def patients_named_by(numbers: Collection[int]) -> dict[int, list[str]]:

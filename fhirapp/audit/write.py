@@ -21,7 +21,7 @@ from flask import Flask, Response, request
 
 from fhirapp import trail
 from fhirapp.auth.clients.registration import PAGES
-from fhirapp.auth.protector import Token, request_id, used_token
+from fhirapp.auth.protector import Token, request_key, used_token
 from fhirapp.current import kept, this_app, this_request
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
@@ -122,10 +122,10 @@ def _note(response: Response) -> Response:
         if left_out is None:
             return response
     began = here.get(_BEGAN)
-    now = datetime.now(UTC)
+    now, key = datetime.now(UTC), request_key()
     line = {
         "at": instant(now),
-        "request": request_id(),
+        "request": key.shown,
         "via": environ.get(VIA, ""),
         "from": (asked.remote_addr or "")[:_LONGEST_ADDRESS],
         "method": environ["REQUEST_METHOD"][:_LONGEST_METHOD],
@@ -135,6 +135,8 @@ def _note(response: Response) -> Response:
         "body": "",
         "named": (),
     }
+    if key.own != key.shown:
+        line["id"] = key.own
     if by_page is not None:
         _add_page(line, environ, by_page)
     elif token is not None:

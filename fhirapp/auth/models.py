@@ -21,6 +21,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, enforceable, grantable
 from fhirapp.config import base_url, is_loopback
 from fhirapp.db import Base
+from fhirapp.trail.events import RequestKey
 
 
 def digest(secret: str) -> bytes:
@@ -274,7 +275,7 @@ class Refusal(Base):
 
     __tablename__ = "auth_refusal"
 
-    # The X-Request-Id of the answer.
+    # The key of the request, as RequestKey writes it.
     request_id: Mapped[str] = mapped_column(primary_key=True)
     at: Mapped[int] = mapped_column(Integer, index=True)
     client_id: Mapped[str] = mapped_column(index=True)
@@ -284,6 +285,11 @@ class Refusal(Base):
     asked: Mapped[str]
     # As refusals.py words it: a list of sentences.
     reasons: Mapped[Any]
+
+    @property
+    def shown_id(self) -> str:
+        """The X-Request-Id of the answer."""
+        return RequestKey.parse(self.request_id).shown
 
 
 class Grant(Base):

@@ -28,7 +28,7 @@ from fhirapp.db.generation import generation
 from fhirapp.db.reader import note_cache, read_since
 from fhirapp.fhir.outcome import FhirError, Forbidden, LoginRequired, Throttled, TokenExpired
 from fhirapp.fhir.temporal import exact_at
-from fhirapp.trail.events import new_id
+from fhirapp.trail.events import RequestKey, new_id
 
 LONGEST_SECONDS = 1.0
 _MOST = 10_000
@@ -244,18 +244,29 @@ def request_id() -> str:
 
     That of a named proxy, whose own log has it: X-Request-Id, or the trace of traceparent (W3C).
     """
+    return request_key().shown
+
+
+def request_key() -> RequestKey:
+    """Return the key of the request that is served, in tables and in the audit trail."""
     here = kept()
-    known: str | None = here.get("request_id")
+    known: RequestKey | None = here.get("request_key")
     if known is None:
-        known = here.request_id = _id_of_proxy() or new_id()
+        own = new_id()
+        known = here.request_key = RequestKey(own, _id_of_proxy() or own)
     return known
+
+
+def is_request_id(text: str) -> bool:
+    """Say whether a text may be the id of a request: ours, or a proxy's."""
+    return _ID_OF_REQUEST.fullmatch(text) is not None
 
 
 def _id_of_proxy() -> str:
     environ = this_request().environ
     if not environ.get(VIA_PROXY):
         return ""
-    if _ID_OF_REQUEST.fullmatch(named := environ.get("HTTP_X_REQUEST_ID", "")):
+    if is_request_id(named := environ.get("HTTP_X_REQUEST_ID", "")):
         return str(named)
     trace = _TRACE_PARENT.fullmatch(environ.get("HTTP_TRACEPARENT", ""))
     return trace[1] if trace else ""

@@ -15,7 +15,7 @@ from typing import Any
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from flask import Response, current_app, request
-from sqlalchemy import Select, delete, func, insert, select
+from sqlalchemy import Select, delete, func, insert, or_, select
 from werkzeug.datastructures import Authorization
 
 from fhirapp.auth.models import (
@@ -28,7 +28,12 @@ from fhirapp.auth.models import (
     User,
     digest,
 )
-from fhirapp.auth.protector import REQUEST_ID_HEADER, request_id
+from fhirapp.auth.protector import (
+    REQUEST_ID_HEADER,
+    is_request_id,
+    request_id,
+    request_key,
+)
 from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
 from fhirapp.auth.throttle import Failures
 from fhirapp.auth.unverified import InvalidJwt, read_jwt
@@ -205,7 +210,6 @@ UNPROVED = 5
 MOST_REASONS, LONGEST_REASON = 12, 500
 # patient/Patient.rs?name=Hartwell: a client may ask for whom it likes.
 _FILTER = re.compile(r"([?&][^=&\s]+=)[^&\s]+")
-_REQUEST_ID = re.compile(r"[0-9a-f]{16}")
 _EXTENSION = "fhirapp.refusals"
 # Errors that come once the client proved who it is.
 _AFTER_PROOF = frozenset({"invalid_grant", "invalid_scope", "unauthorized_client"})
@@ -228,7 +232,7 @@ def record(
     rule = request.url_rule
     now = int(time.time())
     row: dict[str, Any] = {
-        "request_id": request_id(),
+        "request_id": str(request_key()),
         "at": now,
         "client_id": client_id,
         "user_id": user_id,
@@ -250,6 +254,7 @@ def record(
                     .limit(kept - KEPT + 1)
                 )
                 connection.execute(delete(Refusal).where(Refusal.request_id.in_(oldest)))
+            # A view that is run once more, on the primary, is refused once more.
             known = select(Refusal.request_id).where(Refusal.request_id == row["request_id"])
             if connection.execute(known).first() is None:
                 connection.execute(insert(Refusal), [row])
@@ -286,9 +291,16 @@ def _kept(reason: str) -> str:
     return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
 
 
-def find_refusal(request_id: str) -> Refusal | None:
-    """Return what is kept of a refused request, None where that is nothing."""
-    return db.session.get(Refusal, request_id) if _REQUEST_ID.fullmatch(request_id) else None
+def find_refusals(shown_id: str) -> Sequence[Refusal]:
+    """Return what is kept of the refused requests whose answers named this id, the newest first.
+
+    Ids of ours are of one request; a proxy may name several alike.
+    """
+    if not is_request_id(shown_id):
+        return []
+    named = Refusal.request_id.endswith(f"/{shown_id}", autoescape=True)
+    query = _newest(KEPT).where(or_(Refusal.request_id == shown_id, named))
+    return [one for one in db.session.scalars(query) if one.shown_id == shown_id]
 
 
 def refusals_of(client_id: str, limit: int = 50) -> Sequence[Refusal]:
@@ -302,4 +314,5 @@ def newest_refusals(limit: int = 100) -> Sequence[Refusal]:
 
 
 def _newest(limit: int) -> Select[Refusal]:
-    return select(Refusal).order_by(Refusal.request_id.desc()).limit(limit)
+    # A key begins with our id, which sorts by time; a first edition's may be a proxy's.
+    return select(Refusal).order_by(Refusal.at.desc(), Refusal.request_id.desc()).limit(limit)

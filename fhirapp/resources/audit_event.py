@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from flask import Blueprint, Flask, Response
 
-from fhirapp.audit.read import Entry, entries, patients_named_by
+from fhirapp.audit.read import Entry, entries, entry_with, patients_named_by
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import clinical_scopes
@@ -104,7 +104,7 @@ def resource_of(entry: Entry, patients: Sequence[str]) -> dict[str, Any]:
         outcome = "4" if entry.event in FAILED else "0"
     content: dict[str, Any] = {
         "resourceType": NAME,
-        "id": entry.request_id,
+        "id": _event_id(entry),
         "meta": {"lastUpdated": entry.at},
         **coded,
         "recorded": entry.at,
@@ -119,6 +119,14 @@ def resource_of(entry: Entry, patients: Sequence[str]) -> dict[str, Any]:
     if entities := _entities(entry, patients):
         content["entity"] = entities
     return content
+
+
+def _event_id(entry: Entry) -> str:
+    """Return the id of an entry's AuditEvent; a proxy's id in a first edition's line may be none.
+
+    FHIR R4 datatypes: an id has letters, digits, - and .
+    """
+    return entry.id.replace("_", "-")
 
 
 def _interaction(entry: Entry) -> dict[str, Any]:
@@ -280,10 +288,10 @@ def read(event_id: str) -> Response:
     """Return one AuditEvent."""
     _check_access("r")
     layout = negotiate(arguments())
-    found = entries(request_id=event_id, kind=None, limit=1) if _ID.fullmatch(event_id) else ()
-    if not found:
+    found = entry_with(event_id) if _ID.fullmatch(event_id) else None
+    if found is None:
         raise NotFound(f"{NAME}/{event_id[:64]} is not known here.")
-    (content,) = resources_of(found)
+    (content,) = resources_of([found])
     body = fhir_json.dumps_indented(content)
     return respond(body, layout, etag=document_etag(body))
 
@@ -302,7 +310,7 @@ def search() -> Response:
     links = [{"relation": "self", "url": _address(parameters)}]
     if len(found) > size:
         links.append({"relation": "next", "url": _address([*query, ("_before", shown[-1].number)])})
-    shown_ids = repr([one.request_id for one in found]).encode()
+    shown_ids = repr([one.id for one in found]).encode()
     digest = hashlib.blake2b(shown_ids, digest_size=16)
     bundle: dict[str, Any] = {
         "resourceType": "Bundle",

@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from flask import current_app, has_request_context, request
 
@@ -194,6 +195,26 @@ def _digest(settings: Settings, secret: str) -> str:
 def new_id() -> str:
     """Return an id for a request or an event: milliseconds first, so that they are sorted."""
     return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)[:5]}"
+
+
+class RequestKey(NamedTuple):
+    """The unique key of a request or an event: an id of ours, and what its answer calls it.
+
+    A proxy may name several requests alike, and in a way that is no FHIR id. As text, an id of
+    ours alone, or before a slash.
+    """
+
+    own: str
+    shown: str
+
+    def __str__(self) -> str:
+        return self.own if self.own == self.shown else f"{self.own}/{self.shown}"
+
+    @classmethod
+    def parse(cls, text: str) -> RequestKey:
+        """Read a key's text; one without an id of ours is of a first edition's line."""
+        own, _, shown = text.partition("/")
+        return cls(own, shown or own)
 
 
 def _shell_user() -> str:

@@ -13,7 +13,7 @@ from werkzeug.exceptions import NotFound
 from fhirapp.auth.clients import administration, overview
 from fhirapp.auth.clients.registration import owner_code
 from fhirapp.auth.models import Client
-from fhirapp.auth.refusals import KEPT_SECONDS, find_refusal, newest_refusals, refusals_of
+from fhirapp.auth.refusals import KEPT_SECONDS, find_refusals, newest_refusals, refusals_of
 from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
 from fhirapp.web import clients as shown
@@ -195,11 +195,10 @@ _LONGEST = 100
 @blueprint.get("/admin/refusals")
 @for_administrators
 def look_up() -> Response:
-    """Show the refusal with an id, or the newest ones."""
+    """Show the refusals with an id, or the newest ones."""
     request_id = request.args.get("id", "").strip()[:_LONGEST]
     if request_id:
-        found = find_refusal(request_id.lower())
-        refusals = [] if found is None else [found]
+        refusals = list(find_refusals(request_id) or find_refusals(request_id.lower()))
     else:
         refusals = list(newest_refusals())
     return page(

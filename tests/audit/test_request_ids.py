@@ -1,0 +1,143 @@
+"""Ids of requests that a named proxy gives: refusals and AuditEvents are found, none is lost.
+
+A proxy may name requests in a way that is no FHIR id (`req_2024_abc`), and several alike: a retry,
+or all requests of one trace.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import insert
+from werkzeug.test import TestResponse
+
+from fhirapp.audit.read import entries
+from fhirapp.auth.models import ADMINISTRATOR, Refusal
+from fhirapp.auth.protector import VIA_PROXY
+from fhirapp.auth.refusals import find_refusals, newest_refusals
+from tests.conftest import token_for
+from tests.resources.test_audit_event import administrator, listed
+from tests.support.authorizing import alter
+from tests.support.browsing import Browser
+from tests.support.browsing import add_person as add_somebody
+from tests.support.helpers import assert_outcome
+from tests.support.r4 import faults
+from tests.support.trails import noted
+
+TRACE = "ab" * 16
+IDS = (
+    "req_2024_abc",
+    "A1B2-c3d4.E5",
+    "8f14e45f-ceea-467f-a5b1-1c6e4a2f9b30",
+    "_" * 64,
+    "0123456789abcdef",
+    "100._of_",
+)
+
+
+def ask(app: Flask, path: str, proxy_id: str = "", **headers: str) -> TestResponse:
+    """Return the answer to a request that a named proxy brings, by a token for Patient alone."""
+    headers["Authorization"] = f"Bearer {token_for(app, 'system/Patient.rs')}"
+    if proxy_id:
+        headers["X-Request-Id"] = proxy_id
+    return app.test_client().get(
+        f"/fhir/{path}", headers=headers, environ_overrides={VIA_PROXY: "10.0.0.7"}
+    )
+
+
+def reasons(app: Flask, shown_id: str) -> list[str]:
+    """Return the first reason of each refusal that is found by an id."""
+    with app.app_context():
+        return [one.reasons[0].partition(" of ")[2] for one in find_refusals(shown_id)]
+
+
+@pytest.mark.parametrize("proxy_id", IDS)
+def test_a_refusal_is_found_by_the_id_that_the_proxy_gave(own_app, proxy_id):
+    answer = ask(own_app, "AllergyIntolerance", proxy_id)
+    assert (answer.status_code, answer.headers["X-Request-Id"]) == (403, proxy_id)
+    assert reasons(own_app, proxy_id) == ["AllergyIntolerance."]
+
+
+def test_a_refusal_is_found_by_the_trace_of_the_proxy(own_app):
+    answer = ask(own_app, "AllergyIntolerance", traceparent=f"00-{TRACE}-{'cd' * 8}-01")
+    assert answer.headers["X-Request-Id"] == TRACE
+    assert reasons(own_app, TRACE) == ["AllergyIntolerance."]
+
+
+def test_refusals_of_one_id_are_all_kept_the_newest_first(own_app):
+    for name in ("AllergyIntolerance", "DocumentReference", "Encounter"):
+        assert ask(own_app, name, "retry_0001").status_code == 403
+    found = ["Encounter.", "DocumentReference.", "AllergyIntolerance."]
+    assert reasons(own_app, "retry_0001") == found
+
+
+@pytest.mark.parametrize(
+    "other", ["reqX2024_abc", "2024_abc", "xreq_2024_abc", "REQ_2024_ABC", "%2024_abc", "%%%%%%%%"]
+)
+def test_another_id_finds_nothing(own_app, other):
+    ask(own_app, "AllergyIntolerance", "req_2024_abc")
+    assert reasons(own_app, other) == []
+
+
+def test_the_newest_refusals_are_sorted_by_time_whatever_their_ids(own_app):
+    asked = ["zzzz_the_first", "", "aaaa_the_third", "", "mmmm-the-fifth"]
+    shown = [ask(own_app, "Encounter", one).headers["X-Request-Id"] for one in asked]
+    with own_app.app_context():
+        assert [one.shown_id for one in newest_refusals()] == shown[::-1]
+
+
+def test_a_refusal_that_was_kept_under_a_proxys_id_alone_is_found(own_app):
+    row: dict[str, Any] = {"request_id": "req_of_before", "at": 1_800_000_000, "status": 403}
+    row |= {"client_id": "c", "asked": "GET /fhir/Patient", "reasons": ["read of Patient."]}
+    alter(own_app, insert(Refusal).values([row, {**row, "request_id": "f" * 16, "at": 1}]))
+    assert reasons(own_app, "req_of_before") == ["Patient."]
+    with own_app.app_context():
+        assert [one.shown_id for one in newest_refusals()] == ["req_of_before", "f" * 16]
+
+
+def test_administrators_look_up_the_id_of_the_answer(own_app):
+    ask(own_app, "Encounter", "req_2024_abc")
+    ask(own_app, "DocumentReference", "req_2024_abc")
+    browser = Browser(own_app)
+    browser.sign_in(add_somebody(own_app, ADMINISTRATOR))
+    assert "req_2024_abc" in browser.get("/admin/refusals").words
+    page = browser.get("/admin/refusals?id=req_2024_abc")
+    assert "search of Encounter." in page.words
+    assert "search of DocumentReference." in page.words
+    link = browser.get("/admin/audit").links["See why it was refused"]
+    assert link == "/admin/refusals?id=req_2024_abc"
+
+
+def test_audit_events_have_valid_ids_of_their_own(own_app):
+    for proxy_id in (*IDS, "retry_0001", "retry_0001", ""):
+        assert ask(own_app, "Patient/p1", proxy_id).status_code == 200
+    client = administrator(own_app)
+    found = listed(client)
+    assert {fault for one in found for fault in faults(one)} == set()
+    assert len({one["id"] for one in found}) == len(found)
+    for one in found:
+        assert client.read(f"AuditEvent/{one['id']}") == one
+    assert_outcome(
+        client.get("AuditEvent/req_2024_abc"),
+        404,
+        "not-found",
+        "AuditEvent/req_2024_abc is not known here.",
+    )
+
+
+def test_the_trail_tells_the_id_of_the_proxy(own_app):
+    ask(own_app, "Patient/p1", "req_2024_abc")
+    ask(own_app, "Patient/p1")
+    with own_app.app_context():
+        own, named = entries()
+    assert named.request_id == "req_2024_abc"
+    assert re.fullmatch("[0-9a-f]{16}", named.id)
+    assert own.request_id == own.id
+    lines = [one for one in noted(own_app) if one.get("path") == "/fhir/Patient/p1"]
+    assert [(one["request"], one.get("id")) for one in lines] == [
+        ("req_2024_abc", named.id),
+        (own.id, None),
+    ]
