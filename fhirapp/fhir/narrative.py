@@ -14,6 +14,8 @@ from typing import Any
 
 import nh3
 
+from fhirapp.fhir.names import in_order, in_words
+
 XHTML = "http://www.w3.org/1999/xhtml"
 # What is longer is not remembered: thousands of it would fill the memory.
 _SHORT = 200
@@ -266,9 +268,5 @@ def agents(value: Iterable[Mapping[str, Any]]) -> str:
 
 
 def names(value: Iterable[Mapping[str, Any]]) -> str:
-    """Say HumanName, each as text or prefix, given and family name."""
-    texts = []
-    for name in value:
-        parts = [*name.get("prefix", ()), *name.get("given", ()), name.get("family")]
-        texts.append(name.get("text") or " ".join(filter(None, parts)))
-    return ", ".join(filter(None, texts))
+    """Return the names of a person in words, the current one first."""
+    return ", ".join(map(in_words, in_order(value)))

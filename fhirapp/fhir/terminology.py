@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from fhirapp.fhir import narrative, temporal
+from fhirapp.fhir import names, narrative, temporal
 
 CT = "http://terminology.hl7.org/CodeSystem/"
 
@@ -136,13 +136,8 @@ def reference(value: Mapping[str, Any] | None, within: Mapping[str, Any] | None 
 def _named(resource: Mapping[str, Any]) -> str:
     """Return the name of a person or organization."""
     name = resource.get("name")
-    if isinstance(name, str):
-        return shortened(name)
-    for one in name or ():
-        parts = [*one.get("prefix", ()), *one.get("given", ()), one.get("family")]
-        if text := one.get("text") or " ".join(filter(None, parts)):
-            return shortened(text)
-    return worded("name not recorded")
+    text = name if isinstance(name, str) else names.name_of(resource)
+    return shortened(text) or worded("name not recorded")
 
 
 def onset(resource: Mapping[str, Any]) -> str:

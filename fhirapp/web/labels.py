@@ -26,6 +26,7 @@ from fhirapp.auth.scopes import (
 )
 from fhirapp.config import LOOPBACK
 from fhirapp.definition import Labels, types
+from fhirapp.fhir.names import name_of
 from fhirapp.web.texts import _
 
 # FHIR's codes in words; a code that is not here is shown as it is.
@@ -104,6 +105,11 @@ def word(code: str) -> str:
 def sex(patient: Mapping[str, Any]) -> str:
     """Return a patient's administrative gender in words."""
     return _(_SEXES.get(str(patient.get("gender")), "sex not recorded"))
+
+
+def full_name(person: Mapping[str, Any]) -> str:
+    """Return the current name of a Patient, Practitioner or RelatedPerson, as pages show it."""
+    return shortened(name_of(person)) or _("Name not recorded")
 
 
 def format_of(content_type: str) -> str:

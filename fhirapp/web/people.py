@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -15,12 +15,14 @@ from fhirapp.db import reader
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.names import current
 from fhirapp.search.string import fold
 from fhirapp.search.values import escape
 from fhirapp.store.merge import merged_into
 from fhirapp.trail import events
 from fhirapp.web.chart.allergies import VIA
 from fhirapp.web.internal_client import ask, read, token_of
+from fhirapp.web.labels import full_name
 from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
 
@@ -29,9 +31,6 @@ SHOWN, SUGGESTED = 25, 10
 _MOST_WORDS = 8
 # What tells patients apart, where they are suggested.
 _ELEMENTS = "name,birthDate,identifier,link"
-# Which of several names is shown, by its use (FHIR R4 name-use); None where it has none.
-_USES = ("official", "usual", None, "nickname", "temp", "anonymous", "maiden", "old")
-_RANKS: Mapping[str | None, int] = {use: rank for rank, use in enumerate(_USES)}
 
 
 class Person(NamedTuple):
@@ -169,7 +168,7 @@ def person_of(patient_id: str, patient: dict[str, Any]) -> Person:
     """Return the person of a Patient resource."""
     return Person(
         patient_id,
-        _written(name_of(patient)) or _("Name not recorded"),
+        full_name(patient),
         patient.get("birthDate", ""),
         number_of(patient).get("value", ""),
     )
@@ -185,25 +184,11 @@ def number_of(patient: dict[str, Any]) -> dict[str, Any]:
     return numbers.get(True) or numbers.get(False) or {}
 
 
-def name_of(patient: dict[str, Any]) -> dict[str, Any]:
-    """Return the current name of a patient; empty where none is recorded."""
-    names = sorted(
-        patient.get("name", ()), key=lambda name: _RANKS.get(name.get("use"), len(_RANKS))
-    )
-    return next(filter(_written, names), {})
-
-
 def _sort_key(patient: dict[str, Any]) -> tuple[bool, str, str]:
     """Return the sort key of a patient: family name, given names; last without a family name."""
-    name = name_of(patient)
+    name = current(patient.get("name", ())) or {}
     family, given = name.get("family", ""), " ".join(filter(None, name.get("given", ())))
     return not family, fold(family), fold(given or name.get("text", ""))
-
-
-def _written(name: dict[str, Any]) -> str:
-    parts = [*name.get("given", ()), name.get("family", "")]
-    # Primitives without a value, only an extension, are null in their list.
-    return name.get("text") or " ".join(filter(None, parts))
 
 
 _ID = re.compile(ID_PATTERN)

@@ -26,6 +26,7 @@ from fhirapp.exchange.ccda.values import (
     present,
 )
 from fhirapp.fhir.identity import key
+from fhirapp.fhir.names import current
 from fhirapp.fhir.terminology import CT, US_CORE
 
 _GENDERS: Mapping[str, str] = MAPS["genders"]
@@ -168,7 +169,7 @@ def _guardian(guardian: Element, record: Record) -> dict[str, Any]:
     relationship = concept(guardian.first("code"), record.texts)
     contact: dict[str, Any] = {
         "relationship": [_GUARDIAN, *([relationship] if relationship else [])],
-        "name": named[0] if named else None,
+        "name": current(named),
         "telecom": telecoms(guardian.all("telecom")),
         "address": next(iter(addresses(guardian.all("addr"))), None),
         "organization": organization(guardian.first("guardianOrganization"), record),

@@ -25,6 +25,7 @@ from fhirapp.exchange.ccda.values import (
     present,
 )
 from fhirapp.fhir.identity import key
+from fhirapp.fhir.names import current, in_words
 from fhirapp.fhir.terminology import CT
 
 _NAME_USES: Mapping[str, str] = MAPS["name_uses"]
@@ -164,7 +165,8 @@ def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:
     display = spoken(named)
     if not (named or any(map(key, resource.get("identifier", [])))):
         return None
-    resource["id"] = record.identity("Practitioner", resource.get("identifier", []), display)
+    identified = resource.get("identifier", [])
+    resource["id"] = record.identity("Practitioner", identified, _first(named))
     return _reference(record.add(resource), display)
 
 
@@ -208,7 +210,7 @@ def _related_person(relation: Element, person: Element | None, record: Record) -
     return present(
         {
             "resourceType": "RelatedPerson",
-            "id": identity("RelatedPerson", record.key, spoken(named)),
+            "id": identity("RelatedPerson", record.key, _first(named)),
             "patient": {"reference": record.patient},
             "relationship": [relationship] if relationship else [],
             "name": named,
@@ -255,13 +257,13 @@ def _reference(target: str, display: str) -> dict[str, Any]:
 
 
 def spoken(named: list[dict[str, Any]]) -> str:
-    """Return a name as people write it: prefix, given names, family name, suffix."""
-    if not named:
-        return ""
-    first = named[0]
-    parts = [*first.get("prefix", ()), *first.get("given", ()), first.get("family", "")]
-    written = " ".join(filter(None, [*parts, *first.get("suffix", ())]))
-    return written or str(first.get("text", ""))
+    """Return a person's current name in words; "" without one."""
+    return in_words(current(named) or {})
+
+
+def _first(named: list[dict[str, Any]]) -> str:
+    """Return the first name in words. Unlike the current one it never changes: ids come of it."""
+    return in_words(named[0]) if named else ""
 
 
 def complete(resource: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db
 from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, MERGED, PatientChange, PatientMerge
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.names import current
 from fhirapp.ops import patient_merge, patients
 from fhirapp.store.merge import merged_here, merged_into
 from fhirapp.web.admin.audit_descriptions import VIA, patients_named
@@ -33,7 +34,7 @@ from fhirapp.web.pages import (
     see_other,
     signed_in,
 )
-from fhirapp.web.people import NoDate, Person, find_people, name_of, number_of, person
+from fhirapp.web.people import NoDate, Person, find_people, number_of, person
 from fhirapp.web.texts import _, reason_of
 
 blueprint = blueprint_of("admin_patients", __name__)
@@ -296,7 +297,7 @@ def _detail(patient_id: str, message: str = "") -> Response:
 
 def _details(patient: dict[str, Any]) -> dict[str, str]:
     """Return what can be corrected of a Patient, as the form has it."""
-    name, number = name_of(patient), number_of(patient)
+    name, number = current(patient.get("name", ())) or {}, number_of(patient)
     active = patient.get("active")
     return {
         "family": name.get("family", ""),
@@ -334,7 +335,7 @@ def _corrected(
 
 def _rename(patient: dict[str, Any], after: Mapping[str, str]) -> None:
     """Give the current name of a Patient other parts; without any it is removed."""
-    name = name_of(patient)
+    name = current(patient.get("name", ())) or {}
     names = patient.get("name", ()) if name else (*patient.get("name", ()), name)
     for element in ("family", "given", "_family", "_given", "text"):
         name.pop(element, None)

@@ -22,6 +22,7 @@ from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, reader, writing
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.names import name_of
 from fhirapp.fhir.narrative import concepts
 from fhirapp.store.merge import merged_target
 from fhirapp.trail.events import FAILED
@@ -50,13 +51,7 @@ def _name(reference: str | None) -> str | None:
     row = reader().first(
         f"SELECT body FROM {types()[type_name].sql_table} WHERE id = ? AND is_current", (id_,)
     )
-    return None if row is None else _name_of(fhir_json.loads(row[0]))
-
-
-def _name_of(resource: Mapping[str, Any]) -> str | None:
-    name: dict[str, Any] = next(iter(resource.get("name") or ()), {})
-    parts = [*name.get("prefix", ()), *name.get("given", ()), name.get("family")]
-    return name.get("text") or " ".join(filter(None, parts)) or None
+    return None if row is None else name_of(fhir_json.loads(row[0])) or None
 
 
 blueprint = blueprint_of("admin_users", __name__)
@@ -289,7 +284,7 @@ def _found_patients() -> dict[str, Any]:
         return {"fault": _("Enter the date as 1958-04-12, 1958-04 or 1958.")}
     related = {
         one.id: [
-            (each["id"], _name_of(each) or each["id"], concepts(each.get("relationship", ())))
+            (each["id"], name_of(each) or each["id"], concepts(each.get("relationship", ())))
             for each in related_to(one.id)
         ]
         for one in people

@@ -16,9 +16,10 @@ from markupsafe import escape
 
 from fhirapp.definition import TableColumn, types
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.names import in_order, in_words
 from fhirapp.search.values import values_at
 from fhirapp.web.internal_client import ask
-from fhirapp.web.notes.elements import person
+from fhirapp.web.labels import full_name
 from fhirapp.web.texts import _
 
 Resource = Mapping[str, Any]
@@ -126,7 +127,7 @@ def names_of_patients(ids: Sequence[str], secret: str) -> dict[str, str]:
         return {}
     found = (entry["resource"] for entry in answer.json().get("entry", ()))
     return {
-        f"Patient/{patient['id']}": person(patient)
+        f"Patient/{patient['id']}": full_name(patient)
         for patient in found
         if patient["resourceType"] == "Patient" and patient.get("name")
     }
@@ -212,6 +213,8 @@ def name_of(resource: Resource) -> str:
 def text_of(value: Any) -> str:
     """Return an element in a line: a code's display, a name, a period, what a reference names."""
     if isinstance(value, list):
+        if any(isinstance(each, dict) and {"family", "given"} & each.keys() for each in value):
+            value = in_order(value)
         texts = [*dict.fromkeys(filter(None, map(text_of, value[:5])))]
         return _cut(", ".join(texts) + (" …" if len(value) > 5 else ""))
     if isinstance(value, bool):
@@ -240,7 +243,7 @@ def _text_of_parts(value: Mapping[str, Any]) -> str:
         # Of an identifier, and of a reference that has nothing but one.
         value.get("value"),
         text_of(value.get("identifier")),
-        " ".join(filter(None, [*value.get("given", ()), value.get("family")])),
+        in_words(value, prefix=False),
     )
     return str(next(filter(None, texts), ""))
 

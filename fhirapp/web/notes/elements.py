@@ -14,7 +14,14 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.fhir import temporal
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.web.internal_client import read
-from fhirapp.web.labels import NOTE_STATUSES, PAST_STATUSES, format_of, shortened, word
+from fhirapp.web.labels import (
+    NOTE_STATUSES,
+    PAST_STATUSES,
+    format_of,
+    full_name,
+    shortened,
+    word,
+)
 from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _, numeral
 from fhirapp.web.times import SHORT_MONTHS, partial
@@ -165,15 +172,6 @@ def note_path(note_id: str, *rest: str) -> str:
     return "/".join(["/notes", quote(note_id, safe=""), *rest])
 
 
-def person(patient: Json) -> str:
-    """Return the name of a Patient or Practitioner."""
-    for name in patient.get("name", ()):
-        parts = [*name.get("given", ()), name.get("family")]
-        if text := name.get("text") or " ".join(str(one) for one in parts if one):
-            return shortened(str(text))
-    return _("Name not recorded")
-
-
 # Each is a request.
 _MOST = 12
 _NAMED = re.compile(f"(?:Patient|Practitioner|Organization|DocumentReference)/{ID_PATTERN}")
@@ -219,4 +217,4 @@ def _name_of(address: str, token: OwnToken, via: str) -> str:
         return f"{kind_of_note(found)}, {day_of(found.get('date'))}"
     if isinstance(title := found.get("name"), str):
         return shortened(title)
-    return person(found) if title else ""
+    return full_name(found) if title else ""

@@ -8,13 +8,13 @@ from urllib.parse import quote, urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.web.internal_client import ask, cursor_of, read
+from fhirapp.web.labels import full_name
 from fhirapp.web.notes.attachments import VIA
 from fhirapp.web.notes.elements import (
     Line,
     add_names,
     line,
     local_id,
-    person,
 )
 from fhirapp.web.pages import PageError
 
@@ -49,7 +49,7 @@ def search(parameters: Parameters, token: OwnToken) -> Listing:
         mode: [one["resource"] for one in entries if one["search"]["mode"] == mode]
         for mode in _MODES
     }
-    names = {one["id"]: person(one) for one in of["include"] if one["resourceType"] == "Patient"}
+    names = {one["id"]: full_name(one) for one in of["include"] if one["resourceType"] == "Patient"}
     add_names(of["match"], token, VIA)
     notes = tuple(of["match"])
     lines = (line(one) for one in notes)
@@ -110,7 +110,7 @@ def _sentences(outcome: dict[str, Any]) -> Iterator[str]:
 def name_of_patient(patient_id: str, token: OwnToken) -> str:
     """Return the name in a record; what tells that there is none where it is not to be read."""
     try:
-        return person(read(f"/fhir/Patient/{quote(patient_id, safe='')}", token, via=VIA))
+        return full_name(read(f"/fhir/Patient/{quote(patient_id, safe='')}", token, via=VIA))
     except PageError:
         return ""
 

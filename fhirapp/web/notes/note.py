@@ -16,7 +16,7 @@ from fhirapp.documents.media import Unread
 from fhirapp.fhir import terminology
 from fhirapp.search.fulltext import Phrase
 from fhirapp.web.internal_client import read, token_of
-from fhirapp.web.labels import shortened
+from fhirapp.web.labels import full_name, shortened
 from fhirapp.web.notes.attachments import (
     MACHINE_READ,
     MAX_ATTACHMENTS,
@@ -37,7 +37,6 @@ from fhirapp.web.notes.elements import (
     day_of,
     line,
     local_id,
-    person,
     reference,
     size,
 )
@@ -136,7 +135,7 @@ def whose(one: Opened) -> Whose:
     except PageError:
         return recorded
     born = patient.get("birthDate")
-    return Whose(patient_id, person(patient), day_of(born) if born else "")
+    return Whose(patient_id, full_name(patient), day_of(born) if born else "")
 
 
 # They hold for digits too; those that only set a direction do not.

@@ -1,0 +1,87 @@
+"""Which of several human names is the current one, and how a name reads."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from fhirapp.fhir import names, temporal
+
+MAIDEN = {"use": "maiden", "family": "Muster", "given": ["Anna"]}
+OFFICIAL = {"use": "official", "family": "Weber", "given": ["Anna"]}
+USUAL = {"use": "usual", "family": "Weber", "given": ["Anni"]}
+UNMARKED = {"family": "Weber", "given": ["Anna", "B."]}
+
+
+@pytest.fixture(autouse=True)
+def _today(monkeypatch):
+    monkeypatch.setattr(temporal, "now", lambda: datetime(2026, 11, 27, 12, tzinfo=UTC))
+
+
+def valid(name, start=None, end=None):
+    """Return a name with a period."""
+    period = {key: value for key, value in (("start", start), ("end", end)) if value}
+    return {**name, "period": period}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "current"),
+    [
+        ([MAIDEN, OFFICIAL], OFFICIAL),
+        ([OFFICIAL, MAIDEN], OFFICIAL),
+        ([MAIDEN, UNMARKED], UNMARKED),
+        ([USUAL, OFFICIAL], OFFICIAL),
+        ([UNMARKED, USUAL], USUAL),
+        ([MAIDEN], MAIDEN),
+        # A period decides before the use.
+        ([valid(OFFICIAL, end="2010"), USUAL], USUAL),
+        ([valid(OFFICIAL, end="2026-11-26"), UNMARKED], UNMARKED),
+        ([valid(OFFICIAL, end="2026-11-27"), UNMARKED], valid(OFFICIAL, end="2026-11-27")),
+        ([valid(OFFICIAL, end="2026"), UNMARKED], valid(OFFICIAL, end="2026")),
+        ([valid(OFFICIAL, end="2026-11-27T11:00:00+00:00"), USUAL], USUAL),
+        ([valid(OFFICIAL, start="2027-01-01"), UNMARKED], UNMARKED),
+        ([valid(OFFICIAL, start="2026-11"), UNMARKED], valid(OFFICIAL, start="2026-11")),
+        # A former name is past, whatever its period says; an official one of the past precedes it.
+        ([valid(MAIDEN, start="1980"), valid(OFFICIAL, end="2010")], valid(OFFICIAL, end="2010")),
+        ([valid(OFFICIAL, start="2030"), MAIDEN], MAIDEN),
+        # Of two names with one use the later one.
+        (
+            [valid(OFFICIAL, start="2001"), valid({**OFFICIAL, "family": "Frei"}, start="2015")],
+            valid({**OFFICIAL, "family": "Frei"}, start="2015"),
+        ),
+        ([OFFICIAL, {**OFFICIAL, "family": "Frei"}], OFFICIAL),
+        # A name without words is none.
+        ([{"use": "official"}, {"use": "official", "given": [None]}, MAIDEN], MAIDEN),
+        ([{"use": "official", "text": "A. Weber"}, USUAL], {"use": "official", "text": "A. Weber"}),
+        ([{"use": "official"}], None),
+        ([], None),
+    ],
+)
+def test_the_current_name_follows_from_period_and_use(recorded, current):
+    assert names.current(recorded) == current
+
+
+@pytest.mark.parametrize(
+    ("name", "full", "without_prefix"),
+    [
+        (
+            {"prefix": ["Dr."], "given": ["Ana", "M."], "family": "Ruiz", "suffix": ["Jr."]},
+            "Dr. Ana M. Ruiz Jr.",
+            "Ana M. Ruiz Jr.",
+        ),
+        ({"text": "Dr. A. Ruiz", "family": "Ruiz"}, "Dr. A. Ruiz", "Dr. A. Ruiz"),
+        ({"given": [None, "Ana"], "family": None}, "Ana", "Ana"),
+        ({}, "", ""),
+    ],
+)
+def test_a_name_in_words(name, full, without_prefix):
+    assert names.in_words(name) == full
+    assert names.in_words(name, prefix=False) == without_prefix
+
+
+def test_the_name_of_a_person_is_the_current_one():
+    several = [MAIDEN, {**OFFICIAL, "prefix": ["Dr."]}]
+    assert names.name_of({"resourceType": "Patient", "name": several}) == "Anna Weber"
+    assert names.name_of({"resourceType": "Practitioner", "name": several}) == "Dr. Anna Weber"
+    assert names.name_of({"resourceType": "RelatedPerson"}) == ""
