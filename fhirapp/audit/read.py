@@ -10,14 +10,19 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fhirapp.audit import index, tables
-from fhirapp.audit.lines import COLUMNS, Entry
+from fhirapp.audit.lines import COLUMNS, Entry, patients_of
 from fhirapp.config import settings
 from fhirapp.trail import FOLDER
 from fhirapp.trail.events import RequestKey
 
 __all__ = [
-    *("ADMINISTRATION", "RECORDS", "Entry"),
-    *("entries", "entry_with", "patients_named_by", "patients_of"),
+    "ADMINISTRATION",
+    "RECORDS",
+    "Entry",
+    "entries",
+    "entry_with",
+    "patients_named_by",
+    "patients_of",
 ]
 
 # Which entries: requests for records, or what happened to the service.
