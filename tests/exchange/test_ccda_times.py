@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,100 @@ def test_an_onset_that_is_no_time_is_kept_as_text(time, expected):
     found = allergy_of(f"<effectiveTime>{time}</effectiveTime>{DRUG}" + substance(LATEX))
     onset = {name: value for name, value in found.items() if "onset" in name}
     assert onset == expected
+
+
+# Days from which systems count, or that they store without a date.
+PLACEHOLDERS = [
+    *("00010101", "0001-01-01", "0001", "00010101000000+0000", "0001-01-01T00:00:00+01:00"),
+    *("00000000", "0000-00-00", "0000", "99991231", "99999999", "99991231235959-0500", "29991231"),
+    *("18000101", "17530101", "11111111", "18401231", "18410101", "18581117", "18991230"),
+    *("18991231", "19000101", "1900-01-01", "190001", "1900", "190001010000-0500"),
+]
+UNKNOWN = {
+    "url": "http://hl7.org/fhir/StructureDefinition/data-absent-reason",
+    "valueCode": "unknown",
+}
+
+
+def left_out(written: str) -> dict[str, Any]:
+    """Return what stands beside an element whose placeholder is left out."""
+    return {"extension": [UNKNOWN, {"url": ORIGINAL, "valueString": written}]}
+
+
+@pytest.mark.parametrize("written", PLACEHOLDERS)
+def test_an_onset_that_is_a_placeholder_is_not_known_and_a_note_says_so(written):
+    time = f'<effectiveTime><low value="{written}"/></effectiveTime>'
+    found = allergy_of(time + DRUG + substance(LATEX))
+    onset = {name: value for name, value in found.items() if "onset" in name}
+    assert onset == {"_onsetDateTime": left_out(written)}
+    assert found["note"] == [{"text": f"The onset is not known: {written} is a placeholder."}]
+
+
+@pytest.mark.parametrize(
+    "written", ["19000102", "190002", "1901", "19010101", "18991229", "19700101", "20000101"]
+)
+def test_an_onset_long_ago_is_kept(written):
+    time = f'<effectiveTime><low value="{written}"/></effectiveTime>'
+    found = allergy_of(time + DRUG + substance(LATEX))
+    assert found["onsetDateTime"] == date_time(written) != ""
+    assert "note" not in found
+
+
+@pytest.mark.parametrize("written", ["12052008", "1 January 0001", "long ago"])
+def test_an_onset_that_may_be_a_date_is_kept_as_text(written):
+    time = f'<effectiveTime><low value="{written}"/></effectiveTime>'
+    assert allergy_of(time + DRUG + substance(LATEX))["onsetString"] == written
+
+
+@pytest.mark.parametrize("written", PLACEHOLDERS)
+def test_an_end_that_is_a_placeholder_ends_no_allergy(written):
+    time = f'<effectiveTime><low value="2010"/><high value="{written}"/></effectiveTime>'
+    ended = '<statusCode code="completed"/>'
+    found = allergy_of(time + DRUG + substance(LATEX), concern=ended)
+    assert found["clinicalStatus"]["coding"][0]["code"] == "active"
+    assert "extension" not in found
+    assert "end given as " in found["note"][0]["text"]
+
+
+def test_an_author_whose_time_is_a_placeholder_recorded_nothing_in_the_year_one():
+    times = ("00010101", "20200102", "99991231")
+    authors = "".join(f'<author><time value="{time}"/></author>' for time in times)
+    found = allergy_of(authors + DRUG + substance(LATEX))
+    assert found["recordedDate"] == "2020-01-02"
+
+
+def test_a_period_with_placeholders_is_open():
+    document = sample("discharge-summary")
+    document = document.replace("202405091810-0700", "00010101").replace(
+        "202405120900-0700", "99991231"
+    )
+    visit = only(read(document), "Encounter")
+    assert visit["period"] == {"_start": left_out("00010101"), "_end": left_out("99991231")}
+    assert visit["status"] == "unknown"
+
+
+@pytest.mark.parametrize("written", ["00010101", "0000", "18000101", "99991231"])
+def test_a_birth_date_that_is_a_placeholder_is_not_known(written):
+    document = sample("unstructured").replace("19710412", written)
+    patient = only(read(document), "Patient")
+    assert "birthDate" not in patient
+    assert patient["_birthDate"] == left_out(written)
+
+
+def test_somebody_may_be_born_on_the_first_day_of_1900():
+    document = sample("unstructured").replace("19710412", "19000101")
+    assert only(read(document), "Patient")["birthDate"] == "1900-01-01"
+
+
+@pytest.mark.parametrize(
+    ("written", "is_named"),
+    [("00010101", True), ("9999", True), ("19000101", False), ("19710412", False)],
+)
+def test_the_report_of_an_import_names_placeholders(empty, tmp_path, written, is_named):
+    text = sample("unstructured").replace("19710412", written)
+    report = load(empty, write(tmp_path, text.encode(), "document.xml"))
+    remark = f"its dates have placeholders, such as {written}; they are read as not known"
+    assert list(report.remarks) == [f"{tmp_path}/document.xml: {remark}"] * is_named
 
 
 def test_a_birth_date_that_is_no_time_is_kept_beside_it():

@@ -170,9 +170,9 @@ def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
         allergy["criticality"] = criticality
     elif null_flavor:
         allergy["_criticality"] = extended(absent(null_flavor))
-    _put_onset(allergy, entry.observation.first("effectiveTime"))
+    onset = _put_onset(allergy, entry.observation.first("effectiveTime"))
     allergy["reaction"] = reactions(entry.reactions, severity=severity, lines=entry.reaction_lines)
-    notes = []
+    notes = [{"text": f"The onset is not known: {onset} is a placeholder."}] if onset else []
     held = list(strings(allergy["reaction"]))
     for words in (coded.words or coded.code, named.words or named.code):
         if not has_words(held, words):
@@ -207,18 +207,20 @@ def _put_type(allergy: Resource, found: list[Element]) -> None:
         allergy["category"] = categories
 
 
-def _put_onset(allergy: Resource, interval: Element | None) -> None:
-    """Set the onset and, as an extension, the end."""
+def _put_onset(allergy: Resource, interval: Element | None) -> str:
+    """Set the onset and, as an extension, the end; return an onset that is a placeholder."""
     interval = interval or NOTHING
     start = values.start_of(interval)
     written = (start or NOTHING).get("value")
-    if written and not values.date_time(written):
+    is_none = values.is_placeholder(written)
+    if written and not (is_none or values.date_time(written)):
         allergy["onsetString"] = written
     else:
         values.put(allergy, "onsetDateTime", start)
     end = interval.first("high") or NOTHING
     if ended := values.date_time(end.get("value")):
         allergy["extension"] = [{"url": _ABATEMENT, "valueDateTime": ended}]
+    return written if is_none else ""
 
 
 def _put_recorded(

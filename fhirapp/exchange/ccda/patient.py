@@ -118,7 +118,7 @@ def _put_gender(patient: dict[str, Any], code: Element | None) -> None:
 
 
 def _put_birth(patient: dict[str, Any], birth: Element | None) -> None:
-    values.put(patient, "birthDate", birth)
+    values.put(patient, "birthDate", birth, values.date_of_birth)
     moment = patient.get("birthDate", "")
     if len(moment) > 10:
         patient["birthDate"] = moment[:10]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fhirapp.exchange.ccda.tree import NOTHING, Element
-from fhirapp.exchange.ccda.values import date_time, is_ahead
+from fhirapp.exchange.ccda.values import calendar_time, is_ahead, is_placeholder
 
 
 class End(NamedTuple):
@@ -29,12 +29,11 @@ def end_of(observation: Element, made: str) -> End:
     written = high.get("value")
     if not written:
         return End("ended", is_over=True) if high.null_flavor == "UNK" else End()
-    if day := date_time(written):
-        if is_ahead(day, made):
-            return End(f"end given as {day}, after the date of the document")
-        return End(f"ended {day}", is_over=True)
     # A date that the calendar does not have still has a year.
-    year = date_time(written[:4])
-    if not year:
-        return End(f"end given as {written}", is_doubtful=True)
-    return End(f"end given as {written}", is_over=not is_ahead(year, made))
+    day, year = calendar_time(written), calendar_time(written[:4])
+    words = f"end given as {day or written}"
+    if (day or year) and is_ahead(day or year, made):
+        return End(f"{words}, after the date of the document")
+    if not year or is_placeholder(written):
+        return End(words, is_doubtful=True)
+    return End(f"ended {day}" if day else words, is_over=True)

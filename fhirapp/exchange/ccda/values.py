@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -217,8 +217,46 @@ def without_dashes(written: str) -> str:
     return day.replace("-", "") + time.replace(":", "").replace("Z", "+0000")
 
 
+# Days from which systems count, or which they store where no date is known.
+_DEFAULT_DAYS = frozenset(
+    {
+        *("1840-12-31", "1841-01-01", "1858-11-17", "1899-12-30", "1899-12-31", "1900-01-01"),
+        *("1900-01", "1900"),
+    }
+)
+
+
+_NO_YEAR = re.compile(r"(?:0000|9999)[\d:TZ.+-]*", re.ASCII)
+
+
+def is_placeholder(written: str) -> bool:
+    """Say whether a text only holds the place of a time: 00010101, 1900-01-01, 99991231."""
+    time = calendar_time(written)
+    is_none = bool(time) and (_is_out_of_range(time) or time[:10] in _DEFAULT_DAYS)
+    return is_none or _NO_YEAR.fullmatch(written) is not None
+
+
+def _is_out_of_range(time: str) -> bool:
+    """Say whether no record is of this year."""
+    return not "1800" < time[:4] < "2999"
+
+
 def date_time(written: str) -> str:
-    """Return a dateTime; "" for what is no time.
+    """Return a dateTime; "" for what is no time, or a placeholder."""
+    return "" if is_placeholder(written) else calendar_time(written)
+
+
+def date_of_birth(written: str) -> str:
+    """Return a dateTime; "" for what is no time, or a placeholder.
+
+    Somebody may have been born on 1900-01-01.
+    """
+    time = calendar_time(written)
+    return "" if _is_out_of_range(time) else time
+
+
+def calendar_time(written: str) -> str:
+    """Return a dateTime, also of a placeholder; "" for what is no time.
 
     FHIR has hours only with minutes and a zone. Where either is absent, the date is what is known:
     a zone that is guessed would be wrong for half of the year.
@@ -230,7 +268,7 @@ def date_time(written: str) -> str:
     date = "-".join(filter(None, (year, month, day)))
     try:
         check_date(date)
-        if not (minute and zone):
+        if not (minute and zone) or _is_out_of_range(date):
             return date
         # R4 datatypes §2.24.0.1: seconds that are not known may be zero.
         offset = f"{zone[:3]}:{zone[3:] or '00'}"
@@ -247,15 +285,22 @@ def is_exact(written: str, as_date_time: str) -> bool:
     return len(re.split("[+-]", without_dashes(written))[0]) <= 8 or len(as_date_time) > 10
 
 
-def put(resource: dict[str, Any], name: str, element: Element | None) -> None:
+def put(
+    resource: dict[str, Any],
+    name: str,
+    element: Element | None,
+    read: Callable[[str], str] = date_time,
+) -> None:
     """Set a dateTime; what FHIR cannot hold of it, or why there is none, is put beside it."""
     if element is None:
         return
     written = element.get("value")
-    date = date_time(written)
+    date = read(written)
     if date:
         resource[name] = date
-    if written and not (date and is_exact(written, date)):
+    if written and not date and is_placeholder(written):
+        resource[f"_{name}"] = extended(absent(), original(written))
+    elif written and not (date and is_exact(written, date)):
         resource[f"_{name}"] = extended(original(written))
     elif not written and element.null_flavor:
         resource[f"_{name}"] = extended(absent(element.null_flavor))
