@@ -1,12 +1,14 @@
 """What contradicts among a patient's allergies, for a person to check.
 
-Two entries are about the same where they share a code, system and all, or their words, but for case
-and accents. Nothing here decides which of them is right.
+Two entries are about the same where they share a code, system and all, or their words, but for
+case and accents. Codes and words that different substances share do not count. Nothing here decides
+which of them is right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from fhirapp.allergies.assertion import About
@@ -124,7 +126,13 @@ def _about_the_same(allergies: Sequence[Entry]) -> Iterator[Finding]:
     for allergy in allergies:
         for key in allergy.keys:
             by_key.setdefault(key, []).append(allergy)
-    shared = [same for _, same in sorted(by_key.items()) if len(same) > 1]
+    groups = list(by_key.items())
+    groups += [
+        (name, [*by_key.get(name, ()), allergy])
+        for allergy in allergies
+        for name in allergy.other_names - allergy.keys
+    ]
+    shared = [same for _, same in sorted(groups, key=itemgetter(0)) if len(same) > 1]
     refuted, past, twice = [], [], []
     for same in shared:
         holds = [allergy for allergy in same if allergy.group in HOLDING]

@@ -18,9 +18,11 @@ from fhirapp.allergies.assertion import (
     coded_as,
     is_denial,
     keys,
+    other_names,
     substance,
 )
 from fhirapp.allergies.severity import Severity, sentence, severity_of
+from fhirapp.allergies.substances import two_substances
 from fhirapp.fhir import terminology
 from fhirapp.fhir.substance_classes import same_class
 from fhirapp.fhir.terminology import ReactionWords, worded
@@ -83,7 +85,8 @@ class Entry(NamedTuple):
     in the classes of one that may hold. recorded_date is a FHIR dateTime; recorder and asserter are
     References that need nothing of the entry. comments are its notes, faults what contradicts
     itself or is not understood, missing what is not recorded. keys are its codes and words: entries
-    that share one are about the same.
+    that share one are about the same. other_names are those of its names that two entries may
+    share which are not.
     """
 
     reference: str
@@ -108,6 +111,7 @@ class Entry(NamedTuple):
     faults: Sequence[str]
     missing: Sequence[str]
     keys: frozenset[str]
+    other_names: frozenset[str]
 
     @property
     def name(self) -> str:
@@ -304,6 +308,7 @@ def _entry(resource: Resource) -> Entry:
         faults=list(_faults(resource, assertion, clinical, verified)),
         missing=list(_missing(clinical, verified)),
         keys=keys(about) if assertion.kind in (Kind.ALLERGY, Kind.NONE_KNOWN) else frozenset(),
+        other_names=other_names(about) if assertion.kind is Kind.ALLERGY else frozenset(),
     )
 
 
@@ -360,6 +365,13 @@ def _faults(
     elif assertion.kind is Kind.ALLERGY and is_denial(substance(resource)):
         yield worded(
             "may state that there is no allergy, but is listed as one: read the entry itself"
+        )
+    if assertion.kind is Kind.ALLERGY and (names := two_substances(substance(resource))):
+        first, other = (terminology.shortened(name, _NAME) for name in names)
+        yield worded(
+            "names two different substances, “%(first)s” and “%(other)s”: read the entry itself",
+            first=first,
+            other=other,
         )
     # FHIR R4 extensibility §2.4.1.1: without understanding it the rest cannot be relied on.
     if resource.get("modifierExtension"):

@@ -1,6 +1,6 @@
 """Classes of substances that are here without an import, each as a value set.
 
-A class has only substances whose codes this server knows (exchange/tables/vocabulary.py): that a
+A class has only substances whose codes this server knows (concepts.py): that a
 substance is in none says nothing, and neither class nor hint says that patients who react to one
 react to another. Each names the source of its members.
 

@@ -16,6 +16,7 @@ from tests.support.allergies import (
     NKDA,
     NO_INFORMATION,
     PENICILLIN,
+    RXNORM,
     SEVERE,
     allergy,
     coded,
@@ -68,6 +69,25 @@ def test_every_severe_allergy_is_named_with_its_reaction_before_the_rest(clinic,
     ]
     assert page.response.text.index('class="danger"') < page.response.text.index('id="allergies"')
     assert "clinical status not recorded" in page.words
+
+
+def test_the_banner_names_what_the_codes_of_a_severe_allergy_are_called(clinic, clinician):
+    codeine = coded((RXNORM, "2670", "Codeine"), text="Aspirin")
+    patient = patient_with(clinic, allergy(codeine, **SEVERE))
+    page = clinician.get(f"/patients/{patient}")
+    assert headlines(page) == ["Severe: Aspirin, coded as Codeine (Anaphylaxis)"]
+    assert pinned(page)[0].startswith(
+        "Check: “Aspirin” names two different substances, “Aspirin” and “Codeine”: read the entry"
+    )
+
+
+def test_the_names_in_a_list_have_those_of_their_codes(clinic, clinician):
+    codeine = coded((RXNORM, "2670", "Codeine"), text="Aspirin")
+    patient = patient_with(
+        clinic, allergy("Latex", **SEVERE), allergy(codeine), allergy(codeine, status="resolved")
+    )
+    page = clinician.get(f"/patients/{patient}")
+    assert page.words.count("Aspirin (coded as Codeine)") == 2
 
 
 def test_words_that_alone_tell_of_something_severe_are_quoted(clinic, clinician):

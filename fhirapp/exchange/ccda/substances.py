@@ -7,11 +7,16 @@ CF-NoKnownAllergies; service.md 2.3; decisions 2.19: NI never means "no allergy"
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fhirapp.allergies.assertion import About, about_none_known, is_placeholder
+from fhirapp.allergies.assertion import (
+    About,
+    about_none_known,
+    is_general,
+    is_kind,
+    is_placeholder,
+)
 from fhirapp.exchange.ccda.narrative import Column, Narrative, Texts, covers, plain, tidy
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import MAPS, codings, concept, has_code, is_negated, null_coding
@@ -41,11 +46,6 @@ _GENERIC_NAMES = frozenset(
 _SAY_NONE = frozenset({*_NONE_KNOWN, "160244002"})
 # A value that only says of what kind it is: the substance has to be named elsewhere.
 _KINDS = frozenset({*_NEGATED, "235719002", "59037007"})
-_KIND_WORDS = re.compile(
-    r"(?:(?:propensity|allergy|allergic|intolerance|hypersensitivity|sensitivity|adverse|reactions?"
-    r"|disposition|to|an?|of|or|and|drugs?|foods?|substances?|medications?|medicines?"
-    r"|environment(?:al)?|miscellaneous|other|disorder|finding|type|class)\b\W*)+"
-)
 # Columns of the narrative without substances.
 _NO_NAME = (Column.REACTION, Column.SEVERITY, Column.STATUS, Column.CRITICALITY)
 
@@ -67,7 +67,8 @@ def substance_of(
     does not name the substance where something else does.
     """
     entity = (participant or NOTHING).first("participantRole/playingEntity") or NOTHING
-    naming = [value for value in values if not has_code(value, *_KINDS)]
+    general = [value for value in values if _says_kind(value, texts)]
+    naming = [value for value in values if value not in general]
     listed = [coding for code in entity.all("code") for coding in codings(code)]
     coded = [coding for value in naming if value.get("code") for coding in codings(value)]
     if coded and not any(map(_is_concrete, listed)):
@@ -85,6 +86,10 @@ def substance_of(
         real.append(cell)
     if not real:
         real += [name for value in values for name in _named_kind(value, texts)]
+    if not real and not any(map(_is_concrete, listed)):
+        unnamed = [value for value in general if not has_code(value, *_KINDS)]
+        listed = [coding for value in unnamed for coding in codings(value)] or listed
+        real += [name for value in unnamed for name in _value_names(value, texts) if name]
     substance: dict[str, Any] = {"coding": listed} if listed else {}
     if text := next(iter(real), "") or next(filter(None, (*names, *others)), ""):
         substance["text"] = text
@@ -180,10 +185,19 @@ def _value_names(value: Element, texts: Texts) -> Iterator[str]:
         yield plain(value)
 
 
+def _says_kind(value: Element, texts: Texts) -> bool:
+    """Say whether a value only says of what kind an allergy is, by its code or by its words."""
+    coded = [coding for coding in codings(value) if _is_concrete(coding)]
+    if has_code(value, *_KINDS) or (coded and all(map(is_general, coded))):
+        return True
+    names = list(filter(None, _value_names(value, texts)))
+    return bool(names) and all(map(is_kind, names))
+
+
 def _named_kind(value: Element, texts: Texts) -> Iterator[str]:
     """Yield the original text of a value that is a kind by its code, and more in words."""
     text = texts.of(value.first("originalText"))
-    if text and not _KIND_WORDS.fullmatch(fold(text)) and not is_placeholder(text):
+    if text and not is_kind(text) and not is_placeholder(text):
         yield text
 
 
@@ -233,8 +247,7 @@ def _none_known(
 
 def _is_generic_name(text: str) -> bool:
     """Say whether a name is that of no substance: any, a kind of allergy, or that none is known."""
-    is_kind = fold(text) in _GENERIC_NAMES or _KIND_WORDS.fullmatch(fold(text)) is not None
-    return is_kind or about_none_known(text) is not None
+    return fold(text) in _GENERIC_NAMES or is_kind(text) or about_none_known(text) is not None
 
 
 def _none_known_code(code: str, words: str) -> dict[str, Any]:

@@ -103,6 +103,8 @@ class Severe(NamedTuple):
     # Severe, or High criticality where that alone is recorded.
     word: str
     substance: str
+    # What its codes are called, where that differs.
+    coded_as: str
     reaction: str
     status: str
     source: Source
@@ -201,10 +203,18 @@ def _sections(lines: Mapping[str, Sequence[Line]]) -> Iterator[Section]:
 
 
 def _named(lines: Sequence[Line]) -> str:
-    names = [shortened(line.substance, _NAME) for line in lines[:_MOST_NAMED]]
+    names = [_named_line(line) for line in lines[:_MOST_NAMED]]
     if more := len(lines) - len(names):
         names.append(_("%(count)s more", count=more))
     return ", ".join(names)
+
+
+def _named_line(line: Line) -> str:
+    """Return the name of an entry in a list; where its codes have another name, that too."""
+    name = shortened(line.substance, _NAME)
+    if not line.coded_as:
+        return name
+    return f"{name} ({_('coded as')} {shortened(line.coded_as, _NAME)})"
 
 
 def _line(entry: Json, group: str) -> Line:
@@ -213,7 +223,7 @@ def _line(entry: Json, group: str) -> Line:
     return Line(
         id=_source(entry),
         substance=_substance(entry),
-        coded_as=", ".join(_all(entry, "codedAs")),
+        coded_as=_coded_as(entry),
         same_class="; ".join(_all(entry, "sameClass")),
         severe=_reason(entry),
         kind=", ".join(word(one) for one in kinds if one and kind == "allergy"),
@@ -231,11 +241,16 @@ def _substance(entry: Json) -> str:
     return _("No information") if substance == "NoInformation" else substance
 
 
+def _coded_as(entry: Json) -> str:
+    return ", ".join(_all(entry, "codedAs"))
+
+
 def _severe_one(entry: Json) -> Severe:
     return Severe(
         id=_source(entry),
         word=_("Severe") if _is_grave(entry) else _("High criticality"),
         substance=shortened(_substance(entry), _REACTION),
+        coded_as=_coded_as(entry),
         reaction=_worst(entry),
         status=_status(entry),
         source=_source_of(entry),
