@@ -27,19 +27,25 @@ STEP = KEY_LENGTH // 2
 # The rows of the second stretch and later: a text does not begin with them.
 FURTHER = "+"
 _MARK = re.compile(r"([\\%_])")
+# Letters whose stroke, hook or missing dot Unicode does not take apart as it does accents, and
+# letters that are two: as CLDR's Latin-ASCII writes them. Small ones, after ß has become ss.
+_PLAIN = str.maketrans(
+    "øđħłŧƀƃƈƌƒƙƚƞƥƫƭƴƶǥȡȥȴȵȶȷȼȿɀɇɉɋɍɏɓɕɖɗɟɠɦɨɫɬɭɱɲɳɼɽɾʂʄʈʉʋʐʑʝʠⱡⱥⱦⱨⱪⱬⱱⱳⱴⱸⱺðŋɛɔɵ",
+    "odhltbbcdfklnpttyzgdzlntjcszejqrybcddjghilllmnnrrrsjtuvzzjqlathkzvwveodneoo",
+) | {ord("æ"): "ae", ord("œ"): "oe", ord("þ"): "th", 0x131: "i"}
 
 
 @lru_cache(maxsize=10_000)
 def fold(text: str) -> str:
-    """Return text without case, accents and superfluous space: "José  Ñ" is "jose n".
+    """Return text without case, accents and superfluous space: "José  Søren" is "jose soren".
 
-    FHIR R4 search §3.1.1.4.8: insensitive to casing and combining characters. In Turkish the small
-    letter of I has no dot, and that of İ has one, so a dot does not count.
+    FHIR R4 search §3.1.1.4.8: insensitive to casing, accents and other diacritical marks. In
+    Turkish the small letter of I has no dot, and that of İ has one, so a dot does not count.
     """
     if not text.isascii():
         # Without what is combined first: to put long rows of accents in order takes very long.
         text = _bare(unicodedata.normalize("NFKD", _bare(text.casefold())))
-        text = text.replace("\N{LATIN SMALL LETTER DOTLESS I}", "i")
+        text = text.casefold().translate(_PLAIN)
     return " ".join(text.casefold().split())
 
 

@@ -46,7 +46,7 @@ from fhirapp.store.version import (
 
 # To be raised with each change of what index rows or words are made of: a start then makes them
 # anew.
-RULES = "4"
+RULES = "5"
 
 
 class Rendering(NamedTuple):

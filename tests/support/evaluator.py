@@ -233,8 +233,25 @@ def fits_media_type(kind: MediaType, modifier: str, resource: Resource, value: s
 
 def fold(text: str) -> str:
     """Return text without case, accents and superfluous space."""
-    letters = unicodedata.normalize("NFKD", text.casefold()).replace("\u0131", "i")
-    return " ".join("".join(one for one in letters if not unicodedata.combining(one)).split())
+    letters = unicodedata.normalize("NFKD", text.casefold()).casefold()
+    return " ".join(
+        "".join(_plain(one) for one in letters if not unicodedata.combining(one)).split()
+    )
+
+
+# What the name of a letter says of it, where that is no letter with a stroke or a hook.
+_NAMED = {"AE": "ae", "ETH": "d", "THORN": "th", "ENG": "n", "BARRED O": "o"}
+_NAMED |= {"OPEN E": "e", "OPEN O": "o"}
+
+
+def _plain(letter: str) -> str:
+    """Return a small letter without the marks that its Unicode name has."""
+    name = unicodedata.name(letter, "").removeprefix("LATIN SMALL ")
+    if found := re.fullmatch(r"LETTER (?:DOTLESS )?([A-Z])(?: (?:WITH|BAR).*)?", name):
+        return found[1].lower()
+    if name == "LIGATURE OE":
+        return "oe"
+    return _NAMED.get(name.removeprefix("LETTER "), letter)
 
 
 # What value sets a test has made, by address, and of a code system which code is a kind of which.
