@@ -440,7 +440,7 @@ def _project() -> Path:
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _EVERYWHERE = frozenset({"0.0.0.0", "::", ""})
-_LAST_PORT = 65_535
+LAST_PORT = 65_535
 # urlsplit() finds ::1 in http://evil[::1]/ too, which browsers do not.
 _LOOPBACK_AUTHORITY = re.compile(r"(127\.0\.0\.1|\[::1\]|localhost)(:[0-9]{1,5})?", re.I)
 
@@ -448,7 +448,7 @@ _LOOPBACK_AUTHORITY = re.compile(r"(127\.0\.0\.1|\[::1\]|localhost)(:[0-9]{1,5})
 def is_loopback(authority: str) -> bool:
     """Say whether host[:port] of an address names this machine, and nothing else."""
     match = _LOOPBACK_AUTHORITY.fullmatch(authority)
-    return match is not None and int((match[2] or ":0")[1:]) <= _LAST_PORT
+    return match is not None and int((match[2] or ":0")[1:]) <= LAST_PORT
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:

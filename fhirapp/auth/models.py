@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from sqlalchemy import ForeignKey, Integer, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, enforceable, grantable
-from fhirapp.config import base_url, is_loopback
+from fhirapp.config import LAST_PORT, base_url, is_loopback
 from fhirapp.db import Base
 from fhirapp.trail.events import RequestKey
 
@@ -56,7 +57,7 @@ class Client(Base):
     jwks_uri: Mapped[str | None]
     # What it may ask for, space-separated.
     scope: Mapped[str]
-    # Where a user's browser may be sent back to: a list, each compared to the letter.
+    # Where a user's browser may be sent back to, as check_redirect_uri() compares it.
     redirect_uris: Mapped[Any | None]
     # Where our own pages start it, with a patient in context.
     launch_uri: Mapped[str | None]
@@ -87,11 +88,13 @@ class Client(Base):
         return " ".join(grantable((scope or "").split(), self.scope, contexts, enforceable)) or None
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
-        """Say whether an address is registered, to the letter."""
+        """Say whether an address is registered, to the letter; of a native app, on any port."""
         registered = self.redirect_uris or ()
         if ANY_LOOPBACK in registered and _is_loopback(redirect_uri):
             return True
-        return redirect_uri in [base_url() + uri if uri[0] == "/" else uri for uri in registered]
+        own = [base_url() + uri for uri in registered if uri[0] == "/"]
+        others = [_without_port(uri) for uri in registered if uri[0] != "/"]
+        return redirect_uri in own or _without_port(redirect_uri) in others
 
     def check_response_type(self, response_type: str) -> bool:
         return response_type == "code" and self.kind in ("public", "confidential")
@@ -110,6 +113,19 @@ class Client(Base):
         if self.kind in (OF_SHELL, OF_PAGES):
             return False
         return grant_type in ("authorization_code", "refresh_token")
+
+
+# A native app listens on whatever port it gets. Not on localhost, which may be another machine:
+# RFC 8252 §7.3, §8.3.
+_OF_NATIVE_APP = re.compile(r"http://(127\.0\.0\.1|\[::1\])(?::([1-9][0-9]{0,4}))?((?:[/?].*)?)")
+
+
+def _without_port(uri: str) -> str:
+    """Return an address, without its port where that may be any."""
+    match = _OF_NATIVE_APP.fullmatch(uri)
+    if match is None or int(match[2] or 80) > LAST_PORT:
+        return uri
+    return f"http://{match[1]}{match[3]}"
 
 
 def _is_loopback(uri: str) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models import CLINICIAN
-from fhirapp.auth.oauth.authorize import Unanswerable
+from fhirapp.auth.models import CLINICIAN, Client
+from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
 from tests.auth.test_authorize import LONG, SCOPE, count_parked
 from tests.support.authorizing import (
     REDIRECT,
@@ -166,3 +166,144 @@ def test_the_demo_app_may_have_any_address_of_this_machine_and_no_other(oauth, f
         assert flow.park(SCOPE, **changes)
     else:
         assert_nobody_is_sent(flow, ELSEWHERE, **changes)
+
+
+def native(app: Flask, *registered: str) -> Flow:
+    """Return a clinician with a public app that registered these addresses."""
+    program = add_program(app, redirect_uris=registered)
+    return Flow(app, program, add_person(app, CLINICIAN))
+
+
+@pytest.mark.parametrize(
+    ("registered", "uri"),
+    [
+        ("http://127.0.0.1/callback", "http://127.0.0.1:51234/callback"),
+        ("http://127.0.0.1/callback", "http://127.0.0.1:1/callback"),
+        ("http://127.0.0.1/callback", "http://127.0.0.1:65535/callback"),
+        ("http://127.0.0.1:3000/callback", "http://127.0.0.1:3001/callback"),
+        ("http://127.0.0.1:3000/callback", "http://127.0.0.1/callback"),
+        ("http://127.0.0.1:80/callback", "http://127.0.0.1/callback"),
+        ("http://[::1]/callback", "http://[::1]:51234/callback"),
+        ("http://[::1]:3000/a/b?x=1&y=%20", "http://[::1]:51234/a/b?x=1&y=%20"),
+        ("http://127.0.0.1", "http://127.0.0.1:51234"),
+        ("http://127.0.0.1/", "http://127.0.0.1:51234/"),
+        ("http://127.0.0.1?x=1", "http://127.0.0.1:51234?x=1"),
+    ],
+)
+def test_a_native_app_may_use_any_port_of_a_loopback_address(oauth, registered, uri):
+    flow = native(oauth, "https://app.example/callback", registered)
+    answer = flow.tokens("openid user/*.rs", redirect_uri=uri)
+    assert answer["access_token"]
+    assert flow.decide(flow.park("user/*.rs", redirect_uri=uri)).startswith(uri)
+    assert flow.decide(flow.park("user/*.rs", redirect_uri=registered)).startswith(registered)
+
+
+@pytest.mark.parametrize("ends", ["at once", "refused"])
+def test_an_error_goes_back_to_the_port_of_the_request(oauth, ends):
+    flow = native(oauth, "http://127.0.0.1/callback")
+    uri = "http://127.0.0.1:51234/callback"
+    if ends == "refused":
+        location = flow.refuse(flow.park("user/*.rs", redirect_uri=uri))
+    else:
+        with pytest.raises(SendBack) as raised:
+            flow.park("user/*.rs", redirect_uri=uri, response_type="token")
+        location = raised.value.location
+    assert location.startswith(f"{uri}?error=")
+
+
+LOOPBACK = "http://127.0.0.1/callback"
+
+
+@pytest.mark.parametrize(
+    ("registered", "uri"),
+    [
+        # localhost may be another machine: RFC 8252 §8.3.
+        ("http://localhost/callback", "http://localhost:51234/callback"),
+        ("http://localhost:3000/callback", "http://localhost:3001/callback"),
+        ("http://localhost:3000/callback", "http://127.0.0.1:3000/callback"),
+        (LOOPBACK, "http://localhost:51234/callback"),
+        (LOOPBACK, "http://LOCALHOST/callback"),
+        # Another address, scheme, path or query.
+        (LOOPBACK, "http://[::1]:51234/callback"),
+        ("http://[::1]/callback", "http://127.0.0.1:51234/callback"),
+        ("http://[::1]/callback", "http://[0:0:0:0:0:0:0:1]:51234/callback"),
+        ("http://[::1]/callback", "http://[::ffff:127.0.0.1]:51234/callback"),
+        (LOOPBACK, "http://127.0.0.2:51234/callback"),
+        (LOOPBACK, "http://127.1:51234/callback"),
+        (LOOPBACK, "http://127.0.0.01:51234/callback"),
+        (LOOPBACK, "http://2130706433:51234/callback"),
+        (LOOPBACK, "http://0.0.0.0:51234/callback"),
+        (LOOPBACK, "https://127.0.0.1:51234/callback"),
+        (LOOPBACK, "HTTP://127.0.0.1:51234/callback"),
+        (LOOPBACK, "//127.0.0.1:51234/callback"),
+        (LOOPBACK, "http://127.0.0.1:51234/callback/"),
+        (LOOPBACK, "http://127.0.0.1:51234/Callback"),
+        (LOOPBACK, "http://127.0.0.1:51234/callback?x=1"),
+        (LOOPBACK, "http://127.0.0.1:51234/callback?"),
+        (LOOPBACK, "http://127.0.0.1:51234/callback#x"),
+        (LOOPBACK, "http://127.0.0.1:51234//callback"),
+        (LOOPBACK, "http://127.0.0.1:51234/x/../callback"),
+        (LOOPBACK, "http://127.0.0.1:51234/%63allback"),
+        (LOOPBACK, "http://127.0.0.1:51234"),
+        ("http://127.0.0.1/callback?x=1", "http://127.0.0.1:51234/callback?x=2"),
+        # What is no port.
+        (LOOPBACK, "http://127.0.0.1:/callback"),
+        (LOOPBACK, "http://127.0.0.1:0/callback"),
+        (LOOPBACK, "http://127.0.0.1:65536/callback"),
+        (LOOPBACK, "http://127.0.0.1:051234/callback"),
+        (LOOPBACK, "http://127.0.0.1:+80/callback"),
+        (LOOPBACK, "http://127.0.0.1:-1/callback"),
+        (LOOPBACK, "http://127.0.0.1:80:80/callback"),
+        (LOOPBACK, "http://127.0.0.1:x/callback"),
+        (LOOPBACK, "http://127.0.0.1:٨٠/callback"),
+        # Another host than the one that is read.
+        (LOOPBACK, "http://127.0.0.1:80@evil.example/callback"),
+        (LOOPBACK, "http://evil.example@127.0.0.1:80/callback"),
+        (LOOPBACK, "http://user:secret@127.0.0.1:80/callback"),
+        (LOOPBACK, "http://127.0.0.1:80.evil.example/callback"),
+        (LOOPBACK, "http://127.0.0.1.evil.example:80/callback"),
+        (LOOPBACK, "http://127.0.0.1:80\\@evil.example/callback"),
+        (LOOPBACK, "http://127.0.0.1:80/callback\r\nSet-Cookie: a=b"),
+        (LOOPBACK, "http://127.0.0.1:80\n/callback"),
+        (LOOPBACK, " http://127.0.0.1:80/callback"),
+        # Ports of other addresses.
+        ("https://127.0.0.1/callback", "https://127.0.0.1:8443/callback"),
+        ("https://app.example/callback", "https://app.example:8443/callback"),
+        ("http://localhost/callback", LOOPBACK),
+        ("com.example.app:/callback", LOOPBACK),
+    ],
+)
+def test_of_a_loopback_address_nothing_but_the_port_may_differ(oauth, registered, uri):
+    flow = native(oauth, registered)
+    assert_nobody_is_sent(flow, ELSEWHERE, redirect_uri=uri)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "http://127.0.0.1:51235/callback",
+        "http://127.0.0.1/callback",
+        "http://127.0.0.1:3000/callback",
+        "http://[::1]:51234/callback",
+        "http://localhost:51234/callback",
+        None,
+    ],
+)
+def test_a_code_is_redeemed_with_the_address_of_the_request_alone(oauth, other):
+    flow = native(oauth, "http://127.0.0.1:3000/callback", "http://[::1]/callback")
+    uri = "http://127.0.0.1:51234/callback"
+    code = flow.code("user/*.rs", redirect_uri=uri)
+    refused = flow.redeem(code, redirect_uri=other)
+    assert (refused.status_code, refused.get_json()["error"]) == (400, "invalid_grant")
+    code = flow.code("user/*.rs", redirect_uri=uri)
+    assert flow.redeem(code, redirect_uri=uri).status_code == 200
+
+
+def test_our_own_pages_have_no_other_port(make_app):
+    """They lie below the base URL, which may be a loopback address."""
+    app = make_app(seed=False, base_url="http://127.0.0.1:8000")
+    with app.app_context():
+        pages = Client(redirect_uris=["/pages/callback"])
+        assert pages.check_redirect_uri("http://127.0.0.1:8000/pages/callback")
+        assert not pages.check_redirect_uri("http://127.0.0.1:8001/pages/callback")
+        assert not pages.check_redirect_uri("http://127.0.0.1/pages/callback")
