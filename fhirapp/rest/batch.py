@@ -1,7 +1,8 @@
 """POST /fhir: a Bundle of reads and searches, each answered as if it were asked by itself.
 
 Each entry has its own status, its own access and its own line in the audit trail. Nothing is
-written: an entry that would is refused, and so is a transaction that has one.
+written: an entry that would is refused, and so is a transaction that has one. So is one that would
+begin an export, by its own view: what an address means is decided in one place.
 Source: FHIR R4 http §3.1.0.11, bundle §2.36; decisions §1.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any, NamedTuple
+from urllib.parse import unquote_plus
 
 from flask import Blueprint, Response, request
 from werkzeug.http import http_date
@@ -132,7 +134,8 @@ def _answers(entries: list[Any], *, is_transaction: bool) -> Iterator[Entry]:
         elif answer.status >= HTTPStatus.BAD_REQUEST:
             if is_transaction:
                 raise _Failed(answer)
-            yield _refused(answer.status, answer.json())
+            # To HEAD there is no body.
+            yield _refused(answer.status, answer.json() if answer.body else None)
         else:
             size += answer.size
             yield _found(answer)
@@ -159,8 +162,6 @@ def _request(entry: Any, place: str) -> _Request:
     path = url.removeprefix(fhir_address("")).lstrip("/")
     if ":" in path.partition("?")[0].partition("/")[0] or not path.isprintable() or "#" in path:
         raise InvalidParameter(f"{place}.url", "is no address here; use Patient/p1, without a host")
-    if path.partition("?")[0].endswith("$export"):
-        raise InvalidParameter(f"{place}.url", "begins an export; ask for it by itself")
     headers = {"Accept": FHIR_JSON}
     if prefer := request.headers.get("Prefer"):
         headers["Prefer"] = prefer
@@ -173,8 +174,13 @@ def _request(entry: Any, place: str) -> _Request:
             raise InvalidParameter(f"{place}.ifModifiedSince", "is not an instant") from None
     # Each answer is in the format of the whole.
     path, mark, query = path.partition("?")
-    query = "&".join(part for part in query.split("&") if not part.startswith("_format="))
+    query = "&".join(part for part in query.split("&") if _name_of(part) != "_format")
     return _Request(method, f"/fhir/{path}{mark}{query}", headers)
+
+
+def _name_of(part: str) -> str:
+    """Return the name of a parameter in a query, whatever its encoding."""
+    return unquote_plus(part.partition("=")[0])
 
 
 def _answer(asked: _Request | FhirError, size: int, until: float) -> Answer | FhirError:
@@ -187,7 +193,7 @@ def _answer(asked: _Request | FhirError, size: int, until: float) -> Answer | Fh
         return Unavailable(f"The answers before this one took {MAX_SECONDS:g} seconds.")
     method, path, headers = asked
     via, authorization = request.environ.get(VIA, ""), request.headers["Authorization"]
-    answer = ask(path, authorization, method=method, headers=headers, via=via)
+    answer = ask(path, authorization, method=method, headers=headers, via=via, in_batch=True)
     is_empty = method == "HEAD" or answer.status == HTTPStatus.NOT_MODIFIED
     if not is_empty and answer.headers.get("Content-Type") != FHIR_JSON:
         return InvalidParameter("url", "leads to what is no resource; ask for it by itself")
@@ -210,7 +216,7 @@ def _found(answer: Answer) -> Entry:
 
 
 def _refused(status: int, outcome: Any) -> Entry:
-    said = {"status": _status(status), "outcome": outcome}
+    said = {"status": _status(status)} | ({"outcome": outcome} if outcome else {})
     return Entry("", None, beside(response=said)[1:])
 
 

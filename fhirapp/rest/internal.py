@@ -20,6 +20,8 @@ from fhirapp.config import base_url
 from fhirapp.current import this_request
 from fhirapp.fhir import json as fhir_json
 
+_IN_BATCH = "fhirapp.in_batch"
+
 
 class Answer(NamedTuple):
     """The answer of an address of ours, and how long it took.
@@ -57,11 +59,12 @@ def ask(
     body: bytes = b"",
     via: str = "",
     most: int | None = None,
+    in_batch: bool = False,
 ) -> Answer:
     """Send a request to an address of ours, path with its query: /fhir/Patient/p1.
 
     via names the page that asks, for the audit trail; empty where no page does. A body of more than
-    most bytes is cut at the chunk that exceeds them.
+    most bytes is cut at the chunk that exceeds them. in_batch says that it is an entry of a batch.
     """
     path, _mark, query = path.partition("?")
     sent = Headers(headers)
@@ -74,7 +77,11 @@ def ask(
         method=method,
         headers=sent,
         data=body or None,
-        environ_base={"REMOTE_ADDR": this_request().remote_addr or "", VIA: via},
+        environ_base={
+            "REMOTE_ADDR": this_request().remote_addr or "",
+            VIA: via,
+            _IN_BATCH: in_batch,
+        },
     )
     began = time.perf_counter()
     # In a context of its own: snapshot, token and line in the audit trail belong to one request.
@@ -84,6 +91,11 @@ def ask(
         if close := getattr(chunks, "close", None):
             close()
     return Answer(line, answered, content, time.perf_counter() - began, is_cut)
+
+
+def is_in_batch() -> bool:
+    """Say whether the request that is served is an entry of a batch."""
+    return bool(this_request().environ.get(_IN_BATCH))
 
 
 def _body(chunks: Iterable[bytes], most: int | None) -> tuple[bytes, bool]:

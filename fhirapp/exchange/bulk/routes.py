@@ -33,6 +33,7 @@ from fhirapp.exchange.bulk.kickoff import NDJSON, read_export_request
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     InternalError,
+    InvalidParameter,
     MissingParameter,
     NotFound,
     Throttled,
@@ -43,6 +44,7 @@ from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, FAILED, Job
 from fhirapp.rest.access import check_id
+from fhirapp.rest.internal import is_in_batch
 from fhirapp.rest.response import fhir_address, is_strict, layout_wanted, rendered
 from fhirapp.rest.stream import Span, carry, wanted_span
 
@@ -78,6 +80,8 @@ def export_group(resource_id: str) -> Response:
 
 def _kick_off(level: str, group: str = "") -> Response:
     """Check and queue an export. Raises FhirError."""
+    if is_in_batch():
+        raise InvalidParameter("url", "begins an export; ask for it by itself")
     token, access = exporter()
     if is_strict() and _ASYNC not in _preferences():
         raise MissingParameter("Prefer", f"must be {_ASYNC}: an export runs in the background")
