@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -102,6 +102,10 @@ def _nothing(_columns: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
+def _no_remarks(_resource: Mapping[str, Any]) -> Iterable[str]:
+    return ()
+
+
 class Labels(NamedTuple):
     """What pages call a type's resources; by default its name.
 
@@ -126,6 +130,7 @@ class Definition:
     types outside it. attachments is the path of Attachments whose bytes go to Binary; a view only
     names those of its source there. rank orders an import: what others point to comes first.
     searchable types answer search-type. derive returns the columns that follow from others.
+    remarks returns what an import reports of a valid resource that it takes all the same.
     """
 
     name: str
@@ -145,6 +150,7 @@ class Definition:
     visibility: Visibility = Visibility.SCOPE
     stores_body: bool = True
     derive: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _nothing
+    remarks: Callable[[Mapping[str, Any]], Iterable[str]] = _no_remarks
     view: View | None = None
     # Canonical addresses of the profiles, as /fhir/metadata lists them.
     profiles: tuple[str, ...] = ()

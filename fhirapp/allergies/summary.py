@@ -335,6 +335,12 @@ def _codes(resource: Resource, name: str, system: str, known: Sequence[str]) -> 
     return [code for code in known if code in codes]
 
 
+def is_entered_in_error(resource: Resource) -> bool:
+    """Say whether an AllergyIntolerance is entered in error, and has no other verification."""
+    codes = _codes(resource, "verificationStatus", terminology.ALLERGY_VERIFICATION, _VERIFICATION)
+    return codes == ["entered-in-error"]
+
+
 def _group(assertion: Assertion, status: str, verification: str, *, is_severe: bool) -> Group:
     if verification == "entered-in-error":
         return Group.IN_ERROR

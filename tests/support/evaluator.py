@@ -77,6 +77,8 @@ COMMON: dict[str, Kind] = {
     "_profile": Uri(("meta.profile",)),
     "_source": Uri(("meta.source",)),
 }
+# The clinicalStatus of what is not entered in error (ait-2).
+STATED = "clinicalStatus unless entered in error"
 KINDS: dict[str, dict[str, Kind]] = {
     "AllergyIntolerance": {
         **COMMON,
@@ -84,8 +86,8 @@ KINDS: dict[str, dict[str, Kind]] = {
         "date": Date(("recordedDate", "onsetDateTime", "onsetPeriod")),
         "onset": Date(("reaction.onset",)),
         "last-date": Date(("lastOccurrence",)),
-        "status": Token(("clinicalStatus", "verificationStatus")),
-        "clinical-status": Token(("clinicalStatus",)),
+        "status": Token((STATED, "verificationStatus")),
+        "clinical-status": Token((STATED,)),
         "verification-status": Token(("verificationStatus",)),
         "code": Token(("code", "reaction.substance")),
         "category": Token(("category",), HL7 + "allergy-intolerance-category"),
@@ -142,10 +144,18 @@ def at(value: Any, path: str) -> list[Any]:
 
 def values_of(kind: Kind, resource: Resource) -> list[Any]:
     """Return the values of a parameter in a resource."""
-    by_path = [at(resource, path) for path in kind.paths]
+    by_path = [_stated(resource) if path == STATED else at(resource, path) for path in kind.paths]
     if isinstance(kind, Date):
         return next(filter(None, by_path), [])
     return [value for values in by_path for value in values]
+
+
+def _stated(resource: Resource) -> list[Any]:
+    """Return the clinicalStatus, save of what is entered in error and verified in no other way."""
+    system = "http://terminology.hl7.org/CodeSystem/allergyintolerance-verification"
+    verified = at(resource, "verificationStatus.coding")
+    codes = {one.get("code") for one in verified if one.get("system") == system}
+    return [] if codes == {"entered-in-error"} else at(resource, "clinicalStatus")
 
 
 def tokens(kind: Token, resource: Resource) -> list[tuple[str, str]]:

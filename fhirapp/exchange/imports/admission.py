@@ -31,7 +31,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.identity import contradiction
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.search.values import values_at
-from fhirapp.store.prepare import Prepared, prepare
+from fhirapp.store.prepare import Prepared, elements_of, prepare
 from fhirapp.store.version import Change
 
 # Why a record was deferred: for a reference, or because an earlier version had its content.
@@ -179,6 +179,8 @@ class Admission:
                 return None
         self._unpublished.add(history.definition.name)
         self._note_seen(name, *versions)
+        newest = elements_of(history.definition, versions[-1].columns)
+        self._remark(record.place, history.definition, newest)
         return history
 
     def _is_left_out(
@@ -231,7 +233,13 @@ class Admission:
             self._resolver.remember(record.condition, name)
         self._unpublished.add(definition.name)
         self._note_seen(name, prepared)
+        self._remark(record.place, definition, resource)
         return prepared
+
+    def _remark(self, place: str, definition: Definition, resource: Mapping[str, Any]) -> None:
+        """Report what a type remarks on a valid resource that is taken."""
+        for text in definition.remarks(resource):
+            self._report.remark(place, text)
 
     def _identify(self, record: Record, definition: Definition) -> None:
         """Give a resource the id that it has here, and repair it where that is wanted."""

@@ -5,8 +5,14 @@ Source: service.md 4.2; FHIR R4; decisions 2.8, 2.9.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fhirapp.allergies.summary import is_entered_in_error
 from fhirapp.search.date import Date
-from fhirapp.search.parameter import Parameters
+from fhirapp.search.index import IndexRow
+from fhirapp.search.parameter import Context, Parameters
 from fhirapp.search.query import COMMON, WORDS
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
@@ -14,6 +20,25 @@ from fhirapp.search.token import Token
 SPEC = "http://hl7.org/fhir/SearchParameter/"
 ALLERGY = SPEC + "AllergyIntolerance-"
 CLINICAL = SPEC + "clinical-"
+
+
+@dataclass(frozen=True)
+class ClinicalStatus(Token):
+    """`clinical-status`: what is entered in error has none, also where one is stated.
+
+    FHIR R4 allergyintolerance, ait-2. An app that asks for the active allergies must not get it.
+    """
+
+    # So that the resource is asked, not each of its values.
+    first_of: bool = True
+
+    def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:
+        return [] if is_entered_in_error(resource) else super().rows(resource)
+
+    def describe(self, modifier: str, value: str, context: Context) -> str:
+        asked = super().describe(modifier, value, context)
+        return f"{asked}; what is entered in error has none"
+
 
 PARAMS = Parameters(
     (
@@ -43,10 +68,10 @@ PARAMS = Parameters(
             "Clinical status or verification status of the entry",
             searches=("clinical-status", "verification-status"),
         ),
-        Token(
+        ClinicalStatus(
             "clinical-status",
             ("clinicalStatus",),
-            "active, inactive or resolved",
+            "active, inactive or resolved; none of what is entered in error",
             ALLERGY + "clinical-status",
         ),
         Token(

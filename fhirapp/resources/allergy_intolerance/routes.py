@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fhirapp.allergies.summary import is_entered_in_error
 from fhirapp.config import Marked
 from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import terminology
@@ -10,6 +14,16 @@ from fhirapp.resources.allergy_intolerance.operations import SUMMARY, summary
 from fhirapp.resources.allergy_intolerance.params import PARAMS
 from fhirapp.resources.allergy_intolerance.schema import AllergyIntoleranceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
+
+
+def remarks(resource: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what an import reports of an AllergyIntolerance that it takes all the same."""
+    if is_entered_in_error(resource) and "clinicalStatus" in resource:
+        yield (
+            "is entered in error, but states a clinicalStatus (FHIR R4 ait-2); it is kept, and a"
+            " search by clinical-status does not find it"
+        )
+
 
 blueprint = ResourceBlueprint(
     __name__,
@@ -20,6 +34,7 @@ blueprint = ResourceBlueprint(
         params=PARAMS,
         compartment="patient",
         rank=1,
+        remarks=remarks,
         searchable=True,
         patient_or_id=True,
         provenance_alone=True,
