@@ -2,7 +2,8 @@
 
     FOLDER/lab.ndjson               a unit, taken once it is quiet
     FOLDER/.fhirapp/<job>/…         one that a run has taken; the next takes what a dead one left
-    FOLDER/done/lab.ndjson          all of it is stored
+    FOLDER/done/lab.ndjson          all of it is stored; its report lies beside it where files
+                                    in it were skipped
     FOLDER/failed/lab.ndjson        something was rejected; its report lies beside it
 
 Imports are idempotent, so a unit, or a pull, that broke off is simply taken again.
@@ -199,10 +200,11 @@ def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str
         os.chdir(work)
         try:
             for unit in units:
-                if fault := _take_unit(unit, folder, work, importing):
-                    failed += 1
+                fault, skipped = _take_unit(unit, folder, work, importing)
+                failed += bool(fault)
+                if fault or skipped:
                     del notes[_SHOWN:]
-                    notes.append(f"{shown(Path(unit.name))}: {fault}")
+                    notes.append(f"{shown(Path(unit.name))}: {fault or _skipped(skipped)}")
         finally:
             os.chdir(tracker.folder)
             for left in {unit.parent for unit in units} - {folder}:
@@ -213,6 +215,10 @@ def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str
             f"{folder / FAILED_FOLDER}, with a report."
         )
     return f"{len(units)} taken."
+
+
+def _skipped(count: int) -> str:
+    return f"Files without records were skipped: {count}. The report beside it names them."
 
 
 @contextmanager
@@ -272,38 +278,43 @@ def _is_gone(work: Path) -> bool:
     return held
 
 
-def _take_unit(unit: Path, folder: Path, work: Path, importing: _Importing) -> str:
-    """Import a unit, and move it to where it belongs; return why it failed, empty if it did not."""
+def _take_unit(unit: Path, folder: Path, work: Path, importing: _Importing) -> tuple[str, int]:
+    """Import a unit, and move it to where it belongs.
+
+    Return why it failed, empty if it did not, and how many files in it were skipped.
+    """
     taken, made = work / unit.name, work / _MADE
     if os.path.lexists(taken):
-        return "another with this name could not be moved yet; it is imported after that one."
+        return "another with this name could not be moved yet; it is imported after that one.", 0
     try:
         unit.rename(taken)
     except FileNotFoundError:
         # Another server has it.
-        return ""
+        return "", 0
     try:
         before = state_of(taken)
         made.mkdir(mode=0o700, exist_ok=True)
-        fault = _import_unit(taken, made, before, importing)
+        fault, skipped = _import_unit(taken, made, before, importing)
         if state_of(taken) != before:
             # Whoever writes it has not finished.
             _put_back(taken, folder)
-            return "it changed while it was read, and is imported again."
+            return "it changed while it was read, and is imported again.", 0
         if fault:
             _move(taken, folder / FAILED_FOLDER, made)
         else:
-            _move(taken, folder / DONE_FOLDER)
+            _move(taken, folder / DONE_FOLDER, made if skipped else None)
     except BaseException:
         _put_back(taken, folder)
         raise
     finally:
         shutil.rmtree(made, ignore_errors=True)
-    return fault
+    return fault, skipped
 
 
-def _import_unit(unit: Path, made: Path, found: Iterable[Path], importing: _Importing) -> str:
-    """Import a unit and write its report; return why it failed, empty if it did not."""
+def _import_unit(
+    unit: Path, made: Path, found: Iterable[Path], importing: _Importing
+) -> tuple[str, int]:
+    """Import a unit and write its report; return what _take_unit does."""
     fault = next(filter(None, map(_not_to_be_read, found)), "")
     if not fault:
         # A name that an import takes for standard input.
@@ -313,11 +324,12 @@ def _import_unit(unit: Path, made: Path, found: Iterable[Path], importing: _Impo
         except ConfigurationError as error:
             fault = str(error)
         else:
-            return "" if report.complete else _reason(report)
+            fault = "" if report.complete else _reason(report)
+            return fault, report.skipped_file_count.total()
     report = Report()
     report.add_rejected(shown(Path(unit.name)), [("", fault)])
     _write(report, made)
-    return fault
+    return fault, 0
 
 
 def _not_to_be_read(path: Path) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fhirapp.config import ConfigurationError
 from fhirapp.disk import because, owned_as
+from fhirapp.exchange.imports.skipped import system_reason
 
 DONE_FOLDER, FAILED_FOLDER = "done", "failed"
 # What lies beside a unit that failed; of tables the kind is in the name too.
@@ -20,7 +21,7 @@ QUIET_SECONDS = 30
 def waiting(folder: Path, now: float) -> list[Path]:
     """Return the units of a watched folder that are quiet, by name. Raises ConfigurationError."""
     try:
-        units = [path for path in folder.iterdir() if path.name[0] != "." and not _is_own(path)]
+        units = [path for path in folder.iterdir() if not _is_ignored(path)]
         return sorted(unit for unit in units if _is_quiet(unit, now))
     except OSError as error:
         raise ConfigurationError(
@@ -34,8 +35,10 @@ def failed_units(folder: Path) -> list[str]:
     return sorted(name for name in names if not _OF_A_REPORT.search(name))
 
 
-def _is_own(path: Path) -> bool:
-    return path.name in (DONE_FOLDER, FAILED_FOLDER)
+def _is_ignored(path: Path) -> bool:
+    """Say whether a path is hidden, ours, or made by a system that shows the folder."""
+    is_own = path.name in (DONE_FOLDER, FAILED_FOLDER)
+    return is_own or path.name[0] == "." or bool(system_reason(path.name))
 
 
 def _is_quiet(unit: Path, now: float) -> bool:

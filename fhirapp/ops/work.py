@@ -208,6 +208,7 @@ def _import(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) ->
     options = Options(
         **{name: job.request[name] for name in _OPTIONS},
         rejected=made / scheduled.REJECTED,
+        together=len(paths) > 1,
         who=job.owner,
     )
     # Files are named as they were uploaded.

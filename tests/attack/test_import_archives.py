@@ -44,8 +44,9 @@ def test_an_archive_is_read_where_it_lies_whatever_its_members_are_called(empty,
     before = {*tmp_path.rglob("*")}
     report = load(empty, archive)
     assert {*tmp_path.rglob("*")} == before
-    # Names end at a null: of "e.json" there is no suffix left.
-    assert current(empty, "Patient") == ["m0", "m1", "m2", "m3"]
+    # Names end at a null, and content decides: of "e.json" there is no suffix left.
+    assert current(empty, "Patient") == ["m0", "m1", "m2", "m3", "m4"]
+    assert [*report.skipped_files] == [f"{archive}!notes.txt"]
     assert report.complete
 
 
@@ -125,8 +126,12 @@ def test_an_archive_in_an_archive_is_told(kept, tmp_path):
 
 
 def test_an_archive_with_nothing_to_import_is_told(kept, tmp_path):
-    report = load(kept, zipped(tmp_path / "x.zip", {"Patient": lines(patient("x"))}))
-    assert not report.complete
+    path = zipped(tmp_path / "x.zip", {"notes.txt": b"words", "deep/scan.pdf": b"%PDF-1.7"})
+    report = load(kept, path, write(tmp_path, patient("beside"), "beside.json"))
+    assert report.rejected == [
+        f"{path}: holds no file with records; its files are listed as skipped"
+    ]
+    assert len(report.skipped_files) == 2
 
 
 def test_an_archive_of_many_members_takes_no_longer_for_each(empty, tmp_path):

@@ -18,7 +18,8 @@ import pytest
 from flask import Flask
 
 from fhirapp.exchange.imports.archives import Broken, unpacked
-from fhirapp.exchange.imports.inputs import Input, Kind, kind_of
+from fhirapp.exchange.imports.content import Kind
+from fhirapp.exchange.imports.inputs import Input, kind_of
 from fhirapp.exchange.imports.reader import RecordReader
 from fhirapp.exchange.imports.records import Scratch
 from tests.attack.test_import_archives import zipped
@@ -56,15 +57,17 @@ def test_a_mistyped_column_is_told_with_the_one_that_is_meant(empty, tmp_path):
 # Folders.
 
 
-def test_a_folder_is_searched_through_and_other_files_are_left_alone(empty, tmp_path):
+def test_a_folder_is_searched_through_and_other_files_are_skipped(empty, tmp_path):
     write(tmp_path, lines(patient("a")), "a.NDJSON")
     write(tmp_path, lines(patient("b")), "deep/er/b.ndjson.gz")
     write(tmp_path, gzip.compress(lines(patient("c"))), "deep/c.jsonl.gz")
     write(tmp_path, patient("d"), "deep/.hidden/d.json")
-    write(tmp_path, lines(patient("x")), "deep/x.txt")
-    write(tmp_path, b"\x89PNG", "picture.png")
-    assert load(empty, tmp_path).complete
-    assert current(empty, "Patient") == ["a", "b", "c", "d"]
+    write(tmp_path, lines(patient("e")), "deep/e.txt")
+    picture = write(tmp_path, b"\x89PNG", "picture.png")
+    report = load(empty, tmp_path)
+    assert report.complete
+    assert [*report.skipped_files] == [str(picture)]
+    assert current(empty, "Patient") == ["a", "b", "c", "d", "e"]
 
 
 def test_links_that_lead_in_circles_or_nowhere_and_what_is_no_file_do_no_harm(empty, tmp_path):
@@ -82,6 +85,14 @@ def test_links_that_lead_in_circles_or_nowhere_and_what_is_no_file_do_no_harm(em
         report = load(empty, tmp_path)
     assert report.changes == {"Patient": {"new": 1}}
     assert report.complete
+    assert {Path(place).name: reason for place, reason in report.skipped_files.items()} == {
+        "again": "is a link to a folder, which is not followed",
+        "own.ndjson": "is a link that leads nowhere",
+        "nowhere.ndjson": "is a link that leads nowhere",
+        "pipe.ndjson": "is no file",
+        "zero.json": "is no file",
+        "socket.json": "is no file",
+    }
 
 
 def test_one_file_by_two_names_is_imported_once(kept, tmp_path):

@@ -18,7 +18,7 @@ from fhirapp.config import load_settings
 from fhirapp.definition import Definition, types
 from fhirapp.exchange.tables import KINDS, Row, is_table, rows_of, template, vocabulary
 from fhirapp.exchange.tables.columns import COLUMNS
-from fhirapp.exchange.tables.documents import LARGEST
+from fhirapp.exchange.tables.files import LARGEST, FolderFiles
 from fhirapp.store.prepare import prepare
 
 CT = "http://terminology.hl7.org/CodeSystem/"
@@ -38,7 +38,7 @@ def read(definitions) -> Callable[..., list[Row]]:
     """Return what reads a table's bytes; whatever it makes may be stored."""
 
     def run(table: bytes, kind: str = "allergies", folder: Path | None = None) -> list[Row]:
-        rows = list(rows_of(io.BytesIO(table), kind, folder))
+        rows = list(rows_of(io.BytesIO(table), kind, FolderFiles(folder) if folder else None))
         for row in rows:
             assert (row.resources is None) == bool(row.faults)
             for resource in row.resources or ():

@@ -41,6 +41,7 @@ from tests.support.shell import assert_not_done, fhirapp
 HOUR = 3_600
 # When all files that a test writes have been quiet for long.
 START = int(time.time()) + 24 * HOUR
+CCD = Path(__file__).parents[1] / "ccda" / "ccd.xml"
 LATER = "2026-03-01T00:00:00Z"
 PATIENTS = lines_of("Patient", 3)
 WRONG = b'{"resourceType": "AllergyIntolerance", "id": "a1", "onsetDateTime": "yesterday"}\n'
@@ -274,6 +275,48 @@ def test_units_of_a_watched_folder_are_imported_and_moved(app, inbox):
         (job,) = table.jobs(FOLDER)
     assert job.progress.counts["Patient"]["new"] == 5
     assert [note for note in job.progress.notes if note.startswith("wrong.ndjson: 1 records")]
+
+
+def test_files_of_a_unit_that_were_skipped_are_named_beside_it(app, inbox):
+    write(inbox, "export/Patient.ndjson", patient("p1"))
+    (inbox / "export" / "visit.ccd").write_bytes(CCD.read_bytes())
+    (inbox / "export" / "scan.pdf").write_bytes(b"%PDF-1.7")
+    add(app, FOLDER, folder=str(inbox))
+    assert look(app).last.outcome == DONE
+    assert names(inbox / "done") == ["export", "export.report.html", "export.report.json"]
+    report = json.loads((inbox / "done" / "export.report.json").read_text())
+    assert [*report["skippedFiles"]] == ["export/scan.pdf"]
+    assert report["changes"]["DocumentReference"]["new"] == 1
+    with app.app_context():
+        (job,) = table.jobs(FOLDER)
+    assert job.progress.notes[1:] == [
+        "export: Files without records were skipped: 1. The report beside it names them."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("visit.pdf", b"%PDF-"), ("a.json", b""), ("a.csv", b""), ("a.xml", b" \n"), ("empty", b"")],
+)
+def test_a_unit_without_records_fails(app, inbox, name, content):
+    (inbox / name).write_bytes(content)
+    (inbox / "folder").mkdir()
+    (inbox / "folder" / name).write_bytes(content)
+    add(app, FOLDER, folder=str(inbox))
+    assert look(app).last.outcome == FAILED
+    assert names(inbox / "done") == []
+    assert [one for one in names(inbox / "failed") if ".report." not in one] == sorted(
+        [name, "folder"]
+    )
+
+
+def test_what_a_system_puts_into_a_watched_folder_is_no_unit(app, inbox):
+    for name in ("Thumbs.db", "desktop.ini", "._lab.ndjson", ".DS_Store"):
+        (inbox / name).write_bytes(b"\0\5\x16\7")
+    write(inbox, "__MACOSX/._x.json", "x")
+    add(app, FOLDER, folder=str(inbox))
+    assert look(app).last.outcome == IDLE
+    assert names(inbox / "failed") == []
 
 
 def test_the_same_name_again_covers_nothing(app, inbox):

@@ -419,12 +419,28 @@ def test_a_damaged_archive_stands_in_the_report(admin):
     assert "broken.zip cannot be read" in page.words.replace("whole record ", "")
 
 
-def test_what_is_no_record_is_told(admin):
+def test_a_file_without_records_beside_others_is_listed_as_skipped(admin):
     files = [("a.ndjson", patient("beside")), ("scan.pdf", b"%PDF-")]
-    assert (
-        "scan.pdf is only read if a table names it."
-        in report(admin, with_form(admin, *files)).words
-    )
+    page = report(admin, with_form(admin, *files))
+    assert "Skipped files: 1" in page.words
+    assert "scan.pdf is in none of the formats that are imported" in page.words
+    assert "All records were stored." in page.words
+
+
+def test_an_uploaded_file_of_any_name_is_read_by_its_content(admin, reads):
+    files = [("visit", patient("by-content")), ("scan.pdf", b"%PDF-")]
+    report(admin, with_form(admin, *files))
+    assert reads.get("Patient/by-content").status_code == 200
+
+
+def test_an_uploaded_file_that_a_table_names_is_not_listed_as_skipped(admin):
+    upload = Upload(admin)
+    table = b"patient_id,patient_family,type,file\nnamer,Doe,11506-3,scan.pdf\n"
+    upload.send(0, "documents.csv", table)
+    upload.send(1, "scan.pdf", b"%PDF-")
+    page = report(admin, upload.begin())
+    assert "Skipped files" not in page.words
+    assert "All records were stored." in page.words
 
 
 @pytest.mark.parametrize(
@@ -499,8 +515,8 @@ def test_a_folder_without_records_says_so(admin):
     upload = Upload(admin)
     upload.send(0, "photos/cat.jpg", b"\xff\xd8")
     page = report(admin, upload.begin())
-    assert "holds no file that ends in" in page.words
-    assert "failed" in page.words
+    assert "photos whole record holds no file with records" in page.words
+    assert "photos/cat.jpg is in none of the formats" in page.words
 
 
 @one_server("the others have a place")

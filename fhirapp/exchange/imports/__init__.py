@@ -15,8 +15,11 @@ PATIENCE = 60
 # Short enough that most ids, with it, stay within FHIR's 64 characters.
 ID_PREFIX = re.compile(r"[A-Za-z0-9.-]{0,20}")
 LINES = (".ndjson", ".jsonl")
-# What a folder is searched for; its other files may be what a table names.
-SUFFIXES = (*LINES, ".json", ".gz", ".zip", ".xml", ".csv", ".tsv")
+# Names that promise records: such a file without records is rejected, another one is skipped.
+SUFFIXES = (
+    *(*LINES, ".json", ".gz", ".zip", ".xml", ".csv", ".tsv"),
+    *(".ccd", ".ccda", ".cda", ".hl7"),
+)
 # Of a report: so many of a kind are listed; all are counted.
 LISTED = 10_000
 # The columns of its counts, in their order.

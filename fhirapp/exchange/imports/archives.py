@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import stat
 import zipfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 CHUNK = 65_536
 # Compressed data that grows by more than this factor, beyond so many bytes, is made to fill disks.
 _MAX_GROWTH, _HARMLESS = 500, 1_000_000_000
 _MAX_OPEN = 16
-_GZIP, _ZIP = b"\x1f\x8b", (b"PK\x03\x04", b"PK\x05\x06")
+_GZIP, ZIP = b"\x1f\x8b", (b"PK\x03\x04", b"PK\x05\x06")
+# The flag of a member whose name is said to be UTF-8. APPNOTE 4.4.4
+_UTF_8 = 0x800
 _DAMAGE = (
     OSError,
     EOFError,
@@ -45,7 +48,16 @@ class Broken(Exception):
 def is_archive(path: Path) -> bool:
     """Say whether a file is a zip archive. Raises OSError."""
     with path.open("rb") as file:
-        return file.read(4) in _ZIP
+        return file.read(4) in ZIP
+
+
+class Member(NamedTuple):
+    """A file in an archive: its name, its compressed size, its opener, whether it is a link."""
+
+    name: str
+    size: int
+    opens: Opener
+    is_link: bool
 
 
 class Archives(AbstractContextManager["Archives"]):
@@ -58,11 +70,16 @@ class Archives(AbstractContextManager["Archives"]):
         while self._open:
             self._open.popitem()[1].close()
 
-    def members(self, path: Path) -> list[tuple[str, int, Opener]]:
-        """Return the files in an archive: (name, compressed size, opener). Raises Broken."""
+    def members(self, path: Path) -> list[Member]:
+        """Return the files in an archive. Raises Broken."""
         try:
             return [
-                (info.filename, info.compress_size, partial(self._open_member, path, info))
+                Member(
+                    _name_of(info),
+                    info.compress_size,
+                    partial(self._open_member, path, info),
+                    stat.S_ISLNK(info.external_attr >> 16),
+                )
                 for info in self._archive(path).infolist()
                 if not info.is_dir()
             ]
@@ -94,6 +111,14 @@ def unpacked(file: BinaryIO, on_read: OnRead) -> BinaryIO:
     if reader.peek(2)[:2] != _GZIP:
         return reader
     return _buffered(_Unpacked(gzip.GzipFile(fileobj=reader), lambda: counted.count))
+
+
+def _name_of(info: zipfile.ZipInfo) -> str:
+    """Return the name of a member; macOS writes UTF-8 without saying so."""
+    if not info.flag_bits & _UTF_8:
+        with suppress(UnicodeError):
+            return info.filename.encode("cp437").decode()
+    return info.filename
 
 
 def _buffered(raw: RawIOBase) -> BufferedReader:

@@ -17,8 +17,9 @@ from fhirapp.config import ConfigurationError
 from fhirapp.db import db
 from fhirapp.definition import Definition
 from fhirapp.exchange.imports.archives import Archives, Broken, is_archive
-from fhirapp.exchange.imports.inputs import MANIFEST, shown
+from fhirapp.exchange.imports.inputs import shown
 from fhirapp.exchange.imports.records import Scratch
+from fhirapp.exchange.imports.skipped import MANIFEST
 from fhirapp.exchange.remote import address
 from fhirapp.fhir import json as fhir_json
 
@@ -134,9 +135,9 @@ def _manifests(
             except (OSError, Broken):
                 # It is rejected when its turn comes.
                 continue
-            for member, _, opens in members:
-                if Path(member).name == MANIFEST:
-                    yield shown(file), partial(opens, lambda _count: None)
+            for member in members:
+                if Path(member.name).name == MANIFEST:
+                    yield shown(file), partial(member.opens, lambda _count: None)
 
 
 def _open(path: Path) -> BinaryIO:

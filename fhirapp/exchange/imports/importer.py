@@ -39,6 +39,7 @@ from fhirapp.exchange.imports.reader import RecordReader
 from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, Scratch
 from fhirapp.exchange.imports.report import Rejects, Report
 from fhirapp.exchange.imports.runs import Options
+from fhirapp.exchange.imports.skipped import INCOMPLETE
 from fhirapp.fhir.temporal import instant
 from fhirapp.files import shared_files
 from fhirapp.store.prepare import Notes, Prepared, blob_ids
@@ -59,6 +60,7 @@ _REJECTIONS: Mapping[Change | str, str] = {
     ),
     Change.MISFILED: MISFILED,
 }
+_WITHOUT_RECORDS = "holds no file with records; its files are listed as skipped"
 _OWN_TIMES = (
     "histories keep their own times: an export --since the last one lacks them, so export all"
 )
@@ -88,7 +90,8 @@ def import_paths(
         Notes(definitions["Binary"], settings.ocr_languages) as notes,
     ):
         options = options or Options()
-        inputs = in_order(find_inputs(paths, spool, archives), definitions)
+        found = find_inputs(paths, spool, archives, together=options.together)
+        inputs = in_order(found, definitions)
         if options.delete_missing:
             deletions.refuse_partial_exports(paths, spool, archives)
         run = Import(definitions, settings, options, notes, scratch)
@@ -117,7 +120,9 @@ class Import:
         self._rendering = Rendering.of(settings)
         self._notes = notes
         self._scratch = scratch
-        self._reader = RecordReader(scratch, options.prefix, self.report.remark)
+        self._reader = RecordReader(
+            scratch, options.prefix, self.report.remark, self.report.add_skipped_file
+        )
         self._admission = Admission(definitions, options, scratch, self.report)
         self._settings = settings
         self._folder = settings.instance / "imports"
@@ -144,6 +149,7 @@ class Import:
 
     def finish(self) -> None:
         """Publish what was deferred, report what leads nowhere, and record that the run ended."""
+        self._report_empty()
         before = -1
         while (waiting := self._scratch.count_deferred(REFERENCE)) not in (0, before):
             before = waiting
@@ -169,6 +175,14 @@ class Import:
                 publisher = self._publisher(connection, None)
                 runs.write_provenance(publisher, connection, self._definitions, self._run, _now())
             runs.end(connection, self._run, _now(), self.report.content()["changes"])
+
+    def _report_empty(self) -> None:
+        """Report the folders and archives in which no file holds records."""
+        names = self._reader.without_records()
+        for name in filter(None, names):
+            self.report.add_rejected(name, [("", _WITHOUT_RECORDS)])
+        if names == [""]:
+            self.report.notes.append("Nothing was imported: no file holds records.")
 
     def _kept_rejects(self) -> Iterator[str]:
         """Yield where the files of rejected records lie: with FHIRAPP_FILES, where that says."""
@@ -330,6 +344,12 @@ class Import:
             self.report.notes.append(
                 "Nothing was deleted: the rejected records may be those that are missing. Correct "
                 "them, and import everything again."
+            )
+            return
+        if self.report.skipped_file_count[INCOMPLETE]:
+            self.report.notes.append(
+                "Nothing was deleted: what is missing may be in the incomplete files. Import "
+                "everything again when they are complete."
             )
             return
         missing, total = deletions.count_missing(self._definitions, source_id, self._scratch)

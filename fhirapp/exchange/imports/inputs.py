@@ -1,17 +1,17 @@
 """The inputs of an import: files, folders, archives and standard input, in the order of import.
 
-An input can be opened more than once. Its first bytes tell its kind; its name decides only what
-they leave open.
+An input can be opened more than once. Every file of a folder or an archive is one: what holds no
+records is told when its turn comes.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import Enum
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from math import inf
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from shutil import copyfileobj
 from typing import BinaryIO, NamedTuple
 
@@ -19,7 +19,6 @@ import orjson
 
 from fhirapp.config import ConfigurationError
 from fhirapp.definition import Definition
-from fhirapp.exchange.imports import LINES, SUFFIXES
 from fhirapp.exchange.imports.archives import (
     CHUNK,
     Archives,
@@ -29,61 +28,76 @@ from fhirapp.exchange.imports.archives import (
     is_archive,
     unpacked,
 )
-from fhirapp.exchange.tables import is_table
+from fhirapp.exchange.imports.content import (
+    MARK,
+    Kind,
+    Unknown,
+    claims_records,
+    detect,
+    office_reason,
+)
+from fhirapp.exchange.imports.skipped import (
+    MANIFEST,
+    OF_THE_EXPORT,
+    OF_THE_PACKAGE,
+    Skipped,
+    lists_package,
+    reason_within,
+    system_reason,
+)
+from fhirapp.exchange.tables.files import Files, FolderFiles
+from fhirapp.fhir import json as fhir_json
 
 STANDARD_INPUT = Path("-")
-# Describes the files of an export beside it.
-MANIFEST = "manifest.json"
 # The longest line, or entry of a Bundle: 200 MB of attachment, in base64.
 LONGEST = 280_000_000
-# The byte order mark that some editors put before a text.
-MARK = b"\xef\xbb\xbf"
-_OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 # How much of a long first line is looked at.
 _LONG_HEAD = 8_388_608
-_NO_RECORDS = f"holds no file that ends in {', '.join(SUFFIXES)}"
-# The first element of XML, with its attributes; it may come after comments.
-_ROOT = re.compile(rb"<[A-Za-z_][^>]*>")
-_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _HEAD = 1_048_576
+_LONGEST_MANIFEST = 20_000_000
+_LINK = "is a link, which is not followed"
 # The effectiveTime of a document's header, which comes before all others.
 _EFFECTIVE = re.compile(
     rb"<(?:\w+:)?effectiveTime\b[^>]*?\bvalue\s*=\s*[\"']\s*"
     rb"(\d{4}-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d)?)?)?|\d{4,14})"
 )
 _NO_DIGIT = re.compile(rb"\D")
-# Ranks behind those of types. Documents of C-CDA come last: they may refer to people in the others.
-_MIXED, _OTHER, _CDA = 500, 1_000, 2_000
-
-
-class Kind(Enum):
-    """What an input holds."""
-
-    LINES = "a resource on each line"
-    DOCUMENT = "one JSON document"
-    XML = "one FHIR XML document"
-    CDA = "a C-CDA document"
-    TABLE = "a table"
-    EMPTY = "nothing"
-    UNKNOWN = "something else"
+# Ranks behind those of types. Documents of C-CDA come late: they may refer to people in the others.
+# Last is what may be skipped: the tables that may name it are read by then.
+_MIXED, _OTHER, _CDA, _SKIPPED = 500, 1_000, 2_000, 3_000
 
 
 class Input(NamedTuple):
-    """An input: its name for people, its opener, and the folder with the files of its table."""
+    """An input: its name for people, its opener, and the files that a table in it can name."""
 
     name: str
     opens: Opener
     size: int
-    folder: Path | None = None
+    files: Files | None = None
     # The number of the folder that it came from: what a later one holds counts over an earlier.
     group: int = 0
+    # The folder and the archive that it was found in; none where its path was given.
+    found_in: tuple[str, ...] = ()
+    # Its name within that.
+    base: str = ""
+    # What a table's Files call its place.
+    location: Hashable = None
 
     def open(self, on_read: OnRead = lambda _size: None) -> BinaryIO:
-        """Open it from its beginning. Raises Broken."""
+        """Open it from its beginning. Raises Broken, Skipped."""
         try:
             return self.opens(on_read)
         except OSError as error:
             raise Broken(f"cannot be read: {error.strerror or error}") from None
+
+
+class _File(NamedTuple):
+    """A file at a path; fault says why it is not read."""
+
+    path: Path
+    name: str
+    folder: Path | None = None
+    fault: Exception | None = None
 
 
 def shown(path: Path) -> str:
@@ -104,51 +118,87 @@ def total_bytes(paths: Sequence[Path]) -> int | None:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def find_inputs(paths: Sequence[Path], spool: Path, archives: Archives) -> Iterator[Input]:
+def find_inputs(
+    paths: Sequence[Path], spool: Path, archives: Archives, *, together: bool = False
+) -> Iterator[Input]:
     """Yield the inputs at paths; each file once.
 
-    A folder stands for the files in and below it that look like records. Standard input, or a pipe,
-    is kept in the folder spool, to be read twice. Raises ConfigurationError for a path that is not
-    there.
+    A folder stands for the files in and below it. With together, files among the paths are like
+    those of one folder. Standard input, or a pipe, is kept in the folder spool, to be read twice.
+    Raises ConfigurationError for a path that is not there, or an empty folder.
     """
     for path in paths:
         if path != STANDARD_INPUT and not path.exists():
             raise ConfigurationError(f"There is no file or folder {shown(path)}.")
-    known: set[tuple[int, int]] = set()
+    known: set[Hashable] = set()
     group, after_folder = 0, False
     for number, path in enumerate(paths):
         # A folder comes after what is named before it: of two exports the later one counts.
         group += number > 0 and (after_folder or path.is_dir())
         after_folder = path.is_dir()
-        for file, name, folder in _files_at(path, spool / str(number)):
-            state = file.stat()
-            if (state.st_dev, state.st_ino) not in known:
-                known.add((state.st_dev, state.st_ino))
-                for found in _inputs_of(file, name, folder, archives):
+        within = (shown(path),) if after_folder else ("",) if together else ()
+        for file in _files_at(path, spool / str(number)):
+            if file.fault:
+                yield _unread(file.name, file.fault, within, group)
+                continue
+            state = file.path.stat()
+            location = (state.st_dev, state.st_ino)
+            if location not in known:
+                known.add(location)
+                for found in _inputs_of(file, within, location, archives):
                     yield found._replace(group=group)
 
 
-def _files_at(path: Path, kept: Path) -> Iterator[tuple[Path, str, Path | None]]:
-    """Yield the files at a path: (file, name for people, its folder)."""
+def _unread(name: str, fault: Exception, within: tuple[str, ...], group: int = 0) -> Input:
+    """Return an input that raises why it is not read."""
+
+    def opens(_on_read: OnRead) -> BinaryIO:
+        raise fault
+
+    return Input(name, opens, 0, group=group, found_in=within)
+
+
+def _files_at(path: Path, kept: Path) -> Iterator[_File]:
+    """Yield the files at a path. Raises ConfigurationError."""
     if path == STANDARD_INPUT:
         _keep(sys.stdin.buffer, kept)
-        yield kept, "standard input", None
+        yield _File(kept, "standard input")
     elif path.is_fifo():
         with path.open("rb") as pipe:
             _keep(pipe, kept)
-        yield kept, shown(path), None
+        yield _File(kept, shown(path))
     elif not path.is_dir():
-        yield path, shown(path), path.parent
+        reason = system_reason(path.name)
+        yield _File(path, shown(path), path.parent, Skipped(reason) if reason else None)
     else:
-        files = [file for file in path.rglob("*") if _is_record(file.name) and file.is_file()]
+        files = sorted(_walk(path), key=lambda file: file.path)
         if not files:
-            raise ConfigurationError(f"The folder {shown(path)} {_NO_RECORDS}.")
-        for file in sorted(files):
-            yield file, shown(file), file.parent
+            raise ConfigurationError(f"The folder {shown(path)} is empty.")
+        yield from files
 
 
-def _is_record(name: str) -> bool:
-    return name.lower().endswith(SUFFIXES) and name != MANIFEST
+def _walk(folder: Path) -> Iterator[_File]:
+    """Yield the files in a folder and below it, without following links to folders."""
+    unread: list[OSError] = []
+    for place, folders, names in os.walk(folder, onerror=unread.append):
+        for name in (*folders, *names):
+            path = Path(place, name)
+            if name in names or path.is_symlink():
+                yield _File(path, shown(path), path.parent, _fault_of(path, folder))
+    for error in unread:
+        path = Path(error.filename)
+        yield _File(path, shown(path), None, Broken(f"cannot be read: {error.strerror}"))
+
+
+def _fault_of(path: Path, folder: Path) -> Exception | None:
+    """Return why a file in a folder is not read, None where it is."""
+    if reason := reason_within(str(path.relative_to(folder))):
+        return Skipped(reason)
+    if path.is_dir():
+        return Skipped("is a link to a folder, which is not followed")
+    if path.is_symlink() and not path.exists():
+        return Skipped("is a link that leads nowhere")
+    return None if path.is_file() else Skipped("is no file")
 
 
 def _keep(stream: BinaryIO, path: Path) -> None:
@@ -162,53 +212,79 @@ def _keep(stream: BinaryIO, path: Path) -> None:
         ) from None
 
 
-def _inputs_of(path: Path, name: str, folder: Path | None, archives: Archives) -> Iterator[Input]:
+def _inputs_of(
+    file: _File, within: tuple[str, ...], location: Hashable, archives: Archives
+) -> Iterator[Input]:
     """Yield a file, or each member of an archive; where it cannot be read, one that is Broken."""
-    size = path.stat().st_size
+    path, size = file.path, file.path.stat().st_size
     try:
         if not path.is_file():
             raise Broken("is no file")
-        if not is_archive(path):
-            yield Input(name, lambda on_read: unpacked(path.open("rb"), on_read), size, folder)
+        members = archives.members(path) if is_archive(path) else None
+        if members is None:
+            yield Input(
+                file.name,
+                lambda on_read: unpacked(path.open("rb"), on_read),
+                size,
+                FolderFiles(file.folder) if file.folder else None,
+                found_in=within,
+                base=path.name,
+                location=location,
+            )
             return
-        members = [
-            (member, compressed, opens)
-            for member, compressed, opens in archives.members(path)
-            if _is_record(Path(member).name)
-        ]
+        with path.open("rb") as archive:
+            reason = office_reason({member.name for member in members}, archive.read(CHUNK))
+        if reason:
+            raise Unknown(reason, may_be_skipped=True)
         if not members:
-            raise Broken(_NO_RECORDS)
+            raise Broken("is an empty archive")
     except (OSError, Broken) as error:
-        reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-        yield Input(name, _failing(reason), size)
+        fault = Broken(f"cannot be read: {error.strerror}") if isinstance(error, OSError) else error
+        yield _unread(file.name, fault, within)._replace(size=size, location=location)
         return
-    for member, compressed, opens in members:
-        yield Input(f"{name}!{_printable(member)}", opens, compressed)
-
-
-def _failing(reason: str) -> Opener:
-    def opens(_on_read: OnRead) -> BinaryIO:
-        raise Broken(reason)
-
-    return opens
+    for member in members:
+        name = f"{file.name}!{_printable(member.name)}"
+        inside = (*within, file.name)
+        reason = _LINK if member.is_link else reason_within(member.name)
+        if reason:
+            yield _unread(name, Skipped(reason), inside)._replace(size=member.size)
+            continue
+        yield Input(
+            name,
+            member.opens,
+            member.size,
+            found_in=inside,
+            base=PurePosixPath(member.name.replace("\\", "/")).name,
+            location=(location, member.name),
+        )
 
 
 def kind_of(source: Input) -> tuple[Kind, str]:
-    """Return what an input holds, of a table also its kind. Raises Broken."""
+    """Return what an input holds, of a table also its kind. Raises Broken, Skipped."""
+    may_be_skipped = source.found_in and not claims_records(source.name)
+    try:
+        with source.open() as stream:
+            head = _head(stream)
+        kind, table = detect(head, source.name)
+    except Unknown as error:
+        if source.found_in and lists_package(source.base):
+            raise Skipped(OF_THE_PACKAGE) from None
+        if may_be_skipped and error.may_be_skipped:
+            raise Skipped(str(error)) from None
+        raise
+    if source.found_in and source.base == MANIFEST and _is_manifest(source):
+        raise Skipped(OF_THE_EXPORT)
+    return kind, table
+
+
+def _is_manifest(source: Input) -> bool:
+    """Say whether a file lists those of an export."""
     with source.open() as stream:
-        head = _head(stream)
-    if table := is_table(head):
-        return Kind.TABLE, table
-    start = head.removeprefix(MARK).lstrip()
-    if not start:
-        return Kind.EMPTY, ""
-    if _is_xml(start):
-        return (Kind.XML if _is_fhir_xml(head) else Kind.CDA), ""
-    if head.startswith(_OTHER_MARKS) or b"\0" in start[:4]:
-        raise Broken("is not in UTF-8; save it as UTF-8")
-    if source.name.lower().removesuffix(".gz").endswith(LINES) or _is_lines(start):
-        return Kind.LINES, ""
-    return (Kind.DOCUMENT if start[:1] in (b"{", b"[") else Kind.UNKNOWN), ""
+        try:
+            content = fhir_json.loads(stream.read(_LONGEST_MANIFEST))
+        except ValueError:
+            return False
+    return isinstance(content, dict) and isinstance(content.get("output"), list)
 
 
 def _head(stream: BinaryIO) -> bytes:
@@ -221,32 +297,6 @@ def _head(stream: BinaryIO) -> bytes:
     return head
 
 
-def _is_xml(start: bytes) -> bool:
-    if start.startswith(_OTHER_MARKS[:2]):
-        start = start[2:6]
-    return start.replace(b"\0", b"")[:1] == b"<"
-
-
-def _is_fhir_xml(head: bytes) -> bool:
-    """Say whether the first element of an XML document is one of FHIR."""
-    root = _ROOT.search(_COMMENT.sub(b"", head.replace(b"\0", b"")))
-    is_cda = root is not None and b"ClinicalDocument" in root[0]
-    return root is not None and b"http://hl7.org/fhir" in root[0] and not is_cda
-
-
-def _is_lines(head: bytes) -> bool:
-    """Say whether most lines are JSON objects; damaged ones do not hide the others."""
-    lines = [line for line in head.split(b"\n")[:-1] if line.strip()][:100] or [head]
-    return 2 * sum(map(_is_object, lines)) > len(lines)
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        return type(orjson.loads(line)) is dict
-    except orjson.JSONDecodeError:
-        return False
-
-
 def in_order(inputs: Iterable[Input], definitions: Mapping[str, Definition]) -> list[Input]:
     """Return the inputs, those first whose type the others refer to.
 
@@ -255,8 +305,10 @@ def in_order(inputs: Iterable[Input], definitions: Mapping[str, Definition]) -> 
 
     def key(source: Input) -> tuple[float, int, bytes]:
         rank = _rank(source, definitions)
+        if rank < _CDA:
+            return source.group, rank, b""
         # Of two C-CDA documents about the same the newer one is to count.
-        return (inf, rank, _made_at(source)) if rank == _CDA else (source.group, rank, b"")
+        return inf, rank, _made_at(source) if rank == _CDA else b""
 
     return sorted(inputs, key=key)
 
@@ -279,6 +331,8 @@ def _rank(source: Input, definitions: Mapping[str, Definition]) -> int:
             return _CDA if kind is Kind.CDA else _MIXED
         with source.open() as stream:
             resource = orjson.loads(stream.readline(_HEAD).removeprefix(MARK))
+    except (Skipped, Unknown):
+        return _SKIPPED
     except (Broken, orjson.JSONDecodeError):
         return _OTHER
     if type(resource) is not dict:

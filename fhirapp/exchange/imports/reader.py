@@ -6,7 +6,7 @@ goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, BinaryIO
@@ -26,23 +26,22 @@ from fhirapp.exchange.imports.bundles import (
     identifier_condition,
     read_entry,
 )
-from fhirapp.exchange.imports.inputs import LONGEST, MARK, Input, Kind, kind_of
+from fhirapp.exchange.imports.content import MARK, Kind, Unknown
+from fhirapp.exchange.imports.inputs import LONGEST, Input, kind_of
 from fhirapp.exchange.imports.records import Record, Scratch, dumps, name_of
+from fhirapp.exchange.imports.skipped import Skipped
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import xml_reader
 
 _LONGEST_CDA = 50_000_000
-_UNKNOWN_KIND = (
-    "is in none of the formats that are imported: NDJSON, a resource or Bundle in JSON or XML, a "
-    "C-CDA document, a table with the headings of a template, gzip and zip of these"
-)
 _Split = Callable[[Input, OnRead], Iterator[Piece]]
 
 
 class RecordReader:
     """Reads inputs; the addresses within Bundles go into scratch.
 
-    remark receives remarks on a table as a whole: (place, text).
+    remark receives remarks on a table as a whole: (place, text); skip receives the files without
+    records: (place, reason).
     """
 
     def __init__(
@@ -50,10 +49,21 @@ class RecordReader:
         scratch: Scratch,
         prefix: str = "",
         remark: Callable[[str, str], None] = lambda _place, _text: None,
+        skip: Callable[[str, str], None] = lambda _place, _reason: None,
     ) -> None:
         self._scratch = scratch
         self._prefix = prefix
         self._remark = remark
+        self._skip = skip
+        # Where the files lie that tables named.
+        self._named: set[Hashable] = set()
+        # The folders and archives of files that were skipped, and of others.
+        self._of_skipped: set[str] = set()
+        self._of_others: set[str] = set()
+
+    def without_records(self) -> list[str]:
+        """Return the folders and archives in which all files were skipped; "" is the import."""
+        return sorted(self._of_skipped - self._of_others)
 
     def read(self, source: Input, on_read: OnRead) -> Iterator[Record]:
         """Yield an input's records with their JSON parsed, in place of a Bundle its entries."""
@@ -74,6 +84,7 @@ class RecordReader:
     def _unparsed(self, source: Input, on_read: OnRead) -> Iterator[Record]:
         try:
             kind, table_kind = kind_of(source)
+            self._of_others.update(("", *source.found_in))
             if kind is Kind.LINES:
                 yield from self._lines(source, on_read)
             elif kind is Kind.DOCUMENT:
@@ -84,10 +95,15 @@ class RecordReader:
                 yield from self._cda(source, on_read)
             elif kind is Kind.TABLE:
                 yield from self._table(source, table_kind, on_read)
-            elif kind is Kind.UNKNOWN:
-                yield _faulty(source.name, _UNKNOWN_KIND)
+        except Skipped as error:
+            on_read(source.size)
+            if source.location not in self._named:
+                self._of_skipped.update(("", *source.found_in))
+                self._skip(source.name, str(error))
         except Broken as error:
-            yield _faulty(source.name, str(error))
+            self._of_others.update(("", *source.found_in))
+            if not (isinstance(error, Unknown) and source.location in self._named):
+                yield _faulty(source.name, str(error))
 
     def _bundle(self, bundle: Mapping[str, Any], place: str) -> Iterator[Record]:
         """Yield the records of a parsed Bundle."""
@@ -201,7 +217,7 @@ class RecordReader:
     def _table(self, source: Input, kind: str, on_read: OnRead) -> Iterator[Record]:
         with source.open(on_read) as stream:
             heading = b""
-            for row in tables.rows_of(stream, kind, source.folder):
+            for row in tables.rows_of(stream, kind, source.files):
                 place = f"{source.name}:{row.number}"
                 # The first row is the heading.
                 heading = heading or row.text
@@ -219,6 +235,8 @@ class RecordReader:
                         record, text=row.text, remarks=remarks, table_kind=kind, heading=heading
                     )
                     remarks = []
+        if source.files:
+            self._named |= source.files.named
 
     def _group(
         self,

@@ -21,6 +21,8 @@ from fhirapp.exchange.imports import LISTED, OUTCOMES
 from fhirapp.exchange.imports.records import Record
 
 _UNKNOWN_TYPE = "?"
+# Skipped files that are named for a reason in the table of the terminal.
+_NAMED = 10
 
 
 class Fault(NamedTuple):
@@ -51,6 +53,9 @@ class Report:
     run: int = 0
     changes: dict[str, Counter[str]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
+    # Reasons by file without records; counts by reason.
+    skipped_files: dict[str, str] = field(default_factory=dict)
+    skipped_file_count: Counter[str] = field(default_factory=Counter)
     # Rejected resources, rows and inputs, also by type; each may have several faults.
     rejected_lines: int = 0
     rejected_types: Counter[str] = field(default_factory=Counter)
@@ -83,6 +88,12 @@ class Report:
 
     def count(self, type_name: str, outcome: str, times: int = 1) -> None:
         self.changes.setdefault(type_name, Counter())[outcome] += times
+
+    def add_skipped_file(self, place: str, reason: str) -> None:
+        """Add a file that holds no records."""
+        if len(self.skipped_files) < LISTED:
+            self.skipped_files[place] = reason
+        self.skipped_file_count[reason] += 1
 
     def add_rejected(
         self, place: str, faults: Sequence[tuple[str, str]], type_name: str = ""
@@ -158,6 +169,7 @@ class Report:
         """Return the other counts: (what, how many, which)."""
         counters: Iterable[tuple[str, Counter[str]]] = (
             ("not stored", self.skipped),
+            ("files skipped", self._skipped_by_reason()),
             ("references kept", self.kept_count),
             ("cannot be read", self.unreachable_count),
             ("documents without words", self.unreadable),
@@ -174,6 +186,18 @@ class Report:
         if self.twice:
             rows.append(("twice in the input", self.twice_count, "the last counts"))
         return rows
+
+    def _skipped_by_reason(self) -> Counter[str]:
+        """Return how many files were skipped, by reason with the first of them."""
+        names: dict[str, list[str]] = {}
+        for name, reason in self.skipped_files.items():
+            names.setdefault(reason, []).append(name)
+        counter: Counter[str] = Counter()
+        for reason, count in self.skipped_file_count.items():
+            first = names.get(reason, [])[:_NAMED]
+            more = f" and {count - len(first)} more" if count > len(first) else ""
+            counter[f"{reason}: {', '.join(first)}{more}"] = count
+        return counter
 
     def table(self) -> str:
         """Return the counts as a table for the terminal."""
@@ -193,6 +217,8 @@ class Report:
             "run": self.run,
             "changes": dict(self.rows()),
             "skipped": dict(self.skipped),
+            "skippedFiles": self.skipped_files,
+            "skippedFileCount": dict(self.skipped_file_count),
             "rejected": [fault._asdict() for fault in self.faults],
             "rejectedCount": self.rejected_lines,
             "rejectedFile": self.rejected_file or None,

@@ -46,7 +46,8 @@ class Options:
     source is the name of the system that the records come from. delete_missing deletes what that
     source no longer holds, force even where that is most of its records. prefix is put before
     every id. bases are the addresses of FHIR servers, each with its last slash, whose absolute
-    references mean records here. who is the person or account that runs the import.
+    references mean records here. together says that the paths are like those in one folder: files
+    without records are skipped. who is the person or account that runs the import.
     """
 
     source: str = ""
@@ -57,6 +58,7 @@ class Options:
     bases: Sequence[str] = ()
     provenance: bool = True
     rejected: Path | None = None
+    together: bool = False
     who: str = ""
 
 

@@ -296,7 +296,7 @@ def numbered(name: str, number: int) -> PurePosixPath:
 def lay_out(upload_id: str, laid: Path) -> tuple[list[Path], list[str]]:
     """Write an upload's files where their names say, below a folder of this machine.
 
-    Return what to import, relative to that, and remarks on files that were renamed or left out.
+    Return what to import, relative to that, and remarks on files that were renamed.
     Raises ConfigurationError where there is no room, OSError.
     """
     columns, remarks = _pieces.c, []
@@ -319,15 +319,7 @@ def lay_out(upload_id: str, laid: Path) -> tuple[list[Path], list[str]]:
                     file.write(store.read(row.stored))
         if str(place) != first.name.strip("/"):
             remarks.append(f"{_NEVER.sub(_UNKNOWN, first.name)} was stored as {place}.")
-    paths = sorted(Path(path.name) for path in laid.iterdir())
-    records = [
-        path for path in paths if (laid / path).is_dir() or path.name.lower().endswith(SUFFIXES)
-    ]
-    if not records:
-        return paths, remarks
-    others = (path for path in paths if path not in records)
-    remarks += [f"{path} is only read if a table names it." for path in others]
-    return records, remarks
+    return sorted(Path(path.name) for path in laid.iterdir()), remarks
 
 
 def _place(laid: Path, name: str, number: int) -> PurePosixPath:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from fhirapp.exchange.tables.allergies import allergy
@@ -12,15 +11,17 @@ from fhirapp.exchange.tables.cells import Cells
 from fhirapp.exchange.tables.columns import (
     ALLERGIES,
     KINDS,
+    header_line,
     is_table,
     read_header,
     start_of,
     template,
 )
 from fhirapp.exchange.tables.documents import document
+from fhirapp.exchange.tables.files import Files
 from fhirapp.exchange.tables.records import Line, lines_of, records_of
 
-__all__ = ["KINDS", "Row", "is_table", "rows_of", "template"]
+__all__ = ["KINDS", "Row", "header_line", "is_table", "rows_of", "template"]
 
 # The header is one of these.
 _FIRST_LINES = 50
@@ -41,11 +42,11 @@ class Row(NamedTuple):
     notes: list[tuple[str, str]]
 
 
-def rows_of(file: BinaryIO, kind: str, folder: Path | None) -> Iterator[Row]:
+def rows_of(file: BinaryIO, kind: str, files: Files | None) -> Iterator[Row]:
     """Yield the rows of a table of a kind, first its header, with no resources.
 
     Rows without any content are left out. A header with faults has no resources but None, and no
-    rows come after it. folder is where the table's files are, None where there is none.
+    rows come after it. files are those beside the table, None where there are none.
     """
     lines = lines_of(file)
     first: list[Line] = []
@@ -77,6 +78,6 @@ def rows_of(file: BinaryIO, kind: str, folder: Path | None) -> Iterator[Row]:
         cells = Cells(header.columns, record.cells)
         if record.note:
             cells.note("", record.note)
-        resources = allergy(cells) if kind == ALLERGIES else document(cells, folder)
+        resources = allergy(cells) if kind == ALLERGIES else document(cells, files)
         kept = None if cells.faults else resources
         yield Row(record.number, record.text, kept, cells.faults, cells.notes)

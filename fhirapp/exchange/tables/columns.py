@@ -26,6 +26,8 @@ _GLUE = re.compile(r"[\s_-]+")
 # How similar a name must be to a known one, to be taken for a misspelling of it.
 SIMILAR = 0.8
 _MOST_COLUMNS = 200
+# How far down a header is looked for, to tell of the lines above it.
+_MOST_ABOVE = 20
 
 
 class Column(NamedTuple):
@@ -86,7 +88,18 @@ def is_table(head: bytes) -> str | None:
     """Return the kind of the table that begins with these bytes, None where they begin none."""
     if head.lstrip()[:1] in (b"{", b"[", b"<"):
         return None
-    lines = list(islice(lines_of(io.BytesIO(head)), 3))
+    return _kind_at(list(islice(lines_of(io.BytesIO(head)), 3)))
+
+
+def header_line(head: bytes) -> int:
+    """Return the number of the line that has the headings of a table, below others; else 0."""
+    lines = list(islice(lines_of(io.BytesIO(head)), _MOST_ABOVE))
+    found = (number for number in range(1, len(lines)) if _kind_at(lines[number : number + 1]))
+    return next(found, -1) + 1
+
+
+def _kind_at(lines: Sequence[Line]) -> str | None:
+    """Return the kind of the table that begins with these lines, None where they begin none."""
     start = start_of(lines)
     if start is None:
         return None

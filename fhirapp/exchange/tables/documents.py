@@ -1,18 +1,14 @@
-"""A row of the table of documents, as a DocumentReference with its file. service.md 2.2.
-
-A file is read by a path that stays in the table's folder.
-"""
+"""A row of the table of documents, as a DocumentReference with its file. service.md 2.2."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import stat
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from fhirapp.exchange.tables.cells import Cells, patient_of
+from fhirapp.exchange.tables.files import Files, Unreadable
 from fhirapp.exchange.tables.vocabulary import (
     DOCUMENT_CODES,
     DOCUMENT_TYPES,
@@ -23,14 +19,6 @@ from fhirapp.exchange.tables.vocabulary import (
 from fhirapp.fhir import datatypes
 from fhirapp.fhir.terminology import LOINC
 
-LARGEST = 64 * 1024 * 1024
-# Where the system knows them: no link is followed at the last step, no pipe waited for.
-_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_BINARY", 0)
-)
 _MEDIA_TYPES = {
     ".pdf": "application/pdf",
     ".txt": "text/plain",
@@ -65,13 +53,13 @@ _AUTHORS = (
 )
 
 
-def document(cells: Cells, folder: Path | None) -> list[dict[str, Any]]:
+def document(cells: Cells, files: Files | None) -> list[dict[str, Any]]:
     """Return the document of a row, after its patient where that is made; faults are in cells.
 
-    folder is where the table's files are, None where there is none.
+    files are those beside the table, None where there are none.
     """
     reference, patients = patient_of(cells)
-    attachment = _attachment(cells, folder)
+    attachment = _attachment(cells, files)
     content: dict[str, Any] = {
         "status": cells.code("status", "current", "superseded", "entered-in-error") or "current",
         "docStatus": cells.code(
@@ -116,7 +104,7 @@ def _type(cells: Cells) -> dict[str, Any] | None:
     return {"coding": [{"system": LOINC, "code": name}]}
 
 
-def _attachment(cells: Cells, folder: Path | None) -> dict[str, Any] | None:
+def _attachment(cells: Cells, files: Files | None) -> dict[str, Any] | None:
     if "file" in cells and "text" in cells:
         cells.fault("file", "and text are both given; leave one out")
         return None
@@ -127,8 +115,8 @@ def _attachment(cells: Cells, folder: Path | None) -> dict[str, Any] | None:
         media_type, content = _PLAIN, cells.raw("text").encode(errors="replace")
     elif "file" in cells:
         try:
-            content = _read(folder, cells.raw("file"))
-        except _Unreadable as error:
+            content = _read(files, cells.raw("file"))
+        except Unreadable as error:
             cells.fault("file", str(error))
             return None
         media_type = _media_type(cells)
@@ -158,51 +146,8 @@ def _context(cells: Cells) -> dict[str, Any]:
     return {name: value for name, value in context.items() if value}
 
 
-class _Unreadable(ValueError):
-    """A file that is not read; str() says why."""
-
-
-def _read(folder: Path | None, name: str) -> bytes:
-    """Return the bytes of a file of the folder. Raises _Unreadable."""
-    if folder is None:
-        raise _Unreadable("cannot be read: the table does not come from a folder")
-    path = _path(folder, name)
-    try:
-        descriptor = os.open(path, _FLAGS)
-        try:
-            return _content(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise _Unreadable(f"cannot be read: {error.strerror}") from None
-
-
-def _path(folder: Path, name: str) -> Path:
-    """Return where a name leads, links resolved, if that is in the folder. Raises _Unreadable."""
-    windows = PureWindowsPath(name)
-    # A table from Windows writes notes\visit.pdf.
-    relative = PurePosixPath(windows.as_posix())
-    if windows.drive or windows.root or relative.is_absolute() or ".." in relative.parts:
-        raise _Unreadable("must be a path in the table's own folder, without ..")
-    try:
-        home = folder.resolve(strict=True)
-        path = (home / relative).resolve(strict=True)
-    except (OSError, RuntimeError, ValueError):
-        raise _Unreadable("is not there") from None
-    if not path.is_relative_to(home):
-        raise _Unreadable("leads out of the table's folder")
-    return path
-
-
-def _content(descriptor: int) -> bytes:
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise _Unreadable("is not a file")
-    with os.fdopen(descriptor, "rb", closefd=False) as file:
-        # It may have grown since.
-        content = b"" if status.st_size > LARGEST else file.read(LARGEST + 1)
-    if max(status.st_size, len(content)) > LARGEST:
-        raise _Unreadable(f"is larger than {LARGEST} bytes")
-    if not content:
-        raise _Unreadable("is empty")
-    return content
+def _read(files: Files | None, name: str) -> bytes:
+    """Return the bytes of a file beside the table. Raises Unreadable."""
+    if files is None:
+        raise Unreadable("cannot be read: the table does not come from a folder")
+    return files.read(name)
