@@ -24,6 +24,7 @@ from fhirapp.exchange.imports.downloads import (
     is_address,
 )
 from fhirapp.exchange.imports.inputs import total_bytes
+from fhirapp.exchange.imports.outputs import conflict, rejected_files
 from fhirapp.exchange.imports.report import Report, write_report
 from fhirapp.exchange.imports.runs import Options, dry_run_copy
 from fhirapp.exchange.remote.authorization import Credentials
@@ -74,6 +75,7 @@ def import_(
     if report is not None and report.suffix not in (".json", ".html"):
         raise click.UsageError("--report takes a file that ends in .json or .html")
     options, credentials = _options(**values), _credentials(client_id, key)
+    _check_outputs([Path(path) for path in paths if not is_address(path)], report, options, key)
     settings = load_settings(demo=demo)
     downloads = download_all(paths, settings, credentials, say, complete=options.delete_missing)
     with _database(demo, settings, dry_run=dry_run) as app:
@@ -90,6 +92,21 @@ def import_(
         say("This was a dry run: nothing was changed.")
     click.echo(json.dumps(outcome.content(), indent=2) if as_json else outcome.table())
     return 0 if outcome.complete else 1
+
+
+def _check_outputs(
+    inputs: list[Path], report: Path | None, options: Options, key: Path | None
+) -> None:
+    """Refuse a file to be written that is read too, or twice. Raises UsageError."""
+    rejected = rejected_files(options.rejected) if options.rejected else []
+    outputs = [("--rejected", path) for path in rejected]
+    if report is not None:
+        outputs.append(("--report", report))
+        if conflict(report, rejected):
+            raise click.UsageError("--report and --rejected name the same file; name two files")
+    for option, path in outputs:
+        if reason := conflict(path, [*inputs, *([key] if key else [])]):
+            raise click.UsageError(f"{option}: {reason}")
 
 
 def _template(table: str) -> str:

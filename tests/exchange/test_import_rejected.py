@@ -107,12 +107,12 @@ def test_rows_that_were_refused_are_mended_in_a_table_of_their_own(empty, tmp_pa
     assert len(current(empty, "AllergyIntolerance")) == 3
 
 
-def test_what_was_refused_in_an_earlier_run_is_not_lost(take, empty, tmp_path):
-    """The file that is mended is imported, and what is wrong still is written to it again."""
-    kept = tmp_path / "refused.ndjson"
-    take(*(patient(f"p{number}", gender="x") for number in range(3)), rejected=kept)
-    content = kept.read_bytes()
-    kept.write_bytes(content.replace(b'"x"', b'"male"', 1))
-    load(empty, kept, rejected=kept)
+def test_what_is_rejected_again_is_written_to_another_file(take, empty, tmp_path):
+    """The file that is mended is imported, and what is wrong still is written to the next one."""
+    first, second = tmp_path / "first.ndjson", tmp_path / "second.ndjson"
+    take(*(patient(f"p{number}", gender="x") for number in range(3)), rejected=first)
+    content = first.read_bytes()
+    first.write_bytes(content.replace(b'"x"', b'"male"', 1))
+    load(empty, first, rejected=second)
     assert current(empty, "Patient") == ["p0"]
-    assert kept.read_bytes() == b"".join(content.splitlines(keepends=True)[1:])
+    assert second.read_bytes() == b"".join(content.splitlines(keepends=True)[1:])

@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fhirapp.config import ConfigurationError
 from fhirapp.exchange.imports import LISTED, OUTCOMES
+from fhirapp.exchange.imports.outputs import rejected_rows
 from fhirapp.exchange.imports.records import Record
 
 _UNKNOWN_TYPE = "?"
@@ -268,7 +269,6 @@ class Rejects:
         self.paths: list[Path] = []
         self._last_row = ""
         self._files: dict[Path, FileIO] = {}
-        self._replacing: dict[Path, Path] = {}
 
     def add(self, record: Record) -> None:
         """Write a record as one line of JSON, or as a row below its heading.
@@ -282,7 +282,7 @@ class Rejects:
             elif record.place != self._last_row:
                 # The other resources of the same row are not written again.
                 self._last_row = record.place
-                path = self.path.with_suffix(f".{record.table_kind}.csv")
+                path = rejected_rows(self.path, record.table_kind)
                 self._file(path, record.heading).write(record.text.rstrip(b"\r\n") + b"\n")
         except OSError as error:
             raise ConfigurationError(
@@ -294,12 +294,8 @@ class Rejects:
         file = self._files.get(path)
         if file is None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # An existing file may be what is being read: it is replaced at the end.
-            written = path.with_name(f"{path.name}.part") if path.is_file() else path
-            if written != path:
-                self._replacing[written] = path
             # Unbuffered: a full disk is known at once.
-            file = self._files[path] = written.open("wb", buffering=0)
+            file = self._files[path] = path.open("wb", buffering=0)
             self.paths.append(path)
             if heading:
                 file.write(heading.rstrip(b"\r\n") + b"\n")
@@ -308,5 +304,3 @@ class Rejects:
     def close(self) -> None:
         for file in self._files.values():
             file.close()
-        for written, path in self._replacing.items():
-            written.replace(path)
