@@ -208,6 +208,7 @@ def _resource(fact: Fact) -> Resource:
     notes = [*fact.comments, *fact.texts, *fact.linked_texts]
     if len(given) > 1:
         notes.append("The source differs: " + ", ".join(sorted(given)))
+    notes += [*fact.unclear_statuses, *filter(None, (fact.end, fact.no_onset))]
     found: Resource = {
         "verificationStatus": _concept("v", "entered-in-error" if fact.is_error else verification),
         "note": [{"text": text} for text in notes],
@@ -602,6 +603,35 @@ def the_criticality_is_dropped(fact: Fact, allergy: Resource) -> bool:
 @fault
 def the_onset_is_dropped(fact: Fact, allergy: Resource) -> bool:
     return is_allergy(fact) and allergy.pop("onsetDateTime", None) is not None
+
+
+@fault
+def a_placeholder_is_the_onset(fact: Fact, allergy: Resource) -> bool:
+    allergy["onsetDateTime"] = "0001-01-01"
+    return is_allergy(fact) and bool(fact.no_onset)
+
+
+@fault
+def an_end_that_has_not_come_resolves(fact: Fact, allergy: Resource) -> bool:
+    is_ahead = bool(fact.end) and not fact.is_over and not fact.statuses
+    return is_ahead and _status(fact, allergy, "active", "resolved")
+
+
+@fault
+def an_end_is_dropped(fact: Fact, allergy: Resource) -> bool:
+    if not (is_allergy(fact) and fact.end) or fact.is_error or fact.is_refuted:
+        return False
+    allergy["note"] = [note for note in allergy["note"] if note["text"] != fact.end]
+    return True
+
+
+@fault
+def a_status_that_is_not_understood_is_dropped(fact: Fact, allergy: Resource) -> bool:
+    unclear = fact.unclear_statuses
+    if not (is_allergy(fact) and unclear) or fact.is_error or fact.is_refuted:
+        return False
+    allergy["note"] = [note for note in allergy["note"] if note["text"] not in unclear]
+    return True
 
 
 @fault

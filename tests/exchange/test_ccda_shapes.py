@@ -81,6 +81,7 @@ class Shape(NamedTuple):
 ALLERGY = "allergies"
 RASH = snomed("271807003")
 CONCERN_ENDED = '<statusCode code="completed"/>'
+LINK = '<text><reference value="#r"/></text>'
 ENDS_IN_2099 = '<effectiveTime><low value="2010"/><high value="20991231"/></effectiveTime>'
 SHAPES = {
     "a completed concern has not ended its allergy": Shape(
@@ -110,6 +111,31 @@ SHAPES = {
         [("active-severe", "Latex")],
         ALLERGY,
         ("active, confirmed", "end given as 2099-12-31, after the date of the document"),
+    ),
+    "an end that is not known ends nothing where the row says that it is active": Shape(
+        document_with(
+            observation(
+                '<effectiveTime><low nullFlavor="UNK"/><high nullFlavor="UNK"/></effectiveTime>'
+                + LINK
+                + DRUG
+                + substance(LATEX)
+                + reacting(snomed("39579001"))
+            ),
+            concern=CONCERN_ENDED,
+            text=table(row("Latex", "Anafilaxia", "GRAVE", "ATIVO")),
+        ),
+        [("active-severe", "Latex")],
+        ALLERGY,
+        ("active, confirmed", "Status also recorded in the document: end not known"),
+    ),
+    "a status in the words of another language counts against a code": Shape(
+        document_with(
+            observation(LINK + DRUG + substance(LATEX) + inner("33999-4", snomed("73425007"))),
+            text=table(row("Latex", "", "", "aktiv")),
+        ),
+        [("active", "Latex")],
+        ALLERGY,
+        ("active, confirmed", "Status also recorded in the document: inactive"),
     ),
     "the graver of two statuses counts and the other is shown": Shape(
         document_with(

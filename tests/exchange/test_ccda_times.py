@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fhirapp.exchange.ccda.values import date_time
+from fhirapp.exchange.ccda.times import date_time
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import normalise_date_time
 from tests.exchange.test_ccda import NAMES, Resource, only, read, sample

@@ -24,6 +24,7 @@ from tests.support.ccda_oracle import (
     is_placeholder,
     normal,
     scope_of_words,
+    status_of_words,
 )
 
 Resource = dict[str, Any]
@@ -130,6 +131,10 @@ def _differences(
             yield f"criticality: {allergy.get('criticality')}, not {fact.criticality}"
         if fact.onset and not str(allergy.get("onsetDateTime", "")).startswith(fact.onset):
             yield f"onset: {allergy.get('onsetDateTime')}, not {fact.onset}"
+        if fact.no_onset and ("onsetDateTime" in allergy or "onsetString" in allergy):
+            yield f"onset-invented: {fact.no_onset} is no date"
+        if fact.no_onset and not holds(_notes(allergy), fact.no_onset):
+            yield f"onset-lost: no note says {fact.no_onset}"
         if reading and not (fact.is_refuted or fact.is_error):
             yield from _of_gravity(fact, reading)
     yield from _of_texts(fact, allergy)
@@ -239,8 +244,14 @@ def _of_clinical_status(fact: Fact, allergy: Resource) -> Iterator[str]:
     elif status != right and status not in fact.allowed_statuses and not may_hold:
         yield f"status-graver: {status}, not {right}"
     for other in dict.fromkeys(given):
-        if other != right and not holds(_notes(allergy), other):
+        words = [other, *(one for one in fact.status_words if status_of_words(one) == other)]
+        if other != right and not any(holds(_notes(allergy), one) for one in words):
             yield f"status-difference: no note says {other}"
+    for words in fact.unclear_statuses:
+        if not holds(_notes(allergy), words):
+            yield f"status-words: {words!r} is lost"
+    if fact.end and not holds(_strings(allergy), fact.end):
+        yield f"end: {fact.end} is lost"
 
 
 def _end(fact: Fact) -> list[str]:

@@ -22,6 +22,8 @@ from tests.support.ccda_shapes import (
     ABSENCES,
     COMMENTS,
     DOCUMENT,
+    DOUBTFUL_ENDS,
+    ENDS,
     EXTRA_ROWS,
     GENERIC_VALUES,
     HEADER,
@@ -31,12 +33,14 @@ from tests.support.ccda_shapes import (
     LOCAL_SEVERITIES,
     LOINC,
     NURSE,
+    PAST_ENDS,
     REACTION_WORDS,
     RXNORM,
     SEVERITY_WORDS,
     SILENT,
     SNOMED,
     SNOMED_SEVERITIES,
+    STATUS_WORDS,
     SUBSTANCE_HEADS,
     SUBSTANCES,
     SUITES,
@@ -314,8 +318,11 @@ class _Writer:
             self.rows.append(_Row(number, absence.row, status=choice["row-status"]))
             if choice["row-status"] and choice["ids"] != "content":
                 content = f"<text>{_reference(choice, number, 's')}</text>{content}"
-                given.append(choice["row-status"].casefold())
-        planted = Planted(absence.kind, absence.scope, status=_gravest(given, choice))
+                given.append(STATUS_WORDS[choice["row-status"]])
+        is_denial = absence.kind == "none-known"
+        planted = Planted(
+            absence.kind, absence.scope, status=_gravest(given, choice, is_denial=is_denial)
+        )
         planted.is_error = "nullified" in choice["concern"]
         found = [planted]
         if choice["nesting"] == "participants" and absence.participant is not None:
@@ -352,8 +359,11 @@ class _Writer:
         if choice["narrative"] != "empty":
             row = _Row(number, row_name, cell, choice["row-severity"], choice["row-status"])
             self.rows.append(row)
-            if any(f'"#{part}{number}"' in "".join(parts) for part in ("s", "r", "v", "row")):
-                statuses += [row.status.casefold()] if row.status else []
+            texts = {"s": row_name, "r": cell, "v": row.severity, "row": row_name or cell}
+            # An id in the content of a cell is only there if the cell is not empty.
+            targets = [part for part, text in texts.items() if text or choice["ids"] != "content"]
+            if any(f'"#{part}{number}"' in "".join(parts) for part in targets):
+                statuses += [STATUS_WORDS[row.status]] if row.status else []
                 if row_name and choice["narrative"] in ("thead", "th"):
                     planted.names.add(row_name)
         planted.status = _gravest(statuses, choice)
@@ -556,9 +566,9 @@ def _value(random: Random) -> str:
 
 
 def _times(choice: Choice) -> str:
-    high = {"high": '<high value="20200630"/>', "high-unknown": '<high nullFlavor="UNK"/>'}
-    low = '<low value="2008"/>' if choice["end"] else ""
-    return f"<effectiveTime>{low}{high.get(choice['end'], '')}</effectiveTime>" if low else ""
+    low, high = ENDS[choice["end"]]
+    end = f"<high {high}/>" if high else ""
+    return f"<effectiveTime><low {low}/>{end}</effectiveTime>" if low else ""
 
 
 def _severity(shape: str) -> tuple[str, int]:
@@ -591,7 +601,7 @@ def _status(choice: Choice) -> tuple[str, list[str]]:
             if first == "word"
             else coded("value", nullFlavor="OTH", inner=original(words))
         )
-        values, said = [value], [words.casefold()]
+        values, said = [value], [STATUS_WORDS[words]]
     else:
         said = [one for one in shape.split("+") if one]
         values = [coded("value", codes[one], display=one.title()) for one in said]
@@ -599,11 +609,18 @@ def _status(choice: Choice) -> tuple[str, list[str]]:
     return "".join(_related(code + value, "REFR") for value in values), said
 
 
-def _gravest(given: Sequence[str], choice: Choice) -> str:
+def _gravest(given: Sequence[str], choice: Choice, *, is_denial: bool = False) -> str:
+    """Return the gravest status; without one that is understood, what the end says.
+
+    What may have ended has not, but for a statement that none is known.
+    """
     for status in ("active", "inactive", "resolved"):
         if status in given:
             return status
-    return "resolved" if choice["end"].startswith("high") else "active"
+    end = choice["end"]
+    if end in DOUBTFUL_ENDS and (is_denial or "" in given):
+        return "resolved" if is_denial else "active"
+    return "resolved" if end in PAST_ENDS else "active"
 
 
 def _criticality(choice: Choice) -> str:

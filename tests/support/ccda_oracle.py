@@ -40,6 +40,14 @@ LOCAL_SEVERITIES = {
 }
 STATUSES = ("", "resolved", "inactive", "active")
 STATUS_CODES = {"55561003": "active", "73425007": "inactive", "413322009": "resolved"}
+STATUS_WORDS = {
+    "active": {"active", "ongoing", "current", "aktiv", "ativo", "actif", "activo", "attivo"},
+    "inactive": {"inactive", "inaktiv", "inativo", "inactif"},
+    "resolved": {"resolved", "abgeklungen"},
+}
+NO_LONGER = re.compile(r"\b(?:no longer|not|nicht mehr|nicht)\b")
+# Days that stand for no date.
+NO_DAYS = ("19000101", "18991230", "18991231")
 CRITICALITIES = {"CRITH": "high", "CRITL": "low", "CRITU": "unable-to-assess"}
 
 # What a negated observation denies: a drug, a food, or anything.
@@ -143,6 +151,8 @@ class Fact:
     "no-information" more than one where the source is ambiguous. scope: of what none is known;
     narrow_scope: what the observation's value says of that. is_void: nothing at all stands there.
     The allowed_ ones stand in a row that has the substance, but that nothing points to.
+    is_over: it has ended; is_doubtful: it may have, and what else stands there decides. end: the
+    year of its end. no_onset: an onset that is a placeholder.
     """
 
     kinds: set[str] = field(default_factory=set)
@@ -164,12 +174,17 @@ class Fact:
     allowed_statuses: list[str] = field(default_factory=list)
     allowed_severities: list[int] = field(default_factory=list)
     allowed_words: list[str] = field(default_factory=list)
+    status_words: list[str] = field(default_factory=list)
+    unclear_statuses: list[str] = field(default_factory=list)
     is_over: bool = False
+    is_doubtful: bool = False
+    end: str = ""
     criticality: str = ""
     comments: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     linked_texts: list[str] = field(default_factory=list)
     onset: str = ""
+    no_onset: str = ""
 
     @property
     def severity(self) -> int:
@@ -379,7 +394,9 @@ def _read_row(read: _Document, row: ET.Element, found: list[Fact], facts: Facts)
     if named or any(map(scope_of_words, substances)):
         # Several participants of one observation share its row; so may what names none.
         for fact in found:
-            fact.allowed_statuses += _known(map(_status_of_words, read.cells(row, "status")))
+            if fact.is_doubtful and not all(map(status_of_words, read.cells(row, "status"))):
+                fact.allowed_statuses.append("active")
+            fact.allowed_statuses += _known(map(status_of_words, read.cells(row, "status")))
     for fact in named:
         fact.allowed_words += cells
         fact.allowed_severities += map(severity_of_words, read.cells(row, "severity"))
@@ -409,8 +426,16 @@ def _known(statuses: Iterable[str]) -> list[str]:
     return [status for status in statuses if status]
 
 
-def _status_of_words(text: str) -> str:
-    return next((one for one in ("inactive", "active", "resolved") if holds([text], one)), "")
+def status_of_words(text: str) -> str:
+    """Return the status that words name, or an empty text."""
+    words = normal(text)
+    bare = NO_LONGER.sub("", words).strip()
+    named = next((status for status, known in STATUS_WORDS.items() if bare in known), "")
+    if named and bare != words:
+        return "inactive" if named == "active" else "active"
+    return named or next(
+        (one for one in ("inactive", "active", "resolved") if holds([text], one)), ""
+    )
 
 
 def _observations(entry: ET.Element) -> Iterator[tuple[ET.Element | None, ET.Element]]:
@@ -455,6 +480,8 @@ def _facts_of_observation(
         _read_details(read, act, observation, fact)
         _read_names(read, observation, participant, fact)
         _read_kind(read, observation, participant, fact)
+        # That none is known holds least: what may have ended has.
+        fact.is_over |= "none-known" in fact.kinds and fact.is_doubtful
         yield fact
 
 
@@ -478,21 +505,51 @@ def _read_details(
     for criticality in _inner(observation, CRITICALITY):
         value = criticality.find("value")
         fact.criticality = CRITICALITIES.get("" if value is None else value.get("code", ""), "")
-    high = observation.find("effectiveTime/high")
-    fact.is_over = high is not None and bool(high.get("value") or high.get("nullFlavor") == "UNK")
+    _read_end(read, observation, fact)
     concern = None if act is None else act.find("statusCode")
     if concern is not None and concern.get("code") in ("active", "suspended") and fact.is_over:
         # The concern is tracked on, the allergy has ended: the graver may count.
         fact.allowed_statuses.append("active")
     low = observation.find("effectiveTime/low")
-    fact.onset = "" if low is None else low.get("value", "")[:4]
+    onset = "" if low is None else low.get("value", "")
+    if onset and _is_no_day(_day(onset)):
+        fact.no_onset = onset
+    else:
+        fact.onset = onset[:10] if "-" in onset else onset[:4]
     _read_narrative(read, observation, fact)
+    fact.is_over &= not (fact.is_doubtful and fact.unclear_statuses)
+
+
+def _day(time: str) -> str:
+    """Return the digits of a day, month or year, written with dashes or without."""
+    return re.sub(r"\D", "", time.partition("T")[0])[:8]
+
+
+def _is_no_day(day: str) -> bool:
+    return not "1800" < day[:4] < "2999" or day in NO_DAYS
+
+
+def _read_end(read: _Document, observation: ET.Element, fact: Fact) -> None:
+    """Read whether it has ended by the day on which the document was made."""
+    low, high = (observation.find(f"effectiveTime/{end}") for end in ("low", "high"))
+    if high is None:
+        return
+    day, made = _day(high.get("value", "")), read.root.find("effectiveTime")
+    if not day:
+        fact.is_doubtful = high.get("nullFlavor") == "UNK"
+        fact.is_over = fact.is_doubtful and low is not None and bool(low.get("value"))
+        return
+    fact.end = day[:4]
+    written = _day("" if made is None else made.get("value", ""))
+    has_come = day <= written[: len(day)]
+    fact.is_doubtful = has_come and _is_no_day(day)
+    fact.is_over = has_come and not fact.is_doubtful
 
 
 def _read_narrative(read: _Document, observation: ET.Element, fact: Fact) -> None:
     """Read the rows that an observation points to, and its own text."""
     for row in _rows(read, observation):
-        fact.row_statuses += _known(map(_status_of_words, read.cells(row, "status")))
+        _add_statuses(fact, fact.row_statuses, read.cells(row, "status"))
         fact.row_severities += map(severity_of_words, read.cells(row, "severity"))
         fact.row_reactions += read.cells(row, "reaction")
     text = observation.find("text")
@@ -542,10 +599,19 @@ def _read_status(read: _Document, observation: ET.Element, fact: Fact) -> None:
     if value is None:
         return
     words = [value.get("displayName", ""), *read.texts(value.find("originalText"))]
-    known = STATUS_CODES.get(value.get("code", "")) or next(
-        iter(_known(map(_status_of_words, [*words, value.get("code", "")]))), ""
-    )
-    fact.statuses += [known] if known else []
+    if known := STATUS_CODES.get(value.get("code", "")):
+        fact.statuses.append(known)
+        words = [text for text in words if status_of_words(text)]
+    _add_statuses(fact, fact.statuses, [text for text in words if normal(text)])
+
+
+def _add_statuses(fact: Fact, statuses: list[str], texts: Sequence[str]) -> None:
+    """Add what texts name to statuses, and the words of those that name none."""
+    statuses += _known(map(status_of_words, texts))
+    fact.status_words += texts
+    fact.unclear_statuses += [
+        text for text in texts if not (status_of_words(text) or is_placeholder(text))
+    ]
 
 
 def _coded(read: _Document, concept: ET.Element | None) -> tuple[list[str], list[str], list[str]]:

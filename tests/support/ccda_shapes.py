@@ -117,17 +117,53 @@ DOCUMENT: Mapping[str, Sequence[str]] = {
     ),
     "extra": ("", "row", "grave"),
 }
+# The low and the high of an allergy, by name.
+ENDS: Mapping[str, tuple[str, str]] = {
+    "": ("", ""),
+    "low": ('value="2008"', ""),
+    "low-dashed": ('value="2008-05-10"', ""),
+    "low-dashed-time": ('value="2008-05-10T12:30:00+01:00"', ""),
+    "low-placeholder": ('value="00010101"', ""),
+    "high": ('value="2008"', 'value="20200630"'),
+    "high-dashed": ('value="2008-05-10"', 'value="2020-06-30"'),
+    "high-unknown": ('value="2008"', 'nullFlavor="UNK"'),
+    "both-unknown": ('nullFlavor="UNK"', 'nullFlavor="UNK"'),
+    "ahead": ('value="2008"', 'value="20990101"'),
+    "ahead-dashed": ('value="2008-05-10"', 'value="2024-03-02"'),
+    "never": ('value="2008"', 'value="99991231"'),
+    "high-placeholder": ('value="2008"', 'value="00010101"'),
+}
+# Those that have come before the document was made, and those that may have.
+PAST_ENDS, DOUBTFUL_ENDS = (
+    ("high", "high-dashed", "high-unknown"),
+    ("high-unknown", "both-unknown", "high-placeholder"),
+)
+# What statuses mean; "" where nobody knows.
+FURTHER_STATUSES = {
+    "Ongoing": "active",
+    "ATIVO": "active",
+    "no longer active": "inactive",
+    "inaktiv": "inactive",
+    "Abgeklungen": "resolved",
+    "Under review": "",
+}
+STATUS_WORDS: Mapping[str, str] = {
+    **{words: words.casefold() for words in ("Active", "Inactive", "Resolved")},
+    **FURTHER_STATUSES,
+    "aktiv": "active",
+}
 ENTRY: Mapping[str, Sequence[str]] = {
     "status": (
         *("", "active", "inactive", "resolved", "active+resolved", "resolved+inactive"),
-        *("word Inactive", "text Active", "text Resolved"),
+        *("word Inactive", "text Active", "text Resolved", "word Ongoing", "text aktiv"),
+        *("word inaktiv", "text no longer active", "word Under review"),
     ),
     "concern": (
         *("active", "completed", "suspended", "aborted", "", "nullified"),
         "observation-nullified",
     ),
-    "end": ("", "low", "high", "high-unknown"),
-    "row-status": ("", "Active", "Inactive", "Resolved"),
+    "end": tuple(ENDS),
+    "row-status": ("", "Active", "Inactive", "Resolved", *FURTHER_STATUSES),
 }
 ALLERGY: Mapping[str, Sequence[str]] = {
     "names": (

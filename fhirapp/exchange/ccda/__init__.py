@@ -17,9 +17,9 @@ from fhirapp.exchange.ccda.patient import add_patient, role_of
 from fhirapp.exchange.ccda.people import complete, provenance
 from fhirapp.exchange.ccda.record import Record
 from fhirapp.exchange.ccda.section import REMARK, allergies_in, is_allergies
-from fhirapp.exchange.ccda.times import time_remarks
+from fhirapp.exchange.ccda.times import date_time, time_remarks
 from fhirapp.exchange.ccda.tree import NOTHING, Element, UnreadableDocument, read
-from fhirapp.exchange.ccda.values import date_time, identifier
+from fhirapp.exchange.ccda.values import identifier
 from fhirapp.fhir.identity import key, known_by
 
 __all__ = ["UnreadableDocument", "identities", "remarks", "resources_of"]

@@ -20,7 +20,6 @@ from fhirapp.exchange.ccda.entries import Entry
 from fhirapp.exchange.ccda.narrative import (
     Column,
     Narrative,
-    Texts,
     has_words,
     plain,
     shortened,
@@ -35,11 +34,13 @@ from fhirapp.exchange.ccda.reactions import (
     reactions,
     severity_in,
     severity_named,
-    words_of_value,
 )
 from fhirapp.exchange.ccda.record import Record
-from fhirapp.exchange.ccda.status import end_of
-from fhirapp.exchange.ccda.substances import is_none_known, is_refuted, observed, says_something
+from fhirapp.exchange.ccda.status import End, end_of, observed_statuses, statuses_beside
+from fhirapp.exchange.ccda.status_words import is_silent, status_named, statuses_in
+from fhirapp.exchange.ccda.substances import is_none_known, is_refuted, says_something
+from fhirapp.exchange.ccda.times import date_time
+from fhirapp.exchange.ccda.times import is_placeholder as is_no_date
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     MAPS,
@@ -55,14 +56,10 @@ from fhirapp.fhir.terminology import (
     NO_KNOWN_DRUG_ALLERGY,
     strings,
 )
-from fhirapp.search.string import fold
 
 _ABATEMENT = "http://hl7.org/fhir/StructureDefinition/allergyintolerance-abatement"
 # Type and category, by the value of the observation.
 _TYPES: Mapping[str, tuple[str, str]] = MAPS["allergy_types"]
-# C-CDA's Allergy Status Observation.
-_STATUS_TEMPLATE = "2.16.840.1.113883.10.20.22.4.28"
-_STATUSES: Mapping[str, str] = MAPS["statuses"]
 # The gravest first: it counts where several are recorded.
 _GRAVEST = ("active", "inactive", "resolved")
 _LAYMEN = ("Patient", "RelatedPerson")
@@ -99,7 +96,8 @@ def statement_of(
         "patient": {"reference": record.patient},
         "code": entry.code(narrative),
     }
-    notes = [*_comments(entry, record), *_put_details(allergy, entry)]
+    comments = list(_comments(entry, record))
+    notes = [*comments, *_put_details(allergy, entry)]
     written = next(
         filter(None, (holder.all("author") for holder in entry.statements)), section_authors
     )
@@ -110,6 +108,7 @@ def statement_of(
         allergy,
         entry,
         made=record.made,
+        comments=[comment["text"] for comment in comments],
         by_laymen=bool(actors) and all(actor.type_name in _LAYMEN for actor in actors),
     )
     if differing:
@@ -212,13 +211,13 @@ def _put_onset(allergy: Resource, interval: Element | None) -> str:
     interval = interval or NOTHING
     start = values.start_of(interval)
     written = (start or NOTHING).get("value")
-    is_none = values.is_placeholder(written)
-    if written and not (is_none or values.date_time(written)):
+    is_none = is_no_date(written)
+    if written and not (is_none or date_time(written)):
         allergy["onsetString"] = written
     else:
         values.put(allergy, "onsetDateTime", start)
     end = interval.first("high") or NOTHING
-    if ended := values.date_time(end.get("value")):
+    if ended := date_time(end.get("value")):
         allergy["extension"] = [{"url": _ABATEMENT, "valueDateTime": ended}]
     return written if is_none else ""
 
@@ -239,36 +238,41 @@ def _put_recorded(
     return moments[-1] if moments else None
 
 
-def _put_status(allergy: dict[str, Any], entry: Entry, *, made: str, by_laymen: bool) -> str:
+def _put_status(
+    allergy: dict[str, Any], entry: Entry, *, made: str, comments: list[str], by_laymen: bool
+) -> str:
     """Set clinicalStatus and verificationStatus; return the words of what differs from that.
 
     service.md 2.3: what is on the patient's chart is confirmed, but not what the patient says, or
     what names nothing. What is refuted is no risk: a search for active allergies does not find it.
-    A status in the narrative where the entry does not point there can only make it graver. made is
-    when the document was.
+    A status in the narrative where the entry does not point there can only make it graver, and so
+    can words beside those of a status. made is when the document was.
     """
     observation, concern = entry.observation, entry.concern
-    if "nullified" in (_status_code(observation), _status_code(concern)):
+    codes = {_status_code(observation), _status_code(concern)}
+    if "nullified" in codes:
         allergy["verificationStatus"] = _coded(ALLERGY_VERIFICATION, "entered-in-error")
         return ""
     refuted = is_refuted(observation, concern, allergy)
-    coded, unclear = _observed(entry)
-    cell = entry.cell(Column.STATUS)
-    narrative = fold(cell).removeprefix("status: ")
-    order = _GRAVEST
+    # That none is known holds least where any place says that it no longer does.
     is_denial = is_none_known(allergy["code"])
-    if is_denial:
-        # That none is known holds least where any place says that it no longer does.
-        order = _GRAVEST[::-1]
-    elif not coded and _status_code(concern) in ("active", "suspended"):
+    order = _GRAVEST[::-1] if is_denial else _GRAVEST
+    coded, unclear = observed_statuses(entry)
+    if not is_denial and not coded and codes & {"active", "suspended"}:
         coded = ["active"]
+    cell = entry.cell(Column.STATUS)
+    narrative = [] if is_placeholder(cell) else list(statuses_in(cell))
+    is_unclear = bool(unclear) or not (narrative or is_placeholder(cell) or is_silent(cell))
     end = end_of(observation, made)
     # The statusCode of a completed concern does not say that the allergy is resolved: the concern
     # is no longer tracked, the allergy has not ended.
-    has_ended = end.is_over or (is_denial and end.is_doubtful)
-    statuses = coded or (["resolved"] if has_ended else [])
-    if (entry.is_linked and entry.is_only) or statuses or narrative == order[0]:
-        statuses = [*statuses, narrative]
+    statuses = list(coded)
+    if not coded and _has_ended(end, is_denial=is_denial, is_unclear=is_unclear):
+        statuses = ["resolved"]
+    if (entry.is_linked and entry.is_only) or statuses or order[0] in narrative:
+        statuses += narrative
+    beside = filter(None, statuses_beside(entry, comments))
+    statuses += [status for status in beside if (status == "active") != is_denial]
     # Without any an allergy is active, whatever the statusCode of its concern says.
     status = next((known for known in order if known in statuses), "active")
     allergy["clinicalStatus"] = _coded(ALLERGY_CLINICAL, "inactive" if refuted else status)
@@ -277,41 +281,18 @@ def _put_status(allergy: dict[str, Any], entry: Entry, *, made: str, by_laymen: 
         ALLERGY_VERIFICATION, "refuted" if refuted else certainty
     )
     differing = [known for known in _GRAVEST if known in coded and known != status]
-    if narrative in _GRAVEST and narrative != status:
+    if not is_placeholder(cell) and status_named(cell) != status:
         differing.append(cell)
     if end.words and not (end.is_over and status != "active"):
         differing.append(end.words)
     return "; ".join(unique([*differing, *unclear]))
 
 
-def _observed(entry: Entry) -> tuple[list[str], list[str]]:
-    """Return the statuses that are observed, and the words of those that are none of FHIR's.
-
-    Those of the allergy come before those of its concern, which count where it has none.
-    """
-    for statement in entry.statements:
-        statuses: list[str] = []
-        unclear: list[str] = []
-        for observation in observed([statement], _STATUS_TEMPLATE, "33999-4"):
-            of_values = [_status_of(value, entry.texts) for value in observation.all("value")]
-            known = [status for codes, _ in of_values for status in codes]
-            words = [text for codes, texts in of_values if not codes for text in texts]
-            if not known and not words:
-                words = [entry.texts.of(observation.first("text"))]
-                known = [status for text in words if (status := fold(text)) in _GRAVEST]
-                words = [] if known else words
-            statuses += known
-            unclear += filter(None, words)
-        if statuses or unclear:
-            return statuses, unclear
-    return [], []
-
-
-def _status_of(value: Element, texts: Texts) -> tuple[list[str], list[str]]:
-    """Return the statuses of a value, and its words."""
-    words = words_of_value(value, texts)
-    codes = [status for code, status in _STATUSES.items() if has_code(value, code)]
-    return codes or [status for text in words if (status := fold(text)) in _GRAVEST], words
+def _has_ended(end: End, *, is_denial: bool, is_unclear: bool) -> bool:
+    """Say whether an allergy without a coded status has ended, or may have that none is known."""
+    if is_denial:
+        return end.is_over or end.is_doubtful
+    return end.is_over and not (end.is_doubtful and is_unclear)
 
 
 def _status_code(statement: Element | None) -> str:

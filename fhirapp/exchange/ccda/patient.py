@@ -11,6 +11,7 @@ from typing import Any
 from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.people import addresses, names, organization, telecoms
 from fhirapp.exchange.ccda.record import Record
+from fhirapp.exchange.ccda.times import date_of_birth
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     MAPS,
@@ -118,7 +119,7 @@ def _put_gender(patient: dict[str, Any], code: Element | None) -> None:
 
 
 def _put_birth(patient: dict[str, Any], birth: Element | None) -> None:
-    values.put(patient, "birthDate", birth, values.date_of_birth)
+    values.put(patient, "birthDate", birth, date_of_birth)
     moment = patient.get("birthDate", "")
     if len(moment) > 10:
         patient["birthDate"] = moment[:10]
