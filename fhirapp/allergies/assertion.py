@@ -21,6 +21,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from fhirapp.fhir import terminology
+from fhirapp.fhir.narrative import code_with_system
 from fhirapp.fhir.terminology import concept, shortened
 from fhirapp.search.string import fold
 
@@ -191,7 +192,11 @@ _KIND_WORDS = re.compile(
     r"|(?:lakemedel|livsmedel)s?(?:allergi)?))\b\W*)+"
 )
 # What may be around a text without changing its meaning.
-_AROUND = re.compile(r"\s*\((?:situation|finding)\)|^[\s(\[]+|[\s)\].]+$")
+_AROUND = re.compile(
+    r"\s*\((?:situation|finding)\)|^[\s(\[]+|[\s)\].]+$"
+    # A code of SNOMED CT before or after the name.
+    r"|^\d{6,18}[\s:|,-]+(?=[a-z])|(?<=[a-z])[\s:|,(\[-]+\d{6,18}[)\]]?$"
+)
 # Beside a code that says it, a text that begins so says it too, in words of its own.
 _DENIES = re.compile(
     r"(?:no|not|none|nil|n/?a|nk[a-z]{1,3}|denie[sd]|denying|negative|without|never|unknown)\b"
@@ -282,7 +287,7 @@ def substance(resource: Resource) -> Mapping[str, Any]:
 def coded_as(about: Mapping[str, Any]) -> list[str]:
     """Return the names of a substance's codes where they differ from its words.
 
-    A code without a name is returned with its system: its digits alone say nothing.
+    Where nothing names the substance they are its codes, each with its system.
     """
     words = _plain(concept(about))
     codings = [
@@ -290,13 +295,13 @@ def coded_as(about: Mapping[str, Any]) -> list[str]:
         for coding in about.get("coding", ())
         if coding.get("system") not in _ABSENT and coding.get("code") != SECTION["code"]
     ]
-    names = [shortened(coding["display"]) for coding in codings if coding.get("display")]
+    names = [
+        shortened(coding["display"])
+        for coding in codings
+        if coding.get("display") and coding["display"] != coding.get("code")
+    ]
     if not names and not about.get("text"):
-        names = [
-            f"{coding['system']}|{coding['code']}"
-            for coding in codings
-            if coding.get("system") and coding.get("code")
-        ]
+        names = [code_with_system(coding) for coding in codings if coding.get("code")]
     differing = {
         plain: name for name in reversed(names) if (plain := _plain(name)) not in ("", words)
     }

@@ -43,6 +43,22 @@ _ATTRIBUTES = {
     "colgroup": {"span", "width"},
     "ol": {"start", "type"},
 }
+# Code systems as people call them, by their addresses.
+_SYSTEM_NAMES = {
+    "http://snomed.info/sct": "SNOMED CT",
+    "http://www.nlm.nih.gov/research/umls/rxnorm": "RxNorm",
+    "http://loinc.org": "LOINC",
+    "http://fdasis.nlm.nih.gov": "UNII",
+    "http://hl7.org/fhir/sid/ndc": "NDC",
+    "http://hl7.org/fhir/sid/cvx": "CVX",
+    "http://www.whocc.no/atc": "ATC",
+    "http://hl7.org/fhir/ndfrt": "NDF-RT",
+    "http://va.gov/terminology/medrt": "MED-RT",
+    "http://hl7.org/fhir/sid/icd-10": "ICD-10",
+    "http://hl7.org/fhir/sid/icd-10-cm": "ICD-10-CM",
+    "http://hl7.org/fhir/sid/icd-9-cm": "ICD-9-CM",
+    "https://www.meddra.org": "MedDRA",
+}
 VOID = frozenset({"br", "hr", "img", "col"})
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
@@ -218,15 +234,22 @@ def plain(value: Any) -> str:
 
 
 def concept(value: Mapping[str, Any]) -> str:
-    """Say a CodeableConcept: its text, else its first display, else its first code."""
+    """Return a CodeableConcept in words: its text, else its first display, else its first code."""
     if text := value.get("text"):
         return str(text)
     codings = value.get("coding", ())
-    for name in ("display", "code"):
-        for coding in codings:
-            if name in coding:
-                return str(coding[name])
-    return ""
+    for coding in codings:
+        if "display" in coding and coding["display"] != coding.get("code"):
+            return str(coding["display"])
+    return next((code_with_system(coding) for coding in codings if "code" in coding), "")
+
+
+def code_with_system(coding: Mapping[str, Any]) -> str:
+    """Return a code with the name of its system: digits alone say nothing. A word stays alone."""
+    code, system = str(coding["code"]), coding.get("system")
+    if not any(map(str.isdigit, code)):
+        return code
+    return f"{_SYSTEM_NAMES.get(system, system) if system else 'code'} {code}"
 
 
 def concepts(value: Iterable[Mapping[str, Any]]) -> str:

@@ -169,7 +169,9 @@ def test_an_unrecorded_severity_is_not_shown_as_harmless(resources, text):
         (coded((SNOMED, "735029006", "Shellfish"), text="Mariscos"), ["Shellfish"]),
         (coded((RXNORM, "723", "amoxicillin"), text="Aspirin"), ["amoxicillin"]),
         (coded((SNOMED, "1", "Latex (substance)"), text="LATEX"), []),
-        (coded((SNOMED, "764146007")), ["http://snomed.info/sct|764146007"]),
+        (coded((SNOMED, "764146007")), []),
+        (coded((SNOMED, "764146007"), (RXNORM, "7980")), ["RxNorm 7980"]),
+        (coded((SNOMED, "764146007", "764146007")), []),
         (coded((SNOMED, "764146007"), text="Penicillin"), []),
         (coded(text="Penicillin"), []),
         (NO_INFORMATION, []),
@@ -178,6 +180,27 @@ def test_an_unrecorded_severity_is_not_shown_as_harmless(resources, text):
 def test_a_code_is_named_where_the_words_differ_from_it(code, names):
     (entry,) = entries_of([allergy(code)])
     assert entry.coded_as == names
+
+
+@pytest.mark.parametrize(
+    ("coding", "name"),
+    [
+        ((SNOMED, "764146007"), "SNOMED CT 764146007"),
+        ((RXNORM, "7980"), "RxNorm 7980"),
+        (("http://www.whocc.no/atc", "J01CE02"), "ATC J01CE02"),
+        (("http://hl7.org/fhir/ndfrt", "N0000007070"), "NDF-RT N0000007070"),
+        (("urn:oid:1.2.3", "815"), "urn:oid:1.2.3 815"),
+        (("", "815"), "code 815"),
+        # A display that is only the code again.
+        ((RXNORM, "7980", "7980"), "RxNorm 7980"),
+        # A code that is a word.
+        (("urn:x", "PENICILLIN"), "PENICILLIN"),
+    ],
+)
+def test_a_code_without_a_name_is_shown_with_its_system(coding, name):
+    reaction = [{"manifestation": [coded(coding)]}]
+    (entry,) = entries_of([allergy(coded(coding), reaction=reaction)])
+    assert (entry.substance, entry.reactions[0].text) == (name, name)
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,15 @@ class Narrative:
         ]
         return within[0] if len(within) == 1 else None
 
+    def rows_of(self, element: Element) -> list[Block]:
+        """Return the rows of tables that an element is, or that are in it."""
+        within = (element, *element.descendants())
+        return [
+            self._by_element[inner]
+            for inner in within
+            if inner.name == "tr" and inner in self._by_element
+        ]
+
     def column_of(self, element: Element) -> Column | None:
         """Return the column that an element is in, None where that is not known."""
         block = self.block_of(element)

@@ -7,8 +7,9 @@ CF-NoKnownAllergies; service.md 2.3; decisions 2.19: NI never means "no allergy"
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from fhirapp.allergies.assertion import (
     About,
@@ -17,7 +18,18 @@ from fhirapp.allergies.assertion import (
     is_kind,
     is_placeholder,
 )
-from fhirapp.exchange.ccda.narrative import Column, Narrative, Texts, covers, plain, tidy
+from fhirapp.allergies.severity import grade
+from fhirapp.exchange.ccda.narrative import (
+    Block,
+    Column,
+    Narrative,
+    Texts,
+    covers,
+    plain,
+    shortened,
+    tidy,
+    unique,
+)
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import MAPS, codings, concept, has_code, is_negated, null_coding
 from fhirapp.fhir.terminology import NO_KNOWN_DRUG_ALLERGY, SNOMED_CT
@@ -46,6 +58,8 @@ _GENERIC_NAMES = frozenset(
 _SAY_NONE = frozenset({*_NONE_KNOWN, "160244002"})
 # A value that only says of what kind it is: the substance has to be named elsewhere.
 _KINDS = frozenset({*_NEGATED, "235719002", "59037007"})
+# A code that may stand in the place of a name: of ATC, or digits.
+_CODE = re.compile(r"[A-Z]\d{2}[A-Z]{2}\d{2}|\d[\d.-]{4,}")
 # Columns of the narrative without substances.
 _NO_NAME = (Column.REACTION, Column.SEVERITY, Column.STATUS, Column.CRITICALITY)
 
@@ -67,31 +81,43 @@ def substance_of(
     does not name the substance where something else does.
     """
     entity = (participant or NOTHING).first("participantRole/playingEntity") or NOTHING
-    general = [value for value in values if _says_kind(value, texts)]
+    codes = _own_codes([*entity.all("code"), *values])
+    words = _Words(texts, narrative, codes)
+    general = [value for value in values if _says_kind(value, words)]
     naming = [value for value in values if value not in general]
     listed = [coding for code in entity.all("code") for coding in codings(code)]
     coded = [coding for value in naming if value.get("code") for coding in codings(value)]
     if coded and not any(map(_is_concrete, listed)):
         # The value names the substance: "allergy to penicillin".
         listed = coded
-    names = list(_names(entity, texts, narrative))
+    names = list(_names(entity, words))
     displays = [
         coding["display"] for coding in listed if "display" in coding and _is_concrete(coding)
     ]
     of_reactions = {fold(name) for name in reactions}
-    others = [*displays, *(name for value in naming for name in _value_names(value, texts))]
-    real = [name for name in (*names, *others) if name and not is_placeholder(name)]
+    others = [
+        *map(words.without_code, displays),
+        *(name for value in naming for name in _value_names(value, words)),
+    ]
+    real = [
+        name
+        for name in (*names, *others)
+        if name and not is_placeholder(name) and not _is_code(name, codes)
+    ]
     real = [name for name in real if fold(name) not in of_reactions] or real
-    if cell and (is_only or not real) and not is_placeholder(cell):
+    cell = words.without_code(cell)
+    if cell and (is_only or not real) and not (is_placeholder(cell) or _is_code(cell, codes)):
         real.append(cell)
     if not real:
-        real += [name for value in values for name in _named_kind(value, texts)]
+        real += [name for value in values for name in _named_kind(value, words)]
     if not real and not any(map(_is_concrete, listed)):
         unnamed = [value for value in general if not has_code(value, *_KINDS)]
         listed = [coding for value in unnamed for coding in codings(value)] or listed
-        real += [name for value in unnamed for name in _value_names(value, texts) if name]
+        real += [name for value in unnamed for name in _value_names(value, words) if name]
     substance: dict[str, Any] = {"coding": listed} if listed else {}
-    if text := next(iter(real), "") or next(filter(None, (*names, *others)), ""):
+    if text := next(iter(real), "") or next(
+        (name for name in (*names, *others) if name and not _is_listed(name, listed)), ""
+    ):
         substance["text"] = text
     kept = [text, *displays]
     for name in real:
@@ -160,43 +186,102 @@ def says_something(code: dict[str, Any]) -> bool:
     return "text" in code or any(map(_is_concrete, listed))
 
 
-def _names(entity: Element, texts: Texts, narrative: Narrative) -> Iterator[str]:
+class _Words(NamedTuple):
+    """Finds the words that name a substance; codes are those of its entry, in small letters."""
+
+    texts: Texts
+    narrative: Narrative
+    codes: frozenset[str]
+
+    def of(self, element: Element | None) -> str:
+        """Return the name in an element and where it points: of a whole row, its substance."""
+        if element is None:
+            return ""
+        pointed = [self._at(target) for target in self.texts.targets(element)]
+        names = (self.without_code(name) for name in (plain(element), *pointed))
+        return shortened(" ".join(unique(list(names))))
+
+    def _at(self, target: Element) -> str:
+        rows = self.narrative.rows_of(target)
+        if not rows:
+            return plain(target)
+        # Of several rows nothing tells which one it is; they stay in the narrative.
+        return _name_in(rows[0], self.codes) if len(rows) == 1 else ""
+
+    def without_code(self, name: str) -> str:
+        """Return a name without a code of the entry before or after it."""
+        first, _, rest = name.partition(" ")
+        if first.strip("()[]:|,-").casefold() in self.codes and any(map(str.isalpha, rest)):
+            return rest.lstrip("-:|, ")
+        before, _, last = name.rpartition(" ")
+        if last.strip("()[]:|,-").casefold() in self.codes and any(map(str.isalpha, before)):
+            return before.rstrip("-:|, ")
+        return name
+
+
+def _name_in(row: Block, codes: frozenset[str]) -> str:
+    """Return the cell of a row that names the substance: by its head, else the first that may."""
+    if name := row.cells.get(Column.SUBSTANCE):
+        return name
+    cells = [plain(cell) for cell in row.element.elements if cell not in row.columns]
+    names = [cell for cell in cells if any(map(str.isalpha, cell)) and not _is_code(cell, codes)]
+    likely = [name for name in names if not (is_placeholder(name) or is_kind(name) or grade(name))]
+    return next(iter([*likely, *names]), "")
+
+
+def _own_codes(coded: list[Element]) -> frozenset[str]:
+    """Return the codes of elements and their translations, in small letters."""
+    listed = (coding for element in coded for coding in codings(element))
+    return frozenset(coding["code"].casefold() for coding in listed if _is_concrete(coding))
+
+
+def _is_code(name: str, codes: frozenset[str]) -> bool:
+    """Say whether a name is only a code: one of its entry, of ATC, or digits."""
+    return name.casefold() in codes or _CODE.fullmatch(name) is not None
+
+
+def _is_listed(name: str, listed: list[dict[str, Any]]) -> bool:
+    return any(name.casefold() == coding.get("code", "").casefold() for coding in listed)
+
+
+def _names(entity: Element, words: _Words) -> Iterator[str]:
     """Yield the names of a substance, save those that lead into the column of something else."""
     code = entity.first("code") or NOTHING
     for coded in (code, *code.all("translation")):
         original = coded.first("originalText") or NOTHING
-        columns = [narrative.column_of(target) for target in texts.targets(original)]
+        targets = words.texts.targets(original)
+        columns = [words.narrative.column_of(target) for target in targets]
         is_elsewhere = any(column in _NO_NAME for column in columns)
-        yield plain(original) if is_elsewhere else texts.of(original)
+        yield plain(original) if is_elsewhere else words.of(original)
     for name in entity.all("name"):
-        yield texts.of(name)
+        yield words.of(name)
     for coded in (code, *code.all("translation")):
         if not coded.get("code"):
             yield tidy(coded.get("displayName"))
     for desc in entity.all("desc"):
-        yield texts.of(desc)
+        yield words.of(desc)
 
 
-def _value_names(value: Element, texts: Texts) -> Iterator[str]:
+def _value_names(value: Element, words: _Words) -> Iterator[str]:
     """Yield the names of a value that names the substance: "allergy to penicillin"."""
-    yield texts.of(value.first("originalText"))
-    yield tidy(value.get("displayName"))
+    yield words.of(value.first("originalText"))
+    yield words.without_code(tidy(value.get("displayName")))
     if not value.all("originalText"):
-        yield plain(value)
+        yield words.without_code(plain(value))
 
 
-def _says_kind(value: Element, texts: Texts) -> bool:
+def _says_kind(value: Element, words: _Words) -> bool:
     """Say whether a value only says of what kind an allergy is, by its code or by its words."""
     coded = [coding for coding in codings(value) if _is_concrete(coding)]
     if has_code(value, *_KINDS) or (coded and all(map(is_general, coded))):
         return True
-    names = list(filter(None, _value_names(value, texts)))
+    names = list(filter(None, _value_names(value, words)))
     return bool(names) and all(map(is_kind, names))
 
 
-def _named_kind(value: Element, texts: Texts) -> Iterator[str]:
+def _named_kind(value: Element, words: _Words) -> Iterator[str]:
     """Yield the original text of a value that is a kind by its code, and more in words."""
-    text = texts.of(value.first("originalText"))
+    text = words.of(value.first("originalText"))
     if text and not is_kind(text) and not is_placeholder(text):
         yield text
 
@@ -211,6 +296,7 @@ def _none_known(
     generic = [_GENERIC[code] for code in _snomed(substance) & _GENERIC.keys()]
     is_generic = all(
         coding.get("code") in _GENERIC
+        or (coding.get("system") == SNOMED_CT and is_general(coding))
         or fold(coding.get("display", "")) in _GENERIC_NAMES
         or ("code" not in coding and about_none_known(coding.get("display", "")))
         for coding in listed
