@@ -32,6 +32,8 @@ _URN = re.compile(r"urn:uuid:([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{1
 _ON_SERVER = re.compile(
     rf"(https?://.+/)([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?"
 )
+_LAST_PARTS = re.compile(r"https?://.+/([A-Z][A-Za-z]+/[^/?#]+)")
+_RELATIVE = re.compile(r"[A-Z][A-Za-z]+/")
 _NAME = re.compile(rf"([A-Z][A-Za-z]+)/({ID_PATTERN})")
 _REQUESTS = ("transaction", "batch")
 BUNDLE_TYPES = ("collection", "document", "message", "searchset", *_REQUESTS, "history")
@@ -303,6 +305,19 @@ def entry_id(entry: Entry) -> str | None:
         return urn[1].lower()
     address = _ON_SERVER.fullmatch(entry.full_url)
     return address[3] if address else None
+
+
+def relative_name(address: str) -> str:
+    """Return the last two parts of an absolute address, as in a relative reference, or ""."""
+    parts = _LAST_PARTS.fullmatch(address)
+    return parts[1] if parts else ""
+
+
+def prefixed(reference: str, prefix: str) -> str:
+    """Return a relative reference with a prefix before its id; any other as it is."""
+    if prefix and _RELATIVE.match(reference):
+        return reference.replace("/", f"/{prefix}", 1)
+    return reference
 
 
 def identifier_condition(type_name: str, identifiers: Iterable[tuple[str, str]]) -> str:

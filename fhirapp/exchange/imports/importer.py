@@ -121,7 +121,11 @@ class Import:
         self._notes = notes
         self._scratch = scratch
         self._reader = RecordReader(
-            scratch, options.prefix, self.report.remark, self.report.add_skipped_file
+            scratch,
+            options.prefix,
+            self.report.remark,
+            self.report.add_skipped_file,
+            repairs=options.repair,
         )
         self._admission = Admission(definitions, options, scratch, self.report)
         self._settings = settings

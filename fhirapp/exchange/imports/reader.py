@@ -24,14 +24,18 @@ from fhirapp.exchange.imports.bundles import (
     Piece,
     entry_id,
     identifier_condition,
+    prefixed,
     read_entry,
+    relative_name,
 )
 from fhirapp.exchange.imports.content import MARK, Kind, Unknown
 from fhirapp.exchange.imports.inputs import LONGEST, Input, kind_of
 from fhirapp.exchange.imports.records import Record, Scratch, dumps, name_of
 from fhirapp.exchange.imports.skipped import Skipped
+from fhirapp.exchange.repair import repaired_id
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import xml_reader
+from fhirapp.fhir.resource import InvalidResource
 
 _LONGEST_CDA = 50_000_000
 _Split = Callable[[Input, OnRead], Iterator[Piece]]
@@ -41,7 +45,7 @@ class RecordReader:
     """Reads inputs; the addresses within Bundles go into scratch.
 
     remark receives remarks on a table as a whole: (place, text); skip receives the files without
-    records: (place, reason).
+    records: (place, reason). repairs says whether resources are repaired later, which changes ids.
     """
 
     def __init__(
@@ -50,11 +54,14 @@ class RecordReader:
         prefix: str = "",
         remark: Callable[[str, str], None] = lambda _place, _text: None,
         skip: Callable[[str, str], None] = lambda _place, _reason: None,
+        *,
+        repairs: bool = False,
     ) -> None:
         self._scratch = scratch
         self._prefix = prefix
         self._remark = remark
         self._skip = skip
+        self._repairs = repairs
         # Where the files lie that tables named.
         self._named: set[Hashable] = set()
         # The folders and archives of files that were skipped, and of others.
@@ -180,20 +187,34 @@ class RecordReader:
                 yield record
 
     def _note_address(self, number: int, text: bytes, bundle_type: str) -> None:
-        """Note where the fullUrl of an entry leads."""
+        """Note where the fullUrl of an entry leads, and what else names it in its Bundle."""
         try:
-            entry = read_entry(orjson.loads(text), bundle_type)
+            # Of a resource that is repaired the id may follow from each digit of its content.
+            loads = fhir_json.loads if self._repairs else orjson.loads
+            entry = read_entry(loads(text), bundle_type)
         except ValueError:
             # It is rejected when its turn comes.
             return
-        if entry is None or entry.resource is None or not entry.full_url:
+        if entry is None or entry.resource is None:
             return
-        resource_id = entry_id(entry)
+        resource_id, names = entry_id(entry), [entry.full_url]
+        type_name = entry.resource.get("resourceType")
+        if self._repairs:
+            came = {} if resource_id is None else {"id": resource_id}
+            with suppress(InvalidResource):
+                repaired = repaired_id({**entry.resource, **came})
+                if repaired != resource_id:
+                    names += [f"{type_name}/{resource_id}"] if resource_id else []
+                    names.append(relative_name(entry.full_url))
+                    resource_id = str(repaired)
         if resource_id is not None or entry.condition:
-            target = f"{entry.resource.get('resourceType')}/{self._prefix}{resource_id or ''}"
-            # Text that is no Unicode is rejected when its turn comes.
-            with suppress(UnicodeEncodeError):
-                self._scratch.add_address(number, entry.full_url, target, entry.condition)
+            target = f"{type_name}/{self._prefix}{resource_id or ''}"
+            for name in filter(None, names):
+                # Text that is no Unicode is rejected when its turn comes.
+                with suppress(UnicodeEncodeError):
+                    self._scratch.add_address(
+                        number, prefixed(name, self._prefix), target, entry.condition
+                    )
 
     def _cda(self, source: Input, on_read: OnRead) -> Iterator[Record]:
         with source.open(on_read) as stream:

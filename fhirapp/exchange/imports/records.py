@@ -135,6 +135,12 @@ def dumps(content: Any) -> bytes:
         return json.dumps(content, default=str).encode()
 
 
+def _comparable(full_url: str) -> str:
+    """Return an address as it is compared: UUIDs and OIDs in any case. RFC 8141 §3, RFC 9562 §4"""
+    lower = full_url.lower()
+    return lower if lower.startswith(("urn:uuid:", "urn:oid:")) else full_url
+
+
 class Scratch(AbstractContextManager["Scratch"]):
     """The tables of one run, in a temporary database."""
 
@@ -229,14 +235,14 @@ class Scratch(AbstractContextManager["Scratch"]):
         """
         self._connection.execute(
             "INSERT OR IGNORE INTO address VALUES (?, ?, ?, ?)",
-            (bundle, full_url, target, condition),
+            (bundle, _comparable(full_url), target, condition),
         )
 
     def target(self, bundle: int, full_url: str) -> tuple[str, str] | None:
         """Return Type/id and the condition of the entry with this address."""
         entry: tuple[str, str] | None = self._connection.execute(
             "SELECT target, condition FROM address WHERE bundle = ? AND full_url = ?",
-            (bundle, full_url),
+            (bundle, _comparable(full_url)),
         ).fetchone()
         return entry
 

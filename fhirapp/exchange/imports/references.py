@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
-from fhirapp.exchange.imports.bundles import split_address
+from fhirapp.exchange.imports.bundles import prefixed, split_address
 from fhirapp.exchange.imports.records import Scratch
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import FhirError
@@ -97,7 +97,7 @@ class Resolver:
             # Escaped letters or slashes would hide a reference from the pattern.
             if not (b"\\u" in text or b"\\/" in text):
                 names = _LITERAL_IN_JSON.findall(text)
-                return [], [self._prefixed(name.decode()) for name in names]
+                return [], [prefixed(name.decode(), self._prefix) for name in names]
         unresolved: list[Unresolved] = []
         targets: list[str] = []
         for holder, member in _references(resource):
@@ -131,7 +131,7 @@ class Resolver:
         if isinstance(resource.get("id"), str):
             resource["id"] = self._prefix + resource["id"]
         for holder, member in _references(resource):
-            holder[member] = self._prefixed(holder[member])
+            holder[member] = prefixed(holder[member], self._prefix)
 
     def remove_prefix(self, resource: Any) -> None:
         """Restore a resource as it was without the prefix; it means the same with it again."""
@@ -145,11 +145,6 @@ class Resolver:
             elif member == "reference":
                 # It was found here by a condition: its id never had the prefix.
                 holder[member] = f"{type_name}?_id={target.partition('/')[0]}"
-
-    def _prefixed(self, value: str) -> str:
-        if self._prefix and _RELATIVE.match(value):
-            return value.replace("/", f"/{self._prefix}", 1)
-        return value
 
     def _is_conditional(self, value: str, bundle: int) -> bool:
         """Say whether what a reference means is found by a condition."""
@@ -179,7 +174,7 @@ class Resolver:
             base, name = address
             if base not in self._bases:
                 return Unresolved(value, f"leads to {base}")
-            return "".join((self._prefixed(name), *version))
+            return "".join((prefixed(name, self._prefix), *version))
         if _ABSOLUTE.match(value):
             return Unresolved(value, "leads to another server")
         return value

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from fhirapp.exchange.repair.log import Log, Repair, listed
 from fhirapp.exchange.repair.older_resources import bring_to_r4
-from fhirapp.exchange.repair.values import drop_empty, repair_values
+from fhirapp.exchange.repair.values import drop_empty, repair_values, repaired_value
+from fhirapp.fhir import datatypes
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource, ResourceSchema
 
-__all__ = ["Repair", "repair"]
+__all__ = ["Repair", "repair", "repaired_id"]
 
 
 def repair(
@@ -38,8 +40,10 @@ def repair(
             if type(type_name) is str and contained and type_name in contained:
                 # A contained resource is not checked: what cannot be repaired stays as it is.
                 inner_log = Log(place, f"{schema.resource_type}.contained[{number}]")
+                before = inner.get("id")
                 _repair(inner_log, inner, contained[type_name])
                 log.repairs += inner_log.repairs
+                _follow(log, resource, before, inner.get("id"))
     except RecursionError:
         raise InvalidResource([(schema.resource_type, "is nested too deeply")]) from None
     if derived:
@@ -48,6 +52,39 @@ def repair(
     if log.faults:
         raise InvalidResource(log.faults)
     return log.repairs
+
+
+def repaired_id(resource: Mapping[str, Any]) -> Any:
+    """Return the id that a resource has when it is repaired. Raises InvalidResource."""
+    try:
+        copy = deepcopy({**resource})
+        drop_empty(Log("", ""), copy)
+        if "id" not in copy:
+            return _derived_id(copy)
+    except RecursionError:
+        raise InvalidResource([("", "is nested too deeply")]) from None
+    return repaired_value(copy["id"], datatypes.identity)
+
+
+def _follow(log: Log, resource: dict[str, Any], before: Any, after: Any) -> None:
+    """Change references to a contained resource whose id was repaired."""
+    if before == after or type(before) is not str:
+        return
+    for holder, path in _references(resource, ""):
+        if holder["reference"] == f"#{before}":
+            holder["reference"] = f"#{after}"
+            log.did(path, "trim", f"#{before}", f"#{after}")
+
+
+def _references(value: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield what holds a reference, with the path of that."""
+    if type(value) is dict:
+        if type(value.get("reference")) is str:
+            yield value, f"{path}reference"
+        for name, content in value.items():
+            for place, item in enumerate(listed(content)):
+                at = f"[{place}]" if type(content) is list else ""
+                yield from _references(item, f"{path}{name}{at}.")
 
 
 def _repair(log: Log, resource: dict[str, Any], schema: ResourceSchema) -> None:

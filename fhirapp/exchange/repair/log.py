@@ -18,7 +18,7 @@ RULES: Mapping[str, str] = {
     "next day.",
     "instant": "A date where R4 has an instant is its first moment, in UTC.",
     "id": "A missing id follows from the first identifier that has a system and a value, else from "
-    "the content without meta.",
+    "the content without meta. References in the same Bundle follow an id that is changed.",
     "renamed": "A field of DSTU2 or STU3 gets R4's name.",
     "code": "A code of DSTU2 or STU3 becomes R4's, by HL7's maps between the versions.",
     "joined": "The parts of a family name, which DSTU2 has as a list, become one with spaces.",

@@ -45,6 +45,11 @@ def repair_values(log: Log, resource: dict[str, Any], schema: ResourceSchema) ->
     _elements(log, resource, elements, "")
 
 
+def repaired_value(value: Any, check: Check) -> Any:
+    """Return a value of a datatype in R4's form; one that cannot be repaired as it is."""
+    return _primitive(Log("", ""), value, check, "")
+
+
 def _elements(log: Log, holder: dict[str, Any], elements: Mapping[str, Check], path: str) -> None:
     for name in list(holder):
         check = elements.get(name.removeprefix("_"))
