@@ -36,6 +36,7 @@ from fhirapp.exchange.imports.content import (
     detect,
     office_reason,
 )
+from fhirapp.exchange.imports.members import Index, MemberFiles
 from fhirapp.exchange.imports.skipped import (
     MANIFEST,
     OF_THE_EXPORT,
@@ -242,6 +243,7 @@ def _inputs_of(
         fault = Broken(f"cannot be read: {error.strerror}") if isinstance(error, OSError) else error
         yield _unread(file.name, fault, within)._replace(size=size, location=location)
         return
+    index = Index(members, location)
     for member in members:
         name = f"{file.name}!{_printable(member.name)}"
         inside = (*within, file.name)
@@ -253,9 +255,10 @@ def _inputs_of(
             name,
             member.opens,
             member.size,
+            MemberFiles(index, member.name),
             found_in=inside,
             base=PurePosixPath(member.name.replace("\\", "/")).name,
-            location=(location, member.name),
+            location=index.location(member.name),
         )
 
 

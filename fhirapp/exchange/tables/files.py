@@ -1,10 +1,16 @@
-"""The files that a table of documents names: by a path that stays in the table's own folder."""
+"""The files that a table of documents names, in the folder or the archive that it came from.
+
+Names are compared in NFC: macOS writes ü as u and a mark. A file is read by a path that stays in
+the table's own folder.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Hashable, Iterable
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Protocol
 
@@ -32,6 +38,47 @@ class Files(Protocol):
         ...
 
 
+class Names:
+    """Names of files, found in NFC."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset(names)
+        self._same: Mapping[str, list[str]] = _grouped(self._names, _composed)
+        self._similar: Mapping[str, list[str]] = _grouped(self._names, _folded)
+
+    def find(self, name: str, folder: str = "") -> str:
+        """Return a name as it is written here. Raises Unreadable, which tells a similar name.
+
+        folder is put before the similar name.
+        """
+        if name in self._names:
+            return name
+        same = self._same.get(_composed(name), [])
+        if len(same) == 1:
+            return same[0]
+        if same:
+            raise Unreadable("is the name of several files, whose letters are encoded differently")
+        if similar := self._similar.get(_folded(name)):
+            raise Unreadable(f"is not there; write {folder}{similar[0]}, which is there")
+        raise Unreadable("is not there")
+
+
+def _grouped(names: Iterable[str], form: Callable[[str], str]) -> Mapping[str, list[str]]:
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        groups[form(name)].append(name)
+    return groups
+
+
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
+def _folded(name: str) -> str:
+    """Return what names have in common that differ in case or in compatibility characters."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
 def parts_of(name: str) -> tuple[str, ...]:
     """Return the parts of a path that stays in its folder. Raises Unreadable."""
     windows = PureWindowsPath(name)
@@ -48,6 +95,7 @@ class FolderFiles:
     def __init__(self, folder: Path) -> None:
         self.named: set[Hashable] = set()
         self._folder = folder
+        self._listed: dict[Path, Names] = {}
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file. Raises Unreadable."""
@@ -64,13 +112,26 @@ class FolderFiles:
     def _path(self, parts: Iterable[str]) -> Path:
         """Return where a path leads, links resolved. Raises Unreadable."""
         try:
-            home = self._folder.resolve(strict=True)
-            path = home.joinpath(*parts).resolve(strict=True)
+            home = path = self._folder.resolve(strict=True)
+            for part in parts:
+                path /= part if os.path.lexists(path / part) else self._name(home, path, part)
+            path = path.resolve(strict=True)
+        except Unreadable:
+            raise
         except (OSError, RuntimeError, ValueError):
             raise Unreadable("is not there") from None
         if not path.is_relative_to(home):
             raise Unreadable("leads out of the table's folder")
         return path
+
+    def _name(self, home: Path, folder: Path, part: str) -> str:
+        # A folder behind a link that leads out is not listed.
+        if not folder.resolve(strict=True).is_relative_to(home):
+            raise Unreadable("leads out of the table's folder")
+        if folder not in self._listed:
+            self._listed[folder] = Names(path.name for path in folder.iterdir())
+        above = folder.relative_to(home)
+        return self._listed[folder].find(part, "" if above == Path() else f"{above.as_posix()}/")
 
     def _content(self, descriptor: int) -> bytes:
         status = os.fstat(descriptor)
