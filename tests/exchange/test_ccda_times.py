@@ -181,6 +181,21 @@ def test_somebody_may_be_born_on_the_first_day_of_1900():
 
 
 @pytest.mark.parametrize(
+    ("indicator", "expected"),
+    [("false", {"deceasedBoolean": False}), ("true", {"deceasedBoolean": True}), ("", {})],
+)
+def test_a_time_of_death_that_is_a_placeholder_does_not_say_that_somebody_died(indicator, expected):
+    said = f'<sdtc:deceasedInd value="{indicator}"/>' if indicator else ""
+    time = '<sdtc:deceasedTime value="00010101"/>'
+    document = sample("unstructured")
+    birth = '<birthTime value="19710412"/>'
+    assert birth in document
+    document = document.replace(birth, f"{birth}{said}{time}")
+    patient = only(read(document), "Patient")
+    assert {name: value for name, value in patient.items() if "deceased" in name} == expected
+
+
+@pytest.mark.parametrize(
     ("written", "is_named"),
     [("00010101", True), ("9999", True), ("19000101", False), ("19710412", False)],
 )

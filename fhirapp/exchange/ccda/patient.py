@@ -11,7 +11,7 @@ from typing import Any
 from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.people import addresses, names, organization, telecoms
 from fhirapp.exchange.ccda.record import Record
-from fhirapp.exchange.ccda.times import date_of_birth
+from fhirapp.exchange.ccda.times import date_of_birth, is_placeholder
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     MAPS,
@@ -130,7 +130,7 @@ def _put_death(patient: dict[str, Any], person: Element) -> None:
     died, is_dead = (
         person.first(f"sdtc:{name}") or NOTHING for name in ("deceasedTime", "deceasedInd")
     )
-    if died.get("value"):
+    if died.get("value") and not is_placeholder(died.get("value")):
         values.put(patient, "deceasedDateTime", died)
     elif is_dead.get("value") in ("true", "false"):
         patient["deceasedBoolean"] = is_dead.get("value") == "true"

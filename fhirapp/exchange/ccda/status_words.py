@@ -14,8 +14,8 @@ from fhirapp.search.string import fold
 
 _WORD = re.compile(r"\w+")
 _APART = re.compile(r"[,;|()/\[\]]|\s[-\u2013\u2014]\s|\.(?:\s|$)")
-# Longer phrases are sentences about something else.
-_MOST_WORDS = 8
+# Longer texts are about something else.
+_LONGEST = 100
 
 
 def _words(text: str) -> list[str]:
@@ -36,9 +36,9 @@ _NOT, _BESIDE, _HEADS, _NOW, _SILENT = map(_each_word, ("not", "beside", "heads"
 
 def status_named(text: str) -> str:
     """Return the status that a whole text names: active, inactive or resolved; else ""."""
-    words = _words(text)
-    if len(words) > _MOST_WORDS:
+    if len(text) > _LONGEST:
         return ""
+    words = _words(text)
     is_denied = bool(_NOT.intersection(words))
     # In "Current status: inactive" the first word is no status.
     dropped = _NOT | _HEADS | _NOW if _HEADS.intersection(words) else _NOT
@@ -64,4 +64,4 @@ def statuses_in(text: str) -> Iterator[str]:
 
 def is_silent(text: str) -> bool:
     """Say whether a status is that of a record, such as "completed": it says nothing of the end."""
-    return _SILENT.issuperset(_words(text))
+    return len(text) <= _LONGEST and _SILENT.issuperset(_words(text))

@@ -16,12 +16,20 @@ _TS = re.compile(
     r"([+-]\d\d(?:\d\d)?)?",
     re.ASCII,
 )
-
-
 # A time with dashes and colons, as FHIR and ISO 8601 have it and HL7 v3 has not.
 _DASHED = re.compile(
     r"\d{4}-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?)?", re.ASCII
 )
+# Days from which systems count, or which they store where no date is known.
+_DEFAULT_DAYS = frozenset(
+    {
+        *("1840-12-31", "1841-01-01", "1858-11-17", "1899-12-30", "1899-12-31", "1900-01-01"),
+        *("1900-01", "1900"),
+    }
+)
+_NO_YEAR = re.compile(r"(?:0000|9999)[\d:TZ.+-]*", re.ASCII)
+# Elements that are times, beside those whose name says so.
+_ENDS = frozenset({"low", "high", "center"})
 
 
 def without_dashes(written: str) -> str:
@@ -33,18 +41,6 @@ def without_dashes(written: str) -> str:
         return written
     day, _, time = written.partition("T")
     return day.replace("-", "") + time.replace(":", "").replace("Z", "+0000")
-
-
-# Days from which systems count, or which they store where no date is known.
-_DEFAULT_DAYS = frozenset(
-    {
-        *("1840-12-31", "1841-01-01", "1858-11-17", "1899-12-30", "1899-12-31", "1900-01-01"),
-        *("1900-01", "1900"),
-    }
-)
-
-
-_NO_YEAR = re.compile(r"(?:0000|9999)[\d:TZ.+-]*", re.ASCII)
 
 
 def is_placeholder(written: str) -> bool:
@@ -101,9 +97,6 @@ def is_exact(written: str, as_date_time: str) -> bool:
     """Say whether a dateTime holds all that was written."""
     # Digits before the zone: YYYYMMDD are eight.
     return len(re.split("[+-]", without_dashes(written))[0]) <= 8 or len(as_date_time) > 10
-
-
-_ENDS = frozenset({"low", "high", "center"})
 
 
 def time_remarks(root: Element) -> Iterator[str]:
