@@ -45,12 +45,49 @@ _ICD_9 = re.compile(r"(?:995\.?[016]|999\.?4)")
 
 # Words, folded. Anaphylaxis also as German, French, Spanish, Italian and Swedish begin it.
 _GRAVE = re.compile(
-    r"\bana(?:ph|f)[iy]la\w*|\bangio-?\s?o?ed\w*|\bangio-?neurotic\w*|(?<!sore )\bthroats?\b"
+    r"\bana(?:ph|f)[iy]la\w*|\bangio-?\s?o?ed\w*|\bangio-?neurotic\w*|\bquincke\w*"
     r"|\bairways?\b|\blaryn(?:x|geal) (?:o?edema|swelling)|\blife[- ]?threat\w*|\bfatal\w*"
     r"|\bsever(?:e|ely|a|o)\b|\bschwer\w{0,2}\b|\bgraves?\b|\blebensbedrohlich\w*"
     r"|\bstevens[- ]johnson\b|\bepidermal necrolysis\b|\b(?:allergic|circulatory) shock\b"
     r"|\b(?:cardiac|respiratory) arrest\b"
 )
+# A throat that swells, tightens or closes may kill, and so may one of which nothing more is said.
+# One that itches is not called severe by its name, nor is what is taken for it.
+_THROAT = re.compile(r"\bthroats?\b")
+_THROAT_GRAVE = re.compile(
+    r"\b(?:swell|swoll|tight|clos|clench|o?edem|constrict|obstruct|narrow|spasm|block|chok|lump"
+    r"|breath|swallow|shut|thick|strangl|numb|full|seiz|asphyxi|suffocat|stridor|hoarse|dyspn|wheez"
+    r"|compress)\w*"
+)
+_THROAT_PRODUCT = re.compile(
+    r"[\s-]+(?:\w+[\s-]+)?(?:lozenges?|sprays?|cultures?|swabs?|drops?|pastilles?|cand(?:y|ies))\b"
+)
+_MILD_OF_THROAT = (
+    r"(?:itch|scratch|sore|dry|tickl|irritat|cough|clear|pain|hurt|ach(?:e|ing)|infect|strep|burn"
+    r"|mucus|discomfort|redness)\w*"
+)
+_MILD_BEFORE_THROAT = re.compile(rf"\b{_MILD_OF_THROAT}(?:[\s(-]+\w+){{0,3}}[\s(-]+$")
+_MILD_AFTER_THROAT = re.compile(rf"[\s:(-]+(?:\w+[\s:(-]+){{0,3}}{_MILD_OF_THROAT}")
+# In German, French, Spanish, Italian and Swedish a throat is severe only with what it does.
+_THROAT_ABROAD = re.compile(
+    r"\b(?:hals(?:es|en)?|rachens?|kehle|kehlkopf\w{0,2}|glott?i[sd]\w*|gorge|garganta|gola"
+    r"|svalget|strupen|larynx|pharynx)\b"
+)
+_THROAT_GRAVE_ABROAD = re.compile(
+    r"\b(?:\w*schwell|\w*schwoll|schwill|zuschwill|odem|oedem|œdem|edem|enge|zugeschn|verschl"
+    r"|gonfl|serre|resserr|ferme|oppress|hinch|inflam|cierr|cerr|estrech|gonfi|chius|chiud|svull"
+    r"|trang|constri|obstru)\w*"
+)
+_THROAT_COMPOUND = re.compile(
+    r"\b(?:hals|rachen|kehlkopf|glottis|larynx|svalg|strup)(?:schwell|odem|enge|svull)\w*"
+)
+_DENIED_ABROAD = re.compile(
+    r"\b(?:kein\w{0,2}|ohne|sans|pas d(?:e|')|aucune?|sin|senza|nessuna?|utan|inge[nt]|inga)"
+    r"\s*(?:\w+\s+)?$"
+)
+# How far from a throat a word counts, within a sentence.
+_BESIDE = 200
+_SENTENCE = re.compile(r"[.;!?\n|/]")
 _LONG_WORD = re.compile(r"\ban\w{6,13}\b|\bna\w{8,11}\b")
 # What people misspell, and by how many letters at most.
 _MISSPELLED = ("anaphylaxis", "anaphylactic", "angioedema")
@@ -74,6 +111,13 @@ _SEVERE_WORDS = re.compile(
 )
 _MODERATE_WORDS = re.compile(r"\b(?:moderate|moderately|mod|mo|medium|intermediate|massig)\b")
 _MILD_WORDS = re.compile(r"\b(?:mild|mildly|mi|low|minor|slight|minimal|leicht|critl)\b")
+# Words of a severity that no code has, and that say that it may kill.
+_ALARMING = re.compile(
+    r"\b(?:dangerous\w*|emergency|emergent|deadly|lethal\w*|mortal\w*|catastrophic|urgent\w*"
+    r"|\w*gefahrlich\w*|notfall\w*|todlich\w*|danger\w*|urgence|mortel\w*|peligros\w*|urgencia"
+    r"|pericolos\w*|urgenza|emergenza|\w*farlig\w*|livshotande|dodlig\w*)\b"
+)
+_NOT_ALARMING = re.compile(r"\b(?:not|non|no|nicht|kein\w{0,2}|pas|sans|senza|ej|inte)[\s-]*$")
 _NOT_GRADE = re.compile(r"\b(?:not|non|no)[\s-]+(?:severe|serious|critical|fatal|high|life)\w*")
 # The single letters of HL7 v3 SeverityObservation (Observation Value H, M, L).
 _LETTERS = {"h": "severe", "m": "moderate", "l": "mild", "s": "severe"}
@@ -84,17 +128,20 @@ class Severity(NamedTuple):
 
     is_severe: by criticality, by a severity, by what the reaction is, or by words. words is the
     passage that says so where only words do, else empty. is_recorded: whether the entry has any
-    severity or criticality.
+    severity or criticality, by a code or in words. is_unclear: whether it has a severity in words
+    that nothing here can grade.
     """
 
     is_severe: bool
     words: str
     is_recorded: bool
+    is_unclear: bool = False
 
 
 def severity_of(resource: Resource) -> Severity:
     """Return how severe an AllergyIntolerance is recorded to be."""
-    graded = any(reaction.get("severity") for reaction in resource.get("reaction", ()))
+    reactions = resource.get("reaction", ())
+    graded = any(reaction.get("severity") or severity_words(reaction) for reaction in reactions)
     by_code = (
         resource.get("criticality") == "high"
         or any(reaction.get("severity") == "severe" for reaction in resource.get("reaction", ()))
@@ -107,7 +154,14 @@ def severity_of(resource: Resource) -> Severity:
     is_recorded = (
         is_severe or graded or bool(extended) or resource.get("criticality") in ("low", "high")
     )
-    return Severity(is_severe, words, is_recorded)
+    is_unclear = not is_severe and any(map(_is_ungraded, reactions))
+    return Severity(is_severe, words, is_recorded, is_unclear)
+
+
+def _is_ungraded(reaction: Resource) -> bool:
+    """Say whether a reaction has a severity in words alone that no grade is read from."""
+    words = severity_words(reaction)
+    return bool(words) and not reaction.get("severity") and not grade(words)
 
 
 def described_severely(text: str) -> str:
@@ -138,25 +192,31 @@ def grade(words: str) -> str:
     return ""
 
 
-def sentence(active: int, *, severe: int, described: int, unrecorded: int) -> str:
+def sentence(active: int, *, severe: int, described: int, unrecorded: int, unclear: int) -> str:
     """Return how many allergies that may hold are severe, and how many have no recorded severity.
 
-    severe counts those that a code calls severe, described those that only words do.
+    severe counts those that a code calls severe, described those that only words do, unclear those
+    whose severity is in words that are not graded.
     """
     if active == 1:
         if described:
             return worded("free text describes it as severe.")
         text = worded(_ONE_SEVERE if severe else _ONE_NOT_SEVERE)
-        missing = worded("Severity not recorded.")
-        return f"{text} {missing}" if unrecorded else text
+        if unrecorded:
+            return f"{text} {worded('Severity not recorded.')}"
+        return f"{text} {worded(_ONE_UNCLEAR)}" if unclear else text
     texts = [worded(_SEVERE.get(severe, _MANY_SEVERE), count=severe)]
     if described:
         texts.append(worded(_MORE_DESCRIBED if severe else _DESCRIBED, count=described))
     if unrecorded:
         texts.append(worded("Severity not recorded for %(count)s of them.", count=unrecorded))
+    if unclear:
+        texts.append(worded(_UNCLEAR, count=unclear))
     return " ".join(texts)
 
 
+_ONE_UNCLEAR = worded("Severity recorded in words only: read the entry.")
+_UNCLEAR = worded("Severity recorded in words only for %(count)s of them: read the entries.")
 _ONE_SEVERE = worded("it is recorded as severe, as anaphylaxis or with high criticality.")
 _ONE_NOT_SEVERE = worded("it is not recorded as severe, as anaphylaxis or with high criticality.")
 _SEVERE = {
@@ -232,9 +292,19 @@ def _described(resource: Resource, severities: list[str]) -> str:
     """Return the words in an entry that describe it as severe: of its severity first."""
     of_reactions = map(severity_words, resource.get("reaction", ()))
     for text in (*severities, *of_reactions):
-        if grade(text) == "severe":
+        if grade(text) == "severe" or _is_alarming(text):
             return _quoted(text)
     return next(filter(None, map(described_severely, _texts(resource))), "")
+
+
+def _is_alarming(severity: str) -> bool:
+    """Say whether the words of a severity say that it is dangerous, and do not deny it."""
+    folded = fold(severity)
+    return any(
+        not _NOT_ALARMING.search(folded, 0, match.start())
+        and not match[0].startswith(("ungef", "ofarl"))
+        for match in _ALARMING.finditer(folded)
+    )
 
 
 def _texts(resource: Resource) -> Iterator[str]:
@@ -253,12 +323,47 @@ def _texts(resource: Resource) -> Iterator[str]:
 
 def _hits(folded: str) -> Iterator[tuple[int, int]]:
     spans = [match.span() for match in _GRAVE.finditer(folded)]
+    spans += _throats(folded)
     spans += [
         match.span()
         for match in _LONG_WORD.finditer(folded)
         if any(_is_misspelling(match[0], word) for word in _MISSPELLED)
     ]
     yield from sorted(spans)
+
+
+def _throats(folded: str) -> Iterator[tuple[int, int]]:
+    """Yield where a throat is named as something severe."""
+    for match in _THROAT.finditer(folded):
+        start, end = match.span()
+        if _THROAT_PRODUCT.match(folded, end):
+            continue
+        if _has_beside(folded, start, end, _THROAT_GRAVE) or not (
+            _MILD_BEFORE_THROAT.search(folded, max(0, start - 80), start)
+            or _MILD_AFTER_THROAT.match(folded, end)
+        ):
+            yield start, end
+    for match in _THROAT_ABROAD.finditer(folded):
+        if _has_beside(folded, *match.span(), _THROAT_GRAVE_ABROAD):
+            yield match.span()
+    for match in _THROAT_COMPOUND.finditer(folded):
+        if not _DENIED_ABROAD.search(folded, 0, match.start()):
+            yield match.span()
+
+
+def _has_beside(folded: str, start: int, end: int, words: re.Pattern[str]) -> bool:
+    """Say whether the sentence around a passage has one of these words, and does not deny it."""
+    first, last = max(0, start - _BESIDE), min(len(folded), end + _BESIDE)
+    begin = max((match.end() for match in _SENTENCE.finditer(folded, first, start)), default=first)
+    after = _SENTENCE.search(folded, end, last)
+    stop = after.start() if after else last
+    return any(
+        not (
+            _is_denied(folded, match.start(), match.end())
+            or _DENIED_ABROAD.search(folded, begin, match.start())
+        )
+        for match in words.finditer(folded, begin, stop)
+    )
 
 
 def _is_denied(folded: str, start: int, end: int) -> bool:

@@ -189,6 +189,7 @@ def _conclusion(entries: Sequence[Entry]) -> Conclusion:
             severe=sum(entry.is_severe and not entry.severity.words for entry in holding),
             described=sum(bool(entry.severity.words) for entry in holding),
             unrecorded=sum(not entry.severity.is_recorded for entry in holding),
+            unclear=sum(entry.severity.is_unclear for entry in holding),
         )
         return Conclusion("allergies", text + _quoted(in_words), _sources([*holding, *in_words]))
     if in_words:

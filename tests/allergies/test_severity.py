@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fhirapp.allergies.contradictions import findings_of
+from fhirapp.allergies.severity import Severity
 from fhirapp.allergies.summary import conclusion_of, entries_of
 from tests.support.allergies import (
     NKA,
@@ -106,6 +107,142 @@ def test_an_allergy_that_any_code_or_word_calls_severe_is_severe(elements, words
 def test_a_denied_or_similar_word_is_not_severe(text):
     (entry,) = entries_of([allergy("a", note=[{"text": text}])])
     assert not entry.is_severe
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Throat lozenges",
+        "Throat spray",
+        "numbing throat lozenges",
+        "itchy throat",
+        "Itching of the throat",
+        "throat itching",
+        "Throat: itchy",
+        "scratchy, itchy throat",
+        "Sore throat",
+        "dry mouth and throat",
+        "throat irritation",
+        "Strep throat culture",
+        "burning throat",
+        "Itchy throat, no swelling",
+        "itchy throat; denies difficulty breathing",
+        "No throat tightness",
+        # A throat in another language needs more than its name.
+        "Kratzen im Hals",
+        "Halstabletten",
+        "Hals",
+        "gorge irritée",
+        "picor de garganta",
+        "keine Schwellung im Hals",
+        "sans gonflement de la gorge",
+        "sin edema de glotis",
+    ],
+)
+def test_a_throat_that_only_itches_or_is_treated_is_not_severe(text):
+    for elements in (
+        {"note": [{"text": text}]},
+        {"reaction": [{"manifestation": [coded(text=text)]}]},
+    ):
+        (entry,) = entries_of([allergy("a", **elements)])
+        assert not entry.is_severe
+    (entry,) = entries_of([allergy(text)])
+    assert not entry.is_severe
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "throat",
+        "throat swelling",
+        "Swelling of the throat",
+        "swelling of lips, tongue and throat",
+        "throat tightness",
+        "tightening in her throat",
+        "throat closing up",
+        "Throat closed",
+        "throat edema",
+        "Oedema of throat",
+        "throat constriction",
+        "lump in throat",
+        "itchy and swollen throat",
+        "itchy throat, then closing",
+        "itchy throat with trouble breathing",
+        "dry mouth, throat",
+        "sore throat and throat swelling",
+        "Halsschwellung",
+        "Schwellung im Hals",
+        "Hals schwillt zu",
+        "Kehlkopfödem",
+        "Engegefühl im Hals",
+        "Rachen zugeschwollen",
+        "gonflement de la gorge",
+        "gorge serrée",
+        "œdème de Quincke",
+        "hinchazón de garganta",
+        "edema de glotis",
+        "gola gonfia",
+        "edema della glottide",
+        "svullnad i halsen",
+    ],
+)
+def test_a_throat_that_swells_tightens_or_closes_is_severe(text):
+    (entry,) = entries_of([allergy("a", reaction=[{"manifestation": [coded(text=text)]}])])
+    assert (entry.is_severe, entry.severity.words) == (True, text)
+
+
+def test_an_itchy_throat_keeps_its_own_severity():
+    reaction = {"manifestation": [coded(text="itchy throat")]}
+    for severity in ("mild", "moderate", "severe"):
+        (entry,) = entries_of([allergy("a", reaction=[{**reaction, "severity": severity}])])
+        assert entry.is_severe == (severity == "severe")
+        assert entry.reactions[0].severity == severity
+
+
+def in_words(severity: str) -> dict[str, Any]:
+    """Return an allergy whose reaction has a severity in these words alone."""
+    original = {"url": "http://hl7.org/fhir/StructureDefinition/originalText"}
+    extension = [{**original, "valueString": severity}]
+    reaction = {"manifestation": [coded(text="Rash")], "_severity": {"extension": extension}}
+    return allergy("a", reaction=[reaction])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Dangerous",
+        "Emergency",
+        "Life threatening",
+        "Deadly",
+        "Lebensgefährlich",
+        "Gefährlich",
+        "Notfall",
+        "dangereux",
+        "Peligroso",
+        "pericoloso",
+        "Livsfarlig",
+    ],
+)
+def test_a_severity_whose_words_tell_of_danger_is_severe_and_recorded(words):
+    (entry,) = entries_of([in_words(words)])
+    assert entry.severity == Severity(is_severe=True, words=words, is_recorded=True)
+    text = conclusion_of([entry]).text
+    assert "free text describes it as severe" in text
+    assert "not recorded" not in text
+
+
+@pytest.mark.parametrize(
+    "words", ["Not dangerous", "ungefährlich", "nicht gefährlich", "Grade X", "++"]
+)
+def test_a_severity_in_words_that_are_not_graded_is_recorded_in_words(words):
+    (entry,) = entries_of([in_words(words)])
+    assert entry.severity == Severity(False, "", is_recorded=True, is_unclear=True)
+    assert conclusion_of([entry]).text.endswith("Severity recorded in words only: read the entry.")
+    text = conclusion_of(entries_of([in_words(words), in_words(words), allergy("b")])).text
+    assert text.endswith(
+        "Severity not recorded for 1 of them. Severity recorded in words only for 2 of them: read"
+        " the entries."
+    )
 
 
 def test_a_severity_in_words_is_shown_beside_its_reaction():
