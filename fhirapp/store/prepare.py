@@ -259,16 +259,22 @@ def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepare
     return Prepared(binary, blob.id, columns, digest)
 
 
+# How many resources are named for each reason why a part of a document could not be read.
+_NAMED = 1_000
+
+
 class Notes:
     """Reads documents; unreadable counts those that could not be, by the reason.
 
-    unread counts the files and pages within others that could not be. With languages, scans are
-    read by OCR; machine_read counts them.
+    unread counts the files and pages within others that could not be, by the reason; unread_in has
+    the first resources, Type/id, that each reason is about. With languages, scans are read by OCR;
+    machine_read counts them.
     """
 
     def __init__(self, binary: Definition, languages: str = "") -> None:
         self.unreadable: Counter[str] = Counter()
         self.unread: Counter[str] = Counter()
+        self.unread_in: dict[str, list[str]] = {}
         self.machine_read: Counter[str] = Counter()
         self._binary = binary
         self._extractor = Extractor(languages=languages)
@@ -292,20 +298,25 @@ class Notes:
     def _read(self, prepared: Prepared, known: frozenset[str]) -> Prepared:
         if prepared.definition is self._binary:
             data, kind = prepared.columns.get("data"), prepared.columns.get("content_type")
-            words = self.words_of(data or b"", kind or "")
+            words = self.words_of(data or b"", kind or "", prepared)
             return replace(prepared, columns={**prepared.columns, **words})
         if not prepared.blobs:
             return prepared
         blobs = [
             blob
             if blob.id in known
-            else blob._replace(**self.words_of(blob.data, blob.content_type))
+            else blob._replace(**self.words_of(blob.data, blob.content_type, prepared))
             for blob in prepared.blobs
         ]
         return replace(prepared, blobs=blobs)
 
-    def words_of(self, data: bytes, content_type: str) -> dict[str, Any]:
-        """Return a document's words, None where it cannot be read, and its text if machine-read."""
+    def words_of(
+        self, data: bytes, content_type: str, holder: Prepared | None = None
+    ) -> dict[str, Any]:
+        """Return a document's words, None where it cannot be read, and its text if machine-read.
+
+        holder is the resource that it is attached to.
+        """
         try:
             reading = self._extractor.read(data, content_type)
         except Unreadable as error:
@@ -313,10 +324,18 @@ class Notes:
             return {"words": None, "machine_read": None}
         if data and not reading.text:
             self.unreadable["has no text, as a scan"] += 1
-        self.unread.update(file.reason for file in reading.unread)
+        for file in reading.unread:
+            self.unread[file.reason] += 1
+            if holder is not None:
+                self._name(file.reason, f"{holder.definition.name}/{holder.id}")
         self.machine_read["by OCR: may be wrong"] += reading.machine_read
         text = reading.text if reading.machine_read else None
         return {"words": normalised(reading.text), "machine_read": text}
+
+    def _name(self, reason: str, name: str) -> None:
+        named = self.unread_in.setdefault(reason, [])
+        if name not in named[-1:] and len(named) < _NAMED:
+            named.append(name)
 
 
 def blob_ids(batch: Sequence[Prepared]) -> list[str]:

@@ -248,3 +248,36 @@ def test_what_tells_nothing(one, other):
 def test_a_patient_who_is_imported_again_does_not_contradict_herself():
     one, other = (only(read(sample(name)), "Patient") for name in ("ccd", "discharge-summary"))
     assert contradiction(one, other) == ""
+
+
+@pytest.mark.parametrize(
+    "guardian",
+    [
+        "<guardian/>",
+        '<guardian nullFlavor="UNK"/>',
+        '<guardian><code code="MTH" codeSystem="2.16.840.1.113883.5.111"/></guardian>',
+        '<guardian><guardianPerson><name nullFlavor="UNK"/></guardianPerson></guardian>',
+        '<guardian><addr nullFlavor="NI"/><telecom nullFlavor="NI"/></guardian>',
+        "<guardian><guardianPerson><name><given/></name></guardianPerson></guardian>",
+        "<guardian><guardianOrganization/></guardian>",
+    ],
+)
+def test_a_guardian_of_whom_nothing_is_known_is_no_contact(guardian):
+    text = document("a", (RECORD, "1")).decode().replace("</patient>", f"{guardian}</patient>")
+    assert "contact" not in only(read(text), "Patient")
+
+
+@pytest.mark.parametrize(
+    ("guardian", "name"),
+    [
+        ("<guardianPerson><name><family>Doe</family></name></guardianPerson>", "name"),
+        ('<telecom value="tel:+1-555-1"/>', "telecom"),
+        ("<addr><city>Ulm</city></addr>", "address"),
+        ("<guardianOrganization><name>Home</name></guardianOrganization>", "organization"),
+    ],
+)
+def test_a_guardian_with_any_detail_is_a_contact(guardian, name):
+    text = document("a", (RECORD, "1")).decode()
+    text = text.replace("</patient>", f"<guardian>{guardian}</guardian></patient>")
+    (contact,) = only(read(text), "Patient")["contact"]
+    assert contact.keys() == {"relationship", name}

@@ -34,9 +34,11 @@ from tests.conftest import token_for
 from tests.support.authorizing import rows
 from tests.support.balancer import one_server
 from tests.support.browsing import Browser, Page, add_person
+from tests.support.documents import clinical, medium, section
 from tests.support.helpers import BASE_URL, Fhir
 from tests.support.importing import load
 from tests.support.jobs import newest, task, task_id, wait_for
+from tests.support.noted import attached, note
 
 BEGIN = "Start import"
 TOO_OLD = "This form has expired or did not come from this site. Go back and try again."
@@ -458,6 +460,13 @@ def test_where_nothing_was_stored_nothing_else_is_said(admin, name, content):
     assert "All records were stored" not in page.words
     assert "The file of rejected records contains" not in page.words
     assert "done nothing" in admin.get("/admin/imports").words
+
+
+def test_a_note_with_an_unreadable_file_inside_is_named(admin):
+    document = clinical(section("Pictures", "None", medium("image/tiff", "SUkqAA==")))
+    inside = json.dumps(note("n-tiff", attached(document, "text/xml")))
+    page = report(admin, with_form(admin, ("a.ndjson", inside.encode())))
+    assert "image/tiff is not read: DocumentReference/n-tiff" in page.words
 
 
 def test_records_of_other_types_are_not_said_to_be_stored(admin):

@@ -351,8 +351,10 @@ def test_a_file_inside_that_is_unreadable_is_named_beside_all_other_sections(own
     one = note("n-inside", attached(document, "text/xml"))
     report = load(own_app, write(tmp_path, one))
     reasons = ("image/tiff is not read", "what is called RTF and is not")
-    assert report.also() == [("parts without words", 1, reason) for reason in reasons]
+    named = "DocumentReference/n-inside"
+    assert report.also() == [("parts without words", 1, f"{reason}: {named}") for reason in reasons]
     assert report.content()["unreadableParts"] == dict.fromkeys(reasons, 1)
+    assert report.content()["unreadablePartsIn"] == {reason: [named] for reason in reasons}
     fhir = Fhir(own_app, token_for(own_app, "system/*.rs"))
     for words in ("urticaria", "torasemide", "ceftriaxone", "hospital"):
         assert "n-inside" in fhir.ids(f"DocumentReference?_content={words}")

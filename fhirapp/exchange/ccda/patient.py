@@ -90,7 +90,11 @@ def _person(person: Element, record: Record) -> dict[str, Any]:
         ],
         "name": [_marked(name) for name in names(person.all("name"))],
         "maritalStatus": marital,
-        "contact": [_guardian(guardian, record) for guardian in person.all("guardian")],
+        "contact": [
+            contact
+            for guardian in person.all("guardian")
+            if (contact := _guardian(guardian, record))
+        ],
         "communication": _languages(person),
     }
     _put_gender(patient, person.first("administrativeGenderCode"))
@@ -165,17 +169,20 @@ def _groups(name: str, person: Element) -> list[dict[str, Any]]:
     return [{"url": f"{_EXTENSION}{name}", "extension": parts}]
 
 
-def _guardian(guardian: Element, record: Record) -> dict[str, Any]:
+def _guardian(guardian: Element, record: Record) -> dict[str, Any] | None:
+    """Return a guardian as Patient.contact; None for one of whom nothing is known: R4 pat-1."""
     named = names((guardian.first("guardianPerson") or NOTHING).all("name"))
     relationship = concept(guardian.first("code"), record.texts)
-    contact: dict[str, Any] = {
-        "relationship": [_GUARDIAN, *([relationship] if relationship else [])],
+    details: dict[str, Any] = {
         "name": current(named),
         "telecom": telecoms(guardian.all("telecom")),
         "address": next(iter(addresses(guardian.all("addr"))), None),
         "organization": organization(guardian.first("guardianOrganization"), record),
     }
-    return present(contact)
+    known = present(details)
+    if not known:
+        return None
+    return {"relationship": [_GUARDIAN, *([relationship] if relationship else [])], **known}
 
 
 def _languages(person: Element) -> list[dict[str, Any]]:

@@ -163,6 +163,7 @@ class Import:
         self._publish_older()
         self.report.unreadable.update(self._notes.unreadable)
         self.report.unread.update(self._notes.unread)
+        self.report.unread_in.update(self._notes.unread_in)
         self.report.machine_read.update(self._notes.machine_read)
         with db.engine.connect() as connection:
             since = self._run.unreported

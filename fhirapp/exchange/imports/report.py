@@ -22,8 +22,8 @@ from fhirapp.exchange.imports.outputs import rejected_rows
 from fhirapp.exchange.imports.records import Record
 
 _UNKNOWN_TYPE = "?"
-# Skipped files that are named for a reason in the table of the terminal.
-_NAMED = 10
+# How many files or resources a line of the terminal's table names.
+_NAMED = 5
 
 
 class Fault(NamedTuple):
@@ -76,6 +76,8 @@ class Report:
     # and those that OCR read.
     unreadable: Counter[str] = field(default_factory=Counter)
     unread: Counter[str] = field(default_factory=Counter)
+    # By reason, the resources, Type/id, with such a part.
+    unread_in: dict[str, list[str]] = field(default_factory=dict)
     machine_read: Counter[str] = field(default_factory=Counter)
     repaired: list[Repaired] = field(default_factory=list)
     repaired_count: Counter[str] = field(default_factory=Counter)
@@ -168,13 +170,17 @@ class Report:
 
     def also(self) -> list[tuple[str, int, str]]:
         """Return the other counts: (what, how many, which)."""
+        in_parts: Counter[str] = Counter()
+        for reason, count in self.unread.items():
+            named = self.unread_in.get(reason, ())
+            in_parts[_naming(reason, named, len(named))] = count
         counters: Iterable[tuple[str, Counter[str]]] = (
             ("not stored", self.skipped),
             ("files skipped", self._skipped_by_reason()),
             ("references kept", self.kept_count),
             ("cannot be read", self.unreachable_count),
             ("documents without words", self.unreadable),
-            ("parts without words", self.unread),
+            ("parts without words", in_parts),
             ("machine-read documents", +self.machine_read),
             ("repaired", self.repaired_count),
             ("remarks", self.remarks),
@@ -193,12 +199,12 @@ class Report:
         names: dict[str, list[str]] = {}
         for name, reason in self.skipped_files.items():
             names.setdefault(reason, []).append(name)
-        counter: Counter[str] = Counter()
-        for reason, count in self.skipped_file_count.items():
-            first = names.get(reason, [])[:_NAMED]
-            more = f" and {count - len(first)} more" if count > len(first) else ""
-            counter[f"{reason}: {', '.join(first)}{more}"] = count
-        return counter
+        return Counter(
+            {
+                _naming(reason, names.get(reason, ()), count): count
+                for reason, count in self.skipped_file_count.items()
+            }
+        )
 
     def table(self) -> str:
         """Return the counts as a table for the terminal."""
@@ -229,6 +235,7 @@ class Report:
             "unreachableCount": dict(self.unreachable_count),
             "unreadable": dict(self.unreadable),
             "unreadableParts": dict(self.unread),
+            "unreadablePartsIn": self.unread_in,
             "machineRead": self.machine_read.total(),
             "repaired": [repaired._asdict() for repaired in self.repaired],
             "twice": self.twice,
@@ -304,3 +311,10 @@ class Rejects:
     def close(self) -> None:
         for file in self._files.values():
             file.close()
+
+
+def _naming(reason: str, names: Sequence[str], count: int) -> str:
+    """Return a reason with the first names of the count that it holds for."""
+    first = names[:_NAMED]
+    more = f" and {count - len(first)} more" if count > len(first) else ""
+    return f"{reason}: {', '.join(first)}{more}" if first else reason
