@@ -15,6 +15,7 @@ from flask import Flask
 
 from fhirapp.current import this_app
 from fhirapp.fhir import json as fhir_json
+from fhirapp.rest.cache import LruCache
 from fhirapp.search.values import SHOWN
 
 VALUE_SET, CODE_SYSTEM = "ValueSet", "CodeSystem"
@@ -181,16 +182,15 @@ def _text(value: Any) -> str:
 
 def concepts_of(held: Held) -> Concepts:
     """Return a code system's codes; those of the last few that were read are remembered."""
-    cache: dict[bytes, Concepts] = this_app().extensions[_CACHE]
+    cache: LruCache[bytes, Concepts] = this_app().extensions[_CACHE]
     known = blake2b(held.body, digest_size=32).digest()
     found = cache.get(known)
     if found is None:
-        while len(cache) >= _CACHED:
-            cache.pop(next(iter(cache)), None)
-        found = cache[known] = Concepts(held.content)
+        found = Concepts(held.content)
+        cache.put(known, found)
     return found
 
 
 def init_app(app: Flask) -> None:
     """Give the app its memory of code systems: to read a large one takes longer than a search."""
-    app.extensions[_CACHE] = {}
+    app.extensions[_CACHE] = LruCache[bytes, Concepts](_CACHED)

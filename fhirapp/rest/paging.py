@@ -7,12 +7,10 @@ Source: service.md 2.1; FHIR R4 search §3.1.1.5.1; decisions 2.1, 2.5, §3.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from threading import Lock
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -26,6 +24,7 @@ from fhirapp.db.records import need, seen
 from fhirapp.definition import Definition
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.keys import key_of
+from fhirapp.rest.cache import LruCache
 from fhirapp.search.fulltext import words_table
 from fhirapp.search.page import (
     NEWEST_FIRST,
@@ -43,6 +42,7 @@ from fhirapp.search.words import Words, scores
 
 _CURSORS = "fhirapp.cursors"
 _TOTALS = "fhirapp.totals"
+# Each takes some 200 bytes.
 _MAX_TOTALS = 1_000
 # Of a search for words, so many matches are ranked; beyond RANKABLE none is.
 CANDIDATES = 500
@@ -58,7 +58,7 @@ LIMITED = ("_sort", "_score ranks among all records, which this token may not se
 def init_app(app: Flask) -> None:
     """Give the app its signer of cursors and its cache of totals."""
     app.extensions[_CURSORS] = Cursors(key_of(app))
-    app.extensions[_TOTALS] = Totals()
+    app.extensions[_TOTALS] = LruCache[bytes, int](_MAX_TOTALS)
 
 
 class Cursors:
@@ -229,34 +229,16 @@ def cursors() -> Cursors:
     return signer
 
 
-class Totals:
-    """This process's cache of counts; the least recently used is dropped first."""
-
-    def __init__(self) -> None:
-        self._counts: OrderedDict[tuple[Any, ...], int] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: tuple[Any, ...]) -> int | None:
-        with self._lock:
-            if key in self._counts:
-                self._counts.move_to_end(key)
-            return self._counts.get(key)
-
-    def put(self, key: tuple[Any, ...], count: int) -> None:
-        with self._lock:
-            self._counts[key] = count
-            if len(self._counts) > _MAX_TOTALS:
-                self._counts.popitem(last=False)
-
-
 def total_of(snapshot: Reader, selection: Selection) -> int:
     """Return how many rows match; a count is valid until the data changes."""
-    totals: Totals = current_app.extensions[_TOTALS]
-    key = (snapshot.generation(), selection)
+    totals: LruCache[bytes, int] = current_app.extensions[_TOTALS]
+    select = selection.total()
+    # A search may list hundreds of values: of each no more is kept than a digest.
+    query = repr((snapshot.generation(), select.sql, select.values))
+    key = blake2b(query.encode(), digest_size=16).digest()
     count = totals.get(key)
     note_cache("totals", hit=count is not None)
     if count is None:
-        select = selection.total()
         count = int(snapshot.all(select.sql, select.values)[0][0])
         totals.put(key, count)
     return count

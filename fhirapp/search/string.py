@@ -35,13 +35,18 @@ _PLAIN = str.maketrans(
 ) | {ord("æ"): "ae", ord("œ"): "oe", ord("þ"): "th", 0x131: "i"}
 
 
-@lru_cache(maxsize=10_000)
 def fold(text: str) -> str:
     """Return text without case, accents and superfluous space: "José  Søren" is "jose soren".
 
     FHIR R4 search §3.1.1.4.8: insensitive to casing, accents and other diacritical marks. In
     Turkish the small letter of I has no dot, and that of İ has one, so a dot does not count.
     """
+    # Most short ones come again, and are remembered.
+    return _fold(text) if len(text) <= KEY_LENGTH else _fold.__wrapped__(text)
+
+
+@lru_cache(maxsize=10_000)
+def _fold(text: str) -> str:
     if not text.isascii():
         # Without what is combined first: to put long rows of accents in order takes very long.
         text = _bare(unicodedata.normalize("NFKD", _bare(text.casefold())))

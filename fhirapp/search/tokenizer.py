@@ -154,7 +154,7 @@ def _words(text: str) -> list[str]:
         if len(text) > _LONGEST and max(map(len, words), default=0) > _LONGEST:
             return _token().findall(text)
         return words
-    text = fold.__wrapped__(text)
+    text = fold(text)
     if _CONJOINING.search(text):
         text = normalize("NFC", text)
     text = _NUMBER.sub(_number, text.replace(_ASCII_MARK, " ")).replace(_ASCII_MARK, MARK)
@@ -210,7 +210,7 @@ def located(text: str) -> Iterator[tuple[str, int, int]]:
         if _is_paired(found[0]):
             yield from _located_pairs(found[0], found.start())
             continue
-        for word in _indexed(found[0]):
+        for word in _indexed(found[0][: 2 * _LONGEST]):
             yield word, found.start(), found.end()
 
 
@@ -227,5 +227,5 @@ def _located_pairs(run: str, start: int) -> Iterator[tuple[str, int, int]]:
 
 @lru_cache(maxsize=20_000)
 def _indexed(word: str) -> tuple[str, ...]:
-    words = words_in(word[: 2 * _LONGEST])
+    words = words_in(word)
     return tuple(words[: words.index(MARK)] if MARK in words else words)

@@ -1,0 +1,174 @@
+"""Caches between requests: what they keep of each is bounded, and threads may share them."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+import tracemalloc
+from contextlib import nullcontext
+from threading import Barrier, Thread
+
+import pytest
+
+from fhirapp.rest import code_systems, paging
+from fhirapp.rest.cache import LruCache
+from fhirapp.rest.code_systems import Held, concepts_of
+from fhirapp.search.string import KEY_LENGTH, _fold, fold
+from fhirapp.search.tokenizer import _indexed, located
+from tests.conftest import token_for
+from tests.support.helpers import Fhir
+
+
+def test_the_least_recently_used_is_dropped_first():
+    cache: LruCache[str, int] = LruCache(2)
+    cache.put("a", 1)
+    cache.put("b", 2)
+    assert cache.get("a") == 1
+    cache.put("c", 3)
+    assert [cache.get(one) for one in "abc"] == [1, None, 3]
+    cache.put("a", 4)
+    cache.put("d", 5)
+    assert [cache.get(one) for one in "acd"] == [4, None, 5]
+
+
+def kept_bytes(cache: LruCache) -> int:
+    """Return the memory of a cache's keys, by copies of them."""
+    gc.collect()
+    tracemalloc.start()
+    copies = [bytes(bytearray(key)) for key in cache._entries]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del copies
+    return size
+
+
+@pytest.fixture
+def totals(own_app):
+    return own_app.extensions[paging._TOTALS]
+
+
+def test_of_a_search_with_many_values_a_digest_is_kept(own_app, totals):
+    fhir = Fhir(own_app, token_for(own_app, "system/*.rs"))
+    for number in range(20):
+        values = ",".join(f"http://a-long-system.example/codes|{number}-{n}" for n in range(150))
+        assert fhir.read(f"AllergyIntolerance?code={values}&_count=0")["total"] == 0
+    assert len(totals._entries) == 20
+    assert kept_bytes(totals) < 20 * 200
+
+
+def test_other_values_have_totals_of_their_own(own_app, totals):
+    fhir = Fhir(own_app, token_for(own_app, "system/*.rs"))
+    searches = (
+        *("patient=p1", "patient=p2", "patient=p1,p2", "patient=p1&patient=p2", ""),
+        *("patient=p1&clinical-status=active", "patient=p1&clinical-status:not=active"),
+        *("code:text=penicillin", "code:text=latex", "_id=al-p1-latex", "_id:missing=false"),
+    )
+    for _ in range(2):
+        for search in searches:
+            bundle = fhir.read(f"AllergyIntolerance?{search}&_count=1000")
+            counted = fhir.read(f"AllergyIntolerance?{search}&_count=0")
+            assert counted["total"] == len(bundle.get("entry", ())), search
+    patient = Fhir(own_app, token_for(own_app, "patient/*.rs", patient="p1"))
+    whole = fhir.read("AllergyIntolerance?_count=0")["total"]
+    assert patient.read("AllergyIntolerance?_count=0")["total"] < whole
+
+
+def test_the_cache_of_totals_has_a_bound(own_app, totals, monkeypatch):
+    small: LruCache[bytes, int] = LruCache(5)
+    monkeypatch.setitem(own_app.extensions, paging._TOTALS, small)
+    fhir = Fhir(own_app, token_for(own_app, "system/*.rs"))
+    for number in range(9):
+        fhir.read(f"AllergyIntolerance?code=x{number}&_count=0")
+    assert len(small._entries) == 5
+
+
+def held(number: int) -> Held:
+    """Return a small code system."""
+    content = {
+        "resourceType": "CodeSystem",
+        "url": f"urn:x:{number}",
+        "status": "active",
+        "content": "complete",
+        "concept": [{"code": f"c{number}"}],
+    }
+    return Held(f"c{number}", 1, json.dumps(content).encode())
+
+
+class Yielding(str):
+    """A key that lets another thread run whenever a cache looks at it."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        time.sleep(0)
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == other
+
+
+def share(cache: LruCache[str, int], threads: int = 6) -> list[Exception]:
+    """Have threads read and write a cache at once; return what they raised."""
+    faults: list[Exception] = []
+    barrier = Barrier(threads)
+
+    def use(start: int) -> None:
+        barrier.wait()
+        try:
+            for step in range(500):
+                key = Yielding((start + step) % 10)
+                if cache.get(key) is None:
+                    cache.put(key, 1)
+        except Exception as error:  # noqa: BLE001
+            faults.append(error)
+
+    running = [Thread(target=use, args=(3 * n,)) for n in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return faults
+
+
+def test_threads_share_a_cache():
+    cache: LruCache[str, int] = LruCache(3)
+    assert share(cache) == []
+    assert len(cache._entries) == 3
+
+
+def test_without_its_lock_threads_would_not_share_it():
+    """What the test above shows, it can show."""
+    cache: LruCache[str, int] = LruCache(3)
+    cache._lock = nullcontext()  # type: ignore[assignment]
+    assert share(cache) != []
+
+
+def test_the_last_few_code_systems_are_remembered(own_app):
+    with own_app.app_context():
+        for number in (*range(code_systems._CACHED + 3), 1):
+            assert f"c{number}" in concepts_of(held(number)).by_code
+        again = held(1)
+        assert concepts_of(again) is concepts_of(again)
+    cache = own_app.extensions[code_systems._CACHE]
+    assert len(cache._entries) == code_systems._CACHED
+
+
+def test_long_texts_are_folded_and_not_remembered():
+    before = _fold.cache_info().currsize
+    long = "É" * (KEY_LENGTH + 1)
+    assert fold(long) == "e" * (KEY_LENGTH + 1)
+    assert _fold.cache_info().currsize == before
+    fold("Ébène d'un cache")
+    assert _fold.cache_info().hits + _fold.cache_info().misses > 0
+
+
+def test_of_a_long_word_the_beginning_is_remembered():
+    _indexed.cache_clear()
+    long = "a" * 100_000
+    ((word, start, end), *_) = located(long)
+    assert (start, end) == (0, 100_000)
+    assert long.startswith(word)
+    assert _indexed.cache_info().currsize == 1
+    list(located("a" * 100_001))
+    assert _indexed.cache_info().currsize == 1
