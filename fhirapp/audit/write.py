@@ -238,7 +238,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 def _in_search(definition: Definition, text: str) -> Iterator[str]:
     for name, value in _pairs(text):
         base, _, modifier = name.partition(":")
-        if base == "_id" and definition.name == "Patient":
+        if name == "_id" and definition.name == "Patient":
             yield from _patients(value, of_patients=True)
         elif modifier in ("", "Patient") and isinstance(
             definition.params.by_name.get(base), Reference

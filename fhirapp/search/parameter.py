@@ -19,6 +19,7 @@ from fhirapp.search.values import (
     Condition,
     IndexCondition,
     any_of,
+    is_in,
     parse_boolean,
     repr_value,
     split,
@@ -259,12 +260,26 @@ class Identity(Parameter):
     kind = "token"
     indexed = False
     row = TokenRow
+    modifiers = frozenset({"not"})
+
+    def conditions(
+        self, modifier: str, values: Sequence[str], context: Context
+    ) -> list[AnyCondition]:
+        if modifier != "not":
+            return super().conditions(modifier, values, context)
+        # As of every token, none of those that a comma lists.
+        return [
+            Condition(f"NOT {one.sql}", one.values)
+            for value in dict.fromkeys(values)
+            for one in [is_in("r.id", [unescape(choice) for choice in self.choices(value)])]
+        ]
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         return Condition("r.id = ?", (unescape(value),), narrows=True)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
-        return f"has the id {repr_value(unescape(value))}"
+        verb = "lacks" if modifier == "not" else "has"
+        return f"{verb} the id {repr_value(unescape(value))}"
 
     def missing(self, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         return never_missing(self.name, value)

@@ -159,7 +159,8 @@ _OF_FEW = {"_id", "patient", "subject", "patient.identifier", "subject.identifie
 
 def require_patient_or_id(parameters: Sequence[str]) -> None:
     """Refuse a search that names no patient and no id (decisions 2.4). Raises MissingParameter."""
-    named = {re.sub(r":\w+", "", name) for name in parameters}
+    naming = (name for name in parameters if name.partition(":")[2] not in ("not", "missing"))
+    named = {re.sub(r":\w+", "", name) for name in naming}
     if not _OF_FEW & named:
         raise MissingParameter("patient", "is required when _id is not given")
 
@@ -298,9 +299,11 @@ def _direct(
     modifier = name.partition(":")[2]
     if ":" in name and not modifier:
         raise UnsupportedParameter(name, "the modifier after the colon is missing")
-    if isinstance(parameter, Identity) and (ids := len(parameter.ids(values))) > MAX_IDS:
-        # decisions 2.5: all of them go on one page
-        raise InvalidParameter("_id", f"lists {ids} ids; {MAX_IDS} is the most")
+    if isinstance(parameter, Identity) and not modifier:
+        ids = len(parameter.ids(values))
+        if ids > MAX_IDS:
+            # decisions 2.5: all of them go on one page
+            raise InvalidParameter("_id", f"lists {ids} ids; {MAX_IDS} is the most")
     return parameter.conditions(modifier, values, context)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
-from fhirapp.search.values import AnyCondition, IndexCondition, repr_value, unescape
+from fhirapp.search.values import SHOWN, AnyCondition, IndexCondition, repr_value, unescape
 
 # The parts of a HumanName or Address that are text; the others are codes and periods.
 _PARTS = (
@@ -229,10 +229,13 @@ class Uri(Parameter):
         value, own = unescape(value), f"{context.base_url}/fhir/"
         sql, names = self.named()
         # FHIR R4 §3.1.1.4.13: above and below hold of URLs only
-        if modifier and ("://" not in value or len(value) > KEY_LENGTH // 2):
+        if modifier and "://" not in value:
             raise self.invalid(
-                f":{modifier} takes a URL with a scheme, of at most {KEY_LENGTH // 2} characters"
+                f"{value[:SHOWN]!r} has no path to compare: :{modifier} takes a URL with its"
+                " scheme, such as https://clinic.example/fhir; search for others without it"
             )
+        if modifier and len(value) > KEY_LENGTH // 2:
+            raise self.invalid(f":{modifier} takes at most {KEY_LENGTH // 2} characters")
         found: list[str]
         if modifier == "below":
             folder = value.rstrip("/") + "/"

@@ -185,9 +185,16 @@ WITH_MODIFIER = [
      "has 101 characters; 100 are the most"),
     *(
         (f"{DOCUMENT}?location:{modifier}={value}", "location",
-         f":{modifier} takes a URL with a scheme, of at most 100 characters")
+         (f"{value!r} has no path to compare: :{modifier} takes a URL with its scheme, such as"
+          " https://clinic.example/fhir; search for others without it"))
         for modifier in ("above", "below")
-        for value in ("x", "urn:uuid:x", "http://" + "a" * 100, "http://" + "a/" * 5_000)
+        for value in ("x", "urn:uuid:x", "clinic.example/fhir")
+    ),
+    *(
+        (f"{DOCUMENT}?location:{modifier}={value}", "location",
+         f":{modifier} takes at most 100 characters")
+        for modifier in ("above", "below")
+        for value in ("http://" + "a" * 100, "http://" + "a/" * 5_000)
     ),
 ]  # fmt: skip
 

@@ -108,7 +108,7 @@ ALLERGY = "AllergyIntolerance"
         ("_lastUpdated:not", "date"),
         ("patient:not", "reference"),
         ("patient:Practitioner", "reference"),
-        ("_id:not", "token"),
+        ("_id:text", "token"),
     ],
 )
 def test_a_modifier_that_is_not_here_is_refused(fhir, name, kind):

@@ -419,7 +419,7 @@ def fits(name: str, resource: Resource, value: str) -> bool:
     name, _, modifier = name.partition(":")
     values = value.split(",")
     if name == "_id":
-        return resource["id"] in values
+        return (resource["id"] in values) != (modifier == "not")
     if name in ("_text", "_content"):
         return any(fits_words(name, resource, one) for one in choices(value))
     kind = KINDS[resource["resourceType"]][name]
