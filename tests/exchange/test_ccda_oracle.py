@@ -22,10 +22,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from fhirapp.allergies.contradictions import findings_of
 from fhirapp.allergies.summary import conclusion_of, entries_of
 from tests.exchange.test_ccda import of_type, read, sample
 from tests.support import ccda_differences, ccda_generator, ccda_oracle, ccda_shapes
-from tests.support.ccda_differences import LOINC, NULL_FLAVOR, Reading, conclusions, differences
+from tests.support.ccda_differences import (
+    LOINC,
+    NULL_FLAVOR,
+    Reading,
+    conclusions,
+    differences,
+    repeated,
+)
 from tests.support.ccda_generator import Planted, covered, covering, effective, generate, pairs
 from tests.support.ccda_oracle import (
     SECTION,
@@ -52,6 +60,8 @@ NONE_KNOWN = {
     "environment": "428607008",
 }
 UNKNOWN_REACTION = {"coding": [{"system": SNOMED, "code": "261665006", "display": "Unknown"}]}
+# Findings that two entries are about one substance.
+_ABOUT_THE_SAME = ("duplicate", "past-beside-active", "refuted-beside-active")
 CRITICALITIES = {"": "", "CRITH": "high", "CRITL": "low", "CRITU": "unable-to-assess"}
 
 
@@ -71,9 +81,18 @@ def differences_of(document: str) -> list[str]:
     readings = []
     for allergy in allergies:
         (entry,) = entries_of([allergy])
-        readings.append(Reading(entry.assertion.kind.value, entry.is_severe))
-    conclusion = conclusion_of(entries_of(allergies)).code
-    return differences(facts_of(document), allergies, readings, conclusion)
+        doubtful = bool(entry.faults)
+        readings.append(Reading(entry.assertion.kind.value, entry.is_severe, doubtful))
+    entries = entries_of(allergies)
+    by_reference = {f"AllergyIntolerance/{allergy['id']}": allergy for allergy in allergies}
+    found = [
+        difference
+        for finding in findings_of(entries)
+        if finding.code in _ABOUT_THE_SAME
+        for difference in repeated([by_reference[name] for name in finding.sources])
+    ]
+    conclusion = conclusion_of(entries).code
+    return [*found, *differences(facts_of(document), allergies, readings, conclusion)]
 
 
 @pytest.mark.parametrize("first", numbers()[::AT_ONCE])
@@ -180,7 +199,9 @@ def right(number: int) -> Right:
     """Return what a converter without faults makes of a generated document."""
     facts = facts_of(generate(number).document)
     allergies = [_resource(fact) for fact in facts.entries]
-    readings = [Reading(min(fact.kinds), fact.is_severe) for fact in facts.entries]
+    readings = [
+        Reading(min(fact.kinds), fact.is_severe, fact.is_contradictory) for fact in facts.entries
+    ]
     for fact, allergy in zip(facts.entries, allergies, strict=True):
         if fact.kinds == {"allergy", "no-information"}:
             readings[allergies.index(allergy)] = Reading("allergy", is_severe=fact.is_severe)
@@ -320,6 +341,14 @@ def the_reaction_is_the_name(fact: Fact, allergy: Resource) -> bool:
 def the_name_is_doubled(fact: Fact, allergy: Resource) -> bool:
     if is_allergy(fact) and fact.names:
         allergy["code"]["text"] = f"{fact.names[0]} {fact.names[0]}"
+        return True
+    return False
+
+
+@fault
+def a_code_is_the_name(fact: Fact, allergy: Resource) -> bool:
+    if is_allergy(fact) and fact.names and fact.codes:
+        allergy["code"]["text"] = fact.codes[0]
         return True
     return False
 
@@ -695,7 +724,18 @@ def a_severe_one_does_not_count_as_severe(found: Right) -> Right | None:
     for place, (fact, reading) in enumerate(zip(found.facts.entries, found.readings, strict=False)):
         if is_allergy(fact) and reading.is_severe and not (fact.is_refuted or fact.is_error):
             readings = list(found.readings)
-            readings[place] = Reading(reading.kind, is_severe=False)
+            readings[place] = reading._replace(is_severe=False)
+            return found._replace(readings=readings)
+    return None
+
+
+@fault_of_all
+def two_substances_of_one_allergy_are_not_found(found: Right) -> Right | None:
+    for place, fact in enumerate(found.facts.entries):
+        is_read = is_allergy(fact) and not (fact.is_refuted or fact.is_error)
+        if is_read and fact.is_contradictory:
+            readings = list(found.readings)
+            readings[place] = readings[place]._replace(is_doubtful=False)
             return found._replace(readings=readings)
     return None
 
@@ -735,6 +775,28 @@ def test_a_fault_is_found_wherever_it_is_planted(name):
         if planted == PLANTED:
             return
     assert planted >= 3
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ({"text": "Latex"}, {"text": "LATEX"}, True),
+        ({"text": "Latex"}, {"text": "Rubber", "coding": [{"display": "latex"}]}, True),
+        ({"text": "Latex"}, {"text": "Walnut"}, False),
+        (
+            {"text": "Latex", "coding": [{"code": "Unknown"}]},
+            {"text": "Walnut", "coding": [{"code": "Unknown"}]},
+            False,
+        ),
+        (
+            {"text": "Latex", "coding": [{"display": "Adverse reaction to substance"}]},
+            {"text": "Walnut", "coding": [{"display": "Adverse reaction to substance"}]},
+            False,
+        ),
+    ],
+)
+def test_allergies_without_a_common_name_are_not_the_same(first, second, is_same):
+    assert (repeated([{"code": first}, {"code": second}]) == []) == is_same
 
 
 def main(first: int, count: int) -> None:

@@ -33,11 +33,33 @@ NULL_FLAVOR = "http://terminology.hl7.org/CodeSystem/v3-NullFlavor"
 UNKNOWN_REACTION = "261665006"
 
 
+# What allergies to different substances share.
+GENERAL_NAMES = {
+    *("adverse reaction to substance", "unknown", "http snomed info sct"),
+    *("http www nlm nih gov research umls rxnorm", "http fdasis nlm nih gov"),
+}
+
+
 class Reading(NamedTuple):
-    """What is made of a resource above the converter: its kind, and whether it counts as severe."""
+    """What is made of a resource above the converter.
+
+    Its kind, whether it counts as severe, and whether a finding says that it is in doubt.
+    """
 
     kind: str
     is_severe: bool
+    is_doubtful: bool = False
+
+
+def repeated(allergies: Sequence[Resource]) -> list[str]:
+    """Return a difference if allergies that are said to be of one substance share no name."""
+    names = [
+        {normal(text) for text in _strings(allergy["code"]) if not is_placeholder(text)}
+        for allergy in allergies
+    ]
+    if set.intersection(*names) - GENERAL_NAMES:
+        return []
+    return [f"repeated: {[allergy['code'].get('text') for allergy in allergies]}"]
 
 
 def differences(
@@ -137,6 +159,8 @@ def _differences(
             yield f"onset-lost: no note says {fact.no_onset}"
         if reading and not (fact.is_refuted or fact.is_error):
             yield from _of_gravity(fact, reading)
+            if fact.is_contradictory and not reading.is_doubtful:
+                yield f"contradiction: no finding says that {fact.names} are two substances"
     yield from _of_texts(fact, allergy)
 
 
@@ -285,6 +309,13 @@ def _of_names(fact: Fact, allergy: Resource, source: str) -> Iterator[str]:
             yield f"name-invented: {name!r}"
     if _doubled(text) and not any(_doubled(name) for name in fact.names):
         yield f"name-doubled: {text!r}"
+    yield from _of_codes(fact, text, codings)
+
+
+def _of_codes(fact: Fact, text: str, codings: Sequence[Resource]) -> Iterator[str]:
+    """Yield a code that is shown as the name, and those that are lost."""
+    if fact.names and text in fact.codes:
+        yield f"name-code: {text!r} beside {fact.names}"
     for code in fact.codes:
         if code not in [one.get("code") for one in codings]:
             yield f"code-missing: {code}"

@@ -22,9 +22,11 @@ from tests.support.ccda_shapes import (
     ABSENCES,
     COMMENTS,
     DOCUMENT,
+    DOUBLE_SEVERITIES,
     DOUBTFUL_ENDS,
     ENDS,
     EXTRA_ROWS,
+    GENERAL_VALUE,
     GENERIC_VALUES,
     HEADER,
     ICD10,
@@ -33,6 +35,7 @@ from tests.support.ccda_shapes import (
     LOCAL_SEVERITIES,
     LOINC,
     NURSE,
+    OTHER_NAME,
     PAST_ENDS,
     REACTION_WORDS,
     RXNORM,
@@ -45,7 +48,9 @@ from tests.support.ccda_shapes import (
     SUBSTANCES,
     SUITES,
     TEMPLATE,
+    TYPED_SEVERITIES,
     TYPES,
+    UNII,
     Substance,
     coded,
     original,
@@ -113,6 +118,12 @@ def _effective_allergy(made: Choice, *, headed: bool) -> Choice:
         made["denied"] = ""
     if names.startswith("reaction-link") and made["reactions"] in SILENT:
         made["reactions"] = "coded"
+    if (
+        made["narrative"] == "list"
+        and REACTION_WORDS.get(made["reactions"], "").lower()[:4] == "anap"
+    ):
+        # The item that names the substance has the extra row's reaction.
+        made["extra"] = made["extra"] and "row"
     if not cells and made["reactions"] in ("text-link", "doubled"):
         made["reactions"] = "text"
     if made["reactions"] in ("", "unknown"):
@@ -429,7 +440,10 @@ def _table_row(row: _Row, choice: Choice, order: Sequence[int]) -> str:
     texts = (row.substance, row.reaction, row.severity, row.status)
     cells = []
     for place in order:
-        name, text = f"{'srvx'[place]}{row.number}", escape(texts[place])
+        name, text = (
+            f"{'srvx'[place]}{row.number}",
+            "<br/>".join(escape(line) for line in texts[place].split("\n")),
+        )
         if choice["ids"] == "content" and text and row.number:
             cells.append(f'<td><content ID="{name}">{text}</content></td>')
         else:
@@ -528,7 +542,11 @@ def _reactions(choice: Choice, number: int) -> tuple[list[_Reaction], str]:
         return [], ""
     null = '<value xsi:type="CD" nullFlavor="UNK"/>'
     words = REACTION_WORDS.get(shape, "Hives")
-    more = {"more": ", blistering feet", "grave": "; throat tightness"}
+    more = {
+        "more": ", blistering feet",
+        "grave": "; throat tightness",
+        "lines": "\ncold sweat\n- pallor",
+    }
     cell = words + more.get(choice["row-reaction"], "") if choice["row-reaction"] else ""
     hives = ("247472004", SNOMED, "Hives")
     content, said = {
@@ -547,6 +565,15 @@ def _reactions(choice: Choice, number: int) -> tuple[list[_Reaction], str]:
             {words},
         ),
         "unknown": (null, set()),
+        "values": (
+            coded("value", *hives) + coded("value", nullFlavor="OTH", inner=original("hot ears")),
+            {"Hives", "hot ears"},
+        ),
+        "values-grave": (
+            coded("value", *hives) + coded("value", "39579001", SNOMED, "Anaphylaxis"),
+            {"Hives", "Anaphylaxis"},
+        ),
+        "values-null": (null + coded("value", *hives), {"Hives"}),
     }.get(shape, (f"<text>{escape(words)}</text>{null}", {words}))
     severity, rank = _severity(choice["reaction-severity"])
     found = [_Reaction(_reaction(choice, content + severity), said, rank)]
@@ -576,6 +603,15 @@ def _severity(shape: str) -> tuple[str, int]:
     if not shape:
         return "", 0
     first, _, words = shape.partition(" ")
+    code_of_severity = coded("code", "SEV", "2.16.840.1.113883.5.4")
+    if shape in DOUBLE_SEVERITIES:
+        found = [SNOMED_SEVERITIES[name] for name in DOUBLE_SEVERITIES[shape]]
+        values = "".join(coded("value", code) for code, _ in found)
+        return _related(code_of_severity + values), max(rank for _, rank in found)
+    if shape in TYPED_SEVERITIES:
+        code, rank = SNOMED_SEVERITIES[TYPED_SEVERITIES[shape]]
+        display = TYPED_SEVERITIES[shape].title()
+        return _related(code_of_severity + coded("value", code, display=display), "MFST"), rank
     if shape in SNOMED_SEVERITIES:
         code, rank = SNOMED_SEVERITIES[shape]
         value = coded("value", code)
@@ -587,7 +623,7 @@ def _severity(shape: str) -> tuple[str, int]:
     else:
         rank = SEVERITY_WORDS[words]
         value = coded("value", "S7", LOCAL, words)
-    return _related(coded("code", "SEV", "2.16.840.1.113883.5.4") + value), rank
+    return _related(code_of_severity + value), rank
 
 
 def _status(choice: Choice) -> tuple[str, list[str]]:
@@ -698,6 +734,26 @@ def _names(choice: Choice, number: int, about: Substance, planted: Planted) -> t
             (about.display, about.brand, about.translation, about.entity, about.desc),
             about.brand,
         ),
+        "placeholder-code": (
+            coded("code", "Unknown", UNII, about.display),
+            *((about.display,), about.display),
+        ),
+        "code-name": (
+            coded("code", *drug, about.code) + entity,
+            *((about.entity,), about.entity),
+        ),
+        "code-before-name": (
+            coded("code", *drug) + f"<name>{about.code} {escape(about.entity)}</name>",
+            *((about.entity,), about.entity),
+        ),
+        "other-name": (
+            coded("code", *drug, about.display) + f"<name>{OTHER_NAME}</name>",
+            *((about.display, OTHER_NAME), about.display),
+        ),
+        "general-value": (
+            coded("code", *drug, about.display),
+            *((about.display,), about.display),
+        ),
         "": (coded("code", nullFlavor="NI"), (), ""),
     }
     content, names, row_name = shapes[shape]
@@ -705,6 +761,9 @@ def _names(choice: Choice, number: int, about: Substance, planted: Planted) -> t
     value = ""
     if shape == "value":
         value = coded("value", about.value_code, SNOMED, about.value)
+    elif shape == "general-value":
+        code, display = GENERAL_VALUE
+        value = coded("value", code, SNOMED, display)
     elif shape == "value-link":
         value = coded("value", GENERIC_VALUES["drug"], inner=bare)
     return value, _participant(content) if content else "", row_name

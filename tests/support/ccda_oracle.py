@@ -76,12 +76,15 @@ PLACEHOLDERS = {
     *("n a", "no information", "unspecified", "none", ""),
 }
 GRAVE = re.compile(
-    r"\b(?:severe|severely|anaph[a-z]*|angio(?:oe|e)?dema|throat|airway|life threatening)\b"
+    r"\b(?:severe|severely|anaph[a-z]*|angio(?:oe|e)?dema|(?<!itchy )throat|airway"
+    r"|life threatening)\b"
 )
 DENIED = re.compile(
     r"\b(?:no|not|without|denies|denied|never)(?: \w+){0,2}? "
     r"(?=(?:severe|anaph|angio|throat|airway|life))\w+"
 )
+# Of these a document that gives one allergy two names names two substances.
+KNOWN_NAMES = {"ibuprofen", "aspirin", "latex", "bee venom", "peanut", "codeine", "cefdinir"}
 GRAVE_REACTIONS = {"39579001", "41291007", "T78.2XXA", "T78.3XXA"}
 
 ROLES = (
@@ -187,6 +190,11 @@ class Fact:
     no_onset: str = ""
 
     @property
+    def is_contradictory(self) -> bool:
+        """Whether its names are those of two substances."""
+        return len(KNOWN_NAMES & set(map(normal, self.names))) > 1
+
+    @property
     def severity(self) -> int:
         """The gravest severity that the entry itself has."""
         return max(self.severities, default=0)
@@ -276,7 +284,8 @@ class _Document:
 
     def cells(self, row: ET.Element, role: str) -> list[str]:
         """Return the words of a row that stand in the columns of a role."""
-        found = (plain(cell) for cell in row if self.role(cell) == role)
+        inside = lines if role == "reaction" else lambda cell: [plain(cell)]
+        found = (text for cell in row if self.role(cell) == role for text in inside(cell))
         return [text for text in found if normal(text)]
 
 
@@ -287,6 +296,19 @@ def plain(element: ET.Element) -> str:
         apart = "" if child.tag in ("content", "sub", "sup") else " "
         pieces += [apart, plain(child), apart, child.tail or ""]
     return " ".join("".join(pieces).split())
+
+
+def lines(cell: ET.Element) -> list[str]:
+    """Return the lines of a cell, between its line breaks."""
+    found = [cell.text or ""]
+    for child in cell:
+        if child.tag == "br":
+            found.append(child.tail or "")
+        elif child.find("br") is not None or child.find(".//br") is not None:
+            found += [*lines(child), child.tail or ""]
+        else:
+            found[-1] += plain(child) + (child.tail or "")
+    return [" ".join(line.split()) for line in found]
 
 
 def is_head(document: _Document, row: ET.Element) -> bool:
@@ -495,6 +517,10 @@ def _read_details(
         status = holder.find("statusCode")
         fact.is_error |= status is not None and status.get("code") == "nullified"
         for reaction in holder.findall("entryRelationship[@typeCode='MFST']/observation"):
+            code = reaction.find("code")
+            if code is not None and code.get("code") in (SEVERITY, STATUS, CRITICALITY):
+                # A detail, whatever it is typed as.
+                continue
             fact.reactions.append(_reaction(read, reaction, fact))
         for comment in holder.findall("entryRelationship/act"):
             fact.comments += read.texts(comment.find("text"))
@@ -562,8 +588,7 @@ def _read_narrative(read: _Document, observation: ET.Element, fact: Fact) -> Non
 
 def _reaction(read: _Document, observation: ET.Element, fact: Fact) -> Reaction:
     found = Reaction()
-    value = observation.find("value")
-    if value is not None:
+    for value in observation.findall("value"):
         for coded in (value, *value.findall("translation")):
             found.codes += [coded.get("code", "")] if coded.get("code") else []
             found.words += [coded.get("displayName", "")] if coded.get("displayName") else []
@@ -578,9 +603,13 @@ def _reaction(read: _Document, observation: ET.Element, fact: Fact) -> Reaction:
 
 
 def _read_severity(read: _Document, observation: ET.Element, fact: Fact) -> None:
-    value = observation.find("value")
-    if value is None:
-        return
+    for value in observation.findall("value"):
+        _read_severity_value(read, value, observation, fact)
+
+
+def _read_severity_value(
+    read: _Document, value: ET.Element, observation: ET.Element, fact: Fact
+) -> None:
     code, ranks, words = value.get("code", ""), [], []
     if value.get("codeSystem") == SNOMED_OID:
         ranks.append(SEVERITY_CODES.get(code, 0))
@@ -595,9 +624,11 @@ def _read_severity(read: _Document, observation: ET.Element, fact: Fact) -> None
 
 
 def _read_status(read: _Document, observation: ET.Element, fact: Fact) -> None:
-    value = observation.find("value")
-    if value is None:
-        return
+    for value in observation.findall("value"):
+        _read_status_value(read, value, fact)
+
+
+def _read_status_value(read: _Document, value: ET.Element, fact: Fact) -> None:
     words = [value.get("displayName", ""), *read.texts(value.find("originalText"))]
     if known := STATUS_CODES.get(value.get("code", "")):
         fact.statuses.append(known)
@@ -620,7 +651,12 @@ def _coded(read: _Document, concept: ET.Element | None) -> tuple[list[str], list
         return [], [], []
     all_of = (concept, *concept.findall("translation"))
     codes = [one.get("code", "") for one in all_of if one.get("code")]
-    names = [one.get("displayName", "") for one in all_of if one.get("displayName")]
+    # A name that repeats its code is none.
+    names = [
+        one.get("displayName", "")
+        for one in all_of
+        if one.get("displayName") and one.get("displayName") != one.get("code")
+    ]
     # What is only a local code of "none known" is no substance.
     codes = [
         one for one in codes if one in NONE_KNOWN or not all(map(scope_of_words, names or [""]))
@@ -678,7 +714,14 @@ def _read_names(
     if generic and not fact.codes:
         code = parts[0].get("displayName", "") if parts[0] is not None else ""
         names = [name for name in names if name != code]
+    names = [_without_code(name, fact.codes) for name in names]
     fact.names = [name for name in dict.fromkeys(names) if not is_placeholder(name)]
+
+
+def _without_code(name: str, codes: Sequence[str]) -> str:
+    """Return a name without a code of its entry before it."""
+    first, _, rest = name.partition(" ")
+    return rest if first in codes and rest else name
 
 
 def _generic(code: ET.Element | None) -> bool:

@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 SNOMED, RXNORM, LOCAL = "2.16.840.1.113883.6.96", "2.16.840.1.113883.6.88", "1.2.840.99999.1"
 ICD10, LOINC = "2.16.840.1.113883.6.90", "2.16.840.1.113883.6.1"
+UNII = "2.16.840.1.113883.4.9"
 TEMPLATE = "2.16.840.1.113883.10.20.22"
 GENERIC_VALUES = {"drug": "416098002", "food": "414285001", "any": "419199007"}
 TYPES = ("419511003", "416098002", "418038007", "420134006", "418471000")
@@ -98,12 +99,18 @@ SEVERITY_WORDS = {
     "Mild": 1,
     "Grade X": 0,
 }
+# Severities whose observation is typed as a manifestation, or has two values.
+TYPED_SEVERITIES = {"typed severe": "severe", "typed mild": "mild"}
+DOUBLE_SEVERITIES = {
+    "values mild+severe": ("mild", "severe"),
+    "values severe+mild": ("severe", "mild"),
+}
 SEVERITIES = (
     "",
     *SNOMED_SEVERITIES,
     *LOCAL_SEVERITIES,
     *(f"text {words}" for words in SEVERITY_WORDS),
-    *("display Severe", "display Grade X"),
+    *("display Severe", "display Grade X", *TYPED_SEVERITIES, *DOUBLE_SEVERITIES),
 )
 
 DOCUMENT: Mapping[str, Sequence[str]] = {
@@ -171,6 +178,7 @@ ALLERGY: Mapping[str, Sequence[str]] = {
         *("desc", "placeholder+entity", "placeholder+row", "placeholder+translation"),
         *("reaction-link+entity", "reaction-link+row", "reaction-link+display", "value"),
         *("value-link", "row", "local", "code", "all", ""),
+        *("placeholder-code", "code-name", "code-before-name", "other-name", "general-value"),
     ),
     "denied": ("", "denied"),
     "severity": SEVERITIES,
@@ -179,10 +187,11 @@ ALLERGY: Mapping[str, Sequence[str]] = {
     "reactions": (
         *("", "coded", "coded+text", "original", "text", "text-link", "doubled", "same-twice"),
         *("two", "grave-text", "grave-code", "grave-local", "icd", "misspelled", "angiodema"),
-        *("throat", "no-anaphylaxis", "translation", "unknown"),
+        *("throat", "no-anaphylaxis", "translation", "unknown", "itchy-throat"),
+        *("values", "values-grave", "values-null"),
     ),
     "reaction-place": ("observation", "act", "both"),
-    "row-reaction": ("", "same", "more", "grave"),
+    "row-reaction": ("", "same", "more", "grave", "lines"),
     "criticality": ("", "CRITH", "CRITL", "CRITU"),
     "comment": ("", "inline", "link", "grave", "no-anaphylaxis", "act"),
     "text": ("", "row", "inline"),
@@ -312,6 +321,9 @@ SUITES: tuple[Mapping[str, Sequence[str]], ...] = (
 )
 
 SUBSTANCE_HEADS = ("Substance", "Allergen", "Allergy", "Agent", "Allergies")
+# A name that belongs to none of the substances, and a value that names only a kind.
+OTHER_NAME = "Ibuprofen"
+GENERAL_VALUE = ("282100009", "Adverse reaction to substance")
 LINKED_NAMES = ("original-link", "original-doubled", "value-link", "all")
 NURSE = "Noted by the school nurse"
 REACTION_WORDS = {
@@ -327,6 +339,7 @@ REACTION_WORDS = {
     "throat": "throat closing up",
     "no-anaphylaxis": "a rash, no anaphylaxis",
     "translation": "red blotches",
+    "itchy-throat": "itchy throat",
 }
 COMMENTS = {
     "inline": "Tolerated cefalexin in 2019",
