@@ -50,10 +50,6 @@ def in_words(name: HumanName, *, prefix: bool = True) -> str:
     return str(name.get("text") or " ".join(filter(None, parts)))
 
 
-def name_of(resource: Mapping[str, Any]) -> str:
-    """Return the current name of a Patient, Practitioner or RelatedPerson; "" without one.
-
-    A patient's name has no prefix: lists of patients tell them apart by their names.
-    """
-    name = current(resource.get("name", ()))
-    return in_words(name or {}, prefix=resource.get("resourceType") != "Patient")
+def name_of(resource: Mapping[str, Any], *, prefix: bool = True) -> str:
+    """Return the current name of a Patient, Practitioner or RelatedPerson; "" without one."""
+    return in_words(current(resource.get("name", ())) or {}, prefix=prefix)

@@ -109,7 +109,7 @@ def sex(patient: Mapping[str, Any]) -> str:
 
 def full_name(person: Mapping[str, Any]) -> str:
     """Return the current name of a Patient, Practitioner or RelatedPerson, as pages show it."""
-    return shortened(name_of(person)) or _("Name not recorded")
+    return shortened(name_of(person, prefix=False)) or _("Name not recorded")
 
 
 def format_of(content_type: str) -> str:

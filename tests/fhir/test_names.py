@@ -82,6 +82,6 @@ def test_a_name_in_words(name, full, without_prefix):
 
 def test_the_name_of_a_person_is_the_current_one():
     several = [MAIDEN, {**OFFICIAL, "prefix": ["Dr."]}]
-    assert names.name_of({"resourceType": "Patient", "name": several}) == "Anna Weber"
-    assert names.name_of({"resourceType": "Practitioner", "name": several}) == "Dr. Anna Weber"
+    assert names.name_of({"name": several}) == "Dr. Anna Weber"
+    assert names.name_of({"name": several}, prefix=False) == "Anna Weber"
     assert names.name_of({"resourceType": "RelatedPerson"}) == ""
