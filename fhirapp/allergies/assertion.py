@@ -16,7 +16,7 @@ allergy".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -136,61 +136,6 @@ _PLACEHOLDER = re.compile(
     r"|(?:free ?text|uncoded|miscellaneous|misc|generic)(?: (?:allerg(?:y|en)|entry|substance))?"
     r"|allerg(?:y|en|ies)(?: (?:to )?(?:substance|intolerance))?|substance|n/?a|unk|null|tbd|\W*"
 )
-# Codes that hold the place of one.
-_PLACEHOLDER_CODE = re.compile(
-    r"[0x]+|9{3,}|none|nk|no[ -]?code|oth|unc|uncoded|unspecified|free[ -]?text|text|local|custom"
-)
-# Codes of SNOMED CT that say of what kind an allergy is, or that it is to any substance.
-_GENERAL_CODES = frozenset(
-    {
-        "106190000",  # Allergy
-        "473011001",  # Allergic condition
-        "609328004",  # Allergic disposition
-        "419076005",  # Allergic reaction
-        "281647001",  # Adverse reaction
-        "282100009",  # Adverse reaction to substance
-        "62014003",  # Adverse reaction caused by drug
-        "420134006",  # Propensity to adverse reaction
-        "418038007",  # Propensity to adverse reactions to substance
-        "419511003",  # Propensity to adverse reactions to drug
-        "418471000",  # Propensity to adverse reactions to food
-        "419199007",  # Allergy to substance
-        "416098002",  # Allergy to drug
-        "414285001",  # Allergy to food
-        "426232007",  # Environmental allergy
-        "782197009",  # Intolerance to substance
-        "59037007",  # Intolerance to drug
-        "235719002",  # Intolerance to food
-        "105590001",  # Substance
-        "410942007",  # Drug or medicament
-        "373873005",  # Pharmaceutical / biologic product
-        "763158003",  # Medicinal product
-        "255620007",  # Food
-        "762766007",  # Edible substance
-        "413477004",  # Allergen or pseudoallergen
-        "261665006",  # Unknown
-        "74964007",  # Other
-    }
-)
-# Names that only say of what kind an allergy is, in English, German, French, Spanish, Italian and
-# Swedish: "Allergy to substance", "Medikamentenallergie".
-_KIND_WORDS = re.compile(
-    r"(?:(?:(?:propensity|allergy|allergies|allergic|allergen|intolerances?|hypersensitivity"
-    r"|sensitivity|adverse|reactions?|disposition|condition|to|by|caused|an?|the|of|or|and|any|all"
-    r"|drugs?|medicaments?|foods?|edible|substances?|medications?|medicines?|medicinal|products?"
-    r"|pharmaceutical|biologic|environment(?:al)?|miscellaneous|other|unknown|unspecified"
-    r"|disorder|finding|substance|type|class)"
-    r"|(?:allergien?|gegen|unvertraglichkeit(?:en)?|uberempfindlichkeit|medikamente?n?|arzneimitteln?"
-    r"|nahrungsmitteln?|lebensmitteln?|substanz(?:en)?|stoffe?|sonstige|unbekannt"
-    r"|(?:medikamenten|arzneimittel|nahrungsmittel|lebensmittel|umwelt)"
-    r"(?:allergien?|unvertraglichkeit(?:en)?))"
-    r"|(?:medicamenteuse|alimentaire|aux?|medicaments?|aliments?|inconnue?|autre)"
-    r"|(?:alergias?|al|medicamentos?|farmacos?|alimentos?|alimentaria|sustancias?|intolerancias?"
-    r"|desconocid[ao]|otr[ao])"
-    r"|(?:allergia|allergie|ai|agli|farmac[oi]|aliment[oi]|alimentare|intolleranza|sostanz[ae])"
-    r"|(?:allergi|mot|amnen?|overkanslighet"
-    r"|(?:lakemedel|livsmedel)s?(?:allergi)?))\b\W*)+"
-)
 # What may be around a text without changing its meaning.
 _AROUND = re.compile(
     r"\s*\((?:situation|finding)\)|^[\s(\[]+|[\s)\].]+$"
@@ -213,9 +158,9 @@ _OF_AN_ALLERGY = (
 _KIND = re.compile(r"\s*\([a-z ]+\)$")
 _DENIAL = re.compile(r"(?:no|not|none|nil|n/a|nk[a-z]{1,3}|denie[sd]|denying)(?=[\s.,;:()]|$)")
 # Longer texts are no names.
-_LONGEST = 200
+LONGEST_NAME = 200
 _NO_RISK = "no-known-reaction-risk"
-_ABSENT = frozenset({terminology.NULL_FLAVOR, _REASON})
+ABSENT_SYSTEMS = frozenset({terminology.NULL_FLAVOR, _REASON})
 _NOTHING_KNOWN = (Kind.NO_INFORMATION, Kind.NOT_ASKED)
 # nullFlavors that say that there is no code, not that nothing is known.
 _UNCODED = frozenset({"NI", "UNK", "NAV", "NA", "OTH", "UNC"})
@@ -289,11 +234,11 @@ def coded_as(about: Mapping[str, Any]) -> list[str]:
 
     Where nothing names the substance they are its codes, each with its system.
     """
-    words = _plain(concept(about))
+    words = plain_name(concept(about))
     codings = [
         coding
         for coding in about.get("coding", ())
-        if coding.get("system") not in _ABSENT and coding.get("code") != SECTION["code"]
+        if coding.get("system") not in ABSENT_SYSTEMS and coding.get("code") != SECTION["code"]
     ]
     names = [
         shortened(coding["display"])
@@ -303,29 +248,14 @@ def coded_as(about: Mapping[str, Any]) -> list[str]:
     if not names and not about.get("text"):
         names = [code_with_system(coding) for coding in codings if coding.get("code")]
     differing = {
-        plain: name for name in reversed(names) if (plain := _plain(name)) not in ("", words)
+        plain: name for name in reversed(names) if (plain := plain_name(name)) not in ("", words)
     }
     return list(reversed(differing.values()))
 
 
 def is_placeholder(name: str) -> bool:
     """Say whether a name only holds the place of one: "Coded Allergy Name Not Available"."""
-    return len(name) <= _LONGEST and _PLACEHOLDER.fullmatch(fold(name)) is not None
-
-
-def is_kind(name: str) -> bool:
-    """Say whether a name only says of what kind an allergy is: "Allergy to substance"."""
-    return len(name) <= _LONGEST and _KIND_WORDS.fullmatch(fold(name)) is not None
-
-
-def is_general(coding: Mapping[str, Any]) -> bool:
-    """Say whether a code is shared by allergies to different substances."""
-    code, name = fold(coding["code"]), coding.get("display") or ""
-    if name and (is_kind(name) or is_placeholder(name)):
-        return True
-    if coding.get("system") == terminology.SNOMED_CT and code in _GENERAL_CODES:
-        return True
-    return is_placeholder(code) or is_kind(code) or bool(_PLACEHOLDER_CODE.fullmatch(code))
+    return len(name) <= LONGEST_NAME and _PLACEHOLDER.fullmatch(fold(name)) is not None
 
 
 def about_none_known(words: str) -> About | None:
@@ -334,40 +264,7 @@ def about_none_known(words: str) -> About | None:
     return assertion.about if assertion and assertion.kind is Kind.NONE_KNOWN else None
 
 
-def keys(about: Mapping[str, Any]) -> frozenset[str]:
-    """Return the codes and words of a substance: entries that share one are about the same.
-
-    Codes and words that different substances share, such as "Drug allergy", are not among them.
-    """
-    codings = [coding for coding in about.get("coding", ()) if coding.get("code")]
-    coded = {
-        f"{coding.get('system', '')}|{coding['code']}"
-        for coding in codings
-        if coding.get("system") not in _ABSENT
-        and coding["code"] != SECTION["code"]
-        and not is_general(coding)
-    }
-    texts = [about.get("text"), *(coding.get("display") for coding in codings)]
-    return frozenset(coded | _named(texts))
-
-
-def other_names(about: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of a substance that have no code, beside its own words.
-
-    They may name a class: an entry with one of these words is about the same, but not two entries
-    that both have it beside their own.
-    """
-    codings = about.get("coding", ())
-    return _named(coding.get("display") for coding in codings if not coding.get("code"))
-
-
-def _named(texts: Iterable[str | None]) -> frozenset[str]:
-    """Return names for comparison, without those that name no substance."""
-    named = (text for text in texts if text and not (is_placeholder(text) or is_kind(text)))
-    return frozenset(map(_plain, map(shortened, named))) - {""}
-
-
-def _plain(text: str) -> str:
+def plain_name(text: str) -> str:
     """Return a name without case, accents, and the kind of thing that SNOMED CT puts behind it."""
     return _KIND.sub("", fold(text)).strip()
 
@@ -419,14 +316,14 @@ def _of_coding(coding: Mapping[str, Any]) -> Assertion | None:
 def _of_text(text: str, beside: Assertion | None) -> Assertion | None:
     """Return what a text says; that of the code beside it, where it denies in words of its own."""
     assertion = _of_words(text)
-    if assertion is None and beside is not None and len(text) < _LONGEST:
+    if assertion is None and beside is not None and len(text) < LONGEST_NAME:
         words = fold(text)
         return beside if _DENIES.match(words) and not _BUT.search(words) else None
     return assertion
 
 
 def _of_words(text: str) -> Assertion | None:
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST_NAME:
         return None
     words = _AROUND.sub("", fold(text))
     if words == "not asked":

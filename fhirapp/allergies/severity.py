@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from fhirapp.allergies.denial import is_denied
+from fhirapp.allergies.throat import throats_in
 from fhirapp.fhir import terminology
 from fhirapp.fhir.terminology import severity_words, shortened, worded
 from fhirapp.search.string import fold
@@ -51,56 +53,11 @@ _GRAVE = re.compile(
     r"|\bstevens[- ]johnson\b|\bepidermal necrolysis\b|\b(?:allergic|circulatory) shock\b"
     r"|\b(?:cardiac|respiratory) arrest\b"
 )
-# A throat that swells, tightens or closes may kill, and so may one of which nothing more is said.
-# One that itches is not called severe by its name, nor is what is taken for it.
-_THROAT = re.compile(r"\bthroats?\b")
-_THROAT_GRAVE = re.compile(
-    r"\b(?:swell|swoll|tight|clos|clench|o?edem|constrict|obstruct|narrow|spasm|block|chok|lump"
-    r"|breath|swallow|shut|thick|strangl|numb|full|seiz|asphyxi|suffocat|stridor|hoarse|dyspn|wheez"
-    r"|compress)\w*"
-)
-_THROAT_PRODUCT = re.compile(
-    r"[\s-]+(?:\w+[\s-]+)?(?:lozenges?|sprays?|cultures?|swabs?|drops?|pastilles?|cand(?:y|ies))\b"
-)
-_MILD_OF_THROAT = (
-    r"(?:itch|scratch|sore|dry|tickl|irritat|cough|clear|pain|hurt|ach(?:e|ing)|infect|strep|burn"
-    r"|mucus|discomfort|redness)\w*"
-)
-_MILD_BEFORE_THROAT = re.compile(rf"\b{_MILD_OF_THROAT}(?:[\s(-]+\w+){{0,3}}[\s(-]+$")
-_MILD_AFTER_THROAT = re.compile(rf"[\s:(-]+(?:\w+[\s:(-]+){{0,3}}{_MILD_OF_THROAT}")
-# In German, French, Spanish, Italian and Swedish a throat is severe only with what it does.
-_THROAT_ABROAD = re.compile(
-    r"\b(?:hals(?:es|en)?|rachens?|kehle|kehlkopf\w{0,2}|glott?i[sd]\w*|gorge|garganta|gola"
-    r"|svalget|strupen|larynx|pharynx)\b"
-)
-_THROAT_GRAVE_ABROAD = re.compile(
-    r"\b(?:\w*schwell|\w*schwoll|schwill|zuschwill|odem|oedem|œdem|edem|enge|zugeschn|verschl"
-    r"|gonfl|serre|resserr|ferme|oppress|hinch|inflam|cierr|cerr|estrech|gonfi|chius|chiud|svull"
-    r"|trang|constri|obstru)\w*"
-)
-_THROAT_COMPOUND = re.compile(
-    r"\b(?:hals|rachen|kehlkopf|glottis|larynx|svalg|strup)(?:schwell|odem|enge|svull)\w*"
-)
-_DENIED_ABROAD = re.compile(
-    r"\b(?:kein\w{0,2}|ohne|sans|pas d(?:e|')|aucune?|sin|senza|nessuna?|utan|inge[nt]|inga)"
-    r"\s*(?:\w+\s+)?$"
-)
-# How far from a throat a word counts, within a sentence.
-_BESIDE = 200
-_SENTENCE = re.compile(r"[.;!?\n|/]")
 _LONG_WORD = re.compile(r"\ban\w{6,13}\b|\bna\w{8,11}\b")
 # What people misspell, and by how many letters at most.
 _MISSPELLED = ("anaphylaxis", "anaphylactic", "angioedema")
 _MOST_WRONG = 2
 
-_CLAUSE = re.compile(r"[.;,:!?()\[\]\n/|]| - |\b(?:but|except|however|although|though|and|with)\b")
-_DENIED_BEFORE = re.compile(
-    r"\b(?:no|not|non|never|without|denie[sd]|denying|negative for)\b(?:[\s-]+\w+){0,4}[\s-]*$"
-)
-_DENIED_AFTER = re.compile(
-    r"\s*(?:(?:was |were |is |has been )?(?:ruled out|excluded|denied)\b"
-    r"|[:=-]\s*(?:no|none|n|negative|absent|denied)\b(?!\s+\w))"
-)
 # Of a text, what is read, and what is quoted around the words that count.
 _LONGEST = 4_000
 _QUOTED = 60
@@ -168,7 +125,7 @@ def described_severely(text: str) -> str:
     """Return the passage of a text that describes something severe; "" where none does."""
     folded = fold(text[:_LONGEST])
     for start, end in _hits(folded):
-        if not _is_denied(folded, start, end):
+        if not is_denied(folded, start, end):
             return _passage(text, folded, start, end)
     return ""
 
@@ -323,52 +280,13 @@ def _texts(resource: Resource) -> Iterator[str]:
 
 def _hits(folded: str) -> Iterator[tuple[int, int]]:
     spans = [match.span() for match in _GRAVE.finditer(folded)]
-    spans += _throats(folded)
+    spans += throats_in(folded)
     spans += [
         match.span()
         for match in _LONG_WORD.finditer(folded)
         if any(_is_misspelling(match[0], word) for word in _MISSPELLED)
     ]
     yield from sorted(spans)
-
-
-def _throats(folded: str) -> Iterator[tuple[int, int]]:
-    """Yield where a throat is named as something severe."""
-    for match in _THROAT.finditer(folded):
-        start, end = match.span()
-        if _THROAT_PRODUCT.match(folded, end):
-            continue
-        if _has_beside(folded, start, end, _THROAT_GRAVE) or not (
-            _MILD_BEFORE_THROAT.search(folded, max(0, start - 80), start)
-            or _MILD_AFTER_THROAT.match(folded, end)
-        ):
-            yield start, end
-    for match in _THROAT_ABROAD.finditer(folded):
-        if _has_beside(folded, *match.span(), _THROAT_GRAVE_ABROAD):
-            yield match.span()
-    for match in _THROAT_COMPOUND.finditer(folded):
-        if not _DENIED_ABROAD.search(folded, 0, match.start()):
-            yield match.span()
-
-
-def _has_beside(folded: str, start: int, end: int, words: re.Pattern[str]) -> bool:
-    """Say whether the sentence around a passage has one of these words, and does not deny it."""
-    first, last = max(0, start - _BESIDE), min(len(folded), end + _BESIDE)
-    begin = max((match.end() for match in _SENTENCE.finditer(folded, first, start)), default=first)
-    after = _SENTENCE.search(folded, end, last)
-    stop = after.start() if after else last
-    return any(
-        not (
-            _is_denied(folded, match.start(), match.end())
-            or _DENIED_ABROAD.search(folded, begin, match.start())
-        )
-        for match in words.finditer(folded, begin, stop)
-    )
-
-
-def _is_denied(folded: str, start: int, end: int) -> bool:
-    before = _CLAUSE.split(folded[max(0, start - 200) : start])[-1]
-    return bool(_DENIED_BEFORE.search(before) or _DENIED_AFTER.match(folded, end))
 
 
 def _is_misspelling(word: str, of: str) -> bool:

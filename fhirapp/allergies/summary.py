@@ -17,10 +17,9 @@ from fhirapp.allergies.assertion import (
     assertion_of,
     coded_as,
     is_denial,
-    keys,
-    other_names,
     substance,
 )
+from fhirapp.allergies.identity import keys, other_names
 from fhirapp.allergies.severity import Severity, sentence, severity_of
 from fhirapp.allergies.substances import two_substances
 from fhirapp.fhir import terminology

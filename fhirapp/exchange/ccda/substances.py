@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from fhirapp.allergies.assertion import (
     About,
     about_none_known,
-    is_general,
-    is_kind,
     is_placeholder,
 )
+from fhirapp.allergies.identity import is_general, is_kind
 from fhirapp.allergies.severity import grade
 from fhirapp.exchange.ccda.narrative import (
     Block,
