@@ -30,6 +30,7 @@ from fhirapp.fhir.narrative import sanitise
 from fhirapp.fhir.temporal import check_date, normalise_date_time
 
 ID_PATTERN = r"[A-Za-z0-9\-.]{1,64}"
+ID_RULE = "an id has 1 to 64 letters A-Z or a-z, digits, - or ., and no _"
 
 
 def _check_base64(value: str) -> str:
@@ -74,7 +75,7 @@ media_type = text_of(r"[!-~]+(?: [!-~]+)*", "media type")
 uri = text_of(_WORD, "uri")
 oid = text_of(r"urn:oid:[0-2](\.(0|[1-9][0-9]*))+", "oid")
 uuid = text_of(r"urn:uuid:[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", "uuid")
-identity = text_of(ID_PATTERN, "id")
+identity = text_of(ID_PATTERN, "id", rule=ID_RULE)
 date = parsed_by(check_date, "date")
 date_time = parsed_by(normalise_date_time, "dateTime")
 instant = parsed_by(_check_instant, "instant")

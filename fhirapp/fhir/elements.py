@@ -30,15 +30,18 @@ class InvalidElement(ValueError):
         return InvalidElement(self.message, f"{step}{joint}{self.path}")
 
 
-def text_of(pattern: str, kind: str, limit: int = 1_048_576) -> Check:
-    """Return the check of a primitive that JSON writes as a string and that fits the pattern."""
+def text_of(pattern: str, kind: str, limit: int = 1_048_576, rule: str = "") -> Check:
+    """Return the check of a primitive that JSON writes as a string and that fits the pattern.
+
+    rule says in words what fits.
+    """
     matches = re.compile(pattern, re.ASCII).fullmatch
 
     def check(value: Any) -> Any:
         if type(value) is not str:
             raise InvalidElement(f"must be a {kind}, written as a JSON string")
         if not matches(value):
-            raise InvalidElement(f"is not a valid {kind}")
+            raise InvalidElement(f"is not a valid {kind}{rule and ': '}{rule}")
         if len(value) > limit:
             raise InvalidElement(f"is longer than {limit} characters")
         return value

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import orjson
 
-from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.datatypes import ID_PATTERN, ID_RULE
 from fhirapp.search.values import escape
 
 # Possessive quantifiers: no positions are remembered for another attempt.
@@ -273,7 +273,8 @@ def _read_request(
         return None
     if method == "DELETE":
         if not _NAME.fullmatch(url):
-            raise InvalidEntry("Bundle.entry.request.url", "must be Type/id in a DELETE")
+            rule = f"must be Type/id in a DELETE; {ID_RULE}"
+            raise InvalidEntry("Bundle.entry.request.url", rule)
         return Entry(None, full_url, url)
     if method not in ("POST", "PUT"):
         path = "Bundle.entry.request.method"

@@ -87,7 +87,7 @@ def detect(head: bytes, name: str) -> tuple[Kind, str]:
     if _is_xml(start):
         return _xml_kind(head), ""
     if head.startswith(_OTHER_MARKS) or _is_wide_json(start):
-        raise Unknown("is not in UTF-8; save it as UTF-8")
+        raise _below(head) or Unknown("is not in UTF-8; save it as UTF-8")
     is_lines = _is_lines(start)
     if is_named_lines and not is_lines and _is_indented(start):
         raise Unknown("is indented JSON: write each resource on one line, or name the file .json")
@@ -113,9 +113,15 @@ def _unknown(head: bytes) -> Unknown:
     if head.startswith(_OLE):
         is_workbook = b"W\0o\0r\0k\0b\0o\0o\0k\0" in head
         return Unknown(_SPREADSHEET if is_workbook else _OFFICE, may_be_skipped=True)
-    if line := header_line(head):
-        return Unknown(f"has the headings of a table in line {line}: remove the lines above it")
-    return Unknown(may_be_skipped=True)
+    return _below(head) or Unknown(may_be_skipped=True)
+
+
+def _below(head: bytes) -> Unknown | None:
+    """Return what tells of a table that begins below other lines, None where none does."""
+    line = header_line(head)
+    if not line:
+        return None
+    return Unknown(f"has the headings of a table in line {line}: remove the lines above it")
 
 
 def office_reason(names: Collection[str], head: bytes) -> str:

@@ -12,13 +12,15 @@ from typing import Any
 from sqlalchemy import JSON, ColumnElement, Connection, Text, and_, cast, or_, select
 
 from fhirapp.definition import Definition, Visibility
-from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.datatypes import ID_PATTERN, ID_RULE
 from fhirapp.store.prepare import CARRIES
 
-# A reference, or the address of an attachment, in a stored body or a column of JSON.
+# A reference, or the address of an attachment, in a stored body or a column of JSON. What stands in
+# place of an id may be none.
 _REFERENCE = re.compile(
-    rf'"(?:reference|url)": ?"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?"'.encode()
+    rb'"(?:reference|url)": ?"([A-Z][A-Za-z]+)/([^"/?#\\]{1,500})(?:/_history/[^"/?#\\]{1,500})?"'
 )
+_ID = re.compile(ID_PATTERN)
 _TARGET = "target"
 # Bodies in memory, ids in one statement, and resources remembered as present.
 _BODIES, _IDS, _REMEMBERED = 50, 500, 50_000
@@ -46,15 +48,29 @@ def dangling(
             counts: Counter[_Name] = Counter()
             for body in bodies:
                 targets = {
-                    (type_.decode(), id_.decode()) for type_, id_ in _REFERENCE.findall(body)
+                    (type_.decode(), id_.decode(errors="replace"))
+                    for type_, id_ in _REFERENCE.findall(body)
                 }
                 counts.update(targets - present)
             if len(present) > _REMEMBERED:
                 present.clear()
             present |= _present(connection, definitions, counts)
             for target in sorted(counts.keys() - present):
-                reason = "is not here" if target[0] in definitions else "is not stored here"
-                yield "/".join(target), f"{target[0]} {reason}", counts[target]
+                yield (
+                    "/".join(target),
+                    f"{target[0]} {_reason(*target, definitions)}",
+                    counts[target],
+                )
+
+
+def _reason(type_name: str, resource_id: str, definitions: Mapping[str, Definition]) -> str:
+    if type_name not in definitions:
+        return "is not stored here"
+    return (
+        "is not here"
+        if _ID.fullmatch(resource_id)
+        else f"is named by an id that is none: {ID_RULE}"
+    )
 
 
 def _bodies(connection: Connection, definition: Definition, last: int) -> Iterator[list[bytes]]:

@@ -115,7 +115,7 @@ class Cells:
         # The same where one row makes the patient and another refers to it.
         patient = self.raw("patient_identifier") or self.raw("patient_id")
         if own:
-            self.note("id", "is not an id of FHIR's; it is kept as an identifier")
+            self.note("id", f"is kept as an identifier, as it is no id: {datatypes.ID_RULE}")
             identifier = [{"value": self.text("id")}]
             return {"id": digest(kind, patient, own), "identifier": identifier}
         return {"id": digest(kind, patient, *(self.words(key) for key in keys), *more)}
@@ -175,7 +175,7 @@ class Cells:
         match = _REFERENCE.fullmatch(text)
         if match and match[1] in types:
             return {"reference": text}
-        self.fault(column, f"is not an id; use {types[0]}/<id>")
+        self.fault(column, f"is not an id: {datatypes.ID_RULE}; use {types[0]}/<id>")
         return None
 
     def persons(self, column: str, *types: str) -> list[dict[str, Any]]:
