@@ -269,3 +269,57 @@ def test_an_entry_that_is_wrong_is_refused_alone_in_its_place(
     assert (fault.path, fault.message[: len(message)]) == (path, message)
     assert {"before", "after"} <= {*current(kept, "Patient")}
     assert "x" not in current(kept, "Patient")
+
+
+# Pages.
+
+NEXT = [{"relation": "self", "url": "urn:x"}, {"relation": "next", "url": "https://ehr.example/2"}]
+ONE_PAGE = "is one page of a search, and the next page is another file; import that too"
+
+
+def page(form: str, links: Any, *entries: Any) -> bytes:
+    """Return a searchset in a form: its links before or after its entries, as a line, in XML."""
+    made = {"resourceType": "Bundle", "type": "searchset", "link": links, "entry": [*entries]}
+    if form == "links last":
+        made["link"] = made.pop("link")
+    if form == "XML":
+        return (
+            b'<Bundle xmlns="http://hl7.org/fhir"><type value="searchset"/>'
+            + b"".join(
+                b'<link><relation value="%s"/><url value="%s"/></link>'
+                % (link["relation"].encode(), link["url"].encode())
+                for link in links
+            )
+            + b'<entry><resource><Patient><id value="paged"/></Patient></resource></entry></Bundle>'
+        )
+    return json.dumps(made, indent=None if form == "line" else 1).encode() + b"\n"
+
+
+@pytest.mark.parametrize("form", ["links first", "links last", "line", "XML"])
+def test_one_page_of_a_search_is_imported_with_a_remark(empty, tmp_path, form):
+    name = {"line": "page.ndjson", "XML": "page.xml"}.get(form, "page.json")
+    path = write(tmp_path, page(form, NEXT, plain(patient("paged"))), name)
+    report = load(empty, path)
+    assert report.complete
+    assert report.changes["Patient"]["new"] == 1
+    place = f"{path}:1" if form == "line" else str(path)
+    assert [*report.remarks] == [f"{place}: {ONE_PAGE}"]
+    assert report.content()["remarks"] == dict(report.remarks)
+
+
+@pytest.mark.parametrize(
+    "links", [NEXT[:1], [], None, "next", [None], [{"relation": "previous", "url": "urn:x"}]]
+)
+def test_a_search_without_a_next_page_has_no_remark(empty, tmp_path, links):
+    path = write(tmp_path, page("links first", links, plain(patient("paged"))))
+    assert load(empty, path).remarks == {}
+
+
+def test_nothing_is_deleted_for_one_page_of_a_search(empty, tmp_path):
+    write(tmp_path, bundle("collection", plain(patient("one")), plain(patient("two"))), "all.json")
+    load(empty, tmp_path / "all.json", source="ehr")
+    path = write(tmp_path, page("links first", NEXT, plain(patient("one"))), "page.json")
+    report = load(empty, path, source="ehr", delete_missing=True, force=True)
+    assert not report.complete
+    assert report.notes[0].startswith("Nothing was deleted: a Bundle is one page of a search")
+    assert current(empty, "Patient") == ["one", "two"]

@@ -357,6 +357,12 @@ class Import:
                 "everything again when they are complete."
             )
             return
+        if self._reader.has_pages:
+            self.report.notes.append(
+                "Nothing was deleted: a Bundle is one page of a search, and what is missing may be"
+                " on another. Import an export of all records."
+            )
+            return
         missing, total = deletions.count_missing(self._definitions, source_id, self._scratch)
         is_most = missing == total or (missing > deletions.FEW and missing * 2 > total)
         if missing and is_most and not self._options.force:

@@ -38,6 +38,7 @@ from fhirapp.fhir import xml_reader
 from fhirapp.fhir.resource import InvalidResource
 
 _LONGEST_CDA = 50_000_000
+_ONE_PAGE = "is one page of a search, and the next page is another file; import that too"
 _Split = Callable[[Input, OnRead], Iterator[Piece]]
 
 
@@ -62,6 +63,8 @@ class RecordReader:
         self._remark = remark
         self._skip = skip
         self._repairs = repairs
+        # A Bundle was one page of several.
+        self.has_pages = False
         # Where the files lie that tables named.
         self._named: set[Hashable] = set()
         # The folders and archives of files that were skipped, and of others.
@@ -123,6 +126,7 @@ class RecordReader:
             for position, entry in enumerate(entries):
                 yield f"{place}, entry[{position}]", dumps(entry)
 
+        self._note_page(bundle, place)
         yield from self._entries(bundle.get("type"), place, located)
 
     def _lines(self, source: Input, on_read: OnRead) -> Iterator[Record]:
@@ -148,6 +152,7 @@ class RecordReader:
             elif "entry" in members:
                 yield _faulty(f"{source.name}:1", "must be a list", "Bundle.entry")
             else:
+                self._note_page(members, source.name)
                 yield from self._entries(
                     members.get("type"),
                     source.name,
@@ -155,6 +160,15 @@ class RecordReader:
                 )
         except BrokenDocument as error:
             yield _faulty(f"{source.name}:{error.line}", str(error))
+
+    def _note_page(self, bundle: Mapping[str, Any], place: str) -> None:
+        """Tell of a Bundle that is one page of several."""
+        links = bundle.get("link")
+        if type(links) is list and any(
+            type(link) is dict and link.get("relation") == "next" for link in links
+        ):
+            self.has_pages = True
+            self._remark(place, _ONE_PAGE)
 
     def _entries(
         self, bundle_type: Any, place: str, located: Callable[[], Iterator[tuple[str, bytes]]]
@@ -344,10 +358,13 @@ def _is_list(source: Input) -> bool:
 
 
 def _outline(pieces: Iterable[Piece]) -> dict[str, Any]:
-    """Return the type of a document, of a Bundle its kind; `entry` only where it is no list."""
+    """Return the type of a document, of a Bundle its kind and its links.
+
+    `entry` is only there where it is no list.
+    """
     members: dict[str, Any] = {}
     for piece in pieces:
-        if piece.name in ("resourceType", "type", "entry"):
+        if piece.name in ("resourceType", "type", "entry", "link"):
             try:
                 members[piece.name] = orjson.loads(piece.text)
             except orjson.JSONDecodeError:
