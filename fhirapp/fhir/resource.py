@@ -210,6 +210,10 @@ class ResourceSchema(Schema):
             row.get("empty_content") or "omit",
         )
 
+    def searched(self, resource: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a served resource as search parameters read it."""
+        return resource
+
     def dump(self, obj: Mapping[str, Any], **_options: Any) -> dict[str, Any]:
         """Return the resource that a row holds, elements in the specification's order."""
         return self.dump_source(self.source(obj))

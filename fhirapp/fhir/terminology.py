@@ -24,6 +24,8 @@ LOINC = "http://loinc.org"
 ADVANCE_DIRECTIVES = "42348-3"
 ORIGINAL_TEXT = "http://hl7.org/fhir/StructureDefinition/originalText"
 NULL_FLAVOR = CT + "v3-NullFlavor"
+# Of a reaction: how severe it was, in the words of a source that has no code for it.
+SEVERITY_TEXT = "urn:fhirapp:severity-text"
 OBSERVATION_VALUE = CT + "v3-ObservationValue"
 RESTFUL_SECURITY = CT + "restful-security-service"
 SNOMED_CT = "http://snomed.info/sct"
@@ -201,8 +203,9 @@ def is_unknown(manifestation: Mapping[str, Any]) -> bool:
 
 def severity_words(reaction: Mapping[str, Any]) -> str:
     """Return the words that the source has for a severity, beside or without a code; or ""."""
-    for one in (reaction.get("_severity") or {}).get("extension", ()):
-        if one.get("url") == ORIGINAL_TEXT and one.get("valueString"):
+    beside = (reaction.get("_severity") or {}).get("extension", ())
+    for one in (*beside, *reaction.get("extension", ())):
+        if one.get("url") in (ORIGINAL_TEXT, SEVERITY_TEXT) and one.get("valueString"):
             return shortened(str(one["valueString"]))
     return ""
 

@@ -105,7 +105,7 @@ class IndexBatch:
     def add(self, row: Mapping[str, Any], resource: Mapping[str, Any], words: list[str]) -> None:
         """Take up a version: its row, the resource it is, the words of its documents."""
         definition, pk = self._definition, row["pk"]
-        index_rows = definition.params.rows(resource)
+        index_rows = definition.params.rows(definition.schema.searched(resource))
         if definition.attachments:
             for blob_id in local_ids(row, definition.attachments):
                 index_rows.add(ReferenceRow(CARRIES, blob_id, "Binary"))

@@ -13,6 +13,7 @@ from fhirapp.auth.models import Client
 from fhirapp.auth.oauth import authorization_request
 from fhirapp.config import base_url
 from fhirapp.db import db, reader, writing
+from fhirapp.fhir.document_date import date_of
 from fhirapp.store.merge import merged_target
 from fhirapp.web.internal_client import cursor_of, read, token_of
 from fhirapp.web.labels import returns_to
@@ -48,7 +49,7 @@ def visits_of(patient_id: str, via: str = VIA, **narrowed: str) -> tuple[list[Da
 def documents_of(patient_id: str) -> Sequence[Dated]:
     """Return a patient's latest documents, the latest first. Raises PageError."""
     return [
-        _dated(each, _concept(each.get("type", {})) or _("Document"), each.get("date", ""))
+        _dated(each, _concept(each.get("type", {})) or _("Document"), date_of(each))
         for each in _latest("DocumentReference", patient_id, VIA, {})[0]
     ]
 

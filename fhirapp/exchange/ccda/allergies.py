@@ -44,9 +44,7 @@ from fhirapp.exchange.ccda.times import is_placeholder as is_no_date
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     MAPS,
-    absent,
     code_in,
-    extended,
     has_code,
     identifiers,
 )
@@ -150,9 +148,7 @@ def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
     coded = severity_in(entry.statements, entry.texts)
     named = severity_named(entry.cell(Column.SEVERITY))
     severity = gravest((coded, named))
-    criticality, null_flavor = criticality_in(
-        entry.statements, entry.texts, entry.cell(Column.CRITICALITY)
-    )
+    criticality = criticality_in(entry.statements, entry.texts, entry.cell(Column.CRITICALITY))
     if not says_something(allergy["code"]) and not entry.reactions.is_any_named(
         entry.reaction_lines
     ):
@@ -167,8 +163,6 @@ def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
         criticality = "unable-to-assess"
     if criticality:
         allergy["criticality"] = criticality
-    elif null_flavor:
-        allergy["_criticality"] = extended(absent(null_flavor))
     onset = _put_onset(allergy, entry.observation.first("effectiveTime"))
     allergy["reaction"] = reactions(entry.reactions, severity=severity, lines=entry.reaction_lines)
     notes = [{"text": f"The onset is not known: {onset} is a placeholder."}] if onset else []

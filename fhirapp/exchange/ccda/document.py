@@ -119,11 +119,18 @@ def _meta(made: Element | None) -> dict[str, Any] | None:
 
 
 def _date(root: Element) -> Element | None:
+    """Return when the document was made: its own time, else when its last author wrote.
+
+    A day without an hour, which is no instant, is completed by an author who wrote on that day.
+    """
     made = root.first("effectiveTime")
-    if made is not None and made.get("value"):
-        return made
     written = values.in_order(participation.first("time") for participation in root.all("author"))
-    return written[-1] if written else made
+    if made is None or not made.get("value"):
+        return written[-1] if written else made
+    day = made.get("value")[:8]
+    same_day = [time for time in written if time.get("value").startswith(day)]
+    is_day = len(day) == 8 and not values.instant(made)
+    return next(filter(values.instant, reversed(same_day)), made) if is_day else made
 
 
 def _version(root: Element) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from fhirapp.exchange.ccda.values import (
     code_in,
     codings,
     concept,
+    distinct,
     extended,
     identifiers,
     null_coding,
@@ -75,8 +76,8 @@ def add_patient(role: Element, record: Record) -> None:
     patient = {element: value for element, value in patient.items() if value or value is False}
     if "name" not in patient:
         patient["name"] = [extended(absent())]
-    if "gender" not in patient:
-        patient.setdefault("_gender", extended(absent()))
+    # US Core requires a gender; of what none is known, its code for that.
+    patient.setdefault("gender", "unknown")
     record.patient = record.add(patient)
     record.patient_keys = set(filter(None, map(key, identified)))
 
@@ -111,15 +112,10 @@ def _marked(name: dict[str, Any]) -> dict[str, Any]:
 def _put_gender(patient: dict[str, Any], code: Element | None) -> None:
     if code is None:
         return
-    gender = _GENDERS.get(code.get("code"))
-    if gender is None and code.null_flavor == "UNK":
-        gender = "unknown"
-    if gender:
+    if gender := _GENDERS.get(code.get("code")):
         patient["gender"] = gender
-    elif code.null_flavor:
-        patient["_gender"] = extended(absent(code.null_flavor))
     elif code.get("code"):
-        patient["_gender"] = extended(absent("OTH"), original(code.get("code")))
+        patient["_gender"] = extended(original(code.get("code")))
 
 
 def _put_birth(patient: dict[str, Any], birth: Element | None) -> None:
@@ -157,9 +153,12 @@ def _groups(name: str, person: Element) -> list[dict[str, Any]]:
             parts.append({"url": "ombCategory", "valueCoding": coding})
         elif coding.get("system") == RACE:
             parts.append({"url": "detailed", "valueCoding": coding})
-    if name == "ethnicity":
-        categories = [part for part in parts if part["url"] == "ombCategory"]
-        parts = [part for part in parts if part not in categories[1:]]
+    categories = [part for part in parts if part["url"] == "ombCategory"]
+    known = [part for part in categories if part["valueCoding"].get("system") == RACE]
+    # US Core: one ethnicity; and us-core-23: unknown stands alone.
+    kept = known[:1] if name == "ethnicity" else known
+    others = [part for part in parts if part not in categories]
+    parts = [*distinct(kept or categories[:1]), *others]
     if not parts:
         return []
     words = dict.fromkeys(
@@ -180,6 +179,8 @@ def _guardian(guardian: Element, record: Record) -> dict[str, Any] | None:
         "organization": organization(guardian.first("guardianOrganization"), record),
     }
     known = present(details)
+    if relationship and not known:
+        known = {"name": extended(absent())}
     if not known:
         return None
     return {"relationship": [_GUARDIAN, *([relationship] if relationship else [])], **known}

@@ -139,8 +139,8 @@ def organization(element: Element | None, record: Record) -> dict[str, Any] | No
             "resourceType": "Organization",
             "identifier": identifiers(element.all("id")),
             "name": name,
-            "telecom": telecoms(element.all("telecom")),
-            "address": addresses(element.all("addr")),
+            "telecom": _not_at_home(telecoms(element.all("telecom"))),
+            "address": _not_at_home(addresses(element.all("addr"))),
             "partOf": organization(element.first("asOrganizationPartOf/wholeOrganization"), record),
         }
     )
@@ -148,6 +148,14 @@ def organization(element: Element | None, record: Record) -> dict[str, Any] | No
         return None
     resource["id"] = record.identity("Organization", resource.get("identifier", []), name)
     return _reference(record.add(resource), name)
+
+
+def _not_at_home(contacts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return an organization's contacts without the use home: R4 org-2, org-3."""
+    return [
+        {name: value for name, value in contact.items() if (name, value) != ("use", "home")}
+        for contact in contacts
+    ]
 
 
 def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ from fhirapp.exchange.ccda.values import (
     null_coding,
     original,
 )
-from fhirapp.fhir.terminology import SNOMED_CT, UNKNOWN_REACTION, is_unknown
+from fhirapp.fhir.terminology import SEVERITY_TEXT, SNOMED_CT, UNKNOWN_REACTION, is_unknown
 from fhirapp.search.string import fold
 
 # Templates of C-CDA.
@@ -59,11 +59,16 @@ class Severity(NamedTuple):
         return GRADES.index(self.code) + 1 if self.code else 0
 
     def put_into(self, reaction: dict[str, Any]) -> None:
-        """Set severity; words that say more than the code are kept beside it."""
+        """Set severity; words that say more than the code are kept beside it.
+
+        Without a code they are an extension of the reaction: a code that is not there has none.
+        """
         if self.code:
             reaction["severity"] = self.code
-        if self.words and fold(self.words) != self.code:
-            reaction["_severity"] = extended(original(self.words))
+            if self.words and fold(self.words) != self.code:
+                reaction["_severity"] = extended(original(self.words))
+        elif self.words:
+            reaction["extension"] = [{"url": SEVERITY_TEXT, "valueString": self.words}]
 
 
 NOT_GRADED = Severity("")
@@ -99,16 +104,15 @@ def gravest(severities: Iterable[Severity]) -> Severity:
     return Severity(worst.code, "; ".join(unique([worst.words, *unclear])))
 
 
-def criticality_in(statements: list[Element], texts: Texts, cell: str) -> tuple[str, str]:
-    """Return the gravest criticality, and the nullFlavor of one that is not known."""
-    criticalities, null_flavor = [_by_words(cell)], ""
+def criticality_in(statements: list[Element], texts: Texts, cell: str) -> str:
+    """Return the gravest criticality; "" where none is known."""
+    criticalities = [_by_words(cell)]
     for observation in observed(statements, _CRITICALITY, "82606-5"):
         for value in observation.all("value"):
             coded = [known for code, known in _CRITICALITIES.items() if has_code(value, code)]
             criticalities += coded or [_by_words(" ".join(words_of_value(value, texts)))]
-            null_flavor = null_flavor or value.null_flavor
     order = ("high", "low", "unable-to-assess")
-    return next((code for code in order if code in criticalities), ""), null_flavor
+    return next((code for code in order if code in criticalities), "")
 
 
 def _by_words(words: str) -> str:

@@ -17,6 +17,7 @@ from fhirapp.exchange.ccda.narrative import Texts, tidy
 from fhirapp.exchange.ccda.times import date_time, is_exact, is_placeholder
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.fhir.identity import RFC_3986
+from fhirapp.fhir.periods import comparable
 from fhirapp.fhir.temporal import interval, now
 from fhirapp.fhir.terminology import CT, DATA_ABSENT_REASON, NULL_FLAVOR, ORIGINAL_TEXT
 
@@ -238,7 +239,7 @@ def period(times: Element | None) -> dict[str, Any] | None:
         end = times.first("high")
         del ends["end"]
         ends["_end"] = extended(original(end.get("value") if end else ""))
-    return ends or None
+    return comparable(ends) or None
 
 
 def in_order(times: Iterable[Element | None]) -> list[Element]:

@@ -17,6 +17,8 @@ from fhirapp.exchange.tables.vocabulary import (
     without_code,
 )
 from fhirapp.fhir import datatypes
+from fhirapp.fhir.periods import comparable
+from fhirapp.fhir.temporal import interval
 from fhirapp.fhir.terminology import LOINC
 
 _MEDIA_TYPES = {
@@ -139,9 +141,12 @@ def _media_type(cells: Cells) -> str:
 def _context(cells: Cells) -> dict[str, Any]:
     encounter = cells.reference("encounter", "Encounter")
     ends = {"start": cells.date_time("period_start"), "end": cells.date_time("period_end")}
+    start, end = ends.values()
+    if start and end and interval(end).high <= interval(start).low:
+        cells.fault("period_end", "is before period_start")
     context = {
         "encounter": [encounter] if encounter else None,
-        "period": {name: value for name, value in ends.items() if value},
+        "period": comparable({name: value for name, value in ends.items() if value}),
     }
     return {name: value for name, value in context.items() if value}
 

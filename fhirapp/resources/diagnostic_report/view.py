@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fhirapp.fhir import terminology
+from fhirapp.fhir.document_date import date_of, is_partial
 from fhirapp.fhir.terminology import LOINC
 
 Content = Mapping[str, Any]
@@ -136,14 +137,14 @@ def _encounter(document: Content) -> Content | None:
 def _times(document: Content) -> dict[str, Any]:
     """Return when the care was, else when the document was made available; and that as issued."""
     times: dict[str, Any] = {}
-    date = document.get("date")
+    date = date_of(document)
     period = document.get("context", {}).get("period", {})
     if "start" in period or "end" in period:
         times["effectivePeriod"] = period
     elif date:
         times["effectiveDateTime"] = date
-    # An instant; service.md 2.2 lets a document's date be partial.
-    if date and "T" in date:
+    # An instant, which a partial date is not.
+    if not is_partial(date):
         times["issued"] = date
     return times
 

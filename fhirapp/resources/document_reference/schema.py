@@ -21,6 +21,12 @@ from fhirapp.fhir.datatypes import (
     one_of,
     string,
 )
+from fhirapp.fhir.document_date import (
+    date_of,
+    is_partial,
+    with_partial_date,
+    without_partial_date,
+)
 from fhirapp.fhir.elements import many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements, MetaElement, Source
 
@@ -77,6 +83,14 @@ class DocumentMeta(MetaElement):
         }
         rest = {name: value for name, value in given.items() if name not in claimed}
         return {name: values for name, values in claimed.items() if any(values)} | rest
+
+
+class DateElement(Element):
+    """DocumentReference.date: an instant; a partial date is served in an extension beside it."""
+
+    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:
+        value = super().serialize(attr, obj, accessor, **kwargs)
+        return missing if is_partial(value) else value
 
 
 class ContentElement(Elements):
@@ -163,8 +177,8 @@ class DocumentReferenceSchema(DomainResourceSchema):
     type = Element(CodeableConcept, summary=True)
     category = CategoryElement(CodeableConcept, summary=True)
     subject = Element(Reference, summary=True)
-    # R4 has an instant here; service.md 2.2 has a dateTime
-    date = Element(date_time, summary=True)
+    # R4 has an instant here; service.md 2.2 has a dateTime. decisions 2.23
+    date = DateElement(date_time, summary=True)
     author = Elements(Reference, summary=True)
     authenticator = Element(Reference)
     custodian = Element(Reference)
@@ -174,3 +188,16 @@ class DocumentReferenceSchema(DomainResourceSchema):
     # R4 requires content; decisions 2.12: laboratory results may have none
     content = ContentElement(Content, expected=True, summary=True)
     context = Element(Context, summary=True)
+
+    def load(self, data: Any, **options: Any) -> dict[str, Any]:
+        """Check a resource; a partial date that is in an extension is the date."""
+        return without_partial_date(super().load(data, **options))
+
+    def dump_source(self, source: Source) -> dict[str, Any]:
+        """Return the resource of a Source, a partial date in an extension."""
+        return super().dump_source(source._replace(elements=with_partial_date(source.elements)))
+
+    def searched(self, resource: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a served resource with its date where the search parameter looks for it."""
+        date = date_of(resource)
+        return {**resource, "date": date} if date else resource

@@ -173,6 +173,8 @@ def _row(entry: Mapping[str, Any], *, is_history: bool) -> tuple[str, Sequence[C
 
 
 def _cell(resource: Resource, column: TableColumn) -> Cell:
+    definition = types()[str(resource["resourceType"])]
+    resource = definition.schema.searched(resource)
     for path in column.paths:
         values = values_at(resource, path)
         if period := _period(values):

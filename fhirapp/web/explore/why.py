@@ -191,6 +191,7 @@ def _value_of(definition: Definition, name: str, resource: Mapping[str, Any]) ->
     parameter = definition.params.by_name[name.partition(":")[0]]
     if not resource or not parameter.paths or any("(" in path for path in parameter.paths):
         return ""
+    resource = definition.schema.searched(resource)
     by_path = [values for path in parameter.paths if (values := values_at(resource, path))]
     values = [value for values in by_path[: 1 if parameter.first_of else None] for value in values]
     if not values:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.fhir import temporal
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.document_date import date_of
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import (
     NOTE_STATUSES,
@@ -62,8 +63,8 @@ def line(note: Json) -> Line:
         version=version_of(note),
         kind=kind_of_note(note),
         about=about(note),
-        date=str(note.get("date", "")),
-        day=day_of(note.get("date")),
+        date=date_of(note),
+        day=day_of(date_of(note)),
         author=people(note.get("author")) or _("author not recorded"),
         formats=formats(note),
         status=status(note),
@@ -214,7 +215,7 @@ def _name_of(address: str, token: OwnToken, via: str) -> str:
     except PageError:
         return ""
     if found["resourceType"] == "DocumentReference":
-        return f"{kind_of_note(found)}, {day_of(found.get('date'))}"
+        return f"{kind_of_note(found)}, {day_of(date_of(found))}"
     if isinstance(title := found.get("name"), str):
         return shortened(title)
     return full_name(found) if title else ""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.fhir.document_date import date_of
 from fhirapp.web.notes.attachments import VIA
 from fhirapp.web.notes.elements import Line, add_names, concept, kind_of_note, line, status
 from fhirapp.web.notes.listing import PAGE, every, search
@@ -188,9 +189,7 @@ def timeline_of(
 def _dot(note: Json) -> Dot:
     codings: list[Json] = (note.get("type") or {}).get("coding") or [{}]
     code = str(codings[0].get("code") or "")
-    return Dot(
-        note["id"], str(note.get("date", "")), kind_of_note(note), code, status(note).is_past
-    )
+    return Dot(note["id"], date_of(note), kind_of_note(note), code, status(note).is_past)
 
 
 def _visits(patient_id: str, token: OwnToken) -> list[Visit]:

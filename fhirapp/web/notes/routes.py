@@ -9,6 +9,7 @@ from flask import Response, request
 from fhirapp.auth.links import links_of
 from fhirapp.auth.models import PATIENT
 from fhirapp.config import settings
+from fhirapp.fhir.document_date import date_of
 from fhirapp.rest.middleware import SLOW_PATHS
 from fhirapp.web.internal_client import token_of
 from fhirapp.web.notes import attachments, search
@@ -132,7 +133,7 @@ def show(note_id: str) -> Response:
     return _page(
         "notes/note.html",
         note=line(one.note),
-        when=moment_of(one.note.get("date")),
+        when=moment_of(date_of(one.note)),
         told_status=str(one.note.get("status", "")),
         text_status=str(one.note.get("docStatus", "")),
         newest=newest,

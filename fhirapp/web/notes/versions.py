@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.documents import Unreadable
+from fhirapp.fhir.document_date import date_of
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import format_of, shortened
 from fhirapp.web.notes.attachments import (
@@ -110,7 +111,7 @@ def changes(before: Json, after: Json) -> Iterator[str]:
 
 _TOLD = frozenset(
     {
-        *("type", "status", "docStatus", "date", "author", "authenticator", "custodian"),
+        *("type", "status", "docStatus", "date", "_date", "author", "authenticator", "custodian"),
         *("description", "subject", "category", "securityLabel", "relatesTo", "context"),
     }
 )
@@ -127,7 +128,7 @@ def _facts(note: Json) -> dict[str, str]:
         _("Type"): concept(note.get("type")),
         _("Record status"): str(note.get("status", "")),
         _("Document status"): str(note.get("docStatus", "")),
-        _("Date"): moment_of(note["date"]) if note.get("date") else "",
+        _("Date"): moment_of(date_of(note)) if date_of(note) else "",
         _("Author"): people(note.get("author")),
         _("Signed by"): reference(note.get("authenticator")),
         _("Custodian"): reference(note.get("custodian")),

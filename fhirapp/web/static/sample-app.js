@@ -52,7 +52,7 @@ const joined = (by, list) => list.flatMap((one, at) => (at ? [by, one] : [one]))
 const day = (date = "") => (!date.includes("T") ? date
   : new Date(date).toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "long" }));
 const notes = (found) => [found.length ? "" : words.nothing, make("ul", ...found.map((one) => make("li", ...joined(", ",
-  [day(one.date), ...[one.type?.text ?? one.type?.coding?.[0]?.display, one.status, one.docStatus].map((it) => it && english(it))].filter(Boolean)))))];
+  [day(one.date ?? one._date?.extension.find(({ url }) => url === "urn:fhirapp:partial-date")?.valueDateTime), ...[one.type?.text ?? one.type?.coding?.[0]?.display, one.status, one.docStatus].map((it) => it && english(it))].filter(Boolean)))))];
 const given = new URLSearchParams(location.search);
 element("connect").addEventListener("click", () => connect(SCOPE, { iss: SERVER }));
 if (given.has("code") || given.has("error")) FHIR.oauth2.ready().then(show).catch(tell);

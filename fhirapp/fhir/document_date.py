@@ -1,0 +1,53 @@
+"""The date of a DocumentReference that is known to the day, the month or the year.
+
+R4's element is an instant. A partial date is stored in it all the same, and searched and sorted by;
+the served resource has it in an extension of the element. decisions 2.23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+PARTIAL_DATE = "urn:fhirapp:partial-date"
+
+Elements = Mapping[str, Any]
+
+
+def is_partial(date: Any) -> bool:
+    """Say whether a dateTime is a date without a time, which is no instant."""
+    return isinstance(date, str) and "T" not in date
+
+
+def date_of(document: Elements) -> str:
+    """Return the date of a served DocumentReference, partial or not; "" without one."""
+    return str(document.get("date") or next(_partial_dates(document), ""))
+
+
+def with_partial_date(elements: Elements) -> Elements:
+    """Return the stored elements of a document, with the extension of a partial date."""
+    date = elements.get("date")
+    if not is_partial(date):
+        return elements
+    sibling = elements.get("_date") or {}
+    partial = {"url": PARTIAL_DATE, "valueDateTime": date}
+    return {**elements, "_date": {**sibling, "extension": [*sibling.get("extension", ()), partial]}}
+
+
+def without_partial_date(elements: Elements) -> dict[str, Any]:
+    """Return the elements of a served document as they are stored: a partial date in date."""
+    date = date_of(elements)
+    if "date" in elements or not date:
+        return {**elements}
+    sibling = elements["_date"]
+    others = [one for one in sibling["extension"] if one.get("url") != PARTIAL_DATE]
+    kept = {name: value for name, value in sibling.items() if name != "extension"}
+    kept |= {"extension": others} if others else {}
+    rest = {name: value for name, value in elements.items() if name != "_date"}
+    return {**rest, "date": date, **({"_date": kept} if kept else {})}
+
+
+def _partial_dates(document: Elements) -> Iterator[str]:
+    for one in (document.get("_date") or {}).get("extension", ()):
+        if one.get("url") == PARTIAL_DATE and one.get("valueDateTime"):
+            yield one["valueDateTime"]
