@@ -27,6 +27,7 @@ from marshmallow import ValidationError
 from marshmallow.fields import Boolean, Field, Integer, String
 from marshmallow.validate import OneOf, Range, Regexp
 
+from fhirapp.address import normalise_address, normalise_authority
 from fhirapp.current import this_app
 
 PREFIX = "FHIRAPP_"
@@ -43,6 +44,13 @@ class ConfigurationError(Exception):
 
 class Marked(str):
     """A value of a sentence that is translated too."""
+
+
+class _Address(String):
+    """An http(s) address, in its normal form."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
+        return normalise_address(super()._deserialize(value, attr, data, **kwargs))
 
 
 class RefusedCommand(ConfigurationError):
@@ -141,7 +149,7 @@ class Settings:
         "Seconds that a replica may be behind the primary before it is left out",
     )
     base_url: str = _setting(
-        String(),
+        _Address(),
         "",
         "Address under which clients reach the server, with its path if it has one, without "
         "`/fhir`; needed unless the server listens on loopback only",
@@ -528,10 +536,8 @@ def check_together(settings: Settings) -> None:
             f"FHIRAPP_BASE_URL={settings.base_url!r} is not an address; "
             "use for example https://fhir.clinic.example"
         )
-    if settings.base_url.endswith(("/", "/fhir")):
-        raise ConfigurationError(
-            f"FHIRAPP_BASE_URL={settings.base_url!r}: leave out the trailing slash and /fhir."
-        )
+    if settings.base_url.endswith("/fhir"):
+        raise ConfigurationError(f"FHIRAPP_BASE_URL={settings.base_url!r}: leave out /fhir.")
     path = urlsplit(settings.base_url).path
     if not re.fullmatch(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*", path):
         raise ConfigurationError(
@@ -657,7 +663,8 @@ def base_url() -> str:
     environ = request.environ
     found: str | None = environ.get(_KNOWN)
     if found is None:
-        found = f"http://{request.host}" if is_loopback(request.host) else _listening()
+        host = normalise_authority(request.host, "http")
+        found = f"http://{host}" if is_loopback(host) else _listening()
         environ[_KNOWN] = found
     return found
 

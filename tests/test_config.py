@@ -172,8 +172,8 @@ def test_an_unknown_setting_is_refused(name):
         ({"BASE_URL": "https://fhir.example:port"}, "is not an address"),
         ({"BASE_URL": "https://fhir.example:99999"}, "is not an address"),
         ({"BASE_URL": "https://fhir example"}, "is not an address"),
-        ({"BASE_URL": "https://fhir.example/"}, "leave out the trailing slash and /fhir"),
-        ({"BASE_URL": "https://fhir.example/fhir"}, "leave out the trailing slash and /fhir"),
+        ({"BASE_URL": "https://fhir.example/fhir"}, "leave out /fhir"),
+        ({"BASE_URL": "https://fhir.example/fhir/"}, "leave out /fhir"),
         ({"DEMO": "1", "DATABASE_URL": "sqlite:///x.db"}, "never touches the clinic's"),
         ({"DATABASE_URL": "nonsense"}, "is not a database address"),
         ({"DATABASE_URL": "oops://x/y"}, "is not a database address"),
@@ -237,6 +237,23 @@ def test_a_folder_may_have_any_name(tmp_path, name):
     settings = load_settings({"FHIRAPP_INSTANCE_PATH": str(tmp_path / name)})
     assert make_url(settings.database_uri).database == str(tmp_path / name / "fhirapp.db")
     assert database_path(settings) == tmp_path / name / "fhirapp.db"
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("https://fhir.example", "https://fhir.example"),
+        ("HTTPS://FHIR.Example:443/", "https://fhir.example"),
+        ("http://fhir.example.:80", "http://fhir.example"),
+        ("http://fhir.example:443", "http://fhir.example:443"),
+        ("https://fhir.example:8443/Records/", "https://fhir.example:8443/Records"),
+        ("https://[2001:DB8:0:0::1]/", "https://[2001:db8::1]"),
+        ("https://Zürich.example", "https://xn--zrich-kva.example"),
+        ("https://spital。例え.example", "https://spital.xn--r8jz45g.example"),
+    ],
+)
+def test_the_base_url_has_its_normal_form(given, address):
+    assert load_settings({"FHIRAPP_BASE_URL": given}).base_url == address
 
 
 @pytest.mark.parametrize(

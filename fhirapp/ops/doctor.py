@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from flask import Flask, current_app
 from sqlalchemy import func, select, text
@@ -191,12 +192,14 @@ def _asked(base_url: str) -> Finding:
     """Ask the server by the address that clients use, and look at the certificate."""
     parts = urlsplit(base_url)
     host, days = parts.hostname or "", None
-    connection: HTTPConnection
-    if parts.scheme == "https":
-        context = ssl.create_default_context()
-        connection = HTTPSConnection(host, parts.port, timeout=_SECONDS, context=context)
-    else:
-        connection = HTTPConnection(host, parts.port, timeout=_SECONDS)
+
+    def connect() -> HTTPConnection:
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            return HTTPSConnection(host, parts.port, timeout=_SECONDS, context=context)
+        return HTTPConnection(host, parts.port, timeout=_SECONDS)
+
+    connection = connect()
     try:
         with closing(connection):
             connection.request("GET", f"{parts.path}/health/live")
@@ -213,10 +216,27 @@ def _asked(base_url: str) -> Finding:
     if answer.status != 200 or b"alive" not in body:
         words = f"{base_url}/health/live answers {answer.status}, but not as this server would"
         return Finding("Address", WRONG, words, "Check where the proxy sends requests.")
+    if _is_refused(connect(), parts):
+        words = f"requests for {parts.netloc} arrive here with another name in their Host header"
+        advice = (
+            "Let the proxy pass on the Host header, or set FHIRAPP_TRUSTED_PROXY to its address. "
+            "Until then every page is refused with 421."
+        )
+        return Finding("Address", WRONG, words, advice)
     if days is not None and days < _CERTIFICATE_DAYS:
         words = f"the certificate of {host} expires in {days} days"
         return Finding("Address", WRONG if days < 3 else NOTE, words, "Renew it.")
     return Finding("Address", GOOD, f"{base_url} reaches this server")
+
+
+def _is_refused(connection: HTTPConnection, asked: SplitResult) -> bool:
+    """Say whether the server refuses its pages since it is asked for another host's."""
+    try:
+        with closing(connection):
+            connection.request("GET", f"{asked.path}/sign-in")
+            return connection.getresponse().status == HTTPStatus.MISDIRECTED_REQUEST
+    except (OSError, HTTPException):
+        return False
 
 
 def _days_left(line: ssl.SSLSocket) -> int | None:

@@ -21,6 +21,7 @@ from flask import Blueprint, Flask, Response, current_app, g, render_template, r
 from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
+from fhirapp.address import normalise_authority
 from fhirapp.auth.models import ADMINISTRATOR, STAFF
 from fhirapp.auth.protector import VIA_PROXY, request_id
 from fhirapp.auth.throttle import TooOften
@@ -295,9 +296,9 @@ def _check_host() -> None:
     A site whose name leads here (DNS rebinding) would be of our origin, with our cookies. A named
     proxy checks the names itself.
     """
-    host = request.environ.get("HTTP_HOST", "")
-    configured = settings().base_url
-    is_ours = host == urlsplit(configured).netloc if configured else is_loopback(host)
+    configured = urlsplit(settings().base_url)
+    host = normalise_authority(request.environ.get("HTTP_HOST", ""), configured.scheme or "http")
+    is_ours = host == configured.netloc and host != ""
     if not (is_ours or is_loopback(host) or request.environ.get(VIA_PROXY)):
         raise PageError(421, _("The address of this server is %(address)s", address=base_url()))
 

@@ -85,6 +85,50 @@ def test_pages_are_shown_under_the_servers_own_name_only(make_app, host, status)
     assert client.get("/fhir/metadata", headers={"Host": host}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("configured", "hosts"),
+    [
+        (
+            "https://FHIR.Clinic.Example",
+            ("fhir.clinic.example", "FHIR.CLINIC.EXAMPLE", "fhir.clinic.example:443"),
+        ),
+        (
+            "https://fhir.clinic.example:443/",
+            ("fhir.clinic.example", "fhir.clinic.example.", "fhir.clinic.example.:443"),
+        ),
+        ("HTTPS://fhir.clinic.example./records/", ("fhir.clinic.example", "fhir.clinic.example:")),
+        ("http://fhir.clinic.example:80", ("fhir.clinic.example", "fhir.clinic.example:80")),
+        (
+            "https://fhir.clinic.example:8443",
+            ("fhir.clinic.example:8443", "FHIR.clinic.example:8443"),
+        ),
+        ("https://[2001:DB8:0::1]:443", ("[2001:db8::1]", "[2001:0db8:0:0::1]:443")),
+        ("https://klinik-müller.example", ("xn--klinik-mller-klb.example",)),
+        ("", ("LocalHost:8000", "localhost.", "[::1]:8000", "127.0.0.1:80")),
+    ],
+)
+def test_spellings_of_the_servers_name_are_the_same_name(make_app, configured, hosts):
+    client = make_app(base_url=configured).test_client()
+    path = "/records/sign-in" if "records" in configured else "/sign-in"
+    for host in hosts:
+        assert client.get(path, headers={"Host": host}).status_code == 200, host
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("fhir.clinic.example:80", "fhir.clinic.example:8443", "fhir.clinic.example..", "."),
+        *("evil@fhir.clinic.example", "fhir.clinic.example/", "fhir.clinic.example#", ""),
+        *("fhir.clinic.example:443:443", "fhir.clinic.example\\", "fhir..clinic.example", "[::2]"),
+        *("fhirclinic.example", "fhir.clinic.example,evil.example", "fhir.clinic.example:0443x"),
+    ],
+)
+def test_what_only_looks_like_the_servers_name_is_refused(make_app, host):
+    client = make_app(base_url="https://fhir.clinic.example").test_client()
+    answer = client.get("/sign-in", environ_overrides={"HTTP_HOST": host})
+    assert answer.status_code in (400, 421)
+
+
 def test_a_named_proxy_may_use_any_name(make_app):
     client = make_app(base_url="https://clinic.example").test_client()
     answer = client.get("/sign-in", headers={"Host": "app:8000"}, environ_base={VIA_PROXY: True})

@@ -164,6 +164,34 @@ def test_the_address_is_asked(status, body, state):
     assert asked.state == state
 
 
+@pytest.mark.parametrize(
+    ("passed_on", "state"),
+    [("{}", GOOD), ("LOCALHOST:99", GOOD), ("app.internal:8000", WRONG), ("{}.evil", WRONG)],
+)
+def test_a_proxy_that_changes_the_host_header_is_named(clinic, passed_on, state):
+    client = clinic.test_client()
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            host = passed_on.format(self.headers["Host"])
+            answer = client.get(self.path, headers={"Host": host})
+            self.send_response(answer.status_code)
+            self.end_headers()
+            self.wfile.write(answer.data)
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Proxy) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        asked = doctor._asked(f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert asked.state == state
+    if state == WRONG:
+        assert "with another name in their Host header" in asked.words
+        assert "FHIRAPP_TRUSTED_PROXY" in asked.advice
+
+
 def test_a_certificate_that_nobody_trusts_is_told(monkeypatch):
     def refuses(*_given: object, **_named: object) -> None:
         error = ssl.SSLCertVerificationError(1, "no")
