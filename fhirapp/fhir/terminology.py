@@ -90,9 +90,14 @@ class ReactionWords(NamedTuple):
     severity_text: str = ""
 
 
+def without_direction(text: str) -> str:
+    """Return a text without the control characters that turn the direction of writing."""
+    return _DIRECTING.sub("", text)
+
+
 def shortened(text: str, longest: int = LONGEST) -> str:
     """Return a text of one line, and of a length that a person reads."""
-    line = " ".join(_DIRECTING.sub("", text[: 4 * longest]).split())
+    line = " ".join(without_direction(text[: 4 * longest]).split())
     if len(line) > longest or len(text) > 4 * longest:
         return f"{line[:longest]}…"
     return line

@@ -27,6 +27,7 @@ from fhirapp.auth.scopes import (
 from fhirapp.config import LOOPBACK
 from fhirapp.definition import Labels, types
 from fhirapp.fhir.names import name_of
+from fhirapp.fhir.terminology import without_direction
 from fhirapp.web.texts import _
 
 # FHIR's codes in words; a code that is not here is shown as it is.
@@ -122,7 +123,8 @@ def format_of(content_type: str) -> str:
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:
-    """Return a text of at most so many characters."""
+    """Return a text of at most so many characters, none of which turns the words around it."""
+    text = without_direction(text)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 

@@ -30,6 +30,7 @@ from fhirapp.auth.users.sessions import Signed
 from fhirapp.config import base_url, is_loopback, settings
 from fhirapp.db import is_busy
 from fhirapp.fhir.outcome import FhirError
+from fhirapp.fhir.terminology import without_direction
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.trail import Unwritable, acts
@@ -94,6 +95,16 @@ def init_app(app: Flask) -> None:
     for show in (day, exact, moment, numeral, partial, browser):
         app.add_template_filter(show)
     app.extensions[ERROR_PAGE] = error_page
+    app.jinja_env.finalize = _without_direction
+
+
+def _without_direction(value: object) -> object:
+    """Return a value as a template writes it: no text turns the words around it.
+
+    A record may have an author such as `Dr. \u202eevE`, which reads as `Dr. Eve`. Markup stays,
+    such as the value of a field that is sent back; a shown document warns of these characters.
+    """
+    return without_direction(value) if type(value) is str else value
 
 
 def blueprint_of(name: str, module: str) -> Blueprint:
