@@ -87,7 +87,12 @@ _CODES: Mapping[tuple[str, str], Assertion] = {
         (Kind.NONE_KNOWN, About.ENVIRONMENT, ABSENT_UNKNOWN, ("no-known-environmental-allergies",)),
         (Kind.NO_INFORMATION, About.ANY, ABSENT_UNKNOWN, ("no-allergy-info",)),
         # Not OTH and MSK: there is an allergy, to something that is not disclosed.
-        (Kind.NO_INFORMATION, About.ANY, terminology.NULL_FLAVOR, ("NI", "UNK", "ASKU", "NAV")),
+        (
+            Kind.NO_INFORMATION,
+            About.ANY,
+            terminology.NULL_FLAVOR,
+            ("NI", "UNK", "ASKU", "NAV", "NA"),
+        ),
         (Kind.NOT_ASKED, About.ANY, terminology.NULL_FLAVOR, ("NASK",)),
         (
             Kind.NO_INFORMATION,
@@ -122,7 +127,54 @@ _NONE_KNOWN = re.compile(
     r"no known (?:(?P<of>[a-z]+) )?allerg(?:y|ies)(?: \((?P<short>nk[a-z]{1,3}))?"
     r"|no allergies|no (?:known )?allergies to (?P<to>drugs|medications?|foods?)"
 )
+# The same in German, French, Spanish, Italian, Portuguese and Dutch: of what, and the rest.
+_NONE_OF = (
+    (
+        About.DRUG,
+        re.compile(
+            r"(?:arzneimittel|medikamenten?|geneesmiddel(?:en)?|medicatie)-?(?=allerg)"
+            r"| (?:medicamenteuses?|medicamentosas?|farmacologic(?:a|he)|a (?:los )?medicamentos"
+            r"|a(?:i)? farmaci|aux medicaments|gegen (?:medikamente|arzneimittel))"
+        ),
+    ),
+    (
+        About.FOOD,
+        re.compile(
+            r"(?:nahrungsmittel|lebensmittel|voedsel)-?(?=allerg)"
+            r"| (?:alimentaires?|alimentarias?|alimentar[ei]s?|a (?:los )?alimentos)"
+        ),
+    ),
+)
+_NONE_ELSEWHERE = re.compile(
+    r"(?:es (?:sind|ist) )?keine?(?: bekannten?)? allergien?(?: bekannt)?"
+    r"|(?:aucune|pas d.|sans) ?allergies?(?: connues?)?"
+    r"|(?:ninguna|no (?:se conocen|hay|refiere|tiene)|sin) alergias?(?: conocidas?)?"
+    r"|alergias? (?:no conocidas?|nao conhecidas?)"
+    r"|(?:nessuna|non note|nessun.) ?allergi[ae](?: not[ae]| conosciut[ae])?"
+    r"|(?:nenhuma|sem|nega) alergias?(?: conhecidas?)?"
+    r"|geen(?: bekende)? allergie(?:en)?(?: bekend)?"
+)
 _NOTHING = frozenset({"no information", "unknown", "not known", "unk", "no allergy information"})
+_NO_INFORMATION = re.compile(
+    r"(?:there is )?no (?:allerg(?:y|ies) )?(?:information|data)(?: is)?(?: (?:available|recorded"
+    r"|provided|given|on file))?(?: (?:about|on|of|for|regarding|concerning) (?:(?:known|any|the"
+    r"|drug|food|patient.?s) )*allerg(?:y|ies))?(?: (?:is )?(?:available|recorded|on file))?"
+    r"|keine (?:angaben?|informationen?)(?: (?:zu|uber) allergien)?"
+    r"|(?:pas d.|aucune) ?informations?(?: sur les allergies)?"
+    r"|(?:sin|no hay) informacion(?: sobre alergias)?|nessuna informazione(?: sulle allergie)?"
+    r"|sem informac(?:ao|oes)(?: sobre alergias)?|geen informatie(?: over allergieen)?"
+)
+# As the name of a substance these say that there is no information.
+_NO_NAMES = frozenset(
+    {
+        *("na", "n/a", "n.a", "n. a", "n-a", "none", "nil", "nothing", "no", "null", "tbd"),
+        *("not applicable", "not available", "not specified", "not stated", "none recorded"),
+        *("none stated", "unbekannt", "keine", "keiner", "keines", "entfallt", "inconnu"),
+        *("inconnue", "aucun", "aucune", "neant", "desconocido", "desconocida", "ninguno"),
+        *("ninguna", "sconosciuto", "sconosciuta", "nessuno", "nessuna", "desconhecido"),
+        *("desconhecida", "nenhum", "nenhuma", "onbekend", "geen"),
+    }
+)
 # Names that only hold the place of one. They are shown where nothing else is recorded, and never
 # make two entries the same.
 _PLACEHOLDER = re.compile(
@@ -142,11 +194,24 @@ _AROUND = re.compile(
     # A code of SNOMED CT before or after the name.
     r"|^\d{6,18}[\s:|,-]+(?=[a-z])|(?<=[a-z])[\s:|,(\[-]+\d{6,18}[)\]]?$"
 )
+# Words that deny, in other languages. "Non-steroidals" and "nicht-steroidale" are substances, and
+# "Ei" is an egg.
+_DENIES_ELSEWHERE = (
+    r"(?:keine?[nrs]?|ohne|nicht|verneint|aucune?|pas(?= d)|sans|ningun[ao]?|sin|niega|nessun[ao]?"
+    r"|senza|nega|nenhuma?|sem|nao|geen|niet|zonder|ontkent|ingen|inga|inget|ikke|inte|brak|nie|nincs|nem"
+    r"|nema|bez|non (?:note?|ha|sono|conosciut[aie]|riferisce)|ei (?:tunnettuja|ole|tiedossa)"
+    r"|нет|не|без|отсутству\w*)(?![-\w])(?! steroid)|无|無|没有|否认|未见|特になし"
+)
 # Beside a code that says it, a text that begins so says it too, in words of its own.
 _DENIES = re.compile(
     r"(?:no|not|none|nil|n/?a|nk[a-z]{1,3}|denie[sd]|denying|negative|without|never|unknown)\b"
+    rf"|{_DENIES_ELSEWHERE}"
 )
-_BUT = re.compile(r"\b(?:except|but|besides|apart|other than|only)\b")
+_DENIES_AT_THE_END = re.compile(r"(?:なし|無し|ありません|없음)\W*$")
+_BUT = re.compile(
+    r"\b(?:except|but|besides|apart|other than|only|ausser|aber|jedoch|nur|sauf|hormis|mais"
+    r"|seulement|excepto|salvo|pero|solo|eccetto|tranne|ma|exceto|mas|apenas|behalve|maar|alleen)\b"
+)
 # Details that only an allergy has, whatever the code: beside "none known" fewer than beside the
 # other kinds.
 _BESIDE_NONE_KNOWN = ("reaction", "modifierExtension")
@@ -156,7 +221,10 @@ _OF_AN_ALLERGY = (
 )
 # What SNOMED CT puts behind a name.
 _KIND = re.compile(r"\s*\([a-z ]+\)$")
-_DENIAL = re.compile(r"(?:no|not|none|nil|n/a|nk[a-z]{1,3}|denie[sd]|denying)(?=[\s.,;:()]|$)")
+_DENIAL = re.compile(
+    r"(?:no|not|none|nil|n/a|nk[a-z]{1,3}|denie[sd]|denying)(?=[\s.,;:()]|$)"
+    rf"|{_DENIES_ELSEWHERE}"
+)
 # Longer texts are no names.
 LONGEST_NAME = 200
 _NO_RISK = "no-known-reaction-risk"
@@ -258,6 +326,28 @@ def is_placeholder(name: str) -> bool:
     return len(name) <= LONGEST_NAME and _PLACEHOLDER.fullmatch(fold(name)) is not None
 
 
+def says_nothing(name: str) -> bool:
+    """Say whether a name without a code only says that there is no information: "N/A", "none".
+
+    With a code "Na" is sodium.
+    """
+    words = _AROUND.sub("", fold(name))
+    return (
+        not any(map(str.isalnum, words))
+        or words in _NOTHING
+        or words in _NO_NAMES
+        or (len(words) <= LONGEST_NAME and _NO_INFORMATION.fullmatch(words) is not None)
+    )
+
+
+def denies(words: str) -> bool:
+    """Say whether words begin as a denial, in one of many languages, and take nothing back."""
+    folded = fold(words)
+    if len(words) >= LONGEST_NAME or _BUT.search(folded):
+        return False
+    return bool(_DENIES.match(folded) or _DENIES_AT_THE_END.search(folded))
+
+
 def about_none_known(words: str) -> About | None:
     """Return of what words say that no allergy is known; None where they do not say that."""
     assertion = _of_words(words)
@@ -279,14 +369,16 @@ def _statements(code: Mapping[str, Any]) -> list[Assertion | None]:
     codings = [
         coding for coding in code.get("coding", ()) if "code" in coding or "display" in coding
     ]
-    statements = [_of_coding(coding) for coding in codings]
+    coded = [_of_coding(coding) for coding in codings if "code" in coding]
+    beside = next(filter(None, coded), None)
+    named = [coding["display"] for coding in codings if "code" not in coding]
     if text := code.get("text"):
-        assertion = _of_text(text, next(filter(None, statements), None))
+        assertion = _of_text(text, beside)
         if assertion and assertion.kind is Kind.NONE_KNOWN and all(map(_is_silent, codings)):
             # A nullFlavor says that there is no code; the text says why there is none.
             return [assertion]
-        statements.append(assertion)
-    return statements
+        named.append(text)
+    return [*coded, *(_of_text(name, beside) for name in named)]
 
 
 def _is_silent(coding: Mapping[str, Any]) -> bool:
@@ -302,12 +394,11 @@ def _has_details(resource: Resource, kind: Kind) -> bool:
 
 
 def _of_coding(coding: Mapping[str, Any]) -> Assertion | None:
-    assertion = _CODES.get((coding.get("system", ""), coding.get("code", "")))
-    if assertion is not None:
+    system = coding.get("system", "")
+    assertion = _CODES.get((system, coding["code"]))
+    if assertion is not None or system in _SUBSTANCES:
         return assertion
-    if coding.get("system") in _SUBSTANCES:
-        return None
-    for words in (coding.get("display"), coding.get("code")):
+    for words in (coding.get("display"), coding["code"]):
         if words and (assertion := _of_words(words)):
             return assertion
     return None
@@ -315,11 +406,9 @@ def _of_coding(coding: Mapping[str, Any]) -> Assertion | None:
 
 def _of_text(text: str, beside: Assertion | None) -> Assertion | None:
     """Return what a text says; that of the code beside it, where it denies in words of its own."""
-    assertion = _of_words(text)
-    if assertion is None and beside is not None and len(text) < LONGEST_NAME:
-        words = fold(text)
-        return beside if _DENIES.match(words) and not _BUT.search(words) else None
-    return assertion
+    if assertion := _of_words(text):
+        return assertion
+    return beside if beside is not None and denies(text) else None
 
 
 def _of_words(text: str) -> Assertion | None:
@@ -330,7 +419,7 @@ def _of_words(text: str) -> Assertion | None:
         return Assertion(Kind.NOT_ASKED)
     if words in _ABBREVIATED:
         return Assertion(Kind.NONE_KNOWN, _ABBREVIATED[words])
-    if words in _NOTHING:
+    if words in _NOTHING or _NO_INFORMATION.fullmatch(words):
         return Assertion(Kind.NO_INFORMATION)
     if match := _NONE_KNOWN.fullmatch(words):
         of = match["of"] or match["to"]
@@ -338,6 +427,11 @@ def _of_words(text: str) -> Assertion | None:
         if (short := match["short"]) and _ABBREVIATED.get(short) is not about:
             return None
         return Assertion(Kind.NONE_KNOWN, about)
+    found = [about for about, pattern in _NONE_OF if pattern.search(words)]
+    for _, pattern in _NONE_OF:
+        words = pattern.sub("", words)
+    if _NONE_ELSEWHERE.fullmatch(words):
+        return Assertion(Kind.NONE_KNOWN, found[0] if found else About.ANY)
     return None
 
 
