@@ -14,7 +14,7 @@ from fhirapp.allergies.assertion import About, about_none_known, assertion_of, d
         ("Keine Arzneimittelallergien bekannt", About.DRUG),
         ("Keine Nahrungsmittelallergien", About.FOOD),
         ("Aucune allergie connue", About.ANY),
-        ("Pas d’allergie médicamenteuse connue", About.DRUG),
+        ("Pas d\N{RIGHT SINGLE QUOTATION MARK}allergie médicamenteuse connue", About.DRUG),
         ("Sin alergias conocidas", About.ANY),
         ("Alergias no conocidas", About.ANY),
         ("Ninguna alergia alimentaria", About.FOOD),

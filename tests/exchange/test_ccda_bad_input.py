@@ -213,7 +213,7 @@ def test_allergies_within_another_section_are_found():
 def test_a_section_that_says_too_late_what_it_is_is_refused():
     section = '<section><text>x</text><code code="48765-2"/></section>'
     document = NOTE[: NOTE.index("<section>")] + section + NOTE.partition("</section>")[2]
-    message = "must have its templateId and its code before its text and entries"
+    message = "must have its templateId, code and title before its text and entries"
     assert message in str(refusal(document))
 
 

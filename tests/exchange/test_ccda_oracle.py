@@ -205,7 +205,7 @@ def right(number: int) -> Right:
     for fact, allergy in zip(facts.entries, allergies, strict=True):
         if fact.kinds == {"allergy", "no-information"}:
             readings[allergies.index(allergy)] = Reading("allergy", is_severe=fact.is_severe)
-    for words in facts.words:
+    for words in (*facts.words, *([text] for text in facts.beside)):
         allergies.append(_only_words("; ".join(words)))
         readings.append(Reading("words-only", is_severe=False))
     return Right(facts, allergies, readings, min(conclusions(facts)))
@@ -226,7 +226,8 @@ def _resource(fact: Fact) -> Resource:
     """Return the resource of a fact."""
     verification = "refuted" if fact.is_refuted else "confirmed"
     given = {*fact.statuses, *fact.row_statuses}
-    notes = [*fact.comments, *fact.texts, *fact.linked_texts]
+    notes = [*fact.comments, *fact.texts, *fact.linked_texts, *fact.column_words]
+    notes += ["The document contradicts itself"] if fact.is_contradicted else []
     if len(given) > 1:
         notes.append("The source differs: " + ", ".join(sorted(given)))
     notes += [*fact.unclear_statuses, *filter(None, (fact.end, fact.no_onset))]
@@ -592,6 +593,48 @@ def the_reactions_of_the_narrative_are_dropped(fact: Fact, allergy: Resource) ->
             0
         ]
     return True
+
+
+@fault
+def the_words_of_another_column_are_dropped(fact: Fact, allergy: Resource) -> bool:
+    if not is_allergy(fact) or not fact.column_words:
+        return False
+    kept = [note for note in allergy["note"] if note["text"] not in fact.column_words]
+    allergy["note"] = kept
+    return True
+
+
+@fault
+def what_a_row_contradicts_is_refuted(fact: Fact, allergy: Resource) -> bool:
+    if fact.is_contradicted and not fact.is_error:
+        allergy["verificationStatus"] = _concept("v", "refuted")
+        return True
+    return False
+
+
+@fault
+def a_contradiction_is_not_told(fact: Fact, allergy: Resource) -> bool:
+    if fact.is_contradicted:
+        kept = [note for note in allergy["note"] if "contradicts" not in note["text"]]
+        allergy["note"] = kept
+    return fact.is_contradicted
+
+
+@fault_of_all
+def words_beside_are_dropped(found: Right) -> Right | None:
+    if not found.facts.beside:
+        return None
+    return found._replace(allergies=found.allergies[:-1], readings=found.readings[:-1])
+
+
+@fault_of_all
+def a_heading_becomes_words(found: Right) -> Right | None:
+    if not found.facts.entries:
+        return None
+    more = [*found.readings, Reading("words-only", is_severe=False)]
+    return found._replace(
+        allergies=[*found.allergies, _only_words("Active allergies")], readings=more
+    )
 
 
 @fault_of_all

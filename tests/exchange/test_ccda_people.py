@@ -255,7 +255,6 @@ def test_a_patient_who_is_imported_again_does_not_contradict_herself():
     [
         "<guardian/>",
         '<guardian nullFlavor="UNK"/>',
-        '<guardian><code code="MTH" codeSystem="2.16.840.1.113883.5.111"/></guardian>',
         '<guardian><guardianPerson><name nullFlavor="UNK"/></guardianPerson></guardian>',
         '<guardian><addr nullFlavor="NI"/><telecom nullFlavor="NI"/></guardian>',
         "<guardian><guardianPerson><name><given/></name></guardianPerson></guardian>",

@@ -329,7 +329,7 @@ SHAPES = {
         document_with(text="<list><item>No Known Allergies</item></list>"),
         [("none-known", "No Known Allergies")],
         "none-known",
-        ("Recorded, but not confirmed: no known allergies.",),
+        ("Recorded: no known allergies.",),
     ),
     "a narrative beside an entry that says nothing": Shape(
         document_with(
@@ -402,9 +402,9 @@ SHAPES = {
             + observation(DRUG + substance(LATEX))
             + "</entry></section></component></section>",
         ),
-        [("active", "Latex")],
+        [("words-only", "Peanut"), ("active", "Latex")],
         ALLERGY,
-        ("Latex",),
+        ("Latex", "A document states: “Peanut”"),
     ),
     "a reaction of the concern": Shape(
         document_with(

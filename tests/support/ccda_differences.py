@@ -12,6 +12,7 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 from tests.support.ccda_oracle import (
+    NO_STATEMENTS,
     NONE_KNOWN,
     SECTION,
     SEVERITIES,
@@ -31,6 +32,11 @@ Resource = dict[str, Any]
 LOINC = "http://loinc.org"
 NULL_FLAVOR = "http://terminology.hl7.org/CodeSystem/v3-NullFlavor"
 UNKNOWN_REACTION = "261665006"
+# What a contradiction may be called beside the name of its row.
+NONE_KNOWN_NAMES = (
+    *("No known allergy", "No known drug allergy", "No known food allergy"),
+    "No known environmental allergy",
+)
 
 
 # What allergies to different substances share.
@@ -85,6 +91,7 @@ def differences(
     for fact, (allergy, reading) in pairs:
         found += _differences(fact, allergy, reading, facts.text)
     found += _of_words(facts, rest)
+    found += _of_beside(facts, allergies)
     if conclusion is not None and conclusion not in (right := conclusions(facts)):
         found.append(f"conclusion: {conclusion}, not {' or '.join(sorted(right))}")
     return found
@@ -195,10 +202,12 @@ def _of_gravity(fact: Fact, reading: Reading) -> Iterator[str]:
 def _of_texts(fact: Fact, allergy: Resource) -> Iterator[str]:
     """Yield the comments and texts that are lost."""
     notes = _notes(allergy)
+    if fact.is_contradicted and not any("contradicts" in note for note in notes):
+        yield "contradiction: no note says that the document contradicts itself"
     for comment in fact.comments:
         if not holds(notes, comment):
             yield f"comment: {comment!r} is not in a note"
-    for text in fact.texts:
+    for text in (*fact.texts, *(fact.column_words if "allergy" in fact.kinds else ())):
         if not holds(_strings(allergy), text):
             yield f"text: {text!r} is lost"
     for text in fact.linked_texts if "allergy" in fact.kinds else ():
@@ -221,7 +230,9 @@ def kind_of(allergy: Resource) -> str:
     refuted = _code(allergy.get("verificationStatus")) == "refuted"
     if not refuted and (
         any(one.get("code") in NONE_KNOWN for one in codings)
-        or any(scope_of_words(name) for name in (text, *(c.get("display", "") for c in codings)))
+        or scope_of_words(text)
+        # Beside a name, what has no code is what contradicts it.
+        or any(scope_of_words(c.get("display", "")) for c in codings if c.get("code") or not text)
     ):
         return "none-known"
     real = [one for one in codings if one.get("system") != NULL_FLAVOR]
@@ -302,6 +313,7 @@ def _of_names(fact: Fact, allergy: Resource, source: str) -> Iterator[str]:
     if fact.names and any(normal(text) == normal(decoy) for decoy in fact.decoys):
         yield f"name-of-reaction: {text!r} beside {fact.names}"
     own = [*fact.names, *fact.decoys, *fact.linked_texts, *fact.allowed_words, *fact.texts]
+    own += NONE_KNOWN_NAMES if fact.is_contradicted else ()
     for name in (text, *(one.get("display", "") for one in codings if "code" not in one)):
         is_own = holds(own, name) or any(holds([name], each) for each in fact.names)
         # What nothing names may have any words of the source.
@@ -406,19 +418,34 @@ def _of_severities(fact: Fact, allergy: Resource) -> Iterator[str]:
             yield f"severity-words: {words!r} is lost"
 
 
+def _of_beside(facts: Facts, allergies: Sequence[Resource]) -> Iterator[str]:
+    """Yield texts beside the rows that no resource has, each whole in one of them."""
+    for text in facts.beside:
+        wanted = set(normal(text).split())
+        if not any(
+            wanted <= set(normal(" ".join(_strings(allergy))).split()) for allergy in allergies
+        ):
+            yield f"beside-lost: {text!r}"
+
+
 def _of_words(facts: Facts, rest: Sequence[Pair]) -> Iterator[str]:
     """Yield differences of what stands only in words, and what nothing in the source says."""
     kept = [(allergy, reading) for allergy, reading in rest if is_words_only(allergy)]
     texts = [allergy["code"].get("text", "") for allergy, _ in kept]
+    said = [one for one in rest if not is_words_only(one[0]) and kind_of(one[0]) == "none-known"]
+    stated = [word for words in facts.words for word in words if scope_of_words(word)]
+    # Words that say nothing else than that none is known become that statement.
+    texts += [allergy["code"].get("text", "") for allergy, _ in said if stated]
     for word in (word for words in facts.words for word in words):
         if not holds(texts, word):
             yield f"words-lost: {word!r}"
-    if kept and not (facts.words or facts.soft_words):
+    if kept and not (facts.words or facts.soft_words or facts.beside):
         yield f"words-again: {texts}"
     for allergy, reading in kept:
         yield from _of_word(facts, allergy, reading)
     for allergy, _ in rest:
-        if not is_words_only(allergy) and kind_of(allergy) != facts.empty_for:
+        is_stated = bool(stated) and kind_of(allergy) == "none-known"
+        if not is_words_only(allergy) and kind_of(allergy) != facts.empty_for and not is_stated:
             yield f"allergy-invented: {kind_of(allergy)} {allergy.get('code')}"
 
 
@@ -428,6 +455,8 @@ def _of_word(facts: Facts, allergy: Resource, reading: Reading | None) -> Iterat
     for head in facts.heads:
         if len(head.split()) > 1 and holds([text], head):
             yield f"words-with-heads: {head!r}"
+    if NO_STATEMENTS.fullmatch(normal(text)) and facts.entries:
+        yield f"words-about-the-record: {text!r}"
     for word in normal(text).split():
         if not holds([facts.text], word):
             yield f"words-invented: {word!r}"
@@ -454,7 +483,7 @@ def conclusions(facts: Facts) -> set[str]:
         right |= {"none-holding"}
     if facts.words:
         return {"words-only", *(right & {"allergies"}), *_none_known_in(facts.words)}
-    if facts.soft_words:
+    if facts.soft_words or facts.beside:
         right |= {"words-only"}
     if len(entries) < len(facts.entries):
         # What was entered in error holds nothing.

@@ -20,6 +20,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from tests.support.ccda_shapes import (
     ABSENCES,
+    BESIDE,
+    COLUMN_WORDS,
     COMMENTS,
     DOCUMENT,
     DOUBLE_SEVERITIES,
@@ -88,18 +90,23 @@ def effective(choice: Choice) -> Choice:
     """Return a choice whose values can stand beside each other: the later ones give way."""
     made = dict(choice)
     headed = made["narrative"] in ("thead", "th")
+    if not headed:
+        made["column"] = ""
     if made["narrative"] == "empty":
-        made.update({"ids": "td", "extra": ""})
+        made.update({"ids": "td", "extra": "", "beside": ""})
     if made["narrative"] == "paragraphs":
         made["extra"] = ""
+        made["beside"] = "" if made["beside"] == "caption" else made["beside"]
         made["ids"] = "td" if made["ids"] == "tr" else made["ids"]
     if "words" in made:
-        return {**made, "nesting": "act", "extra": ""}
+        return {**made, "nesting": "act", "extra": "", "beside": "", "column": ""}
     if not headed:
         made["row-status"] = ""
     if made["nesting"] in ("entry", "organizer") and made["concern"] != "observation-nullified":
         made["concern"] = ""
     if "absence" in made:
+        made["column"] = ""
+        made["beside"] = "" if made["beside"] == "own" else made["beside"]
         return made
     if not headed:
         made["row-severity"] = ""
@@ -114,20 +121,11 @@ def _effective_allergy(made: Choice, *, headed: bool) -> Choice:
     rows = made["narrative"] != "empty"
     cells = rows and made["ids"] != "tr"
     made["names"] = names = _effective_names(made, headed=headed, rows=rows, cells=cells)
-    if names in ("", "row", "code"):
+    if names in ("", "code"):
         made["denied"] = ""
-    if names.startswith("reaction-link") and made["reactions"] in SILENT:
-        made["reactions"] = "coded"
-    if (
-        made["narrative"] == "list"
-        and REACTION_WORDS.get(made["reactions"], "").lower()[:4] == "anap"
-    ):
-        # The item that names the substance has the extra row's reaction.
-        made["extra"] = made["extra"] and "row"
-    if not cells and made["reactions"] in ("text-link", "doubled"):
-        made["reactions"] = "text"
-    if made["reactions"] in ("", "unknown"):
-        made.update({"reaction-severity": "", "reaction-place": "observation"})
+        # Where there is no name, no text can repeat it.
+        made["beside"] = "" if made["beside"] == "own" else made["beside"]
+    _limit_reactions(made, cells=cells)
     linked = made["reactions"] in ("text-link", "doubled") or names.startswith("reaction-link")
     # Only a head tells that more of a row is about the reaction.
     if linked and (not headed or not made["row-reaction"]):
@@ -139,7 +137,25 @@ def _effective_allergy(made: Choice, *, headed: bool) -> Choice:
         made["text"] = "" if made["text"] == "row" else made["text"]
     elif names in ("row", "placeholder+row", "code", "reaction-link+row"):
         made["text"] = "row"
+    elif not names and (made["text"], made["ids"]) == ("row", "content"):
+        made["text"] = ""
     return made
+
+
+def _limit_reactions(made: Choice, *, cells: bool) -> None:
+    """Leave out the reactions that the names and the narrative of an allergy do not allow."""
+    if made["names"].startswith("reaction-link") and made["reactions"] in SILENT:
+        made["reactions"] = "coded"
+    if (
+        made["narrative"] == "list"
+        and REACTION_WORDS.get(made["reactions"], "").lower()[:4] == "anap"
+    ):
+        # The item that names the substance has the extra row's reaction.
+        made["extra"] = made["extra"] and "row"
+    if not cells and made["reactions"] in ("text-link", "doubled"):
+        made["reactions"] = "text"
+    if made["reactions"] in ("", "unknown"):
+        made.update({"reaction-severity": "", "reaction-place": "observation"})
 
 
 def _effective_names(made: Choice, *, headed: bool, rows: bool, cells: bool) -> str:
@@ -227,6 +243,7 @@ class _Row(NamedTuple):
     reaction: str = ""
     severity: str = ""
     status: str = ""
+    more: str = ""
 
 
 class _Reaction(NamedTuple):
@@ -258,6 +275,11 @@ class _Writer:
             entries = "".join(map(self._entry, choices))
             words = [*EXTRA_ROWS[first["extra"]], "Active"] if first["extra"] else []
             words = words if first["narrative"] in ("thead", "th") else words[:2]
+            if first["beside"] in ("paragraph", "caption", "footnote", "title"):
+                words.append(BESIDE[first["beside"]])
+            says_nothing = not {"allergy", "none-known"} & {one.kind for one in self.planted}
+            if first["beside"] == "none-known" and says_nothing:
+                words.append(BESIDE["none-known"])
             narrative = self._narrative(first)
         document = _around(first, narrative, entries)
         return Generated(choices, document, self.planted, words)
@@ -346,7 +368,9 @@ class _Writer:
         substance = self.substances.pop()
         planted = Planted(is_error="nullified" in choice["concern"])
         planted.criticality = choice["criticality"]
-        planted.is_refuted = bool(choice["denied"])
+        # What only the row names, nothing denies: the document contradicts itself.
+        by_row = choice["names"] in ("row", "placeholder+row", "reaction-link+row")
+        planted.is_refuted = bool(choice["denied"]) and not by_row
         reactions, cell = _reactions(choice, number)
         for reaction in reactions:
             planted.reactions |= reaction.words
@@ -368,7 +392,8 @@ class _Writer:
         else:
             parts.append(comment)
         if choice["narrative"] != "empty":
-            row = _Row(number, row_name, cell, choice["row-severity"], choice["row-status"])
+            more = COLUMN_WORDS.get(choice["column"], "")
+            row = _Row(number, row_name, cell, choice["row-severity"], choice["row-status"], more)
             self.rows.append(row)
             texts = {"s": row_name, "r": cell, "v": row.severity, "row": row_name or cell}
             # An id in the content of a cell is only there if the cell is not empty.
@@ -387,7 +412,9 @@ class _Writer:
         if choice["nesting"] == "participants":
             other = self.substances.pop().display
             parts.append(_participant(coded("code", display=other, nullFlavor="OTH")))
-            found.append(Planted(**{**vars(planted), "names": {other}}))
+            is_refuted = bool(choice["denied"])
+            changed = {"names": {other}, "is_refuted": is_refuted}
+            found.append(Planted(**{**vars(planted), **changed}))
         attributes = ' negationInd="true"' if choice["denied"] else ""
         return _observation(choice, attributes, "".join(parts)), beside, found
 
@@ -416,15 +443,20 @@ class _Writer:
         rows = list(self.rows)
         if choice.get("extra"):
             rows.append(_Row(0, *EXTRA_ROWS[choice["extra"]], status="Active"))
+        beside = self._beside(choice)
+        caption = f"<caption>{beside}</caption>" if choice.get("beside") == "caption" else ""
         more = "".join(self.paragraphs)
+        if beside and not caption:
+            tag = "footnote" if choice["beside"] == "footnote" else "paragraph"
+            more += f"<{tag}>{beside}</{tag}>"
         if form == "paragraphs":
             return "".join(_line(row, choice, "paragraph") for row in rows) + more
         if form == "list":
             items = "".join(_line(row, choice, "item") for row in rows)
-            return f"<list><caption>Allergies</caption>{items}</list>{more}"
+            return f"<list>{caption or '<caption>Allergies</caption>'}{items}</list>{more}"
         heads = [self.random.choice(SUBSTANCE_HEADS), "Reaction"]
         if form != "headless":
-            heads += ["Severity", "Status"]
+            heads += ["Severity", "Status", *([choice["column"]] if choice.get("column") else ())]
         # The columns stand in any order, but for a table that does not name them.
         order = list(range(len(heads)))
         if form != "headless":
@@ -432,16 +464,27 @@ class _Writer:
         body = "".join(_table_row(row, choice, order) for row in rows)
         head = "<tr>" + "".join(f"<th>{heads[place]}</th>" for place in order) + "</tr>"
         if form == "thead":
-            return f'<table border="1"><thead>{head}</thead><tbody>{body}</tbody></table>{more}'
-        return f"<table><tbody>{head if form == 'th' else ''}{body}</tbody></table>{more}"
+            table = f'<table border="1">{caption}<thead>{head}</thead><tbody>{body}</tbody></table>'
+            return table + more
+        head = head if form == "th" else ""
+        return f"<table>{caption}<tbody>{head}{body}</tbody></table>{more}"
+
+    def _beside(self, choice: Choice) -> str:
+        """Return what stands beside the rows; a title stands elsewhere."""
+        shape = choice.get("beside", "")
+        if shape in ("", "title"):
+            return ""
+        names = [row.substance for row in self.rows if row.substance]
+        name = names[0] if names else "Something"
+        return escape(BESIDE[shape].format(name=name))
 
 
 def _table_row(row: _Row, choice: Choice, order: Sequence[int]) -> str:
-    texts = (row.substance, row.reaction, row.severity, row.status)
+    texts = (row.substance, row.reaction, row.severity, row.status, row.more)
     cells = []
     for place in order:
         name, text = (
-            f"{'srvx'[place]}{row.number}",
+            f"{'srvxo'[place]}{row.number}",
             "<br/>".join(escape(line) for line in texts[place].split("\n")),
         )
         if choice["ids"] == "content" and text and row.number:
@@ -772,14 +815,19 @@ def _names(choice: Choice, number: int, about: Substance, planted: Planted) -> t
 def _around(choice: Choice, narrative: str, entries: str) -> str:
     """Return a document around a section."""
     template = "".join(f'<templateId root="{TEMPLATE}.2.6{end}"/>' for end in ("", ".1"))
-    code = coded("code", "48765-2", LOINC)
-    content = f"<title>Allergies</title><text>{narrative}</text>{entries}"
+    code = coded("code", "10155-0" if choice["section"] == "history" else "48765-2", LOINC)
+    title = BESIDE["title"] if choice.get("beside") == "title" else "Allergies"
+    content = f"<title>{title}</title><text>{narrative}</text>{entries}"
     inner, depth = content, {"subsection": 1, "deep": 2}.get(choice["nesting"], 0)
     for level in range(depth):
-        inner = (
-            f"<title>Part {level}</title><text/><component><section>{inner}</section></component>"
-        )
-    head = {"both": template + code, "code": code, "template": template}[choice["section"]]
+        # Only its title says what a section of another code is.
+        is_named = choice["section"] == "title" and level == depth - 1
+        name = "Allergien" if is_named else f"Part {level}"
+        inner = f"<title>{name}</title><text/><component><section>{inner}</section></component>"
+    local = coded("code", "ALL", LOCAL)
+    head = {"both": template + code, "template": template, "title": local}.get(
+        choice["section"], code
+    )
     null = f' nullFlavor="{choice["null"]}"' if choice.get("null") else ""
     return (
         f"{HEADER}<component><structuredBody><component><section{null}>{head}{inner}</section>"

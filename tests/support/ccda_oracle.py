@@ -19,6 +19,8 @@ Resource = dict[str, Any]
 LOINC, SNOMED_OID = "http://loinc.org", "2.16.840.1.113883.6.96"
 NULL_FLAVOR = "http://terminology.hl7.org/CodeSystem/v3-NullFlavor"
 SECTION = "48765-2"
+SECTION_CODES = {SECTION, "10155-0", "11382-9", "52473-6"}
+SECTION_TITLES = {"allergies", "allergien", "alergias", "allergies et intolerances"}
 SECTION_TEMPLATES = {"2.16.840.1.113883.10.20.22.2.6", "2.16.840.1.113883.10.20.22.2.6.1"}
 STATUS, SEVERITY, CRITICALITY = "33999-4", "SEV", "82606-5"
 UNKNOWN_REACTION = "261665006"
@@ -66,6 +68,12 @@ NONE_KNOWN = {
     "429625007": "food",
     "428607008": "environment",
 }
+# Texts about the record, and headings.
+NO_STATEMENTS = re.compile(
+    r"(?:active |known |drug )?allergies|allergen|(?:allergies )?last reviewed on .* by .*"
+    r"|documented as of this encounter.*|part \d+"
+)
+ADMINISTRATIVE = {"author", "recorded by", "date", "noted date"}
 NONE_KNOWN_WORDS = re.compile(
     r"(?:patient has )?(?:nka|nkda|nkfa"
     r"|no known (?:(?P<scope>drug|medication|food|environmental) )?allerg(?:y|ies)"
@@ -73,7 +81,7 @@ NONE_KNOWN_WORDS = re.compile(
 )
 PLACEHOLDERS = {
     *("coded allergy name not available", "unknown", "not available", "see comments", "other"),
-    *("n a", "no information", "unspecified", "none", ""),
+    *("n a", "no information", "unspecified", "none", "", "na", "unbekannt"),
 }
 GRAVE = re.compile(
     r"\b(?:severe|severely|anaph[a-z]*|angio(?:oe|e)?dema|(?<!itchy )throat|airway"
@@ -144,6 +152,7 @@ class Reaction:
     words: list[str] = field(default_factory=list)
     codes: list[str] = field(default_factory=list)
     severities: list[int] = field(default_factory=list)
+    is_null: bool = False
 
 
 @dataclass
@@ -163,6 +172,8 @@ class Fact:
     narrow_scope: str = ""
     is_void: bool = False
     is_refuted: bool = False
+    # An observation denies what its row alone names.
+    is_contradicted: bool = False
     is_error: bool = False
     names: list[str] = field(default_factory=list)
     decoys: list[str] = field(default_factory=list)
@@ -186,6 +197,10 @@ class Fact:
     comments: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     linked_texts: list[str] = field(default_factory=list)
+    # Cells of columns that are none of an allergy's.
+    column_words: list[str] = field(default_factory=list)
+    # Names that no more than a row gives.
+    row_names: list[str] = field(default_factory=list)
     onset: str = ""
     no_onset: str = ""
 
@@ -218,6 +233,7 @@ class Fact:
             or bool(codes & GRAVE_REACTIONS)
             or is_grave([*words, *self.row_reactions, *self.names])
             or is_grave([*self.comments, *self.severity_words, *self.texts])
+            or is_grave(self.column_words)
         )
 
 
@@ -229,6 +245,8 @@ class Facts:
     words: list[list[str]] = field(default_factory=list)
     # A section's words where its entries say nothing: not lost, but not needed as an entry either.
     soft_words: list[list[str]] = field(default_factory=list)
+    # Texts beside the rows that have an entry's name: kept with that entry or by themselves.
+    beside: list[str] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
     text: str = ""
     # Why the section says that it is empty: "not-asked", "no-information" or nothing.
@@ -245,6 +263,17 @@ class _Document:
                 element.tag = element.tag.rpartition("}")[2]
         self.parents = {child: parent for parent in self.root.iter() for child in parent}
         self.ids = {key: one for one in self.root.iter() if (key := one.get("ID"))}
+        self.pointed = {
+            one.get("value", "").removeprefix("#") for one in self.root.iter("reference")
+        }
+
+    def chain(self, element: ET.Element) -> list[ET.Element]:
+        """Return what an element is in."""
+        found: list[ET.Element] = []
+        while element in self.parents:
+            element = self.parents[element]
+            found.append(element)
+        return found
 
     def above(self, element: ET.Element, *tags: str) -> ET.Element | None:
         """Return the nearest element of these names, itself or above."""
@@ -281,6 +310,16 @@ class _Document:
         heads, place = self.heads(row), list(row).index(cell)
         head = normal(heads[place]) if place < len(heads) else ""
         return next((role for role, words in ROLES if words.fullmatch(head)), "")
+
+    def other_cells(self, row: ET.Element) -> list[str]:
+        """Return the words of a row in columns whose heads are none of an allergy's."""
+        heads = self.heads(row)
+        found = [
+            plain(cell)
+            for cell, head in zip(row, heads, strict=False)
+            if not self.role(cell) and normal(head) not in ADMINISTRATIVE
+        ]
+        return [text for text in found if normal(text)]
 
     def cells(self, row: ET.Element, role: str) -> list[str]:
         """Return the words of a row that stand in the columns of a role."""
@@ -347,8 +386,13 @@ EMPTY_FOR = {
 
 def _is_allergies(section: ET.Element) -> bool:
     code = section.find("code")
-    return (code is not None and code.get("code") == SECTION) or any(
-        one.get("root") in SECTION_TEMPLATES for one in section.findall("templateId")
+    title = section.find("title")
+    is_titled = title is not None and normal(plain(title).partition(":")[0]) in SECTION_TITLES
+    is_coded = code is not None and code.get("code") in SECTION_CODES
+    return (
+        is_titled
+        or is_coded
+        or any(one.get("root") in SECTION_TEMPLATES for one in section.findall("templateId"))
     )
 
 
@@ -357,16 +401,18 @@ def _read_section(read: _Document, section: ET.Element, facts: Facts) -> None:
     sections = [section, *(one for one in section.iter("section") if one is not section)]
     found: list[Fact] = []
     linked: set[ET.Element] = set()
-    for one in sections:
-        for entry in one.findall("entry"):
-            for act, observation in _observations(entry):
-                linked |= set(_rows(read, observation))
-                found += _facts_of_observation(read, act, observation)
+    stated = [
+        one for each in sections for entry in each.findall("entry") for one in _observations(entry)
+    ]
+    for act, observation in stated:
+        linked |= set(_rows(read, observation))
+        found += _facts_of_observation(read, act, observation)
     facts.entries += found
     facts.empty_for = EMPTY_FOR.get(section.get("nullFlavor", ""), "")
     for fact in found:
         fact.kinds |= {facts.empty_for} - {""} if fact.is_void else set()
     says_something = any(fact.kinds & {"allergy", "none-known"} for fact in found)
+    _read_titles(sections, facts)
     for text in (one.find("text") for one in sections):
         if text is None:
             continue
@@ -382,20 +428,74 @@ def _read_section(read: _Document, section: ET.Element, facts: Facts) -> None:
         for row in rows:
             if row not in linked:
                 _read_row(read, row, found, facts)
+        for aside in _asides(read, text):
+            if aside not in linked:
+                _read_aside(read, aside, found, facts)
+
+
+def _read_titles(sections: Sequence[ET.Element], facts: Facts) -> None:
+    """Keep the titles that say something: "Allergies: latex"."""
+    titles = [plain(title) for one in sections for title in one.findall("title")]
+    facts.words += [[title] for title in titles if ":" in title.rstrip(": ")]
+
+
+def _asides(read: _Document, text: ET.Element) -> list[ET.Element]:
+    """Return what a narrative has beside its rows and items."""
+    tags = ("paragraph", "caption", "footnote")
+    return [one for tag in tags for one in text.iter(tag) if read.above(one, "td", "item") is None]
+
+
+def _read_aside(read: _Document, aside: ET.Element, found: list[Fact], facts: Facts) -> None:
+    """Keep a text beside the rows, unless it is a heading, about the record, or said already."""
+    words = plain(aside)
+    pointed = [read.ids[key] for key in read.pointed if key in read.ids]
+    if is_placeholder(words) or NO_STATEMENTS.fullmatch(normal(words)) or scope_of_words(words):
+        return
+    if any(aside is one or aside in read.chain(one) for one in pointed):
+        return
+    if any(set(normal(words).split()) <= _words_in(fact) for fact in found):
+        return
+    named = [
+        fact
+        for fact in found
+        if any(holds([words], name) or holds([name], words) for name in fact.names)
+    ]
+    for fact in named:
+        fact.allowed_words.append(words)
+    if named:
+        facts.beside.append(words)
+    else:
+        facts.words.append([words])
+
+
+def _words_in(fact: Fact) -> set[str]:
+    said = [word for reaction in fact.reactions for word in reaction.words]
+    said += [*fact.names, *fact.comments, *fact.texts, *fact.severity_words]
+    return set(normal(" ".join(said)).split())
 
 
 def _read_words(
     read: _Document, text: ET.Element, rows: Sequence[ET.Element], facts: Facts
 ) -> None:
     """Keep all words of a narrative: no entry says anything."""
-    words = [plain(cell) for row in rows for cell in _pieces(row)]
-    words += [plain(one) for one in text.iter("paragraph") if read.above(one, "tr") is None]
-    if not (words or any(one.tag in ("table", "list") for one in text.iter())):
+    asides = _asides(read, text)
+    words = [word for row in rows for word in _words_of_row(read, row)] + list(map(plain, asides))
+    if not (asides or any(one.tag in ("table", "list") for one in text.iter())):
         words = [plain(text)]
-    kept = [word for word in words if normal(word)]
-    if kept:
-        is_void = all(is_placeholder(word) for word in kept)
-        (facts.soft_words if is_void else facts.words).append(kept)
+    kept = [word for word in words if normal(word) and not NO_STATEMENTS.fullmatch(normal(word))]
+    real = [word for word in kept if not is_placeholder(word)]
+    if real:
+        facts.words.append(real)
+    elif kept:
+        facts.soft_words.append(kept)
+
+
+def _words_of_row(read: _Document, row: ET.Element) -> list[str]:
+    """Return the words of a row; its status alone is none."""
+    words = [plain(cell) for cell in _pieces(row)]
+    statuses = read.cells(row, "status") if row.tag == "tr" else []
+    others = [word for word in words if word not in statuses]
+    return others if all(map(is_placeholder, others)) else words
 
 
 def _pieces(row: ET.Element) -> list[ET.Element]:
@@ -531,6 +631,15 @@ def _read_details(
     for criticality in _inner(observation, CRITICALITY):
         value = criticality.find("value")
         fact.criticality = CRITICALITIES.get("" if value is None else value.get("code", ""), "")
+    _read_times(read, act, observation, fact)
+    _read_narrative(read, observation, fact)
+    fact.is_over &= not (fact.is_doubtful and fact.unclear_statuses)
+
+
+def _read_times(
+    read: _Document, act: ET.Element | None, observation: ET.Element, fact: Fact
+) -> None:
+    """Read the onset and the end, and whether the concern is still tracked."""
     _read_end(read, observation, fact)
     concern = None if act is None else act.find("statusCode")
     if concern is not None and concern.get("code") in ("active", "suspended") and fact.is_over:
@@ -542,8 +651,6 @@ def _read_details(
         fact.no_onset = onset
     else:
         fact.onset = onset[:10] if "-" in onset else onset[:4]
-    _read_narrative(read, observation, fact)
-    fact.is_over &= not (fact.is_doubtful and fact.unclear_statuses)
 
 
 def _day(time: str) -> str:
@@ -578,6 +685,7 @@ def _read_narrative(read: _Document, observation: ET.Element, fact: Fact) -> Non
         _add_statuses(fact, fact.row_statuses, read.cells(row, "status"))
         fact.row_severities += map(severity_of_words, read.cells(row, "severity"))
         fact.row_reactions += read.cells(row, "reaction")
+        fact.column_words += read.other_cells(row)
     text = observation.find("text")
     fact.texts += [plain(text)] if text is not None and normal(plain(text)) else []
     for target in [] if text is None else read.references(text):
@@ -587,7 +695,7 @@ def _read_narrative(read: _Document, observation: ET.Element, fact: Fact) -> Non
 
 
 def _reaction(read: _Document, observation: ET.Element, fact: Fact) -> Reaction:
-    found = Reaction()
+    found = Reaction(is_null=bool(observation.get("nullFlavor")))
     for value in observation.findall("value"):
         for coded in (value, *value.findall("translation")):
             found.codes += [coded.get("code", "")] if coded.get("code") else []
@@ -706,6 +814,7 @@ def _read_names(
         concrete = [code for code in codes if code not in SCOPES]
         fact.codes += concrete
         names += [*(found if concrete else ()), *(link for link in links if link[0] != "\0")]
+    own = [*names]
     several = len(observation.findall("participant[@typeCode='CSM']")) > 1
     if not several or all(map(is_placeholder, names)):
         for row in _rows(read, observation):
@@ -716,6 +825,7 @@ def _read_names(
         names = [name for name in names if name != code]
     names = [_without_code(name, fact.codes) for name in names]
     fact.names = [name for name in dict.fromkeys(names) if not is_placeholder(name)]
+    fact.row_names = [name for name in fact.names if name not in own]
 
 
 def _without_code(name: str, codes: Sequence[str]) -> str:
@@ -745,10 +855,13 @@ def _read_kind(
     if scopes or (said and not real and not codes):
         fact.kinds, fact.scope = {"none-known"}, (scopes or said)[0]
         fact.narrow_scope = SCOPES.get(value_code, "") if fact.scope == "any" and said else ""
-    elif null and not (real or codes or _reactions_of(fact)):
+    elif null and not (real or codes or _reactions_of(fact, is_null=True)):
         fact.kinds = {"not-asked"} if null == "NASK" else {"no-information"}
     elif negated and (real or codes):
-        fact.kinds, fact.is_refuted = {"allergy"}, True
+        # What a row alone names, nothing denies: the document contradicts itself.
+        fact.kinds = {"allergy"}
+        fact.is_refuted = bool(codes) or any(name not in fact.row_names for name in real)
+        fact.is_contradicted = not fact.is_refuted
     elif negated:
         _read_denied(value_code, participant, code, fact)
     elif real or codes or _reactions_of(fact):
@@ -764,8 +877,10 @@ def _read_kind(
             fact.kinds.add("allergy")
 
 
-def _reactions_of(fact: Fact) -> bool:
-    return bool(fact.row_reactions) or any(one.words or one.codes for one in fact.reactions)
+def _reactions_of(fact: Fact, *, is_null: bool = False) -> bool:
+    """Return whether there are reactions; is_null: whether the whole observation is null."""
+    reactions = [one for one in fact.reactions if not (is_null and one.is_null)]
+    return bool(fact.row_reactions) or any(one.words or one.codes for one in reactions)
 
 
 def _read_denied(

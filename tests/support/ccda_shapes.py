@@ -117,12 +117,34 @@ DOCUMENT: Mapping[str, Sequence[str]] = {
     "narrative": ("thead", "th", "headless", "list", "paragraphs", "empty"),
     "ids": ("td", "tr", "content"),
     "templates": ("1.1", "2.1", "none"),
-    "section": ("both", "code", "template"),
+    "section": ("both", "code", "template", "history", "title"),
     "nesting": (
         *("act", "entry", "organizer", "subsection", "deep", "together", "participants"),
         "act-organizer",
     ),
     "extra": ("", "row", "grave"),
+    "beside": (
+        *("", "paragraph", "caption", "footnote", "title", "own", "remark", "heading"),
+        "none-known",
+    ),
+    "column": ("", "Risk", "Onset", "Author"),
+}
+# What stands beside the rows; of an entry's substance, {name} is what the narrative calls it.
+BESIDE = {
+    "paragraph": "Also allergic to wasps: her throat closed",
+    "caption": "Quinsy after a dose of lupin in 2011",
+    "footnote": "Carries an adrenaline pen",
+    "title": "Allergies: mugwort pollen",
+    "own": "{name} gave her blisters",
+    "remark": "Last reviewed on 3 May 2020 by Nora Quill RN",
+    "heading": "Active allergies",
+    "none-known": "No known allergies",
+}
+# Cells of columns that are none of an allergy's.
+COLUMN_WORDS = {
+    "Risk": "LIFE-THREATENING if eaten",
+    "Onset": "as a toddler",
+    "Author": "Doctor Foxglove",
 }
 # The low and the high of an allergy, by name.
 ENDS: Mapping[str, tuple[str, str]] = {
@@ -248,6 +270,11 @@ STATEMENTS = {
     "428607008": ("No known environmental allergy", "environment"),
     "160244002": ("No known allergies", "any"),
 }
+FOREIGN = {
+    "Pas d'allergie connue": "Aucune allergie connue",
+    "Keine bekannten Allergien": "Keine Allergie bekannt",
+    "Ingen kjente allergier": "Ingen allergi",
+}
 PHRASES = {"No Known Allergies": "any", "NKDA": "drug", "No known drug allergies": "drug"}
 
 
@@ -275,6 +302,20 @@ def _absences() -> dict[str, Absence]:
         if flavor != "NASK":
             found[f"participant-{flavor}"] = Absence("", drug, unknown, kind)
     found["negated-nothing"] = Absence(NEGATED, "", None, "no-information")
+    for name in ("NA", "N/A", "n.a.", "none", "-", "Unbekannt"):
+        concept = coded("code", nullFlavor="NA", inner=original(name))
+        found[f"named {name}"] = Absence("", drug, concept, "no-information", "", name)
+    filler = (
+        '<entryRelationship typeCode="MFST" inversionInd="true"><observation classCode="OBS" '
+        f'moodCode="EVN" nullFlavor="NI">{coded("value", "183964008", display="Not indicated")}'
+        "</observation></entryRelationship>"
+    )
+    found["null-NI-filler"] = Absence(
+        *(' nullFlavor="NI"', drug + filler, coded("code", nullFlavor="NI"), "no-information")
+    )
+    for text, row in FOREIGN.items():
+        concept = coded("code", "160244002", display=text, inner=original(row))
+        found[f"foreign {text}"] = Absence("", drug, concept, "none-known", "any", row)
     return found
 
 

@@ -10,19 +10,18 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
-from fhirapp.allergies.assertion import SECTION
 from fhirapp.exchange.ccda.document import add_encounter, authors, custodian, document_reference
 from fhirapp.exchange.ccda.narrative import Texts
 from fhirapp.exchange.ccda.patient import add_patient, role_of
 from fhirapp.exchange.ccda.people import complete, provenance
 from fhirapp.exchange.ccda.record import Record
-from fhirapp.exchange.ccda.section import REMARK, allergies_in, is_allergies
+from fhirapp.exchange.ccda.section import allergies_in, is_allergies, title_remark
 from fhirapp.exchange.ccda.times import date_time, time_remarks
 from fhirapp.exchange.ccda.tree import NOTHING, Element, UnreadableDocument, read
 from fhirapp.exchange.ccda.values import identifier
 from fhirapp.fhir.identity import key, known_by
 
-__all__ = ["UnreadableDocument", "identities", "remarks", "resources_of"]
+__all__ = ["UnreadableDocument", "identities", "resources_of"]
 
 # A resource comes after those that it refers to.
 _ORDER = (
@@ -44,18 +43,15 @@ def resources_of(
 ) -> list[dict[str, Any]]:
     """Return the resources of a document as FHIR JSON, each after those that it refers to.
 
-    place is that of the document; remark receives remarks on how its times are written. Raises
+    place is that of the document; remark receives what an import should report of it. Raises
     UnreadableDocument, which carries the place.
     """
     try:
         root = read(document, is_allergies)
-        resources = _resources(root, document)
+        return _resources(root, document, remark)
     except UnreadableDocument as error:
         error.place = place
         raise
-    for text in time_remarks(root):
-        remark(text)
-    return resources
 
 
 def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str]]]:
@@ -71,7 +67,9 @@ def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str
     return identities_
 
 
-def _resources(root: Element, document: bytes) -> list[dict[str, Any]]:
+def _resources(
+    root: Element, document: bytes, remark: Callable[[str], None]
+) -> list[dict[str, Any]]:
     sections = list(_sections(root))
     own_key, set_key = (
         key(identifier(root.first(name) or NOTHING) or {}) for name in ("id", "setId")
@@ -91,6 +89,9 @@ def _resources(root: Element, document: bytes) -> list[dict[str, Any]]:
     record.add(provenance(name, name, writers, made, made, keeper))
     for allergy, recorders, recorded in allergies_in(sections, record, writers):
         record.add(provenance(record.add(allergy), name, recorders, made, recorded))
+    titles = filter(None, map(title_remark, _sections_outside(root)))
+    for text in (*titles, *record.remarks, *time_remarks(root)):
+        remark(text)
     for resource in record.resources.values():
         complete(resource)
     # A copy: a change of one resource must not change another.
@@ -114,7 +115,10 @@ def _sections(holder: Element) -> Iterator[Element]:
             yield from _sections(element)
 
 
-def remarks(resources: list[dict[str, Any]]) -> list[str]:
-    """Return what an import should report of the resources of a document."""
-    codings = (resource["code"].get("coding", ()) for resource in resources if "code" in resource)
-    return [REMARK] if any(SECTION in listed for listed in codings) else []
+def _sections_outside(holder: Element) -> Iterator[Element]:
+    """Yield all sections, but for what is within one of allergies."""
+    for element in holder.elements:
+        if element.name == "section":
+            yield element
+        if not (element.name == "section" and is_allergies(element)):
+            yield from _sections_outside(element)

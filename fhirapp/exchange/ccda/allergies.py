@@ -15,8 +15,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fhirapp.allergies.assertion import is_placeholder
+from fhirapp.allergies.identity import is_kind
+from fhirapp.allergies.severity import described_severely
 from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.entries import Entry
+from fhirapp.exchange.ccda.headings import is_heading
 from fhirapp.exchange.ccda.narrative import (
     Column,
     Narrative,
@@ -38,7 +41,11 @@ from fhirapp.exchange.ccda.reactions import (
 from fhirapp.exchange.ccda.record import Record
 from fhirapp.exchange.ccda.status import End, end_of, observed_statuses, statuses_beside
 from fhirapp.exchange.ccda.status_words import is_silent, status_named, statuses_in
-from fhirapp.exchange.ccda.substances import is_none_known, is_refuted, says_something
+from fhirapp.exchange.ccda.substances import (
+    is_none_known,
+    is_refuted,
+    says_something,
+)
 from fhirapp.exchange.ccda.times import date_time
 from fhirapp.exchange.ccda.times import is_placeholder as is_no_date
 from fhirapp.exchange.ccda.tree import NOTHING, Element
@@ -62,6 +69,10 @@ _TYPES: Mapping[str, tuple[str, str]] = MAPS["allergy_types"]
 _GRAVEST = ("active", "inactive", "resolved")
 _LAYMEN = ("Patient", "RelatedPerson")
 _COMMENT_CODE = "48767-8"
+NOTED = "its Allergies section has words beside the entries; they are kept as notes on these"
+_CONTRADICTION = (
+    "The document contradicts itself: an entry says that there is none, its words name one."
+)
 
 Resource = dict[str, Any]
 Note = dict[str, Any]
@@ -94,8 +105,11 @@ def statement_of(
         "patient": {"reference": record.patient},
         "code": entry.code(narrative),
     }
+    contradiction = entry.contradiction(narrative)
     comments = list(_comments(entry, record))
     notes = [*comments, *_put_details(allergy, entry)]
+    if contradiction:
+        notes.append({"text": _CONTRADICTION})
     written = next(
         filter(None, (holder.all("author") for holder in entry.statements)), section_authors
     )
@@ -107,12 +121,18 @@ def statement_of(
         entry,
         made=record.made,
         comments=[comment["text"] for comment in comments],
-        by_laymen=bool(actors) and all(actor.type_name in _LAYMEN for actor in actors),
+        is_sure=not contradiction
+        and not (actors and all(actor.type_name in _LAYMEN for actor in actors)),
+        may_be_refuted=not contradiction,
     )
     if differing:
         notes.append({"text": f"Status also recorded in the document: {differing}"})
     allergy["note"] = notes
-    allergy["note"] = [*notes, *_narrative_notes(entry, allergy)]
+    in_narrative = list(_narrative_notes(entry, allergy))
+    in_other_columns = list(_notes_of_other_columns(entry, allergy, in_narrative))
+    if in_other_columns:
+        record.remark(NOTED)
+    allergy["note"] = [*notes, *in_narrative, *in_other_columns]
     kept = {name: value for name, value in allergy.items() if value or name == "id"}
     return Statement(kept, actors, recorded)
 
@@ -149,14 +169,16 @@ def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
     named = severity_named(entry.cell(Column.SEVERITY))
     severity = gravest((coded, named))
     criticality = criticality_in(entry.statements, entry.texts, entry.cell(Column.CRITICALITY))
-    if not says_something(allergy["code"]) and not entry.reactions.is_any_named(
-        entry.reaction_lines
-    ):
+    is_named = entry.reactions.is_any_named(entry.reaction_lines) or (
+        # Beside a nullFlavor of the whole, a reaction that has one too is none.
+        not entry.null_flavor and bool(entry.reactions.unknown)
+    )
+    if not says_something(allergy["code"]) and not is_named:
         is_graded = severity != NOT_GRADED or criticality in ("low", "high")
         if entry.null_flavor or not is_graded:
-            return list(_beside_nothing(severity, criticality))
+            return list(_beside_nothing(entry, allergy, severity, criticality))
     _put_type(allergy, entry.observation.all("value"))
-    if NO_KNOWN_DRUG_ALLERGY in {
+    if is_none_known(allergy["code"]) and NO_KNOWN_DRUG_ALLERGY in {
         coding.get("code") for coding in allergy["code"].get("coding", ())
     }:
         # service.md 2.3
@@ -177,8 +199,17 @@ def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
     ]
 
 
-def _beside_nothing(severity: Severity, criticality: str) -> Iterator[Note]:
-    """Yield what is recorded beside a nullFlavor: it makes no allergy of it, and is kept."""
+def _beside_nothing(
+    entry: Entry, allergy: Resource, severity: Severity, criticality: str
+) -> Iterator[Note]:
+    """Yield what is recorded beside a nullFlavor: it makes no allergy of it, and is kept.
+
+    The name that says nothing, such as "N/A", is taken from the code.
+    """
+    if name := allergy["code"].pop("text", ""):
+        yield {"text": f"Substance recorded in the document: {name}"}
+    for words in entry.reactions.words([]):
+        yield {"text": f"Reaction recorded in the document: {words}"}
     if severity.code or severity.words:
         yield {"text": f"Severity recorded in the document: {severity.words or severity.code}"}
     if criticality:
@@ -233,12 +264,19 @@ def _put_recorded(
 
 
 def _put_status(
-    allergy: dict[str, Any], entry: Entry, *, made: str, comments: list[str], by_laymen: bool
+    allergy: dict[str, Any],
+    entry: Entry,
+    *,
+    made: str,
+    comments: list[str],
+    is_sure: bool,
+    may_be_refuted: bool,
 ) -> str:
     """Set clinicalStatus and verificationStatus; return the words of what differs from that.
 
-    service.md 2.3: what is on the patient's chart is confirmed, but not what the patient says, or
-    what names nothing. What is refuted is no risk: a search for active allergies does not find it.
+    service.md 2.3: what is on the patient's chart is confirmed, but not what the patient says, what
+    the document contradicts, or what names nothing. What is refuted is no risk: a search for active
+    allergies does not find it.
     A status in the narrative where the entry does not point there can only make it graver, and so
     can words beside those of a status. made is when the document was.
     """
@@ -247,7 +285,7 @@ def _put_status(
     if "nullified" in codes:
         allergy["verificationStatus"] = _coded(ALLERGY_VERIFICATION, "entered-in-error")
         return ""
-    refuted = is_refuted(observation, concern, allergy)
+    refuted = may_be_refuted and is_refuted(observation, concern, allergy)
     # That none is known holds least where any place says that it no longer does.
     is_denial = is_none_known(allergy["code"])
     order = _GRAVEST[::-1] if is_denial else _GRAVEST
@@ -270,7 +308,7 @@ def _put_status(
     # Without any an allergy is active, whatever the statusCode of its concern says.
     status = next((known for known in order if known in statuses), "active")
     allergy["clinicalStatus"] = _coded(ALLERGY_CLINICAL, "inactive" if refuted else status)
-    certainty = "unconfirmed" if by_laymen or not says_something(allergy["code"]) else "confirmed"
+    certainty = "confirmed" if is_sure and says_something(allergy["code"]) else "unconfirmed"
     allergy["verificationStatus"] = _coded(
         ALLERGY_VERIFICATION, "refuted" if refuted else certainty
     )
@@ -308,3 +346,23 @@ def _narrative_notes(entry: Entry, allergy: Resource) -> Iterator[Note]:
         if not has_words(held, text) and not is_placeholder(text):
             yield {"text": f"The document says in words: {text}"}
             held.append(text)
+
+
+def _notes_of_other_columns(entry: Entry, allergy: Resource, noted: list[Note]) -> Iterator[Note]:
+    """Yield what the row of an allergy has in columns that are none of an allergy's.
+
+    The kind of allergy is a code, and who recorded it when is said elsewhere.
+    """
+    if entry.block is None or not is_named(allergy):
+        return
+    held = [*strings(allergy), *strings(noted)]
+    kept = entry.block.clinical
+    kept += [
+        cell for cell in entry.block.others if cell not in kept and described_severely(cell[1])
+    ]
+    for head, words in kept:
+        if is_heading(words) or is_kind(words) or is_placeholder(words):
+            continue
+        if not has_words(held, words):
+            yield {"text": f"The document says in words: {f'{head}: ' if head else ''}{words}"}
+            held.append(words)

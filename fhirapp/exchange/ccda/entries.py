@@ -7,13 +7,21 @@ Sources: C-CDA R2.1, Allergy Concern Act and Allergy - Intolerance Observation; 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from fhirapp.allergies.assertion import about_none_known, is_placeholder
+from fhirapp.allergies.assertion import (
+    about_none_known,
+    denies,
+    is_placeholder,
+    says_nothing,
+)
+from fhirapp.allergies.identity import is_kind
+from fhirapp.exchange.ccda.headings import is_heading
 from fhirapp.exchange.ccda.narrative import Block, Column, Narrative, Texts, covers, plain
 from fhirapp.exchange.ccda.reactions import (
     DETAIL_CODES,
@@ -21,9 +29,15 @@ from fhirapp.exchange.ccda.reactions import (
     reaction_observations,
     read_reactions,
 )
-from fhirapp.exchange.ccda.substances import code_of, names_in, substance_of
+from fhirapp.exchange.ccda.substances import (
+    code_of,
+    is_none_known,
+    names_in,
+    names_substance,
+    substance_of,
+)
 from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import has_code, is_negated
+from fhirapp.exchange.ccda.values import has_code, is_negated, present
 
 # Of C-CDA, and of what came before it: CCD 1.0, HITSP C83, IHE PCC.
 _OBSERVATIONS = frozenset(
@@ -82,17 +96,71 @@ class Entry:
         return [line for line in lines if not is_placeholder(line)]
 
     def code(self, narrative: Narrative) -> dict[str, Any]:
-        """Return the code of the allergy, as CodeableConcept."""
-        substance = substance_of(
+        """Return the code of the allergy, as CodeableConcept.
+
+        A denial that names nothing, beside words of the narrative that do, has these as its text,
+        and what it says without its code: who only reads codes must not take it for "none known".
+        """
+        if words := self.contradiction(narrative):
+            code = code_of(
+                self._substance(narrative, ""), self.observation, self.concern, self.texts
+            )
+            said = [{"display": code["text"]}] if is_none_known(code) else []
+            return present({"coding": said, "text": words})
+        substance = self._substance(narrative, self.cell(Column.SUBSTANCE))
+        return code_of(substance, self.observation, self.concern, self.texts)
+
+    def contradiction(self, narrative: Narrative) -> str:
+        """Return the words of its narrative that contradict a denial; "" where none do.
+
+        An observation that is negated and names no substance says that none is known. Its row may
+        name one.
+        """
+        if self.block is None or not any(map(is_negated, self.statements)):
+            return ""
+        if names_substance(self._substance(narrative, "")):
+            return ""
+        cell = self.cell(Column.SUBSTANCE)
+        if cell and not is_placeholder(cell):
+            return "" if _denies(cell) else cell
+        if not self.block.cells:
+            return "" if _denies(self.block.text) else self.block.text
+        words = (
+            self.cell(Column.NOTE),
+            *self.reaction_lines,
+            *(words for _, words in self.block.clinical),
+        )
+        return next((text for text in words if text and not _denies(text)), "")
+
+    def _substance(self, narrative: Narrative, cell: str) -> dict[str, Any]:
+        return substance_of(
             self.participant,
             self.observation.all("value"),
             self.texts,
             narrative,
-            cell=self.cell(Column.SUBSTANCE),
+            cell=cell,
             is_only=self.is_only,
             reactions=self.reactions.words(self.reaction_lines),
         )
-        return code_of(substance, self.observation, self.concern, self.texts)
+
+
+_PARTS = re.compile(r"[,;:.]")
+
+
+def _denies(text: str) -> bool:
+    """Say whether a text says that there is none, or only names a kind of allergy or a status."""
+    head, colon, rest = text.partition(":")
+    if colon and is_heading(head):
+        text = rest
+    return denies(text.strip()) or all(
+        is_heading(part)
+        or is_placeholder(part)
+        or is_kind(part)
+        or denies(part)
+        or says_nothing(part)
+        or about_none_known(part) is not None
+        for part in filter(None, map(str.strip, _PARTS.split(text)))
+    )
 
 
 def entry_elements(section: Element) -> list[Element]:
@@ -173,13 +241,14 @@ def _link_by_name(entries: list[Entry], narrative: Narrative) -> None:
     Where the number of entries is not that of the blocks, nothing tells which is whose.
     """
     taken = {entry.block for entry in entries}
-    free = [block for block in narrative.blocks if block not in taken]
+    free = [block for block in narrative.blocks if block not in taken and not block.is_aside]
     matches: dict[tuple[Block, ...], list[Entry]] = {}
     for entry in entries:
         if entry.block is None:
             names = names_in(entry.code(narrative))
-            blocks = tuple(block for block in free if _is_named(block, names))
-            matches.setdefault(blocks, []).append(entry)
+            named = [block for block in free if _is_named(block, names)]
+            lines = [block for block in named if block.is_line]
+            matches.setdefault(tuple(lines or named), []).append(entry)
     for blocks, alike in matches.items():
         if len(blocks) == len(alike) or len(blocks) == 1:
             for position, entry in enumerate(alike):

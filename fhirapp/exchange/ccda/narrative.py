@@ -14,11 +14,13 @@ from enum import Enum
 from functools import lru_cache
 from itertools import takewhile
 
+from fhirapp.exchange.ccda.headings import is_heading
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.search.string import fold
 
 # A name, or a remark: what is longer points to a whole section, which stays in the document.
 LONGEST = 4_000
+_LETTERS = re.compile(r"[^\W\d_]")
 _NO_WORD = re.compile(r"[\W_]+")
 _APART = re.compile(r"[;,/]|\band\b")
 # Of the narrative's elements these do not end a word.
@@ -66,6 +68,15 @@ def section_texts(section: Element) -> list[Element]:
     return [
         *section.all("text"),
         *(text for subsection in inner for text in section_texts(subsection)),
+    ]
+
+
+def section_titles(section: Element) -> list[Element]:
+    """Return the titles of a section and of the sections within it."""
+    inner = section.all("component/section")
+    return [
+        *section.all("title"),
+        *(title for subsection in inner for title in section_titles(subsection)),
     ]
 
 
@@ -162,7 +173,14 @@ _HEADS = (
 )
 # Columns whose cells may hold a statement in each line.
 _LISTING = frozenset({Column.REACTION, Column.SEVERITY})
-_SKIPPED = frozenset({"thead", "caption", "colgroup", "col"})
+# Whose cells say how it was recorded.
+_ADMINISTRATIVE = re.compile(
+    r"\b(?:dates?|times?|codes?|source|author|provider|clinician|recorder|informant|(?:recorded|entered"
+    r"|reviewed|reported|documented) by|id|identifier)\b"
+)
+# A label behind which a value stands.
+_LABEL = re.compile(r"([^:]{1,60}):\s*(.*)", re.DOTALL)
+_SKIPPED = frozenset({"thead", "colgroup", "col"})
 _BLOCKS = frozenset({"paragraph", "item"})
 _NESTING = frozenset({"list", "table", "item", "paragraph"})
 
@@ -171,38 +189,58 @@ _NESTING = frozenset({"list", "table", "item", "paragraph"})
 class Block:
     """A row, item, paragraph or run of text, in words; cells are those of known columns.
 
-    group is the table or list that it is part of, or what holds paragraphs; None for loose text.
+    others are the cells of other columns, each with its head. is_aside: it is a title or a caption.
+    A list of labels and values is one block; elements are its rows or items.
     """
 
     element: Element
     text: str
-    group: Element | None = None
     cells: dict[Column, str] = field(default_factory=dict)
     columns: dict[Element, Column] = field(default_factory=dict)
     # The reactions, where a cell has several below each other.
     reaction_lines: list[str] = field(default_factory=list)
-
-    has_heads: bool = False
-
-    @property
-    def may_be_allergy(self) -> bool:
-        """Whether it is a line, of no table whose heads say that it is about something else."""
-        return Column.SUBSTANCE in self.cells if self.has_heads else self.is_line
+    others: list[tuple[str, str]] = field(default_factory=list)
+    elements: list[Element] = field(default_factory=list)
+    is_aside: bool = False
 
     @property
     def is_line(self) -> bool:
         """Whether it is a row of a table or an item of a list."""
         return self.element.name in ("tr", "item")
 
+    @property
+    def clinical(self) -> list[tuple[str, str]]:
+        """The cells of other columns that may be about the allergy, each with its head."""
+        return [
+            (head, words)
+            for head, words in self.others
+            if _LETTERS.search(words) and not _ADMINISTRATIVE.search(fold(head))
+        ]
+
+    def put(self, column: Column | None, head: str, lines: list[str]) -> None:
+        """Add the lines of a cell, of a known column or of another one."""
+        words = "; ".join(lines)
+        if not words:
+            return
+        if column is Column.REACTION:
+            self.reaction_lines += lines
+        if column is None:
+            self.others.append((head, words))
+            return
+        known = self.cells.get(column)
+        self.cells[column] = f"{known}, {words}" if known else words
+
 
 class Narrative:
-    """The blocks of the sections of a document."""
+    """The blocks of the sections of a document: titles first."""
 
-    def __init__(self, texts: Iterable[Element]) -> None:
-        blocks = [block for text in texts for block in _within(text, None)]
+    def __init__(self, titles: Iterable[Element], texts: Iterable[Element]) -> None:
+        blocks = [Block(title, plain(title), is_aside=True) for title in titles]
+        blocks += [block for text in texts for block in _within(text)]
         self._by_element: dict[Element, Block] = {}
         for block in blocks:
-            self._by_element.setdefault(block.element, block)
+            for element in block.elements or [block.element]:
+                self._by_element.setdefault(element, block)
         self.blocks = [block for block in blocks if any(map(str.isalpha, block.text))]
 
     def block_of(self, element: Element) -> Block | None:
@@ -237,24 +275,37 @@ class Narrative:
         return None
 
 
-def _within(holder: Element, group: Element | None) -> Iterator[Block]:
+def _within(holder: Element) -> Iterator[Block]:
     """Yield the blocks in an element; text between them is a block of its own."""
     loose: list[str] = []
+    items = holder.all("item") if holder.name == "list" else []
+    labelled = _labelled([(item, *_labels_in(item)) for item in items if not _is_nesting(item)])
+    if len(labelled) and sum(len(block.elements) for block in labelled) == len(items):
+        yield from _captions(holder)
+        yield from labelled
+        return
     for child in holder.content:
         if isinstance(child, str):
             loose.append(child)
         elif child.name in _SKIPPED:
             continue
+        elif child.name == "caption":
+            yield Block(child, plain(child), is_aside=True)
         elif child.name == "table":
             yield from _rows(child)
         elif child.name in _BLOCKS and not _is_nesting(child):
-            yield Block(child, plain(child), group if child.name == "item" else holder)
+            yield Block(child, plain(child))
         elif child.name == "list" or _is_nesting(child):
-            yield from _within(child, child if child.name == "list" else group)
+            yield from _within(child)
         else:
             loose.append(f" {plain(child)} ")
     if text := tidy("".join(loose)):
         yield Block(holder, text)
+
+
+def _captions(holder: Element) -> Iterator[Block]:
+    for caption in holder.all("caption"):
+        yield Block(caption, plain(caption), is_aside=True)
 
 
 def _is_nesting(element: Element) -> bool:
@@ -262,29 +313,74 @@ def _is_nesting(element: Element) -> bool:
 
 
 def _rows(table: Element) -> Iterator[Block]:
-    """Yield the rows of a table, with their cells where the heads of the columns say what is in."""
+    """Yield the rows of a table, with their cells where the heads of the columns say what is in.
+
+    A head of one cell is a title.
+    """
+    yield from _captions(table)
     rows = [row for part in table.elements for row in _rows_in(part)]
     heads = [*table.all("thead/tr"), *takewhile(_is_head, rows)]
+    for row in heads:
+        if len(words := [cell for cell in map(plain, _cells(row)) if cell]) == 1:
+            yield Block(row, words[0], is_aside=True)
+    if not heads and (labelled := _labelled([(row, *_labels_of(row)) for row in rows])):
+        yield from labelled
+        return
     cells = [cell for row in (*heads, *rows) for cell in _cells(row)]
     # A cell over several rows moves the cells beneath it.
     is_regular = all(cell.get("rowspan") in ("", "1") for cell in cells)
     columns = _columns(heads[-1]) if heads and is_regular else {}
+    names = {at: plain(cell) for at, cell in _positions(heads[-1])} if columns else {}
     for row in rows:
         if row in heads:
             continue
-        text = ", ".join(filter(None, map(plain, _cells(row))))
-        block = Block(row, text, table, has_heads=bool(columns))
-        for position, cell in _positions(row):
-            if (column := columns.get(position)) is None:
-                continue
-            block.columns[cell] = column
-            if lines := _lines(cell, column):
-                known = block.cells.get(column)
-                words = "; ".join(lines)
-                block.cells[column] = f"{known}, {words}" if known else words
-                if column is Column.REACTION:
-                    block.reaction_lines += lines
+        block = Block(row, ", ".join(filter(None, map(plain, _cells(row)))))
+        for position, cell in _positions(row) if columns else ():
+            column = columns.get(position)
+            if column is not None:
+                block.columns[cell] = column
+            block.put(column, names.get(position, ""), _lines(cell, column))
         yield block
+
+
+def _labels_of(row: Element) -> tuple[str, str, Element | None]:
+    """Return the label and the value of a row that has these two cells."""
+    cells = _cells(row)
+    if len(cells) != 2:
+        return "", "", None
+    return plain(cells[0]).removesuffix(":").strip(), plain(cells[1]), cells[1]
+
+
+def _labels_in(item: Element) -> tuple[str, str, Element | None]:
+    """Return the label and the value of an item: "Agent: codeine"."""
+    match = _LABEL.fullmatch(plain(item))
+    return (match[1].strip(), match[2], item) if match else ("", "", None)
+
+
+def _labelled(lines: list[tuple[Element, str, str, Element | None]]) -> list[Block]:
+    """Return lines that have a label each as one block for each substance; none where they do not.
+
+    Most labels are names of columns, and the first is that of the substance.
+    """
+    labels = [label for _, label, _, _ in lines]
+    known = [label for label in labels if label and is_heading(label)]
+    if len(lines) < 2 or not all(labels) or 2 * len(known) <= len(labels):
+        return []
+    blocks: list[Block] = []
+    for element, label, words, value in lines:
+        column = _column(label) if label in known else None
+        if column is Column.SUBSTANCE and not (blocks and column not in blocks[-1].cells):
+            blocks.append(Block(element, ""))
+        if not blocks:
+            return []
+        block = blocks[-1]
+        block.elements.append(element)
+        block.text = f"{block.text}; {label}: {words}" if block.text else f"{label}: {words}"
+        if value is not None and column is not None:
+            block.columns[value] = column
+        in_cell = value if value is not element else None
+        block.put(column, label, _lines(in_cell, column) if in_cell is not None else [words])
+    return blocks
 
 
 def _rows_in(part: Element) -> list[Element]:
@@ -293,7 +389,7 @@ def _rows_in(part: Element) -> list[Element]:
     return part.all("tr") if part.name in ("tbody", "tfoot") else []
 
 
-def _lines(cell: Element, column: Column) -> list[str]:
+def _lines(cell: Element, column: Column | None) -> list[str]:
     """Return the text of a cell; of one that may hold several statements, line by line."""
     if column not in _LISTING:
         return list(filter(None, [plain(cell)]))
@@ -304,8 +400,12 @@ def _lines(cell: Element, column: Column) -> list[str]:
 
 
 def _is_head(row: Element) -> bool:
+    """Say whether a row holds the heads of columns; in some tables their cells are common ones."""
     cells = _cells(row)
-    return bool(cells) and all(cell.name == "th" for cell in cells)
+    if cells and all(cell.name == "th" for cell in cells):
+        return True
+    columns = set(map(_column, map(plain, cells))) - {None}
+    return len(columns) > 1 and all(is_heading(plain(cell)) for cell in cells)
 
 
 def _cells(row: Element) -> list[Element]:
@@ -324,8 +424,13 @@ def _columns(head: Element) -> dict[int, Column]:
     """Return what the columns hold; of the substance the first that may be it."""
     columns: dict[int, Column] = {}
     for position, cell in _positions(head):
-        words = fold(plain(cell))
-        column = next((kind for kind, pattern in _HEADS if pattern.search(words)), None)
+        column = _column(plain(cell))
         if column and not (column is Column.SUBSTANCE and column in columns.values()):
             columns[position] = column
     return columns
+
+
+def _column(head: str) -> Column | None:
+    """Return what a column of this head holds, None where that is not known."""
+    words = fold(head)
+    return next((kind for kind, pattern in _HEADS if pattern.search(words)), None)

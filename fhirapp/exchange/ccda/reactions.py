@@ -180,10 +180,12 @@ class ObservedReactions:
     """The reactions of an allergy's statements, read once.
 
     occurred has each reaction with its own severity, absent the words of each that is negated.
+    unknown are those of occurred whose own nullFlavor says that they are not known.
     """
 
     occurred: list[tuple[Reaction, Severity]]
     absent: list[str]
+    unknown: list[Reaction]
 
     def words(self, lines: list[str]) -> list[str]:
         """Return the words of the reactions, and those of the narrative's lines."""
@@ -195,21 +197,24 @@ class ObservedReactions:
         return bool(lines) or any(
             "description" in reaction or not all(map(is_unknown, reaction["manifestation"]))
             for reaction, _ in self.occurred
+            if reaction not in self.unknown
         )
 
 
 def read_reactions(statements: list[Element], texts: Texts) -> ObservedReactions:
     """Read the Reaction Observations in statements."""
-    occurred, absent = [], []
+    occurred, absent, unknown = [], [], []
     for observation in _observations(statements, texts):
         reaction = _reaction(observation, texts)
         if reaction is None:
             continue
         if not is_negated(observation):
             occurred.append((reaction, severity_in([observation], texts)))
+            if observation.null_flavor:
+                unknown.append(reaction)
         elif words := words_of(reaction):
             absent.append(", ".join(words))
-    return ObservedReactions(occurred, absent)
+    return ObservedReactions(occurred, absent, unknown)
 
 
 def reaction_observations(statements: list[Element], texts: Texts) -> list[Element]:

@@ -27,7 +27,8 @@ class Record:
     """The resources of a document; key is what identifies it, also in its next version.
 
     made is when the document was made, as dateTime; "" where that is not known. patient is
-    Patient/id, patient_keys what the patient's own identifiers are.
+    Patient/id, patient_keys what the patient's own identifiers are, remarks what an import reports
+    of the document.
     """
 
     key: str
@@ -36,6 +37,12 @@ class Record:
     patient: str = ""
     patient_keys: set[tuple[str, str]] = field(default_factory=set)
     resources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    def remark(self, text: str) -> None:
+        """Have an import report something, once."""
+        if text not in self.remarks:
+            self.remarks.append(text)
 
     def add(self, resource: dict[str, Any]) -> str:
         """Keep a resource and return its Type/id; of one that is there, what was not yet known."""

@@ -15,10 +15,29 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
-from fhirapp.allergies.assertion import SECTION, is_placeholder
+from fhirapp.allergies.assertion import (
+    SECTION,
+    About,
+    about_none_known,
+    denies,
+    is_placeholder,
+)
+from fhirapp.allergies.identity import is_kind
 from fhirapp.allergies.severity import described_severely
-from fhirapp.exchange.ccda.allergies import Resource, Statement, is_named, statement_of
+from fhirapp.exchange.ccda.allergies import (
+    NOTED,
+    Resource,
+    Statement,
+    is_named,
+    statement_of,
+)
 from fhirapp.exchange.ccda.entries import Entry, entries_in, entry_elements, happened, link
+from fhirapp.exchange.ccda.headings import (
+    begins_as_title_of_allergies,
+    is_heading,
+    mentions_allergies,
+    says_more,
+)
 from fhirapp.exchange.ccda.narrative import (
     LONGEST,
     Block,
@@ -26,15 +45,23 @@ from fhirapp.exchange.ccda.narrative import (
     Narrative,
     Texts,
     covers,
+    has_words,
     plain,
     section_texts,
+    section_titles,
     stands_in,
     unique,
 )
 from fhirapp.exchange.ccda.people import Actor, author
 from fhirapp.exchange.ccda.reactions import words_of_value
 from fhirapp.exchange.ccda.record import Record
-from fhirapp.exchange.ccda.substances import is_none_known, named_by
+from fhirapp.exchange.ccda.status_words import status_named
+from fhirapp.exchange.ccda.substances import (
+    is_none_known,
+    named_by,
+    names_in,
+    none_known_about,
+)
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import has_code, identifiers, null_coding
 from fhirapp.fhir.identity import key
@@ -51,6 +78,10 @@ _SECTIONS = frozenset(
         "1.3.6.1.4.1.19376.1.5.3.1.3.13",
     }
 )
+# LOINC's codes of such a section: today's; History of allergies; Medication allergy; Allergy or
+# cause of reaction.
+_CODES = (SECTION["code"], "10155-0", "11382-9", "52473-6")
+_FAMILY_HISTORY = "10157-6"
 
 REMARK = "its Allergies section has words that no entry holds; they are kept as written"
 _NOTE = "Words of the document's Allergies section that no coded entry of it holds."
@@ -59,12 +90,12 @@ _NONE = re.compile(r"\b(?:no known|nk[dfm]?a|no \w* ?allerg\w+|denie[sd]|none)\b
 _NOTHING = re.compile(
     r"\b(?:not on file|no information|no data|not asked|unknown|nothing recorded)\b"
 )
-# Words about the record, not about allergies.
-_OF_THE_RECORD = re.compile(
-    r"\b(?:documented|reviewed|reconciled|verified|last (?:updated|modified)|as of|encounter)\b"
-)
-_ALLERGIES = re.compile(r"\b(?:not|allerg\w*|intoleran\w*)\b")
 _EXCEPT = re.compile(r"\b(?:except|but|besides|apart from|other than|however|only)\b")
+# With these a text about one allergy may name another one.
+_FURTHER = re.compile(
+    r"[;,]|\b(?:and|also|but|or|too|plus|other|und|auch|sowie|aber|oder|et|aussi|mais|ou|y|e|tambien"
+    r"|pero|anche|ma|tambem|mas|en|ook|maar|of)\b"
+)
 _LONG = 120
 _CLAUSE = re.compile(r"[;:.!?()]")
 _COMPARED = (Column.SUBSTANCE, Column.REACTION, Column.SEVERITY, Column.CRITICALITY, Column.NOTE)
@@ -73,8 +104,34 @@ _WHY_EMPTY = frozenset({"NASK", "ASKU", "UNK", "NAV"})
 
 
 def is_allergies(section: Element) -> bool:
-    """Say whether a section is that of allergies."""
-    return bool(section.templates() & _SECTIONS) or has_code(section.first("code"), SECTION["code"])
+    """Say whether a section is that of allergies: by a template, its code, or its title."""
+    if section.templates() & _SECTIONS or has_code(section.first("code"), *_CODES):
+        return True
+    return begins_as_title_of_allergies(_title(section)) and not _is_of_family(section)
+
+
+def _is_of_family(section: Element) -> bool:
+    """Say whether a section is part of one about relatives."""
+    at: Element | None = section
+    while at is not None and not has_code(at.first("code"), _FAMILY_HISTORY):
+        at = at.parent
+    return at is not None
+
+
+def _title(section: Element) -> str:
+    return " ".join(map(plain, section.all("title")))
+
+
+def title_remark(section: Element) -> str:
+    """Return what to report of how a section is read; "" where its code or template says it."""
+    title = _title(section)
+    if section.templates() & _SECTIONS or has_code(section.first("code"), *_CODES):
+        return ""
+    if is_allergies(section):
+        return f"its section “{title}” is read as that of allergies: by its title, not its code"
+    if mentions_allergies(title):
+        return f"its section “{title}” is not read: its code is not that of a section of allergies"
+    return ""
 
 
 def allergies_in(sections: list[Element], record: Record, writers: list[Actor]) -> list[Statement]:
@@ -102,7 +159,7 @@ def _read(
     section: Element, record: Record, writers: list[Actor]
 ) -> tuple[list[Entry], list[Statement], list[Statement]]:
     """Return a section's entries, the allergies they become, and those of its words alone."""
-    narrative = Narrative(section_texts(section))
+    narrative = Narrative(section_titles(section), section_texts(section))
     authors = section.all("author")
     entries: list[Entry] = []
     unread = []
@@ -168,9 +225,15 @@ def _words_only(
     """Return what only the words of a section say; the ids are empty.
 
     coded are its entries with the allergies they became, unread those that none could be made of.
+    Words about one of the allergies become a note on it.
     """
     allergies = [statement.allergy for _, statement in coded]
-    left = _left_over(narrative, coded)
+    left = [block for block in _left_over(narrative, coded) if not _noted(block, coded, record)]
+    none_known = _none_known(left)
+    if none_known and not unread:
+        return [
+            _none_known_entry(about, text, record.patient) for about, text in none_known.items()
+        ]
     # Beside entries each line is a statement of its own.
     parts = [[block.text] for block in left] if coded else [[block.text for block in left]]
     pieces = [piece for part in parts for piece in _pieces(part)]
@@ -181,13 +244,16 @@ def _words_only(
             pieces += _pieces([words])
     if not coded and not pieces and section.null_flavor in _WHY_EMPTY:
         return [_absent_entry(section.null_flavor, record.patient)]
+    if pieces:
+        record.remark(REMARK)
     return [_section_entry(text, record.patient) for text in pieces]
 
 
 def _left_over(narrative: Narrative, coded: list[tuple[Entry, Statement]]) -> list[Block]:
     """Return the blocks of a section whose words are in none of its allergies.
 
-    Where entries name allergies, text that is no row and no item is taken for a remark on them.
+    A title says nothing by itself, nor do headings beside entries; and beside allergies not that
+    there are none.
     """
     allergies = [statement.allergy for _, statement in coded]
     denials = [is_none_known(allergy["code"]) for allergy in allergies]
@@ -198,14 +264,58 @@ def _left_over(narrative: Narrative, coded: list[tuple[Entry, Statement]]) -> li
         for entry, statement in coded
         if entry.block is not None and is_named(statement.allergy)
     }
-    groups = {block.group for block in linked if block.group is not None}
     return [
         block
         for block in narrative.blocks
         if block not in linked
-        and (not has_allergy or block.group in groups or block.may_be_allergy)
+        and not (block.is_aside and not _says_more(block))
+        and not (has_allergy and about_none_known(block.text) is not None)
         and not (allergies and _is_held(block, held, is_denied=any(denials)))
+        and not any(has_words(list(strings(allergy)), block.text) for allergy in allergies)
     ]
+
+
+def _says_more(block: Block) -> bool:
+    """Say whether a title or a caption is more than one."""
+    if block.element.name == "title":
+        return says_more(block.text)
+    return not is_heading(block.text)
+
+
+def _noted(block: Block, coded: list[tuple[Entry, Statement]], record: Record) -> bool:
+    """Make a text that is about one of the allergies a note on that; say whether it is."""
+    if block.is_line or _FURTHER.search(fold(block.text)):
+        return False
+    about = [
+        statement.allergy
+        for entry, statement in coded
+        if any(
+            covers([block.text], name)
+            for name in (*names_in(statement.allergy["code"]), entry.cell(Column.SUBSTANCE))
+            if name
+        )
+    ]
+    if len(about) != 1:
+        return False
+    note = {"text": f"The document says in words: {block.text}"}
+    about[0]["note"] = [*about[0].get("note", ()), note]
+    record.remark(NOTED)
+    return True
+
+
+def _none_known(blocks: list[Block]) -> dict[About, str]:
+    """Return of what blocks say that none is known, with the words; empty if any says more."""
+    found: dict[About, str] = {}
+    for block in blocks:
+        if is_heading(block.text):
+            continue
+        head, colon, rest = block.text.partition(":")
+        text = rest.strip() if colon and is_heading(head) else block.text
+        about = about_none_known(text)
+        if about is None:
+            return {}
+        found.setdefault(about, text)
+    return found
 
 
 def _unread_words(entry: Element, texts: Texts) -> str:
@@ -235,6 +345,17 @@ def _section_entry(text: str, patient: str) -> Resource:
     }
 
 
+def _none_known_entry(about: About, text: str, patient: str) -> Resource:
+    """Return the AllergyIntolerance of a section that only says in words that none is known."""
+    made = _section_entry(text, patient)
+    del made["note"]
+    return {
+        **made,
+        "verificationStatus": {"coding": [{"system": ALLERGY_VERIFICATION, "code": "confirmed"}]},
+        "code": none_known_about(about, text),
+    }
+
+
 def _absent_entry(null_flavor: str, patient: str) -> Resource:
     """Return the AllergyIntolerance of a section that says why it is empty, such as NASK."""
     made = _section_entry("", patient)
@@ -259,19 +380,18 @@ def _pieces(blocks: Iterable[str]) -> Iterator[str]:
 
 def _is_held(block: Block, held: list[str], *, is_denied: bool) -> bool:
     """Say whether allergies hold the words of a block, or it only says that there is nothing."""
+    if not block.is_line and (is_heading(block.text) or status_named(block.text)):
+        return True
     words = fold(block.text)
     if len(words) <= _LONG and not _EXCEPT.search(words) and not described_severely(block.text):
         clauses = filter(None, map(str.strip, _CLAUSE.split(words)))
         if all(
             _NOTHING.search(clause)
-            or (is_denied and _NONE.search(clause))
-            or (
-                not block.is_line
-                and _OF_THE_RECORD.search(clause)
-                and not _ALLERGIES.search(clause)
-            )
+            or (is_denied and (_NONE.search(clause) or denies(clause)))
+            or (not block.is_line and is_heading(clause))
             for clause in clauses
         ):
             return True
     cells = [block.cells[column] for column in _COMPARED if column in block.cells]
+    cells += [words for _, words in block.clinical if not is_kind(words)]
     return all(is_placeholder(text) or stands_in(held, text) for text in cells or [block.text])

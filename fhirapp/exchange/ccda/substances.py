@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 
 from fhirapp.allergies.assertion import (
     About,
+    Kind,
     about_none_known,
+    assertion_of,
     is_placeholder,
+    says_nothing,
 )
 from fhirapp.allergies.identity import is_general, is_kind
 from fhirapp.allergies.severity import grade
@@ -98,14 +101,10 @@ def substance_of(
         *map(words.without_code, displays),
         *(name for value in naming for name in _value_names(value, words)),
     ]
-    real = [
-        name
-        for name in (*names, *others)
-        if name and not is_placeholder(name) and not _is_code(name, codes)
-    ]
+    real = [name for name in (*names, *others) if _is_name(name) and not _is_code(name, codes)]
     real = [name for name in real if fold(name) not in of_reactions] or real
     cell = words.without_code(cell)
-    if cell and (is_only or not real) and not (is_placeholder(cell) or _is_code(cell, codes)):
+    if (is_only or not real) and _is_name(cell) and not _is_code(cell, codes):
         real.append(cell)
     if not real:
         real += [name for value in values for name in _named_kind(value, words)]
@@ -130,7 +129,16 @@ def names_in(code: dict[str, Any]) -> list[str]:
     """Return the names in a code, without placeholders."""
     listed = (coding for coding in code.get("coding", ()) if _is_concrete(coding))
     names = [code.get("text", ""), *(coding.get("display", "") for coding in listed)]
-    return [name for name in names if name and not is_placeholder(name)]
+    return list(filter(_is_name, names))
+
+
+def names_substance(substance: dict[str, Any]) -> bool:
+    """Say whether what an observation has names a substance, and not any or none."""
+    listed = [coding for coding in substance.get("coding", ()) if _is_concrete(coding)]
+    if not all(map(_is_generic, listed)):
+        return True
+    name = substance.get("text", "")
+    return _is_name(name) and fold(name) not in _GENERIC_NAMES and about_none_known(name) is None
 
 
 def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None:
@@ -159,11 +167,13 @@ def code_of(
     coded = [value for value in observation.all("value") if value.get("code")]
     if coded and _negated(observation, concern):
         return {"coding": [coding for value in coded for coding in codings(value)]}
+    # Such as "N/A", or "no information about allergies".
+    words = {"text": substance["text"]} if "text" in substance else {}
     listed = substance.get("coding", ())
     for reason in (observation.null_flavor, *(coding["code"] for coding in listed)):
         if coding := null_coding(reason):
-            return {"coding": [coding]}
-    return {"coding": [null_coding("NI")]}
+            return {"coding": [coding], **words}
+    return {"coding": [null_coding("NI")], **words}
 
 
 def is_refuted(observation: Element, concern: Element | None, allergy: dict[str, Any]) -> bool:
@@ -175,14 +185,20 @@ def is_refuted(observation: Element, concern: Element | None, allergy: dict[str,
 
 
 def is_none_known(code: dict[str, Any]) -> bool:
-    """Say whether a code says that no allergy is known."""
-    return bool(_snomed(code) & _SAY_NONE) or about_none_known(code.get("text", "")) is not None
+    """Say whether a code says that no allergy is known, and nothing else."""
+    return assertion_of({"code": code}).kind is Kind.NONE_KNOWN
 
 
 def says_something(code: dict[str, Any]) -> bool:
     """Say whether a code names something, and not only why it does not."""
     listed = code.get("coding", ())
-    return "text" in code or any(map(_is_concrete, listed))
+    is_named = "text" in code and not says_nothing(code["text"])
+    return is_named or any(map(_is_concrete, listed))
+
+
+def _is_name(words: str) -> bool:
+    """Say whether words name a substance, and do not only hold the place of a name."""
+    return bool(words) and not is_placeholder(words) and not says_nothing(words)
 
 
 class _Words(NamedTuple):
@@ -293,13 +309,7 @@ def _none_known(
     if _snomed(substance) & _SAY_NONE:
         return substance
     generic = [_GENERIC[code] for code in _snomed(substance) & _GENERIC.keys()]
-    is_generic = all(
-        coding.get("code") in _GENERIC
-        or (coding.get("system") == SNOMED_CT and is_general(coding))
-        or fold(coding.get("display", "")) in _GENERIC_NAMES
-        or ("code" not in coding and about_none_known(coding.get("display", "")))
-        for coding in listed
-    )
+    is_generic = all(map(_is_generic, listed))
     text = substance.get("text", "")
     # Beside a name of a substance no other name says that none is known.
     is_generic = is_generic and (not text or is_placeholder(text) or _is_generic_name(text))
@@ -335,6 +345,11 @@ def _is_generic_name(text: str) -> bool:
     return fold(text) in _GENERIC_NAMES or is_kind(text) or about_none_known(text) is not None
 
 
+def none_known_about(about: About, words: str) -> dict[str, Any]:
+    """Return the code of a statement in words that none is known of a kind."""
+    return _none_known_code(_BY_ABOUT.get(about, ""), words)
+
+
 def _none_known_code(code: str, words: str) -> dict[str, Any]:
     if not code:
         return {"text": words}
@@ -349,6 +364,17 @@ def _words_of_value(value: Element, texts: Texts) -> list[str]:
 
 def _negated(observation: Element, concern: Element | None) -> bool:
     return is_negated(observation) or is_negated(concern)
+
+
+def _is_generic(coding: dict[str, Any]) -> bool:
+    """Say whether a coding means any substance, or none."""
+    display = coding.get("display", "")
+    return (
+        coding.get("code") in _GENERIC
+        or (coding.get("system") == SNOMED_CT and is_general(coding))
+        or fold(display) in _GENERIC_NAMES
+        or ("code" not in coding and about_none_known(display) is not None)
+    )
 
 
 def _is_concrete(coding: dict[str, Any]) -> bool:

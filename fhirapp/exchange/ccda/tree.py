@@ -143,7 +143,7 @@ NOTHING = Element("", {}, 0, None)
 def read(document: bytes, is_wanted: Callable[[Element], bool]) -> Element:
     """Return a document's root; of its sections' content only that of those that are wanted.
 
-    is_wanted decides by a section's templateIds and its code. Raises UnreadableDocument.
+    is_wanted decides by a section's templateIds, its code and its title. Raises UnreadableDocument.
     """
     if len(document) > MAX_BYTES:
         raise UnreadableDocument(f"is larger than {MAX_BYTES // 1_000_000} MB")
@@ -287,7 +287,8 @@ class _Builder:
             return
         if not self._wanted.pop(ended, True) and self._is_wanted(ended):
             # CDA R2 §4.3 sets the order.
-            raise ended.refused("must have its templateId and its code before its text and entries")
+            message = "must have its templateId, code and title before its text and entries"
+            raise ended.refused(message)
         self._at = ended.parent
 
     def characters(self, text: str) -> None:

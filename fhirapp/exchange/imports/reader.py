@@ -243,7 +243,7 @@ class RecordReader:
             yield _faulty(source.name, str(error))
             return
         identifiers = ccda.identities(resources)
-        remarks = [(source.name, remark) for remark in (*ccda.remarks(resources), *found)]
+        remarks = [(source.name, remark) for remark in found]
         # A document has few details of a person: those of the first document are kept.
         for record in self._group(source.name, resources, OnMatch.SKIP, identifiers):
             yield replace(record, remarks=remarks)

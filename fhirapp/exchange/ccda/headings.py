@@ -1,0 +1,125 @@
+"""Headings, names of columns and remarks on the record: words that state nothing of the patient.
+
+A text is one of these only if all of its words are. In English, German, French, Spanish, Italian,
+Portuguese and Dutch.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from fhirapp.allergies.assertion import denies
+from fhirapp.allergies.severity import described_severely
+from fhirapp.search.string import fold
+
+# Words for allergies, as they end; in German and Dutch they end longer words too.
+_ENDS = (
+    r"(?:allerg(?:y|ies|ie|ien|ia|ias|ieen|ic|ique|iques|iche|ische|en|ens|ene|enes|eni)"
+    r"|alerg(?:ia|ias|eno|enos|ica|icas|enio|enios)"
+    r"|intoll?eran(?:ces?|tien|ties?|tie|ze|za|cias?)|unvertraglichkeit(?:en)?"
+    r"|uberempfindlichkeit(?:en)?|(?:hyper|iper|hiper)sensi\w+|sensitivit(?:y|ies)"
+    r"|sensibilites?|overgevoelighe\w+|nebenwirkung(?:en)?|bijwerking(?:en)?)"
+)
+_MENTIONED = re.compile(
+    r"\w*(?:allerg|alerg|intoll?eran|unvertraglich|uberempfindlich|hypersensi|overgevoelig)\w*"
+)
+# "Penicillinallergie" is an allergy, "Arzneimittelallergien" is a title.
+_ALLERGIES = re.compile(
+    r"(?:(?:arzneimittel|medikamenten?|nahrungsmittel|lebensmittel|umwelt|geneesmiddel(?:en)?|medicatie"
+    rf"|medicijn|voedsel|voedings)?{_ENDS})"
+)
+_ADVERSE = re.compile(r"advers\w{0,2}|avvers[aei]|indesirables?|unerwunschte")
+# "Allergy medication" is about what is taken for it.
+_FOR_ALLERGIES = re.compile(
+    r"\ballergy (?:medic\w+|drugs?|treatments?)\b|\b(?:anti\w*allerg\w*|antialerg\w*)"
+)
+_WORDS = frozenset(
+    word
+    for lines in tomllib.loads(
+        Path(__file__).with_name("headings.toml").read_text(encoding="utf-8")
+    ).values()
+    for word in lines.split()
+)
+_WORD = re.compile(r"[^\W\d_]+")
+# Who has written or read it: "reviewed on 3 May 2020 by Nora Quill, RN".
+_BY = re.compile(
+    r"\b((?i:reviewed|recorded|documented|verified|updated|modified|reconciled|entered|signed"
+    r"|confirmed)\b[\W\d]*(?:(?i:on|at)\b[\W\d]*(?:[A-Za-z]{3,9}\b[\W\d]*)?)?(?i:by))\b"
+    r"(?:[\s,.]+[A-Z][\w.'-]*){1,6}"
+)
+# What one of the largest sources of documents has above its list.
+_NOTICES = re.compile(
+    r"this section includes allergies on record with va for the patient"
+    r"|the data comes from all va treatment facilities"
+    r"|it does not list allergies that were removed or entered in error"
+    r"|some allergies may be reported in the immunization section"
+)
+_SENTENCE = re.compile(r"[.!?](?:\s|$)")
+# Behind these a heading says more than what is below it.
+_APART = re.compile(r":|\s[-\N{EN DASH}\N{EM DASH}]\s")
+_COMPOUND = re.compile(r"\w{3,}allergien?")
+_TO = re.compile(r"\b(?:allerg|alerg)\w* (?:to|gegen|auf|a|à|al|aux?|contra|voor)\b")
+
+
+def is_heading(text: str) -> bool:
+    """Say whether a text only has words of headings, of columns, and of remarks on the record."""
+    if described_severely(text):
+        return False
+    text = _BY.sub(r"\1", text)
+    return all(_is_heading(sentence) for sentence in _SENTENCE.split(text))
+
+
+def _is_heading(sentence: str) -> bool:
+    folded = fold(sentence)
+    return _NOTICES.fullmatch(folded.strip()) is not None or all(
+        map(_is_heading_word, _WORD.findall(folded))
+    )
+
+
+def _is_heading_word(word: str) -> bool:
+    return word in _WORDS or bool(_ALLERGIES.fullmatch(word) or _ADVERSE.fullmatch(word))
+
+
+def says_more(title: str) -> bool:
+    """Say whether a title states something: "Allergies: latex", "Allergic to latex".
+
+    What it is called in a language that is not known here is a title.
+    """
+    if is_heading(title) or is_title_of_allergies(title):
+        return False
+    folded = fold(title)
+    parts = [part for part in _APART.split(title) if any(map(str.isalnum, part))]
+    return bool(
+        len(parts) > 1
+        or described_severely(title)
+        or denies(title)
+        or _TO.search(folded)
+        or any(map(_COMPOUND.fullmatch, _WORD.findall(folded)))
+    )
+
+
+def mentions_allergies(title: str) -> bool:
+    """Say whether a title has a word for allergies."""
+    return any(map(_MENTIONED.fullmatch, _WORD.findall(fold(title))))
+
+
+def is_title_of_allergies(title: str) -> bool:
+    """Say whether a title is that of allergies and of nothing else: "Allergies to drugs"."""
+    folded = fold(title)
+    words = _WORD.findall(folded)
+    is_named = any(map(_ALLERGIES.fullmatch, words)) or (
+        any(map(_ADVERSE.fullmatch, words)) and len(words) > 1
+    )
+    return (
+        is_named
+        and not _FOR_ALLERGIES.search(folded)
+        and not described_severely(title)
+        and all(word == "to" or _is_heading_word(word) for word in words)
+    )
+
+
+def begins_as_title_of_allergies(title: str) -> bool:
+    """Say whether a title, or what is before its colon, is that of allergies."""
+    return is_title_of_allergies(title) or is_title_of_allergies(_APART.split(title)[0])
