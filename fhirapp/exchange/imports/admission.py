@@ -179,8 +179,10 @@ class Admission:
                 return None
         self._unpublished.add(history.definition.name)
         self._note_seen(name, *versions)
-        newest = elements_of(history.definition, versions[-1].columns)
-        self._remark(record.place, history.definition, newest)
+        newest = history.versions[-1]
+        if not newest.deleted:
+            elements = elements_of(history.definition, newest.prepared.columns)
+            self._remark(record.place, history.definition, elements)
         return history
 
     def _is_left_out(
