@@ -55,7 +55,8 @@ _GENERAL_CODES = frozenset(
 # Names that only say of what kind an allergy is, in English, German, French, Spanish, Italian and
 # Swedish: "Allergy to substance", "Medikamentenallergie".
 _KIND_WORDS = re.compile(
-    r"(?:(?:(?:propensity|allergy|allergies|allergic|allergen|intolerances?|hypersensitivity"
+    # Atomic: a word that two languages share is read once.
+    r"(?:(?>(?:(?:propensity|allergy|allergies|allergic|allergen|intolerances?|hypersensitivity"
     r"|sensitivity|adverse|reactions?|disposition|condition|to|by|caused|an?|the|of|or|and|any|all"
     r"|drugs?|medicaments?|foods?|edible|substances?|medications?|medicines?|medicinal|products?"
     r"|pharmaceutical|biologic|environment(?:al)?|miscellaneous|other|unknown|unspecified"
@@ -66,10 +67,10 @@ _KIND_WORDS = re.compile(
     r"(?:allergien?|unvertraglichkeit(?:en)?))"
     r"|(?:medicamenteuse|alimentaire|aux?|medicaments?|aliments?|inconnue?|autre)"
     r"|(?:alergias?|al|medicamentos?|farmacos?|alimentos?|alimentaria|sustancias?|intolerancias?"
-    r"|desconocid[ao]|otr[ao])"
+    r"|desconocid[ao]|otr[ao]|los|las|del?)"
     r"|(?:allergia|allergie|ai|agli|farmac[oi]|aliment[oi]|alimentare|intolleranza|sostanz[ae])"
     r"|(?:allergi|mot|amnen?|overkanslighet"
-    r"|(?:lakemedel|livsmedel)s?(?:allergi)?))\b\W*)+"
+    r"|(?:lakemedel|livsmedel)s?(?:allergi)?))\b)\W*)+"
 )
 
 

@@ -45,7 +45,7 @@ def kinds(*resources: dict[str, Any]) -> list[str]:
         (LOCAL, "A1", "Allergie gegen Medikamente"),
         (LOCAL, "A1", "Medikamentenallergie"),
         (LOCAL, "A1", "Allergie médicamenteuse"),
-        (LOCAL, "A1", "Alergia a medicamentos"),
+        (LOCAL, "A1", "Alergia a los medicamentos"),
         (LOCAL, "A1", "Allergia ai farmaci"),
         (LOCAL, "A1", "Läkemedelsallergi"),
     ],
