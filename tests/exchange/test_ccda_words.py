@@ -137,6 +137,16 @@ def test_a_text_that_may_name_another_allergy_is_no_note(words):
     assert groups(found) == [("words-only", words), ("active", "Latex")]
 
 
+def test_a_text_about_an_entry_that_is_over_is_an_entry_of_its_own():
+    over = inner("33999-4", snomed("413322009"))
+    document = document_with(
+        observation(DRUG + ROW + substance(LATEX) + over),
+        text=f"{LATEX_TABLE}<paragraph>Anaphylaxis to latex last week</paragraph>",
+    )
+    found = entries(document)
+    assert groups(found) == [("words-only", "Anaphylaxis to latex last week"), ("past", "Latex")]
+
+
 def test_a_text_about_two_entries_is_an_entry_of_its_own():
     other = observation(DRUG + substance(PENICILLIN))
     rows = table("Allergen | Reaction", "Latex | Hives", "Penicillin G | Rash")
@@ -174,6 +184,8 @@ def test_a_cell_of_another_column_is_a_note(head, cell, is_severe):
         ("Noted date", "May 2010"),
         ("Onset", "05/11/2010"),
         ("Author", "Nora Quill"),
+        ("Autor", "Nora Quill"),
+        ("Datum", "Mai 2010"),
         ("Type", "Drug allergy"),
         ("Category", "Medication"),
         ("Code", "RxNorm: 7980"),

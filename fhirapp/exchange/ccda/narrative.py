@@ -121,8 +121,12 @@ def stands_in(texts: list[str], words: str) -> bool:
 
 def has_words(texts: list[str], words: str) -> bool:
     """Say whether each of these words occurs in the texts, in any order."""
-    known = {word for text in texts for word in _bare(text).split()}
-    return known.issuperset(_bare(words).split())
+    return words_in(texts).issuperset(words_in([words]))
+
+
+def words_in(texts: Iterable[str]) -> set[str]:
+    """Return the words of texts, without case and accents."""
+    return {word for text in texts for word in _bare(text).split()}
 
 
 @lru_cache(maxsize=1_000)
@@ -175,8 +179,9 @@ _HEADS = (
 _LISTING = frozenset({Column.REACTION, Column.SEVERITY})
 # Whose cells say how it was recorded.
 _ADMINISTRATIVE = re.compile(
-    r"\b(?:dates?|times?|codes?|source|author|provider|clinician|recorder|informant|(?:recorded|entered"
-    r"|reviewed|reported|documented) by|id|identifier)\b"
+    r"\b(?:dates?|times?|codes?|source|author|provider|clinician|recorder|informant|id|identifier"
+    r"|(?:recorded|entered|reviewed|reported|documented) by|datum|fecha|data|quelle|fuente|fonte"
+    r"|bron|autor|auteur|autore|codigo|codice)\b"
 )
 # A label behind which a value stands.
 _LABEL = re.compile(r"([^:]{1,60}):\s*(.*)", re.DOTALL)

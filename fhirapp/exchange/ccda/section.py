@@ -45,12 +45,12 @@ from fhirapp.exchange.ccda.narrative import (
     Narrative,
     Texts,
     covers,
-    has_words,
     plain,
     section_texts,
     section_titles,
     stands_in,
     unique,
+    words_in,
 )
 from fhirapp.exchange.ccda.people import Actor, author
 from fhirapp.exchange.ccda.reactions import words_of_value
@@ -259,6 +259,7 @@ def _left_over(narrative: Narrative, coded: list[tuple[Entry, Statement]]) -> li
     denials = [is_none_known(allergy["code"]) for allergy in allergies]
     has_allergy = any(map(is_named, allergies)) and not all(denials)
     held = [text for allergy in allergies for text in strings(allergy)]
+    known = [words_in(strings(allergy)) for allergy in allergies]
     linked = {
         entry.block
         for entry, statement in coded
@@ -271,7 +272,7 @@ def _left_over(narrative: Narrative, coded: list[tuple[Entry, Statement]]) -> li
         and not (block.is_aside and not _says_more(block))
         and not (has_allergy and about_none_known(block.text) is not None)
         and not (allergies and _is_held(block, held, is_denied=any(denials)))
-        and not any(has_words(list(strings(allergy)), block.text) for allergy in allergies)
+        and not any(map(words_in([block.text]).issubset, known))
     ]
 
 
@@ -283,7 +284,10 @@ def _says_more(block: Block) -> bool:
 
 
 def _noted(block: Block, coded: list[tuple[Entry, Statement]], record: Record) -> bool:
-    """Make a text that is about one of the allergies a note on that; say whether it is."""
+    """Make a text that is about one of the allergies a note on that; say whether it is.
+
+    An allergy that is over or refuted is no place for it: its notes are read last.
+    """
     if block.is_line or _FURTHER.search(fold(block.text)):
         return False
     about = [
@@ -295,12 +299,17 @@ def _noted(block: Block, coded: list[tuple[Entry, Statement]], record: Record) -
             if name
         )
     ]
-    if len(about) != 1:
+    if len(about) != 1 or not _is_active(about[0]):
         return False
     note = {"text": f"The document says in words: {block.text}"}
     about[0]["note"] = [*about[0].get("note", ()), note]
     record.remark(NOTED)
     return True
+
+
+def _is_active(allergy: Resource) -> bool:
+    codings = allergy.get("clinicalStatus", {}).get("coding", ())
+    return any(coding["code"] == "active" for coding in codings)
 
 
 def _none_known(blocks: list[Block]) -> dict[About, str]:
