@@ -27,6 +27,7 @@ from fhirapp.documents.office import (
     convert,
     numeral,
     remark,
+    whole,
     within,
     words,
 )
@@ -63,6 +64,8 @@ _FILES = {"blip": "image", "imagedata": "image", "chart": "chart", "relIds": "di
 _NOTES = {f"{kind}Reference": kind for kind in ("footnote", "endnote", "comment")}
 _LETTERS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
 _MOST_COLUMNS = 99
+# Of the levels of a list, from 0: §17.9.3.
+_DEEPEST = 8
 
 
 def read_docx(data: bytes, _codec: str) -> str:
@@ -199,7 +202,7 @@ class _Word:
             tag = f"h{heading[1]}" if heading else tag
             num = _value(style, "pPr/numPr/numId", num)
             level = _value(style, "pPr/numPr/ilvl", level)
-        return block(tag, pieces, self._number(num, int(level)))
+        return block(tag, pieces, self._number(num, whole(level, _DEEPEST)))
 
     def _number(self, name: str, level: int, links: int = 5) -> str:
         """Return the next number of a list, "" where there is none. §17.9"""
@@ -210,14 +213,14 @@ class _Word:
         if links and (link := _value(self._lists[key], "numStyleLink")):
             linked = _value(self._styles.get(link), "pPr/numPr/numId")
             return self._number(linked, level, links - 1)
-        levels = {int(e.get("ilvl", "0")): e for e in self._lists[key].iterfind("lvl")}
+        levels = {whole(e.get("ilvl", "0")): e for e in self._lists[key].iterfind("lvl")}
         counts = self._counts.setdefault(key, {})
         for override in num.iterfind("lvlOverride"):
-            at, start = int(override.get("ilvl", "0")), _value(override, "startOverride")
+            at, start = whole(override.get("ilvl", "0")), _value(override, "startOverride")
             levels |= {at: found for found in override.iterfind("lvl")}  # noqa: B035
             if start and at == level and (name, level) not in self._started:
                 self._started.add((name, level))
-                counts[level] = int(start) - 1
+                counts[level] = whole(start) - 1
         return _label(levels, level, counts) if level in levels else ""
 
     def _table(self, table: Element, marks: Marks) -> str:
@@ -227,12 +230,12 @@ class _Word:
         for row in within(table, "tr"):
             if row.find("trPr/del") is not None:
                 continue
-            column = min(int(_value(row, "trPr/gridBefore", "0")), _MOST_COLUMNS)
+            column = whole(_value(row, "trPr/gridBefore", "0"), _MOST_COLUMNS)
             rows.append([_Cell(column)] if column else [])
             for tc in within(row, "tc"):
                 if tc.find("tcPr/cellDel") is not None:
                     continue
-                wide = min(int(_value(tc, "tcPr/gridSpan", "1")), _MOST_COLUMNS)
+                wide = whole(_value(tc, "tcPr/gridSpan", "1"), _MOST_COLUMNS)
                 merge = tc.find("tcPr/vMerge")
                 upper = above.pop(column, None)
                 if merge is None or merge.get("val") == "restart" or upper is None:
@@ -285,7 +288,7 @@ def _label(levels: Mapping[int, Element], level: int, counts: dict[int, int]) ->
     """Return the next number, or the bullet, of a level of a list; count it."""
 
     def count(at: int) -> int:
-        return counts.get(at, int(_value(levels.get(at), "start", "0")))
+        return counts.get(at, whole(_value(levels.get(at), "start", "0")))
 
     def shown(place: re.Match[str]) -> str:
         at = int(place[1]) - 1
@@ -308,23 +311,24 @@ def _text(element: Element) -> str:
     if element.tag == "t":
         return escape(element.text or "", quote=False)
     if element.tag == "sym":
-        return _symbol(element.get("font", ""), chr(int(element.get("char", "0"), 16)))
+        return _symbol(element.get("font", ""), int(element.get("char", "0"), 16))
     if element.tag == "checkBox":
         states = [e.get("val", "1") for e in element if e.tag in ("default", "checked")]
         return "☐" if not states or states[-1] in _NO else "☒"
     if element.tag == "ddList":
         entries = [entry.get("val", "") for entry in element.iterfind("listEntry")]
-        chosen = int(_value(element, "result", _value(element, "default", "0")))
+        chosen = whole(_value(element, "result", _value(element, "default", "0")))
         return escape([*entries[chosen:], "[choice]"][0], quote=False)
     return _CHARACTERS.get(element.tag, "")
 
 
-def _symbol(font: str, character: str, unknown: str = "[symbol]") -> str:
-    return _SYMBOLS.get(font, {}).get(ord(character) & 0xFF, unknown)
+def _symbol(font: str, number: int, unknown: str = "[symbol]") -> str:
+    """Return a symbol, whose number may be one of Unicode's private area."""
+    return _SYMBOLS.get(font, {}).get(number - 0xF000 if number >= 0xF000 else number, unknown)
 
 
 def _replaced(text: str, font: str, unknown: str = "[symbol]") -> str:
-    return PRIVATE.sub(lambda found: _symbol(font, found[0], unknown), text)
+    return PRIVATE.sub(lambda found: _symbol(font, ord(found[0]), unknown), text)
 
 
 def _font(element: Element) -> str:

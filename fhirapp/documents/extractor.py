@@ -31,6 +31,7 @@ _START_SECONDS = 60
 _SCRIPT = Path(__file__).with_name("worker.py")
 # How an answer begins that is remembered of a document that the worker died of.
 _DIED, _DIED_SECONDS = b"D", 60
+_BROKEN = "broke down its reader"
 _SHOWERS: dict[str, Shower] = {
     "docx": "show-docx",
     "html": "show-html",
@@ -236,9 +237,9 @@ class _Worker:
         except OSError:
             raise Unreadable("no process to read it could be started") from None
         try:
-            ready = self._exchange(_START_SECONDS, None)
+            ready = self._exchange(_START_SECONDS, None, media.LONGEST_REMARK)
             # What this system cannot take from it, in words.
-            self.lacking = ready[len(media.READY) :].decode()
+            self.lacking = ready[len(media.READY) :].decode(errors="replace")
         except BaseException:
             self.stop()
             raise
@@ -247,8 +248,16 @@ class _Worker:
         return self._process.poll() is None and not self._overdue.is_set()
 
     def ask(self, kind: Kind, data: bytes) -> bytes:
-        """Return the answer to a request. Raises Unreadable when the worker dies of it."""
-        return self._exchange(self._seconds, (kind, data))
+        """Return the answer to a request.
+
+        Raises Unreadable when the worker dies of it, or answers what it was not asked for.
+        """
+        answer = self._exchange(self._seconds, (kind, data), media.LONGEST_ANSWER)
+        try:
+            media.check_answer(kind, answer)
+        except media.InvalidAnswer:
+            raise _Died(_BROKEN) from None
+        return answer
 
     def stop(self) -> None:
         self._process.kill()
@@ -258,7 +267,7 @@ class _Worker:
             with suppress(OSError):
                 pipe.close()
 
-    def _exchange(self, seconds: float, request: tuple[Kind, bytes] | None) -> bytes:
+    def _exchange(self, seconds: float, request: tuple[Kind, bytes] | None, most: int) -> bytes:
         timer = Timer(seconds, self._give_up)
         timer.daemon = True
         timer.start()
@@ -266,7 +275,10 @@ class _Worker:
         try:
             if request is not None:
                 media.write_request(requests, *request)
-            return media.read_frame(answers)
+            return media.read_frame(answers, most)
+        except media.InvalidAnswer:
+            # The caller ends the process.
+            raise _Died(_BROKEN) from None
         except (EOFError, OSError):
             status = self._process.wait()
         finally:
@@ -283,7 +295,7 @@ class _Worker:
             return f"takes longer than {self._seconds:g} s"
         if status == media.OUT_OF_MEMORY:
             return f"needs more than {self._megabytes} MB of memory"
-        return "broke down its reader"
+        return _BROKEN
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         requests, answers = self._process.stdin, self._process.stdout

@@ -150,6 +150,10 @@ class Unreadable(ValueError):
     """A document whose words cannot be read; the message is why, and quotes nothing of it."""
 
 
+class InvalidAnswer(ValueError):
+    """What a worker that keeps to the protocol does not answer."""
+
+
 class Unread(NamedTuple):
     """A file within a document whose words cannot be read: the title of its section, and why."""
 
@@ -261,12 +265,19 @@ def _guess(start: bytes, data: bytes) -> Reader:
     )
 
 
+# The longest frames: of an answer a picture of a page, of a request a document.
+LONGEST_ANSWER, LONGEST_REQUEST = 64_000_000, 64_000_000
+# The most characters of a reason, of a section's title, and of what a worker could not be denied.
+LONGEST_REMARK = 1_000
+_MOST_PARTS = 1_000_000
 READY = b"!"
 TEXT = b"+"
 UNREADABLE = b"-"
 # The exit status of a worker that could get no more memory.
 OUT_OF_MEMORY = 3
 _LENGTH = 4
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PAGES = re.compile(rb"\d{1,9}")
 
 
 def write_frame(stream: IO[bytes], *parts: bytes) -> None:
@@ -277,9 +288,15 @@ def write_frame(stream: IO[bytes], *parts: bytes) -> None:
     stream.flush()
 
 
-def read_frame(stream: IO[bytes]) -> bytes:
-    """Return one frame. Raises EOFError when the other side is gone."""
-    return _read(stream, int.from_bytes(_read(stream, _LENGTH)))
+def read_frame(stream: IO[bytes], most: int = LONGEST_ANSWER) -> bytes:
+    """Return one frame. Raises EOFError when the other side is gone, InvalidAnswer if it is long.
+
+    Nothing is read of one that is longer than most: a document may have taken the worker over.
+    """
+    length = int.from_bytes(_read(stream, _LENGTH))
+    if length > most:
+        raise InvalidAnswer(f"a frame of {length} bytes")
+    return _read(stream, length)
 
 
 def _read(stream: IO[bytes], length: int) -> bytes:
@@ -295,9 +312,42 @@ def pack(reading: Reading) -> bytes:
 
 
 def unpack(answer: bytes) -> Reading:
-    """Return the reading of a worker's answer."""
-    text, *parts = answer.decode().split("\0")
+    """Return the reading of a worker's answer. Raises InvalidAnswer."""
+    text, *parts = _decoded(answer).split("\0")
+    if len(text) > MAX_CHARACTERS or len(parts) % 2 or any(map(_is_long, parts)):
+        raise InvalidAnswer("a reading of other lengths than asked for")
     return Reading(text, tuple(map(Unread, parts[::2], parts[1::2])))
+
+
+def check_answer(kind: Kind, answer: bytes) -> None:
+    """Check that a worker's answer is one to a request of this kind. Raises InvalidAnswer."""
+    sign, content = answer[:1], answer[1:]
+    if sign == UNREADABLE:
+        if _is_long(_decoded(content)):
+            raise InvalidAnswer("a reason that is too long")
+    elif sign != TEXT:
+        raise InvalidAnswer("neither a text nor a reason")
+    elif kind.reader == "show-pdf":
+        is_right = _PAGES.fullmatch(content) if kind.codec == "0" else content.startswith(_PNG)
+        if not is_right:
+            raise InvalidAnswer("neither a number of pages nor a picture")
+    elif kind.reader.startswith("show-"):
+        _decoded(content)
+    else:
+        unpack(content)
+
+
+def _decoded(content: bytes) -> str:
+    if content.count(b"\0") > _MOST_PARTS:
+        raise InvalidAnswer("too many parts")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise InvalidAnswer("text that is not UTF-8") from None
+
+
+def _is_long(remark: str) -> bool:
+    return len(remark) > LONGEST_REMARK
 
 
 def write_request(stream: IO[bytes], kind: Kind, data: bytes) -> None:
@@ -308,5 +358,5 @@ def write_request(stream: IO[bytes], kind: Kind, data: bytes) -> None:
 
 def read_request(stream: IO[bytes]) -> tuple[Kind, bytes]:
     """Return the next request. Raises EOFError when the other side is gone."""
-    reader, _, codec = read_frame(stream).decode().partition(" ")
-    return Kind(reader, codec), read_frame(stream)  # type: ignore[arg-type]
+    reader, _, codec = read_frame(stream, LONGEST_REQUEST).decode().partition(" ")
+    return Kind(reader, codec), read_frame(stream, LONGEST_REQUEST)  # type: ignore[arg-type]

@@ -27,6 +27,7 @@ from fhirapp.documents.office import (
     convert,
     numeral,
     remark,
+    whole,
     within,
     words,
 )
@@ -45,6 +46,8 @@ _LINES = ("text-line-through-style", "text-line-through-type")
 _BOLD = frozenset({"bold", "600", "700", "800", "900"})
 # Of what has no style.
 _LIST, _BULLET = Element("list-style"), Element("list-level-style-bullet")
+# Of the levels of an outline.
+_DEEPEST = 10
 # Of a row or a cell that is repeated, and of the whole.
 _MOST_REPEATED, _MOST_CHARACTERS = 100, 8_000_000
 
@@ -140,7 +143,7 @@ class _Text:
             marks |= _hidden("condition", hidden)
         tag = "p"
         if element.tag == "h":
-            level = int(element.get("outline-level", "1"))
+            level = whole(element.get("outline-level", "1"), _DEEPEST)
             tag = f"h{max(1, min(level, 6))}"
             if not label and element.get("is-list-header") != "true":
                 label = _number(self._outline, level, self._counts.setdefault("", {}), "")
@@ -177,13 +180,13 @@ class _Text:
             marks |= {"hidden"}
         html = ""
         for td in row.iterfind("table-cell"):
-            wide, high = (int(td.get(f"number-{of}-spanned", "1")) for of in ("columns", "rows"))
+            wide, high = (whole(td.get(f"number-{of}-spanned", "1")) for of in ("columns", "rows"))
             text = cell(self._blocks(td, marks), wide, high)
             html += self._repeat(text, td.get("number-columns-repeated", "1"))
         return self._repeat(f"<tr>{html}</tr>", row.get("number-rows-repeated", "1"))
 
     def _repeat(self, html: str, times: str) -> str:
-        number = max(1, min(int(times), _MOST_REPEATED))
+        number = max(1, whole(times, _MOST_REPEATED))
         self._repeated += len(html) * (number - 1)
         if self._repeated > _MOST_CHARACTERS:
             raise Unreadable(f"longer than {_MOST_CHARACTERS:,} characters")
@@ -247,13 +250,13 @@ def _hidden(display: str | None, element: Element) -> Marks:
 
 def _number(levels: Element, level: int, counts: dict[int, int], start: str) -> str:
     """Return the next number of a list, "" where there is none. ODF 1.3 §16.30"""
-    styles = {int(style.get("level", "0")): style for style in levels}
+    styles = {whole(style.get("level", "0")): style for style in levels}
     style = styles.get(level, _BULLET if levels.tag == "list-style" else Element(""))
 
     def count(at: int) -> int:
-        return counts.get(at, int(styles.get(at, style).get("start-value", "1")))
+        return counts.get(at, whole(styles.get(at, style).get("start-value", "1")))
 
-    counts[level] = int(start) if start else count(level) + (level in counts)
+    counts[level] = whole(start) if start else count(level) + (level in counts)
     for deeper in [at for at in counts if at > level]:
         del counts[deeper]
     indent = "\u2003" * (level - 1)
@@ -263,7 +266,7 @@ def _number(levels: Element, level: int, counts: dict[int, int], start: str) -> 
         bullet = style.get("bullet-char", "•")
         # A letter is of a font that has a bullet in its place.
         return indent + ("•" if bullet.isalnum() or PRIVATE.match(bullet) else bullet)
-    shown = range(max(1, level + 1 - int(style.get("display-levels", "1"))), level + 1)
+    shown = range(max(1, level + 1 - whole(style.get("display-levels", "1"))), level + 1)
     formats = [(at, styles.get(at, style).get("num-format", "")) for at in shown]
     text = ".".join(numeral(count(at), format_) for at, format_ in formats if format_)
     return indent + style.get("num-prefix", "") + text + style.get("num-suffix", "")

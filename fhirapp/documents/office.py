@@ -169,6 +169,11 @@ def block(tag: str, pieces: Iterable[Piece], label: str = "") -> str:
     return f"<{tag}>{text}</{tag}>{boxes}" if text else boxes
 
 
+def whole(text: str, most: int = 2_147_483_647) -> int:
+    """Return a whole number, at most so far from zero. Raises ValueError for what is none."""
+    return max(-most, min(int(text), most))
+
+
 def numeral(number: int, style: str) -> str:
     """Return the number of a list's item: as "a", "A", "i", "I", or else in digits."""
     text = str(number)

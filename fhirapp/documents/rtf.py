@@ -7,6 +7,7 @@ read too; they follow the text that they are attached to.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 
 from fhirapp.documents.media import Unreadable, codec_of
@@ -112,6 +113,13 @@ def read_rtf(data: bytes, _codec: str) -> str:
         elif kind == "symbol":
             document.symbol(token["symbol"])
     return document.text()
+
+
+def _character(number: int) -> str:
+    """Return the character of a \\u, which has 16 bits with a sign; some write Unicode's number."""
+    if -0x8000 <= number <= 0xFFFF:
+        return chr(number % 0x10000)
+    return chr(number) if 0 < number <= sys.maxunicode else "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(slots=True)
@@ -224,7 +232,7 @@ class _Document:
         """Take a control word that has a number."""
         group = self._group
         if word == b"u":
-            self._add(chr(number % 0x10000))
+            self._add(_character(number))
             self._skip = group.fallback
         elif word == b"uc":
             group.fallback = max(number, 0)

@@ -77,7 +77,8 @@ def _read_clinical(kind: Kind, data: bytes) -> Reading:
             content = file.content()
             inner = read(kind_of(file.content_type, content), content)
         except Unreadable as error:
-            unread.append(Unread(tidy(file.section), str(error)))
+            title = tidy(file.section)[: media.LONGEST_REMARK]
+            unread.append(Unread(title, str(error)))
         else:
             texts.append(inner.text)
             unread += inner.unread
@@ -141,7 +142,10 @@ def answer(stream: IO[bytes], kind: Kind, data: bytes) -> None:
         # What is left of the memory is in pieces.
         os._exit(media.OUT_OF_MEMORY)
     else:
-        media.write_frame(stream, media.TEXT, answered)
+        if len(answered) >= media.LONGEST_ANSWER:
+            media.write_frame(stream, media.UNREADABLE, b"too long to be shown")
+        else:
+            media.write_frame(stream, media.TEXT, answered)
 
 
 def _allow(seconds: float) -> None:

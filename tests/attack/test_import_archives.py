@@ -198,3 +198,20 @@ def test_gzip_in_several_parts_is_one(kept, tmp_path):
     content = b"".join(gzip.compress(lines(patient(f"part-{one}"))) for one in range(3))
     assert load(kept, write(tmp_path, content, "x.ndjson.gz")).complete
     assert {"part-0", "part-1", "part-2"} <= {*current(kept, "Patient")}
+
+
+@pytest.mark.parametrize("zeros", [1, 7, 512, 10_240, 200_000])
+def test_zeros_after_gzip_are_the_padding_of_a_tape(kept, tmp_path, zeros):
+    first, second = (gzip.compress(lines(patient(f"{zeros}-{one}"))) for one in range(2))
+    padding = b"\0" * zeros
+    path = write(tmp_path, first + padding + second + padding, "x.ndjson.gz")
+    member = zipped(tmp_path / "x.zip", {"deep/y.ndjson.gz": second + padding})
+    assert load(kept, path, member).rejected == []
+    assert {f"{zeros}-0", f"{zeros}-1"} <= {*current(kept, "Patient")}
+
+
+def test_anything_else_after_gzip_is_told(kept, tmp_path):
+    packed = gzip.compress(lines(patient("before-garbage")))
+    report = load(kept, write(tmp_path, packed + b"\0" * 512 + b"garbage", "x.ndjson.gz"))
+    assert report.rejected_lines == 1
+    assert report.faults[0].place == f"{tmp_path}/x.ndjson.gz"

@@ -331,6 +331,39 @@ def test_what_is_damaged_or_too_much_is_unreadable(data, reason):
         page_of(data)
 
 
+HUGE = ["110000", "FFFFFFFF", "F" * 16, "F" * 2_000, "D800", "DFFF", "FFFF", "-1", "10061", "0"]
+
+
+@pytest.mark.parametrize("number", HUGE)
+@pytest.mark.parametrize("font", ["Symbol", "Wingdings", "Arial", ""])
+def test_a_symbol_of_any_number_takes_no_word_from_the_others(number, font):
+    body = p(r("before "), f"<w:r><w:sym w:font='{font}' w:char='{number}'/></w:r>", r(" after"))
+    assert words_of(word(body)) == "before [symbol] after"
+    assert page_of(word(body)) == "<p>before [symbol] after</p>"
+
+
+@pytest.mark.parametrize("number", ["9" * 10, "9" * 30, "9" * 4_000, "-" + "9" * 30])
+def test_numbers_of_any_size_take_no_word_from_the_others(number):
+    cell = f"<w:tcPr><w:gridSpan w:val='{number}'/></w:tcPr>"
+    row = f"<w:trPr><w:gridBefore w:val='{number}'/></w:trPr>"
+    choice_ = f"<w:ddList><w:result w:val='{number}'/><w:listEntry w:val='one'/></w:ddList>"
+    list_ = f"<w:pPr><w:numPr><w:ilvl w:val='{number}'/><w:numId w:val='1'/></w:numPr></w:pPr>"
+    body = (
+        p(list_, r("first"))
+        + f"<w:tbl><w:tr>{row}<w:tc>{cell}{p(r('second'))}</w:tc></w:tr></w:tbl>"
+        + p(f"<w:r><w:fldChar><w:ffData>{choice_}</w:ffData></w:fldChar></w:r>", r("third"))
+    )
+    levels = f"<w:lvl w:ilvl='{number}'><w:start w:val='{number}'/><w:lvlText w:val='%1.'/></w:lvl>"
+    numbering = (
+        f"<w:abstractNum w:abstractNumId='1'>{levels}</w:abstractNum><w:num w:numId='1'>"
+        f"<w:abstractNumId w:val='1'/><w:lvlOverride w:ilvl='{number}'>"
+        f"<w:startOverride w:val='{number}'/></w:lvlOverride></w:num>"
+    )
+    found = words_of(word(body, numbering=numbering))
+    assert all(one in found for one in ("first", "second", "third"))
+    assert len(page_of(word(body, numbering=numbering))) < 10_000
+
+
 def test_tables_in_tables_are_read_as_deep_as_they_may_be():
     deep = "<w:tbl><w:tr><w:tc>" * 65 + p(r("deep")) + "</w:tc></w:tr></w:tbl>" * 65
     assert words_of(word(deep)) == "deep"

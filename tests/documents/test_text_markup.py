@@ -164,3 +164,13 @@ def test_deeply_nested_xml_is_read():
 def test_a_code_that_comes_often_is_told_once():
     codes = '<value displayName="Active"/>' * 1_000
     assert xml(f"<ClinicalDocument>{codes}</ClinicalDocument>") == "Active"
+
+
+@pytest.mark.parametrize(
+    "number", ["xD800", "xDFFF", "x110000", "1114112", "9" * 5_000, "x" + "F" * 99]
+)
+def test_a_character_of_any_number_takes_no_word_from_the_others(number):
+    for reference in (f"&#{number};", f"&#{number} ", f"&amp;#{number};"):
+        found = html(f"before{reference} after")
+        assert found.startswith("before")
+        assert found.endswith("after")

@@ -246,6 +246,27 @@ def test_an_opendocument_is_known_by_its_bytes(content_type):
     assert words_of(opendocument("<text:p>Well</text:p>"), content_type) == "Well"
 
 
+@pytest.mark.parametrize("number", ["9" * 10, "9" * 30, "9" * 4_000, "-" + "9" * 30])
+def test_numbers_of_any_size_take_no_word_from_the_others(number):
+    body = (
+        f"<text:h text:outline-level='{number}'>first</text:h>"
+        f"<text:list text:style-name='L'><text:list-item text:start-value='{number}'>"
+        "<text:p>second</text:p></text:list-item></text:list>"
+        "<table:table><table:table-row><table:table-cell"
+        f" table:number-columns-spanned='{number}' table:number-rows-spanned='{number}'>"
+        "<text:p>third</text:p></table:table-cell></table:table-row></table:table>"
+    )
+    found = words_of(opendocument(body))
+    assert all(one in found for one in ("first", "second", "third"))
+    assert len(page_of(opendocument(body))) < 10_000
+
+
+@pytest.mark.parametrize("number", ["xD800", "xDFFF", "x110000", "xFFFFFFFFFFFFFFFFFF", "1114112"])
+def test_a_character_that_is_none_is_not_well_formed(number):
+    with pytest.raises(Unreadable, match="XML that is not well-formed"):
+        words_of(opendocument(f"<text:p>a&#{number};b</text:p>"))
+
+
 REPEATED = (
     "<table:table><table:table-row table:number-rows-repeated='999999999'>"
     "<table:table-cell table:number-columns-repeated='999999999'>{}</table:table-cell>"

@@ -111,3 +111,28 @@ def test_many_links_are_read_in_time():
     """Time that grows with the square of their number, or the cube, would be hours."""
     link = rb'{\field{\*\fldinst{HYPERLINK "http://a.example/"}}{\fldrslt seen }}'
     assert text(link * 3_000).split() == ["seen"] * 3_000
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (b"228", "\xe4"),
+        (b"-3913", "\uf0b7"),
+        (b"128512", "\U0001f600"),
+        (b"1114111", "\U0010ffff"),
+        (b"1114112", ""),
+        (b"9999999999", ""),
+        (b"-9999999999", ""),
+        (b"-32769", ""),
+        (b"55357", ""),
+        (b"-8704", ""),
+    ],
+)
+def test_a_character_of_any_number_takes_no_word_from_the_others(number, expected):
+    assert text(rb"before\u%s? after" % number) == f"before{expected} after"
+
+
+@pytest.mark.parametrize("word", [b"uc", b"f", b"deff", b"ansicpg", b"fcharset", b"bin"])
+def test_numbers_of_any_size_do_not_break_a_document(word):
+    assert text(rb"before {\%s9999999999 x}" % word).startswith("before")
+    assert text(rb"before {\%s-9999999999 x}" % word).startswith("before")

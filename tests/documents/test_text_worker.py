@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -321,6 +322,93 @@ def test_the_answer_to_a_request():
     assert media.read_frame(answers) == b"-XML that is not well-formed"
     with pytest.raises(EOFError):
         media.read_frame(answers)
+
+
+# A worker that a document has taken over answers what it likes.
+
+HIJACKED = """
+import os, sys
+def frame(content, length=None):
+    length = len(content) if length is None else length
+    sys.stdout.buffer.write(length.to_bytes(4) + content)
+    sys.stdout.buffer.flush()
+frame(b"!")
+sys.stdin.buffer.read(4)
+{answer}
+sys.stdin.buffer.read()
+"""
+
+
+def hijacked(tmp_path, monkeypatch, answer: str) -> Extractor:
+    """Return an extractor whose worker answers so."""
+    script = tmp_path / "hijacked.py"
+    script.write_text(HIJACKED.replace("{answer}", answer))
+    monkeypatch.setattr(extractor_module, "_SCRIPT", script)
+    return Extractor(seconds=10)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "frame(b'+', 0xFFFFFFFF)",
+        "frame(b'+x', 64_000_001)",
+        "frame(b'')",
+        "frame(b'?text')",
+        "frame(b'+' + b'x' * 1_000_001)",
+        "frame(b'+\\xff')",
+        "frame(b'+text\\0section')",
+        "frame(b'+text\\0' + b's' * 1_001 + b'\\0reason')",
+        "frame(b'+text\\0section\\0' + b'r' * 1_001)",
+        "frame(b'+text' + b'\\0' * 1_000_002)",
+        "frame(b'-' + b'r' * 1_001)",
+        "frame(b'-\\xff')",
+    ],
+)
+def test_no_answer_is_taken_that_keeps_to_no_protocol(tmp_path, monkeypatch, answer, children):
+    with hijacked(tmp_path, monkeypatch, answer) as extractor:
+        began = time.monotonic()
+        with pytest.raises(Unreadable) as error:
+            extractor.text_of(HTML, "text/html")
+        assert str(error.value) == "broke down its reader"
+        # It is not waited for, and has no second document.
+        assert time.monotonic() - began < 9
+        assert children() == set()
+
+
+def test_a_length_is_not_reserved_before_it_comes(tmp_path, monkeypatch):
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with (
+        hijacked(tmp_path, monkeypatch, "frame(b'+', 0xFFFFFFFF)") as extractor,
+        pytest.raises(Unreadable),
+    ):
+        extractor.text_of(HTML, "text/html")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < most + 500_000
+
+
+@pytest.mark.parametrize("answer", ["frame(b'+many')", "frame(b'+' + b'9' * 10)", "frame(b'+-1')"])
+def test_the_number_of_pages_is_a_number(tmp_path, monkeypatch, answer):
+    with (
+        hijacked(tmp_path, monkeypatch, answer) as extractor,
+        pytest.raises(Unreadable, match="broke down its reader"),
+    ):
+        extractor.pages_of(b"%PDF-")
+
+
+def test_a_picture_of_a_page_is_a_picture(tmp_path, monkeypatch):
+    with (
+        hijacked(tmp_path, monkeypatch, "frame(b'+<script>')") as extractor,
+        pytest.raises(Unreadable, match="broke down its reader"),
+    ):
+        extractor.page_of(b"%PDF-", 1)
+
+
+def test_the_title_of_a_section_is_cut_in_an_answer():
+    answers = io.BytesIO()
+    broken = base64_section("t" * 2_000, "application/pdf", b64encode(b"%PDF-").decode())
+    worker.answer(answers, Kind("xml", ""), clinical(broken))
+    answers.seek(0)
+    (unread,) = media.unpack(media.read_frame(answers)[1:]).unread
+    assert unread.section == "t" * media.LONGEST_REMARK
 
 
 @pytest.fixture

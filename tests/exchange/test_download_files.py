@@ -244,6 +244,14 @@ def test_gzip_of_several_members_is_opened_whole(server, client):
     assert fetched(server, client, file(packed, GZIP)) == PATIENTS
 
 
+@pytest.mark.parametrize("zeros", [1, 512, 3 << 20])
+def test_zeros_after_gzip_are_the_padding_of_a_tape(server, client, zeros):
+    first = PATIENTS.splitlines(keepends=True)[0]
+    padding = bytes(zeros)
+    packed = gzip.compress(first) + padding + gzip.compress(PATIENTS.removeprefix(first)) + padding
+    assert fetched(server, client, file(packed[: 4 << 20], GZIP)) == PATIENTS
+
+
 def test_gzip_is_continued_as_it_came(server, client):
     first = cut(file(PACKED, GZIP, f"ETag: {TAG}"), 100)
     assert fetched(server, client, first, ranged(PACKED, TAG, GZIP)) == PATIENTS

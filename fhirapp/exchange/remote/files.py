@@ -39,16 +39,21 @@ def is_gzip(path: Path) -> bool:
 def unpack(source: Path, target: Path, most: int, look: Callable[[int], None]) -> None:
     """Open a gzip'd file, of any number of members; target must be there.
 
-    look is told, once in a while, how many bytes came of it. Raises Passing where it is damaged or
-    ends too soon, RemoteError where it is larger than most.
+    Zeros may follow a member, as those that fill a block of a tape. look is told, once in a while,
+    how many bytes came of it. Raises Passing where it is damaged or ends too soon, RemoteError
+    where it is larger than most.
     """
-    inflater, size = zlib.decompressobj(31), 0
+    inflater, size, rest = zlib.decompressobj(31), 0, b""
     with source.open("rb") as packed, target.open("wb") as opened:
         try:
-            while block := inflater.unconsumed_tail or inflater.unused_data or packed.read(_BLOCK):
+            while block := rest or packed.read(_BLOCK):
                 if inflater.eof:
+                    block, rest = block.lstrip(b"\0"), b""
+                    if not block:
+                        continue
                     inflater = zlib.decompressobj(31)
                 plain = inflater.decompress(block, _BLOCK)
+                rest = inflater.unconsumed_tail or inflater.unused_data
                 opened.write(plain)
                 size += len(plain)
                 if size > most:
