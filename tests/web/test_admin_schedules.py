@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 from flask import Flask
+from sqlalchemy import insert, update
 
 from fhirapp.audit.read import entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings_of
 from fhirapp.jobs import schedule, table
-from fhirapp.jobs.table import DONE
+from fhirapp.jobs.schedule import ScheduleRow
+from fhirapp.jobs.table import DONE, RUNNING, JobRow
 from fhirapp.ops import doctor, metrics
 from fhirapp.ops.jobs import FOLDER, PULL
 from fhirapp.ops.schedules import run_due
+from tests.support.authorizing import alter
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import patient, write
 from tests.support.jobs import newest, wait_for
@@ -108,6 +111,26 @@ def test_a_schedule_is_added_run_paused_and_removed(app, admin, inbox):
         *("schedule-added", "schedule-begun", "schedule-paused"),
         *("schedule-resumed", "schedule-removed"),
     ]
+
+
+@pytest.mark.parametrize("state", [RUNNING, None])
+def test_the_question_whether_to_remove_stays_while_the_schedule_runs(app, admin, inbox, state):
+    page = added(admin, inbox)
+    if state is not None:
+        alter(app, update(ScheduleRow).values(job_id="a" * 24, began_at=int(time.time())))
+        row = {"id": "a" * 24, "kind": FOLDER, "owner": "schedule:lab", "state": state}
+        row |= {"created_at": int(time.time()), "lease_until": int(time.time()) + 600}
+        alter(
+            app, insert(JobRow).values(**row, attempts=1, stop_requests=0, request={}, progress={})
+        )
+        page = admin.get(page.path)
+    page = page.submit("Remove")
+    before, polled = page.response.text.split('<div id="schedule"')
+    assert ("every 1s" in polled) == (state is not None)
+    # What is fetched each second replaces the block of this id alone.
+    assert "Remove this schedule?" in before
+    assert "Remove this schedule?" not in polled
+    assert "Schedule removed." in page.submit("Remove schedule").words
 
 
 @pytest.mark.parametrize(
