@@ -214,3 +214,11 @@ def test_the_period_is_that_of_the_encounter(documents):
         assert period
         for value in period.values():
             assert DATE_TIME.fullmatch(value)
+
+
+def test_the_advance_directive_comes_with_its_provenance(fhir):
+    """US Core 8.0.0 tests its profile of advance directives with _revinclude=Provenance:target."""
+    bundle = fhir.read("DocumentReference?_id=doc-p5-directive-2024&_revinclude=Provenance:target")
+    included = [one["resource"] for one in bundle["entry"] if one["search"]["mode"] == "include"]
+    assert [one["id"] for one in included] == ["prov-p5-directive"]
+    assert included[0]["target"] == [{"reference": "DocumentReference/doc-p5-directive-2024"}]
