@@ -511,6 +511,25 @@ def test_a_backup_that_is_ended_leaves_neither_a_file_nor_a_program(clinic, tmp_
     assert [path.name for path in clinic.folder.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.parametrize("name", ["Clinic", "clinic-1", "order"])
+def test_a_schema_of_any_name_is_backed_up_and_restored(new, tmp_path, name):
+    new.sql(f'CREATE SCHEMA "{name}"')
+    options = {"options": f'-csearch_path="{name}"'}
+    url = make_url(new.url).update_query_dict(options).render_as_string(hide_password=False)
+    named = Clinic(new.folder, url)
+    with app_in(named.folder, **named.overrides) as app:
+        add_person(app, ADMINISTRATOR)
+        load_lines(app, tmp_path, PATIENT)
+    before = contents(new.url, name)
+    assert before["patient"]
+    backup = named.take()
+    assert drill(named.settings, backup, None).faults == []
+    named.restore(backup)
+    after = contents(new.url, name)
+    assert after["patient"] == before["patient"]
+    assert after["auth_user"] == before["auth_user"]
+
+
 def test_an_older_schema_is_backed_up_before_it_is_carried_forward(clinic, monkeypatch):
     older = (
         "ALTER TABLE auth_user_patient DROP COLUMN related_person",

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,23 @@ import pytest
 
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
+from fhirapp.config import Settings, load_settings
 from fhirapp.db import db
 from fhirapp.definition import types
+from fhirapp.ops.backups import prepared as prepared_module
 from fhirapp.ops.backups.archive import InvalidBackup
 from fhirapp.ops.backups.backup import back_up
-from fhirapp.ops.backups.prepared import CONFIRMED, DONE, FAILED, prepare_restore, prepared
+from fhirapp.ops.backups.prepared import (
+    CONFIRMED,
+    DONE,
+    FAILED,
+    KEPT_SECONDS,
+    PREPARED,
+    PreparedRestore,
+    prepare_restore,
+    prepared,
+    remove_prepared,
+)
 from fhirapp.ops.backups.restore import journal_of
 from fhirapp.ops.backups.rotation import keep_backup
 from fhirapp.ops.lock import in_use
@@ -259,3 +272,40 @@ def test_only_the_restart_carries_a_confirmed_restore_out(clinic):
     assert "x.backup was not restored on" in it.browser.get("/admin/backups").words
     assert it.server.end() == 0
     assert it.patients() == 15
+
+
+def waiting(folder: Path, state: str) -> Settings:
+    """Put a prepared restore beside a database; return the settings of that."""
+    settings = load_settings({}, instance_path=str(folder))
+    found = PreparedRestore("j", "b", "t", "v", 1, {}, [], 1, state=state)
+    target = prepared_module._folder(settings)
+    target.mkdir()
+    (target / "database.sqlite").touch()
+    prepared_module._note(settings, found)
+    return settings
+
+
+@pytest.mark.parametrize("state", [PREPARED, CONFIRMED])
+def test_what_was_prepared_long_ago_goes_unless_it_is_confirmed(tmp_path, state):
+    settings = waiting(tmp_path, state)
+    remove_prepared(settings, time.time() + KEPT_SECONDS + 10)
+    assert (prepared(settings) is not None) == (state == CONFIRMED)
+    remove_prepared(settings, time.time() + KEPT_SECONDS + 10)
+
+
+def test_a_restore_that_is_confirmed_while_the_old_one_is_removed_stays(tmp_path, monkeypatch):
+    settings = waiting(tmp_path, PREPARED)
+
+    def confirms(*_arguments: object) -> bool:
+        found = prepared(settings)
+        assert found is not None
+        prepared_module._note(settings, replace(found, state=CONFIRMED))
+        return True
+
+    monkeypatch.setattr(prepared_module, "is_older", confirms)
+    remove_prepared(settings, time.time())
+    found = prepared(settings)
+    assert found is not None
+    assert found.state == CONFIRMED
+    assert (prepared_module._folder(settings) / "database.sqlite").exists()
+    assert [path.name for path in tmp_path.iterdir() if "prepared" not in path.name] == []

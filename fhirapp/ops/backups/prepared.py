@@ -101,8 +101,12 @@ def _folder(settings: Settings) -> Path:
 
 def prepared(settings: Settings) -> PreparedRestore | None:
     """Return what is prepared, or came of it; None where nothing is."""
+    return _read(_folder(settings))
+
+
+def _read(folder: Path) -> PreparedRestore | None:
     try:
-        return PreparedRestore(**json.loads((_folder(settings) / _STATE).read_bytes()))
+        return PreparedRestore(**json.loads((folder / _STATE).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -195,11 +199,16 @@ def remove_prepared(settings: Settings, now: float) -> None:
     """Remove what was prepared long ago, and nobody confirmed."""
     if database_path(settings) is None:
         return
-    found = prepared(settings)
-    if (found is None or found.state == PREPARED) and is_older(
-        _folder(settings), now - KEPT_SECONDS
-    ):
-        shutil.rmtree(_folder(settings), ignore_errors=True)
+    folder = _folder(settings)
+    found = _read(folder)
+    if (found is not None and found.state != PREPARED) or not is_older(folder, now - KEPT_SECONDS):
+        return
+    with suppress(FileNotFoundError), scratch(folder.parent) as beside_it:
+        moved = folder.replace(beside_it / folder.name)
+        # Somebody may have confirmed it since it was read.
+        found = _read(moved)
+        if found is not None and found.state != PREPARED:
+            moved.replace(folder)
 
 
 def confirm(settings: Settings, job_id: str, user: User, reason: str) -> None:
@@ -209,19 +218,25 @@ def confirm(settings: Settings, job_id: str, user: User, reason: str) -> None:
     """
     found, restarts = prepared(settings), current_app.extensions[RESTARTS]
     if found is None or (found.id, found.state) != (job_id, PREPARED):
-        raise RefusedCommand("What was prepared is not there any more; prepare it again.")
+        raise _not_there()
     if restarts not in (os.getpid(), os.getppid()):
         raise RefusedCommand("The server is being stopped.")
     need_space(_folder(settings), _LEAST_FREE, "the restart")
     record("restore-confirmed", what=f"{found.name}, taken {found.taken}: {reason}")
-    _note(
-        settings,
-        replace(
-            found, state=CONFIRMED, user_id=user.id, username=user.username, reason=reason,
-            at=int(time.time()),
-        ),
+    confirmed = replace(
+        found, state=CONFIRMED, user_id=user.id, username=user.username, reason=reason,
+        at=int(time.time()),
     )  # fmt: skip
+    try:
+        _note(settings, confirmed)
+    except FileNotFoundError:
+        # It was removed as too old meanwhile.
+        raise _not_there() from None
     os.kill(restarts, signal.SIGUSR1)
+
+
+def _not_there() -> RefusedCommand:
+    return RefusedCommand("What was prepared is not there any more; prepare it again.")
 
 
 def carry_out(settings: Settings, *, is_restart: bool) -> PreparedRestore | None:

@@ -44,6 +44,7 @@ from fhirapp.ops.check import check_database
 from fhirapp.ops.lock import alone, alone_on_server, server_engine, unopened
 from fhirapp.store.migrate import schema_version, shown, upgrade
 from fhirapp.store.version import GENERATION, set_state
+from fhirapp.trail.table import MODELS as TRAIL
 
 # Files that a SQLite database leaves behind where its process was killed.
 _BESIDE = ("-wal", "-shm", "-journal")
@@ -166,7 +167,7 @@ def end_all(connection: Connection, now: int) -> None:
 # Tables that a start fills of itself.
 _OF_A_START = (
     *("alembic_version", "store_state", "auth_setup_code", "server_secret", "log_line"),
-    *("audit_line", "audit_chain", "audit_entry", "audit_file"),
+    *(model.__tablename__ for model in TRAIL),
 )
 _HOLDS = (
     "The database {} already holds records or accounts; --force replaces it, and keeps the old one "

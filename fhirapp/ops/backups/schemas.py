@@ -251,7 +251,7 @@ def _size(session: Connection, namespace: str) -> int:
     pages = session.exec_driver_sql(
         "SELECT sum(c.relpages + coalesce(t.relpages, 0)) FROM pg_class c"
         " LEFT JOIN pg_class t ON t.oid = c.reltoastrelid"
-        f" WHERE c.relnamespace = '{namespace}'::regnamespace AND c.relkind IN ('r', 'm')"
+        f" WHERE c.relnamespace = '{quoted(namespace)}'::regnamespace AND c.relkind IN ('r', 'm')"
     ).scalar()
     return int(pages or 0) * _PAGE
 
@@ -270,7 +270,7 @@ def _namespace(session: Connection) -> str:
 def _in_schema(url: URL, name: str) -> URL:
     stated = url.query.get("options", "")
     options = stated if isinstance(stated, str) else " ".join(stated)
-    return url.update_query_dict({"options": f"{options} -csearch_path={name}".strip()})
+    return url.update_query_dict({"options": f"{options} -csearch_path={quoted(name)}".strip()})
 
 
 def _move(source: str, target: str) -> str:
