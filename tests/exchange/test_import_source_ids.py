@@ -357,3 +357,28 @@ def test_an_address_within_a_bundle_leads_to_no_other_sources_record(empty, tmp_
 def test_sources_without_a_name_are_one(take, empty):
     take(ANNA)
     assert take(allergy("b", "Patient/1"), source="lab").complete
+
+
+@pytest.mark.parametrize(
+    ("cells", "foreign"),
+    [
+        (b"1,,,", "Patient/1"),
+        (b"9,,visit,", "Encounter/visit"),
+        (b"9,,,Practitioner/dr", "Practitioner/dr"),
+    ],
+)
+@pytest.mark.parametrize("apart", [False, True], ids=["in one run", "in two runs"])
+def test_a_row_of_a_table_refers_to_no_other_sources_record_by_its_id(
+    take, empty, tmp_path, cells, foreign, apart
+):
+    visit = {"resourceType": "Encounter", "id": "visit", "status": "finished"}
+    visit["class"] = {"system": "http://terminology.hl7.org/CodeSystem/v3-ActCode", "code": "AMB"}
+    take(ANNA, visit, {"resourceType": "Practitioner", "id": "dr"}, source="ehr")
+    take(BEN, source="lab")
+    heading = b"patient_id,patient_family,encounter,recorder,id,substance\n"
+    table = write(tmp_path, heading + cells + b",b,Latex\n", "x.csv")
+    reports = [load(empty, table, source="lab") for _ in range(2 if apart else 1)]
+    for report in reports:
+        assert report.rejected_lines == 1
+        assert f"{foreign} is a record of another source here" in report.faults[0].message
+    assert current(empty, ALLERGY) == []

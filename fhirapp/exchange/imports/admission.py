@@ -15,9 +15,18 @@ from fhirapp.definition import Definition
 from fhirapp.exchange.imports.batches import Admitted, Deletion, ResourceHistory, read_history
 from fhirapp.exchange.imports.bundles import OnMatch
 from fhirapp.exchange.imports.patient_changes import PatientChanges
-from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, Scratch, name_of
+from fhirapp.exchange.imports.records import (
+    OLDER,
+    REFERENCE,
+    PatientRejected,
+    Record,
+    Rejected,
+    Scratch,
+    name_of,
+)
 from fhirapp.exchange.imports.references import (
     ANOTHER_SOURCE,
+    PublishFirst,
     Resolver,
     SourceIds,
     Unresolved,
@@ -34,8 +43,6 @@ from fhirapp.search.values import values_at
 from fhirapp.store.prepare import Prepared, elements_of, prepare
 from fhirapp.store.version import Change
 
-# Why a record was deferred: for a reference, or because an earlier version had its content.
-REFERENCE, OLDER = "reference", "older"
 MISFILED = (
     "is the id of another patient's record in this import; each record needs an id of its own"
 )
@@ -50,10 +57,6 @@ _MERGED = (
     " history, or undo the merge first"
 )
 _LOSES_PATIENT = "the record has a patient here, and would lose it"
-
-
-class PublishFirst(Exception):
-    """A record depends on what may be among those admitted and not published yet."""
 
 
 class Admission:
@@ -77,15 +80,20 @@ class Admission:
         self.patient_changes = PatientChanges()
         # Types of what was admitted and is not published yet.
         self._unpublished: set[str] = set()
-        # Numbers of documents whose patient is in doubt.
+        # Numbers of documents and rows whose patient is in doubt, or is deferred.
         self._disputed: set[int] = set()
+        self._waiting: set[int] = set()
         # Names of what was deferred again in this round.
         self._deferred_again: set[str] = set()
 
-    def deferred(self, reason: str) -> Iterator[Record]:
-        """Yield what is deferred for a reason now; the records of one resource in their order."""
+    def deferred(self, reason: str, type_name: str = "") -> Iterator[Record]:
+        """Yield what is deferred for a reason now; the records of one resource in their order.
+
+        Of one type only where type_name has it.
+        """
         self._deferred_again.clear()
-        for record in self._scratch.take_deferred(reason, by_name=reason == OLDER):
+        by_name = reason == OLDER
+        for record in self._scratch.take_deferred(reason, by_name=by_name, type_name=type_name):
             record.has_prefix = bool(self._options.prefix)
             yield record
 
@@ -105,13 +113,14 @@ class Admission:
     def published(self) -> None:
         """Note that what was admitted is published."""
         self._unpublished.clear()
+        self._resolver.published()
 
     def remove_prefix(self, record: Record) -> None:
         """Restore a record as it was without the prefix, so that it can be imported again."""
         record.has_prefix = False
         with suppress(TypeError):
             self._resolver.remove_prefix(record.resource)
-            if not record.bundle_type:
+            if not (record.bundle_type or record.table_kind):
                 record.text = fhir_json.dumps(record.resource)
 
     def admit(self, record: Record, snapshot: Reader, *, final: bool) -> Admitted | None:
@@ -133,7 +142,11 @@ class Admission:
             if definition is None:
                 return None
             return self._resource(record, definition, snapshot, final=final)
-        except InvalidResource as error:
+        except (InvalidResource, Rejected) as error:
+            if record.grouped and type_name == "Patient":
+                self._disputed.add(record.bundle)
+            if isinstance(error, Rejected):
+                raise
             raise Rejected(faults=error.faults) from None
 
     def _stored_type(self, type_name: str) -> Definition | None:
@@ -152,7 +165,10 @@ class Admission:
             return None
         type_name, _, resource_id = record.deletes.partition("/")
         definition = self._stored_type(type_name)
-        return Deletion(definition, resource_id) if definition else None
+        if definition is None:
+            return None
+        self._resolver.admit_deletion(record.deletes)
+        return Deletion(definition, resource_id)
 
     def _history(self, record: Record, snapshot: Reader, *, final: bool) -> ResourceHistory | None:
         if self._options.prefix:
@@ -162,7 +178,7 @@ class Admission:
             self._report.skipped["Bundle"] += 1
             return None
         versions = [version.prepared for version in history.versions]
-        name = f"{history.definition.name}/{history.id}"
+        name = record.history_of = f"{history.definition.name}/{history.id}"
         if self._is_left_out(history.definition, name, versions, snapshot):
             return None
         if patient_id := self.patient_changes.merged_patient(versions):
@@ -218,12 +234,13 @@ class Admission:
             raise PatientRejected
         if not (record.was_deferred or record.is_identified):
             self._identify(record, definition)
-        if self._defer_behind(record, name_of(resource), final=final):
+        if self._waits_for_others(record, definition, final=final):
             return None
-        if record.condition and not self._is_wanted(record, definition, snapshot):
+        if record.condition and not self._is_wanted(record, definition, snapshot, final=final):
             return None
         unresolved = self._resolve(record, snapshot, final=final)
         if unresolved is None:
+            self._note_deferred(record, definition)
             return None
         prepared = self.patient_changes.merged_with(definition, prepare(definition, resource))
         name = f"{definition.name}/{prepared.id}"
@@ -232,7 +249,7 @@ class Admission:
         self._check_patient(prepared, resource, unresolved, snapshot)
         self._report_kept(prepared, unresolved)
         if record.condition:
-            self._resolver.remember(record.condition, name)
+            self._resolver.admit(record.condition, name)
         self._unpublished.add(definition.name)
         self._note_seen(name, prepared)
         self._remark(record.place, definition, resource)
@@ -242,6 +259,23 @@ class Admission:
         """Report what a type remarks on a valid resource that is taken."""
         for text in definition.remarks(resource):
             self._report.remark(place, text)
+
+    def _waits_for_others(self, record: Record, definition: Definition, *, final: bool) -> bool:
+        """Defer a record behind an earlier one, or with the patient of its document or row."""
+        if definition.compartment == "id":
+            self._waiting.discard(record.bundle)
+        elif record.bundle in self._waiting and not final and self.defer(record, REFERENCE):
+            # Whose it is becomes known with the patient.
+            return True
+        if self._defer_behind(record, name_of(record.resource), final=final):
+            self._note_deferred(record, definition)
+            return True
+        return False
+
+    def _note_deferred(self, record: Record, definition: Definition) -> None:
+        """Let the records of a document or row wait for their patient, who was deferred."""
+        if record.grouped and definition.compartment == "id":
+            self._waiting.add(record.bundle)
 
     def _identify(self, record: Record, definition: Definition) -> None:
         """Give a resource the id that it has here, and repair it where that is wanted."""
@@ -263,57 +297,95 @@ class Admission:
 
     def _defer_behind(self, record: Record, name: str, *, final: bool) -> bool:
         """Defer a record behind an earlier one of its resource: an older one must not come last."""
-        if final:
+        if record.is_older:
             return False
-        if record.was_deferred:
-            reason = REFERENCE if name in self._deferred_again else None
-        else:
+        if not record.was_deferred:
             reason = self._scratch.deferral(name)
+        elif self._scratch.waits_older(name):
+            reason = OLDER
+        else:
+            reason = REFERENCE if name in self._deferred_again and not final else None
         return reason is not None and self.defer(record, reason)
 
-    def _is_wanted(self, record: Record, definition: Definition, snapshot: Reader) -> bool:
-        """Say whether a resource that comes with a condition is published; give it its id."""
+    def _is_wanted(
+        self, record: Record, definition: Definition, snapshot: Reader, *, final: bool
+    ) -> bool:
+        """Say whether a resource that comes with a condition is published; give it its id.
+
+        False where another resource is used instead, or where it is deferred. Raises Rejected, or
+        PublishFirst.
+        """
         own = name_of(record.resource)
-        match = self._resolver.match(own, record.condition, snapshot)
-        if isinstance(match, Unresolved):
-            if not match.may_come:
-                if record.grouped:
-                    self._disputed.add(record.bundle)
-                raise Rejected(f"{record.condition}: {match.reason}")
-            if definition.name in self._unpublished:
+        if admitted := self._resolver.admitted(record.condition):
+            # Only what is published stands for another record.
+            if record.on_match is OnMatch.SKIP or admitted != own:
                 raise PublishFirst
-        elif record.on_match is OnMatch.UPDATE:
+            return True
+        match = self._resolver.match(own, record.condition, snapshot, own_first=record.grouped)
+        if isinstance(match, Unresolved) and self._resolver.is_current(own, snapshot):
+            # It was created so, and its condition does not find it alone any more.
+            self._check_own_id(record, definition, own, snapshot)
+            match = own
+        if isinstance(match, Unresolved):
+            return self._is_created(record, definition, match, final=final)
+        if record.on_match is OnMatch.UPDATE:
             record.resource["id"] = match.partition("/")[2]
         elif record.on_match is OnMatch.SKIP or match != own:
-            if record.grouped and definition.compartment == "id":
+            if definition.compartment == "id" and record.grouped:
                 self._check_same_patient(record, definition, match, snapshot)
             self._report.count(definition.name, Change.SAME.value)
             self._note_seen(match)
             return False
         return True
 
+    def _is_created(
+        self, record: Record, definition: Definition, unresolved: Unresolved, *, final: bool
+    ) -> bool:
+        """Say whether a resource whose condition finds none is created; False if it is deferred.
+
+        Raises Rejected, or PublishFirst.
+        """
+        if not unresolved.may_come:
+            self._dispute(record)
+            raise Rejected(f"{record.condition}: {unresolved.reason}")
+        if definition.name in self._unpublished:
+            raise PublishFirst
+        is_early = not (final or record.is_older) and self._scratch.has_older(definition.name)
+        # One of those may be what the condition finds.
+        if is_early and self.defer(record, REFERENCE):
+            self._note_deferred(record, definition)
+            return False
+        return True
+
+    def _dispute(self, record: Record) -> None:
+        """Note that a record is rejected whose address others of its Bundle may have."""
+        if record.grouped:
+            self._disputed.add(record.bundle)
+        else:
+            self._resolver.reject(record.bundle, name_of(record.resource))
+
+    def _check_own_id(
+        self, record: Record, definition: Definition, own: str, snapshot: Reader
+    ) -> None:
+        """Reject a record whose id is that of another source's record, or of another patient."""
+        if self.source_ids.is_foreign(own, snapshot):
+            self._dispute(record)
+            raise Rejected(f"{own} {ANOTHER_SOURCE}")
+        if definition.compartment == "id":
+            self._check_same_patient(record, definition, own, snapshot)
+
     def _check_same_patient(
         self, record: Record, definition: Definition, match: str, snapshot: Reader
     ) -> None:
-        """Reject a document whose patient shares an identifier with another person here.
+        """Reject a patient who shares an identifier, or the id, with another person here.
 
         Twins share numbers, and placeholders for unknown numbers belong to many people.
         """
-        body = current(snapshot, definition, match.partition("/")[2], "body")
-        if body is None:
-            if definition.name in self._unpublished:
-                raise PublishFirst
-            return
-        here = fhir_json.loads(body)
+        here = fhir_json.loads(current(snapshot, definition, match.partition("/")[2], "body"))
         if difference := contradiction(record.resource, here):
-            self._disputed.add(record.bundle)
-            born, born_here = (
-                patient.get("birthDate", "not recorded") for patient in (record.resource, here)
-            )
-            raise Rejected(
-                f"has {_shared_identifier(record.resource, here)} of {match}, who {difference}: "
-                f"birth date {born}, there {born_here}"
-            )
+            self._dispute(record)
+            shared = f"has {_shared_identifier(record.resource, here)}"
+            raise Rejected(_other_person(shared, match, difference, record.resource, here))
 
     def _resolve(self, record: Record, snapshot: Reader, *, final: bool) -> list[Unresolved] | None:
         """Resolve a resource's references; return those that are kept, None where it is deferred.
@@ -325,18 +397,20 @@ class Admission:
         text = None if record.table_kind or self._options.repair else record.text
         # As it was before: ids that a condition finds are not those of the source.
         original = fhir_json.dumps(record.resource) if are_checked else b""
-        unresolved, targets = self._resolver.resolve(
-            text,
-            record.resource,
-            record.bundle,
-            snapshot,
-            final=final,
-            with_targets=are_checked,
-        )
         try:
+            unresolved, targets = self._resolver.resolve(
+                text,
+                record.resource,
+                record.bundle,
+                snapshot,
+                grouped=record.grouped,
+                final=final,
+                with_targets=are_checked,
+            )
             waits = self._waits_for_source(record, targets, snapshot, final=final)
         except PublishFirst:
-            record.resource = fhir_json.loads(original)
+            if are_checked:
+                record.resource = fhir_json.loads(original)
             raise
         if waits and self.defer(record, REFERENCE, content=original):
             return None
@@ -349,8 +423,8 @@ class Admission:
         self, record: Record, targets: Iterable[str], snapshot: Reader, *, final: bool
     ) -> bool:
         """Say whether a record refers to what is another source's so far. Raises Rejected."""
-        # What was made from a document or a row has ids of our own.
-        if record.grouped or record.references_checked:
+        # What was made from a document has ids of our own.
+        if (record.grouped and not record.table_kind) or record.references_checked:
             return False
         foreign = self.source_ids.first_foreign(targets, snapshot)
         if not foreign:
@@ -403,8 +477,20 @@ class Admission:
             self._scratch.add_seen([(type_name, resource_id), *blobs])
 
 
+def _other_person(
+    shared: str,
+    name: str,
+    difference: str,
+    coming: Mapping[str, Any],
+    here: Mapping[str, Any],
+) -> str:
+    """Return why a patient who comes is not the one, Type/id, who is here."""
+    born, born_here = (patient.get("birthDate", "not recorded") for patient in (coming, here))
+    return f"{shared} of {name}, who {difference}: birth date {born}, there {born_here}"
+
+
 def _shared_identifier(resource: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Return the first identifier that two patients share, however it is written."""
+    """Return the first identifier that two patients share, however it is written, or the id."""
 
     def key(identifier: Mapping[str, Any]) -> tuple[Any, str]:
         value = str(identifier.get("value")).replace("-", "").casefold()
@@ -414,4 +500,4 @@ def _shared_identifier(resource: Mapping[str, Any], here: Mapping[str, Any]) -> 
     for identifier in resource.get("identifier", ()):
         if key(identifier) in keys:
             return f"the number {identifier.get('system')}|{identifier.get('value')}"
-    return "a number"
+    return "the id"

@@ -20,11 +20,10 @@ from fhirapp.db.turns import turn
 from fhirapp.definition import Definition
 from fhirapp.disk import scratch as scratch_folder
 from fhirapp.exchange.imports import PATIENCE, TURN, deletions, runs
-from fhirapp.exchange.imports.admission import MISFILED, OLDER, REFERENCE, Admission, PublishFirst
+from fhirapp.exchange.imports.admission import MISFILED, Admission
 from fhirapp.exchange.imports.archives import Archives, OnRead
 from fhirapp.exchange.imports.batches import (
     Admitted,
-    Deletion,
     Ready,
     ResourceHistory,
     batches,
@@ -36,7 +35,15 @@ from fhirapp.exchange.imports.dangling import dangling, unreachable
 from fhirapp.exchange.imports.inputs import Input, find_inputs, in_order, shown
 from fhirapp.exchange.imports.patient_changes import PatientChanges
 from fhirapp.exchange.imports.reader import RecordReader
-from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, Scratch
+from fhirapp.exchange.imports.records import (
+    OLDER,
+    REFERENCE,
+    PatientRejected,
+    Record,
+    Rejected,
+    Scratch,
+)
+from fhirapp.exchange.imports.references import PublishFirst
 from fhirapp.exchange.imports.report import Rejects, Report
 from fhirapp.exchange.imports.runs import Options
 from fhirapp.exchange.imports.skipped import INCOMPLETE
@@ -61,6 +68,8 @@ _REJECTIONS: Mapping[Change | str, str] = {
     Change.MISFILED: MISFILED,
 }
 _WITHOUT_RECORDS = "holds no file with records; its files are listed as skipped"
+# Types of one rank whose turn comes first: others of that rank refer to them.
+_FIRST_TYPES = ("Organization", "Practitioner", "Patient")
 _OWN_TIMES = (
     "histories keep their own times: an export --since the last one lacks them, so export all"
 )
@@ -154,13 +163,7 @@ class Import:
     def finish(self) -> None:
         """Publish what was deferred, report what leads nowhere, and record that the run ended."""
         self._report_empty()
-        before = -1
-        while (waiting := self._scratch.count_deferred(REFERENCE)) not in (0, before):
-            before = waiting
-            self._publish_all(self._admission.deferred(REFERENCE))
-        # References that still cannot be resolved are kept as they are.
-        self._publish_all(self._admission.deferred(REFERENCE), final=True)
-        self._publish_older()
+        self._publish_deferred()
         self.report.unreadable.update(self._notes.unreadable)
         self.report.unread.update(self._notes.unread)
         self.report.unread_in.update(self._notes.unread_in)
@@ -188,6 +191,32 @@ class Import:
             self.report.add_rejected(name, [("", _WITHOUT_RECORDS)])
         if names == [""]:
             self.report.notes.append("Nothing was imported: no file holds records.")
+
+    def _publish_deferred(self) -> None:
+        """Publish what was deferred, what others refer to first.
+
+        References that still cannot be resolved when the turn of their record comes are kept.
+        """
+        self._publish_waiting()
+        while types := self._scratch.deferred_types():
+            type_name = min(types, key=self._turn)
+            self._publish_older(type_name)
+            self._publish_waiting()
+            self._publish_all(self._admission.deferred(REFERENCE, type_name), final=True)
+            self._publish_waiting()
+
+    def _turn(self, type_name: str) -> tuple[int, int, str]:
+        """Return the place of a type in the order in which deferred records are published."""
+        definition = self._definitions.get(type_name)
+        place = _FIRST_TYPES.index(type_name) if type_name in _FIRST_TYPES else len(_FIRST_TYPES)
+        return (definition.rank if definition else 0, place, type_name)
+
+    def _publish_waiting(self) -> None:
+        """Publish what waited for a reference, until what is left waits for what is not here."""
+        before = -1
+        while (waiting := self._scratch.count_deferred(REFERENCE)) not in (0, before):
+            before = waiting
+            self._publish_all(self._admission.deferred(REFERENCE))
 
     def _kept_rejects(self) -> Iterator[str]:
         """Yield where the files of rejected records lie: with FHIRAPP_FILES, where that says."""
@@ -314,33 +343,53 @@ class Import:
             self.report.add_rejected(record.place, faults, type_name or "")
         self._rejects.add(record)
 
-    def _publish_older(self) -> None:
+    def _publish_older(self, type_name: str) -> None:
         """Publish content that earlier versions had, where the source has not gone on from it.
 
         What the source holds of a resource, in order, may begin with its last versions here.
         """
-        for _, group in groupby(self._admission.deferred(OLDER), lambda record: record.subject):
-            ready, _ = self._ready([*group], final=True)
-            # The same content twice in a row is one version.
-            once = [
-                (record, admitted)
-                for place, (record, admitted) in enumerate(ready)
-                if place == 0 or _digest(admitted) != _digest(ready[place - 1][1])
-            ]
-            held = [admitted for _, admitted in once if isinstance(admitted, Prepared | Deletion)]
-            if not held:
-                continue
-            definition, resource_id = held[0].definition, held[0].id
-            with writing(patience=PATIENCE) as connection:
-                publisher = self._publisher(connection, self._run.source_id)
-                stored = publisher.digests(definition, [resource_id])[resource_id]
-                overlap = _overlap(stored, [*map(_digest, held)])
-                outcomes = publish(publisher, connection, once[overlap:], hold_older=False)
-                self._record_shared(publisher, connection)
-            same = overlap + len(ready) - len(once)
-            self.report.count(definition.name, Change.SAME.value, same)
-            for record, type_name, outcome in outcomes:
-                self._report_outcome(record, type_name, outcome)
+        older = self._admission.deferred(OLDER, type_name)
+        for _, group in groupby(older, lambda record: record.subject):
+            rest: Sequence[Record] = [*group]
+            while rest:
+                ready, rest = self._ready(rest, final=True)
+                # A condition may have found different resources for them.
+                by_id: dict[str, list[Ready]] = {}
+                for record, admitted in ready:
+                    by_id.setdefault(admitted.id, []).append((record, admitted))
+                for of_resource in by_id.values():
+                    self._publish_in_order(of_resource)
+                self._admission.published()
+
+    def _publish_in_order(self, ready: Sequence[Ready]) -> None:
+        """Publish the records of one resource, without those that are its last versions here."""
+        definition, resource_id = ready[0][1].definition, ready[0][1].id
+        # A history holds the versions itself, also those that came before it.
+        histories = [
+            place
+            for place, (_, admitted) in enumerate(ready)
+            if isinstance(admitted, ResourceHistory)
+        ]
+        after = ready[histories[-1] + 1 :] if histories else ready
+        # The same content twice in a row is one version.
+        once = [
+            (record, admitted)
+            for place, (record, admitted) in enumerate(after)
+            if place == 0 or _digest(admitted) != _digest(after[place - 1][1])
+        ]
+        with writing(patience=PATIENCE) as connection:
+            publisher = self._publisher(connection, self._run.source_id)
+            outcomes = publish(
+                publisher, connection, [ready[place] for place in histories], hold_older=False
+            )
+            stored = publisher.digests(definition, [resource_id]).get(resource_id, [])
+            overlap = _overlap(stored, [_digest(admitted) for _, admitted in once])
+            outcomes += publish(publisher, connection, once[overlap:], hold_older=False)
+            self._record_shared(publisher, connection)
+        same = len(ready) - len(outcomes)
+        self.report.count(definition.name, Change.SAME.value, same)
+        for record, type_name, outcome in outcomes:
+            self._report_outcome(record, type_name, outcome)
 
     def _delete_missing(self) -> None:
         """Delete what the source no longer holds."""

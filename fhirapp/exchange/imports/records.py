@@ -21,7 +21,8 @@ Faults = list[tuple[str, str]]
 _TABLES = """
 CREATE TABLE deferred (
     number INTEGER PRIMARY KEY, reason TEXT, name TEXT, place TEXT, content BLOB, bundle INTEGER,
-    condition TEXT, on_match TEXT, references_checked INTEGER
+    condition TEXT, on_match TEXT, references_checked INTEGER, grouped INTEGER, text BLOB,
+    bundle_type TEXT, table_kind TEXT, heading BLOB, defaults TEXT
 );
 CREATE INDEX deferred_name ON deferred (name);
 CREATE TABLE address (
@@ -30,8 +31,13 @@ CREATE TABLE address (
 CREATE TABLE patient_of (name TEXT PRIMARY KEY, patient TEXT) WITHOUT ROWID;
 CREATE TABLE seen (type TEXT, id TEXT, PRIMARY KEY (type, id)) WITHOUT ROWID;
 """
-_COLUMNS = "name, place, content, bundle, condition, on_match, references_checked"
+_COLUMNS = (
+    "name, place, content, bundle, condition, on_match, references_checked, grouped, text,"
+    " bundle_type, table_kind, heading, defaults"
+)
 _CACHE_KIB = 4_096
+# Why a record is deferred: for a reference, or because an earlier version has its content.
+REFERENCE, OLDER = "reference", "older"
 
 
 class Rejected(Exception):
@@ -74,13 +80,19 @@ class Record:
     # The kind of table that text is a row of, and its heading.
     table_kind: str = ""
     heading: bytes = b""
+    # Elements of the resource that no cell of the row states.
+    defaults: frozenset[str] = frozenset()
     # Remarks for the report: (place, text).
     remarks: Faults = field(default_factory=list)
     # It has the id that it gets here.
     is_identified: bool = False
     was_deferred: bool = False
+    # It was deferred because an earlier version has its content, and its turn has come.
+    is_older: bool = False
     # Its references are known not to lead to another source's records.
     references_checked: bool = False
+    # Type/id of the resource whose history it is.
+    history_of: str = ""
 
     def size(self) -> int:
         """Return about how many bytes it takes."""
@@ -113,7 +125,7 @@ class Record:
     @property
     def subject(self) -> str:
         """Type/id of what it is about."""
-        return self.deletes or name_of(self.resource)
+        return self.deletes or self.history_of or name_of(self.resource)
 
     @property
     def type_name(self) -> str | None:
@@ -125,6 +137,10 @@ class Record:
 def name_of(resource: Mapping[str, Any]) -> str:
     """Return Type/id."""
     return f"{resource['resourceType']}/{resource.get('id')}"
+
+
+def _is_bundle(resource: Any) -> bool:
+    return type(resource) is dict and resource.get("resourceType") == "Bundle"
 
 
 def dumps(content: Any) -> bytes:
@@ -164,7 +180,8 @@ class Scratch(AbstractContextManager["Scratch"]):
         """Keep a record of a resource, Type/id, for later; of a deletion there is no content."""
         self._deferred += 1
         self._connection.execute(
-            f"INSERT INTO deferred (reason, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO deferred (reason, {_COLUMNS})"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 reason,
                 name,
@@ -173,8 +190,15 @@ class Scratch(AbstractContextManager["Scratch"]):
                 record.bundle,
                 record.condition,
                 record.on_match.value,
-                # What was made from a document or a row has ids of our own.
-                record.grouped or record.references_checked,
+                # A document's ids are our own.
+                record.references_checked or (record.grouped and not record.table_kind),
+                record.grouped,
+                # What is rejected later is kept as it came: an entry of a Bundle, or a row.
+                record.text if record.bundle_type or record.table_kind else b"",
+                record.bundle_type,
+                record.table_kind,
+                record.heading,
+                " ".join(sorted(record.defaults)),
             ),
         )
 
@@ -187,10 +211,16 @@ class Scratch(AbstractContextManager["Scratch"]):
         ).fetchone()
         return str(row[0]) if row else None
 
-    def take_deferred(self, reason: str, by_name: bool = False) -> Iterator[Record]:
-        """Yield what is deferred for this reason now, and forget it; with by_name, grouped."""
+    def take_deferred(
+        self, reason: str, by_name: bool = False, type_name: str = ""
+    ) -> Iterator[Record]:
+        """Yield what is deferred for this reason now, and forget it; with by_name, grouped.
+
+        Of one type only where type_name has it.
+        """
         last = self._connection.execute("SELECT max(number) FROM deferred").fetchone()[0] or 0
-        chosen = "FROM deferred WHERE reason = ? AND number <= ?"
+        chosen = "FROM deferred WHERE reason = ? AND number <= ? AND name LIKE ?"
+        values = (reason, last, f"{type_name}/%" if type_name else "%")
         order = "name, number" if by_name else "number"
         for (
             name,
@@ -200,26 +230,61 @@ class Scratch(AbstractContextManager["Scratch"]):
             condition,
             on_match,
             references_checked,
-        ) in self._connection.execute(
-            f"SELECT {_COLUMNS} {chosen} ORDER BY {order}", (reason, last)
-        ):
+            grouped,
+            text,
+            bundle_type,
+            table_kind,
+            heading,
+            defaults,
+        ) in self._connection.execute(f"SELECT {_COLUMNS} {chosen} ORDER BY {order}", values):
+            resource = fhir_json.loads(content) if content else None
             yield Record(
                 place,
-                content,
-                fhir_json.loads(content) if content else None,
+                text or content,
+                resource,
                 deletes="" if content else name,
+                history_of=name if _is_bundle(resource) else "",
+                grouped=bool(grouped),
+                bundle_type=bundle_type,
+                table_kind=table_kind,
+                heading=heading,
+                defaults=frozenset(defaults.split()),
                 bundle=bundle,
                 condition=condition,
                 on_match=OnMatch(on_match),
                 was_deferred=True,
+                is_older=reason == OLDER,
                 references_checked=bool(references_checked),
             )
-        self._deferred -= self._connection.execute(f"DELETE {chosen}", (reason, last)).rowcount
+        self._deferred -= self._connection.execute(f"DELETE {chosen}", values).rowcount
+
+    def has_older(self, type_name: str) -> bool:
+        """Say whether a record of a type waits because an earlier version has its content."""
+        if not self._deferred:
+            return False
+        row = self._connection.execute(
+            "SELECT 1 FROM deferred WHERE name >= ? AND name < ? AND reason = ? LIMIT 1",
+            # "0" is the character after "/".
+            (f"{type_name}/", f"{type_name}0", OLDER),
+        ).fetchone()
+        return row is not None
+
+    def waits_older(self, name: str) -> bool:
+        """Say whether an earlier record of this name waits because of an earlier version."""
+        row = self._connection.execute(
+            "SELECT 1 FROM deferred WHERE name = ? AND reason = ? LIMIT 1", (name, OLDER)
+        ).fetchone()
+        return row is not None
 
     def count_deferred(self, reason: str) -> int:
         """Return how many wait for this reason."""
         counted = "SELECT count(*) FROM deferred WHERE reason = ?"
         return int(self._connection.execute(counted, (reason,)).fetchone()[0])
+
+    def deferred_types(self) -> set[str]:
+        """Return the types of the records that wait."""
+        types = "SELECT DISTINCT substr(name, 1, instr(name, '/') - 1) FROM deferred"
+        return {row[0] for row in self._connection.execute(types)}
 
     # Where the addresses within a Bundle lead.
 

@@ -47,6 +47,10 @@ ANOTHER_SOURCE = (
 )
 
 
+class PublishFirst(Exception):
+    """A record depends on what may be among those admitted and not published yet."""
+
+
 class Unresolved(NamedTuple):
     """A reference that is kept as it is, and why; may_come if a later resource may help."""
 
@@ -74,6 +78,12 @@ class Resolver:
         self._bases = bases
         self._prefix = prefix
         self._matches: dict[str, str] = {}
+        # What came with a condition, is admitted and is not published yet: Type/id by condition.
+        self._admitted: dict[str, str] = {}
+        # Type/id of what is deleted by a record that is not published yet.
+        self._deletions: set[str] = set()
+        # The number of a Bundle and the Type/id of an entry of it that was rejected.
+        self._rejected: set[tuple[int, str]] = set()
 
     def resolve(
         self,
@@ -82,13 +92,15 @@ class Resolver:
         bundle: int,
         snapshot: Reader,
         *,
+        grouped: bool,
         final: bool,
         with_targets: bool,
     ) -> tuple[list[Unresolved], list[str]]:
         """Resolve a resource's references in place; return what is kept, and the targets.
 
         text is the resource's JSON as it came, None where it came in another form; bundle the
-        number of its Bundle, 0 outside of one. Once final, nothing is waited for. The targets, only
+        number of its Bundle, 0 outside of one; grouped says that this is a document or a row, whose
+        own ids count before conditions. Once final, nothing is waited for. The targets, only
         collected with_targets, are the Type/id that it names by an id of its source.
         """
         if text is not None and not (bundle or _HINT.search(text)):
@@ -102,7 +114,7 @@ class Resolver:
         targets: list[str] = []
         for holder, member in _references(resource):
             value = holder[member]
-            target = self._resolved(value, bundle, snapshot, final=final)
+            target = self._resolved(value, bundle, snapshot, grouped=grouped, final=final)
             if isinstance(target, Unresolved):
                 # The bytes are in `data`: nothing is missing where the address leads nowhere.
                 if "data" not in holder:
@@ -114,17 +126,49 @@ class Resolver:
                 targets += [literal[1]] if literal else []
         return unresolved, targets
 
-    def match(self, name: str, condition: str, snapshot: Reader) -> str | Unresolved:
-        """Return Type/id of what comes as name with a condition: name itself, if it is here."""
-        type_name, _, resource_id = name.partition("/")
-        definition = self._definitions.get(type_name)
-        if definition and current(snapshot, definition, resource_id, "pk") is not None:
+    def match(
+        self, name: str, condition: str, snapshot: Reader, *, own_first: bool
+    ) -> str | Unresolved:
+        """Return Type/id of what a condition finds; with own_first name itself, if it is here.
+
+        Raises PublishFirst.
+        """
+        if own_first and self.is_current(name, snapshot):
             return name
         return self._look_up(condition, snapshot)
 
-    def remember(self, condition: str, target: str) -> None:
-        """Note what a condition finds, before it can be looked up."""
-        self._matches[condition] = target
+    def is_current(self, name: str, snapshot: Reader) -> bool:
+        """Say whether a resource, Type/id, is here and not deleted. Raises PublishFirst."""
+        type_name, _, resource_id = name.partition("/")
+        definition = self._definitions.get(type_name)
+        if not definition or current(snapshot, definition, resource_id, "pk") is None:
+            return False
+        if name in self._deletions:
+            raise PublishFirst
+        return True
+
+    def admitted(self, condition: str) -> str:
+        """Return Type/id of what came with a condition and is not published yet, "" for none."""
+        return self._admitted.get(condition, "")
+
+    def admit(self, condition: str, target: str) -> None:
+        """Note what a condition will find once that is published."""
+        self._admitted[condition] = target
+
+    def admit_deletion(self, target: str) -> None:
+        """Note what will be deleted once the deletion is published."""
+        self._deletions.add(target)
+
+    def reject(self, bundle: int, target: str) -> None:
+        """Note that an entry of a Bundle was rejected: its address leads to no other record."""
+        self._rejected.add((bundle, target))
+
+    def published(self) -> None:
+        """Note that what was admitted is published: from now on it is looked up."""
+        self._admitted.clear()
+        if self._deletions:
+            self._deletions.clear()
+            self._matches.clear()
 
     def add_prefix(self, resource: Any) -> None:
         """Put the prefix before a resource's id, and before those that it refers to."""
@@ -153,18 +197,13 @@ class Resolver:
         return _CONDITIONAL.fullmatch(value) is not None
 
     def _resolved(
-        self, value: str, bundle: int, snapshot: Reader, *, final: bool
+        self, value: str, bundle: int, snapshot: Reader, *, grouped: bool, final: bool
     ) -> str | Unresolved:
         bare, *version = re.split("(?=/_history/)", value, maxsplit=1)
         if bundle and (entry := self._scratch.target(bundle, bare)):
-            target, condition = entry
-            if condition:
-                matched = self.match(target, condition, snapshot)
-                if not isinstance(matched, Unresolved):
-                    target = matched
-                elif not final:
-                    # Only when its turn comes is it known whether it is another one.
-                    return matched._replace(reference=value)
+            target = self._entry(entry, bundle, snapshot, grouped=grouped, final=final)
+            if isinstance(target, Unresolved):
+                return target._replace(reference=value)
             return "".join((target, *version))
         if _CONDITIONAL.fullmatch(value):
             return self._look_up(value, snapshot)
@@ -179,9 +218,35 @@ class Resolver:
             return Unresolved(value, "leads to another server")
         return value
 
+    def _entry(
+        self,
+        entry: tuple[str, str],
+        bundle: int,
+        snapshot: Reader,
+        *,
+        grouped: bool,
+        final: bool,
+    ) -> str | Unresolved:
+        """Return Type/id that an entry of a Bundle, (Type/id, condition), means here."""
+        target, condition = entry
+        if (bundle, target) in self._rejected:
+            return Unresolved(target, "leads to a record that was rejected")
+        if not condition:
+            return target
+        matched = self.match(target, condition, snapshot, own_first=grouped)
+        if not isinstance(matched, Unresolved):
+            return matched
+        # Only when the turn of that entry has come is it known which one it is.
+        return target if final else matched._replace(may_come=True)
+
     def _look_up(self, condition: str, snapshot: Reader) -> str | Unresolved:
-        """Return Type/id of the one resource that Type?query finds, or why there is none."""
-        if known := self._matches.get(condition):
+        """Return Type/id of the one resource that Type?query finds, or why there is none.
+
+        Raises PublishFirst.
+        """
+        if known := self._admitted.get(condition) or self._matches.get(condition):
+            if known in self._deletions:
+                raise PublishFirst
             return known
         parts = _CONDITIONAL.fullmatch(condition)
         if parts is None:
@@ -189,10 +254,13 @@ class Resolver:
         found = self._search(parts[1], parts[2], snapshot)
         if isinstance(found, Unresolved):
             return found
+        name = f"{parts[1]}/{found}"
+        if name in self._deletions:
+            raise PublishFirst
         if len(self._matches) >= _REMEMBERED:
             self._matches.clear()
-        self._matches[condition] = f"{parts[1]}/{found}"
-        return self._matches[condition]
+        self._matches[condition] = name
+        return name
 
     def _search(self, type_name: str, query: str, snapshot: Reader) -> str | Unresolved:
         """Return the one id that a query finds, or why there is none."""
@@ -238,6 +306,10 @@ class SourceIds:
     @property
     def are_checked(self) -> bool:
         return self.source_id is not None
+
+    def is_foreign(self, target: str, snapshot: Reader) -> bool:
+        """Say whether Type/id is another source's."""
+        return self.are_checked and self._is_foreign(target, snapshot)
 
     def first_foreign(self, targets: Iterable[str], snapshot: Reader) -> str:
         """Return the first of some Type/id that is another source's, "" if none is."""
