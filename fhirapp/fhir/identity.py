@@ -80,7 +80,7 @@ def contradiction(coming: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     genders = {coming.get("gender"), here.get("gender")} & _KNOWN_GENDERS
     if len(genders) == 2:
         return "has another gender than this patient"
-    if not _may_be_called(coming, here):
+    if not may_be_called(coming, here):
         return "has another given name than this patient"
     numbers, others = _numbers(coming), _numbers(here)
     for system in numbers.keys() & others.keys():
@@ -100,29 +100,86 @@ def _numbers(patient: Mapping[str, Any]) -> dict[str, set[str]]:
     return numbers
 
 
-def _may_be_called(coming: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
-    """Say whether one given name of each goes together; names in two scripts cannot be compared."""
+def may_be_called(coming: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
+    """Say whether one given name of each goes together; names in two scripts cannot be compared.
+
+    Where one of them has only whole names, one of their words must be a given name of the other.
+    """
     pairs = [
         (name, other)
         for name, other in product(_given_names(coming), _given_names(here))
         if _script(name) == _script(other)
     ]
-    return not pairs or any(_goes_with(name, other) for name, other in pairs)
+    if pairs:
+        return any(_goes_with(name, other) for name, other in pairs)
+    mixed = [
+        (name, words)
+        for patient, other in ((coming, here), (here, coming))
+        for name, words in product(_given_names(patient), _whole_names(other))
+        if _script(name) == _script(words)
+    ]
+    return not mixed or any(
+        _is_short_for(part, word) for name, words in mixed for part, word in product(name, words)
+    )
+
+
+def adds_nothing(name: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Say whether a name adds nothing to another: its family name, and none but its given names.
+
+    Initials, and fewer given names in any spelling, say less.
+    """
+    family, given = _spelled(name.get("family")), _spelled(" ".join(_given_of(name)))
+    if not ("family" in other or "given" in other):
+        written = " ".join([name.get("family") or "", *_given_of(name)])
+        return {*_words(written)} <= {*_words(other.get("text") or "")}
+    known = _spelled(" ".join(_given_of(other)))
+    is_less = len(given) < len(known)
+    return (not family or family == _spelled(other.get("family"))) and all(
+        any(_says_less(part, full) or (is_less and _words(part) == _words(full)) for full in known)
+        for part in given
+    )
+
+
+def _spelled(text: str | None) -> list[str]:
+    return unicodedata.normalize("NFC", text or "").split()
+
+
+def _says_less(part: str, full: str) -> bool:
+    """Say whether a given name is another one, or its initial."""
+    initial = part.removesuffix(".")
+    return part == full or (len(initial) == 1 and full.startswith(initial))
+
+
+def _given_of(name: Mapping[str, Any]) -> Iterator[str]:
+    # A name that is not known may be null beside an extension.
+    return (part for part in name.get("given", ()) if part)
 
 
 def _given_names(patient: Mapping[str, Any]) -> Iterator[_Given]:
     """Yield the words of the given names of each name, without case and accents."""
     for name in patient.get("name", ()):
-        # A name that is not known may be null beside an extension.
-        written = " ".join(part for part in name.get("given", ()) if part)
-        plain = "".join(
-            character
-            for character in unicodedata.normalize("NFKD", written)
-            if not unicodedata.combining(character)
-        )
-        words = [part for part in _APART.split(plain.casefold()) if part]
+        words = _words(" ".join(_given_of(name)))
         if words:
             yield words
+
+
+def _whole_names(patient: Mapping[str, Any]) -> Iterator[_Given]:
+    """Yield the words of each name that is one text, and has no parts."""
+    for name in patient.get("name", ()):
+        if "given" not in name and "family" not in name:
+            words = _words(name.get("text") or "")
+            if words:
+                yield words
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a name, without case and accents."""
+    plain = "".join(
+        character
+        for character in unicodedata.normalize("NFKD", text)
+        if not unicodedata.combining(character)
+    )
+    return [part for part in _APART.split(plain.casefold()) if part]
 
 
 def _script(words: _Given) -> str:

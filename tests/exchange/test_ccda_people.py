@@ -200,6 +200,8 @@ def numbered(*pairs: tuple[str, str]) -> dict[str, Any]:
         (person(birthDate="2015"), person(birthDate="2016-03-02")),
         (numbered(("urn:a", "1"), ("urn:b", "7")), numbered(("urn:a", "2"), ("urn:b", "7"))),
         (numbered((SSN, "561-45-6780")), numbered((SSN, "561-45-6781"))),
+        (patient(name=[{"text": "Adam Doe"}]), person("Eve")),
+        (patient(name=[{"text": "Doe, Adam"}, {"text": "A. Doe"}]), person("Eve")),
     ],
 )
 def test_details_that_prove_another_person(one, other):
@@ -228,6 +230,10 @@ def test_details_that_prove_another_person(one, other):
             person("Robert"),
         ),
         (patient(name=[{"text": "Adam Doe"}]), person("Adam")),
+        (patient(name=[{"text": "DOE, ADAM"}]), person("Adam", "Lee")),
+        (patient(name=[{"text": "Doe, A."}]), person("Adam")),
+        (patient(name=[{"text": "Адам Доу"}]), person("Adam")),
+        (patient(name=[{"text": "Adam Doe"}]), patient(name=[{"text": "Eve Doe"}])),
         (patient(name=[{"_given": [{"id": "x"}], "given": [None]}]), person("Adam")),
         (numbered(("urn:a", "1"), ("urn:a", "2")), numbered(("urn:a", "2"))),
         (numbered(("urn:a", "1")), numbered(("urn:b", "2"))),

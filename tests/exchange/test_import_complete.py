@@ -216,7 +216,7 @@ def owners(app: Flask) -> dict[str, str | None]:
     }
 
 
-@pytest.mark.parametrize("many", [1, 3, 1_000])
+@pytest.mark.parametrize("many", [2, 1_000])
 @pytest.mark.parametrize("remove", REMOVALS)
 @pytest.mark.parametrize("kind", INPUTS)
 def test_records_that_were_deleted_come_back_complete(

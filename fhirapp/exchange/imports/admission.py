@@ -14,6 +14,7 @@ from fhirapp.db import Reader
 from fhirapp.definition import Definition
 from fhirapp.exchange.imports.batches import Admitted, Deletion, ResourceHistory, read_history
 from fhirapp.exchange.imports.bundles import OnMatch
+from fhirapp.exchange.imports.known_records import KnownRecords
 from fhirapp.exchange.imports.patient_changes import PatientChanges
 from fhirapp.exchange.imports.records import (
     OLDER,
@@ -36,6 +37,7 @@ from fhirapp.exchange.imports.references import (
 from fhirapp.exchange.imports.report import Repaired, Report
 from fhirapp.exchange.imports.runs import Options
 from fhirapp.exchange.repair import repair
+from fhirapp.exchange.tables.update import updated
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.identity import contradiction
 from fhirapp.fhir.resource import InvalidResource
@@ -55,6 +57,10 @@ _CORRECTED = "was corrected here, which is kept; correct it at its source too"
 _MERGED = (
     "was merged with another record here: import its resources as they are now, without their"
     " history, or undo the merge first"
+)
+_REMEDY = (
+    "give another person another id or number; for the same person correct the row, or the record "
+    "here (Administer, Patients)"
 )
 _LOSES_PATIENT = "the record has a patient here, and would lose it"
 
@@ -80,6 +86,7 @@ class Admission:
         self.patient_changes = PatientChanges()
         # Types of what was admitted and is not published yet.
         self._unpublished: set[str] = set()
+        self._known = KnownRecords()
         # Numbers of documents and rows whose patient is in doubt, or is deferred.
         self._disputed: set[int] = set()
         self._waiting: set[int] = set()
@@ -113,6 +120,7 @@ class Admission:
     def published(self) -> None:
         """Note that what was admitted is published."""
         self._unpublished.clear()
+        self._known.published()
         self._resolver.published()
 
     def remove_prefix(self, record: Record) -> None:
@@ -242,14 +250,16 @@ class Admission:
         if unresolved is None:
             self._note_deferred(record, definition)
             return None
-        prepared = self.patient_changes.merged_with(definition, prepare(definition, resource))
-        name = f"{definition.name}/{prepared.id}"
-        if self._is_left_out(definition, name, [prepared], snapshot):
+        prepared = self._prepared(record, definition, snapshot)
+        if prepared is None:
             return None
         self._check_patient(prepared, resource, unresolved, snapshot)
         self._report_kept(prepared, unresolved)
+        name = f"{definition.name}/{prepared.id}"
         if record.condition:
             self._resolver.admit(record.condition, name)
+        if record.table_kind or definition.compartment == "id":
+            self._known.admit(name, prepared)
         self._unpublished.add(definition.name)
         self._note_seen(name, prepared)
         self._remark(record.place, definition, resource)
@@ -277,6 +287,36 @@ class Admission:
         if record.grouped and definition.compartment == "id":
             self._waiting.add(record.bundle)
 
+    def _prepared(
+        self, record: Record, definition: Definition, snapshot: Reader
+    ) -> Prepared | None:
+        """Return what a record is stored as, None where it is left out. Raises Rejected."""
+        resource = record.resource
+        prepared = self.patient_changes.merged_with(definition, prepare(definition, resource))
+        name = f"{definition.name}/{prepared.id}"
+        if self._is_left_out(definition, name, [prepared], snapshot):
+            return None
+        if record.table_kind and not self._known.is_same(prepared, snapshot):
+            resource = self._updated(record, prepared, snapshot)
+            prepared = self.patient_changes.merged_with(definition, prepare(definition, resource))
+            if self._is_left_out(definition, name, [prepared], snapshot):
+                return None
+        return prepared
+
+    def _updated(self, record: Record, prepared: Prepared, snapshot: Reader) -> dict[str, Any]:
+        """Return the record that is here with what a row says. Raises Rejected."""
+        definition, stated = prepared.definition, record.resource
+        name = f"{definition.name}/{prepared.id}"
+        # A row does not change another source's record: it is the same, or is rejected.
+        is_foreign = self.source_ids.is_foreign(name, snapshot)
+        here = None if is_foreign else self._known.find(prepared, snapshot)
+        if here is None:
+            return {**stated}
+        if definition.compartment == "id" and (difference := contradiction(stated, here)):
+            self._disputed.add(record.bundle)
+            raise Rejected(_other_person("has the id", name, difference, stated, here, _REMEDY))
+        return updated(here, stated, record.defaults)
+
     def _identify(self, record: Record, definition: Definition) -> None:
         """Give a resource the id that it has here, and repair it where that is wanted."""
         record.is_identified = True
@@ -301,7 +341,7 @@ class Admission:
             return False
         if not record.was_deferred:
             reason = self._scratch.deferral(name)
-        elif self._scratch.waits_older(name):
+        elif self._scratch.has_older_record(name):
             reason = OLDER
         else:
             reason = REFERENCE if name in self._deferred_again and not final else None
@@ -385,7 +425,8 @@ class Admission:
         if difference := contradiction(record.resource, here):
             self._dispute(record)
             shared = f"has {_shared_identifier(record.resource, here)}"
-            raise Rejected(_other_person(shared, match, difference, record.resource, here))
+            remedy = _REMEDY if record.table_kind else ""
+            raise Rejected(_other_person(shared, match, difference, record.resource, here, remedy))
 
     def _resolve(self, record: Record, snapshot: Reader, *, final: bool) -> list[Unresolved] | None:
         """Resolve a resource's references; return those that are kept, None where it is deferred.
@@ -483,10 +524,12 @@ def _other_person(
     difference: str,
     coming: Mapping[str, Any],
     here: Mapping[str, Any],
+    remedy: str = "",
 ) -> str:
     """Return why a patient who comes is not the one, Type/id, who is here."""
     born, born_here = (patient.get("birthDate", "not recorded") for patient in (coming, here))
-    return f"{shared} of {name}, who {difference}: birth date {born}, there {born_here}"
+    message = f"{shared} of {name}, who {difference}: birth date {born}, there {born_here}"
+    return f"{message}; {remedy}" if remedy else message
 
 
 def _shared_identifier(resource: Mapping[str, Any], here: Mapping[str, Any]) -> str:

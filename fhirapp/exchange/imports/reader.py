@@ -267,7 +267,12 @@ class RecordReader:
                 identifiers = {name_of(patient): _identifiers(patient) for patient in resources}
                 for record in self._group(place, resources, OnMatch.SKIP_OTHER, identifiers):
                     yield replace(
-                        record, text=row.text, remarks=remarks, table_kind=kind, heading=heading
+                        record,
+                        text=row.text,
+                        remarks=remarks,
+                        table_kind=kind,
+                        heading=heading,
+                        defaults=row.defaults,
                     )
                     remarks = []
         if source.files:

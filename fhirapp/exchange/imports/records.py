@@ -269,7 +269,7 @@ class Scratch(AbstractContextManager["Scratch"]):
         ).fetchone()
         return row is not None
 
-    def waits_older(self, name: str) -> bool:
+    def has_older_record(self, name: str) -> bool:
         """Say whether an earlier record of this name waits because of an earlier version."""
         row = self._connection.execute(
             "SELECT 1 FROM deferred WHERE name = ? AND reason = ? LIMIT 1", (name, OLDER)

@@ -32,7 +32,8 @@ class Row(NamedTuple):
 
     text is the row as it was written, its line end included; of a line that is too long its
     beginning. resources are in the order in which they refer to each other. faults and notes are
-    (column, message); the column is empty where they are about the whole row.
+    (column, message); the column is empty where they are about the whole row. defaults names the
+    elements that have a value though no cell states one.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Row(NamedTuple):
     resources: list[dict[str, Any]] | None
     faults: list[tuple[str, str]]
     notes: list[tuple[str, str]]
+    defaults: frozenset[str] = frozenset()
 
 
 def rows_of(file: BinaryIO, kind: str, files: Files | None) -> Iterator[Row]:
@@ -80,4 +82,5 @@ def rows_of(file: BinaryIO, kind: str, files: Files | None) -> Iterator[Row]:
             cells.note("", record.note)
         resources = allergy(cells) if kind == ALLERGIES else document(cells, files)
         kept = None if cells.faults else resources
-        yield Row(record.number, record.text, kept, cells.faults, cells.notes)
+        defaults = frozenset(cells.defaults)
+        yield Row(record.number, record.text, kept, cells.faults, cells.notes, defaults)

@@ -19,7 +19,7 @@ from fhirapp.exchange.tables.vocabulary import (
 )
 from fhirapp.fhir import datatypes, terminology
 
-_NO_INFORMATION = {
+NO_INFORMATION = {
     "system": terminology.NULL_FLAVOR,
     "code": "NI",
     "display": "NoInformation",
@@ -84,7 +84,7 @@ def _code(cells: Cells) -> dict[str, Any] | None:
             cells.note(
                 "substance", "is unknown: taken as no information, which does not mean no allergy"
             )
-        return {"coding": [own or _NO_INFORMATION], "text": name}
+        return {"coding": [own or NO_INFORMATION], "text": name}
     known = look_up(SUBSTANCES, name)
     if own:
         if known and known.system == own["system"] and known.code != own["code"]:
@@ -131,6 +131,8 @@ def _statuses(cells: Cells) -> dict[str, Any]:
     elif "clinical_status" not in cells:
         # FHIR R4 ait-1 wants one. An app that asks for the active allergies must not miss any.
         clinical = "inactive" if verification == "refuted" else "active"
+        if verification != "refuted":
+            cells.defaults.add("clinicalStatus")
     return {
         "clinicalStatus": _coded(terminology.ALLERGY_CLINICAL, clinical),
         "verificationStatus": _coded(terminology.ALLERGY_VERIFICATION, verification),

@@ -39,6 +39,8 @@ class Cells:
     def __init__(self, columns: Sequence[Column | None], cells: Sequence[str]) -> None:
         self.faults: list[tuple[str, str]] = []
         self.notes: list[tuple[str, str]] = []
+        # Elements that have a value though no cell states one.
+        self.defaults: set[str] = set()
         self._cells: dict[str, str] = {}
         for place, cell in enumerate(cells):
             text = cell.strip()

@@ -61,6 +61,8 @@ def document(cells: Cells, files: Files | None) -> list[dict[str, Any]]:
     files are those beside the table, None where there are none.
     """
     reference, patients = patient_of(cells)
+    if "status" not in cells:
+        cells.defaults.add("status")
     attachment = _attachment(cells, files)
     content: dict[str, Any] = {
         "status": cells.code("status", "current", "superseded", "entered-in-error") or "current",

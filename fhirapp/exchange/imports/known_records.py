@@ -1,0 +1,72 @@
+"""The records that rows of tables are about, as they are here or were admitted last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fhirapp.db import Reader
+from fhirapp.definition import Definition
+from fhirapp.exchange.exports.rows import Key, SourceJson
+from fhirapp.exchange.imports.references import current
+from fhirapp.fhir import json as fhir_json
+from fhirapp.store.prepare import Prepared, elements_of
+
+
+class KnownRecords:
+    """Finds the current version of a resource, without what is added when it is served."""
+
+    def __init__(self) -> None:
+        # What is admitted and not published yet, the last of each resource, by Type/id.
+        self._admitted: dict[str, Prepared] = {}
+        self._sources: dict[str, SourceJson] = {}
+
+    def admit(self, name: str, prepared: Prepared) -> None:
+        """Note what a resource, Type/id, will be once that is published."""
+        self._admitted[name] = prepared
+
+    def published(self) -> None:
+        """Note that what was admitted is published: from now on it is read."""
+        self._admitted.clear()
+
+    def is_same(self, prepared: Prepared, snapshot: Reader) -> bool:
+        """Say whether a resource is here with this content."""
+        definition = prepared.definition
+        if admitted := self._admitted.get(f"{definition.name}/{prepared.id}"):
+            return admitted.digest == prepared.digest
+        digest: bytes | None = current(snapshot, definition, prepared.id, "digest")
+        return digest == prepared.digest
+
+    def find(self, prepared: Prepared, snapshot: Reader) -> dict[str, Any] | None:
+        """Return a resource as it is, None where it is not here, or is another patient's."""
+        definition = prepared.definition
+        admitted = self._admitted.get(f"{definition.name}/{prepared.id}")
+        if admitted is None:
+            return self._stored(prepared, snapshot)
+        if admitted.columns["patient_id"] != prepared.columns["patient_id"]:
+            return None
+        elements = elements_of(definition, admitted.columns)
+        return {"resourceType": definition.name, "id": prepared.id, **elements}
+
+    def _stored(self, prepared: Prepared, snapshot: Reader) -> dict[str, Any] | None:
+        definition = prepared.definition
+        source = self._source(definition)
+        row = snapshot.first(
+            f"SELECT patient_id, {', '.join(source.columns)} FROM {definition.sql_table}"
+            " WHERE id = ? AND is_current",
+            (prepared.id,),
+        )
+        if row is None or row[0] != prepared.columns["patient_id"]:
+            return None
+        key = Key(prepared.id, 0, "", deleted=False, pk=0, size=0)
+        resource: dict[str, Any] = fhir_json.loads(b"".join(source.pieces(snapshot, key, row[1:])))
+        # Those of the version that comes are not known yet.
+        for name in ("versionId", "lastUpdated"):
+            del resource["meta"][name]
+        if not resource["meta"]:
+            del resource["meta"]
+        return resource
+
+    def _source(self, definition: Definition) -> SourceJson:
+        if definition.name not in self._sources:
+            self._sources[definition.name] = SourceJson(definition)
+        return self._sources[definition.name]
