@@ -53,6 +53,10 @@ def dated(made: str, *written: str) -> str:
         ('value="202408101200"', ['value="202408101530-0700"'], "2024-08-10T15:30:00-07:00"),
         # The day is that of the author's own clock, though it is another one in UTC.
         ('value="20240810"', ['value="202408102330-0700"'], "2024-08-10T23:30:00-07:00"),
+        # In the form of ISO 8601, for one of them or for both.
+        ('value="2024-08-10"', ['value="202408101530-0700"'], "2024-08-10T15:30:00-07:00"),
+        ('value="20240810"', ['value="2024-08-10T15:30:00-07:00"'], "2024-08-10T15:30:00-07:00"),
+        ('value="2024-08-10"', ['value="2024-08-11T01:00:00-07:00"'], "2024-08-10"),
         # Not on that day, or not known on which.
         ('value="20240810"', ['value="202408110100-0700"'], "2024-08-10"),
         ('value="20240810"', ['value="20240810"'], "2024-08-10"),

@@ -14,6 +14,7 @@ from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.narrative import plain, shortened
 from fhirapp.exchange.ccda.people import Actor, actor, addresses, author, organization, practitioner
 from fhirapp.exchange.ccda.record import Record
+from fhirapp.exchange.ccda.times import date_time
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     ACT_CODE,
@@ -127,10 +128,11 @@ def _date(root: Element) -> Element | None:
     written = values.in_order(participation.first("time") for participation in root.all("author"))
     if made is None or not made.get("value"):
         return written[-1] if written else made
-    day = made.get("value")[:8]
-    same_day = [time for time in written if time.get("value").startswith(day)]
-    is_day = len(day) == 8 and not values.instant(made)
-    return next(filter(values.instant, reversed(same_day)), made) if is_day else made
+    day = date_time(made.get("value"))
+    if len(day) != 10:
+        return made
+    exact = [time for time in written if values.instant(time).startswith(day)]
+    return exact[-1] if exact else made
 
 
 def _version(root: Element) -> list[dict[str, Any]]:
