@@ -192,7 +192,7 @@ def _conclusion(entries: Sequence[Entry]) -> Conclusion:
         )
         return Conclusion("allergies", text + _quoted(in_words), _sources([*holding, *in_words]))
     if in_words:
-        text = worded("No coded allergy is recorded.") + _quoted(in_words)
+        text = worded("No active or unresolved allergy is coded.") + _quoted(in_words)
         return Conclusion("words-only", text, _sources(in_words))
     if any(entry.assertion.about is About.ANY for entry in none_known):
         sure = [entry for entry in none_known if entry.assertion.about is About.ANY]

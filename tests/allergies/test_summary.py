@@ -237,6 +237,14 @@ def test_five_kinds_of_absence_are_five_things(resources, conclusion, groups):
     assert conclusion_of(entries).code == conclusion
 
 
+@pytest.mark.parametrize("past", [RESOLVED, REFUTED, IN_ERROR])
+def test_words_beside_a_past_allergy_do_not_say_that_none_is_coded(past):
+    in_words = allergy(coded(SECTION, text="Wasps: hives"))
+    conclusion = conclusion_of(entries_of([in_words, allergy("Latex", **past)]))
+    assert conclusion.code == "words-only"
+    assert conclusion.text.startswith("No active or unresolved allergy is coded.")
+
+
 @pytest.mark.parametrize(
     "resource",
     [
