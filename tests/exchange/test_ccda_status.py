@@ -53,6 +53,10 @@ WORDS_FOR_RESOLVED = [
 UNCLEAR = [
     *("Grade X", "Active ingredient: latex", "formerly active", "activated"),
     *("no history", "was active until 2012", "interactive", "unknown to the clinic"),
+    # An allergy that does not come back, or does not last, may still be active.
+    *("not chronic", "not permanent", "No relapse", "Non-recurrent", "nicht chronisch"),
+    *("no recurrence", "not persistent", "non chronique", "no crónica", "niet chronisch"),
+    *("Status: not chronic", "not an active chronic allergy"),
 ]
 
 
@@ -164,6 +168,13 @@ def test_the_status_of_a_record_does_not_count_against_an_unknown_end(words):
     found = entry(UNKNOWN_END + LINK, text=row("Status", words))
     assert status_of(found) == "resolved"
     assert words in notes_of(found)
+
+
+@pytest.mark.parametrize("words", ["not chronic", "No relapse", "Non-recurrent", "nicht chronisch"])
+def test_an_allergy_that_is_called_not_chronic_stays_active_and_the_words_are_noted(words):
+    for found in (entry(LINK, text=row("Status", words)), entry(status_observation(words))):
+        assert status_of(found) == "active"
+        assert notes_of(found) == f"Status also recorded in the document: {words}"
 
 
 # Where else words may stand.

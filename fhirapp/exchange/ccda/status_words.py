@@ -31,7 +31,9 @@ _STATUSES: Mapping[str, str] = {
     for status in ("active", "inactive", "resolved")
     for phrase in MAPS["status_words"][status]
 }
-_NOT, _BESIDE, _HEADS, _NOW, _SILENT = map(_each_word, ("not", "beside", "heads", "now", "silent"))
+_NOT, _LASTING, _BESIDE, _HEADS, _NOW, _SILENT = map(
+    _each_word, ("not", "lasting", "beside", "heads", "now", "silent")
+)
 
 
 def status_named(text: str) -> str:
@@ -45,6 +47,9 @@ def status_named(text: str) -> str:
     words = [word for word in words if word not in dropped]
     status = _status_of(words) or _status_of([word for word in words if word not in _BESIDE])
     if status and is_denied:
+        # What is not chronic may still be active.
+        if _LASTING.intersection(words):
+            return ""
         return "inactive" if status == "active" else "active"
     return status
 
