@@ -57,6 +57,8 @@ UNCLEAR = [
     *("not chronic", "not permanent", "No relapse", "Non-recurrent", "nicht chronisch"),
     *("no recurrence", "not persistent", "non chronique", "no crónica", "niet chronisch"),
     *("Status: not chronic", "not an active chronic allergy"),
+    *("Resolved?", "Inactive?", "Active ?", "abgeklungen?", "¿Inactivo?", "Résolue ?"),
+    *("Resolved\uff1f", "Resolved (?)", "? inactive", "Inactive (2012?)"),
 ]
 
 
@@ -124,6 +126,15 @@ def test_times_of_which_nothing_is_known_end_no_allergy(times):
     assert notes_of(found) == "Status also recorded in the document: end not known"
 
 
+@pytest.mark.parametrize(
+    "low", ["00010101", "0001-01-01", "19000101", "99991231", "00000000", "unknown"]
+)
+def test_a_beginning_that_is_no_date_is_not_known(low):
+    found = entry(UNKNOWN_END.replace("2010", low))
+    assert status_of(found) == "active"
+    assert "Status also recorded in the document: end not known" in notes_of(found)
+
+
 @pytest.mark.parametrize("null_flavor", ["NI", "NA", "ASKU", "NASK"])
 def test_another_null_flavor_of_an_end_is_no_end(null_flavor):
     times = UNKNOWN_END.replace("UNK", null_flavor)
@@ -175,6 +186,22 @@ def test_an_allergy_that_is_called_not_chronic_stays_active_and_the_words_are_no
     for found in (entry(LINK, text=row("Status", words)), entry(status_observation(words))):
         assert status_of(found) == "active"
         assert notes_of(found) == f"Status also recorded in the document: {words}"
+
+
+@pytest.mark.parametrize("words", ["Resolved?", "Inactive ?", "Resolved (?)", "¿Inactivo?"])
+def test_a_status_with_a_question_mark_is_noted_and_does_not_end_an_allergy(words):
+    for times in ("", UNKNOWN_END):
+        for found in (
+            entry(times + LINK, text=row("Status", words)),
+            entry(times + status_observation(words)),
+        ):
+            assert status_of(found) == "active"
+            assert words in notes_of(found)
+
+
+def test_an_active_allergy_stays_active_beside_a_question():
+    for words in ("Resolved?, active", "Hives (face?), still active"):
+        assert set(statuses_in(words)) == {"active"}
 
 
 # Where else words may stand.

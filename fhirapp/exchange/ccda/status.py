@@ -1,4 +1,4 @@
-"""Whether an allergy of a document is over: its end, and what is said of its status.
+"""End date and clinical status of a C-CDA allergy.
 
 An end after the day on which the document was made has not come, and ends nothing. C-CDA R2.1 reads
 an end with nullFlavor UNK as resolved on a date that is not known; documents also have it where
@@ -15,7 +15,7 @@ from fhirapp.exchange.ccda.narrative import Column, Texts, plain, unique
 from fhirapp.exchange.ccda.reactions import words_of_value
 from fhirapp.exchange.ccda.status_words import status_named, statuses_in
 from fhirapp.exchange.ccda.substances import observed
-from fhirapp.exchange.ccda.times import calendar_time, is_placeholder
+from fhirapp.exchange.ccda.times import calendar_time, date_time, is_placeholder
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import MAPS, has_code, is_ahead
 
@@ -42,7 +42,7 @@ def end_of(observation: Element, made: str) -> End:
     if not written:
         if high.null_flavor != "UNK":
             return End()
-        if not low.get("value"):
+        if not date_time(low.get("value")):
             return End("end not known", is_doubtful=True)
         return End("ended on a date that is not known", is_over=True, is_doubtful=True)
     # A date that the calendar does not have still has a year.

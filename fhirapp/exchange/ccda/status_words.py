@@ -37,8 +37,11 @@ _NOT, _LASTING, _BESIDE, _HEADS, _NOW, _SILENT = map(
 
 
 def status_named(text: str) -> str:
-    """Return the status that a whole text names: active, inactive or resolved; else ""."""
-    if len(text) > _LONGEST:
+    """Return the status that a whole text names: active, inactive or resolved; else "".
+
+    A question, such as "Resolved?", names none.
+    """
+    if len(text) > _LONGEST or _is_question(text):
         return ""
     words = _words(text)
     is_denied = bool(_NOT.intersection(words))
@@ -61,10 +64,19 @@ def _status_of(words: list[str]) -> str:
 
 
 def statuses_in(text: str) -> Iterator[str]:
-    """Yield the statuses that the parts of a text name: "Penicillin: hives, still active"."""
+    """Yield the statuses that the parts of a text name: "Penicillin: hives, still active".
+
+    Beside a question none but active is sure: "Resolved (?)", "hives?, still active".
+    """
+    is_doubtful = _is_question(text)
     for part in _APART.split(text):
-        if status := status_named(part) or status_named(part.rpartition(":")[2]):
+        status = status_named(part) or status_named(part.rpartition(":")[2])
+        if status and not (is_doubtful and status != "active"):
             yield status
+
+
+def _is_question(text: str) -> bool:
+    return "?" in fold(text)
 
 
 def is_silent(text: str) -> bool:
