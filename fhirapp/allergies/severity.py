@@ -68,7 +68,7 @@ _SEVERE_WORDS = re.compile(
 )
 _MODERATE_WORDS = re.compile(r"\b(?:moderate|moderately|mod|mo|medium|intermediate|massig)\b")
 _MILD_WORDS = re.compile(r"\b(?:mild|mildly|mi|low|minor|slight|minimal|leicht|critl)\b")
-# Words of a severity that no code has, and that say that it may kill.
+# Uncoded severity words that mean life-threatening.
 _ALARMING = re.compile(
     r"\b(?:dangerous\w*|emergency|emergent|deadly|lethal\w*|mortal\w*|catastrophic|urgent\w*"
     r"|\w*gefahrlich\w*|notfall\w*|todlich\w*|danger\w*|urgence|mortel\w*|peligros\w*|urgencia"

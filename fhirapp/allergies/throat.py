@@ -1,4 +1,4 @@
-"""Where a text names a throat as something severe: it swells, tightens or closes."""
+"""Finds throat symptoms that count as severe."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ from collections.abc import Iterator
 
 from fhirapp.allergies.denial import is_denied
 
-# A throat that swells, tightens or closes may kill, and so may one of which nothing more is said.
-# One that itches is not called severe by its name, nor is what is taken for it.
+# Itching, and products such as throat lozenges, do not count as severe.
 _THROAT = re.compile(r"\bthroats?\b")
 _THROAT_GRAVE = re.compile(
     r"\b(?:swell|swoll|tight|clos|clench|o?edem|constrict|obstruct|narrow|spasm|block|chok|lump"
     r"|breath|swallow|shut|thick|strangl|numb|full|seiz|asphyxi|suffocat|stridor|hoarse|dyspn|wheez"
     r"|compress)\w*"
+)
+# Words that make a mild throat severe, wherever the text has them.
+_GRAVE_ANYWHERE = re.compile(
+    r"\b(?:breath|swell|swoll|swallow|wheez|dyspn|stridor|chok|asphyxi|suffocat|intubat|ventilat"
+    r"|tracheo|epinephrin|adrenalin|epi[\s-]?pen|collaps|faint|unconscious|syncop|hypotens|resuscit"
+    r"|emergency)\w*"
+)
+_CANNOT_BREATHE = re.compile(
+    r"(?:\b(?:not|unable to|cannot|stop(?:s|ped)?)|\b(?:ca|could|did|does|was|is)n['\u2019]?t)"
+    r"\s+(?:(?:be )?able to\s+|\w+ly\s+)?(?:breathe|breathing|swallow|swallowing)\b"
+    r"(?!\s+(?:the\s+)?(?:pills?|tablets?|capsules?)\b)"
 )
 _THROAT_PRODUCT = re.compile(
     r"[\s-]+(?:\w+[\s-]+)?(?:lozenges?|sprays?|cultures?|swabs?|drops?|pastilles?|cand(?:y|ies))\b"
@@ -47,30 +57,40 @@ _SENTENCE = re.compile(r"[.;!?\n|/]")
 
 
 def throats_in(folded: str) -> Iterator[tuple[int, int]]:
-    """Yield where a folded text names a throat as something severe, from start to end."""
+    """Yield where a folded text has a severe symptom of the throat, from start to end."""
+    for match in _CANNOT_BREATHE.finditer(folded):
+        yield match.span()
     for match in _THROAT.finditer(folded):
         start, end = match.span()
         if _THROAT_PRODUCT.match(folded, end):
             continue
-        if _has_beside(folded, start, end, _THROAT_GRAVE) or not (
-            _MILD_BEFORE_THROAT.search(folded, max(0, start - 80), start)
-            or _MILD_AFTER_THROAT.match(folded, end)
+        is_mild = _MILD_BEFORE_THROAT.search(
+            folded, max(0, start - 80), start
+        ) or _MILD_AFTER_THROAT.match(folded, end)
+        if (
+            not is_mild
+            or _has(folded, *_sentence_around(folded, start, end), _THROAT_GRAVE)
+            or _has(folded, 0, len(folded), _GRAVE_ANYWHERE)
         ):
             yield start, end
     for match in _THROAT_ABROAD.finditer(folded):
-        if _has_beside(folded, *match.span(), _THROAT_GRAVE_ABROAD):
+        if _has(folded, *_sentence_around(folded, *match.span()), _THROAT_GRAVE_ABROAD):
             yield match.span()
     for match in _THROAT_COMPOUND.finditer(folded):
         if not _DENIED_ABROAD.search(folded, 0, match.start()):
             yield match.span()
 
 
-def _has_beside(folded: str, start: int, end: int, words: re.Pattern[str]) -> bool:
-    """Say whether the sentence around a passage has one of these words, and does not deny it."""
+def _sentence_around(folded: str, start: int, end: int) -> tuple[int, int]:
+    """Return where the sentence around a passage begins and ends."""
     first, last = max(0, start - _BESIDE), min(len(folded), end + _BESIDE)
     begin = max((match.end() for match in _SENTENCE.finditer(folded, first, start)), default=first)
     after = _SENTENCE.search(folded, end, last)
-    stop = after.start() if after else last
+    return begin, after.start() if after else last
+
+
+def _has(folded: str, begin: int, stop: int, words: re.Pattern[str]) -> bool:
+    """Say whether a part of a text has one of these words, and does not deny it."""
     return any(
         not (
             is_denied(folded, match.start(), match.end())

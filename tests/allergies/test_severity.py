@@ -137,6 +137,11 @@ def test_a_denied_or_similar_word_is_not_severe(text):
         "keine Schwellung im Hals",
         "sans gonflement de la gorge",
         "sin edema de glotis",
+        "sore throat, not short of breath",
+        "scratchy throat; lips not swollen",
+        "dry throat. No trouble swallowing.",
+        "itchy throat, no epinephrine given",
+        "throat discomfort - no intubation",
     ],
 )
 def test_a_throat_that_only_itches_or_is_treated_is_not_severe(text):
@@ -184,11 +189,44 @@ def test_a_throat_that_only_itches_or_is_treated_is_not_severe(text):
         "gola gonfia",
         "edema della glottide",
         "svullnad i halsen",
+        # A mild word, and what is not mild, in any part of the text.
+        "throat pain, could not breathe",
+        "dry throat, not breathing",
+        "scratchy throat; lips swelled",
+        "throat discomfort - required intubation",
+        "throat burning requiring epinephrine",
+        "sore throat. Collapsed.",
+        "Itchy throat / given EpiPen",
+        "lips swollen, later an itchy throat",
+        "raw, itching throat: unable to swallow",
+        "couldn't swallow, throat hurt",
+        "throat irritation, stopped breathing",
     ],
 )
 def test_a_throat_that_swells_tightens_or_closes_is_severe(text):
     (entry,) = entries_of([allergy("a", reaction=[{"manifestation": [coded(text=text)]}])])
     assert (entry.is_severe, entry.severity.words) == (True, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Could not breathe", "not breathing", "unable to swallow", "stopped breathing"),
+        *("can't breathe", "Was not able to breathe", "couldn\u2019t swallow", "cannot breathe"),
+    ],
+)
+def test_who_cannot_breathe_or_swallow_has_a_severe_allergy(text):
+    (entry,) = entries_of([allergy("a", note=[{"text": text}])])
+    assert (entry.is_severe, entry.severity.words) == (True, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["not short of breath", "breathing normally", "patient breathing", "Cannot swallow tablets"],
+)
+def test_who_breathes_or_swallows_has_no_severe_allergy_by_these_words(text):
+    (entry,) = entries_of([allergy("a", note=[{"text": text}])])
+    assert not entry.is_severe
 
 
 def test_an_itchy_throat_keeps_its_own_severity():
