@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fhirapp.allergies.summary import entries_of
 from fhirapp.exchange.ccda.status_words import status_named, statuses_in
 from tests.exchange.test_ccda import of_type, read
 from tests.exchange.test_ccda_allergies import (
@@ -326,3 +327,64 @@ def test_none_known_holds_no_longer_where_any_place_says_so(content, text, expec
     found = allergy_of(content + value, ' negationInd="true"', concern=COMPLETED, text=text)
     assert code_of(found["code"]) == "716186003"
     assert status_of(found) == expected
+
+
+# A status beside a refutation or an error.
+
+NEGATED = ' negationInd="true"'
+NULLIFIED = '<statusCode code="nullified"/>'
+ACTIVE_ACT = '<statusCode code="active"/>'
+
+
+@pytest.mark.parametrize("attributes", [NEGATED, ""])
+@pytest.mark.parametrize(
+    ("content", "concern", "text", "noted"),
+    [
+        (inner("33999-4", snomed(ACTIVE)), COMPLETED, "", "active"),
+        (inner("33999-4", snomed(RESOLVED)), COMPLETED, "", "resolved"),
+        (status_observation("aktiv"), COMPLETED, "", "active"),
+        (status_observation("Grade X"), COMPLETED, "", "Grade X"),
+        ("", ACTIVE_ACT, "", "active"),
+        (LINK, COMPLETED, row("Status", "Active"), "Active"),
+        (LINK, ACTIVE_ACT, row("Status", "ATIVO"), "active; ATIVO"),
+        (LINK, COMPLETED, row("Status", "Grade X"), "Grade X"),
+    ],
+)
+def test_a_status_beside_a_refutation_or_an_error_is_noted(
+    attributes, content, concern, text, noted
+):
+    content += DRUG + substance(LATEX)
+    if not attributes:
+        content = NULLIFIED + content
+    found = allergy_of(content, attributes, concern=concern, text=text)
+    expected = "refuted" if attributes else "entered-in-error"
+    assert code_of(found["verificationStatus"]) == expected
+    assert ("clinicalStatus" in found) == bool(attributes)
+    assert notes_of(found) == f"Status also recorded in the document: {noted}"
+    (shown,) = entries_of([found])
+    assert shown.comments == [f"Status also recorded in the document: {noted}"]
+
+
+def test_an_observation_of_a_concern_in_error_keeps_its_own_status():
+    for content, noted in ((ACTIVE_ACT, "active"), (status_observation("inaktiv"), "inactive")):
+        found = allergy_of(content + DRUG + substance(LATEX), concern=NULLIFIED)
+        assert code_of(found["verificationStatus"]) == "entered-in-error"
+        assert notes_of(found) == f"Status also recorded in the document: {noted}"
+
+
+def test_nothing_is_noted_where_the_status_agrees_with_a_refutation_or_an_error():
+    latex = DRUG + substance(LATEX)
+    for content in ("", inner("33999-4", snomed(INACTIVE)), LINK):
+        found = allergy_of(content + latex, NEGATED, concern=COMPLETED, text=row("Status", "-"))
+        assert notes_of(found) == ""
+    assert notes_of(allergy_of(NULLIFIED + latex, concern=COMPLETED)) == ""
+
+
+def test_a_row_that_contradicts_a_refutation_is_kept_whole():
+    text = row("Status", "Active</td><td>Anaphylaxis").replace(
+        "<th>Status</th>", "<th>Status</th><th>Reaction</th>"
+    )
+    found = allergy_of(LINK + DRUG + substance(LATEX), NEGATED, concern=COMPLETED, text=text)
+    assert code_of(found["verificationStatus"]) == "refuted"
+    assert found["reaction"] == [{"manifestation": [{"text": "Anaphylaxis"}]}]
+    assert notes_of(found) == "Status also recorded in the document: Active"

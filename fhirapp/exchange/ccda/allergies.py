@@ -282,9 +282,6 @@ def _put_status(
     """
     observation, concern = entry.observation, entry.concern
     codes = {_status_code(observation), _status_code(concern)}
-    if "nullified" in codes:
-        allergy["verificationStatus"] = _coded(ALLERGY_VERIFICATION, "entered-in-error")
-        return ""
     refuted = may_be_refuted and is_refuted(observation, concern, allergy)
     # That none is known holds least where any place says that it no longer does.
     is_denial = is_none_known(allergy["code"])
@@ -307,15 +304,18 @@ def _put_status(
     statuses += [status for status in beside if (status == "active") != is_denial]
     # Without any an allergy is active, whatever the statusCode of its concern says.
     status = next((known for known in order if known in statuses), "active")
-    allergy["clinicalStatus"] = _coded(ALLERGY_CLINICAL, "inactive" if refuted else status)
-    certainty = "confirmed" if is_sure and says_something(allergy["code"]) else "unconfirmed"
-    allergy["verificationStatus"] = _coded(
-        ALLERGY_VERIFICATION, "refuted" if refuted else certainty
-    )
+    verification = "confirmed" if is_sure and says_something(allergy["code"]) else "unconfirmed"
+    if refuted:
+        status, verification = "inactive", "refuted"
+    if "nullified" in codes:
+        status, verification = "", "entered-in-error"
+    if status:
+        allergy["clinicalStatus"] = _coded(ALLERGY_CLINICAL, status)
+    allergy["verificationStatus"] = _coded(ALLERGY_VERIFICATION, verification)
     differing = [known for known in _GRAVEST if known in coded and known != status]
-    if not is_placeholder(cell) and status_named(cell) != status:
+    if not (is_placeholder(cell) or (status and status_named(cell) == status)):
         differing.append(cell)
-    if end.words and not (end.is_over and status != "active"):
+    if end.words and not (end.is_over and status in ("inactive", "resolved")):
         differing.append(end.words)
     return "; ".join(unique([*differing, *unclear]))
 
