@@ -19,6 +19,8 @@ from tests.exchange.test_ccda_people import RECORD, document
 from tests.exchange.test_import import asking, lines
 from tests.support.importing import (
     allergy,
+    asked,
+    bundle,
     current,
     load,
     patient,
@@ -37,6 +39,7 @@ UTE = patient(
     gender="female",
     address=[{"city": "Bonn"}],
 )
+VERIFICATION = "http://terminology.hl7.org/CodeSystem/allergyintolerance-verification"
 HEADING = b"patient_id,patient_identifier,patient_family,patient_given,patient_birth_date"
 HEADING += b",patient_gender,id,substance\n"
 
@@ -366,37 +369,239 @@ def test_an_allergy_changes_in_what_its_row_states(take, rows, empty):
 
 
 @pytest.mark.parametrize(
-    ("then", "reaction"),
+    ("then", "reactions"),
     [
         ("Hives,", [("Hives", "severe")]),
+        ("HIVES,severe", [("Hives", "severe")]),
         (",", [("Hives", "severe")]),
+        # A correction.
+        ("hives,mild", [("Hives", "mild")]),
         (",mild", [("Hives", "mild")]),
-        ("Rash,", [("Rash", "severe")]),
-        ("Rash,moderate", [("Rash", "moderate")]),
+        ("unknown,mild", [("Hives", "mild")]),
+        ("unknown,", [("Hives", "severe")]),
+        ("Hives; Rash,mild", [("Hives", "mild"), ("Rash", "mild")]),
+        # Others are added.
+        ("Rash,", [("Hives", "severe"), ("Rash", None)]),
+        ("Rash,moderate", [("Hives", "severe"), ("Rash", "moderate")]),
+        ("Hives; Rash,", [("Hives", "severe"), ("Rash", None)]),
     ],
 )
-def test_a_reaction_of_a_table_is_the_tables_to_change(rows, empty, then, reaction):
+@pytest.mark.parametrize("first", ["table", "FHIR"])
+def test_a_row_corrects_the_severity_of_its_reaction_and_keeps_others(
+    take, rows, empty, first, then, reactions
+):
     heading = b"patient_id,id,substance,reaction,severity\n"
-    rows("p30,a30,Penicillin,Hives,severe", heading=heading)
-    assert rows(f"p30,a30,Penicillin,{then}", heading=heading).complete
-    found = read(empty, "AllergyIntolerance/a30")["reaction"]
-    assert [(one["manifestation"][0]["text"], one["severity"]) for one in found] == reaction
+    if first == "table":
+        rows("p30,a30,Penicillin,Hives,severe", heading=heading)
+    else:
+        hives = [{"manifestation": [{"text": "Hives"}], "severity": "severe"}]
+        take(UTE, allergy("a30", of="Patient/p30", code={"text": "Penicillin"}, reaction=hives))
+    for _ in range(2):
+        assert rows(f"p30,a30,Penicillin,{then}", heading=heading).complete
+        found = read(empty, "AllergyIntolerance/a30")["reaction"]
+        known = [(one["manifestation"][0]["text"], one.get("severity")) for one in found]
+        assert known == reactions
 
 
-def test_a_row_about_another_substance_is_another_allergy(take, rows, empty):
-    take(UTE, RICH)
-    assert rows("p30,a30,Latex,,,,,,,", heading=COLUMNS).complete
+@pytest.mark.parametrize(
+    ("here", "then", "severities"),
+    [
+        # The severity of the other manifestation is not stated.
+        ([("Hives", "Wheezing", "severe")], "Hives,mild", ["severe", "mild"]),
+        ([("Hives", "Wheezing", "severe")], "Hives,", ["severe"]),
+        ([("Hives", "Wheezing", "severe")], "Wheezing; Hives,mild", ["mild"]),
+        # Which of two it is about is not stated.
+        (
+            [("Hives", "severe"), ("Hives", "mild")],
+            "Hives,moderate",
+            ["severe", "mild", "moderate"],
+        ),
+        ([("Hives", "severe"), ("Hives", "mild")], "Hives,mild", ["severe", "mild"]),
+        ([("Hives", "severe"), ("Rash", "mild")], ",moderate", ["severe", "mild", "moderate"]),
+        ([("Hives", "severe"), ("Rash", "mild")], "Rash,moderate", ["severe", "moderate"]),
+        ([("Hives", "severe"), ("Rash", "mild")], "unknown,mild", ["severe", "mild"]),
+    ],
+)
+def test_a_severity_changes_only_where_it_is_clear_which(take, rows, empty, here, then, severities):
+    reactions = [
+        {"manifestation": [{"text": name} for name in names], "severity": severity}
+        for *names, severity in here
+    ]
+    take(UTE, allergy("a30", of="Patient/p30", code={"text": "Latex"}, reaction=reactions))
+    heading = b"patient_id,id,substance,reaction,severity\n"
+    for _ in range(2):
+        assert rows(f"p30,a30,Latex,{then}", heading=heading).complete
+        found = read(empty, "AllergyIntolerance/a30")["reaction"]
+        assert [one["severity"] for one in found] == severities
+
+
+@pytest.mark.parametrize("first", ["table", "FHIR"])
+def test_a_note_of_a_row_is_added(take, rows, empty, first):
+    heading = b"patient_id,id,substance,note\n"
+    if first == "table":
+        rows("p30,a30,Latex,ICU", heading=heading)
+    else:
+        take(UTE, allergy("a30", of="Patient/p30", code={"text": "Latex"}, note=[{"text": "ICU"}]))
+    for _ in range(2):
+        for text in ("seen", "", "ICU"):
+            assert rows(f"p30,a30,Latex,{text}", heading=heading).complete
+    notes = read(empty, "AllergyIntolerance/a30")["note"]
+    assert [one["text"] for one in notes] == ["ICU", "seen"]
+
+
+CRITICAL = {"criticality": "high", "reaction": RICH["reaction"]}
+BY_CODE = b"patient_id,id,substance,substance_code,substance_system\n"
+
+
+@pytest.mark.parametrize(
+    ("here", "row"),
+    [
+        ({"text": "Pénicilline"}, "Penicillin"),
+        ({"text": "Latex"}, "NKDA"),
+        ({"text": "Latex"}, "No known allergies"),
+        ({"text": "Latex"}, "Aspirin"),
+        ({"coding": [{"system": "http://snomed.info/sct", "code": "1003755004"}]}, "Penicillin"),
+        # Codes that say of what kind it is are no substance.
+        (
+            {
+                "coding": [{"system": "http://snomed.info/sct", "code": "416098002"}],
+                "text": "Codeine",
+            },
+            "Aspirin,416098002,SNOMED CT",
+        ),
+    ],
+)
+def test_a_row_about_another_substance_is_rejected(take, rows, empty, here, row):
+    take(UTE, allergy("a30", of="Patient/p30", code=here, **CRITICAL))
+    before = read(empty, "AllergyIntolerance/a30")
+    report = rows(f"p30,a30,{row}", heading=BY_CODE)
+    assert report.rejected_lines == 1
+    message = report.faults[0].message
+    assert "but this id has another allergy here" in message
+    assert "give this one another id, or first set the other one to entered-in-error" in message
+    assert read(empty, "AllergyIntolerance/a30") == before
+    assert rows(f"p30,a31,{row}", heading=BY_CODE).complete
+    assert allergies_of(empty, "p30") == ["a30", "a31"]
+
+
+def test_a_row_of_the_same_table_about_another_substance_is_rejected(rows, empty):
+    heading = b"patient_id,id,substance\n"
+    report = rows("p30,a30,Penicillin", "p30,a30,Latex", "p30,a30,NKDA", heading=heading)
+    assert report.rejected_lines == 2
+    assert read(empty, "AllergyIntolerance/a30")["code"]["text"] == "Penicillin"
+
+
+@pytest.mark.parametrize(
+    ("here", "row", "names"),
+    [
+        ({"text": "PENICILLIN"}, "Penicillin", {"PENICILLIN", "Penicillin"}),
+        ({"text": "Bétadine"}, "Betadine", {"Bétadine"}),
+        ({"text": "Substance unknown"}, "Latex", {"Latex"}),
+        ({"text": "Allergy to substance"}, "Latex", {"Latex"}),
+        # The name of the row is kept beside the others.
+        (
+            {"coding": [{"system": "urn:x", "code": "7"}], "text": "Co-amoxiclav"},
+            "Augmentin,7,urn:x",
+            {"Co-amoxiclav", "Augmentin"},
+        ),
+    ],
+)
+def test_a_row_about_the_same_substance_keeps_its_details(take, rows, empty, here, row, names):
+    take(UTE, allergy("a30", of="Patient/p30", code=here, **CRITICAL))
+    for _ in range(2):
+        assert rows(f"p30,a30,{row}", heading=BY_CODE).complete
+        settled = versions(empty, "AllergyIntolerance")
+        found = read(empty, "AllergyIntolerance/a30")
+        assert (found["criticality"], found["reaction"]) == ("high", RICH["reaction"])
+        code = found["code"]
+        found_names = {code["text"], *(one.get("display") for one in code.get("coding", ()))}
+        assert names <= found_names
+    assert len(settled) <= 2
+
+
+@pytest.mark.parametrize("first", ["NKDA,", "unknown,", "Penicillin,entered-in-error"])
+def test_a_record_that_is_no_valid_allergy_becomes_one(rows, empty, first):
+    heading = b"patient_id,id,substance,verification_status\n"
+    for cells in (first, "Latex,"):
+        assert rows(f"p30,a30,{cells}", heading=heading).complete
     found = read(empty, "AllergyIntolerance/a30")
     assert found["code"]["text"] == "Latex"
-    assert not {"reaction", "note", "criticality"} & {*found}
+    assert not {"criticality", "verificationStatus"} & {*found}
 
 
-def test_a_row_about_another_patient_takes_no_details_along(take, rows, empty):
-    take(UTE, patient("p31"), RICH)
-    assert rows("p31,a30,Penicillin,,,,,,,", heading=COLUMNS).complete
+def test_an_unknown_substance_keeps_its_reactions_when_it_is_named(rows, empty):
+    heading = b"patient_id,id,substance,reaction,severity\n"
+    for cells in ("unknown,Anaphylaxis,severe", "Latex,,"):
+        assert rows(f"p30,a30,{cells}", heading=heading).complete
     found = read(empty, "AllergyIntolerance/a30")
-    assert found["patient"]["reference"] == "Patient/p31"
-    assert not {"reaction", "note", "recorder"} & {*found}
+    assert (found["code"]["text"], found["reaction"][0]["severity"]) == ("Latex", "severe")
+    assert rows("p30,a31,unknown,Anaphylaxis,severe", heading=heading).complete
+    assert rows("p30,a31,NKDA,,", heading=heading).rejected_lines == 1
+
+
+@pytest.mark.parametrize("where", ["before", "in the same import"])
+def test_a_row_with_the_id_of_another_patients_record_is_rejected(
+    take, rows, empty, tmp_path, where
+):
+    cells = COLUMNS + b"p31,a30,Penicillin,,,,,,,\n"
+    if where == "before":
+        take(UTE, patient("p31"), RICH)
+        report = rows("p31,a30,Penicillin,,,,,,,", heading=COLUMNS)
+    else:
+        fhir = write(tmp_path, lines(UTE, patient("p31"), RICH), "1.ndjson")
+        report = load(empty, fhir, write(tmp_path, cells, "x.csv"))
+    assert report.rejected_lines == 1
+    (fault,) = report.faults
+    assert fault.path == "AllergyIntolerance.id"
+    assert "is the id of another patient's record" in fault.message
+    assert "another id" in fault.message or "an id of its own" in fault.message
+    assert (allergies_of(empty, "p30"), allergies_of(empty, "p31")) == (["a30"], [])
+
+
+def test_a_row_with_the_id_of_another_patients_document_is_rejected(take, rows, empty):
+    take(UTE, patient("p31"), note())
+    heading = b"patient_id,id,type,text\n"
+    assert rows("p31,d,11506-3,Hello", heading=heading).rejected_lines == 1
+    assert read(empty, "DocumentReference/d")["subject"]["reference"] == "Patient/p30"
+
+
+WAITS = {"reference": "Practitioner?identifier=http://x|1"}
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_row_keeps_the_details_that_come_in_the_same_import(empty, tmp_path, waits):
+    coming = {**RICH, "recorder": WAITS} if waits else RICH
+    confirmed = {"coding": [{"code": "confirmed", "system": VERIFICATION}]}
+    coming = {**coming, "verificationStatus": confirmed}
+    fhir = write(tmp_path, lines(UTE, coming), "1.ndjson")
+    row = COLUMNS + b"p30,a30,Penicillin,,,,,seen,,\n"
+    assert load(empty, fhir, write(tmp_path, row, "x.csv")).complete
+    found = read(empty, "AllergyIntolerance/a30")
+    assert (found["criticality"], found["reaction"]) == ("high", RICH["reaction"])
+    assert found["verificationStatus"] == confirmed
+    assert [one["text"] for one in found["note"]] == ["Carries a kit", "seen"]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_row_keeps_the_details_of_a_document_in_the_same_import(empty, tmp_path, waits):
+    coming = note(authenticator=WAITS) if waits else note()
+    fhir = write(tmp_path, lines(UTE, coming), "1.ndjson")
+    row = b"patient_id,id,type,text\np30,d,11506-3,Hello\n"
+    assert load(empty, fhir, write(tmp_path, row, "x.csv")).complete
+    found = read(empty, "DocumentReference/d")
+    assert (found["status"], found["author"][0]["display"]) == ("superseded", "Dr. Keller")
+
+
+def test_a_row_after_a_deletion_in_the_same_import_is_a_new_record(empty, tmp_path):
+    coming = lines(UTE, {**RICH, "recorder": WAITS})
+    deletion = bundle("transaction", asked("DELETE", "AllergyIntolerance/a30"))
+    row = b"patient_id,id,substance\np30,a30,Latex\n"
+    write(tmp_path, coming, "1/a.ndjson")
+    write(tmp_path, deletion, "2/a.json")
+    write(tmp_path, row, "3/a.csv")
+    assert load(empty, *(tmp_path / name for name in "123")).complete
+    found = read(empty, "AllergyIntolerance/a30")
+    assert (found["code"]["text"], "reaction" in found) == ("Latex", False)
 
 
 @pytest.mark.parametrize(
@@ -514,6 +719,16 @@ def test_a_correction_by_an_administrator_stays(take, rows, empty, fhir):
         assert report.complete
         assert "was corrected here" in "".join(report.remarks)
         assert asking(empty).read("Patient/p30")["name"] == [{"family": "Hubert"}]
+
+
+def test_rows_of_patients_who_were_merged_are_about_one_patient(rows, empty):
+    heading = b"patient_id,id,substance,note\n"
+    rows("p1,,Meier,Ute,,,a,Latex", "p2,,Meier,Ute,1970,,b,Nickel")
+    with empty.app_context():
+        settings = settings_of(empty)
+        merge_patients(settings, "p1", "p2", "One person", "admin", move_accounts=False)
+    assert rows("p2,a,Latex,seen", "p1,b,Nickel,seen", heading=heading).complete
+    assert allergies_of(empty, "p2") == ["a", "b"]
 
 
 def test_rows_of_patients_who_were_merged_come_again_as_nothing(rows, empty):

@@ -37,10 +37,11 @@ from fhirapp.exchange.imports.references import (
 from fhirapp.exchange.imports.report import Repaired, Report
 from fhirapp.exchange.imports.runs import Options
 from fhirapp.exchange.repair import repair
-from fhirapp.exchange.tables.update import updated
+from fhirapp.exchange.tables.update import is_other_allergy, updated
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.identity import contradiction
 from fhirapp.fhir.resource import InvalidResource
+from fhirapp.fhir.terminology import concept
 from fhirapp.search.values import values_at
 from fhirapp.store.prepare import Prepared, elements_of, prepare
 from fhirapp.store.version import Change
@@ -62,6 +63,7 @@ _REMEDY = (
     "give another person another id or number; for the same person correct the row, or the record "
     "here (Administer, Patients)"
 )
+_OTHER_ALLERGY = "give this one another id, or first set the other one to entered-in-error"
 _LOSES_PATIENT = "the record has a patient here, and would lose it"
 
 
@@ -176,6 +178,7 @@ class Admission:
         if definition is None:
             return None
         self._resolver.admit_deletion(record.deletes)
+        self._known.admit(record.deletes, None)
         return Deletion(definition, resource_id)
 
     def _history(self, record: Record, snapshot: Reader, *, final: bool) -> ResourceHistory | None:
@@ -204,6 +207,7 @@ class Admission:
         self._unpublished.add(history.definition.name)
         self._note_seen(name, *versions)
         newest = history.versions[-1]
+        self._known.admit(name, None if newest.deleted else newest.prepared)
         if not newest.deleted:
             elements = elements_of(history.definition, newest.prepared.columns)
             self._remark(record.place, history.definition, elements)
@@ -258,8 +262,7 @@ class Admission:
         name = f"{definition.name}/{prepared.id}"
         if record.condition:
             self._resolver.admit(record.condition, name)
-        if record.table_kind or definition.compartment == "id":
-            self._known.admit(name, prepared)
+        self._known.admit(name, prepared)
         self._unpublished.add(definition.name)
         self._note_seen(name, prepared)
         self._remark(record.place, definition, resource)
@@ -315,6 +318,12 @@ class Admission:
         if definition.compartment == "id" and (difference := contradiction(stated, here)):
             self._disputed.add(record.bundle)
             raise Rejected(_other_person("has the id", name, difference, stated, here, _REMEDY))
+        if is_other_allergy(here, stated):
+            raise Rejected(
+                f"is {concept(stated['code'])}, but this id has another allergy here,"
+                f" {concept(here.get('code', {})) or 'without a name'}; {_OTHER_ALLERGY}",
+                "AllergyIntolerance.code",
+            )
         return updated(here, stated, record.defaults)
 
     def _identify(self, record: Record, definition: Definition) -> None:

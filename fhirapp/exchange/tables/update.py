@@ -1,7 +1,7 @@
 """The record that is here with what a row says: a row adds and changes what it states.
 
-An empty cell, and a column that a table does not have, say nothing, so they change nothing. Where
-the record has more than a table can say (from FHIR or C-CDA), that stays beside what the row adds.
+An empty cell, and a column that a table does not have, say nothing, so they change nothing.
+Reactions, notes, codes and names of an allergy stay beside those that the row adds.
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from fhirapp.allergies.assertion import Kind, assertion_of, substance
+from fhirapp.allergies.identity import keys, other_names
 from fhirapp.exchange.tables.allergies import NO_INFORMATION
 from fhirapp.exchange.tables.vocabulary import UNKNOWN_REACTION
 from fhirapp.fhir.identity import adds_nothing, may_be_called
+from fhirapp.fhir.terminology import DATA_ABSENT_REASON
+from fhirapp.search.string import fold
 from fhirapp.store.prepare import sha1
 
-_ABSENT = "http://hl7.org/fhir/StructureDefinition/data-absent-reason"
 _OF_THE_NAME = ("family", "given", "text")
 # The uses of a name that people are called by, the first one first; None is a name without use.
 _CURRENT_USES = ("official", "usual", None)
-# What a table says of a reaction, and of a note.
-_OF_A_REACTION, _OF_A_NOTE = {"manifestation", "severity"}, {"text"}
 # Narratives that hold no more than the elements, and would contradict them after a change.
 _NARRATIVES = ("generated", "extensions")
 _NOT_VALID = ("refuted", "entered-in-error")
+_NOTHING_KNOWN = (Kind.NO_INFORMATION, Kind.NOT_ASKED)
 
 
 def updated(
@@ -31,8 +33,8 @@ def updated(
 ) -> dict[str, Any]:
     """Return the record that is here with what a row states of it.
 
-    defaults names the elements of stated that no cell states. A row about another substance is
-    another allergy: it replaces the record.
+    defaults names the elements of stated that no cell states. A row about another substance
+    replaces a record that is no valid allergy; others are checked by is_other_allergy before.
     """
     if stated["resourceType"] == "AllergyIntolerance" and not _is_same_substance(here, stated):
         return {**stated}
@@ -54,24 +56,19 @@ def updated(
 
 
 def _drop_absence(result: dict[str, Any], name: str) -> None:
-    """Take away that an element is absent, now that it is there."""
+    """Remove the data-absent-reason of an element that now has a value."""
     beside = result.get(f"_{name}")
     if isinstance(beside, dict):
         kept = [
             extension
             for extension in beside.get("extension", ())
-            if extension.get("url") != _ABSENT
+            if extension.get("url") != DATA_ABSENT_REASON
         ]
         del result[f"_{name}"]
         rest = {part: value for part, value in beside.items() if part != "extension"}
         rest |= {"extension": kept} if kept else {}
         if rest:
             result[f"_{name}"] = rest
-
-
-def _all_of(here: Sequence[Any], stated: Sequence[Any]) -> list[Any]:
-    """Return a list with what is stated added to it."""
-    return [*here, *(value for value in stated if value not in here)]
 
 
 def _identifiers(
@@ -150,21 +147,54 @@ def _renamed(name: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, An
 # Allergies.
 
 
+def is_other_allergy(here: Mapping[str, Any], stated: Mapping[str, Any]) -> bool:
+    """Say whether a row would replace a valid allergy by one to another substance, or by none."""
+    return (
+        stated["resourceType"] == "AllergyIntolerance"
+        and _status(here, "verificationStatus") != "entered-in-error"
+        and assertion_of(here).kind in (Kind.ALLERGY, Kind.WORDS_ONLY)
+        and not _is_same_substance(here, stated)
+    )
+
+
 def _is_same_substance(here: Mapping[str, Any], stated: Mapping[str, Any]) -> bool:
-    known, said = here.get("code"), stated.get("code", {})
-    return not known or _says_nothing(said) or _is_same_concept(known, said)
+    known, said = substance(here), stated["code"]
+    if _says_nothing(said):
+        return True
+    kinds = [assertion_of(entry).kind is Kind.NONE_KNOWN for entry in (here, stated)]
+    if kinds[0] != kinds[1]:
+        return False
+    return not _is_named(known) or bool((keys(known) | other_names(known)) & keys(said))
+
+
+def _is_named(code: Mapping[str, Any]) -> bool:
+    """Say whether a code names a substance, not only that it is unknown, or a drug or food."""
+    return bool(keys(code)) and assertion_of({"code": code}).kind not in _NOTHING_KNOWN
 
 
 def _says_nothing(concept: Mapping[str, Any]) -> bool:
     return concept.get("coding") == [NO_INFORMATION]
 
 
-def _concept(here: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a concept; one that is the same keeps what is known of it."""
+def _substance(here: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the code of an allergy: all codes and names of the one substance."""
     if _says_nothing(stated):
         return {**here}
-    if not _is_same_concept(here, stated):
+    if not _is_named(here):
         return {**stated}
+    merged, name = _with_codes(here, stated), stated["text"]
+    if fold(name) not in _words(merged):
+        merged["coding"] = [*merged.get("coding", ()), {"display": name}]
+    return merged
+
+
+def _concept(here: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a concept; one that is the same keeps what is known of it."""
+    return _with_codes(here, stated) if _is_same_concept(here, stated) else {**stated}
+
+
+def _with_codes(here: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a concept with the codes that are stated added to it."""
     codes = {_code(coding) for coding in here.get("coding", ())}
     added = [coding for coding in stated.get("coding", ()) if _code(coding) not in codes]
     coding = [*here.get("coding", ()), *added]
@@ -183,43 +213,50 @@ def _code(coding: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _words(concept: Mapping[str, Any]) -> set[str]:
-    """Return what a concept is called."""
+    """Return what a concept is called, without case and accents."""
     displays = (coding.get("display") for coding in concept.get("coding", ()))
-    return {name.casefold() for name in (concept.get("text"), *displays) if name}
+    return {fold(name) for name in (concept.get("text"), *displays) if name}
 
 
 def _reactions(here: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) -> list[Any]:
-    """Return the reactions of an allergy.
+    """Return the reactions of an allergy: those of the row are added.
 
-    A row without a severity does not take it away. A reaction with more than a table can say
-    stays, and what the row says that is not known yet is added.
+    A severity that is stated replaces that of the one reaction it is about: the one with the same
+    manifestation, or the only one where the row does not name the manifestation.
     """
     (said,) = stated
-    is_severity_alone = said["manifestation"] == [{"coding": [UNKNOWN_REACTION.coding()]}]
-    if len(here) == 1 and set(here[0]) <= _OF_A_REACTION:
-        result = {**here[0], **said}
-        if is_severity_alone and "severity" in said:
-            result["manifestation"] = here[0]["manifestation"]
-        return [result]
-    severities = {reaction.get("severity") for reaction in here}
-    known = [concept for reaction in here for concept in reaction.get("manifestation", ())]
-    is_known = is_severity_alone or all(
-        any(_is_same_concept(concept, other) for other in known)
-        for concept in said["manifestation"]
-    )
-    if is_known and said.get("severity") in {None, *severities}:
-        return [*here]
-    return _all_of(here, [said])
+    severity = said.get("severity")
+    result, added = [*here], []
+    for concept in said["manifestation"]:
+        is_unknown = _is_same_concept(concept, {"coding": [UNKNOWN_REACTION.coding()]})
+        about = [
+            place
+            for place, reaction in enumerate(here)
+            if is_unknown or _is_one_of(concept, reaction["manifestation"])
+        ]
+        if about and severity in (None, *(here[place].get("severity") for place in about)):
+            continue
+        if len(about) == 1 and (
+            is_unknown
+            or all(
+                _is_one_of(other, said["manifestation"])
+                for other in here[about[0]]["manifestation"]
+            )
+        ):
+            result[about[0]] = {**here[about[0]], "severity": severity}
+        else:
+            added.append(concept)
+    return [*result, {**said, "manifestation": added}] if added else result
+
+
+def _is_one_of(concept: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> bool:
+    return any(_is_same_concept(concept, other) for other in others)
 
 
 def _notes(here: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) -> list[Any]:
-    """Return the notes; a note of a table replaces one of a table."""
+    """Return the notes, with those of the row that are not there yet."""
     known = {note.get("text") for note in here}
-    if all(note["text"] in known for note in stated):
-        return [*here]
-    if len(here) == 1 and set(here[0]) <= _OF_A_NOTE:
-        return [*stated]
-    return _all_of(here, stated)
+    return [*here, *(note for note in stated if note["text"] not in known)]
 
 
 def _complete_statuses(
@@ -308,7 +345,7 @@ _MERGES: Mapping[str, Callable[[Any, Any], Any]] = {
     "name": _names,
     "birthDate": _moment,
     "gender": _gender,
-    "code": _concept,
+    "code": _substance,
     "type": lambda here, stated: stated if isinstance(stated, str) else _concept(here, stated),
     "reaction": _reactions,
     "note": _notes,
