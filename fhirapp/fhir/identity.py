@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from fhirapp.fhir.folding import fold
+
 RFC_3986 = "urn:ietf:rfc:3986"
 SSN = "http://hl7.org/fhir/sid/us-ssn"
 NPI = "http://hl7.org/fhir/sid/us-npi"
@@ -174,12 +176,7 @@ def _whole_names(patient: Mapping[str, Any]) -> Iterator[_Given]:
 
 def _words(text: str) -> list[str]:
     """Return the words of a name, without case and accents."""
-    plain = "".join(
-        character
-        for character in unicodedata.normalize("NFKD", text)
-        if not unicodedata.combining(character)
-    )
-    return [part for part in _APART.split(plain.casefold()) if part]
+    return [part for part in _APART.split(fold(text)) if part]
 
 
 def _script(words: _Given) -> str:

@@ -6,12 +6,12 @@ Uri parameters: an address, as a whole. Source: FHIR R4 search §3.1.1.4.13.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from fhirapp.fhir.folding import fold as fold
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.values import SHOWN, AnyCondition, IndexCondition, repr_value, unescape
@@ -27,36 +27,6 @@ STEP = KEY_LENGTH // 2
 # The rows of the second stretch and later: a text does not begin with them.
 FURTHER = "+"
 _MARK = re.compile(r"([\\%_])")
-# Letters whose stroke, hook or missing dot Unicode does not take apart as it does accents, and
-# letters that are two: as CLDR's Latin-ASCII writes them. Small ones, after ß has become ss.
-_PLAIN = str.maketrans(
-    "øđħłŧƀƃƈƌƒƙƚƞƥƫƭƴƶǥȡȥȴȵȶȷȼȿɀɇɉɋɍɏɓɕɖɗɟɠɦɨɫɬɭɱɲɳɼɽɾʂʄʈʉʋʐʑʝʠⱡⱥⱦⱨⱪⱬⱱⱳⱴⱸⱺðŋɛɔɵ",
-    "odhltbbcdfklnpttyzgdzlntjcszejqrybcddjghilllmnnrrrsjtuvzzjqlathkzvwveodneoo",
-) | {ord("æ"): "ae", ord("œ"): "oe", ord("þ"): "th", 0x131: "i"}
-
-
-def fold(text: str) -> str:
-    """Return text without case, accents and superfluous space: "José  Søren" is "jose soren".
-
-    FHIR R4 search §3.1.1.4.8: insensitive to casing, accents and other diacritical marks. In
-    Turkish the small letter of I has no dot, and that of İ has one, so a dot does not count.
-    """
-    # Most short ones come again, and are remembered.
-    return _fold(text) if len(text) <= KEY_LENGTH else _fold.__wrapped__(text)
-
-
-@lru_cache(maxsize=10_000)
-def _fold(text: str) -> str:
-    if not text.isascii():
-        # Without what is combined first: to put long rows of accents in order takes very long.
-        text = _bare(unicodedata.normalize("NFKD", _bare(text.casefold())))
-        text = text.casefold().translate(_PLAIN)
-    return " ".join(text.casefold().split())
-
-
-def _bare(text: str) -> str:
-    """Return text without combining characters."""
-    return "".join(one for one in text if not unicodedata.combining(one))
 
 
 def string_rows(name: str, text: str) -> tuple[StringRow, ...]:

@@ -11,10 +11,10 @@ from threading import Barrier, Thread
 
 import pytest
 
+from fhirapp.fhir.folding import _LONGEST, _fold, fold
 from fhirapp.rest import code_systems, paging
 from fhirapp.rest.cache import LruCache
 from fhirapp.rest.code_systems import Held, concepts_of
-from fhirapp.search.string import KEY_LENGTH, _fold, fold
 from fhirapp.search.tokenizer import _indexed, located
 from tests.conftest import token_for
 from tests.support.helpers import Fhir
@@ -156,8 +156,8 @@ def test_the_last_few_code_systems_are_remembered(own_app):
 
 def test_long_texts_are_folded_and_not_remembered():
     before = _fold.cache_info().currsize
-    long = "É" * (KEY_LENGTH + 1)
-    assert fold(long) == "e" * (KEY_LENGTH + 1)
+    long = "É" * (_LONGEST + 1)
+    assert fold(long) == "e" * (_LONGEST + 1)
     assert _fold.cache_info().currsize == before
     fold("Ébène d'un cache")
     assert _fold.cache_info().hits + _fold.cache_info().misses > 0
