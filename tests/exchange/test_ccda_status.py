@@ -285,9 +285,29 @@ def test_words_about_something_else_do_not_make_an_ended_allergy_active(where):
     assert status_of(found) == "resolved"
 
 
-def test_the_status_of_a_reaction_does_not_resolve_its_allergy():
-    found = entry(LINK, text=row("Reaction Status", "Resolved"))
-    assert status_of(found) == "active"
+@pytest.mark.parametrize(
+    "head",
+    [
+        *("Reaction Status", "REACTION STATUS", "Reactions status", "Status of reaction"),
+        *("Symptom status", "Status of the manifestations", "Reaction status:"),
+    ],
+)
+def test_the_status_of_a_reaction_is_no_reaction_and_does_not_resolve_its_allergy(head):
+    for words in ("Resolved", "inactive"):
+        found = entry(LINK, text=row(head, words))
+        assert status_of(found) == "active"
+        assert "reaction" not in found
+        assert notes_of(found) == f"The document says in words: {head}: {words}"
+
+
+@pytest.mark.parametrize("head", ["Status", "Allergy status", "Clinical Status"])
+def test_the_status_of_an_allergy_beside_that_of_a_reaction_counts(head):
+    text = row(head, "Inactive</td><td>Resolved").replace(
+        f"<th>{head}</th>", f"<th>{head}</th><th>Reaction Status</th>"
+    )
+    found = entry(LINK, text=text)
+    assert status_of(found) == "inactive"
+    assert "reaction" not in found
 
 
 def test_words_of_a_paragraph_that_several_allergies_share_are_nobodys_status():

@@ -361,7 +361,8 @@ def _notes_of_other_columns(entry: Entry, allergy: Resource, noted: list[Note]) 
         cell for cell in entry.block.others if cell not in kept and described_severely(cell[1])
     ]
     for head, words in kept:
-        if is_heading(words) or is_kind(words) or is_placeholder(words):
+        is_label = is_heading(words) and not status_named(words)
+        if is_label or is_kind(words) or is_placeholder(words):
             continue
         if not has_words(held, words):
             yield {"text": f"The document says in words: {f'{head}: ' if head else ''}{words}"}

@@ -163,8 +163,15 @@ _HEADS = (
     (None, re.compile(r"\b(?:date|time|onset|type|category|code|source|author|provider)\b")),
     (Column.CRITICALITY, re.compile(r"\bcriticality\b")),
     (Column.SEVERITY, re.compile(r"\bsever\w+\b")),
-    # Not the status of a reaction, which may be over where the allergy is not.
-    (Column.STATUS, re.compile(r"^(?!reactions? status$).*\bstatus\b")),
+    # A reaction may be over where its allergy is not.
+    (
+        None,
+        re.compile(
+            r"^(?:reactions?|manifestations?|symptoms?)(?: ?'s)? status\b"
+            r"|\bstatus of (?:the )?(?:reactions?|manifestations?|symptoms?)\b"
+        ),
+    ),
+    (Column.STATUS, re.compile(r"\bstatus\b")),
     (Column.NOTE, re.compile(r"\b(?:comments?|notes?|remarks?|details?|description)\b")),
     (Column.REACTION, re.compile(r"\b(?:reactions?|manifestations?|symptoms?|adverse)\b")),
     (
