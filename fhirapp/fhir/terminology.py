@@ -208,10 +208,15 @@ def is_unknown(manifestation: Mapping[str, Any]) -> bool:
 
 def severity_words(reaction: Mapping[str, Any]) -> str:
     """Return the words that the source has for a severity, beside or without a code; or ""."""
-    beside = (reaction.get("_severity") or {}).get("extension", ())
-    for one in (*beside, *reaction.get("extension", ())):
-        if one.get("url") in (ORIGINAL_TEXT, SEVERITY_TEXT) and one.get("valueString"):
-            return shortened(str(one["valueString"]))
+    # An originalText of the whole reaction is no severity.
+    extensions = (
+        ((reaction.get("_severity") or {}).get("extension", ()), ORIGINAL_TEXT),
+        (reaction.get("extension", ()), SEVERITY_TEXT),
+    )
+    for listed_extensions, url in extensions:
+        for extension in listed_extensions:
+            if extension.get("url") == url and extension.get("valueString"):
+                return shortened(str(extension["valueString"]))
     return ""
 
 

@@ -293,6 +293,26 @@ def test_a_severity_in_words_is_shown_beside_its_reaction():
     assert not entry.is_severe
 
 
+def test_an_extension_is_a_severity_only_where_it_belongs():
+    original = {
+        "url": "http://hl7.org/fhir/StructureDefinition/originalText",
+        "valueString": "Dangerous",
+    }
+    own = {"url": "urn:fhirapp:severity-text", "valueString": "Dangerous"}
+    rash = {"manifestation": [coded(text="Rash")]}
+    for reaction, is_severe in (
+        ({"_severity": {"extension": [original]}}, True),
+        ({"extension": [own]}, True),
+        ({"extension": [original]}, False),
+        ({"extension": [original, own]}, True),
+        ({"_onset": {"extension": [original]}}, False),
+    ):
+        (entry,) = entries_of([allergy("a", reaction=[{**rash, **reaction}])])
+        assert entry.is_severe == is_severe
+        assert entry.severity.is_recorded == is_severe
+        assert entry.reactions[0].severity_text == ("Dangerous" if is_severe else "")
+
+
 @pytest.mark.parametrize(
     ("resources", "text"),
     [
