@@ -157,6 +157,19 @@ def test_an_author_whose_time_is_a_placeholder_recorded_nothing_in_the_year_one(
     assert found["recordedDate"] == "2020-01-02"
 
 
+@pytest.mark.parametrize("written", ["00010101", "19000101", "99991231", "0001-01-01", "unknown"])
+def test_a_document_whose_time_is_no_date_has_that_of_its_last_author(written):
+    document = sample("ccd")
+    made = document.partition('<effectiveTime value="')[2].partition('"')[0]
+    document = document.replace(
+        f'<effectiveTime value="{made}"', f'<effectiveTime value="{written}"', 1
+    )
+    author = document.partition("<author>")[2].partition('<time value="')[2].partition('"')[0]
+    document = document.replace(f'<time value="{author}"', '<time value="20240304050607+0000"', 1)
+    found = only(read(document), "DocumentReference")
+    assert found["date"] == "2024-03-04T05:06:07+00:00"
+
+
 def test_a_period_with_placeholders_is_open():
     document = sample("discharge-summary")
     document = document.replace("202405091810-0700", "00010101").replace(

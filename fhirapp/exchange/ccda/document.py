@@ -126,9 +126,9 @@ def _date(root: Element) -> Element | None:
     """
     made = root.first("effectiveTime")
     written = values.in_order(participation.first("time") for participation in root.all("author"))
-    if made is None or not made.get("value"):
+    day = date_time((made or NOTHING).get("value"))
+    if not day:
         return written[-1] if written else made
-    day = date_time(made.get("value"))
     if len(day) != 10:
         return made
     exact = [time for time in written if values.instant(time).startswith(day)]
