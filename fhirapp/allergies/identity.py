@@ -1,4 +1,4 @@
-"""By what two allergies are about the same substance: codes and names that no other one shares."""
+"""Keys that identify the substance of an allergy: codes and names that no other one shares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fhirapp.allergies.assertion import (
 from fhirapp.fhir.terminology import SNOMED_CT, shortened
 from fhirapp.search.string import fold
 
-# Codes that hold the place of one.
+# Placeholder codes.
 _PLACEHOLDER_CODE = re.compile(
     r"[0x]+|9{3,}|none|nk|no[ -]?code|oth|unc|uncoded|unspecified|free[ -]?text|text|local|custom"
 )

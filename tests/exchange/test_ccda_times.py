@@ -337,7 +337,7 @@ def test_the_report_of_an_import_names_dates_with_dashes(empty, tmp_path, writte
     text = text.replace('birthTime value="19710412"', f'birthTime value="{written}"')
     report = load(empty, write(tmp_path, text.encode(), "dashes.xml"))
     remark = (
-        f"its dates have dashes, such as {written}; they are read as dates, but C-CDA writes "
+        f"its dates have dashes, such as {written}; they are read as dates, but C-CDA requires "
         f"{as_c_cda}"
     )
     assert list(report.remarks) == [f"{tmp_path}/dashes.xml: {remark}"]

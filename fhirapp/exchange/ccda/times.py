@@ -51,7 +51,7 @@ def is_placeholder(written: str) -> bool:
 
 
 def _is_out_of_range(time: str) -> bool:
-    """Say whether no record is of this year."""
+    """Whether the year is outside 1801 to 2998."""
     return not "1800" < time[:4] < "2999"
 
 
@@ -105,7 +105,7 @@ def time_remarks(root: Element) -> Iterator[str]:
     written = [element.get("value") for element in times]
     if dashed := next((time for time in written if time != without_dashes(time)), ""):
         yield (
-            f"its dates have dashes, such as {dashed}; they are read as dates, but C-CDA writes "
+            f"its dates have dashes, such as {dashed}; they are read as dates, but C-CDA requires "
             f"{without_dashes(dashed)}"
         )
     if placeholder := next((time.get("value") for time in times if _is_left_out(time)), ""):
