@@ -16,10 +16,13 @@ allergy".
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from fhirapp.allergies.severity import described_severely
 from fhirapp.fhir import terminology
 from fhirapp.fhir.narrative import code_with_system
 from fhirapp.fhir.terminology import concept, shortened
@@ -164,7 +167,7 @@ _NO_INFORMATION = re.compile(
     r"|(?:sin|no hay) informacion(?: sobre alergias)?|nessuna informazione(?: sulle allergie)?"
     r"|sem informac(?:ao|oes)(?: sobre alergias)?|geen informatie(?: over allergieen)?"
 )
-# As the name of a substance these say that there is no information.
+# Substance names that mean "no information".
 _NO_NAMES = frozenset(
     {
         *("na", "n/a", "n.a", "n. a", "n-a", "none", "nil", "nothing", "no", "null", "tbd"),
@@ -175,8 +178,8 @@ _NO_NAMES = frozenset(
         *("desconhecida", "nenhum", "nenhuma", "onbekend", "geen"),
     }
 )
-# Names that only hold the place of one. They are shown where nothing else is recorded, and never
-# make two entries the same.
+# Placeholder names. They are shown where nothing else is recorded, and never make two entries the
+# same.
 _PLACEHOLDER = re.compile(
     r"(?:coded |the |an? )?(?:allerg(?:y|en|ies)|substance|agent|drug|medication|product)?"
     r"\s*(?:name|code|description|display|information|data|value|text)?\s*"
@@ -200,14 +203,30 @@ _DENIES_ELSEWHERE = (
     r"(?:keine?[nrs]?|ohne|nicht|verneint|aucune?|pas(?= d)|sans|ningun[ao]?|sin|niega|nessun[ao]?"
     r"|senza|nega|nenhuma?|sem|nao|geen|niet|zonder|ontkent|ingen|inga|inget|ikke|inte|brak|nie|nincs|nem"
     r"|nema|bez|non (?:note?|ha|sono|conosciut[aie]|riferisce)|ei (?:tunnettuja|ole|tiedossa)"
-    r"|нет|не|без|отсутству\w*)(?![-\w])(?! steroid)|无|無|没有|否认|未见|特になし"
+    r"|нет|не|без|отсутству\w*)(?![-\w])(?! steroid)"
+    # Before other characters than these it is part of a name: that of the fig begins so.
+    r"|(?:无|無)(?=\W|$|任何|已知|药|藥|薬|食|过敏|過敏|アレル)|没有|否认|未见|特になし"
 )
-# Beside a code that says it, a text that begins so says it too, in words of its own.
+# Beside a code that says it, a text that begins so may say it too, in words of its own.
 _DENIES = re.compile(
-    r"(?:no|not|none|nil|n/?a|nk[a-z]{1,3}|denie[sd]|denying|negative|without|never|unknown)\b"
+    r"(?:no|not|none|nil|n/?a|nk[a-z]{1,3}|denie[sd]|denying|negative|without|never)\b"
     rf"|{_DENIES_ELSEWHERE}"
 )
-_DENIES_AT_THE_END = re.compile(r"(?:なし|無し|ありません|없음)\W*$")
+_AT_THE_END = "|".join(map(fold, ("なし", "無し", "ありません", "없음")))
+_DENIES_AT_THE_END = re.compile(rf"(?:{_AT_THE_END})\W*$")
+# Who denies it.
+_SUBJECT = re.compile(r"^(?:the )?(?:patient|pt|he|she) (?:has |is |reports |states )?")
+_WORDS = tomllib.loads(Path(__file__).with_name("denials.toml").read_text(encoding="utf-8"))
+_JOINED = "|".join(map(fold, _WORDS.pop("joined").split()))
+_WORDS_OF_A_DENIAL = frozenset(word for words in _WORDS.values() for word in words.split())
+_WORD_FOR_ALLERGIES = re.compile(
+    r"(?:arzneimittel|medikamenten?|nahrungsmittel|lebensmittel|umwelt|geneesmiddel(?:en)?|medicatie"
+    r"|voedsel|lakemedels|livsmedels)?"
+    r"(?:al+er[gj]\w*|intoll?eran\w*|unvertraglichkeit(?:en)?|uberempfindlichkeit(?:en)?"
+    r"|(?:hyper|iper|hiper)?sensi[bt]\w+|overgevoelighe\w+|ал+ерг\w*)"  # noqa: RUF001
+    rf"|(?:{_JOINED}|{_AT_THE_END})+"
+)
+_WORD = re.compile(r"[^\W\d_]+")
 _BUT = re.compile(
     r"\b(?:except|but|besides|apart|other than|only|ausser|aber|jedoch|nur|sauf|hormis|mais"
     r"|seulement|excepto|salvo|pero|solo|eccetto|tranne|ma|exceto|mas|apenas|behalve|maar|alleen)\b"
@@ -341,11 +360,26 @@ def says_nothing(name: str) -> bool:
 
 
 def denies(words: str) -> bool:
-    """Say whether words begin as a denial, in one of many languages, and take nothing back."""
+    """Whether a text starts with a denial and states no exception."""
     folded = fold(words)
     if len(words) >= LONGEST_NAME or _BUT.search(folded):
         return False
     return bool(_DENIES.match(folded) or _DENIES_AT_THE_END.search(folded))
+
+
+def denies_allergies(words: str) -> bool:
+    """Whether a text denies all allergies, or those of a kind, and names nothing else.
+
+    "No penicillin" is a denial, and may mean that the patient must not have it.
+    """
+    folded = _SUBJECT.sub("", fold(words), count=1)
+    return denies(folded) and all(map(_belongs_to_a_denial, _WORD.findall(folded)))
+
+
+def _belongs_to_a_denial(word: str) -> bool:
+    return bool(
+        word in _WORDS_OF_A_DENIAL or _DENIES.fullmatch(word) or _WORD_FOR_ALLERGIES.fullmatch(word)
+    )
 
 
 def about_none_known(words: str) -> About | None:
@@ -408,7 +442,14 @@ def _of_text(text: str, beside: Assertion | None) -> Assertion | None:
     """Return what a text says; that of the code beside it, where it denies in words of its own."""
     if assertion := _of_words(text):
         return assertion
-    return beside if beside is not None and denies(text) else None
+    if beside is None:
+        return None
+    is_same = denies_allergies(text) or (
+        beside.kind in _NOTHING_KNOWN
+        and _NO_INFORMATION.match(fold(text)) is not None
+        and not described_severely(text)
+    )
+    return beside if is_same else None
 
 
 def _of_words(text: str) -> Assertion | None:

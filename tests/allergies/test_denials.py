@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from fhirapp.allergies.assertion import About, about_none_known, assertion_of, denies, says_nothing
+from fhirapp.allergies.assertion import (
+    About,
+    about_none_known,
+    assertion_of,
+    denies,
+    denies_allergies,
+    is_denial,
+    says_nothing,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +56,56 @@ def test_a_name_that_says_nothing_is_known_in_any_writing():
     assert not any(
         map(says_nothing, ("Penicillin", "Other antibiotic", "Unknown antibiotic", "No 5"))
     )
+
+
+def with_code(text: str) -> dict[str, Any]:
+    """Return an entry whose code says that no allergy is known, and whose text says this."""
+    coding = {"system": "http://snomed.info/sct", "code": "716186003"}
+    return {"code": {"coding": [coding], "text": text}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("nicht vertragen: Penicillin", "Geen penicilline", "penicillin なし", "無花果", "无花果"),
+        *("NO ASPIRIN! anaphylaxis", "Not able to take penicillin", "No latex", "No: latex"),
+        *("unknown - throat closed after peanut", "Unknown antibiotic", "Never penicillin again"),
+        *("Keine Penicillinallergie", "Pas de pénicilline", "Sin penicilina", "페니실린 없음"),
+        *("No known drug allergies, throat closed after peanut", "Нет пенициллина"),
+        *("No known allergies except latex", "Patient is not to have codeine", "无青霉素过敏"),
+    ],
+)
+def test_a_denial_that_names_more_than_allergies_is_not_none_known(text):
+    assertion = assertion_of(with_code(text))
+    assert (assertion.kind.value, assertion.is_mixed) == ("allergy", True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("denies any drug allergies", "Patient denies any allergies", "No allergies on file"),
+        *("No allergies documented", "None", "None reported", "Negative", "No adverse reactions"),
+        *("Pas d'allergie connue", "Pas d\N{RIGHT SINGLE QUOTATION MARK}allergie médicamenteuse"),
+        *("keine bekannten Allergien", "Keine Arzneimittelallergie bekannt", "Nega alergias"),
+        *("Ingen kända allergier", "Ei tunnettuja allergioita", "Nie stwierdzono alergii"),
+        *(
+            "нет известных аллергий",
+            "无已知药物过敏",
+            "無",
+            "特になし",
+            "アレルギーなし",
+            "알레르기 없음",
+            "없음",
+        ),
+    ],
+)
+def test_a_denial_of_allergies_agrees_with_the_code_beside_it(text):
+    assertion = assertion_of(with_code(text))
+    assert (assertion.kind.value, assertion.is_mixed) == ("none-known", False)
+    assert denies_allergies(text)
+
+
+def test_a_fig_is_no_denial():
+    assert not any(map(denies, ("無花果", "无花果")))
+    assert not is_denial({"text": "無花果"})
+    assert is_denial({"text": "無過敏"})

@@ -583,7 +583,8 @@ def test_the_end_of_a_long_paragraph_is_kept(entries):
 def test_the_import_names_sections_whose_words_no_entry_holds(clinic, tmp_path: Path):
     document = SHAPES["a narrative without entries"].document
     report = load(clinic, write(tmp_path, of_patient(document, "W").encode(), "words.xml"))
-    what = "its Allergies section has words that no entry holds; they are kept as written"
+    what = "its Allergies section contains text that no coded entry covers; "
+    what += "it is kept as document text"
     assert list(report.remarks) == [f"{tmp_path}/words.xml: {what}"]
 
 

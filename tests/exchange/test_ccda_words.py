@@ -30,10 +30,8 @@ NEGATED = ' negationInd="true"'
 ANY = snomed("419199007")
 NA = substance('<code nullFlavor="NA"/>')
 ROW = '<text><reference value="#r"/></text>'
-KEPT_AS_NOTES = (
-    "its Allergies section has words beside the entries; they are kept as notes on these"
-)
-KEPT = "its Allergies section has words that no entry holds; they are kept as written"
+KEPT_AS_NOTES = "text in its Allergies section beside the coded entries was added to them as notes"
+KEPT = "its Allergies section contains text that no coded entry covers; it is kept as document text"
 
 
 def table(heads: str, *rows: str, more: str = "") -> str:
@@ -308,7 +306,10 @@ TITLES = (
 def test_a_section_is_known_by_its_title(title, code):
     document = section(f"{code}<title>{title}</title>")
     assert groups(entries(document)) == [("words-only", "Penicillin")]
-    what = f"its section “{title}” is read as that of allergies: by its title, not its code"
+    what = (
+        f"its section “{title}” is treated as an Allergies section because of its title; "
+        "its code is not recognised"
+    )
     assert remarks(document) == [what, KEPT]
 
 
@@ -624,3 +625,128 @@ def test_the_import_reports_what_it_kept(make_app, tmp_path: Path):
     place = write(tmp_path, document.encode(), "document.xml")
     report: Any = load(make_app(), place)
     assert list(report.remarks) == [f"{place}: {KEPT_AS_NOTES}", f"{place}: {KEPT}"]
+
+
+# Words beside entries that deny or that say nothing.
+
+NONE_KNOWN = observation(ANY + NA, NEGATED)
+PENICILLIN_ENTRY = observation(DRUG + substance(PENICILLIN))
+
+
+def paragraph(words: str) -> str:
+    return f"<paragraph>{words}</paragraph>"
+
+
+def items(*words: str) -> str:
+    return f"<list>{''.join(f'<item>{item}</item>' for item in words)}</list>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *map(paragraph, ("No sulfa drugs", "No penicillin!", "Ohne Penicillin behandeln")),
+        *map(paragraph, ("No known drug allergies, latex rash", "Pas de pénicilline")),
+        *(items("Not tolerating codeine"), items("No latex", "No known allergies")),
+        *(table("Allergen | Reaction", "No shellfish | "), table("Allergen", "無花果")),
+    ],
+)
+def test_a_denial_that_names_a_substance_is_kept_beside_none_known(text):
+    document = document_with(NONE_KNOWN, text=text)
+    words = [entry for entry in entries(document) if entry.group.code == "words-only"]
+    assert len(words) == 1
+    assert KEPT in remarks(document)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *map(paragraph, ("No known allergies", "Patient denies any drug allergies.", "NKDA")),
+        *map(paragraph, ("Keine Allergien bekannt", "Allergies: no known allergies on file")),
+        *(items("No known food allergies", "No drug allergies"), table("Allergen", "None known")),
+        table("Allergen | Status", "No known allergies | Active"),
+    ],
+)
+def test_a_denial_of_allergies_is_not_kept_beside_none_known(text):
+    document = document_with(NONE_KNOWN, text=text)
+    assert [entry.group.code for entry in entries(document)] == ["none-known"]
+    assert remarks(document) == []
+
+
+@pytest.mark.parametrize("cell", ["No penicillin", "Ohne Latex", "Keine Penicillinallergie"])
+def test_a_denied_substance_in_the_row_of_none_known_is_shown(cell):
+    document = document_with(
+        observation(ANY + ROW + NA, NEGATED), text=table("Allergen | Reaction", f"{cell} | ")
+    )
+    assert [entry.group.code for entry in entries(document)] != ["none-known"]
+    assert cell in str(read(document))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(items("Latex - reaction unknown"), items("Unknown antibiotic"), items("Food: unknown")),
+        table("Allergen | Reaction", "Latex | Unknown"),
+        table("Allergen | Reaction", "Shellfish, unknown | swelling"),
+        paragraph("Allergic to an unknown sulfa drug"),
+        paragraph("Latex not on file"),
+    ],
+)
+def test_words_beside_unknown_are_kept(text):
+    document = document_with(PENICILLIN_ENTRY, text=text)
+    assert sorted(entry.group.code for entry in entries(document)) == ["active", "words-only"]
+    assert remarks(document) == [KEPT]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *map(paragraph, ("Unknown", "Other allergies: unknown", "No information on file.")),
+        *(
+            items("Not on file"),
+            items("unknown"),
+            table("Allergen | Reaction", "Unknown | unknown"),
+        ),
+    ],
+)
+def test_words_that_nothing_is_recorded_are_not_kept(text):
+    document = document_with(PENICILLIN_ENTRY, text=text)
+    assert [entry.group.code for entry in entries(document)] == ["active"]
+    assert remarks(document) == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("words", ["No known allergies", "Keine Allergien bekannt", "NKDA"])
+def test_none_known_in_another_section_does_not_contradict_an_entry(words, is_first):
+    other = (
+        f"<component><section><title>Allergies</title><text>{words}</text></section></component>"
+    )
+    document = document_with(PENICILLIN_ENTRY)
+    start = document.index("<structuredBody>") + len("<structuredBody>")
+    end = document.index("</structuredBody>")
+    at = start if is_first else end
+    document = document[:at] + other + document[at:]
+    assert groups(entries(document)) == [("active", "Penicillin G")]
+    # Alone, or beside an entry that says the same, it counts.
+    denied = document.replace(PENICILLIN_ENTRY, NONE_KNOWN)
+    assert {entry.group.code for entry in entries(denied)} == {"none-known"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Tolerates Penicillin G. Reacts to Latex.",
+        "Penicillin G and Latex",
+        "No Penicillin G; bee stings: collapse",
+    ],
+)
+def test_a_text_that_may_name_another_allergy_is_kept_beside_the_entry(words):
+    document = document_with(PENICILLIN_ENTRY, text=paragraph(words))
+    found = entries(document)
+    assert sorted(groups(found)) == [("active", "Penicillin G"), ("words-only", words)]
+    assert remarks(document) == [KEPT]
+
+
+@pytest.mark.parametrize("words", ["Penicillin G causes a rash.", "Gets a rash from Penicillin G"])
+def test_a_text_about_one_allergy_is_a_note_on_it(words):
+    (found,) = entries(document_with(PENICILLIN_ENTRY, text=paragraph(words)))
+    assert found.comments == [f"The document says in words: {words}"]

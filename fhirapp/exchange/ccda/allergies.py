@@ -69,9 +69,10 @@ _TYPES: Mapping[str, tuple[str, str]] = MAPS["allergy_types"]
 _GRAVEST = ("active", "inactive", "resolved")
 _LAYMEN = ("Patient", "RelatedPerson")
 _COMMENT_CODE = "48767-8"
-NOTED = "its Allergies section has words beside the entries; they are kept as notes on these"
+NOTED = "text in its Allergies section beside the coded entries was added to them as notes"
 _CONTRADICTION = (
-    "The document contradicts itself: an entry says that there is none, its words name one."
+    "The document contradicts itself: an entry states no known allergy, but its narrative names "
+    "one."
 )
 
 Resource = dict[str, Any]

@@ -16,9 +16,8 @@ from typing import Any
 
 from fhirapp.allergies.assertion import (
     about_none_known,
-    denies,
+    denies_allergies,
     is_placeholder,
-    says_nothing,
 )
 from fhirapp.allergies.identity import is_kind
 from fhirapp.exchange.ccda.headings import is_heading
@@ -31,6 +30,7 @@ from fhirapp.exchange.ccda.reactions import (
 )
 from fhirapp.exchange.ccda.substances import (
     code_of,
+    is_name,
     is_none_known,
     names_in,
     names_substance,
@@ -38,6 +38,7 @@ from fhirapp.exchange.ccda.substances import (
 )
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import has_code, is_negated, present
+from fhirapp.search.string import fold
 
 # Of C-CDA, and of what came before it: CCD 1.0, HITSP C83, IHE PCC.
 _OBSERVATIONS = frozenset(
@@ -152,14 +153,13 @@ def _denies(text: str) -> bool:
     head, colon, rest = text.partition(":")
     if colon and is_heading(head):
         text = rest
-    return denies(text.strip()) or all(
+    return denies_allergies(text) or all(
         is_heading(part)
-        or is_placeholder(part)
         or is_kind(part)
-        or denies(part)
-        or says_nothing(part)
+        or not is_name(part)
+        or denies_allergies(part)
         or about_none_known(part) is not None
-        for part in filter(None, map(str.strip, _PARTS.split(text)))
+        for part in _PARTS.split(text)
     )
 
 
@@ -246,7 +246,9 @@ def _link_by_name(entries: list[Entry], narrative: Narrative) -> None:
     for entry in entries:
         if entry.block is None:
             names = names_in(entry.code(narrative))
-            named = [block for block in free if _is_named(block, names)]
+            named = [
+                block for block in free if _is_named(block, names) and not may_name_several(block)
+            ]
             lines = [block for block in named if block.is_line]
             matches.setdefault(tuple(lines or named), []).append(entry)
     for blocks, alike in matches.items():
@@ -292,3 +294,15 @@ def _is_named(block: Block, names: list[str]) -> bool:
     if cell:
         return any(covers([cell], name) or covers([name], cell) for name in names)
     return not block.cells and any(covers([block.text], name) for name in names)
+
+
+# With these a text that names an allergy may name another one.
+_FURTHER = re.compile(
+    r"[;,]|[.!?]\s+\w|\b(?:and|also|but|or|too|plus|other|und|auch|sowie|aber|oder|et|aussi|mais|ou"
+    r"|y|e|tambien|pero|anche|ma|tambem|mas|en|ook|maar|of)\b"
+)
+
+
+def may_name_several(block: Block) -> bool:
+    """Whether a text may be about several allergies; a row or an item is about one."""
+    return not block.is_line and _FURTHER.search(fold(block.text)) is not None

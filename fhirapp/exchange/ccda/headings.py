@@ -1,4 +1,4 @@
-"""Headings, names of columns and remarks on the record: words that state nothing of the patient.
+"""Headings, names of columns and remarks on the record: words that carry no clinical information.
 
 A text is one of these only if all of its words are. In English, German, French, Spanish, Italian,
 Portuguese and Dutch.

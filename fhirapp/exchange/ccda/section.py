@@ -14,12 +14,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
+from typing import NamedTuple
 
 from fhirapp.allergies.assertion import (
     SECTION,
     About,
     about_none_known,
-    denies,
+    denies_allergies,
     is_placeholder,
 )
 from fhirapp.allergies.identity import is_kind
@@ -31,7 +32,14 @@ from fhirapp.exchange.ccda.allergies import (
     is_named,
     statement_of,
 )
-from fhirapp.exchange.ccda.entries import Entry, entries_in, entry_elements, happened, link
+from fhirapp.exchange.ccda.entries import (
+    Entry,
+    entries_in,
+    entry_elements,
+    happened,
+    link,
+    may_name_several,
+)
 from fhirapp.exchange.ccda.headings import (
     begins_as_title_of_allergies,
     is_heading,
@@ -83,19 +91,14 @@ _SECTIONS = frozenset(
 _CODES = (SECTION["code"], "10155-0", "11382-9", "52473-6")
 _FAMILY_HISTORY = "10157-6"
 
-REMARK = "its Allergies section has words that no entry holds; they are kept as written"
+REMARK = (
+    "its Allergies section contains text that no coded entry covers; it is kept as document text"
+)
 _NOTE = "Words of the document's Allergies section that no coded entry of it holds."
-# Words that there is none, and that nothing is known; "except" takes them back.
-_NONE = re.compile(r"\b(?:no known|nk[dfm]?a|no \w* ?allerg\w+|denie[sd]|none)\b")
 _NOTHING = re.compile(
     r"\b(?:not on file|no information|no data|not asked|unknown|nothing recorded)\b"
 )
 _EXCEPT = re.compile(r"\b(?:except|but|besides|apart from|other than|however|only)\b")
-# With these a text about one allergy may name another one.
-_FURTHER = re.compile(
-    r"[;,]|\b(?:and|also|but|or|too|plus|other|und|auch|sowie|aber|oder|et|aussi|mais|ou|y|e|tambien"
-    r"|pero|anche|ma|tambem|mas|en|ook|maar|of)\b"
-)
 _LONG = 120
 _CLAUSE = re.compile(r"[;:.!?()]")
 _COMPARED = (Column.SUBSTANCE, Column.REACTION, Column.SEVERITY, Column.CRITICALITY, Column.NOTE)
@@ -128,7 +131,10 @@ def title_remark(section: Element) -> str:
     if section.templates() & _SECTIONS or has_code(section.first("code"), *_CODES):
         return ""
     if is_allergies(section):
-        return f"its section “{title}” is read as that of allergies: by its title, not its code"
+        return (
+            f"its section “{title}” is treated as an Allergies section because of its title; "
+            "its code is not recognised"
+        )
     if mentions_allergies(title):
         return f"its section “{title}” is not read: its code is not that of a section of allergies"
     return ""
@@ -139,14 +145,19 @@ def allergies_in(sections: list[Element], record: Record, writers: list[Actor]) 
 
     CDA R2 §4.4: the writers of the document wrote what names no other author.
     """
-    entries: list[Entry] = []
-    coded: list[Statement] = []
-    in_words: list[Statement] = []
-    for section in sections:
-        of_section, statements, words = _read(section, record, writers)
-        entries += of_section
-        coded += statements
-        in_words += words
+    parts = [_read(section, record, writers) for section in sections]
+    entries = [entry for part in parts for entry, _ in part.coded]
+    coded = [statement for part in parts for _, statement in part.coded]
+    # "No known allergies" in one section says nothing beside an allergy in another one.
+    has_allergy = any(
+        is_named(statement.allergy) and not is_none_known(statement.allergy["code"])
+        for statement in coded
+    )
+    in_words = [
+        Statement(allergy, part.authors or writers, None)
+        for part in parts
+        for allergy in _words_only(part, record, has_allergy=has_allergy)
+    ]
     _identify(entries, coded, record)
     for number, statement in enumerate(in_words):
         statement.allergy["id"] = record.own_identity(
@@ -155,10 +166,20 @@ def allergies_in(sections: list[Element], record: Record, writers: list[Actor]) 
     return [*coded, *in_words]
 
 
-def _read(
-    section: Element, record: Record, writers: list[Actor]
-) -> tuple[list[Entry], list[Statement], list[Statement]]:
-    """Return a section's entries, the allergies they become, and those of its words alone."""
+class _Part(NamedTuple):
+    """A section: its narrative, its authors, its entries with the allergies they become.
+
+    unread are the entries that no allergy can be made of.
+    """
+
+    section: Element
+    narrative: Narrative
+    authors: list[Actor]
+    coded: list[tuple[Entry, Statement]]
+    unread: list[Element]
+
+
+def _read(section: Element, record: Record, writers: list[Actor]) -> _Part:
     narrative = Narrative(section_titles(section), section_texts(section))
     authors = section.all("author")
     entries: list[Entry] = []
@@ -169,16 +190,15 @@ def _read(
         if not within:
             unread.append(element)
     link(entries, narrative)
-    statements = [
-        statement_of(entry, narrative, record, section_authors=authors, writers=writers)
+    coded = [
+        (
+            entry,
+            statement_of(entry, narrative, record, section_authors=authors, writers=writers),
+        )
         for entry in entries
     ]
-    words = _words_only(
-        section, narrative, list(zip(entries, statements, strict=True)), unread, record
-    )
     actors = [actor for element in authors if (actor := author(element, record))]
-    in_words = [Statement(allergy, actors or writers, None) for allergy in words]
-    return entries, statements, in_words
+    return _Part(section, narrative, actors, coded, unread)
 
 
 def _identify(entries: list[Entry], statements: list[Statement], record: Record) -> None:
@@ -215,28 +235,27 @@ def _distinction(entry: Entry, allergy: Resource) -> str:
     return f"{coding.get('system', '')}|{coding.get('code', '')}|{code.get('text', '')}"
 
 
-def _words_only(
-    section: Element,
-    narrative: Narrative,
-    coded: list[tuple[Entry, Statement]],
-    unread: list[Element],
-    record: Record,
-) -> list[Resource]:
+def _words_only(part: _Part, record: Record, *, has_allergy: bool) -> list[Resource]:
     """Return what only the words of a section say; the ids are empty.
 
-    coded are its entries with the allergies they became, unread those that none could be made of.
-    Words about one of the allergies become a note on it.
+    Words about one of its allergies become a note on it. has_allergy: an entry of the document
+    states an allergy.
     """
+    section, narrative, _, coded, unread = part
     allergies = [statement.allergy for _, statement in coded]
-    left = [block for block in _left_over(narrative, coded) if not _noted(block, coded, record)]
+    left = [
+        block
+        for block in _left_over(narrative, coded, has_allergy=has_allergy)
+        if not _noted(block, coded, record)
+    ]
     none_known = _none_known(left)
     if none_known and not unread:
         return [
             _none_known_entry(about, text, record.patient) for about, text in none_known.items()
         ]
     # Beside entries each line is a statement of its own.
-    parts = [[block.text] for block in left] if coded else [[block.text for block in left]]
-    pieces = [piece for part in parts for piece in _pieces(part)]
+    texts = [[block.text] for block in left] if coded else [[block.text for block in left]]
+    pieces = [piece for blocks in texts for piece in _pieces(blocks)]
     held = [*(text for allergy in allergies for text in strings(allergy)), *pieces]
     for element in unread:
         words = _unread_words(element, record.texts)
@@ -249,7 +268,9 @@ def _words_only(
     return [_section_entry(text, record.patient) for text in pieces]
 
 
-def _left_over(narrative: Narrative, coded: list[tuple[Entry, Statement]]) -> list[Block]:
+def _left_over(
+    narrative: Narrative, coded: list[tuple[Entry, Statement]], *, has_allergy: bool
+) -> list[Block]:
     """Return the blocks of a section whose words are in none of its allergies.
 
     A title says nothing by itself, nor do headings beside entries; and beside allergies not that
@@ -257,7 +278,6 @@ def _left_over(narrative: Narrative, coded: list[tuple[Entry, Statement]]) -> li
     """
     allergies = [statement.allergy for _, statement in coded]
     denials = [is_none_known(allergy["code"]) for allergy in allergies]
-    has_allergy = any(map(is_named, allergies)) and not all(denials)
     held = [text for allergy in allergies for text in strings(allergy)]
     known = [words_in(strings(allergy)) for allergy in allergies]
     linked = {
@@ -288,7 +308,7 @@ def _noted(block: Block, coded: list[tuple[Entry, Statement]], record: Record) -
 
     An allergy that is over or refuted is no place for it: its notes are read last.
     """
-    if block.is_line or _FURTHER.search(fold(block.text)):
+    if block.is_line or may_name_several(block):
         return False
     about = [
         statement.allergy
@@ -395,8 +415,8 @@ def _is_held(block: Block, held: list[str], *, is_denied: bool) -> bool:
     if len(words) <= _LONG and not _EXCEPT.search(words) and not described_severely(block.text):
         clauses = filter(None, map(str.strip, _CLAUSE.split(words)))
         if all(
-            _NOTHING.search(clause)
-            or (is_denied and (_NONE.search(clause) or denies(clause)))
+            _says_nothing(clause, is_line=block.is_line)
+            or (is_denied and (denies_allergies(clause) or about_none_known(clause) is not None))
             or (not block.is_line and is_heading(clause))
             for clause in clauses
         ):
@@ -404,3 +424,12 @@ def _is_held(block: Block, held: list[str], *, is_denied: bool) -> bool:
     cells = [block.cells[column] for column in _COMPARED if column in block.cells]
     cells += [words for _, words in block.clinical if not is_kind(words)]
     return all(is_placeholder(text) or stands_in(held, text) for text in cells or [block.text])
+
+
+def _says_nothing(clause: str, *, is_line: bool) -> bool:
+    """Whether a clause says only that nothing is recorded; beside a kind a line states an allergy.
+
+    "Foods, unknown" may be an allergy to a food that is not known.
+    """
+    rest, count = _NOTHING.subn(" ", clause)
+    return count > 0 and (not any(map(str.isalpha, rest)) if is_line else is_heading(rest))

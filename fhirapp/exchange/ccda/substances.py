@@ -101,10 +101,10 @@ def substance_of(
         *map(words.without_code, displays),
         *(name for value in naming for name in _value_names(value, words)),
     ]
-    real = [name for name in (*names, *others) if _is_name(name) and not _is_code(name, codes)]
+    real = [name for name in (*names, *others) if is_name(name) and not _is_code(name, codes)]
     real = [name for name in real if fold(name) not in of_reactions] or real
     cell = words.without_code(cell)
-    if (is_only or not real) and _is_name(cell) and not _is_code(cell, codes):
+    if (is_only or not real) and is_name(cell) and not _is_code(cell, codes):
         real.append(cell)
     if not real:
         real += [name for value in values for name in _named_kind(value, words)]
@@ -129,7 +129,7 @@ def names_in(code: dict[str, Any]) -> list[str]:
     """Return the names in a code, without placeholders."""
     listed = (coding for coding in code.get("coding", ()) if _is_concrete(coding))
     names = [code.get("text", ""), *(coding.get("display", "") for coding in listed)]
-    return list(filter(_is_name, names))
+    return list(filter(is_name, names))
 
 
 def names_substance(substance: dict[str, Any]) -> bool:
@@ -138,7 +138,7 @@ def names_substance(substance: dict[str, Any]) -> bool:
     if not all(map(_is_generic, listed)):
         return True
     name = substance.get("text", "")
-    return _is_name(name) and fold(name) not in _GENERIC_NAMES and about_none_known(name) is None
+    return is_name(name) and fold(name) not in _GENERIC_NAMES and about_none_known(name) is None
 
 
 def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None:
@@ -196,7 +196,7 @@ def says_something(code: dict[str, Any]) -> bool:
     return is_named or any(map(_is_concrete, listed))
 
 
-def _is_name(words: str) -> bool:
+def is_name(words: str) -> bool:
     """Say whether words name a substance, and do not only hold the place of a name."""
     return bool(words) and not is_placeholder(words) and not says_nothing(words)
 
