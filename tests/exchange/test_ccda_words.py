@@ -750,3 +750,82 @@ def test_a_text_that_may_name_another_allergy_is_kept_beside_the_entry(words):
 def test_a_text_about_one_allergy_is_a_note_on_it(words):
     (found,) = entries(document_with(PENICILLIN_ENTRY, text=paragraph(words)))
     assert found.comments == [f"The document says in words: {words}"]
+
+
+# Tables and lists: labels, heads and rows.
+
+
+KINDS = [("Medications", "Penicillin G"), ("Foods", "Peanut - collapse"), ("Other", "Bee stings")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        labelled(*KINDS),
+        labelled(*KINDS, tag="th"),
+        items(*(f"{kind}: {words}" for kind, words in KINDS)),
+        items("Drug: Penicillin G", "Food: Peanut - collapse", "Environment: Bee stings"),
+        items("Arzneimittel: Penicillin G", "Lebensmittel: Peanut", "Umwelt: Bee stings"),
+        labelled(*KINDS[:2], ("Insects", "Bee stings")),
+        items("Medikamente: Penicillin G", "Lebensmittelallergien: Peanut", "Umwelt: Bee stings"),
+        items("Alimentos: Peanut", "Medicamentos: Penicillin G", "Drug: Bee stings"),
+    ],
+)
+def test_each_kind_of_substance_in_a_list_of_labels_is_an_allergy(text):
+    found = entries(document_with(PENICILLIN_ENTRY, text=text))
+    words = [entry.substance for entry in found if entry.group.code == "words-only"]
+    assert len(words) == 2
+    assert all(any(name in text for text in words) for name in ("Peanut", "Bee stings"))
+    (penicillin,) = (entry for entry in found if entry.group.code == "active")
+    assert not any("Peanut" in note or "Bee" in note for note in penicillin.comments)
+
+
+HEADS = "<tr><th>Allergen</th><th>Reaction</th></tr>"
+IN_TH = "<tr><th>Penicillin</th><th>collapse</th></tr>"
+IN_TD = IN_TH.replace("th>", "td>")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"<tbody>{IN_TH}</tbody>",
+        f"<thead>{IN_TH}</thead>",
+        f"<thead>{HEADS}{IN_TH}</thead>",
+        f"<thead>{HEADS}{IN_TD}</thead><tbody/>",
+        f"<thead>{HEADS}</thead><tbody>{IN_TH}</tbody>",
+        f"<tbody>{HEADS}{IN_TH}</tbody>",
+        f"<tbody>{HEADS}{IN_TD}</tbody>",
+        "<tbody><tr><th>Penicillin: collapse</th></tr></tbody>",
+        "<thead><tr><th>Penicillin collapse</th></tr></thead>",
+    ],
+)
+@pytest.mark.parametrize("others", [(), (observation(DRUG + substance(LATEX)),)])
+def test_a_row_of_data_is_read_wherever_it_is(content, others):
+    found = entries(document_with(*others, text=f"<table>{content}</table>"))
+    (words,) = (entry.substance for entry in found if entry.group.code == "words-only")
+    assert "Penicillin" in words
+    assert "collapse" in words
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"<thead>{HEADS}</thead>",
+        f"<thead><tr><th>Allergies</th></tr>{HEADS}</thead>",
+        "<tbody><tr><th>Substance</th><th>Date spotted</th><th>Reaction</th></tr></tbody>",
+        "<thead><tr><th>Substance</th><th>Date spotted</th><th>Doubt</th></tr></thead>",
+    ],
+)
+def test_heads_alone_say_nothing(content):
+    assert entries(document_with(text=f"<table>{content}</table>")) == []
+
+
+@pytest.mark.parametrize("title", ["Allergies", "Alergias", "Allergien und Unverträglichkeiten"])
+def test_a_title_behind_the_text_costs_nothing_but_its_section(title):
+    other = "<component><section><code code='1' codeSystem='1.2.3'/><text>Penicillin</text>"
+    other += f"<title>{title}</title></section></component>"
+    document = document_with(PENICILLIN_ENTRY)
+    document = document.replace("</structuredBody>", f"{other}</structuredBody>")
+    assert groups(entries(document)) == [("active", "Penicillin G")]
+    what = f"its section “{title}” is not read: its title must be before its text and entries"
+    assert remarks(document) == [what]

@@ -35,13 +35,10 @@ _ADVERSE = re.compile(r"advers\w{0,2}|avvers[aei]|indesirables?|unerwunschte")
 _FOR_ALLERGIES = re.compile(
     r"\ballergy (?:medic\w+|drugs?|treatments?)\b|\b(?:anti\w*allerg\w*|antialerg\w*)"
 )
-_WORDS = frozenset(
-    word
-    for lines in tomllib.loads(
-        Path(__file__).with_name("headings.toml").read_text(encoding="utf-8")
-    ).values()
-    for word in lines.split()
-)
+_LISTS = tomllib.loads(Path(__file__).with_name("headings.toml").read_text(encoding="utf-8"))
+_WORDS = frozenset(word for words in _LISTS.values() for word in words.split())
+_KINDS, _BETWEEN = (frozenset(_LISTS[name].split()) for name in ("of_what", "between"))
+_KIND_OF_ALLERGY = re.compile(r"\w*al+ergi(?:es?|as?|en|een)")
 _WORD = re.compile(r"[^\W\d_]+")
 # Who has written or read it: "reviewed on 3 May 2020 by Nora Quill, RN".
 _BY = re.compile(
@@ -80,6 +77,12 @@ def _is_heading(sentence: str) -> bool:
 
 def _is_heading_word(word: str) -> bool:
     return word in _WORDS or bool(_ALLERGIES.fullmatch(word) or _ADVERSE.fullmatch(word))
+
+
+def names_kind(text: str) -> bool:
+    """Whether a text only names a kind of substance: "Medications", "Food allergies"."""
+    words = [word for word in _WORD.findall(fold(text)) if word not in _BETWEEN]
+    return bool(words) and all(word in _KINDS or _KIND_OF_ALLERGY.fullmatch(word) for word in words)
 
 
 def says_more(title: str) -> bool:

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import lru_cache
 from itertools import takewhile
 
-from fhirapp.exchange.ccda.headings import is_heading
+from fhirapp.exchange.ccda.headings import is_heading, names_kind
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.search.string import fold
 
@@ -331,10 +331,15 @@ def _rows(table: Element) -> Iterator[Block]:
     """
     yield from _captions(table)
     rows = [row for part in table.elements for row in _rows_in(part)]
-    heads = [*table.all("thead/tr"), *takewhile(_is_head, rows)]
+    above = table.all("thead/tr")
+    heads = [row for row in above if _is_head(row) or _is_title(row)]
+    if above and above[-1] not in heads and any(map(_names_column, _cells(above[-1]))):
+        heads.append(above[-1])
+    rows = [*(row for row in above if row not in heads), *rows]
+    heads += takewhile(_is_head, rows)
     for row in heads:
-        if len(words := [cell for cell in map(plain, _cells(row)) if cell]) == 1:
-            yield Block(row, words[0], is_aside=True)
+        if _is_title(row):
+            yield Block(row, plain(row), is_aside=True)
     if not heads and (labelled := _labelled([(row, *_labels_of(row)) for row in rows])):
         yield from labelled
         return
@@ -372,15 +377,19 @@ def _labels_in(item: Element) -> tuple[str, str, Element | None]:
 def _labelled(lines: list[tuple[Element, str, str, Element | None]]) -> list[Block]:
     """Return lines that have a label each as one block for each substance; none where they do not.
 
-    Most labels are names of columns, and the first is that of the substance.
+    Most labels are names of columns, and the first is that of the substance, or of its kind.
     """
     labels = [label for _, label, _, _ in lines]
     known = [label for label in labels if label and is_heading(label)]
     if len(lines) < 2 or not all(labels) or 2 * len(known) <= len(labels):
         return []
+    # Where labels are kinds, so is a label that is not known: "Insects" after "Foods".
+    is_by_kind = len(set(filter(names_kind, labels))) > 1
     blocks: list[Block] = []
     for element, label, words, value in lines:
         column = _column(label) if label in known else None
+        if names_kind(label) or (is_by_kind and label not in known):
+            column = Column.SUBSTANCE
         if column is Column.SUBSTANCE and not (blocks and column not in blocks[-1].cells):
             blocks.append(Block(element, ""))
         if not blocks:
@@ -415,9 +424,19 @@ def _is_head(row: Element) -> bool:
     """Say whether a row holds the heads of columns; in some tables their cells are common ones."""
     cells = _cells(row)
     if cells and all(cell.name == "th" for cell in cells):
-        return True
+        is_mostly_known = 2 * sum(map(_names_column, cells)) > len(cells)
+        return is_mostly_known or all(is_heading(plain(cell)) for cell in cells)
     columns = set(map(_column, map(plain, cells))) - {None}
     return len(columns) > 1 and all(is_heading(plain(cell)) for cell in cells)
+
+
+def _names_column(cell: Element) -> bool:
+    words = plain(cell)
+    return _column(words) is not None and is_heading(words)
+
+
+def _is_title(row: Element) -> bool:
+    return len(list(filter(None, map(plain, _cells(row))))) == 1
 
 
 def _cells(row: Element) -> list[Element]:

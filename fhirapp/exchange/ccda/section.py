@@ -43,6 +43,7 @@ from fhirapp.exchange.ccda.entries import (
 from fhirapp.exchange.ccda.headings import (
     begins_as_title_of_allergies,
     is_heading,
+    is_title_of_allergies,
     mentions_allergies,
     says_more,
 )
@@ -107,9 +108,19 @@ _WHY_EMPTY = frozenset({"NASK", "ASKU", "UNK", "NAV"})
 
 
 def is_allergies(section: Element) -> bool:
-    """Say whether a section is that of allergies: by a template, its code, or its title."""
+    """Whether a section is that of allergies: by a template, its code, or its title.
+
+    A title behind the text comes too late: title_remark reports it. Raises UnreadableDocument where
+    a template or a code does.
+    """
     if section.templates() & _SECTIONS or has_code(section.first("code"), *_CODES):
+        if section.is_left_out:
+            # CDA R2 §4.3 sets the order.
+            message = "must have its templateId, code and title before its text and entries"
+            raise section.refused(message)
         return True
+    if section.is_left_out:
+        return False
     return begins_as_title_of_allergies(_title(section)) and not _is_of_family(section)
 
 
@@ -135,6 +146,8 @@ def title_remark(section: Element) -> str:
             f"its section “{title}” is treated as an Allergies section because of its title; "
             "its code is not recognised"
         )
+    if section.is_left_out and is_title_of_allergies(title):
+        return f"its section “{title}” is not read: its title must be before its text and entries"
     if mentions_allergies(title):
         return f"its section “{title}” is not read: its code is not that of a section of allergies"
     return ""

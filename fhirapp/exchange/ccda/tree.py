@@ -65,7 +65,7 @@ class Element:
     The name is `{namespace}name` in any other. content has text and elements in their order.
     """
 
-    __slots__ = ("attributes", "content", "line", "name", "parent")
+    __slots__ = ("attributes", "content", "is_left_out", "line", "name", "parent")
 
     def __init__(
         self, name: str, attributes: dict[str, str], line: int, parent: Element | None
@@ -75,6 +75,8 @@ class Element:
         self.line = line
         self.parent = parent
         self.content: list[Element | str] = []
+        # Of a section: whether its text and entries are not kept.
+        self.is_left_out = False
 
     def get(self, attribute: str) -> str:
         """Return an attribute without white space around it, "" where there is none."""
@@ -285,10 +287,7 @@ class _Builder:
         ended = self._at
         if ended is None:
             return
-        if not self._wanted.pop(ended, True) and self._is_wanted(ended):
-            # CDA R2 §4.3 sets the order.
-            message = "must have its templateId, code and title before its text and entries"
-            raise ended.refused(message)
+        ended.is_left_out = not self._wanted.pop(ended, True)
         self._at = ended.parent
 
     def characters(self, text: str) -> None:
