@@ -84,6 +84,7 @@ def test_a_denial_that_names_more_than_allergies_is_not_none_known(text):
     "text",
     [
         *("denies any drug allergies", "Patient denies any allergies", "No allergies on file"),
+        *("NKDA per patient", "No hx of allergies", "NKA - verified 3 May 2020", "Not allergic"),
         *("No allergies documented", "None", "None reported", "Negative", "No adverse reactions"),
         *("Pas d'allergie connue", "Pas d\N{RIGHT SINGLE QUOTATION MARK}allergie médicamenteuse"),
         *("keine bekannten Allergien", "Keine Arzneimittelallergie bekannt", "Nega alergias"),
