@@ -29,6 +29,15 @@ _GROUPS = frozenset(
     }
 )
 _WORD = re.compile(r"\w{3,}")
+# Words that names of different substances share.
+_GENERIC = frozenset(
+    {
+        *("venom", "sting", "stings", "dander", "nut", "nuts", "pollen", "milk", "fruit"),
+        *("vaccine", "acid", "product", "substance", "allergy"),
+    }
+)
+# Of two that are not the same, and not different either: wheat has gluten.
+_WITHIN = frozenset({"wheat", "gluten"})
 
 
 class _Named(NamedTuple):
@@ -71,5 +80,7 @@ def _mentioned(text: str | None) -> frozenset[Concept]:
 
 def _are_alike(name: str, other: str) -> bool:
     """Say whether a word of one name is part of a word of the other: "nut" and "peanut"."""
-    first, second = (_WORD.findall(fold(text)) for text in (name, other))
+    first, second = (set(_WORD.findall(fold(text))) - _GENERIC for text in (name, other))
+    if not (first and second) or (first & _WITHIN and second & _WITHIN):
+        return True
     return any(word in beside or beside in word for word in first for beside in second)

@@ -106,6 +106,22 @@ def test_a_name_without_a_code_is_the_substance_of_an_entry_of_that_name():
         (coded((LOCAL, "1", "Kiwi fruit"), (LOCAL, "2", "Shrimp")), ("Kiwi fruit", "Shrimp")),
         (coded((SNOMED, "278840001"), text="Bananas"), ("Bananas", "Shrimp")),
         (coded((RXNORM, "5640", "ibuprofen"), text="Aspirin"), ("Aspirin", "ibuprofen")),
+        # A word that says of what kind they are makes two substances no less different.
+        (coded((SNOMED, "256440004"), text="Bee venom"), ("Bee venom", "Wasp venom")),
+        (coded((SNOMED, "256440004"), text="Bee stings"), ("Bee stings", "Wasp venom")),
+        (coded((SNOMED, "260154005"), text="Cat dander"), ("Cat dander", "Dog dander")),
+        (coded((SNOMED, "256351003"), text="Pine nuts"), ("Pine nuts", "Brazil nut")),
+        (coded((SNOMED, "256293000"), text="Ragweed pollen"), ("Ragweed pollen", "Mugwort pollen")),
+        (coded((SNOMED, "412071004"), text="Rice"), ("Rice", "Wheat")),
+        (coded((SNOMED, "3718001"), text="Soy milk"), ("Soy milk", "Cow's milk")),
+        (
+            coded((RXNORM, "11118", "valproic acid"), text="Acetylsalicylic acid"),
+            ("Acetylsalicylic acid", "valproic acid"),
+        ),
+        (
+            coded((LOCAL, "1", "Allergy to codeine"), text="Aspirin allergy"),
+            ("Aspirin allergy", "Allergy to codeine"),
+        ),
     ],
 )
 def test_a_name_and_a_code_of_different_substances_are_a_finding(about, names):
@@ -132,6 +148,12 @@ def test_a_name_and_a_code_of_different_substances_are_a_finding(about, names):
         coded((SNOMED, "260147004"), text="House dust"),
         coded((RXNORM, "10831"), text="Sulfa drugs"),
         coded((RXNORM, "7984", "penicillin V"), text="Penicillin"),
+        coded((SNOMED, "412071004"), text="Gluten"),
+        coded((SNOMED, "89811004", "Gluten"), text="Wheat flour"),
+        coded((SNOMED, "264295007"), text="Cow milk"),
+        coded((SNOMED, "288328004"), text="Bee sting"),
+        coded((SNOMED, "256353000"), text="Nut"),
+        coded((SNOMED, "256303006"), text="Pollen"),
         coded(text="Latex"),
         NKDA,
     ],
