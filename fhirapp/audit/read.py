@@ -72,11 +72,18 @@ def entries(
 
 
 def entry_with(own_id: str) -> Entry | None:
-    """Return the entry with this id of ours, None without one."""
-    for where, value in (("e.request_id = ?", own_id), ("e.request_id LIKE ?", f"{own_id}/%")):
+    """Return the entry with this id of ours, None without one.
+
+    A first edition's line may have a proxy's id with _, which is shown with - instead.
+    """
+    for where, value in (
+        ("e.request_id = ?", own_id),
+        ("e.request_id LIKE ?", f"{own_id}/%"),
+        ("REPLACE(e.request_id, '_', '-') = ?", own_id),
+    ):
         for entry in _select("entry e", where, [value], 1):
             # LIKE of SQLite does not tell capitals from small letters.
-            if entry.id == own_id:
+            if entry.id.replace("_", "-") == own_id:
                 return entry
     return None
 

@@ -30,7 +30,7 @@ from fhirapp.fhir.narrative import sanitise
 from fhirapp.fhir.temporal import check_date, normalise_date_time
 
 ID_PATTERN = r"[A-Za-z0-9\-.]{1,64}"
-ID_RULE = "an id has 1 to 64 letters A-Z or a-z, digits, - or ., and no _"
+ID_RULE = "an id has 1 to 64 characters: letters, digits, - and . only"
 
 
 def _check_base64(value: str) -> str:

@@ -6,6 +6,7 @@ or all requests of one trace.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.support.browsing import Browser
 from tests.support.browsing import add_person as add_somebody
 from tests.support.helpers import assert_outcome
 from tests.support.r4 import faults
-from tests.support.trails import noted
+from tests.support.trails import noted, put_in, raw_lines
 
 TRACE = "ab" * 16
 IDS = (
@@ -126,6 +127,20 @@ def test_audit_events_have_valid_ids_of_their_own(own_app):
         "not-found",
         "AuditEvent/req_2024_abc is not known here.",
     )
+
+
+@pytest.mark.parametrize("old_id", ["req_2024_abc", "req-2024_abc", "f" * 16])
+def test_an_audit_event_of_an_older_line_is_read_by_the_id_that_it_shows(own_app, old_id):
+    ask(own_app, "Patient/p1", "req_2024_abc")
+    (line,) = [one for one in raw_lines(own_app) if b"req_2024_abc" in one]
+    old = {**json.loads(line), "request": old_id}
+    del old["id"]
+    put_in(own_app, json.dumps(old).encode() + b"\n")
+    client = administrator(own_app)
+    shown = old_id.replace("_", "-")
+    assert [one["id"] for one in listed(client)].count(shown) == 1
+    assert client.read(f"AuditEvent/{shown}")["id"] == shown
+    assert client.get(f"AuditEvent/{shown.replace('e', 'E').replace('f', 'F')}").status_code == 404
 
 
 def test_the_trail_tells_the_id_of_the_proxy(own_app):

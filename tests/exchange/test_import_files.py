@@ -179,7 +179,7 @@ def test_a_folder_in_which_all_files_are_skipped_is_rejected(kept, tmp_path):
     write(tmp_path, b"%PDF-1.7", "scans/scan.pdf")
     report = load(kept, good.parent, tmp_path / "scans")
     assert report.rejected == [
-        f"{tmp_path}/scans: holds no file with records; its files are listed as skipped"
+        f"{tmp_path}/scans: contains no importable file; see the skipped files"
     ]
 
 

@@ -207,4 +207,4 @@ def test_the_rule_of_ids_is_told_wherever_an_id_is_named(kept, tmp_path):
 
 def test_a_reference_with_an_id_that_is_none_is_listed(kept, tmp_path):
     report = load(kept, write(tmp_path, lines(allergy("refers", of="Patient/p_1")), "a.ndjson"))
-    assert report.kept == {"Patient/p_1": f"Patient is named by an id that is none: {ID_RULE}"}
+    assert report.kept == {"Patient/p_1": f"Patient has an invalid id: {ID_RULE}"}

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fhirapp.exchange.imports.records import Record
+from fhirapp.exchange.imports.report import Rejects
 from tests.exchange.test_import import lines
 from tests.support.importing import patient, write
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp
@@ -121,6 +123,16 @@ def test_a_file_beside_those_that_are_read_is_written_again(tmp_path):
         assert done.returncode == 1
         assert rejected.read_bytes().count(b"\n") == 1
         assert json.loads(report.read_bytes())["rejectedCount"] == 1
+
+
+def test_former_rejected_records_stay_until_the_import_is_done(tmp_path):
+    path = write(tmp_path, b"former\n", "rejected.ndjson")
+    rejects = Rejects(path)
+    rejects.add(Record("in.ndjson:1", b'{"id": "p2"}'))
+    assert path.read_bytes() == b"former\n"
+    rejects.close()
+    assert path.read_bytes() == b'{"id": "p2"}\n'
+    assert (rejects.paths, [*tmp_path.iterdir()]) == ([path], [path])
 
 
 def test_an_export_goes_into_no_folder_that_holds_files(tmp_path):

@@ -524,7 +524,7 @@ def test_a_folder_without_records_says_so(admin):
     upload = Upload(admin)
     upload.send(0, "photos/cat.jpg", b"\xff\xd8")
     page = report(admin, upload.begin())
-    assert "photos whole record holds no file with records" in page.words
+    assert "photos whole record contains no importable file" in page.words
     assert "photos/cat.jpg is in none of the formats" in page.words
 
 

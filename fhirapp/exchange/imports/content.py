@@ -99,7 +99,7 @@ def detect(head: bytes, name: str) -> tuple[Kind, str]:
 
 
 def _unknown(head: bytes) -> Unknown:
-    """Return what tells of content that is neither JSON, XML nor a table."""
+    """Return the error for content that is not JSON, XML or a table."""
     if head.startswith(ZIP):
         if reason := office_reason([], head):
             return Unknown(reason, may_be_skipped=True)
@@ -117,7 +117,7 @@ def _unknown(head: bytes) -> Unknown:
 
 
 def _below(head: bytes) -> Unknown | None:
-    """Return what tells of a table that begins below other lines, None where none does."""
+    """Return the error for a table whose header is not on the first line."""
     line = header_line(head)
     if not line:
         return None

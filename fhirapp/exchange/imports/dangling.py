@@ -66,11 +66,7 @@ def dangling(
 def _reason(type_name: str, resource_id: str, definitions: Mapping[str, Definition]) -> str:
     if type_name not in definitions:
         return "is not stored here"
-    return (
-        "is not here"
-        if _ID.fullmatch(resource_id)
-        else f"is named by an id that is none: {ID_RULE}"
-    )
+    return "is not here" if _ID.fullmatch(resource_id) else f"has an invalid id: {ID_RULE}"
 
 
 def _bodies(connection: Connection, definition: Definition, last: int) -> Iterator[list[bytes]]:

@@ -67,7 +67,7 @@ _REJECTIONS: Mapping[Change | str, str] = {
     ),
     Change.MISFILED: MISFILED,
 }
-_WITHOUT_RECORDS = "holds no file with records; its files are listed as skipped"
+_WITHOUT_RECORDS = "contains no importable file; see the skipped files"
 # Types of one rank whose turn comes first: others of that rank refer to them.
 _FIRST_TYPES = ("Organization", "Practitioner", "Patient")
 _OWN_TIMES = (

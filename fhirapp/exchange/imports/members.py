@@ -19,7 +19,7 @@ class Index:
         self._names: dict[str, Names] = {}
 
     def location(self, name: str) -> Hashable:
-        """Return what tells a member from every other file of an import."""
+        """Return a unique key of a member within the import."""
         return self._archive, name
 
     def find(self, folder: str, path: str) -> Member:

@@ -276,6 +276,7 @@ class Rejects:
         self.paths: list[Path] = []
         self._last_row = ""
         self._files: dict[Path, FileIO] = {}
+        self._replacing: dict[Path, Path] = {}
 
     def add(self, record: Record) -> None:
         """Write a record as one line of JSON, or as a row below its heading.
@@ -301,8 +302,12 @@ class Rejects:
         file = self._files.get(path)
         if file is None:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # An existing file is replaced at the end: an import that is interrupted leaves it.
+            written = path.with_name(f"{path.name}.part") if path.is_file() else path
+            if written != path:
+                self._replacing[written] = path
             # Unbuffered: a full disk is known at once.
-            file = self._files[path] = path.open("wb", buffering=0)
+            file = self._files[path] = written.open("wb", buffering=0)
             self.paths.append(path)
             if heading:
                 file.write(heading.rstrip(b"\r\n") + b"\n")
@@ -311,6 +316,8 @@ class Rejects:
     def close(self) -> None:
         for file in self._files.values():
             file.close()
+        for written, path in self._replacing.items():
+            written.replace(path)
 
 
 def _naming(reason: str, names: Sequence[str], count: int) -> str:
