@@ -128,9 +128,7 @@ def test_an_archive_in_an_archive_is_told(kept, tmp_path):
 def test_an_archive_with_nothing_to_import_is_told(kept, tmp_path):
     path = zipped(tmp_path / "x.zip", {"notes.txt": b"words", "deep/scan.pdf": b"%PDF-1.7"})
     report = load(kept, path, write(tmp_path, patient("beside"), "beside.json"))
-    assert report.rejected == [
-        f"{path}: contains no importable file; see the skipped files"
-    ]
+    assert report.rejected == [f"{path}: contains no importable file; see the skipped files"]
     assert len(report.skipped_files) == 2
 
 

@@ -39,6 +39,8 @@ WORDS_FOR_ACTIVE = [
     *("Actief", "nog steeds actief", "Pågående", "aktivt", "Voimassa", "Aktywna", "Aktivní"),
     *("Aktív", "Etkin", "Ενεργή", "Активна", "Active (since 2010)", "Active, confirmed"),
     *("Status: Active", "Estado actual: activo", "Active: yes", "Not resolved", "not inactive"),
+    # A question makes nothing milder.
+    *("Active?", "Active ?", "¿Activo?", "Noch vorhanden (?)", "not resolved?"),
 ]
 WORDS_FOR_INACTIVE = [
     *("Inactive", "No longer active", "not active", "Not current", "in remission", "Inaktiv"),
@@ -58,7 +60,7 @@ UNCLEAR = [
     *("not chronic", "not permanent", "No relapse", "Non-recurrent", "nicht chronisch"),
     *("no recurrence", "not persistent", "non chronique", "no crónica", "niet chronisch"),
     *("Status: not chronic", "not an active chronic allergy"),
-    *("Resolved?", "Inactive?", "Active ?", "abgeklungen?", "¿Inactivo?", "Résolue ?"),
+    *("Resolved?", "Inactive?", "abgeklungen?", "¿Inactivo?", "Résolue ?"),
     *("Resolved\uff1f", "Resolved (?)", "? inactive", "Inactive (2012?)"),
 ]
 

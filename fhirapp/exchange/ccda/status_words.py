@@ -39,9 +39,9 @@ _NOT, _LASTING, _BESIDE, _HEADS, _NOW, _SILENT = map(
 def status_named(text: str) -> str:
     """Return the status that a whole text names: active, inactive or resolved; else "".
 
-    A question, such as "Resolved?", names none.
+    A question counts only where it makes the allergy graver: "Active?", not "Resolved?".
     """
-    if len(text) > _LONGEST or _is_question(text):
+    if len(text) > _LONGEST:
         return ""
     words = _words(text)
     is_denied = bool(_NOT.intersection(words))
@@ -53,8 +53,8 @@ def status_named(text: str) -> str:
         # What is not chronic may still be active.
         if _LASTING.intersection(words):
             return ""
-        return "inactive" if status == "active" else "active"
-    return status
+        status = "inactive" if status == "active" else "active"
+    return "" if status != "active" and _is_question(text) else status
 
 
 def _status_of(words: list[str]) -> str:

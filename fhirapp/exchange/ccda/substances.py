@@ -256,7 +256,9 @@ def _is_code(name: str, codes: frozenset[str]) -> bool:
 
 
 def _is_listed(name: str, listed: list[dict[str, Any]]) -> bool:
-    return any(name.casefold() == coding.get("code", "").casefold() for coding in listed)
+    """Say whether a name is one of these codes; a nullFlavor, such as NA, is none."""
+    codes = (coding.get("code", "") for coding in filter(_is_concrete, listed))
+    return name.casefold() in map(str.casefold, codes)
 
 
 def _names(entity: Element, words: _Words) -> Iterator[str]:
