@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fhirapp.fhir.temporal import check_date
+
 PARTIAL_DATE = "urn:fhirapp:partial-date"
 
 Elements = Mapping[str, Any]
@@ -16,7 +18,13 @@ Elements = Mapping[str, Any]
 
 def is_partial(date: Any) -> bool:
     """Say whether a dateTime is a date without a time, which is no instant."""
-    return isinstance(date, str) and "T" not in date
+    if not isinstance(date, str) or "T" in date:
+        return False
+    try:
+        check_date(date)
+    except ValueError:
+        return False
+    return True
 
 
 def date_of(document: Elements) -> str:

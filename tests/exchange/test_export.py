@@ -102,8 +102,13 @@ def test_a_line_is_the_elements_of_the_row_in_the_order_of_the_specification(
             "meta": {**ours, **source.elements.get("meta", {})},
         }
         assert fhir_json.canonical(resource) == fhir_json.canonical(expected)
-        served = definition.schema.dump(row)
-        assert [*resource] == [member for member in served if member in resource]
+        served = definition.schema.searched(definition.schema.dump(row))
+        # A partial date is served beside its element, and stored in it.
+        places = {"date": "_date"} if "_date" in served else {}
+        members = [*served]
+        assert [*resource] == sorted(
+            resource, key=lambda member: members.index(places.get(member, member))
+        )
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -33,6 +33,7 @@ _OTHER_XML = (
 )
 _SPREADSHEET = "is a spreadsheet: save each of its tables as CSV"
 _OFFICE = "is a document of an office program: a table of documents can name it as its file"
+NO_RESOURCE = "is JSON without a resource"
 _TAR = "is a tar archive: unpack it, or pack its files into a zip"
 _NESTED = "is an archive within another: unpack it, or import it by itself"
 _COMPRESSED = "is compressed in a way that is not read: use gzip or zip"
@@ -94,7 +95,7 @@ def detect(head: bytes, name: str) -> tuple[Kind, str]:
     if not (is_named_lines or is_lines or start[:1] in (b"{", b"[")):
         raise _unknown(head)
     if not claims_records(name) and b'"resourceType"' not in head:
-        raise Unknown("is JSON without a resource", may_be_skipped=True)
+        raise Unknown(NO_RESOURCE, may_be_skipped=True)
     return (Kind.LINES if is_named_lines or is_lines else Kind.DOCUMENT), ""
 
 

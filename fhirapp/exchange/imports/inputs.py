@@ -30,6 +30,7 @@ from fhirapp.exchange.imports.archives import (
 )
 from fhirapp.exchange.imports.content import (
     MARK,
+    NO_RESOURCE,
     Kind,
     Unknown,
     claims_records,
@@ -275,19 +276,21 @@ def kind_of(source: Input) -> tuple[Kind, str]:
         if may_be_skipped and error.may_be_skipped:
             raise Skipped(str(error)) from None
         raise
-    if source.found_in and source.base == MANIFEST and _is_manifest(source):
-        raise Skipped(OF_THE_EXPORT)
+    if source.found_in and source.base == MANIFEST and (reason := _manifest_reason(source)):
+        raise Skipped(reason)
     return kind, table
 
 
-def _is_manifest(source: Input) -> bool:
-    """Say whether a file lists those of an export."""
+def _manifest_reason(source: Input) -> str:
+    """Return why a file of this name is skipped: an export's manifest, or that of an app."""
     with source.open() as stream:
         try:
             content = fhir_json.loads(stream.read(_LONGEST_MANIFEST))
         except ValueError:
-            return False
-    return isinstance(content, dict) and isinstance(content.get("output"), list)
+            return ""
+    if not isinstance(content, dict) or "resourceType" in content:
+        return ""
+    return OF_THE_EXPORT if isinstance(content.get("output"), list) else NO_RESOURCE
 
 
 def _head(stream: BinaryIO) -> bytes:

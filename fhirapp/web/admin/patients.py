@@ -19,6 +19,7 @@ from fhirapp.db import db
 from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, MERGED, PatientChange, PatientMerge
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.names import current
+from fhirapp.fhir.terminology import without_direction
 from fhirapp.ops import patient_merge, patients
 from fhirapp.store.merge import merged_here, merged_into
 from fhirapp.web.admin.audit_descriptions import VIA, patients_named
@@ -296,10 +297,14 @@ def _detail(patient_id: str, message: str = "") -> Response:
 
 
 def _details(patient: dict[str, Any]) -> dict[str, str]:
-    """Return what can be corrected of a Patient, as the form has it."""
+    """Return what can be corrected of a Patient, as the form has it.
+
+    The form has no characters that turn the direction of writing; the record keeps them until the
+    detail is changed.
+    """
     name, number = current(patient.get("name", ())) or {}, number_of(patient)
     active = patient.get("active")
-    return {
+    details = {
         "family": name.get("family", ""),
         "given": " ".join(filter(None, name.get("given", ()))),
         "birthDate": patient.get("birthDate", ""),
@@ -307,6 +312,7 @@ def _details(patient: dict[str, Any]) -> dict[str, str]:
         "identifier": number.get("value", ""),
         "active": "" if active is None else "yes" if active else "no",
     }
+    return {element: without_direction(value) for element, value in details.items()}
 
 
 def _corrected(
