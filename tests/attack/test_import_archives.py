@@ -142,7 +142,8 @@ def test_an_archive_of_many_members_takes_no_longer_for_each(empty, tmp_path):
         load(empty, path, provenance=False)
         return (time.process_time() - began) / members
 
-    assert cost(500) < 2 * min(cost(50), cost(51))
+    # The least of several: a collection of garbage in between costs the more of one.
+    assert min(map(cost, (500, 501, 502))) < 2 * min(map(cost, (50, 51, 52)))
 
 
 def test_more_archives_than_files_may_be_open_are_read(empty, tmp_path):
