@@ -410,3 +410,13 @@ def test_a_row_that_contradicts_a_refutation_is_kept_whole():
     assert code_of(found["verificationStatus"]) == "refuted"
     assert found["reaction"] == [{"manifestation": [{"text": "Anaphylaxis"}]}]
     assert notes_of(found) == "Status also recorded in the document: Active"
+
+
+@pytest.mark.parametrize("cell", ["Inactive", "Resolved", "no longer active"])
+def test_a_row_of_several_statements_that_none_is_known_counts_if_it_says_it_is_over(cell):
+    named = '<code nullFlavor="OTH"/><name>No known drug allergies</name>'
+    content = LINK + DRUG + substance(named) + substance(named)
+    text = row("Status", cell, name="No known drug allergies")
+    found = of_type(read(document_with(observation(content), text=text)), "AllergyIntolerance")
+    assert len(found) == 2
+    assert {status_of(statement) for statement in found} <= {"inactive", "resolved"}

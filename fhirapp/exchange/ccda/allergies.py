@@ -299,10 +299,13 @@ def _put_status(
     statuses = list(coded)
     if not coded and _has_ended(end, is_denial=is_denial, is_unclear=is_unclear):
         statuses = ["resolved"]
-    if (entry.is_linked and entry.is_only) or statuses or order[0] in narrative:
+
+    def is_graver(status: str) -> bool:
+        return (status == "active") != is_denial
+
+    if (entry.is_linked and entry.is_only) or statuses or any(map(is_graver, narrative)):
         statuses += narrative
-    beside = filter(None, statuses_beside(entry, comments))
-    statuses += [status for status in beside if (status == "active") != is_denial]
+    statuses += filter(is_graver, filter(None, statuses_beside(entry, comments)))
     # Without any an allergy is active, whatever the statusCode of its concern says.
     status = next((known for known in order if known in statuses), "active")
     verification = "confirmed" if is_sure and says_something(allergy["code"]) else "unconfirmed"
