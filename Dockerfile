@@ -7,7 +7,11 @@ COPY constraints.txt pyproject.toml README.md LICENSE seed.sql ./
 COPY fhirapp fhirapp
 RUN python3 -m venv /opt/fhirapp \
     && /opt/fhirapp/bin/pip install --no-cache-dir -c constraints.txt '.[postgresql,s3]' \
-    && /opt/fhirapp/bin/pip uninstall -y pip
+    && /opt/fhirapp/bin/pip uninstall -y pip \
+    # Nothing runs these here: helpers for tests of their packages, and sources of what is compiled.
+    && rm -rf /opt/fhirapp/lib/python3*/site-packages/sqlalchemy/testing \
+        /opt/fhirapp/lib/python3*/site-packages/alembic/testing \
+    && find /opt/fhirapp -name '*.py[ix]' -delete
 
 # Debian's package of pg_dump needs Perl, which is 50 MB; the programs themselves do not.
 FROM ${BASE} AS postgresql
