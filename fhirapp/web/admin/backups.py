@@ -262,9 +262,10 @@ def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
 
 def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Response:
     why = prepared.why_not_here(settings())
+    # The jobs first: one that ends meanwhile has put its result there.
+    began = [job for job in table.jobs(RESTORE) if job.request.get("name") == backup.name]
     found = None if why == "postgresql" else prepared.prepared(settings())
     is_ready = found and (found.name, found.state) == (backup.name, prepared.PREPARED) and not why
-    began = [job for job in table.jobs(RESTORE) if job.request.get("name") == backup.name]
     rows = []
     lost: Mapping[str, int] = {}
     if found and is_ready:
