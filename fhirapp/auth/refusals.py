@@ -300,7 +300,7 @@ def find_refusals(shown_id: str) -> Sequence[Refusal]:
         return []
     named = Refusal.request_id.endswith(f"/{shown_id}", autoescape=True)
     query = _newest(KEPT).where(or_(Refusal.request_id == shown_id, named))
-    return [one for one in db.session.scalars(query) if one.shown_id == shown_id]
+    return [refusal for refusal in db.session.scalars(query) if refusal.shown_id == shown_id]
 
 
 def refusals_of(client_id: str, limit: int = 50) -> Sequence[Refusal]:

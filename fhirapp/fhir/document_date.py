@@ -48,7 +48,9 @@ def without_partial_date(elements: Elements) -> dict[str, Any]:
     if "date" in elements or not date:
         return {**elements}
     sibling = elements["_date"]
-    others = [one for one in sibling["extension"] if one.get("url") != PARTIAL_DATE]
+    others = [
+        extension for extension in sibling["extension"] if extension.get("url") != PARTIAL_DATE
+    ]
     kept = {name: value for name, value in sibling.items() if name != "extension"}
     kept |= {"extension": others} if others else {}
     rest = {name: value for name, value in elements.items() if name != "_date"}
@@ -56,6 +58,6 @@ def without_partial_date(elements: Elements) -> dict[str, Any]:
 
 
 def _partial_dates(document: Elements) -> Iterator[str]:
-    for one in (document.get("_date") or {}).get("extension", ()):
-        if one.get("url") == PARTIAL_DATE and one.get("valueDateTime"):
-            yield one["valueDateTime"]
+    for extension in (document.get("_date") or {}).get("extension", ()):
+        if extension.get("url") == PARTIAL_DATE and extension.get("valueDateTime"):
+            yield extension["valueDateTime"]

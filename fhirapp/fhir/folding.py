@@ -36,4 +36,4 @@ def _fold(text: str) -> str:
 
 def _bare(text: str) -> str:
     """Return text without combining characters."""
-    return "".join(one for one in text if not unicodedata.combining(one))
+    return "".join(letter for letter in text if not unicodedata.combining(letter))

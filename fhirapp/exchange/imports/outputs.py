@@ -1,4 +1,4 @@
-"""The files that an import writes for whoever runs it; none of them may be one that it reads."""
+"""Output files of an import, `--report` and `--rejected`: none may overwrite an input."""
 
 from __future__ import annotations
 

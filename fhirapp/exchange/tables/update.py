@@ -1,4 +1,4 @@
-"""The record that is here with what a row says: a row adds and changes what it states.
+"""Updates a stored record with the values of a table row.
 
 An empty cell, and a column that a table does not have, say nothing, so they change nothing.
 Reactions, notes, codes and names of an allergy stay beside those that the row adds.

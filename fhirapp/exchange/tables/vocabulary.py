@@ -17,11 +17,9 @@ _UNCLEAR = re.compile(
 )
 _UNKNOWN = frozenset(("unknown", "not known", "no information", "unk"))
 
-
-_KINDS = CONCEPTS
-SUBSTANCES = _KINDS["substance"]
-MANIFESTATIONS = _KINDS["reaction"]
-DOCUMENT_TYPES = _KINDS["document"]
+SUBSTANCES = CONCEPTS["substance"]
+MANIFESTATIONS = CONCEPTS["reaction"]
+DOCUMENT_TYPES = CONCEPTS["document"]
 DOCUMENT_CODES = {concept.code: concept for concept in DOCUMENT_TYPES.values()}
 # service.md 2.3: the reaction where it is not known.
 UNKNOWN_REACTION = MANIFESTATIONS["unknown"]
@@ -41,7 +39,7 @@ def without_code(concepts: Concepts, name: str) -> str:
 
 def none_known_of(name: str) -> Concept | None:
     """Return the statement that no allergy (to drugs, to food) is known, where a name is that."""
-    return _KINDS["none known"].get(name_key(name).strip("()."))
+    return CONCEPTS["none known"].get(name_key(name).strip("()."))
 
 
 def is_unknown(name: str) -> bool:

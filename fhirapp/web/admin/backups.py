@@ -262,7 +262,7 @@ def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
 
 def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Response:
     why = prepared.why_not_here(settings())
-    # The jobs first: one that ends meanwhile has put its result there.
+    # Jobs are read first: a job that ends in between has already stored its result.
     began = [job for job in table.jobs(RESTORE) if job.request.get("name") == backup.name]
     found = None if why == "postgresql" else prepared.prepared(settings())
     is_ready = found and (found.name, found.state) == (backup.name, prepared.PREPARED) and not why
