@@ -1,7 +1,8 @@
-"""The app that the tests ask: seed.sql in SQLite and, where FHIRAPP_TEST_POSTGRESQL names a server,
-in PostgreSQL too.
+"""Which tests run, what each may cost, and the fixtures that most folders use.
 
-Each app has a database of its own: a copy of one that was filled once.
+README's command runs what needs neither a service nor a second process. Every other test carries
+a marker of OPTIONAL, from a decorator or from its folder, and runs with `-m MARKER` or where its
+file is named. Databases and apps are in tests/support/databases.py.
 """
 
 from __future__ import annotations
@@ -12,13 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from shutil import copy, copyfile
-from typing import Any
-from uuid import uuid4
-from weakref import WeakSet, finalize
 
 import pyrage  # type: ignore[import-untyped]
 import pytest
@@ -26,34 +21,37 @@ from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from sqlalchemy import create_engine, make_url, text
 
-from fhirapp import create_app
-from fhirapp.auth.clients.administration import issue_token
-from fhirapp.auth.demo import add_demo
 from fhirapp.auth.models import CLINICIAN
-from fhirapp.auth.oauth import openid
-from fhirapp.config import Settings, load_settings, settings_of
-from fhirapp.db import db, writing
-from fhirapp.db.generation import NAME as GENERATION
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
 from fhirapp.exchange.imports.report import Report
-from fhirapp.keys import DEMO_KEY, demo_key, write_new
-from fhirapp.ops.prepare import prepare
-from fhirapp.store.seed import load_seed, seed_path
-from fhirapp.store.write import Rendering
-from tests import ROOT
+from tests import ROOT, TESTS
 from tests.support.authorizing import Flow, add_person, add_program
-from tests.support.balancer import SERVERS, balance
-from tests.support.helpers import BASE_URL, Fhir, shared_secret
+from tests.support.effort import LONG
+from tests.support.helpers import Fhir, token_for
 from tests.support.shell import start_job
-from tests.support.trails import forget
 
+pytest_plugins = ["tests.support.databases"]
 # Some tests import them before others name them as plugins.
 pytest.register_assert_rewrite("tests.support.live", "tests.support.browser")
 
-SERVER = "FHIRAPP_TEST_POSTGRESQL"
+OPTIONAL = ("process", "browser", "postgres", "campaign", "image")
+# The marker that all tests of a folder carry.
+_MARKERS_BY_FOLDER = {
+    TESTS / "browser": "browser",
+    TESTS / "clients": "browser",
+    TESTS / "cluster": "campaign",
+    TESTS / "deploy": "image",
+}
+# The marker of a test that uses a fixture, directly or not.
+_MARKERS_BY_FIXTURE = {"chromium": "browser", "node": "browser", "identity_provider": "browser"}
+_LEFT_OUT = (
+    "Left out: tests that start processes, or need Node, Chromium, PostgreSQL or an image, and "
+    "campaigns. Run some with -m, such as `pytest -m process`; .ci/run runs all."
+)
+# For each test without a marker; .ci/run sets it.
+_MOST_CPU_SECONDS = float(os.environ.get("FHIRAPP_TEST_CPU_SECONDS", "inf"))
 SHARED = ROOT.parent / "shared"
 # Whether a test passes depends neither on chance nor on what else the machine does.
 hypothesis_settings.register_profile(
@@ -62,23 +60,100 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("tests")
 
 
+def _names_folders(config: pytest.Config) -> bool:
+    """Return whether the command names folders or nothing, rather than files or tests."""
+    return all(Path(name).is_dir() for name in config.args)
+
+
+def _leaves_out_optional(config: pytest.Config) -> bool:
+    return _names_folders(config) and not config.option.markexpr
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers of optional tests."""
+    for name in OPTIONAL:
+        config.addinivalue_line(
+            "markers", f"{name}: left out unless -m or a file's name asks for it"
+        )
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Run tests that are named without workers, which take longer to start than a few tests do."""
-    names_folders = all(Path(name).is_dir() for name in config.args)
-    return None if names_folders and not config.option.keyword else 0
+    """Run a few named tests without workers, which take longer to start than such tests do."""
+    return None if _names_folders(config) and not config.option.keyword else 0
 
 
-def pytest_report_header() -> str:
-    """Say at the start where the tests run: a skip for each of them would bury what failed."""
-    where = "and PostgreSQL" if os.environ.get(SERVER) else f"only; {SERVER} names no PostgreSQL"
-    return f"databases: SQLite {where}"
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the tests of a folder that is left out."""
+    is_left_out = collection_path in _MARKERS_BY_FOLDER and _leaves_out_optional(config)
+    return True if is_left_out and collection_path not in map(Path, config.args) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of marked folders, and leave out what the command does not ask for."""
+    for item in items:
+        for folder, marker in _MARKERS_BY_FOLDER.items():
+            if folder in item.path.parents:
+                item.add_marker(marker)
+        for fixture, marker in _MARKERS_BY_FIXTURE.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
+    left_out = [item for item in items if not _is_asked_for(config, item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
+    names = getattr(item, "fixturenames", ())
+    if "shared" in names and not SHARED.is_dir():
+        return False
+    campaign = item.get_closest_marker("campaign")
+    if campaign and campaign.kwargs.get("at_full_size_only") and not LONG:
+        return False
+    return not (_leaves_out_optional(config) and any(map(item.get_closest_marker, OPTIONAL)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line which tests did not run, and how to run them."""
+    if _leaves_out_optional(terminalreporter.config):
+        terminalreporter.write_line(_LEFT_OUT)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test without a marker that takes too much CPU time in this process and its children.
+
+    The limit is in seconds of a machine that runs the reference loop in 20 ms. The loop runs after
+    a test that seems too slow, so a machine that is slow or busy does not fail it.
+    """
+    began = _cpu_seconds()
+    result = yield
+    took = _cpu_seconds() - began
+    if took > _MOST_CPU_SECONDS and not any(map(item.get_closest_marker, (*OPTIONAL, "smoke"))):
+        took /= max(1.0, _reference_seconds() / 0.02)
+        assert took < _MOST_CPU_SECONDS, "takes too much CPU time: make it cheaper, or mark it"
+    return result
+
+
+def _cpu_seconds() -> float:
+    children = os.times()
+    return time.process_time() + children.children_user + children.children_system
+
+
+def _reference_seconds() -> float:
+    began, total = time.process_time(), 0
+    for number in range(200_000):
+        total += number * number % 7
+    return time.process_time() - began
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_settings_from_outside() -> None:
     """Keep the settings of whoever runs the tests out of them, and their machine's time zone."""
-    for name in [name for name in os.environ if name.startswith("FHIRAPP_") and name != SERVER]:
-        del os.environ[name]
+    for name in list(os.environ):
+        if name.startswith("FHIRAPP_") and not name.startswith("FHIRAPP_TEST_"):
+            del os.environ[name]
     os.environ["TZ"] = "UTC"
     if hasattr(time, "tzset"):
         time.tzset()
@@ -118,195 +193,6 @@ def _remembered_passphrases() -> Iterator[None]:
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let threads that write at once wait for each other, however long that takes here."""
     monkeypatch.setattr("fhirapp.db._TURN_SECONDS", 60)
-
-
-@pytest.fixture(
-    scope="session",
-    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)],
-)
-def new_database(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[..., str]]:
-    """Return a maker of addresses of new databases of one kind: empty, or copies of another.
-
-    Nobody may have that other one open.
-    """
-    if request.param == "sqlite":
-        folder = tmp_path_factory.mktemp("databases")
-
-        def make_file(original: str | None = None) -> str:
-            path = folder / f"{uuid4().hex}.db"
-            if original is not None:
-                copyfile(str(make_url(original).database), path)
-            return f"sqlite:///{path}"
-
-        yield make_file
-        return
-    address = os.environ.get(SERVER)
-    if not address:
-        pytest.skip(f"{SERVER} names no PostgreSQL server")
-    server = make_url(address)
-    engine = create_engine(
-        server.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
-    )
-    made: list[str] = []
-
-    def make(original: str | None = None) -> str:
-        name = f"fhirapp_{uuid4().hex[:12]}"
-        template = "template0" if original is None else make_url(original).database
-        with engine.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template} ENCODING 'UTF8'"))
-        made.append(name)
-        return server.set(database=name).render_as_string(hide_password=False)
-
-    yield make
-    with engine.connect() as connection:
-        for name in made:
-            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    engine.dispose()
-
-
-def remove_database(url: str) -> None:
-    """Remove the file of an app that nobody has any more; PostgreSQL's go at the end."""
-    if not url.startswith("postgresql"):
-        for end in ("", "-wal", "-shm"):
-            Path(f"{make_url(url).database}{end}").unlink(missing_ok=True)
-
-
-def _start(app: Flask, *, seed: bool) -> None:
-    """Make an app's database ready, with the demo's people; its connections are closed."""
-    prepare(app, lambda _message: None, serving=True)
-    with app.app_context():
-        if seed:
-            now = "2026-01-01T00:00:00.000+00:00"
-            load_seed(seed_path(), types(), Rendering.of(settings_of(app)), now)
-        key = demo_key(settings_of(app).instance)
-        with writing() as connection:
-            add_demo(connection, key)
-        db.engine.dispose()
-
-
-@pytest.fixture(scope="session")
-def demo_key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the file of the one key that the demo's backend has in all apps."""
-    folder = tmp_path_factory.mktemp("demo")
-    demo_key(folder)
-    return folder / DEMO_KEY
-
-
-@pytest.fixture(scope="session")
-def signing_keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the file of the key that signs id tokens in all apps: to make one takes a while."""
-    folder = tmp_path_factory.mktemp("signing")
-    write_new(folder / openid.NAME, openid.make_first())
-    return folder / openid.NAME
-
-
-@pytest.fixture(scope="session")
-def original(
-    new_database: Callable[..., str],
-    demo_key_file: Path,
-    signing_keys_file: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[bool, Rendering], str]:
-    """Return a maker of databases to copy, with the demo's people and seeded or not; made once.
-
-    The key of the demo's backend, which they hold, is in each instance folder (`demo_key`).
-    """
-
-    @cache
-    def make(seed: bool, rendering: Rendering) -> str:
-        url = new_database()
-        folder = tmp_path_factory.mktemp("instance")
-        copyfile(demo_key_file, folder / DEMO_KEY)
-        copy(signing_keys_file, folder / openid.NAME)
-        values = {
-            "database_url": url,
-            "instance_path": str(folder),
-            **shared_secret(url),
-            **rendering._asdict(),
-        }
-        app = create_app(load_settings({}, **values))
-        _start(app, seed=seed)
-        # Each app has a trail of its own.
-        forget(app)
-        with app.app_context():
-            db.engine.dispose()
-        return url
-
-    return make
-
-
-def _twins(settings: Settings) -> Iterator[Flask]:
-    """Make the other servers on an app's database, each with an instance folder of its own."""
-    for number in range(2, SERVERS + 1):
-        folder = settings.folder.with_name(f"{settings.folder.name}-{number}")
-        folder.mkdir()
-        # As if each were told at once what another writes: of NOTIFY, tests/cluster.
-        (folder / GENERATION).hardlink_to(settings.folder / GENERATION)
-        app = create_app(replace(settings, instance_path=str(folder)))
-        with app.app_context():
-            finalize(app, db.engine.dispose).atexit = False
-        prepare(app, lambda _message: None, serving=True)
-        yield app
-
-
-@pytest.fixture(scope="session")
-def make_app(
-    new_database: Callable[..., str],
-    original: Callable[[bool, Rendering], str],
-    demo_key_file: Path,
-    signing_keys_file: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[..., Flask]]:
-    """Return a maker of apps, each with a database of its own; seeded unless seed=False."""
-    # An app that no test has any more is let go, with the files that it holds open.
-    apps: WeakSet[Flask] = WeakSet()
-
-    def close() -> None:
-        for app in list(apps):
-            with app.app_context():
-                db.engine.dispose()
-
-    def make(*, seed: bool = True, **overrides: Any) -> Flask:
-        # PostgreSQL has a hundred connections for all: an app opens those that it needs anew.
-        close()
-        folder = tmp_path_factory.mktemp("instance")
-        values = {"instance_path": str(folder), "base_url": BASE_URL, **overrides}
-        values = {**shared_secret(values.get("database_url", "")), **values}
-        settings = load_settings({}, **values)
-        # Of an app in demo mode it is empty: that has a file of its own.
-        is_copy = "database_url" not in overrides
-        if is_copy:
-            url = new_database(original(seed, Rendering.of(settings)))
-            settings = replace(settings, database_url=url, **shared_secret(url))
-            if not (settings.instance / DEMO_KEY).exists():
-                settings.instance.mkdir(parents=True, exist_ok=True)
-                copyfile(demo_key_file, settings.instance / DEMO_KEY)
-            if not (settings.instance / openid.NAME).exists():
-                copy(signing_keys_file, settings.instance / openid.NAME)
-        is_shared = settings.database_url.startswith("postgresql") and not settings.demo
-        several = SERVERS > 1 and is_shared
-        if several and not settings.files:
-            settings = replace(settings, files=str(tmp_path_factory.mktemp("files")))
-        app = create_app(settings)
-        apps.add(app)
-        with app.app_context():
-            finalize(app, db.engine.dispose).atexit = False
-        if is_copy:
-            # Thousands of copies fill the memory that they lie in.
-            finalize(app, remove_database, settings.database_url).atexit = False
-            prepare(app, lambda _message: None, serving=True)
-        else:
-            _start(app, seed=seed)
-        if several:
-            twins = [*_twins(settings)]
-            apps.update(twins)
-            balance(app, [app, *twins])
-        return app
-
-    yield make
-    close()
 
 
 @pytest.fixture(scope="module")
@@ -352,12 +238,6 @@ def as_patient(app: Flask) -> Callable[..., Fhir]:
         return Fhir(app, token_for(app, scope, patient=patient))
 
     return make
-
-
-def token_for(app: Flask, scope: str, *, patient: str | None = None, lifetime: int = 3600) -> str:
-    """Issue a token of the operator's."""
-    with app.app_context(), writing() as connection:
-        return issue_token(connection, scope=scope, patient_id=patient, lifetime=lifetime)
 
 
 @pytest.fixture(scope="module")
@@ -415,8 +295,7 @@ def empty(make_app: Callable[..., Flask]) -> Flask:
 @pytest.fixture
 def take(empty: Flask, tmp_path: Path) -> Callable[..., Report]:
     """Return what imports resources into it, each on a line of one file."""
-    from tests.exchange.test_import import lines
-    from tests.support.importing import load, write
+    from tests.support.importing import lines, load, write
 
     return lambda *contents, **options: load(
         empty, write(tmp_path, lines(*contents), "x.ndjson"), **options

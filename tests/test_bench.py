@@ -19,7 +19,7 @@ from tests import ROOT
 from tests.bench import multiplied
 from tests.bench.paint import PAGES
 from tests.bench.rows import Row, Target
-from tests.support.effort import only_long
+from tests.support.databases import POSTGRESQL
 
 TINY = ("--quick", "--allergies", "200", "--documents", "200", "--patients", "20")
 
@@ -128,7 +128,7 @@ _ROW = re.compile(
 _TITLE = re.compile(r"(?P<title>\S.*?)  +(?P<sides>.*?) +ratio +min - max +target")
 
 
-@only_long
+@pytest.mark.campaign(at_full_size_only=True)
 def test_every_row_is_printed_beside_its_target():
     # Not with coverage, which would double what is measured.
     environ = {name: value for name, value in os.environ.items() if name[:9] != "COVERAGE_"}
@@ -169,9 +169,8 @@ def test_a_number_wider_than_its_column_stays_apart():
     ]
 
 
-def test_a_copied_block_is_what_an_import_of_it_stores(make_app, new_database, tmp_path):
-    if not new_database().startswith("postgresql"):
-        pytest.skip("records are multiplied in PostgreSQL")
+@pytest.mark.databases(POSTGRESQL)
+def test_a_copied_block_is_what_an_import_of_it_stores(make_app, tmp_path):
     stored = []
     for imported in ([0], [0, 1]):
         app = make_app(seed=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.ops.test_serve import WAIT_SECONDS, listening_port
+from tests.support.serving import WAIT_SECONDS, listening_port
 from tests.support.shell import ROOT, environment
 
 pytest_plugins = ["tests.support.live", "tests.support.browser"]

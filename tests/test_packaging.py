@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests import ROOT
-from tests.ops.test_serve import listening_port
+from tests.support.serving import listening_port
 from tests.support.shell import MAIN, environment
 
 TOP_LEVEL = {

@@ -19,9 +19,9 @@ from fhirapp.auth.users import sessions
 from fhirapp.auth.users import sign_in as users_sign_in
 from fhirapp.auth.users.accounts import add_user, new_setup_code, set_password
 from fhirapp.db import db, writing
-from tests.conftest import token_for
 from tests.support.authorizing import STATE, VERIFIER, Flow, add_backend, add_person, add_program
 from tests.support.browsing import cookie_name
+from tests.support.helpers import token_for
 
 PASSWORD = "plum-teapot-lantern-42"
 WRONG = "plum-teapot-lantern-43"

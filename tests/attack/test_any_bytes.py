@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fhirapp.auth.unverified import InvalidJwt, read_jwt
-from tests.conftest import token_for
 from tests.support.authorizing import KEY, Program, add_backend
 from tests.support.effort import sample
+from tests.support.helpers import token_for
 
 ASSERTED = ("/oauth/token", "/oauth/introspect", "/oauth/revoke")
 JSON = st.recursive(

@@ -183,8 +183,7 @@ def days(app: Flask, monkeypatch: pytest.MonkeyPatch, count: int, ask: Callable[
 
 @IN_FILES
 def test_old_files_are_packed_and_read_as_before(make_app, monkeypatch):
-    from tests.conftest import token_for
-    from tests.support.helpers import Fhir
+    from tests.support.helpers import Fhir, token_for
 
     app = make_app()
     watched = Fhir(app, token_for(app, "system/*.rs"))
@@ -211,8 +210,7 @@ def test_old_files_are_packed_and_read_as_before(make_app, monkeypatch):
 
 @IN_FILES
 def test_what_is_kept_no_longer_is_removed_and_that_is_noted(make_app, monkeypatch):
-    from tests.conftest import token_for
-    from tests.support.helpers import Fhir
+    from tests.support.helpers import Fhir, token_for
 
     app = make_app(audit_keep=3)
     watched = Fhir(app, token_for(app, "system/*.rs"))

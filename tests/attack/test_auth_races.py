@@ -14,8 +14,11 @@ from sqlalchemy import func, select
 
 from fhirapp.auth.models import AccessToken, Grant, Launch
 from tests.support.authorizing import REDIRECT, VERIFIER, Flow, add_backend, parameters_of, rows
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.effort import sample
 from tests.support.racing import racers
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 Race = Callable[[dict[str, Any]], list[Any]]
 

@@ -13,9 +13,11 @@ import pytest
 from fhirapp.config import settings_of
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
-from tests.conftest import token_for
 from tests.support.contract import publish
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, token_for
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 FIRST, SECOND = "2026-02-01T00:00:00.000+00:00", "2026-02-02T00:00:00.000+00:00"
 PATHOLOGY = {"coding": [{"system": "http://loinc.org", "code": "11526-1"}]}

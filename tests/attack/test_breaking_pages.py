@@ -17,9 +17,8 @@ from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
 from fhirapp.store.migrate import reindex
 from fhirapp.store.write import Rendering
-from tests.conftest import token_for
 from tests.support.contract import allergy, delete, publish
-from tests.support.helpers import Fhir, ids, link
+from tests.support.helpers import Fhir, ids, link, token_for
 
 MOMENTS = [f"2026-03-0{day}T00:00:00.000+00:00" for day in range(1, 10)]
 

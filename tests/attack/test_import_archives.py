@@ -12,27 +12,18 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from flask import Flask
 
-from tests.exchange.test_import import lines
-from tests.support.importing import current, load, patient, write
+from tests.support.archives import zipped
+from tests.support.importing import current, lines, load, patient, write
 
 
 @pytest.fixture(scope="module")
 def kept(make_app: Callable[..., Flask]) -> Flask:
     """Return one app for the tests that bring records of their own."""
     return make_app(seed=False)
-
-
-def zipped(path: Path, members: dict[str, bytes], **options: Any) -> Path:
-    """Write an archive of these members."""
-    with zipfile.ZipFile(path, "w", **options) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return path
 
 
 def test_an_archive_is_read_where_it_lies_whatever_its_members_are_called(empty, tmp_path):

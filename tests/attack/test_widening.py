@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fhirapp.auth.clients.administration import RefusedCommand
-from tests.conftest import token_for
 from tests.support.contract import allergy, publish
-from tests.support.helpers import Fhir, assert_outcome
+from tests.support.helpers import Fhir, assert_outcome, token_for
 
 FORM = "application/x-www-form-urlencoded"
 SEARCH = "AllergyIntolerance/_search"

@@ -19,10 +19,12 @@ from fhirapp.audit.read import Entry, entries
 from fhirapp.cli.common import ready_app
 from fhirapp.config import settings_of
 from fhirapp.trail import FOLDER
-from tests.conftest import token_for
-from tests.support.helpers import Fhir
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import Fhir, token_for
 from tests.support.shell import assert_not_done, fhirapp
 from tests.support.trails import IN_FILES, noted, raw_lines
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 ALLERGY = "AllergyIntolerance"
 

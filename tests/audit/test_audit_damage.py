@@ -20,9 +20,8 @@ from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.trail import FOLDER
 from fhirapp.trail.chain import split
-from tests.conftest import token_for
 from tests.support.browsing import Browser, add_person
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 from tests.support.trails import IN_FILES
 
 pytestmark = IN_FILES

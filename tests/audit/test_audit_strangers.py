@@ -9,9 +9,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.audit.write import _Throttled
-from tests.conftest import token_for
-from tests.support.balancer import one_server
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 from tests.support.trails import raw_lines
 
 SEARCH = "AllergyIntolerance/_search"
@@ -55,7 +53,6 @@ def test_of_a_request_without_a_known_token_little_is_kept(own_app, stranger, me
     assert (entry["user"], entry["client"], entry["body"]) == (None, None, "")
 
 
-@one_server("each notes one a minute")
 def test_of_too_many_requests_one_a_minute_is_noted(own_app, stranger):
     statuses = [stranger.get("Patient/p1").status_code for _ in range(70)]
     assert statuses.count(429) == 10
@@ -72,7 +69,6 @@ def test_how_many_were_left_out_is_counted_of_each_client():
     assert file.count("a", 101.0) == 0
 
 
-@one_server("each notes one a minute")
 def test_how_many_were_left_out_is_told_with_the_next(own_app, stranger):
     file: _Throttled = own_app.extensions["fhirapp.audit"]
     # Of a minute long ago, by whatever clock.

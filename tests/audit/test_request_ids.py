@@ -19,12 +19,11 @@ from fhirapp.audit.read import entries
 from fhirapp.auth.models import ADMINISTRATOR, Refusal
 from fhirapp.auth.protector import VIA_PROXY
 from fhirapp.auth.refusals import find_refusals, newest_refusals
-from tests.conftest import token_for
-from tests.resources.test_audit_event import administrator, listed
+from tests.support.audit_events import administrator, listed
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser
 from tests.support.browsing import add_person as add_somebody
-from tests.support.helpers import assert_outcome
+from tests.support.helpers import assert_outcome, token_for
 from tests.support.r4 import faults
 from tests.support.trails import noted, put_in, raw_lines
 

@@ -6,28 +6,11 @@ p1 and p2 of seed.sql have allergies, documents, encounters and provenances each
 from __future__ import annotations
 
 import pytest
-from flask import Flask
 
-from tests.conftest import token_for
-from tests.support.helpers import Fhir, assert_outcome, ids, lasting
+from tests.support.access import ALLERGY, DOCUMENT, P1_ALLERGIES, as_scope
+from tests.support.helpers import assert_outcome, ids, lasting
 
 ANOTHER = "the token is for one patient, and this is another."
-ALLERGY = "AllergyIntolerance/al-p2-morphine"
-DOCUMENT = "DocumentReference/doc-p2-pathology-2023"
-
-P1_ALLERGIES = {
-    "al-p1-penicillin",
-    "al-p1-sulfa",
-    "al-p1-latex",
-    "al-p1-ibuprofen",
-    "al-p1-metformin",
-    "al-p1-ragweed",
-}
-
-
-def as_scope(app: Flask, scope: str, patient: str | None = None) -> Fhir:
-    """Return a client with a token of this scope."""
-    return Fhir(app, token_for(app, scope, patient=patient))
 
 
 @pytest.mark.parametrize("context", ["system", "user"])

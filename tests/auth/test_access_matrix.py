@@ -19,12 +19,11 @@ from fhirapp.auth.users.accounts import link
 from fhirapp.db import writing
 from fhirapp.definition import Definition, Visibility
 from fhirapp.rest.include_parameters import includable, referring
-from tests.conftest import token_for
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.bulk import Exports
 from tests.support.contract import SERVED, Held, fill, owned, publish, versions_held
 from tests.support.fuzz import Request, send
-from tests.support.helpers import FHIR_JSON, Fhir
+from tests.support.helpers import FHIR_JSON, Fhir, token_for
 from tests.support.helpers import link as link_of
 from tests.support.valid_requests import operation_requests
 

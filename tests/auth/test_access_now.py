@@ -17,9 +17,12 @@ from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Grant
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import link, set_role, set_user_disabled, unlink
 from fhirapp.db import writing
-from tests.auth.test_access import ALLERGY, DOCUMENT, P1_ALLERGIES
+from tests.support.access import ALLERGY, DOCUMENT, P1_ALLERGIES
 from tests.support.authorizing import Flow, add_person, add_program, alter, set_client, set_user
+from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.helpers import Fhir, assert_outcome
+
+pytestmark = pytest.mark.databases(SQLITE, THREE_SERVERS)
 
 OWN = "AllergyIntolerance/al-p1-penicillin"
 INVALID = "The access token is not valid."

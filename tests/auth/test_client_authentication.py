@@ -14,8 +14,8 @@ import pytest
 from flask import Flask
 
 from fhirapp.auth.models import BASIC, CLINICIAN, NONE, SIGNED
-from tests.auth.test_token_endpoint import assert_error
 from tests.support.authorizing import KEY, Flow, Program, add_person, add_program, set_client
+from tests.support.token_endpoint import assert_error
 
 NO_PROOF = "No client proved who it is: by Basic, or by a signed assertion."
 SCOPE = "user/*.rs offline_access"

@@ -23,7 +23,6 @@ from fhirapp.auth.clients.administration import MOST_WAITING, PER_HOUR, WAITING_
 from fhirapp.auth.models import CLINICIAN, NONE, Client, Origin, Refusal, digest
 from fhirapp.auth.oauth.client_registration import MOST_BYTES
 from fhirapp.db import writing
-from tests.auth.test_token_endpoint import assert_error
 from tests.support.app_pages import KEY
 from tests.support.authorizing import (
     REDIRECT,
@@ -37,6 +36,7 @@ from tests.support.authorizing import (
 from tests.support.browsing import Browser
 from tests.support.effort import sample
 from tests.support.helpers import BASE_URL
+from tests.support.token_endpoint import assert_error
 
 PATH = "/oauth/register"
 _NUMBERS = count()

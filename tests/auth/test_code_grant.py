@@ -19,7 +19,6 @@ from fhirapp.auth.models import (
     RefreshToken,
     digest,
 )
-from tests.auth.test_token_endpoint import assert_error
 from tests.support.authorizing import (
     REDIRECT,
     VERIFIER,
@@ -33,17 +32,11 @@ from tests.support.authorizing import (
     set_client,
     set_user,
 )
+from tests.support.grants import ENDED, is_alive
 from tests.support.helpers import BASE_URL, Fhir, assert_outcome
+from tests.support.token_endpoint import assert_error
 
-ENDED = "The access was revoked, or has ended."
 NO_CODE = "Invalid 'code' in request."
-
-
-def is_alive(flow: Flow, access_token: str) -> bool:
-    """Say whether an access token is one under /fhir."""
-    status = Fhir(flow.app, access_token).get("AllergyIntolerance").status_code
-    assert status in (200, 401)
-    return status == 200
 
 
 def test_a_code_is_exchanged_for_a_token_that_works(flow):

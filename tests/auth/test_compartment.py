@@ -11,7 +11,7 @@ from fhirapp.auth.oauth.server import new_token
 from fhirapp.auth.scopes import Grant, access_of
 from fhirapp.auth.tokens import token_row
 from fhirapp.db import writing
-from tests.auth.test_access import ALLERGY, P1_ALLERGIES, as_scope
+from tests.support.access import ALLERGY, P1_ALLERGIES, as_scope
 from tests.support.helpers import Fhir, assert_outcome
 
 LAB = "http://terminology.hl7.org/CodeSystem/v2-0074|LAB"

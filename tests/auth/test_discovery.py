@@ -14,9 +14,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from fhirapp.auth.models import BASIC, CLINICIAN, NONE, PATIENT, SIGNED
-from tests.auth.test_openid import claims_of
 from tests.support.authorizing import Flow, add_backend, add_person, add_program
 from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir
+from tests.support.id_tokens import claims_of
 
 SMART = ("/.well-known/smart-configuration", "/fhir/.well-known/smart-configuration")
 OPENID = (

@@ -25,8 +25,6 @@ from fhirapp.auth.models import (
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import writing
-from tests.auth.test_token_endpoint import DEMO, assert_error
-from tests.conftest import token_for
 from tests.support.authorizing import (
     Flow,
     add_backend,
@@ -36,7 +34,8 @@ from tests.support.authorizing import (
     set_client,
     set_user,
 )
-from tests.support.helpers import BASE_URL
+from tests.support.helpers import BASE_URL, token_for
+from tests.support.token_endpoint import DEMO, assert_error
 
 DOCTOR = "Practitioner/dr-adeyemi"
 SCOPE = "openid fhirUser launch/patient patient/*.rs user/AllergyIntolerance.rs offline_access"

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import time
 from typing import Any
 
 import pytest
 from flask import Flask
-from joserfc import jwt
-from joserfc.jwk import KeySet
 from sqlalchemy import update
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, AccessToken, Grant, Session
 from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import writing
-from tests.auth.test_token_endpoint import assert_error
-from tests.conftest import token_for
 from tests.support.authorizing import (
     Flow,
     add_backend,
@@ -33,29 +28,15 @@ from tests.support.authorizing import (
     set_client,
     set_user,
 )
-from tests.support.helpers import BASE_URL
-
-DOCTOR = "Practitioner/dr-adeyemi"
+from tests.support.helpers import BASE_URL, token_for
+from tests.support.id_tokens import DOCTOR, claims_of, header_of, user_info
+from tests.support.token_endpoint import assert_error
 
 
 @pytest.fixture
 def flow(oauth: Flask) -> Flow:
     """Return a clinician with a public app."""
     return Flow(oauth, add_program(oauth), add_person(oauth, CLINICIAN, fhir_user=DOCTOR))
-
-
-def header_of(id_token: str) -> dict[str, Any]:
-    """Return the header of a compact JWS."""
-    part = id_token.partition(".")[0]
-    header: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    return header
-
-
-def claims_of(flow: Flow, answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the claims of an answer's id token, checked as a client does it: by jwks.json."""
-    published = flow.app.test_client().get("/oauth/jwks.json").get_json()
-    keys = KeySet.import_key_set(published)
-    return dict(jwt.decode(answer["id_token"], keys, algorithms=["RS256"]).claims)
 
 
 def test_an_id_token_says_who_signed_in_when_and_for_whom_it_is(flow):
@@ -142,12 +123,6 @@ def _with_tokens(flow: Flow) -> tuple[Flow, dict[str, Any]]:
 
 
 SHOWN = "openid fhirUser profile"
-
-
-def user_info(flow: Flow, token: str, method: str = "GET") -> TestResponse:
-    """Ask who the user of a token is."""
-    headers = {"Authorization": f"Bearer {token}"}
-    return flow.app.test_client().open("/oauth/userinfo", method=method, headers=headers)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

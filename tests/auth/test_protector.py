@@ -11,9 +11,8 @@ from sqlalchemy import update
 from fhirapp.auth.clients.administration import issue_token, set_disabled
 from fhirapp.auth.models import Client
 from fhirapp.db import writing
-from tests.auth.test_access import ALLERGY
-from tests.conftest import token_for
-from tests.support.helpers import Fhir, assert_outcome
+from tests.support.access import ALLERGY
+from tests.support.helpers import Fhir, assert_outcome, token_for
 
 
 @pytest.fixture

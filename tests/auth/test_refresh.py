@@ -13,9 +13,12 @@ from sqlalchemy import select, update
 from fhirapp.auth.models import Grant, RefreshToken, digest
 from fhirapp.auth.users import sessions
 from fhirapp.db import writing
-from tests.auth.test_code_grant import ENDED, is_alive
-from tests.auth.test_token_endpoint import assert_error
 from tests.support.authorizing import Flow, add_program, alter, rows, set_client, set_user
+from tests.support.databases import SQLITE, THREE_SERVERS
+from tests.support.grants import ENDED, is_alive
+from tests.support.token_endpoint import assert_error
+
+pytestmark = pytest.mark.databases(SQLITE, THREE_SERVERS)
 
 SCOPE = "user/AllergyIntolerance.rs user/DocumentReference.rs offline_access"
 DAY = 86_400

@@ -55,7 +55,6 @@ from tests.support.authorizing import (
     set_client,
     set_user,
 )
-from tests.support.balancer import one_server
 from tests.support.browsing import Browser
 from tests.support.browsing import add_person as add_somebody
 from tests.support.helpers import BASE_URL, Fhir
@@ -459,7 +458,6 @@ def test_of_a_client_that_is_not_there_nothing_is_kept(app, proof):
         assert not find_refusals(response.headers[REQUEST_ID_HEADER])
 
 
-@one_server("each counts what it writes")
 def test_whoever_only_says_that_it_is_a_client_writes_less_often(app):
     program = add_program(app, BASIC)
     for _ in range(UNPROVED + 2):
@@ -547,14 +545,12 @@ def test_none_is_kept_for_more_than_a_month(app, patient):
     assert count_of(app, "somebody") == 0
 
 
-@one_server("each counts what it writes")
 def test_a_client_that_asks_in_a_loop_writes_so_often_and_no_more(app, patient):
     for _ in range(PER_MINUTE + 3):
         assert patient.fhir.get("AllergyIntolerance?patient=p2").status_code == 403
     assert count_of(app, patient.flow.program.client_id) == PER_MINUTE
 
 
-@one_server("it is busy, and the others are not")
 def test_where_the_database_is_busy_the_answer_is_the_same_and_nothing_is_kept(app, patient):
     places = app.extensions["fhirapp.writers"]
     held = 0

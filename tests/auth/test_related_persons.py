@@ -23,11 +23,11 @@ from fhirapp.auth.protector import look_up
 from fhirapp.auth.users.accounts import link
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
-from tests.auth.test_openid import claims_of, user_info
 from tests.auth.test_refusals import kept
 from tests.support.authorizing import Flow, add_backend, add_person, add_program, set_user
 from tests.support.contract import delete, publish
 from tests.support.helpers import BASE_URL, Fhir, assert_outcome
+from tests.support.id_tokens import claims_of, user_info
 
 MOTHER = "RelatedPerson/rp-lindqvist"
 ALLERGY_OF_CHILD = "AllergyIntolerance/al-p3-egg"

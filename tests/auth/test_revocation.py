@@ -10,8 +10,6 @@ from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.models import BASIC, CLINICIAN, NONE, SIGNED, Grant, RefreshToken, digest
-from tests.auth.test_code_grant import ENDED, is_alive
-from tests.auth.test_token_endpoint import assert_error
 from tests.support.authorizing import (
     Flow,
     add_backend,
@@ -21,7 +19,9 @@ from tests.support.authorizing import (
     rows,
     set_client,
 )
+from tests.support.grants import ENDED, is_alive
 from tests.support.helpers import Fhir, assert_outcome
+from tests.support.token_endpoint import assert_error
 
 SCOPE = "user/*.rs offline_access"
 

@@ -19,8 +19,8 @@ from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
 from tests.support.authorizing import alter, rows
 from tests.support.browsing import add_person
+from tests.support.second_factor import SECRET, code_now, enable, user_of
 
-SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
 # In the middle of an interval; the codes of this one and those around it differ.
 NOON = 1_800_000_015
 
@@ -37,19 +37,6 @@ def person(clinic: Flask) -> str:
     return add_person(clinic, CLINICIAN)
 
 
-def user_of(app: Flask, username: str) -> User:
-    ((user,),) = rows(app, select(User).where(User.username == username))
-    found: User = user
-    return found
-
-
-def enable(app: Flask, username: str, interval: int = 1) -> list[str]:
-    """Turn a user's second factor on with SECRET; return the recovery codes."""
-    user_id = user_of(app, username).id
-    with app.app_context(), writing() as connection:
-        return sign_in.enable(connection, user_id, SECRET, interval)
-
-
 def accept(app: Flask, username: str, code: str) -> bool:
     user_id = user_of(app, username).id
     with app.app_context():
@@ -62,11 +49,6 @@ def accept(app: Flask, username: str, code: str) -> bool:
 
 def code_at(seconds: float) -> str:
     return pyotp.TOTP(SECRET).at(int(seconds))
-
-
-def code_now(secret: str = SECRET, later: int = 0) -> str:
-    """Return a code that counts now: this interval's, or with later=1 the next one's."""
-    return pyotp.TOTP(secret).at(int(time.time()) + 30 * later)
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ from fhirapp.auth.oauth.openid import (
 )
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.config import ConfigurationError, load_settings, settings_of
-from tests.auth.test_openid import header_of
 from tests.support.authorizing import Flow, add_person, add_program
+from tests.support.id_tokens import header_of
 from tests.support.racing import together
 from tests.support.shell import environment
 

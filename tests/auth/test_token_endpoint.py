@@ -20,8 +20,8 @@ from fhirapp.auth.clients.administration import set_disabled
 from fhirapp.auth.models import AccessToken, Client, digest
 from fhirapp.db import db, writing
 from tests.support.helpers import Fhir
+from tests.support.token_endpoint import DEMO, assert_error
 
-DEMO = ("demo-backend", "demo")
 GRANT = {"grant_type": "client_credentials", "scope": "system/*.rs"}
 ASSERTION = {
     "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
@@ -46,20 +46,6 @@ def ask(app: Flask, form: Any = None, *, auth: Any = DEMO, **options: Any) -> Te
         environ_base={"REMOTE_ADDR": next(_ADDRESSES)},
         **options,
     )
-
-
-def assert_error(
-    response: TestResponse, error: str, description: str | None = None, status: int = 400
-) -> None:
-    """Assert that an answer is this error in the form of RFC 6749 §5.2, not to be cached."""
-    assert response.status_code == status, response.text
-    assert response.content_type == "application/json"
-    assert response.headers["Cache-Control"] == "no-store"
-    answer = response.get_json()
-    assert answer.keys() <= {"error", "error_description", "error_uri"}
-    assert answer["error"] == error
-    if description is not None:
-        assert answer["error_description"] == description
 
 
 def test_the_first_search_of_the_readme(oauth):

@@ -12,10 +12,10 @@ from sqlalchemy import select, update
 
 from fhirapp.auth.models import CLINICIAN, AccessToken, AuthorizationCode, RefreshToken, digest
 from fhirapp.auth.tokens import new_token
-from tests.auth.test_code_grant import is_alive
-from tests.auth.test_token_endpoint import assert_error
 from tests.support.authorizing import Flow, add_person, add_program, alter, rows
+from tests.support.grants import is_alive
 from tests.support.helpers import Fhir, assert_outcome
+from tests.support.token_endpoint import assert_error
 
 DAY = 86_400
 EXPIRED = "The access token has expired; ask for a new one."

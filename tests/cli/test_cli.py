@@ -16,7 +16,7 @@ from joserfc.jwk import ECKey
 
 from fhirapp.cli import COMMANDS
 from fhirapp.cli.common import progress_bar
-from tests.exchange.test_import import ALLERGY, PATIENT, lines
+from tests.support.importing import ALLERGY, PATIENT, lines
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp, fhirapp_anew
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from joserfc.jwk import ECKey
 from sqlalchemy import LargeBinary
 
@@ -19,41 +19,16 @@ from fhirapp import create_app
 from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.registration import Registration, owner_code, register
 from fhirapp.auth.models import Client, digest
-from fhirapp.cli import cli
 from fhirapp.config import load_settings
 from fhirapp.db import db, writing
 from tests.cli.test_cli import keys_file
+from tests.support.client_commands import done, refusal
 from tests.support.shell import assert_not_done, fhirapp
 
 KEY = ECKey.generate_key("P-384", {"kid": "k"})
 REDIRECT = "https://app.example/callback"
 APP_SCOPE = "launch/patient patient/*.rs offline_access"
 APP = ("--scope", APP_SCOPE, "--redirect-uri", REDIRECT)
-
-
-def shell(folder: Path, *arguments: str, stdin: bytes = b"", **settings: str) -> Result:
-    """Run a command in this process, on an instance folder; what it was told it must not repeat."""
-    environ = {f"FHIRAPP_{name}": value for name, value in settings.items()}
-    runner = CliRunner(env={"FHIRAPP_INSTANCE_PATH": str(folder), **environ})
-    result = runner.invoke(cli, arguments, input=stdin)
-    assert isinstance(result.exception, SystemExit | None), result.exception
-    assert not stdin.strip() or stdin.strip().decode(errors="replace") not in result.output
-    return result
-
-
-def done(folder: Path, *arguments: str, **more: Any) -> Result:
-    """Run a command that must succeed."""
-    result = shell(folder, *arguments, **more)
-    assert result.exit_code == 0, result.stderr
-    return result
-
-
-def refusal(folder: Path, *arguments: str, **more: Any) -> str:
-    """Run a command that must be refused: one sentence on standard error, exit code 2."""
-    result = shell(folder, *arguments, **more)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert re.fullmatch(r"fhirapp: [^\n]+\n", result.stderr)
-    return result.stderr.removeprefix("fhirapp: ").strip()
 
 
 def add(folder: Path, client_id: str, kind: str, *options: str) -> Result:

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from fhirapp.cli import cli
-from tests.cli.test_cli_clients import done, refusal
-from tests.exchange.test_import import ALLERGY, PATIENT, lines
+from tests.support.client_commands import done, refusal
+from tests.support.importing import ALLERGY, PATIENT, lines
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from fhirapp.auth.users import sessions, sign_in
 from fhirapp.auth.users.accounts import find_user, setup_code
 from fhirapp.config import load_settings
 from fhirapp.db import db, writing
-from tests.cli.test_cli_clients import done, refusal
-from tests.exchange.test_import import lines
+from tests.support.client_commands import done, refusal
+from tests.support.importing import lines
 from tests.support.shell import MAIN, environment, fhirapp
 
 PASSWORD = "correct horse battery"

@@ -24,10 +24,10 @@ from joserfc import jwt
 from joserfc.jwk import import_key
 
 from fhirapp.auth.demo import BACKEND
-from tests.ops.test_serve import WAIT_SECONDS
 from tests.support import live
 from tests.support.bulk import EXPORTED
 from tests.support.live import Demo
+from tests.support.serving import WAIT_SECONDS
 
 PARALLEL = 5
 POLL_SECONDS = 0.1

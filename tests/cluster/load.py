@@ -15,12 +15,11 @@ from werkzeug.test import TestResponse
 
 from fhirapp.auth.models import CLINICIAN
 from tests.cluster.conftest import ALLERGIES
-from tests.conftest import token_for
 from tests.support.authorizing import Flow, add_backend
 from tests.support.browsing import add_person, id_of
 from tests.support.bulk import Exports
 from tests.support.cluster import SOON, Cluster
-from tests.support.helpers import Fhir, ids, link
+from tests.support.helpers import Fhir, ids, link, token_for
 
 ALLERGY = "AllergyIntolerance"
 # What a client hears of a server, or of a database, that is away: it comes back later.

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
-from tests.conftest import token_for
-from tests.resources.test_audit_event import administrator
+from tests.support.audit_events import administrator
 from tests.support.authorizing import Flow, add_backend, parameters_of
 from tests.support.browsing import Browser, add_person, cookie_name, id_of
 from tests.support.bulk import Exports
 from tests.support.cluster import Cluster, Server
-from tests.support.helpers import BASE_URL, Fhir, ids, link
+from tests.support.helpers import BASE_URL, Fhir, ids, link, token_for
 from tests.support.jobs import task_id, wait_for
 from tests.support.replication import wait_for_replica
 from tests.web.test_admin_imports import Upload, patient

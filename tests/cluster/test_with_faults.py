@@ -15,10 +15,10 @@ from werkzeug.test import TestResponse
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.jobs.table import DONE, INTERRUPTED
 from tests.cluster.load import Load, content, walk
-from tests.conftest import token_for
 from tests.support.browsing import Browser, add_person
 from tests.support.cluster import Cluster, Server
 from tests.support.effort import sample
+from tests.support.helpers import token_for
 from tests.support.jobs import task_id, wait_for
 from tests.support.replication import wait_for_replica
 from tests.web.test_admin_imports import Upload, patient

@@ -16,8 +16,8 @@ import yaml
 
 from fhirapp.config import check_listening, load_settings
 from tests import ROOT
-from tests.ops.test_serve import Server, get, listening_port
 from tests.support.proxies import examples, program
+from tests.support.serving import Server, get, listening_port
 from tests.support.shell import environment
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")

@@ -23,15 +23,14 @@ from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
-from tests.conftest import token_for
-from tests.ops.test_serve import WAIT_SECONDS
 from tests.support import proxies
 from tests.support.balancer import balance
 from tests.support.browsing import PASSWORD, Browser, add_person
 from tests.support.bulk import ASYNC, Exports
 from tests.support.contract import allergy
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 from tests.support.proxies import BELOW, CLIENT, OWN, Front
+from tests.support.serving import WAIT_SECONDS
 from tests.support.shell import MAIN, environment
 
 # As the page's script sends them.

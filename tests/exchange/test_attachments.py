@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from tests.exchange.test_import import PATIENT, asking, load_lines
+from tests.support.importing import PATIENT, asking, load_lines
 
 
 def sha1(content: bytes) -> str:

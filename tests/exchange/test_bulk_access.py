@@ -9,11 +9,10 @@ from fhirapp.auth.clients.administration import change, set_disabled
 from fhirapp.auth.models import CLINICIAN, digest
 from fhirapp.auth.tokens import revoke_access_token
 from fhirapp.db import writing
-from tests.conftest import token_for
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.bulk import ASYNC, EXPORTED, OF_PATIENTS, Exports
 from tests.support.contract import fill
-from tests.support.helpers import Fhir, assert_outcome, lasting
+from tests.support.helpers import Fhir, assert_outcome, lasting, token_for
 
 NEEDED = "An export needs the token of a backend client, with system scopes that read and search."
 NOT_COVERED = "The token's scope does not cover the content of the export."

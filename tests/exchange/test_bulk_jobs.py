@@ -25,11 +25,13 @@ from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, MOST_ATTEMPTS, Job, Progress
 from fhirapp.jobs.worker import Pace, Worker, running_jobs
 from tests.exchange.test_bulk_files import folder
-from tests.support.balancer import one_server
 from tests.support.bulk import Exports
 from tests.support.contract import allergy, delete, publish
+from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.helpers import assert_outcome
 from tests.support.shell import environment, unmeasured
+
+pytestmark = pytest.mark.databases(SQLITE, THREE_SERVERS)
 
 # The worker waits there, in the middle: a file is kept, and nobody lets it go on.
 HALF = """
@@ -280,7 +282,7 @@ def test_of_kick_offs_at_once_so_many_are_taken_on(app, exports):
     assert statuses.count(202) == exports.kept() == exports.work() == IN_PROGRESS
 
 
-@one_server("each counts who asks it")
+@pytest.mark.databases(SQLITE)
 def test_who_asks_all_the_time_is_told_to_wait(exports):
     status = exports.started()
     statuses = [exports.get(status).status_code for _ in range(POLLS)]
@@ -361,10 +363,9 @@ def test_an_export_outlives_a_restart(app, exports):
     assert exports.lines(exports.manifest(status))
 
 
+@pytest.mark.databases(SQLITE)
 def test_no_transaction_is_open_while_files_are_written(app, exports):
     """Else SQLite's log grows as long as an export takes: nothing of it can be taken over."""
-    if settings_of(app).database_url.startswith("postgresql"):
-        pytest.skip("SQLite's log")
     exports.started("$export?_type=AllergyIntolerance")
     left = []
 

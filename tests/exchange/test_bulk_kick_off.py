@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from fhirapp.exchange.bulk.operations import EXPORT, GROUP_EXPORT, PATIENT_EXPORT
-from tests.conftest import token_for
 from tests.support.bulk import ASYNC, EXPORTED, Exports, path_of
-from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML, Fhir, assert_outcome
+from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML, Fhir, assert_outcome, token_for
 from tests.support.openapi import Described
 from tests.support.operations import FORM, parameters
 

@@ -10,19 +10,21 @@ from typing import Any
 import pytest
 
 from fhirapp.definition import types
-from fhirapp.exchange.ccda import identities, resources_of
+from fhirapp.exchange.ccda import identities
 from fhirapp.fhir import json as fhir_json
 from fhirapp.store.prepare import prepare
-from tests import TESTS
+from tests.support.ccda_samples import NAMES, SAMPLES, SSN, Resource, of_type, only, read, sample
 from tests.support.us_core import all_faults, packages_in
 
-SAMPLES = TESTS / "ccda"
-NAMES = sorted(path.stem for path in SAMPLES.glob("*.xml"))
-Resource = dict[str, Any]
+
+@pytest.fixture(scope="module", params=NAMES)
+def resources(request: pytest.FixtureRequest) -> list[Resource]:
+    """The resources of each sample."""
+    return read((SAMPLES / f"{request.param}.xml").read_bytes())
+
 
 LAKESIDE = ("http://hl7.org/fhir/sid/us-npi", "1555001019")
 MRN = ("urn:oid:2.16.840.1.113883.19.5.99999.2", "MRN-40081")
-SSN = "http://hl7.org/fhir/sid/us-ssn"
 UNKNOWN = {
     "extension": [
         {
@@ -31,27 +33,6 @@ UNKNOWN = {
         }
     ]
 }
-
-
-def sample(name: str) -> str:
-    """Return the text of a sample."""
-    document = (SAMPLES / f"{name}.xml").read_bytes()
-    return document.decode("latin-1" if name == "ccd-1.1" else "utf-8")
-
-
-def read(document: str | bytes) -> list[Resource]:
-    """Return the resources of a document."""
-    return resources_of(document if isinstance(document, bytes) else document.encode(), "sample")
-
-
-def of_type(resources: list[Resource], name: str) -> list[Resource]:
-    return [one for one in resources if one["resourceType"] == name]
-
-
-def only(resources: list[Resource], name: str) -> Resource:
-    """Return the one resource of a type."""
-    (found,) = of_type(resources, name)
-    return found
 
 
 def without_data(resource: Resource) -> Resource:
@@ -73,13 +54,6 @@ def references(value: Any) -> Iterator[str]:
             yield from references(content)
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def resources(request: pytest.FixtureRequest) -> list[Resource]:
-    """The resources of each sample."""
-    return read((SAMPLES / f"{request.param}.xml").read_bytes())
-
-
-@pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 def test_every_resource_of_every_sample_is_stored(app, resources):
     for resource in resources:
         prepared = prepare(types(app)[resource["resourceType"]], resource)

@@ -8,14 +8,24 @@ import pytest
 
 from fhirapp.definition import types
 from fhirapp.store.prepare import prepare
-from tests.exchange.test_ccda import of_type, only, read, sample
+from tests.support.ccda_allergies import (
+    DRUG,
+    LATEX,
+    allergy_of,
+    code_of,
+    document_with,
+    inner,
+    notes_of,
+    observation,
+    snomed,
+    substance,
+)
+from tests.support.ccda_samples import of_type, only, read, sample
 
 SNOMED = "http://snomed.info/sct"
 RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"
 NULL_FLAVOR = "http://terminology.hl7.org/CodeSystem/v3-NullFlavor"
 NI = {"system": NULL_FLAVOR, "code": "NI", "display": "NoInformation", "userSelected": False}
-DRUG = '<value xsi:type="CD" code="416098002" codeSystem="2.16.840.1.113883.6.96"/>'
-LATEX = '<code code="1003755004" codeSystem="2.16.840.1.113883.6.96" displayName="Latex"/>'
 
 
 def allergies(name: str) -> list[dict[str, Any]]:
@@ -24,60 +34,6 @@ def allergies(name: str) -> list[dict[str, Any]]:
     return of_type(
         read(document.encode("latin-1" if name == "ccd-1.1" else "utf-8")), "AllergyIntolerance"
     )
-
-
-def substance(code: str) -> str:
-    return (
-        '<participant typeCode="CSM"><participantRole><playingEntity>'
-        f"{code}</playingEntity></participantRole></participant>"
-    )
-
-
-def inner(code: str, value: str, type_code: str = "SUBJ") -> str:
-    """Return an observation that stands in another."""
-    return (
-        f'<entryRelationship typeCode="{type_code}"><observation classCode="OBS" moodCode="EVN">'
-        f'<code code="{code}"/>{value}</observation></entryRelationship>'
-    )
-
-
-def snomed(code: str) -> str:
-    return f'<value xsi:type="CD" code="{code}" codeSystem="2.16.840.1.113883.6.96"/>'
-
-
-def document_with(
-    *observations: str, concern: str = '<statusCode code="active"/>', text: str = ""
-) -> str:
-    """Return a document whose Allergies section has these observations, each in a concern."""
-    entries = "".join(
-        f'<entry><act classCode="ACT" moodCode="EVN">{concern}'
-        f'<entryRelationship typeCode="SUBJ">{one}</entryRelationship></act></entry>'
-        for one in observations
-    )
-    section = (
-        '<component><structuredBody><component><section><code code="48765-2"/>'
-        f"<text>{text}</text>{entries}</section></component></structuredBody></component>"
-    )
-    head = sample("progress-note").partition("<component>\n")[0].rpartition("<component>")[0]
-    return f"{head}{section}</ClinicalDocument>"
-
-
-def observation(content: str, attributes: str = "") -> str:
-    """Return an Allergy - Intolerance Observation."""
-    return (
-        f'<observation classCode="OBS" moodCode="EVN"{attributes}>'
-        f'<templateId root="2.16.840.1.113883.10.20.22.4.7"/>{content}</observation>'
-    )
-
-
-def allergy_of(content: str, attributes: str = "", **others: str) -> dict[str, Any]:
-    """Return the allergy of an observation."""
-    document = document_with(observation(content, attributes), **others)
-    return only(read(document), "AllergyIntolerance")
-
-
-def code_of(concept: dict[str, Any]) -> str:
-    return str(concept["coding"][0]["code"])
 
 
 def test_an_allergy_with_every_element():
@@ -331,10 +287,6 @@ def ending(high: str, **others: str) -> dict[str, Any]:
     return allergy_of(times + DRUG + substance(LATEX), **others)
 
 
-def notes_of(allergy: dict[str, Any]) -> str:
-    return "; ".join(note["text"] for note in allergy.get("note", ()))
-
-
 @pytest.mark.parametrize("high", AHEAD)
 @pytest.mark.parametrize("concern", ['<statusCode code="completed"/>', ""])
 def test_an_end_after_the_documents_date_ends_no_allergy(high, concern):
@@ -531,7 +483,6 @@ def test_narrative_that_points_to_itself_is_read_once():
     assert allergy_of(DRUG + substance(code), text=text)["code"]["text"] == "a b"
 
 
-@pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 def test_script_in_a_narrative_is_only_text(app):
     text = (
         '<content ID="s">&lt;script&gt;alert(1)&lt;/script&gt;<script>alert(2)</script></content>'

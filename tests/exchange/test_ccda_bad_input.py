@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fhirapp.definition import types
 from fhirapp.exchange.ccda import UnreadableDocument, identities, resources_of
 from fhirapp.store.prepare import prepare
-from tests.exchange.test_ccda import SAMPLES, of_type, only, read, sample
-from tests.exchange.test_ccda_allergies import DRUG, LATEX, document_with, observation, substance
+from tests.support.ccda_allergies import DRUG, LATEX, document_with, observation, substance
+from tests.support.ccda_samples import SAMPLES, of_type, only, read, sample
 from tests.support.documents import laughs
 
 NOTE = sample("progress-note")
@@ -169,7 +169,6 @@ def test_a_document_without_an_id_is_known_by_its_content():
     assert one["id"] == again["id"] != other["id"]
 
 
-@pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 def test_a_document_that_says_next_to_nothing_is_stored_all_the_same(app):
     document = (
         '<ClinicalDocument xmlns="urn:hl7-org:v3"><recordTarget><patientRole>'
@@ -225,7 +224,6 @@ def test_a_long_name_makes_no_long_message():
 CHARACTERS = st.characters(codec="utf-8", exclude_characters="<>&\"'", min_codepoint=32)
 
 
-@pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 @given(data=st.data())
 def test_a_document_with_any_attributes_is_refused_or_stored(app, data):
     """Each value of the sample is another, or none."""

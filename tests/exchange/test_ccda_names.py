@@ -8,8 +8,7 @@ import pytest
 
 from fhirapp.allergies.contradictions import findings_of
 from fhirapp.allergies.summary import entries_of
-from tests.exchange.test_ccda import of_type, read
-from tests.exchange.test_ccda_allergies import (
+from tests.support.ccda_allergies import (
     DRUG,
     allergy_of,
     document_with,
@@ -17,6 +16,7 @@ from tests.exchange.test_ccda_allergies import (
     snomed,
     substance,
 )
+from tests.support.ccda_samples import of_type, read
 
 RXNORM, SNOMED = "2.16.840.1.113883.6.88", "2.16.840.1.113883.6.96"
 LOCAL = "1.2.840.99999.1"

@@ -8,7 +8,7 @@ import pytest
 
 from fhirapp.allergies.severity import severity_of
 from fhirapp.allergies.summary import entries_of
-from tests.exchange.test_ccda_allergies import (
+from tests.support.ccda_allergies import (
     DRUG,
     LATEX,
     allergy_of,

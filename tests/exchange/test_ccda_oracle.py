@@ -24,7 +24,6 @@ import pytest
 
 from fhirapp.allergies.contradictions import findings_of
 from fhirapp.allergies.summary import conclusion_of, entries_of
-from tests.exchange.test_ccda import of_type, read, sample
 from tests.support import ccda_differences, ccda_generator, ccda_oracle, ccda_shapes
 from tests.support.ccda_differences import (
     LOINC,
@@ -45,6 +44,7 @@ from tests.support.ccda_oracle import (
     holds,
     normal,
 )
+from tests.support.ccda_samples import of_type, read, sample
 from tests.support.ccda_shapes import SUITES
 
 Resource = dict[str, Any]

@@ -17,9 +17,8 @@ from fhirapp.auth.models import CLINICIAN
 from fhirapp.definition import types
 from fhirapp.fhir import terminology
 from fhirapp.store.prepare import prepare
-from tests.conftest import token_for
-from tests.exchange.test_ccda import of_type, read
-from tests.exchange.test_ccda_allergies import (
+from tests.support.browsing import Browser, add_person
+from tests.support.ccda_allergies import (
     DRUG,
     LATEX,
     document_with,
@@ -28,12 +27,12 @@ from tests.exchange.test_ccda_allergies import (
     snomed,
     substance,
 )
-from tests.support.browsing import Browser, add_person
-from tests.support.helpers import Fhir
+from tests.support.ccda_reactions import PENICILLIN, RASH, uncoded
+from tests.support.ccda_samples import of_type, read
+from tests.support.helpers import Fhir, token_for
 from tests.support.importing import load, write
 from tests.support.us_core import all_faults, packages_in
 
-PENICILLIN = '<code code="7980" codeSystem="2.16.840.1.113883.6.88" displayName="Penicillin G"/>'
 ANY = "419199007"
 HEAD = "<thead><tr><th>Allergen</th><th>Reaction</th><th>Severity</th><th>Status</th></tr></thead>"
 
@@ -45,14 +44,6 @@ def table(*rows: str) -> str:
 def row(name: str, reaction: str = "", severity: str = "", status: str = "", of: str = "r") -> str:
     cells = f'<td ID="{of}s">{name}</td><td ID="{of}r">{reaction}</td>'
     return f'<tr ID="{of}">{cells}<td>{severity}</td><td>{status}</td></tr>'
-
-
-def uncoded(link: str = "", name: str = "", text: str = "") -> str:
-    """Return a substance without a code: a link into the narrative, a name, an original text."""
-    reference = f'<reference value="#{link}"/>' if link else ""
-    original = f"<originalText>{text}{reference}</originalText>" if text or link else ""
-    named = f"<name>{name}</name>" if name else ""
-    return substance(f'<code nullFlavor="OTH">{original}</code>{named}')
 
 
 def reacting(value: str = '<value xsi:type="CD" nullFlavor="UNK"/>', content: str = "") -> str:
@@ -79,7 +70,6 @@ class Shape(NamedTuple):
 
 
 ALLERGY = "allergies"
-RASH = snomed("271807003")
 CONCERN_ENDED = '<statusCode code="completed"/>'
 LINK = '<text><reference value="#r"/></text>'
 ENDS_IN_2099 = '<effectiveTime><low value="2010"/><high value="20991231"/></effectiveTime>'
@@ -474,7 +464,6 @@ def test_a_shape_is_read_as_written(name):
     assert conclusion_of(entries).code == shape.conclusion
 
 
-@pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_shape_is_shown_by_api_and_chart(name, clinic, tmp_path: Path):
     shape, number = SHAPES[name], list(SHAPES).index(name)
@@ -491,7 +480,6 @@ def test_a_shape_is_shown_by_api_and_chart(name, clinic, tmp_path: Path):
         assert words in page.words
 
 
-@pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 def test_each_shape_conforms_to_r4_and_us_core(app, shared):
     packages = packages_in(shared)
     definition = types(app)["AllergyIntolerance"]

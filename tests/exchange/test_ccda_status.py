@@ -12,8 +12,7 @@ import pytest
 
 from fhirapp.allergies.summary import entries_of
 from fhirapp.exchange.ccda.status_words import status_named, statuses_in
-from tests.exchange.test_ccda import of_type, read
-from tests.exchange.test_ccda_allergies import (
+from tests.support.ccda_allergies import (
     DRUG,
     LATEX,
     allergy_of,
@@ -25,6 +24,7 @@ from tests.exchange.test_ccda_allergies import (
     snomed,
     substance,
 )
+from tests.support.ccda_samples import of_type, read
 
 ACTIVE, INACTIVE, RESOLVED = "55561003", "73425007", "413322009"
 COMPLETED = '<statusCode code="completed"/>'

@@ -11,8 +11,8 @@ import pytest
 from fhirapp.exchange.ccda.times import date_time
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import normalise_date_time
-from tests.exchange.test_ccda import NAMES, Resource, only, read, sample
-from tests.exchange.test_ccda_allergies import DRUG, LATEX, allergy_of, substance
+from tests.support.ccda_allergies import DRUG, LATEX, allergy_of, substance
+from tests.support.ccda_samples import NAMES, Resource, only, read, sample
 from tests.support.importing import load, stored, write
 
 ORIGINAL = "http://hl7.org/fhir/StructureDefinition/originalText"

@@ -11,9 +11,7 @@ from fhirapp.allergies.contradictions import findings_of
 from fhirapp.allergies.summary import Entry, conclusion_of, entries_of
 from fhirapp.exchange.ccda import resources_of
 from fhirapp.exchange.ccda.headings import is_heading, is_title_of_allergies, says_more
-from tests.conftest import token_for
-from tests.exchange.test_ccda import of_type, read
-from tests.exchange.test_ccda_allergies import (
+from tests.support.ccda_allergies import (
     DRUG,
     LATEX,
     document_with,
@@ -22,8 +20,9 @@ from tests.exchange.test_ccda_allergies import (
     snomed,
     substance,
 )
-from tests.exchange.test_ccda_shapes import PENICILLIN, RASH, uncoded
-from tests.support.helpers import Fhir
+from tests.support.ccda_reactions import PENICILLIN, RASH, uncoded
+from tests.support.ccda_samples import of_type, read
+from tests.support.helpers import Fhir, token_for
 from tests.support.importing import load, write
 
 NEGATED = ' negationInd="true"'

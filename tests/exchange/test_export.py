@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,47 +15,14 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from fhirapp.db import db
-from fhirapp.definition import Definition, types
-from fhirapp.exchange.exports.export import (
-    ExportOptions,
-    Manifest,
-    Progress,
-    export_to,
-    types_to_export,
-)
+from fhirapp.definition import Definition
 from fhirapp.exchange.exports.rows import SMALL
 from fhirapp.fhir import datatypes
 from fhirapp.fhir import json as fhir_json
 from fhirapp.store.prepare import prepare
-from tests.store.test_round_trip import NAMES, PRIMITIVES, REPEATABLE, resources
 from tests.support.contract import NOW, SERVED, allergy, fill, publish
-
-STORED = [name for name, one in SERVED.items() if not one.view]
-TAKEN = datetime(2026, 5, 1, 10, 30, tzinfo=UTC)
-
-
-def silent(_done: int, _total: int) -> None:
-    """Be told of progress, and say nothing."""
-
-
-def export(
-    app: Flask, folder: Path, *names: str, progress: Progress = silent, **wanted: Any
-) -> Manifest:
-    """Export types, all where none is named."""
-    with app.app_context():
-        served = types()
-        asked = ExportOptions(types_to_export(served, names), **wanted)
-        binary = served["Binary"]
-        return export_to(
-            folder, asked, binary, request="test", progress=progress, clock=lambda: TAKEN
-        )
-
-
-def lines_of(folder: Path, name: str) -> list[Any]:
-    """Return the lines of a type's file, none where there is no file."""
-    path = folder / f"{name}.ndjson"
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    return [fhir_json.loads(line) for line in lines]
+from tests.support.exporting import STORED, binary_with, export, lines_of
+from tests.support.round_trips import NAMES, PRIMITIVES, REPEATABLE, resources
 
 
 def rows_of(app: Flask, definition: Definition) -> Iterator[Mapping[str, Any]]:
@@ -231,12 +196,6 @@ def test_a_binary_without_bytes_has_no_data(empty, tmp_path):
     publish(empty, {"resourceType": "Binary", "id": "b", "contentType": "text/plain"}, now=NOW)
     export(empty, tmp_path)
     assert lines_of(tmp_path, "Binary")[0].get("data") is None
-
-
-def binary_with(content: bytes) -> dict[str, Any]:
-    """Return a Binary."""
-    text = base64.b64encode(content).decode()
-    return {"resourceType": "Binary", "id": "b", "contentType": "text/plain", "data": text}
 
 
 @pytest.mark.parametrize("history", [False, True])

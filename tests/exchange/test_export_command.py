@@ -16,8 +16,8 @@ from flask import Flask
 
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db
-from tests.exchange.test_export import export
 from tests.support.contract import NOW, allergy, delete, publish
+from tests.support.exporting import export
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp, unmeasured
 
 LATER = "2026-03-01T00:00:00.000+00:00"

@@ -18,8 +18,8 @@ from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
 from fhirapp.definition import types
 from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
-from tests.exchange.test_export import STORED, TAKEN, export, lines_of
 from tests.support.contract import NOW, SERVED, allergy, delete, fill, publish
+from tests.support.exporting import STORED, TAKEN, export, lines_of
 
 LATER, LAST = "2026-03-01T00:00:00.000+00:00", "2026-04-01T00:00:00.000+00:00"
 PATIENT = {"resourceType": "Patient", "id": "p1"}

@@ -11,10 +11,9 @@ import pytest
 
 from fhirapp.exchange.history import History, Version, history_of
 from fhirapp.fhir.resource import InvalidResource
-from tests.conftest import token_for
-from tests.exchange.test_export import STORED, binary_with, export, lines_of
 from tests.support.contract import SERVED, allergy, delete, publish
-from tests.support.helpers import BASE_URL, Fhir
+from tests.support.exporting import STORED, binary_with, export, lines_of
+from tests.support.helpers import BASE_URL, Fhir, token_for
 
 TIMES = [f"2026-0{month}-01T00:00:00.000+00:00" for month in range(2, 9)]
 DOCUMENT = {

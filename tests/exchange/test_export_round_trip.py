@@ -16,11 +16,13 @@ from sqlalchemy import select
 from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
-from tests.conftest import token_for
-from tests.exchange.test_export import STORED, binary_with, export
 from tests.support.contract import SERVED, allergy, delete, fill, publish
-from tests.support.helpers import Fhir
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.exporting import STORED, binary_with, export
+from tests.support.helpers import Fhir, token_for
 from tests.support.shell import fhirapp
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 TIMES = [f"2026-0{month}-01T00:00:00.000+00:00" for month in range(3, 9)]
 # What a server gives each version.

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from flask import Flask
 
 from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
-from fhirapp.definition import types
-from fhirapp.exchange.imports.importer import import_paths
 from fhirapp.exchange.imports.report import Report
-from tests.conftest import token_for
-from tests.support.helpers import Fhir
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.importing import ALLERGY, PATIENT, asking, lines, load_lines, load_paths, nested
 
-PATIENT: dict[str, Any] = {"resourceType": "Patient", "id": "one"}
-ALLERGY: dict[str, Any] = {
-    "resourceType": "AllergyIntolerance",
-    "id": "nuts",
-    "patient": {"reference": "Patient/one"},
-}
-
-
-def nested(levels: int) -> dict[str, Any]:
-    """Return a contained resource that is so many objects deep."""
-    content: dict[str, Any] = {"x": 1}
-    for _ in range(levels):
-        content = {"x": content}
-    return {"resourceType": "Basic", "id": "c", **content}
-
-
-def lines(*resources: Any) -> bytes:
-    """Return NDJSON; a resource that is bytes already stands as it is."""
-    return b"".join(
-        (one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n" for one in resources
-    )
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 
 @pytest.fixture(scope="module")
@@ -51,24 +27,6 @@ def kept(make_app: Callable[..., Flask]) -> Flask:
 def load(empty: Flask, tmp_path: Path) -> Callable[..., Report]:
     """Return what imports one file of these resources."""
     return lambda *resources: load_lines(empty, tmp_path, *resources)
-
-
-def load_lines(app: Flask, folder: Path, *resources: Any) -> Report:
-    """Import resources by way of a file."""
-    path = folder / "records.ndjson"
-    path.write_bytes(lines(*resources))
-    return load_paths(app, path)
-
-
-def load_paths(app: Flask, *paths: Path) -> Report:
-    """Import paths into an app's database."""
-    with app.app_context():
-        return import_paths(paths, types(), app.config["FHIRAPP"])
-
-
-def asking(app: Flask) -> Fhir:
-    """Return a client that may read and search everything."""
-    return Fhir(app, token_for(app, "system/*.rs"))
 
 
 def test_a_folder_is_loaded_with_what_lies_below_it_in_the_order_of_references(empty, tmp_path):

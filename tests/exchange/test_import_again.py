@@ -26,15 +26,16 @@ from fhirapp.exchange.imports.runs import Options
 from fhirapp.exchange.models import ImportRun
 from fhirapp.exchange.tables import Row, rows_of
 from fhirapp.store.prepare import Notes, Prepared, prepare
-from tests.exchange.test_ccda import sample
-from tests.exchange.test_import import asking, lines
+from tests.support.ccda_samples import sample
 from tests.support.contract import publish
 from tests.support.importing import (
     URN,
     allergy,
     asked,
+    asking,
     bundle,
     current,
+    lines,
     load,
     patient,
     plain,
@@ -43,19 +44,7 @@ from tests.support.importing import (
     versions,
     write,
 )
-
-
-def document(words: str) -> dict[str, Any]:
-    """Return a document with a text of its own inline."""
-    content = base64.b64encode(words.encode()).decode()
-    return {
-        "resourceType": "DocumentReference",
-        "id": "d",
-        "status": "current",
-        "subject": {"reference": "Patient/one"},
-        "content": [{"attachment": {"contentType": "text/plain", "data": content}}],
-    }
-
+from tests.support.repeated_imports import begin, document
 
 # What a resource is at different times, as an allergy and as a document with its bytes inline.
 FORMS: dict[str, Callable[[str], dict[str, Any]]] = {
@@ -272,21 +261,6 @@ def kill_last_run(app: Flask) -> None:
     """Make of the runs what they are where they were killed."""
     with app.app_context(), writing() as connection:
         connection.execute(update(ImportRun).values(ended_at=None))
-
-
-def begin(app: Flask, path: Path, **options: Any) -> None:
-    """Import a path as far as a run comes that is killed before its end."""
-    settings = settings_of(app)
-    with (
-        app.app_context(),
-        Archives() as archives,
-        Scratch() as scratch,
-        Notes(types()["Binary"]) as notes,
-    ):
-        run = Import(types(), settings, Options(**options), notes, scratch)
-        run.begin([str(path)])
-        for one in find_inputs([path], path.parent, archives):
-            run.take(one, lambda _bytes: None)
 
 
 def mixed() -> list[dict[str, Any]]:

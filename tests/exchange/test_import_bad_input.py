@@ -11,9 +11,19 @@ from flask import Flask
 
 from fhirapp.exchange.imports.batches import batches
 from fhirapp.exchange.imports.records import Record
-from tests.exchange.test_import import asking, lines, nested
 from tests.exchange.test_references import DOCTOR, NPI
-from tests.support.importing import allergy, bundle, current, load, patient, plain, write
+from tests.support.importing import (
+    allergy,
+    asking,
+    bundle,
+    current,
+    lines,
+    load,
+    nested,
+    patient,
+    plain,
+    write,
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from tests.exchange.test_import import asking, lines
 from tests.support.importing import (
     URN,
     UUID,
     allergy,
     asked,
+    asking,
     bundle,
     current,
+    lines,
     load,
     patient,
     plain,

@@ -18,16 +18,16 @@ from fhirapp.definition import types
 from fhirapp.exchange import ccda
 from fhirapp.exchange.imports.report import Report
 from fhirapp.ops.patients import admit_again, delete_patient
-from tests.exchange.test_ccda import sample
-from tests.exchange.test_ccda_people import HOUSEHOLD, OTHER, RECORD, document
-from tests.exchange.test_import import asking, lines
-from tests.exchange.test_import_again import begin
 from tests.exchange.test_import_source_ids import history
+from tests.support.ccda_people import HOUSEHOLD, OTHER, RECORD, document
+from tests.support.ccda_samples import sample
 from tests.support.importing import (
     allergy,
     asked,
+    asking,
     bundle,
     current,
+    lines,
     load,
     patient,
     plain,
@@ -36,6 +36,7 @@ from tests.support.importing import (
     versions,
     write,
 )
+from tests.support.repeated_imports import begin
 
 PEOPLE = ("Patient", "Practitioner", "Organization")
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tests.exchange.test_attachments import document
-from tests.exchange.test_import import asking
 from tests.exchange.test_import_report import page
 from tests.support.contract import SERVED
-from tests.support.importing import allergy, patient
+from tests.support.importing import allergy, asking, patient
 
 NOBODY = {"reference": "Organization/nobody"}
 BINARY = {"resourceType": "Binary", "id": "b", "contentType": "text/plain", "data": "QUJD"}

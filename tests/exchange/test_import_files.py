@@ -18,9 +18,8 @@ from fhirapp.exchange.imports.skipped import (
     OF_THE_PACKAGE,
     OF_THE_SYSTEM,
 )
-from tests.attack.test_import_archives import zipped
-from tests.exchange.test_import import lines
-from tests.support.importing import current, load, patient, write
+from tests.support.archives import zipped
+from tests.support.importing import current, lines, load, patient, write
 from tests.support.shell import fhirapp
 
 CCD = (Path(__file__).parents[1] / "ccda" / "ccd.xml").read_bytes()

@@ -13,10 +13,9 @@ from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
-from tests.exchange.test_export import export
-from tests.exchange.test_import import asking
 from tests.support.contract import delete, publish
-from tests.support.importing import allergy, asked, bundle, current, load, patient, write
+from tests.support.exporting import export
+from tests.support.importing import allergy, asked, asking, bundle, current, load, patient, write
 
 TIMES = [f"2026-0{month}-01T00:00:00.000+00:00" for month in range(1, 10)]
 

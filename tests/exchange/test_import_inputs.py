@@ -22,9 +22,8 @@ from fhirapp.exchange.imports.content import Kind
 from fhirapp.exchange.imports.inputs import Input, kind_of
 from fhirapp.exchange.imports.reader import RecordReader
 from fhirapp.exchange.imports.records import Scratch
-from tests.attack.test_import_archives import zipped
-from tests.exchange.test_import import lines
-from tests.support.importing import bundle, current, load, patient, plain, write
+from tests.support.archives import zipped
+from tests.support.importing import bundle, current, lines, load, patient, plain, write
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp
 
 

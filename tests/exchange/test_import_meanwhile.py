@@ -12,15 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
 
 from fhirapp.config import settings_of
 from fhirapp.db import writing
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
-from tests.exchange.test_import import asking, lines
-from tests.support.importing import allergy, load, patient, write
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.importing import allergy, asking, lines, load, patient, write
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 IMPATIENT = "import fhirapp.db; fhirapp.db.BUSY_SECONDS = 0.1"
 
@@ -165,9 +166,8 @@ def test_what_is_refused_where_there_is_no_room_is_one_sentence(tmp_path):
     assert_not_done(limited(tmp_path, size, "import", str(path), "--no-provenance"), "refused")
 
 
+@pytest.mark.databases(SQLITE)
 def test_two_imports_at_once_come_to_the_same(empty, tmp_path):
-    if make_url(settings_of(empty).database_uri).get_backend_name() != "sqlite":
-        pytest.skip("each process needs a connection of its own")
     records = [patient("one"), *(allergy(f"a{number}") for number in range(300))]
     path = write(tmp_path, lines(*records), "x.ndjson")
     settings = settings_of(empty)

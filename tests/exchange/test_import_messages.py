@@ -13,9 +13,8 @@ import pytest
 from flask import Flask
 
 from fhirapp.fhir.datatypes import ID_RULE
-from tests.attack.test_import_archives import zipped
-from tests.exchange.test_import import lines
-from tests.support.importing import allergy, asked, bundle, load, patient, put, write
+from tests.support.archives import zipped
+from tests.support.importing import allergy, asked, bundle, lines, load, patient, put, write
 
 ROW = b"p1,Doe,Latex\n"
 HEADINGS = b"patient_id,patient_family,substance\n"

@@ -12,8 +12,7 @@ import pytest
 
 from fhirapp.exchange.imports.records import Record
 from fhirapp.exchange.imports.report import Rejects
-from tests.exchange.test_import import lines
-from tests.support.importing import patient, write
+from tests.support.importing import lines, patient, write
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp
 
 # One that is stored, and one that is rejected.

@@ -12,11 +12,13 @@ import pytest
 
 from fhirapp.config import ConfigurationError
 from fhirapp.exchange.imports.deletions import partial_export_reason
-from tests.exchange.test_import import lines
 from tests.support.bulk_server import EXPORT, BulkServer, file, running
-from tests.support.importing import allergy, current, load, patient, stored, write
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.importing import allergy, current, lines, load, patient, stored, write
 from tests.support.key_server import ok
 from tests.support.shell import fhirapp
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 ALL = lines(patient("one"), allergy("a"), allergy("b"), allergy("c"))
 PART = lines(patient("one"), allergy("a"), allergy("b"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.exchange.test_import import asking
 from tests.support.importing import (
     URN,
     UUID,
     allergy,
     asked,
+    asking,
     bundle,
     current,
     patient,

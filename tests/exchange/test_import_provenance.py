@@ -15,12 +15,20 @@ from fhirapp.definition import types
 from fhirapp.exchange.imports import runs
 from fhirapp.exchange.models import ImportRun
 from fhirapp.store.publish import Publisher
-from tests.conftest import token_for
-from tests.exchange.test_import import asking, lines
-from tests.exchange.test_import_again import begin, document
-from tests.store.test_publish import RENDERING, TIMES
-from tests.support.helpers import Fhir, ids
-from tests.support.importing import allergy, current, load, patient, stored, versions, write
+from tests.support.helpers import Fhir, ids, token_for
+from tests.support.importing import (
+    allergy,
+    asking,
+    current,
+    lines,
+    load,
+    patient,
+    stored,
+    versions,
+    write,
+)
+from tests.support.publishing import RENDERING, TIMES
+from tests.support.repeated_imports import begin, document
 
 CLINIC: dict[str, Any] = {"resourceType": "Organization", "id": "clinic", "name": "Clinic"}
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.test_import import lines
 from tests.support.importing import (
     URN,
     UUID,
@@ -17,6 +16,7 @@ from tests.support.importing import (
     asked,
     bundle,
     current,
+    lines,
     load,
     patient,
     plain,

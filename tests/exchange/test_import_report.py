@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from fhirapp.exchange.imports.report import page
-from tests.exchange.test_import import lines
-from tests.support.importing import allergy, asked, bundle, load, patient, plain, put, write
+from tests.support.importing import allergy, asked, bundle, lines, load, patient, plain, put, write
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp
 
 HOSTILE = '<script>alert("x")</script>'

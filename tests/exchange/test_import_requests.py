@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from tests.exchange.test_import import asking, lines
 from tests.support.importing import (
     allergy,
     asked,
+    asking,
     bundle,
     current,
+    lines,
     load,
     patient,
     plain,

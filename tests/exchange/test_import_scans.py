@@ -17,12 +17,11 @@ from fhirapp.ops.backups.drill import read_everything
 from fhirapp.ops.check import Faults
 from fhirapp.store.migrate import read_scans, reindex
 from fhirapp.store.version import INDEX, StoreState
-from tests.exchange.test_import import asking
-from tests.store.test_reindex import RENDERING
 from tests.support.browsing import Browser, add_person
 from tests.support.documents import pdf_of_pages
-from tests.support.importing import load, write
+from tests.support.importing import asking, load, write
 from tests.support.noted import PICTURE, add, attached, note
+from tests.support.reindexing import RENDERING
 from tests.support.shell import fhirapp
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="scans are read on Linux only")

@@ -11,13 +11,14 @@ from flask import Flask
 
 from fhirapp.config import load_settings
 from fhirapp.exchange.ccda.record import ranked
-from tests.exchange.test_ccda import sample
-from tests.exchange.test_import import asking, lines
+from tests.support.ccda_samples import sample
 from tests.support.importing import (
     allergy,
     asked,
+    asking,
     bundle,
     current,
+    lines,
     load,
     patient,
     put,

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from fhirapp.exchange.imports.references import ANOTHER_SOURCE
-from tests.exchange.test_import import asking, lines
-from tests.exchange.test_import_again import begin
 from tests.support.importing import (
     URN,
     UUID,
     allergy,
     asked,
+    asking,
     bundle,
     current,
+    lines,
     load,
     patient,
     plain,
@@ -25,6 +25,7 @@ from tests.support.importing import (
     versions,
     write,
 )
+from tests.support.repeated_imports import begin
 
 NOTHING = "Nothing was deleted"
 FOREIGN = (

@@ -12,7 +12,7 @@ from flask import Flask
 
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import xml, xml_reader
-from tests.attack.test_import_archives import zipped
+from tests.support.archives import zipped
 from tests.support.complete import RESOURCES
 from tests.support.importing import (
     asked,

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.test_import import ALLERGY, PATIENT, asking, lines, load_lines, load_paths
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.importing import ALLERGY, PATIENT, asking, lines, load_lines, load_paths
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 NPI = "http://hl7.org/fhir/sid/us-npi"
 DOCTOR: dict[str, Any] = {

@@ -21,8 +21,8 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.prepare import prepare
 from fhirapp.store.seed import read_seed, seed_path
-from tests.store.test_round_trip import PRIMITIVES, resources
 from tests.support.effort import sample
+from tests.support.round_trips import PRIMITIVES, resources
 
 CT = "http://terminology.hl7.org/CodeSystem/"
 DSTU2 = "http://hl7.org/fhir/1.0/StructureDefinition/extension-"

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from tests.exchange.test_import import asking
-from tests.support.importing import allergy, asked, bundle, current, load, plain, put, write
+from tests.support.importing import allergy, asked, asking, bundle, current, load, plain, put, write
 
 UUID = "urn:uuid:0f0e0d0c-0b0a-4908-8706-050403020100"
 CAPITALS = f"urn:uuid:{UUID.removeprefix('urn:uuid:').upper()}"

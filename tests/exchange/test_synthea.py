@@ -13,8 +13,11 @@ from flask import Flask
 
 from fhirapp.exchange.imports.report import Report
 from fhirapp.fhir.temporal import normalise_date_time
-from tests.exchange.test_import import asking, load_paths
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL, Fhir, link
+from tests.support.importing import asking, load_paths
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from tests.attack.test_import_archives import zipped
-from tests.exchange.test_import import asking
-from tests.support.importing import load, write
+from tests.support.archives import zipped
+from tests.support.importing import asking, load, write
 
 HEADER = b"patient_id,patient_family,id,type,file\n"
 FORMS = ["folder", "archive", "archive in a folder"]

@@ -15,13 +15,14 @@ from fhirapp.exchange.imports.report import Report
 from fhirapp.exchange.tables.update import updated
 from fhirapp.ops.patient_merge import merge_patients
 from fhirapp.ops.patients import correct_patient
-from tests.exchange.test_ccda_people import RECORD, document
-from tests.exchange.test_import import asking, lines
+from tests.support.ccda_people import RECORD, document
 from tests.support.importing import (
     allergy,
     asked,
+    asking,
     bundle,
     current,
+    lines,
     load,
     patient,
     stored,

@@ -12,13 +12,11 @@ from fhirapp.auth.models import CLINICIAN, Client
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.document_date import PARTIAL_DATE
 from fhirapp.fhir.periods import comparable
-from tests.conftest import token_for
-from tests.exchange.test_ccda import of_type, only, read, sample
-from tests.exchange.test_import import lines
 from tests.support.authorizing import add_program, alter
 from tests.support.browsing import Browser, add_person
-from tests.support.helpers import Fhir
-from tests.support.importing import load, write
+from tests.support.ccda_samples import of_type, only, read, sample
+from tests.support.helpers import Fhir, token_for
+from tests.support.importing import lines, load, write
 from tests.support.us_core import all_faults, packages_in
 
 MADE = '<effectiveTime value="20240810120000-0700"/>'

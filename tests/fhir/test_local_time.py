@@ -18,12 +18,11 @@ from fhirapp.web import times
 from fhirapp.web.admin import growth
 from fhirapp.web.chart.elements import born, died
 from fhirapp.web.notes.elements import day_of, moment_of
-from tests.conftest import token_for
-from tests.store.test_publish import publish
 from tests.support.allergies import allergy, patient_with
 from tests.support.browsing import Browser, add_person
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 from tests.support.noted import add, attached, note
+from tests.support.publishing import publish
 
 # 20:15 -06:00 on 1 March.
 EVENING = "2024-03-02T02:15:09+00:00"

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from flask import Flask
 from marshmallow import ValidationError
 
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.resource import InvalidResource
 from fhirapp.resources.allergy_intolerance.schema import AllergyIntoleranceSchema
 from fhirapp.store.prepare import prepare
-from tests.exchange.test_import import ALLERGY, PATIENT
+from tests.support.importing import ALLERGY, PATIENT
+from tests.support.resource_faults import faults
 
 DOCUMENT = {"resourceType": "DocumentReference", "id": "d", "status": "current"}
 EXTENSION = {"url": "urn:x", "valueString": "y"}
-
-
-def faults(app: Flask, resource: dict[str, Any]) -> list[str]:
-    """Return where a resource is faulty, without its type."""
-    with pytest.raises(InvalidResource) as raised:
-        prepare(types(app)[resource["resourceType"]], resource)
-    return [path.partition(".")[2] for path, _ in raised.value.faults]
 
 
 @pytest.mark.parametrize(

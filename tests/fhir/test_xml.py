@@ -75,11 +75,13 @@ def test_xml_of_another_program_is_read(path):
     assert same_json(xml_reader.loads(path.read_bytes()), resource, strip=True)
 
 
+@pytest.mark.browser
 def test_the_examples_of_nearly_all_types_are_there():
     node_is_there(EXAMPLES.name)
     assert len(TYPES) == 140
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("type_name", TYPES)
 def test_what_is_written_of_hl7s_examples_is_read_as_they_were(type_name):
     paths = sorted(EXAMPLES.glob(f"{type_name}-*.json"), key=lambda path: path.stat().st_size)
@@ -89,6 +91,7 @@ def test_what_is_written_of_hl7s_examples_is_read_as_they_were(type_name):
         assert same_json(xml_reader.loads(written(resource)), resource), path.name
 
 
+@pytest.mark.browser
 def test_the_table_of_elements_is_that_of_hl7s_definitions():
     node_is_there(EXAMPLES.name)
     assert table(EXAMPLES) == TABLE.read_text()

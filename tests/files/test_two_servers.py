@@ -23,15 +23,16 @@ from fhirapp.jobs import process, table
 from fhirapp.jobs.table import LEASE_SECONDS
 from fhirapp.jobs.worker import Pace
 from fhirapp.ops.jobs import BACKUP, DRILL, EXPORT
-from tests.ops.test_serve import WAIT_SECONDS
-from tests.ops.test_serve import servers as run_servers
 from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL
 from tests.support.jobs import newest, task, task_id, wait_for
+from tests.support.serving import WAIT_SECONDS
+from tests.support.serving import servers as run_servers
 from tests.web.test_admin_imports import waiting_for
 
-pytestmark = pytest.mark.usefixtures("_forked_jobs")
+pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.usefixtures("_forked_jobs")]
 Servers = tuple[Flask, Flask]
 
 
@@ -152,9 +153,8 @@ def test_of_pieces_that_two_windows_send_at_once_one_is_taken(browsers, place):
     assert not [name for name in place.names() if upload.id in name]
 
 
+@pytest.mark.databases(SQLITE)
 def test_a_dry_run_of_one_server_is_done_in_earnest_by_the_other(servers, browsers):
-    if settings_of(servers[0]).database_uri.startswith("postgresql"):
-        pytest.skip("a dry run is SQLite's")
     upload = Upload(browsers)
     content = patient("in-earnest")
     upload.send(0, content, 0, len(content))

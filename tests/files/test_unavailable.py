@@ -23,6 +23,7 @@ from fhirapp.ops import doctor
 from fhirapp.ops.jobs import EXPORT
 from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import assert_outcome
 from tests.support.jobs import newest, task
 from tests.support.object_store import BUCKET, ObjectStore
@@ -30,7 +31,7 @@ from tests.support.shell import environment
 
 UNREACHABLE = "the store cannot be reached"
 UPLOAD = b'{"resourceType":"Patient","id":"kept"}'
-pytestmark = pytest.mark.usefixtures("_forked_jobs")
+pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.usefixtures("_forked_jobs")]
 
 
 @pytest.mark.parametrize(

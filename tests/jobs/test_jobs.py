@@ -23,7 +23,10 @@ from fhirapp.exchange.models import UploadPiece
 from fhirapp.jobs import process, table, worker
 from fhirapp.jobs.table import INTERRUPTED, LEASE_SECONDS, RUNNING, STOPPED, Job, Progress
 from fhirapp.ops.jobs import BACKUP, DAY, DRILL, EXPORT, IMPORT, sweep
+from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.jobs import wait_for
+
+pytestmark = pytest.mark.databases(SQLITE, THREE_SERVERS)
 
 NOW = 1_800_000_000
 

@@ -15,6 +15,9 @@ from fhirapp.db import writing
 from fhirapp.jobs import schedule, table
 from fhirapp.jobs.schedule import IDLE, SKIPPED, Run, Timing
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, LEASE_SECONDS, STOPPED, Progress
+from tests.support.databases import POSTGRESQL, SQLITE
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = int(datetime(2026, 3, 10, 12, tzinfo=UTC).timestamp())

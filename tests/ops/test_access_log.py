@@ -16,8 +16,7 @@ from fhirapp.auth.protector import VIA_PROXY
 from fhirapp.config import settings_of
 from fhirapp.db import Reader
 from fhirapp.ops import access_log
-from tests.conftest import token_for
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 
 LATEX = "AllergyIntolerance/al-p1-latex"
 

@@ -3,76 +3,37 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import stat
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
-from flask import Flask
 
-from fhirapp import create_app
-from fhirapp.auth.models import ADMINISTRATOR
-from fhirapp.auth.oauth import openid
-from fhirapp.auth.users import sign_in
-from fhirapp.config import ConfigurationError, Settings, load_settings, settings
-from fhirapp.db import db, writing
+from fhirapp.config import ConfigurationError, settings
+from fhirapp.db import writing
 from fhirapp.definition import types
-from fhirapp.ops.backups.archive import BEGIN, DATABASE, KEYS, Manifest
-from fhirapp.ops.backups.backup import back_up, unpacked
-from fhirapp.ops.prepare import prepare as make_ready
+from fhirapp.ops.backups.archive import BEGIN, DATABASE, KEYS
+from fhirapp.ops.backups.backup import back_up
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
-from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
-from tests.support.authorizing import add_person
-from tests.support.helpers import damage_database
-
-NOW = datetime(2026, 1, 5, 10, 15, tzinfo=UTC)
-SECRET = "JBSWY3DPEHPK3PXP"
-
-
-def settings_in(folder: Path, **overrides: Any) -> Settings:
-    """Return the settings of an instance in a folder."""
-    return load_settings({}, instance_path=str(folder), **overrides)
-
-
-@contextmanager
-def app_in(folder: Path, **overrides: Any) -> Iterator[Flask]:
-    """Return an app on an instance, its database made ready; nothing stays open."""
-    app = create_app(settings_in(folder, **overrides))
-    make_ready(app, lambda _message: None)
-    try:
-        yield app
-    finally:
-        with app.app_context():
-            db.engine.dispose()
-
-
-def make_clinic(folder: Path) -> Path:
-    """Make an instance with the seed's records, both keys, and what the server's key sealed."""
-    with app_in(folder) as app:
-        person = add_person(app, ADMINISTRATOR)
-        with app.app_context():
-            now = "2026-01-01T00:00:00.000+00:00"
-            load_seed(seed_path(), types(), Rendering.of(settings_in(folder)), now)
-            openid.public_keys()
-            with writing() as connection:
-                sign_in.enable(connection, person, SECRET, 1)
-    return folder
-
-
-def copy_of(clinic: Path, target: Path) -> Path:
-    """Return a copy of an instance that nobody has open."""
-    shutil.copytree(clinic, target)
-    return target
+from tests.support.backups import (
+    NOW,
+    app_in,
+    contents,
+    copy_of,
+    damage,
+    inside,
+    make_clinic,
+    settings_in,
+    taken,
+)
 
 
 @pytest.fixture(scope="module")
@@ -85,32 +46,6 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def clinic(example: Path, tmp_path: Path) -> Path:
     """An instance of the test's own."""
     return copy_of(example, tmp_path / "instance")
-
-
-def contents(database: Path) -> dict[str, list[Any]]:
-    """Return every row of every table of a SQLite file that nobody else has open."""
-    with closing(sqlite3.connect(database)) as connection:
-        names = [
-            name
-            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        ]
-        return {
-            name: sorted(map(repr, connection.execute(f'SELECT * FROM "{name}"')))
-            for name in names
-            # What the index of words holds is compared by its shadow tables.
-            if not name.endswith("_words")
-        }
-
-
-def taken(clinic: Path, target: Path, passphrase: str | None = None) -> Path:
-    """Take a backup into a file."""
-    return back_up(settings_in(clinic), target, NOW, passphrase).path
-
-
-def inside(backup: Path, folder: Path, passphrase: str | None = None) -> Manifest:
-    """Unpack a backup into a new folder."""
-    folder.mkdir()
-    return unpacked(settings_in(folder), backup, passphrase, folder)
 
 
 def test_a_backup_is_one_file_with_the_database_and_the_keys(clinic, tmp_path):
@@ -239,10 +174,6 @@ def test_a_place_that_a_backup_cannot_take_is_refused_and_left_alone(
 
 def remove_key(clinic: Path) -> None:
     (clinic / KEYS[0]).unlink()
-
-
-def damage(clinic: Path) -> None:
-    damage_database(clinic / "fhirapp.db")
 
 
 def make_foreign(clinic: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ops.test_backup import copy_of, inside, make_clinic, taken
+from tests.support.backups import copy_of, inside, make_clinic, taken
 from tests.support.shell import assert_not_done, environment, fhirapp, unmeasured
 
 

@@ -18,7 +18,7 @@ from fhirapp.ops.backups.archive import KEYS, InvalidBackup
 from fhirapp.ops.backups.drill import drill, read_everything
 from fhirapp.ops.check import Faults
 from fhirapp.store.write import Rendering
-from tests.ops.test_backup import make_clinic, settings_in, taken
+from tests.support.backups import make_clinic, settings_in, taken
 from tests.support.shell import fhirapp
 
 

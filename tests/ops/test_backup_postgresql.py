@@ -38,20 +38,16 @@ from fhirapp.store.migrate import HEAD
 from fhirapp.store.prepare import sha1
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
-from tests.conftest import token_for
-from tests.exchange.test_import import PATIENT, load_lines
-from tests.ops.test_backup import NOW, SECRET, app_in, settings_in
 from tests.ops.test_backup_client import stub
-from tests.ops.test_serve import servers
 from tests.support.authorizing import add_person, add_program
-from tests.support.effort import only_long
-from tests.support.helpers import BASE_URL, Fhir
+from tests.support.backups import NOW, SECRET, app_in, settings_in
+from tests.support.databases import POSTGRESQL
+from tests.support.helpers import BASE_URL, Fhir, token_for
+from tests.support.importing import PATIENT, load_lines
+from tests.support.serving import servers
 from tests.support.shell import ROOT, assert_not_done, environment, fhirapp
 
-pytestmark = [
-    pytest.mark.postgresql,
-    pytest.mark.parametrize("new_database", ["postgresql"], indirect=True, scope="session"),
-]
+pytestmark = pytest.mark.databases(POSTGRESQL)
 
 SHARED_SECRET = "what-all-servers-of-the-clinic-have-set"
 QUESTIONS = ("AllergyIntolerance?clinical-status=active", "AllergyIntolerance/_history")
@@ -417,7 +413,7 @@ from sqlalchemy import Connection
 from fhirapp.ops.backups import client
 from fhirapp.ops.backups.restore import restore
 from tests.ops.test_backup_client import stub
-from tests.ops.test_backup import NOW, settings_in
+from tests.support.backups import NOW, settings_in
 
 folder, url, secret, backup, left = sys.argv[1:]
 left = given = int(left)
@@ -568,7 +564,7 @@ main()
 """
 
 
-@only_long
+@pytest.mark.campaign(at_full_size_only=True)
 def test_a_large_database_takes_little_memory(clinic, tmp_path):
     secret, told = tmp_path / "secret", tmp_path / "told"
     secret.write_text("correct horse\n")

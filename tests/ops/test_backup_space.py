@@ -16,7 +16,7 @@ import pytest
 from fhirapp.config import ConfigurationError
 from fhirapp.disk import scratch, written_whole
 from fhirapp.ops.backups.archive import DATABASE
-from tests.ops.test_backup import copy_of, make_clinic, taken
+from tests.support.backups import copy_of, make_clinic, taken
 from tests.support.shell import MAIN, assert_not_done, environment, unmeasured
 
 

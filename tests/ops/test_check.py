@@ -14,8 +14,11 @@ from sqlalchemy import text
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.ops.check import Checked, Faults, check_database
-from tests.ops.test_backup import damage, make_clinic
+from tests.support.backups import damage, make_clinic
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.shell import fhirapp
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 
 def check(app: Flask, *, quick: bool = False) -> Checked:

@@ -31,14 +31,16 @@ from fhirapp.ops.schedules import run_due
 from fhirapp.search.fulltext import words_table
 from fhirapp.store.version import GENERATION
 from fhirapp.trail.table import MODELS
-from tests.conftest import token_for
-from tests.store.test_reindex import contents
 from tests.support.authorizing import EVERYTHING, Flow, add_program
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.contract import SERVED, allergy, delete, publish, versions_held
-from tests.support.helpers import Fhir, ids, link
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import Fhir, ids, link, token_for
 from tests.support.racing import together
+from tests.support.reindexing import contents
 from tests.support.shell import assert_not_done, fhirapp
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 NOW = "2026-02-01T00:00:00.000+00:00"
 EGG = "AllergyIntolerance/al-p3-egg"

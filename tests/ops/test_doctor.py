@@ -247,8 +247,6 @@ def test_a_trail_that_was_changed_is_told_by_the_whole_look(clinic):
 
 def test_a_damaged_database_is_told_by_the_whole_look(clinic):
     path = database_path(settings_of(clinic))
-    if path is None:
-        pytest.skip("of SQLite's file")
     damage_database(path)
     # What is read after that may not be readable either.
     wrong = [one.words for one in found(clinic, "Database", quick=False) if one.state == WRONG]

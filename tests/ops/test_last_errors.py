@@ -21,11 +21,13 @@ from fhirapp.ops import last_errors
 from fhirapp.ops.health import Sparing
 from fhirapp.ops.last_errors import FOLDER, MOST, NAME, OLDER, Log
 from fhirapp.web.pages import for_signed_in
-from tests.conftest import token_for
-from tests.ops.test_serve import servers
 from tests.support.browsing import Browser, add_person
-from tests.support.helpers import Fhir
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import Fhir, token_for
+from tests.support.serving import servers
 from tests.support.shell import assert_not_done, fhirapp
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 _log = logging.getLogger("fhirapp.tests")
 
@@ -154,10 +156,8 @@ def test_a_message_that_cannot_be_made_fails_no_request(app, capsys):
     assert not last_errors._unshared
 
 
+@pytest.mark.databases(POSTGRESQL)
 def test_servers_of_one_database_show_those_of_all(app, make_app):
-    with app.app_context():
-        if db.engine.dialect.name != "postgresql":
-            pytest.skip("only servers on PostgreSQL share a table")
     _log.error("here")
     with app.app_context():
         last_errors.share_now()

@@ -19,11 +19,13 @@ from fhirapp.db import db, writing
 from fhirapp.ops import live_settings
 from fhirapp.ops.live_settings import LIVE, StoredSetting
 from fhirapp.ops.prepare import prepare
-from tests.conftest import token_for
-from tests.ops.test_serve import WAIT_SECONDS, get, servers
 from tests.support.browsing import add_person, id_of
-from tests.support.helpers import Fhir, shared_secret
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import Fhir, shared_secret, token_for
+from tests.support.serving import WAIT_SECONDS, get, servers
 from tests.support.shell import fhirapp
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 
 @pytest.fixture
@@ -217,11 +219,9 @@ def test_all_processes_of_a_running_server_have_it_soon(tmp_path):
         assert server.end() == 0
 
 
+@pytest.mark.databases(POSTGRESQL)
 def test_another_server_of_the_database_has_it_soon(app, tmp_path):
     settings = settings_of(app)
-    with app.app_context():
-        if db.engine.dialect.name != "postgresql":
-            pytest.skip("only servers on PostgreSQL have a folder each")
     token = token_for(app, "system/*.rs")
     asked = get("/fhir/AllergyIntolerance", f"Authorization: Bearer {token}")
     with servers(tmp_path) as run:

@@ -18,7 +18,7 @@ from flask import Flask
 from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.ops import metrics
 from fhirapp.trail.events import ON_EVENT
-from tests.ops.test_serve import Server, get, servers
+from tests.support.serving import Server, get, servers
 from tests.support.shell import assert_not_done, fhirapp
 
 

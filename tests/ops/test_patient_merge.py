@@ -22,12 +22,10 @@ from fhirapp.ops.check import check_database
 from fhirapp.ops.patient_merge import merge_patients, preview, undo_merge
 from fhirapp.ops.patients import correct_patient, delete_patient
 from fhirapp.store.prepare import elements_of, prepared_of
-from tests.conftest import token_for
-from tests.exchange.test_import import asking
 from tests.ops.test_patients import data, note
 from tests.support.browsing import add_person, id_of
-from tests.support.helpers import Fhir
-from tests.support.importing import allergy, bundle, load, patient, plain, write
+from tests.support.helpers import Fhir, token_for
+from tests.support.importing import allergy, asking, bundle, load, patient, plain, write
 
 REASON = "Registered twice on arrival"
 BORN = {"birthDate": "1958-04-12", "gender": "female"}

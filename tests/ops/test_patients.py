@@ -22,11 +22,9 @@ from fhirapp.exchange.imports.report import Report
 from fhirapp.ops.check import check_database
 from fhirapp.ops.patients import admit_again, belongings, delete_patient
 from fhirapp.search.fulltext import words_table
-from tests.conftest import token_for
-from tests.exchange.test_import import asking
 from tests.support.browsing import add_person
-from tests.support.helpers import Fhir
-from tests.support.importing import allergy, bundle, load, patient, plain, write
+from tests.support.helpers import Fhir, token_for
+from tests.support.importing import allergy, asking, bundle, load, patient, plain, write
 
 REASON = "Asked for it by letter of 3 March"
 SECRET_WORD = "zwiebelkuchen"
@@ -155,8 +153,8 @@ def test_nothing_of_what_was_erased_is_left_in_any_table(app):
 
 
 def test_the_bytes_of_the_file_hold_nothing_of_what_was_erased(app):
-    database = Path(db_path(app))
     with app.app_context():
+        database = Path(db.engine.url.database)
         db.session.remove()
     remove(app, erase=True)
     with app.app_context():
@@ -165,13 +163,6 @@ def test_the_bytes_of_the_file_hold_nothing_of_what_was_erased(app):
     assert b"Bleibt" in content
     for word in (b"Verschwunden", SECRET_WORD.encode()):
         assert word not in content
-
-
-def db_path(app: Flask) -> str:
-    with app.app_context():
-        if db.engine.dialect.name != "sqlite":
-            pytest.skip("PostgreSQL keeps dead rows until its own VACUUM")
-        return str(db.engine.url.database)
 
 
 def test_one_that_was_deleted_can_be_erased_afterwards(app):

@@ -33,8 +33,7 @@ def ready(app: Flask) -> tuple[int, str]:
 
 def path_of(app: Flask) -> Path:
     path = database_path(settings_of(app))
-    if path is None:
-        pytest.skip("of SQLite's file")
+    assert path is not None
     return path
 
 

@@ -23,8 +23,7 @@ from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.restore import Restored, restore
 from fhirapp.ops.prepare import first_setup_code
 from fhirapp.store.migrate import HEAD
-from tests.exchange.test_import import ALLERGY, PATIENT, asking, load_lines
-from tests.ops.test_backup import (
+from tests.support.backups import (
     NOW,
     SECRET,
     app_in,
@@ -35,6 +34,7 @@ from tests.ops.test_backup import (
     settings_in,
     taken,
 )
+from tests.support.importing import ALLERGY, PATIENT, asking, load_lines
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp
 
 KEPT = "before-20260105T101500Z"

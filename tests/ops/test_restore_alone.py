@@ -12,9 +12,9 @@ import pytest
 
 from fhirapp.config import ConfigurationError
 from fhirapp.ops.lock import alone, in_use
-from tests.ops.test_backup import make_clinic, settings_in, taken
 from tests.ops.test_restore import restored, state
-from tests.ops.test_serve import servers
+from tests.support.backups import make_clinic, settings_in, taken
+from tests.support.serving import servers
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp
 
 

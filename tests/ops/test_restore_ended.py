@@ -11,10 +11,9 @@ from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import new_setup_code, setup_code
 from fhirapp.db import db, writing
 from fhirapp.ops.backups.restore import NOTICE, restore
-from tests.conftest import token_for
-from tests.ops.test_backup import NOW, app_in, settings_in, taken
 from tests.support.authorizing import Flow, SendBack, add_person, add_program, set_user
-from tests.support.helpers import BASE_URL, Fhir
+from tests.support.backups import NOW, app_in, settings_in, taken
+from tests.support.helpers import BASE_URL, Fhir, token_for
 from tests.support.shell import fhirapp
 
 OFFLINE = "patient/*.rs offline_access"

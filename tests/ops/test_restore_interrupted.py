@@ -17,8 +17,8 @@ from fhirapp.config import ConfigurationError
 from fhirapp.ops.backups.archive import KEYS
 from fhirapp.ops.backups.restore import Move, finish_swap, journal_of, staged_for, swap
 from fhirapp.ops.lock import in_use
-from tests.exchange.test_import import PATIENT, load_lines
-from tests.ops.test_backup import app_in, make_clinic, settings_in, taken
+from tests.support.backups import app_in, make_clinic, settings_in, taken
+from tests.support.importing import PATIENT, load_lines
 from tests.support.shell import ROOT, fhirapp
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
@@ -32,7 +32,7 @@ from fhirapp import create_app
 from fhirapp.db import db
 from fhirapp.ops.prepare import prepare
 from fhirapp.ops.backups.restore import restore
-from tests.ops.test_backup import NOW, settings_in
+from tests.support.backups import NOW, settings_in
 
 original, backup, folder = map(Path, sys.argv[1:])
 STEPS = ("replace", "link", "rename", "unlink", "fsync")

@@ -37,10 +37,10 @@ from fhirapp.ops.backups.restore import journal_of
 from fhirapp.ops.backups.rotation import keep_backup
 from fhirapp.ops.lock import in_use
 from fhirapp.trail.chain import files
-from tests.exchange.test_import import PATIENT, load_lines
-from tests.ops.test_backup import NOW, app_in, make_clinic, settings_in, taken
-from tests.ops.test_serve import WAIT_SECONDS, Server, answer, get, servers
+from tests.support.backups import NOW, app_in, make_clinic, settings_in, taken
 from tests.support.browsing import Browser, Page, add_person
+from tests.support.importing import PATIENT, load_lines
+from tests.support.serving import WAIT_SECONDS, Server, answer, get, servers
 
 PASSPHRASE = "correct horse battery"
 REASON = "Imported into the wrong clinic"

@@ -32,6 +32,7 @@ from fhirapp.ops.schedules import run_due
 from fhirapp.ops.watched import waiting
 from tests.support.bulk_server import EXPORT, TIME, BulkServer, accepted, file, lines_of, running
 from tests.support.contract import versions_held
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.importing import allergy, patient
 from tests.support.jobs import wait_for
 from tests.support.key_server import ok
@@ -46,21 +47,13 @@ LATER = "2026-03-01T00:00:00Z"
 PATIENTS = lines_of("Patient", 3)
 WRONG = b'{"resourceType": "AllergyIntolerance", "id": "a1", "onsetDateTime": "yesterday"}\n'
 
-pytestmark = pytest.mark.usefixtures("_forked_jobs")
+pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.usefixtures("_forked_jobs")]
 
 
 @pytest.fixture
 def app(make_app: Callable[..., Flask]) -> Flask:
     """An app without records and schedules."""
     return make_app(seed=False)
-
-
-@pytest.fixture
-def local(app: Flask) -> Flask:
-    """One whose backups are ours."""
-    if settings_of(app).database_uri.startswith("postgresql"):
-        pytest.skip("backups are SQLite's")
-    return app
 
 
 @pytest.fixture
@@ -113,10 +106,11 @@ def patients(app: Flask) -> set[str]:
     return set(versions_held(app).get("Patient", {}))
 
 
-def test_a_backup_is_taken_tried_out_and_the_oldest_removed(local, tmp_path):
+@pytest.mark.databases(SQLITE)
+def test_a_backup_is_taken_tried_out_and_the_oldest_removed(app, tmp_path):
     other = tmp_path / "other-20260101T000000Z.backup"
-    add(local, BACKUP, folder=str(tmp_path), keep=2, drill=True)
-    ended = look(local)
+    add(app, BACKUP, folder=str(tmp_path), keep=2, drill=True)
+    ended = look(app)
     assert (ended.last.outcome, ended.failures) == (DONE, 0)
     assert "Backed up" in ended.last.note
     assert "It is whole: all of its" in ended.last.note
@@ -126,89 +120,95 @@ def test_a_backup_is_taken_tried_out_and_the_oldest_removed(local, tmp_path):
         first.rename(tmp_path / f"one-2026010{number}T000000Z.backup")
         first = tmp_path / f"one-2026010{number}T000000Z.backup"
         first.with_name(f"one-2025010{number}T000000Z.backup").write_bytes(first.read_bytes())
-    look(local, START + 2 * HOUR)
+    look(app, START + 2 * HOUR)
     kept = [path.name[:8] for path in sorted(tmp_path.glob("one-*.backup"))]
     assert len(kept) == 2
     assert kept[0] == "one-2026"
     assert other.exists()
-    with local.app_context():
+    with app.app_context():
         assert [job.state for job in table.jobs(DRILL)] == [DONE, DONE]
         assert {job.owner for job in table.jobs(BACKUP)} == {"schedule:one"}
 
 
-def test_the_oldest_that_the_server_keeps_itself_are_removed(local):
-    add(local, BACKUP, keep=1, drill=True)
-    look(local)
-    kept = settings_of(local).instance / "backups"
+@pytest.mark.databases(SQLITE)
+def test_the_oldest_that_the_server_keeps_itself_are_removed(app):
+    add(app, BACKUP, keep=1, drill=True)
+    look(app)
+    kept = settings_of(app).instance / "backups"
     (first,) = kept.iterdir()
     for name in ("one-20250101T000000Z", "one-20250102T000000Z", "two-20250101T000000Z"):
         (kept / f"{name}.backup").write_bytes(first.read_bytes())
     first.unlink()
-    assert look(local, START + 2 * HOUR).last.outcome == DONE
+    assert look(app, START + 2 * HOUR).last.outcome == DONE
     assert [name[:8] for name in names(kept)] == ["one-2026", "two-2025"]
 
 
-def test_a_clock_that_was_set_back_costs_no_backup_that_was_just_taken(local):
-    add(local, BACKUP, keep=1)
-    look(local)
-    kept = settings_of(local).instance / "backups"
+@pytest.mark.databases(SQLITE)
+def test_a_clock_that_was_set_back_costs_no_backup_that_was_just_taken(app):
+    add(app, BACKUP, keep=1)
+    look(app)
+    kept = settings_of(app).instance / "backups"
     (first,) = kept.iterdir()
     first.rename(kept / "one-20990101T000000Z.backup")
-    assert look(local, START + 2 * HOUR).last.outcome == DONE
+    assert look(app, START + 2 * HOUR).last.outcome == DONE
     assert [name[:8] for name in names(kept)] == [first.name[:8]]
 
 
-def test_a_backup_goes_into_no_file_where_its_folder_is_gone(local, tmp_path):
+@pytest.mark.databases(SQLITE)
+def test_a_backup_goes_into_no_file_where_its_folder_is_gone(app, tmp_path):
     folder = tmp_path / "backups"
     folder.mkdir()
-    add(local, BACKUP, folder=str(folder), keep=2)
+    add(app, BACKUP, folder=str(folder), keep=2)
     folder.rmdir()
-    ended = look(local)
+    ended = look(app)
     assert (ended.last.outcome, ended.last.note) == (
         *(FAILED, f"There is no folder {folder}; mount it, or make it."),
     )
     assert not folder.exists()
 
 
-def test_a_schedule_has_not_the_name_of_backups_taken_by_hand(local):
-    name = Path(settings_of(local).database_uri).stem
+@pytest.mark.databases(SQLITE)
+def test_a_schedule_has_not_the_name_of_backups_taken_by_hand(app):
+    name = Path(settings_of(app).database_uri).stem
     with (
-        local.app_context(),
+        app.app_context(),
         pytest.raises(ConfigurationError, match="Manual backups are also named"),
     ):
         schedules.add(name, BACKUP, "hourly", {"keep": 2}, START)
 
 
+@pytest.mark.databases(SQLITE)
 def test_a_backup_is_encrypted_with_the_passphrase_of_a_file_or_of_the_server(
-    local, tmp_path, monkeypatch
+    app, tmp_path, monkeypatch
 ):
     secret = tmp_path / "passphrase"
     secret.write_text("correct horse\n")
-    add(local, BACKUP, passphrase_file=str(secret), drill=True)
-    assert look(local).last.outcome == DONE
-    folder = settings_of(local).instance / "backups"
+    add(app, BACKUP, passphrase_file=str(secret), drill=True)
+    assert look(app).last.outcome == DONE
+    folder = settings_of(app).instance / "backups"
     assert [path.read_bytes()[:14] for path in folder.iterdir()] == [b"-----BEGIN AGE"]
     secret.unlink()
-    ended = look(local, START + 2 * HOUR)
+    ended = look(app, START + 2 * HOUR)
     assert ended.last.outcome == FAILED
     assert ended.last.note == f"The passphrase file {secret} cannot be read."
-    with local.app_context():
+    with app.app_context():
         schedule.remove("one")
-    add(local, BACKUP, encrypt=True)
-    assert "set FHIRAPP_BACKUP_PASSPHRASE for the server" in look(local).last.note
+    add(app, BACKUP, encrypt=True)
+    assert "set FHIRAPP_BACKUP_PASSPHRASE for the server" in look(app).last.note
     assert len(names(folder)) == 1
     monkeypatch.setenv("FHIRAPP_BACKUP_PASSPHRASE", "battery staple")
-    assert look(local, START + 2 * HOUR).last.outcome == DONE
+    assert look(app, START + 2 * HOUR).last.outcome == DONE
     assert all(path.read_bytes()[:14] == b"-----BEGIN AGE" for path in folder.iterdir())
-    with local.app_context():
+    with app.app_context():
         assert "battery staple" not in str([schedule.schedules(), table.jobs()])
 
 
-def test_a_run_that_is_still_going_is_not_begun_twice(local, monkeypatch):
-    add(local, BACKUP)
+@pytest.mark.databases(SQLITE)
+def test_a_run_that_is_still_going_is_not_begun_twice(app, monkeypatch):
+    add(app, BACKUP)
     held: list[str] = []
     monkeypatch.setattr(process, "_spawn", lambda _s, _m, job_id, *_more: held.append(job_id))
-    with local.app_context():
+    with app.app_context():
         assert run_due(START + HOUR)
         assert not run_due(START + HOUR)
         assert run_due(START + 2 * HOUR)
@@ -578,6 +578,7 @@ def test_a_pull_from_a_server_that_is_away_is_a_state(app, server):
     assert "answers 200, and not 202" in ended.last.note
 
 
+@pytest.mark.databases(SQLITE)
 @pytest.mark.parametrize(
     ("kind", "options", "words"),
     [
@@ -600,16 +601,16 @@ def test_a_pull_from_a_server_that_is_away_is_a_state(app, server):
         ("nonsense", {}, "Unknown kind of schedule: nonsense"),
     ],
 )
-def test_what_cannot_be_met_is_refused_when_it_is_added(local, tmp_path, kind, options, words):
-    instance = settings_of(local).instance
+def test_what_cannot_be_met_is_refused_when_it_is_added(app, tmp_path, kind, options, words):
+    instance = settings_of(app).instance
     (instance / "in").mkdir()
     named = {
         name: value.format(instance=instance, tmp=tmp_path) if isinstance(value, str) else value
         for name, value in options.items()
     }
     with pytest.raises(ConfigurationError, match=words):
-        add(local, kind, **named)
-    with local.app_context():
+        add(app, kind, **named)
+    with app.app_context():
         assert schedule.schedules() == []
 
 

@@ -39,15 +39,17 @@ from fhirapp.ops.lock import server_engine
 from fhirapp.ops.prepare import first_setup_code, prepare
 from fhirapp.trail import trail_of
 from fhirapp.trail.table import TableTrail
-from tests.conftest import token_for
-from tests.ops.test_serve import get, servers
 from tests.support.authorizing import Flow, add_person, add_program, alter
 from tests.support.balancer import balance
 from tests.support.browsing import PASSWORD, Browser, cookie_name
 from tests.support.browsing import add_person as add_user
 from tests.support.bulk import Exports
-from tests.support.helpers import BASE_URL, SECRET, Fhir
+from tests.support.databases import POSTGRESQL
+from tests.support.helpers import BASE_URL, SECRET, Fhir, token_for
+from tests.support.serving import get, servers
 from tests.support.shell import assert_not_done, environment, fhirapp
+
+pytestmark = pytest.mark.databases(POSTGRESQL)
 
 # Within which what one server writes holds at the others.
 _SECONDS = 1.0
@@ -60,10 +62,7 @@ def first(make_app: Callable[..., Flask], tmp_path: Path) -> Flask:
     """A server on a PostgreSQL of its own."""
     files = tmp_path / "files"
     files.mkdir()
-    app = make_app(files=str(files))
-    if not settings_of(app).is_postgresql:
-        pytest.skip("SQLite is one server's")
-    return app
+    return make_app(files=str(files))
 
 
 @pytest.fixture
@@ -352,8 +351,6 @@ def test_three_that_start_at_once_make_one_schema_one_key_and_one_address(
     new_database, tmp_path, round_
 ):
     url = new_database()
-    if url.startswith("sqlite"):
-        pytest.skip("SQLite is one server's")
     folders = [tmp_path / str(number) for number in range(3)]
     with ExitStack() as stack:
         starts = []

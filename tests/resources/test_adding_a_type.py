@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.exchange.test_import import ALLERGY, PATIENT
+from tests.support.importing import ALLERGY, PATIENT
 
 # FHIR's word and ours, and what they become in the new folder.
 RENAMED = {"AllergyIntolerance": "Sensitivity", "allergy_intolerance": "sensitivity"}

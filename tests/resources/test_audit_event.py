@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 import pytest
-from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
 from fhirapp.trail.events import EVENTS, record
-from tests.conftest import token_for
-from tests.support.authorizing import EVERYTHING, Flow, add_person, add_program
-from tests.support.helpers import Fhir
+from tests.support.audit_events import SCOPE, administrator, listed
+from tests.support.helpers import Fhir, token_for
 from tests.support.r4 import faults
-
-SCOPE = "user/AuditEvent.rs"
-
-
-def administrator(app: Flask, scope: str = SCOPE, role: str = ADMINISTRATOR) -> Fhir:
-    """Return an app of a user that was allowed this."""
-    program = add_program(app, scope=f"{EVERYTHING} {SCOPE}")
-    return Flow(app, program, add_person(app, role)).fhir(scope)
-
-
-def listed(client: Fhir, query: str = "_count=100") -> list[dict[str, Any]]:
-    bundle = client.read(f"AuditEvent?{query}")
-    return [entry["resource"] for entry in bundle.get("entry", ())]
 
 
 def test_requests_and_events_are_valid_resources(watched, own_app):

@@ -9,10 +9,9 @@ import pytest
 from werkzeug.http import parse_options_header
 
 from fhirapp.resources.binary.content import content_disposition
-from tests.conftest import token_for
 from tests.support.binaries import store
 from tests.support.contract import delete, publish
-from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome, lasting
+from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome, lasting, token_for
 
 PDF = "Binary/bin-p2-pathology-2023"
 HTML = "Binary/bin-p13-progress-2025"

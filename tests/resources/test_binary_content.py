@@ -17,9 +17,11 @@ from fhirapp.resources.binary.content import StoredBytes, StoredResource, newest
 from fhirapp.resources.binary.schema import BinarySchema
 from fhirapp.rest.response import Layout
 from fhirapp.rest.stream import PIECE, Span
-from tests.conftest import token_for
 from tests.support.binaries import PUBLISHED, store
-from tests.support.helpers import FHIR_JSON, Fhir
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import FHIR_JSON, Fhir, token_for
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 # Around a group of base64, and around where a body is sent in pieces.
 SIZES = [

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fhirapp.resources.diagnostic_report.view import report_of
 from fhirapp.store.prepare import prepare
-from tests.store.test_round_trip import REPEATABLE, resources
 from tests.support.contract import SERVED
+from tests.support.round_trips import REPEATABLE, resources
 
 LOINC = "http://loinc.org"
 SECTIONS = "http://terminology.hl7.org/CodeSystem/v2-0074"

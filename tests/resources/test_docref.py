@@ -13,10 +13,9 @@ from flask import Flask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import token_for
 from tests.support.contract import delete, publish
 from tests.support.evaluator import covered
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link, token_for
 from tests.support.operations import (
     ASKED,
     DOCREF,

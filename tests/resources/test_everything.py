@@ -12,10 +12,9 @@ import pytest
 from flask import Flask
 
 from fhirapp.search.values import values_at
-from tests.conftest import token_for
 from tests.support.contract import SERVED, allergy, current, delete, publish, targets, versions_held
 from tests.support.evaluator import covered
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome, link
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, link, token_for
 from tests.support.operations import (
     ASKED,
     CARE,

@@ -14,9 +14,8 @@ from flask import Flask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import token_for
 from tests.support.contract import allergy, delete, publish
-from tests.support.helpers import Fhir, assert_outcome, link
+from tests.support.helpers import Fhir, assert_outcome, link, token_for
 from tests.support.operations import EVERYTHING, document, encounter, names, pages, patient_named
 
 FIRST, LATER = "2026-03-01T00:00:00.000+00:00", "2026-03-02T00:00:00.000+00:00"

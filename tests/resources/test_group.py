@@ -7,9 +7,8 @@ import pytest
 from fhirapp.definition import types
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.prepare import prepare
-from tests.conftest import token_for
-from tests.fhir.test_resource import faults
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
+from tests.support.resource_faults import faults
 
 CLINIC, NEWBORNS = "grp-allergy-clinic", "grp-newborns"
 

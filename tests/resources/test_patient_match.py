@@ -14,10 +14,9 @@ from flask import Flask
 
 from fhirapp.config import settings_of
 from fhirapp.ops.patient_merge import merge_patients
-from tests.conftest import token_for
-from tests.store.test_publish import TIMES, publish
-from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome
+from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome, token_for
 from tests.support.operations import FORM, parameters, post
+from tests.support.publishing import TIMES, publish
 from tests.support.r4 import faults
 
 MATCH = "Patient/$match"

@@ -13,8 +13,6 @@ from xml.etree import ElementTree
 import pytest
 from flask import Flask
 
-from tests.conftest import token_for
-from tests.store.test_publish import TIMES, delete
 from tests.support.allergies import (
     IN_ERROR,
     NKA,
@@ -28,8 +26,9 @@ from tests.support.allergies import (
     patient_with,
     rich,
 )
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, token_for
 from tests.support.operations import FORM, parameters, post
+from tests.support.publishing import TIMES, delete
 from tests.support.r4 import faults
 
 SUMMARY = "Patient/p1/$summary"

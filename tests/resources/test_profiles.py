@@ -21,13 +21,11 @@ from sqlalchemy import select
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.exchange.imports.report import Report
-from tests.exchange.test_import import asking
 from tests.exchange.test_synthea import every_page
 from tests.support import r4
 from tests.support.helpers import FHIR_JSON
+from tests.support.importing import asking
 from tests.support.us_core import PROFILES, UsCore, all_faults, packages_in
-
-pytestmark = pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 
 
 class Departure(NamedTuple):

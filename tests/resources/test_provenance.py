@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import token_for
 from tests.support.contract import allergy, delete, publish, versions_held
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link, token_for
 
 ROLE = "http://terminology.hl7.org/CodeSystem/provenance-participant-type"
 US_CORE_ROLE = "http://hl7.org/fhir/us/core/CodeSystem/us-core-provenance-participant-type"

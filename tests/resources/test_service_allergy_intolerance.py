@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.exchange.test_import import asking, load_lines
+from tests.support.importing import asking, load_lines
 
 ID = r"[A-Za-z0-9\-.]{1,64}"
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?\+00:00")

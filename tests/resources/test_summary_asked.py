@@ -14,11 +14,10 @@ from fhirapp.allergies.assertion import ABSENT_UNKNOWN, EXPOSURE_RISK
 from fhirapp.allergies.contradictions import findings_of
 from fhirapp.allergies.summary import HOLDING, Group, conclusion_of, entries_of
 from fhirapp.fhir import terminology
-from tests.conftest import token_for
-from tests.store.test_publish import TIMES, delete, publish
 from tests.support.allergies import RXNORM, SEVERE, SNOMED, allergy, coded, patient_with, rich
-from tests.support.helpers import Fhir, assert_outcome
+from tests.support.helpers import Fhir, assert_outcome, token_for
 from tests.support.operations import FORM, parameters, post
+from tests.support.publishing import TIMES, delete, publish
 from tests.support.r4 import faults
 
 SUMMARY = "AllergyIntolerance/$summary"

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import token_for
 from tests.support.contract import SERVED
-from tests.support.helpers import Fhir, assert_outcome, ids
+from tests.support.helpers import Fhir, assert_outcome, ids, token_for
 
 MRN = "http://lakeside.example/fhir/mrn"
 NPI = "http://hl7.org/fhir/sid/us-npi"

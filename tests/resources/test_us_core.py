@@ -9,13 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from fhirapp.fhir import terminology
-from tests.exchange.test_import import asking
 from tests.support import r4
 from tests.support.helpers import FHIR_JSON
+from tests.support.importing import asking
 from tests.support.terminology import OUT_OF_REACH
 from tests.support.us_core import PROFILE, PROFILES, UsCore, all_faults, packages_in
-
-on_sqlite = pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 
 # Seeded; each is valid as it is served.
 ALLERGY = "AllergyIntolerance/al-p1-penicillin"
@@ -198,7 +196,6 @@ def plant(resource: dict[str, Any], path: str, value: Any) -> None:
         holder[last] = value
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("planted_in", "path", "value", "by", "where", "says"),
     PLANTED,

@@ -10,8 +10,7 @@ import pytest
 from fhirapp.audit.read import RECORDS
 from fhirapp.audit.read import entries as lines
 from fhirapp.rest import batch
-from tests.conftest import token_for
-from tests.support.helpers import BASE_URL, FHIR_JSON, FORMATS, Fhir, assert_outcome
+from tests.support.helpers import BASE_URL, FHIR_JSON, FORMATS, Fhir, assert_outcome, token_for
 
 PENICILLIN = "AllergyIntolerance/al-p1-penicillin"
 

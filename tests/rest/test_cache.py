@@ -16,8 +16,7 @@ from fhirapp.rest import code_systems, paging
 from fhirapp.rest.cache import LruCache
 from fhirapp.rest.code_systems import Held, concepts_of
 from fhirapp.search.tokenizer import _indexed, located
-from tests.conftest import token_for
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 
 
 def test_the_least_recently_used_is_dropped_first():

@@ -15,7 +15,6 @@ from flask import Flask
 from fhirapp.definition import Definition, Visibility
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.reference import Reference
-from tests.conftest import token_for
 from tests.support.contract import (
     DELETED,
     NOBODYS,
@@ -36,7 +35,7 @@ from tests.support.contract import (
     targets,
     versions_held,
 )
-from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome, ids, lasting
+from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome, ids, lasting, token_for
 
 # A Binary answers with its bytes unless FHIR JSON is asked for by name.
 JSON = {"Accept": FHIR_JSON}

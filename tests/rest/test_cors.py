@@ -13,10 +13,9 @@ from werkzeug.test import TestResponse
 from fhirapp.auth.clients.registration import Registration, register
 from fhirapp.auth.models import CLINICIAN, NONE, Client
 from fhirapp.db import writing
-from tests.conftest import token_for
 from tests.support.authorizing import Program, set_client
 from tests.support.browsing import Browser, add_person
-from tests.support.helpers import BASE_URL
+from tests.support.helpers import BASE_URL, token_for
 
 REGISTERED = "https://spa.example"
 PORT = "https://port.example:8443"

@@ -13,10 +13,9 @@ from fhirapp.fhir.datatypes import Extension, HumanName, Reference, backbone, st
 from fhirapp.fhir.elements import Complex, InvalidElement, choice, many
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.prepare import prepare
-from tests.conftest import token_for
-from tests.fhir.test_resource import faults
 from tests.support.contract import allergy, publish
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
+from tests.support.resource_faults import faults
 
 MASKED = {"extension": [{"url": "urn:masked", "valueCode": "masked"}]}
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import token_for
-from tests.support.helpers import FORMATS, NEITHER, Fhir, assert_outcome
+from tests.support.helpers import FORMATS, NEITHER, Fhir, assert_outcome, token_for
 
 ALLERGY = "AllergyIntolerance"
 DOCUMENT = "DocumentReference"

@@ -28,11 +28,10 @@ from schemathesis.specs.openapi.checks import (
 from fhirapp.db import db
 from fhirapp.fhir import xml_reader
 from fhirapp.search.values import values_at
-from tests.conftest import token_for
 from tests.support.contract import SERVED, example, fill, versions_held
 from tests.support.effort import sample
 from tests.support.fuzz import Answer, Request, mutated, send
-from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML
+from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML, token_for
 from tests.support.openapi import Described
 from tests.support.valid_requests import PATIENT, by_kind, valid_requests
 

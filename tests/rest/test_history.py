@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import token_for
 from tests.support.contract import allergy, delete, publish
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome, link
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, link, token_for
 
 ALLERGY = "AllergyIntolerance"
 

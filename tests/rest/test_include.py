@@ -11,9 +11,8 @@ from fhirapp.rest.include import MAX_INCLUDED, MAX_STEPS, included_with
 from fhirapp.rest.include_parameters import parse_includes
 from fhirapp.rest.paging import Match
 from fhirapp.search.query import Include
-from tests.conftest import token_for
 from tests.support.contract import allergy, delete, publish
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link, token_for
 
 ALLERGY = "AllergyIntolerance"
 DOCUMENT = "DocumentReference"

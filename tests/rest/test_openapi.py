@@ -12,7 +12,6 @@ from werkzeug.routing import Rule
 
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.definition import Definition
-from tests.conftest import token_for
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.contract import (
     DELETED,
@@ -23,7 +22,7 @@ from tests.support.contract import (
     fill,
     versions_held,
 )
-from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, lasting
+from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, lasting, token_for
 from tests.support.openapi import Described, path_of_rule
 from tests.support.operations import DOCREF, EVERYTHING, FORM, parameters, post
 

@@ -12,7 +12,6 @@ import tarfile
 import pytest
 
 from fhirapp.definition import types
-from tests.conftest import token_for
 from tests.support.helpers import (
     FHIR_JSON,
     FORMATS,
@@ -22,6 +21,7 @@ from tests.support.helpers import (
     ids,
     lasting,
     link,
+    token_for,
 )
 from tests.support.operations import DOCREF, EVERYTHING, FORM, LOINC, parameters, post
 

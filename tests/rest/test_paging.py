@@ -16,9 +16,8 @@ from flask import Flask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import token_for
 from tests.support.contract import allergy, delete, publish
-from tests.support.helpers import Fhir, ids, link
+from tests.support.helpers import Fhir, ids, link, token_for
 
 CODES = ("a", "b", "c")
 # The order as `_sort` names it; the default is newest first.

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from fhirapp.fhir.outcome import RangeNotSatisfiable
 from fhirapp.rest.stream import PIECE, Span, parse_range
-from tests.conftest import token_for
 from tests.support.binaries import PUBLISHED_DATE, store
-from tests.support.helpers import Fhir, assert_outcome
+from tests.support.helpers import Fhir, assert_outcome, token_for
 
 # Sent at once, at the border, and in pieces.
 SIZES = (1, 2, 1000, PIECE, PIECE + 1, 2 * PIECE + 7)

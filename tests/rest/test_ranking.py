@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fhirapp.rest import paging
-from tests.conftest import token_for
 from tests.support.contract import allergy, publish
-from tests.support.helpers import Fhir, assert_outcome, ids, link
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import Fhir, assert_outcome, ids, link, token_for
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 NOW = "2026-03-01T00:00:00.000+00:00"
 # How often each says the word, and among how many others.

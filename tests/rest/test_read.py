@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import token_for
 from tests.support.contract import allergy, delete, publish
-from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, lasting
+from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, lasting, token_for
 
 EGG = "AllergyIntolerance/al-p3-egg"
 SUMMARY = "DocumentReference/doc-p1-discharge-2024"

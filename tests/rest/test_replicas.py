@@ -7,7 +7,6 @@ is to be behind: what the primary has and the replica has not shows where an ans
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -32,14 +31,14 @@ from fhirapp.ops import metrics
 from fhirapp.ops.doctor import GOOD, WRONG, examine
 from fhirapp.ops.prepare import prepare
 from fhirapp.rest.stream import PIECE
-from tests.conftest import SERVER, token_for
-from tests.exchange.test_import import ALLERGY, PATIENT, lines
 from tests.support.bulk import Exports
-from tests.support.helpers import BASE_URL, SECRET, Fhir, ids, link
-from tests.support.importing import load, write
+from tests.support.helpers import BASE_URL, SECRET, Fhir, ids, link, token_for
+from tests.support.importing import ALLERGY, PATIENT, lines, load, write
 from tests.support.replication import Postgres, binaries, primary_and_replica, wait_for_replica
 from tests.support.trails import noted
 from tests.test_sql import PACKAGE
+
+pytestmark = pytest.mark.postgres
 
 # None is left out for being behind within a test, unless that is what it is about.
 PATIENT_LAG = 600
@@ -54,10 +53,7 @@ class Pair(NamedTuple):
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """A folder that another user may enter, with a short name: the sockets lie in it."""
-    if SERVER not in os.environ:
-        pytest.skip(f"{SERVER} is not set: no PostgreSQL is tested")
-    if binaries() is None:
-        pytest.skip("PostgreSQL's own programs (initdb, pg_basebackup) are not here")
+    assert binaries(), "needs PostgreSQL's programs initdb and pg_basebackup"
     with TemporaryDirectory(prefix="fhirapp-", ignore_cleanup_errors=True) as made:
         yield Path(made)
 

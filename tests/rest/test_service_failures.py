@@ -11,8 +11,10 @@ from sqlalchemy import create_engine, text
 from fhirapp.auth.throttle import PER_MINUTE
 from fhirapp.db import db
 from fhirapp.trail import table
-from tests.conftest import token_for
-from tests.support.helpers import Fhir, assert_outcome
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import Fhir, assert_outcome, token_for
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 ALLERGY = "AllergyIntolerance"
 END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"
@@ -89,14 +91,13 @@ def test_a_bug_is_a_500_with_a_request_id_and_nothing_else(make_app, caplog):
     assert f"request {told[1]} failed" in caplog.text
 
 
+@pytest.mark.databases(SQLITE)
 def test_a_busy_database_is_a_503(make_app, monkeypatch):
     app = make_app()
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     # How long is waited, five seconds, is a setting of each connection.
     monkeypatch.setattr("fhirapp.db.BUSY_SECONDS", 0)
     with app.app_context():
-        if db.engine.dialect.name != "sqlite":
-            pytest.skip("only SQLite locks a whole database")
         db.engine.dispose()
         path = db.engine.url.database
     holder = sqlite3.connect(path, isolation_level=None)
@@ -111,6 +112,7 @@ def test_a_busy_database_is_a_503(make_app, monkeypatch):
     assert fhir.get(f"{ALLERGY}/al-p1-latex").status_code == 200
 
 
+@pytest.mark.databases(POSTGRESQL)
 def test_a_database_that_is_away_is_a_503(make_app, monkeypatch):
     # As a client that comes again when it was told to.
     monkeypatch.setattr(table, "_PAUSE_SECONDS", 0.0)
@@ -118,8 +120,6 @@ def test_a_database_that_is_away_is_a_503(make_app, monkeypatch):
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     with app.app_context():
         url = db.engine.url
-    if url.get_backend_name() != "postgresql":
-        pytest.skip("only PostgreSQL can be away")
     engine = create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT")
     allow = f"ALTER DATABASE {url.database} ALLOW_CONNECTIONS "
     with engine.connect() as connection:
@@ -136,13 +136,12 @@ def test_a_database_that_is_away_is_a_503(make_app, monkeypatch):
     assert fhir.get(f"{ALLERGY}/al-p1-latex").status_code == 200
 
 
+@pytest.mark.databases(POSTGRESQL)
 def test_connections_that_were_lost_are_replaced_unnoticed(make_app):
     app = make_app()
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     with app.app_context():
         url = db.engine.url
-    if url.get_backend_name() != "postgresql":
-        pytest.skip("SQLite's cannot be lost")
     engine = create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT")
     for _ in range(2):
         assert fhir.get(f"{ALLERGY}/al-p1-latex").status_code == 200

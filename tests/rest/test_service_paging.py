@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import token_for
 from tests.support.contract import allergy, publish
-from tests.support.helpers import Fhir, assert_outcome, ids, link
+from tests.support.databases import SQLITE, THREE_SERVERS
+from tests.support.helpers import Fhir, assert_outcome, ids, link, token_for
+
+pytestmark = pytest.mark.databases(SQLITE, THREE_SERVERS)
 
 ALLERGY = "AllergyIntolerance"
 DOCUMENT = "DocumentReference"

@@ -9,8 +9,7 @@ from threading import Thread
 import pytest
 from waitress.server import create_server
 
-from tests.conftest import token_for
-from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, ids
+from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, ids, token_for
 
 TYPES = ("DocumentReference", "AllergyIntolerance")
 LOINC = "http://loinc.org"

@@ -25,11 +25,13 @@ from fhirapp.db import Reader, db, writing
 from fhirapp.db.reader import SPARES
 from fhirapp.db.records import Source
 from fhirapp.rest.stream import PIECE, ContentFile, Span
-from tests.conftest import token_for
-from tests.ops.test_serve import Server, answer, get, listening_port
 from tests.support.binaries import store
-from tests.support.helpers import FHIR_JSON, Fhir
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import FHIR_JSON, Fhir, token_for
+from tests.support.serving import Server, answer, get, listening_port
 from tests.support.shell import ROOT, environment
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 # More than the server and the system buffer for a connection.
 CONTENT = Random(0).randbytes(24 * 2**20 + 5)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fhirapp.definition import types
-from tests.conftest import token_for
 from tests.support.contract import allergy, delete, publish
-from tests.support.helpers import Fhir, assert_outcome, link
+from tests.support.helpers import Fhir, assert_outcome, link, token_for
 
 ALLERGY, DOCUMENT = "AllergyIntolerance", "DocumentReference"
 LATER = "2031-01-01T00:00:00.000+00:00"

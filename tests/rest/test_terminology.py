@@ -15,9 +15,8 @@ from fhirapp.auth.scopes import enforceable, parse_scope
 from fhirapp.exchange.tables.vocabulary import SUBSTANCES
 from fhirapp.fhir.substance_classes import CLASSES
 from fhirapp.rest import terminology
-from tests.conftest import token_for
 from tests.support.contract import allergy, delete, publish
-from tests.support.helpers import Fhir, assert_outcome
+from tests.support.helpers import Fhir, assert_outcome, token_for
 
 ALLERGY = "AllergyIntolerance"
 NOW = "2026-01-01T00:00:00.000+00:00"

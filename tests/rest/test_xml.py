@@ -12,9 +12,8 @@ from flask import Flask
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import xml, xml_reader
 from fhirapp.rest.stream import PIECE
-from tests.conftest import token_for
 from tests.support.binaries import store
-from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML, Fhir, lasting, link
+from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML, Fhir, lasting, link, token_for
 from tests.support.importing import load, patient, write
 
 XML = {"Accept": "application/fhir+xml"}

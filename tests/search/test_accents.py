@@ -18,11 +18,10 @@ from fhirapp.definition import types
 from fhirapp.ops.prepare import prepare
 from fhirapp.store.version import INDEX, get_state, set_state
 from fhirapp.store.write import RULES
-from tests.conftest import token_for
 from tests.support.browsing import Browser
 from tests.support.browsing import add_person as add_somebody
 from tests.support.contract import allergy, publish
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 
 NOW = "2026-02-01T00:00:00.000+00:00"
 # Names as they are written, and as somebody writes them without the letters.

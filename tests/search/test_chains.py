@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fhirapp.rest import chains
-from tests.conftest import token_for
 from tests.search import test_semantics
-from tests.search.test_semantics import THOROUGH, all_pages, everything, terms_of
 from tests.support.contract import allergy
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.evaluator import (
     KINDS,
     TARGETS,
@@ -24,8 +23,11 @@ from tests.support.evaluator import (
     picked,
     values_of,
 )
-from tests.support.helpers import Fhir, assert_outcome, ids
+from tests.support.helpers import Fhir, assert_outcome, ids, token_for
 from tests.support.noted import add
+from tests.support.search_semantics import THOROUGH, all_pages, everything, terms_of
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 ALLERGY, DOCUMENT = "AllergyIntolerance", "DocumentReference"
 # The scope of who sees everything.

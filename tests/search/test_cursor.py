@@ -14,7 +14,10 @@ from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.keys import key_of
 from fhirapp.rest.paging import Cursors, fingerprint
 from fhirapp.search.page import Cursor
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import assert_outcome, link
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 REPEATABLE = settings(deadline=None, derandomize=True, max_examples=100)
 KEY = b"k" * 32

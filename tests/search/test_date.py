@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, instant_of, interval, period_interval
 from fhirapp.search.date import PREFIXES, Date, Searched, compare
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import assert_outcome
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 REPEATABLE = settings(deadline=None, derandomize=True, max_examples=100)
 DATE = Date("date", ("date",), "When", closed_range=True)

@@ -14,11 +14,9 @@ from fhirapp.definition import types
 from fhirapp.fhir.terminology import ALLERGY_CLINICAL, ALLERGY_VERIFICATION
 from fhirapp.ops.prepare import prepare
 from fhirapp.store.version import INDEX, set_state
-from tests.conftest import token_for
-from tests.exchange.test_import import lines
 from tests.support.contract import allergy, publish
-from tests.support.helpers import Fhir
-from tests.support.importing import load, write
+from tests.support.helpers import Fhir, token_for
+from tests.support.importing import lines, load, write
 
 NOW = "2026-02-01T00:00:00.000+00:00"
 REMARK = (

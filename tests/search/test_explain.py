@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.conftest import token_for
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link, token_for
 
 ALLERGY = "AllergyIntolerance"
 DOCUMENT = "DocumentReference"

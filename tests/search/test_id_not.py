@@ -6,8 +6,7 @@ import pytest
 
 from fhirapp.audit.read import RECORDS, entries, patients_named_by
 from fhirapp.rest.paging import MAX_IDS
-from tests.conftest import token_for
-from tests.support.helpers import Fhir, assert_outcome, link
+from tests.support.helpers import Fhir, assert_outcome, link, token_for
 
 ALLERGY = "AllergyIntolerance"
 LATEX, SULFA = "al-p1-latex", "al-p1-sulfa"

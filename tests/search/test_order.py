@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.contract import allergy, publish
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import ids, link
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 NOW = "2026-03-01T00:00:00.000+00:00"
 # Out of the order of their ids, and of their rows: what an import brings first has a lower row.

@@ -28,11 +28,13 @@ from fhirapp.search.query import GATHERED_MOST
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
 from fhirapp.store.write import Rendering
-from tests.conftest import token_for
 from tests.search.test_date import REPEATABLE, SPELLED, STORED
 from tests.support import plenty
-from tests.support.helpers import Fhir, ids, link
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import Fhir, ids, link, token_for
 from tests.support.plenty import ALLERGY, DOCUMENT, FEW, OF_A_PATIENT, VALUES
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 KINDS = (ALLERGY, DOCUMENT)
 # More than are gathered, so that what nearly all have is walked to in both.
@@ -192,16 +194,9 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 @pytest.fixture(scope="module")
 def larger(app: Flask, make_app: Callable[..., Flask]) -> Flask:
     """An app with four times as many."""
-    _only_sqlite(app)
     app = make_app(seed=False)
     plenty.publish(app, LARGE)
     return app
-
-
-def _only_sqlite(app: Flask) -> None:
-    with app.app_context():
-        if db.engine.dialect.name != "sqlite":
-            pytest.skip("SQLite counts its steps")
 
 
 @cache
@@ -307,6 +302,7 @@ def test_an_index_leads_to_what_is_searched_of_several_types(app, monkeypatch):
     assert read_whole(app, ACROSS, monkeypatch) == {}
 
 
+@pytest.mark.databases(SQLITE)
 @pytest.mark.parametrize("path", ACROSS)
 def test_several_types_take_no_longer_where_there_are_more_records(app, larger, path):
     few, many = steps(app, path), steps(larger, path)
@@ -330,6 +326,7 @@ def read_whole(app: Flask, paths: Sequence[str], patch: Any) -> dict[str, str]:
     }
 
 
+@pytest.mark.databases(SQLITE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_takes_no_longer_where_there_are_more_records(app, larger, kind):
     with app.app_context():
@@ -362,6 +359,7 @@ def steps_to_publish(app: Flask, kind: str) -> int:
     return counted[0]
 
 
+@pytest.mark.databases(SQLITE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_publishing_takes_no_longer_where_there_are_more_records(app, larger, kind):
     few, many = steps_to_publish(app, kind), steps_to_publish(larger, kind)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from tests.exchange.test_import import asking, load_lines
 from tests.support.helpers import Fhir, assert_outcome, ids
+from tests.support.importing import asking, load_lines
 
 UCUM = "http://unitsofmeasure.org"
 HELD: dict[str, dict[str, Any]] = {

@@ -6,9 +6,11 @@ import re
 
 import pytest
 
-from tests.conftest import token_for
 from tests.support.contract import allergy, publish
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link, token_for
+
+pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.databases(SQLITE, POSTGRESQL)]
 
 ALLERGY = "AllergyIntolerance"
 DOCUMENT = "DocumentReference"

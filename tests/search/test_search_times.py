@@ -8,6 +8,9 @@ import pytest
 
 from fhirapp.search import date
 from tests.support.contract import allergy, publish
+from tests.support.databases import POSTGRESQL, SQLITE
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 NOW = "2026-03-01T00:00:00.000+00:00"
 DAY = "2024-01-30T"

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fhirapp.search.tokenizer import MARK, located, normalised, words_in
-from tests.conftest import token_for
 from tests.support.contract import allergy, publish
-from tests.support.helpers import Fhir, assert_outcome
+from tests.support.helpers import Fhir, assert_outcome, token_for
 from tests.support.noted import add, attached, note
 
 NOW = "2026-03-01T00:00:00.000+00:00"

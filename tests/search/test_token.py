@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import token_for
 from tests.support.contract import allergy, publish
-from tests.support.helpers import Fhir, assert_outcome
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.helpers import Fhir, assert_outcome, token_for
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 ALLERGY = "AllergyIntolerance"
 NOW = "2026-01-01T00:00:00.000+00:00"

@@ -38,8 +38,11 @@ from fhirapp.ops.prepare import prepare
 from fhirapp.store import migrate
 from fhirapp.store.migrate import HEAD, schema_version, upgrade
 from tests import TESTS
-from tests.exchange.test_import import ALLERGY, PATIENT, asking, load_lines
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import shared_secret
+from tests.support.importing import ALLERGY, PATIENT, asking, load_lines
+
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 SCHEMAS = TESTS / "schemas"
 

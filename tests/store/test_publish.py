@@ -11,18 +11,16 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from fhirapp.db import db, reader, writing
+from fhirapp.db import db, reader
 from fhirapp.definition import types
 from fhirapp.fhir.resource import InvalidResource
-from fhirapp.store.prepare import prepare
-from fhirapp.store.publish import Publisher
 from fhirapp.store.version import Change
-from fhirapp.store.write import Rendering
-from tests.exchange.test_import import ALLERGY, PATIENT, asking
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import assert_outcome
+from tests.support.importing import ALLERGY, PATIENT, asking
+from tests.support.publishing import TIMES, delete, publish
 
-RENDERING = Rendering(inline_max=32_768, empty_content="omit")
-TIMES = [f"2026-01-01T00:00:0{second}.000+00:00" for second in range(6)]
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 
 @pytest.fixture(scope="module")
@@ -31,35 +29,6 @@ def store(make_app: Callable[..., Flask]) -> Flask:
     app = make_app(seed=False)
     publish(app, TIMES[0], PATIENT)
     return app
-
-
-def publish(
-    app: Flask,
-    now: str,
-    *resources: dict[str, Any],
-    source_id: int | None = None,
-    hold_older: bool = False,
-) -> list[Change]:
-    """Publish resources of one type at a time of our choice."""
-    with app.app_context(), writing() as connection:
-        publisher = Publisher(
-            connection,
-            now=now,
-            rendering=RENDERING,
-            binary=types()["Binary"],
-            source_id=source_id,
-        )
-        definition = types()[resources[0]["resourceType"]]
-        prepared = [prepare(definition, one) for one in resources]
-        return publisher.publish(prepared, hold_older=hold_older)
-
-
-def delete(app: Flask, now: str, path: str) -> bool:
-    """Publish the deletion of a resource; say whether there was something to delete."""
-    type_name, _, resource_id = path.partition("/")
-    with app.app_context(), writing() as connection:
-        publisher = Publisher(connection, now=now, rendering=RENDERING, binary=types()["Binary"])
-        return publisher.delete(types()[type_name], resource_id) is Change.DELETED
 
 
 def allergy(resource_id: str, **elements: Any) -> dict[str, Any]:

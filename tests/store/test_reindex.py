@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import pytest
 from flask import Flask
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, update
 
 from fhirapp.db import db, writing
 from fhirapp.definition import types
@@ -15,24 +14,12 @@ from fhirapp.ops.prepare import prepare
 from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.store.migrate import reindex
 from fhirapp.store.version import GENERATION, INDEX, StoreState, get_state
-from fhirapp.store.write import Rendering, stored_rendering
-from tests.exchange.test_import import asking
+from fhirapp.store.write import stored_rendering
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.importing import asking
+from tests.support.reindexing import RENDERING, contents
 
-RENDERING = Rendering(inline_max=32_768, empty_content="omit")
-
-
-def contents(app: Flask) -> dict[str, list[tuple[Any, ...]]]:
-    """Return every row of every resource and index table."""
-    with app.app_context(), db.engine.connect() as connection:
-        tables = [
-            table
-            for definition in types().values()
-            for table in (definition.table, *definition.tables)
-        ]
-        return {
-            table.name: sorted(map(repr, map(tuple, connection.execute(select(table)))))
-            for table in tables
-        }
+pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 
 def test_reindexing_the_seed_changes_nothing(make_app):

@@ -16,8 +16,8 @@ from fhirapp.definition import types
 from fhirapp.search.values import values_at
 from fhirapp.store.seed import InvalidSeed, load_seed, seed_path
 from fhirapp.store.write import IndexBatch, Rendering, read_documents, render
-from tests.store.test_reindex import contents
 from tests.support.contract import TYPES, versions_held
+from tests.support.reindexing import contents
 
 RENDERING = Rendering(inline_max=32_768, empty_content="omit")
 NOW = "2026-01-01T00:00:00.000+00:00"

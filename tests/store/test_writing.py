@@ -10,6 +10,7 @@ from flask import Flask
 from sqlalchemy import text
 
 from fhirapp.db import db, writing
+from tests.support.databases import POSTGRESQL
 
 IO = Path("/proc/self/io")
 
@@ -18,15 +19,12 @@ IO = Path("/proc/self/io")
 def app(make_app: Callable[..., Flask]) -> Flask:
     """Return an app with a table of 8 MB: more than SQLite holds in memory of itself."""
     app = make_app(seed=False)
-    with app.app_context():
-        if db.engine.dialect.name != "sqlite":
-            pytest.skip("PostgreSQL's own process writes")
-        with writing() as connection:
-            connection.exec_driver_sql("CREATE TABLE plenty (pk INTEGER PRIMARY KEY, held BLOB)")
-            connection.exec_driver_sql(
-                "WITH RECURSIVE n(pk) AS (SELECT 1 UNION ALL SELECT pk + 1 FROM n WHERE pk < 500) "
-                "INSERT INTO plenty SELECT pk, zeroblob(16000) FROM n"
-            )
+    with app.app_context(), writing() as connection:
+        connection.exec_driver_sql("CREATE TABLE plenty (pk INTEGER PRIMARY KEY, held BLOB)")
+        connection.exec_driver_sql(
+            "WITH RECURSIVE n(pk) AS (SELECT 1 UNION ALL SELECT pk + 1 FROM n WHERE pk < 500) "
+            "INSERT INTO plenty SELECT pk, zeroblob(16000) FROM n"
+        )
     return app
 
 
@@ -53,11 +51,8 @@ def test_who_writes_much_writes_each_page_once(app: Flask) -> None:
     assert written(app, much=True) < 20_000_000
 
 
+@pytest.mark.databases(POSTGRESQL)
 def test_an_answer_stays_where_its_session_is_lost_at_the_end(own_app: Flask) -> None:
-    with own_app.app_context():
-        if db.engine.dialect.name != "postgresql":
-            pytest.skip("of SQLite no connection is lost")
-
     def answer() -> str:
         pid = db.session.execute(text("SELECT pg_backend_pid()")).scalar_one()
         with db.engine.connect() as connection:

@@ -9,8 +9,8 @@ from flask import Flask
 from hypothesis import given, settings
 
 from fhirapp.fhir import terminology
-from tests.store.test_publish import TIMES, publish
-from tests.store.test_round_trip import REPEATABLE, resources
+from tests.support.publishing import TIMES, publish
+from tests.support.round_trips import REPEATABLE, resources
 
 RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"
 SNOMED = terminology.SNOMED_CT

@@ -1,13 +1,12 @@
 """Several servers on one PostgreSQL behind a balancer, as the tests' clients ask them.
 
-FHIRAPP_TEST_SERVERS=3 makes each app of the tests on PostgreSQL the first of three, which share a
-database, its secret and the folder of files, and nothing else. A test asks them through
-`app.test_client()`, each request the next of them; what it asks the app itself, it asks the first.
+A test about THREE_SERVERS (databases.py) has an app that is the first of three. They share a
+database, its secret and the folder of files, and nothing else. `app.test_client()` sends each
+request to the next of them; what a test does with the app itself, it does with the first.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from http.client import HTTPConnection
@@ -15,7 +14,6 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.datastructures import Headers
@@ -23,14 +21,8 @@ from werkzeug.datastructures import Headers
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-SERVERS = int(os.environ.get("FHIRAPP_TEST_SERVERS") or 1)
 # Of one connection alone. RFC 9110 §7.6.1
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
-
-
-def one_server(reason: str) -> pytest.MarkDecorator:
-    """Mark tests that look into what one process knows, or into its folder."""
-    return pytest.mark.skipif(SERVERS > 1, reason=f"of one server: {reason}")
 
 
 def balance(app: Flask, targets: Sequence[WSGIApplication]) -> None:

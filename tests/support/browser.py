@@ -6,7 +6,6 @@ person does on our pages, by the words that stand there, and what the app does.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -30,8 +29,6 @@ from tests import TESTS
 if TYPE_CHECKING:
     from tests.support.live import Demo
 
-# Set where the tests that need Chromium must run; read before the tests' own settings are made.
-BROWSER_REQUIRED = bool(os.environ.get("FHIRAPP_TEST_BROWSER"))
 _SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 # A host that Chromium finds on this machine, and that no client is registered at.
 _STRANGER = "stranger.example"
@@ -106,8 +103,7 @@ def chromium_path() -> str:
     """Where Chromium is, and beside it what runs in it."""
     path = shutil.which("chromium")
     if path is None or not _PACKAGES.is_dir():
-        reason = "needs Debian's chromium, and the packages of `npm ci` in tests/node"
-        (pytest.fail if BROWSER_REQUIRED else pytest.skip)(reason)
+        pytest.fail("needs Debian's chromium, and the packages of `npm ci` in tests/node")
     return path
 
 

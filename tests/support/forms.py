@@ -10,8 +10,8 @@ from werkzeug.datastructures import Headers, MultiDict
 from werkzeug.test import TestResponse
 from werkzeug.wrappers import Request
 
-from tests.ops.test_serve import WAIT_SECONDS
 from tests.support.browsing import PASSWORD, Browser, Page
+from tests.support.serving import WAIT_SECONDS
 
 
 class LiveBrowser(Browser):

@@ -10,6 +10,9 @@ from typing import Any
 from flask import Flask
 from werkzeug.test import TestResponse
 
+from fhirapp.auth.clients.administration import issue_token
+from fhirapp.db import writing
+
 BASE_URL = "https://fhir.example"
 FHIR_JSON, FHIR_XML = "application/fhir+json", "application/fhir+xml; charset=utf-8"
 # Of all servers of the tests on PostgreSQL.
@@ -61,6 +64,12 @@ class Fhir:
     def ids(self, path: str) -> list[str]:
         """Return the ids of a search's matches, in order."""
         return ids(self.read(path))
+
+
+def token_for(app: Flask, scope: str, *, patient: str | None = None, lifetime: int = 3600) -> str:
+    """Issue an access token as an operator does with `fhirapp token issue`."""
+    with app.app_context(), writing() as connection:
+        return issue_token(connection, scope=scope, patient_id=patient, lifetime=lifetime)
 
 
 def lasting(response: Any) -> dict[str, str]:

@@ -16,7 +16,7 @@ from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
 from fhirapp.exchange.imports.report import Report
 from fhirapp.exchange.imports.runs import Options
-from tests.exchange.test_import import ALLERGY
+from tests.support.helpers import Fhir, token_for
 
 # Two more digits make it whole.
 UUID = "0f0e0d0c-0b0a-4908-8706-0504030201"
@@ -112,3 +112,46 @@ def _rows(app: Flask) -> Iterator[tuple[str, Any]]:
                 columns = definition.table.c
                 found = select(definition.table).order_by(columns.id, columns.version_id)
                 yield from ((name, row) for row in connection.execute(found))
+
+
+PATIENT: dict[str, Any] = {"resourceType": "Patient", "id": "one"}
+
+
+ALLERGY: dict[str, Any] = {
+    "resourceType": "AllergyIntolerance",
+    "id": "nuts",
+    "patient": {"reference": "Patient/one"},
+}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Return a contained resource that is so many objects deep."""
+    content: dict[str, Any] = {"x": 1}
+    for _ in range(levels):
+        content = {"x": content}
+    return {"resourceType": "Basic", "id": "c", **content}
+
+
+def lines(*resources: Any) -> bytes:
+    """Return NDJSON; a resource that is bytes already stands as it is."""
+    return b"".join(
+        (one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n" for one in resources
+    )
+
+
+def load_lines(app: Flask, folder: Path, *resources: Any) -> Report:
+    """Import resources by way of a file."""
+    path = folder / "records.ndjson"
+    path.write_bytes(lines(*resources))
+    return load_paths(app, path)
+
+
+def load_paths(app: Flask, *paths: Path) -> Report:
+    """Import paths into an app's database."""
+    with app.app_context():
+        return import_paths(paths, types(), app.config["FHIRAPP"])
+
+
+def asking(app: Flask) -> Fhir:
+    """Return a client that may read and search everything."""
+    return Fhir(app, token_for(app, "system/*.rs"))

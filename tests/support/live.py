@@ -25,11 +25,11 @@ from fhirapp.auth.demo import BACKEND, SECRET
 from fhirapp.config import load_settings
 from fhirapp.db import db, writing
 from fhirapp.keys import DEMO_KEY
-from tests.ops.test_serve import WAIT_SECONDS, listening_port
 from tests.support.client_questions import MORE, Search
 from tests.support.contract import SERVED, Held, versions_held
 from tests.support.helpers import FHIR_JSON
 from tests.support.node import NODE, node_is_there
+from tests.support.serving import WAIT_SECONDS, listening_port
 from tests.support.shell import MAIN, environment, fhirapp
 
 

@@ -16,10 +16,8 @@ from fhirapp.trail import FOLDER
 from fhirapp.trail.chain import content, files
 from fhirapp.trail.table import MODELS, AuditChain, AuditLine
 
-IN_FILES = pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
-IN_TABLE = pytest.mark.parametrize(
-    "new_database", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True
-)
+IN_FILES = pytest.mark.databases("sqlite")
+IN_TABLE = pytest.mark.databases("postgresql")
 
 
 def raw_lines(app: Flask) -> list[bytes]:

@@ -16,12 +16,11 @@ from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.definition import Definition
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.rest.include_parameters import includable, referring
-from tests.conftest import token_for
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.bulk import Exports
 from tests.support.contract import SERVED, Held, addresses, example, shown, spellings, versions_held
 from tests.support.fuzz import Request, asking
-from tests.support.helpers import FHIR_JSON, Fhir, link
+from tests.support.helpers import FHIR_JSON, Fhir, link, token_for
 from tests.support.openapi import Described
 from tests.support.operations import FORM, parameters
 

@@ -28,10 +28,9 @@ from fhirapp.auth.models import (
 )
 from fhirapp.web.admin import audit
 from fhirapp.web.admin.audit import guarded
-from tests.conftest import token_for
 from tests.support.authorizing import Flow, add_program, alter, set_client
 from tests.support.browsing import Browser, add_person, id_of
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 from tests.support.trails import forget
 
 PATH = "/admin/audit"

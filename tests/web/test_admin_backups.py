@@ -17,6 +17,7 @@ from fhirapp.config import settings_of
 from fhirapp.jobs import table
 from fhirapp.ops.jobs import BACKUP, DRILL
 from tests.support.browsing import Browser, Page, add_person
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL
 from tests.support.jobs import newest
 
@@ -24,7 +25,7 @@ TAKE, TRY = "Take a backup", "Test backup"
 SECRET = "correct horse battery"
 PARTS = ("drill", "delete", "restore", "restore/confirm")
 
-pytestmark = pytest.mark.usefixtures("_forked_jobs")
+pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.usefixtures("_forked_jobs")]
 
 
 @pytest.fixture(scope="module")
@@ -173,9 +174,8 @@ def test_no_other_file_is_shown_sent_or_deleted(app, admin, plain, name):
     assert settings_of(app).is_postgresql or (settings_of(app).instance / "secret.key").exists()
 
 
+@pytest.mark.databases(POSTGRESQL)
 def test_where_there_is_no_pg_dump_the_page_says_what_to_install(app, admin, plain, monkeypatch):
-    if not settings_of(app).is_postgresql:
-        pytest.skip("SQLite needs none")
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("fhirapp.ops.backups.client.DEBIAN", Path("/none"))
     page = admin.get("/admin/backups")

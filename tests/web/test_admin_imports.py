@@ -30,12 +30,10 @@ from fhirapp.exchange.models import ImportRun, UploadPiece
 from fhirapp.jobs import process, table
 from fhirapp.jobs.process import Tracker
 from fhirapp.ops.jobs import DAY, IMPORT, sweep
-from tests.conftest import token_for
 from tests.support.authorizing import rows
-from tests.support.balancer import one_server
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.documents import clinical, medium, section
-from tests.support.helpers import BASE_URL, Fhir
+from tests.support.helpers import BASE_URL, Fhir, token_for
 from tests.support.importing import load
 from tests.support.jobs import newest, task, task_id, wait_for
 from tests.support.noted import attached, note
@@ -194,8 +192,6 @@ def test_sent_twice_is_imported_once(app, admin):
 
 
 def test_a_dry_run_changes_nothing_and_is_then_done_in_earnest(app, admin, reads):
-    if settings_of(app).database_uri.startswith("postgresql"):
-        pytest.skip("a dry run is SQLite's")
     page = report(admin, with_form(admin, ("a.ndjson", patient("dry")), dry_run="yes"))
     assert page.heading == "Dry run"
     assert "This was a dry run. Nothing was changed." in page.words
@@ -528,7 +524,6 @@ def test_a_folder_without_records_says_so(admin):
     assert "photos/cat.jpg is in none of the formats" in page.words
 
 
-@one_server("the others have a place")
 def test_where_a_task_finds_no_place_the_upload_is_kept(app, admin):
     upload = Upload(admin)
     upload.send(0, "a.ndjson", patient("full"))

@@ -8,9 +8,8 @@ import pytest
 from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
-from tests.exchange.test_import import asking
 from tests.support.browsing import Browser, Page, add_person, id_of
-from tests.support.importing import allergy, bundle, load, patient, plain, write
+from tests.support.importing import allergy, asking, bundle, load, patient, plain, write
 
 REASON = "Asked for it by letter"
 VERA = patient("vera", "111", name=[{"family": "Verschwunden", "given": ["Vera"]}])

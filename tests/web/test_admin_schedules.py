@@ -12,7 +12,6 @@ from sqlalchemy import insert, update
 
 from fhirapp.audit.read import entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
-from fhirapp.config import settings_of
 from fhirapp.jobs import schedule, table
 from fhirapp.jobs.schedule import ScheduleRow
 from fhirapp.jobs.table import DONE, RUNNING, JobRow
@@ -147,8 +146,6 @@ def test_the_question_whether_to_remove_stays_while_the_schedule_runs(app, admin
     ],
 )
 def test_what_is_not_right_is_told_and_what_was_typed_stays(app, admin, kind, typed, words):
-    if kind == "backup" and settings_of(app).database_uri.startswith("postgresql"):
-        pytest.skip("backups are SQLite's")
     page = admin.get(f"/admin/schedules/{kind}/new")
     page = page.submit(ADD, **{"name": "one", "when": "hourly", **typed})
     assert page.status == 400

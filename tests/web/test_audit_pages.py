@@ -90,8 +90,6 @@ def test_an_export_and_its_archive_are_noted(app, admin, username):
 
 
 def test_a_backup_is_noted_without_its_passphrase(app, admin, username):
-    if settings_of(app).database_uri.startswith("postgresql"):
-        pytest.skip("backups are SQLite's")
     admin.get("/admin/backups").submit("Take a backup", passphrase=SECRET, again=SECRET)
     name = newest(app, BACKUP).progress.name
     assert fetched(admin, f"/admin/backups/{name}/file").status_code == 200

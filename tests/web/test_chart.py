@@ -15,7 +15,6 @@ from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.web.chart.elements import born, died
-from tests.store.test_publish import TIMES, delete
 from tests.support.allergies import (
     NKDA,
     PENICILLIN,
@@ -27,6 +26,7 @@ from tests.support.allergies import (
     rich,
 )
 from tests.support.browsing import Browser, add_person
+from tests.support.publishing import TIMES, delete
 
 UNKNOWN = "This record does not exist, or you don't have access to it."
 HOSTILE = "<script>alert(1)</script>\u202e&quot;'--"

@@ -10,7 +10,6 @@ import pytest
 from flask import Flask
 
 from fhirapp.auth.models import CLINICIAN
-from tests.store.test_publish import TIMES, publish
 from tests.support.allergies import (
     NKA,
     NKDA,
@@ -24,6 +23,7 @@ from tests.support.allergies import (
 )
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.noted import note
+from tests.support.publishing import TIMES, publish
 
 LOINC = "http://loinc.org"
 RASH = {"reaction": [{"manifestation": [{"text": "Rash"}], "severity": "mild"}]}

@@ -12,11 +12,10 @@ from fhirapp.auth.models import CLINICIAN
 from fhirapp.web.admin.audit_descriptions import PLACES
 from fhirapp.web.chart import viewers as listing
 from fhirapp.web.chart.versions import changes
-from tests.conftest import token_for
-from tests.store.test_publish import TIMES, delete, publish
 from tests.support.allergies import NKA, REFUTED, SEVERE, allergy, patient_with
 from tests.support.browsing import Browser, Page, add_person
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
+from tests.support.publishing import TIMES, delete, publish
 from tests.web.test_chart import as_patient, in_order
 
 

@@ -10,10 +10,9 @@ from flask import Flask
 from sqlalchemy import update
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Client
-from tests.conftest import token_for
 from tests.support.authorizing import add_program, alter
 from tests.support.browsing import Browser, add_person
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 from tests.support.noted import add, attached, note
 
 TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"

@@ -19,9 +19,9 @@ from fhirapp.web.explore import suggestions
 from fhirapp.web.explore.address import NoAddressError, pair, read_address
 from fhirapp.web.explore.form import read_form, write_address
 from fhirapp.web.explore.suggestions import occurring_codes
-from tests.store.test_publish import TIMES, publish
 from tests.support.browsing import PASSWORD, Browser, add_person, id_of
 from tests.support.helpers import BASE_URL
+from tests.support.publishing import TIMES, publish
 
 ALLERGIES = "/fhir/AllergyIntolerance"
 NOTES = "/fhir/DocumentReference"

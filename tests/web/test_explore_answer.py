@@ -27,12 +27,11 @@ from fhirapp.web.explore.tables import (
     tables_of,
 )
 from fhirapp.web.explore.views import MOST, folded
-from tests.conftest import token_for
-from tests.store.test_publish import TIMES
-from tests.store.test_publish import publish as publish_resources
 from tests.support.browsing import Browser, add_person, id_of
-from tests.support.helpers import BASE_URL, FHIR_JSON
+from tests.support.helpers import BASE_URL, FHIR_JSON, token_for
 from tests.support.plenty import publish
+from tests.support.publishing import TIMES
+from tests.support.publishing import publish as publish_resources
 
 ALLERGIES = "/fhir/AllergyIntolerance"
 NOTES = "/fhir/DocumentReference"

@@ -22,9 +22,8 @@ from fhirapp.search.explain import (
 )
 from fhirapp.web.explore.explanation import MOST_REQUESTS, Applied, Statement, reading_of
 from fhirapp.web.explore.plan import picture_of
-from tests.conftest import token_for
 from tests.support.browsing import Browser, Page, add_person
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 
 SEARCH = "/fhir/AllergyIntolerance?patient=p1&clinical-status=active&date=ge2010&_sort=date"
 

@@ -14,9 +14,9 @@ from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, AccessToken, 
 from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import db, writing
 from fhirapp.web.explore.inspector import remaining
-from tests.conftest import token_for as operators_token
 from tests.support.browsing import Browser, Page, add_person, id_of
 from tests.support.helpers import Fhir
+from tests.support.helpers import token_for as operators_token
 
 TOKEN = "/explore/token"
 UNKNOWN = "This server has no such token of yours."

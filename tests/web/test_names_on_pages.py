@@ -8,10 +8,9 @@ import pytest
 from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
-from tests.conftest import token_for
 from tests.support.authorizing import Flow, add_program
 from tests.support.browsing import Browser, add_person, id_of
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 from tests.support.noted import add, attached, note
 
 CURRENT, FORMER = "Anna Weber", "Anna Muster"

@@ -11,10 +11,9 @@ from flask import Flask
 
 from fhirapp.auth.models import CLINICIAN, PATIENT
 from tests import TESTS
-from tests.conftest import token_for
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.documents import base64_section, clinical, medium, section
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, token_for
 from tests.support.importing import load, write
 from tests.support.noted import (
     ACTIVE_PDF,

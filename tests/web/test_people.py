@@ -12,9 +12,9 @@ from flask import Flask
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.web.launch import visits_of
 from fhirapp.web.people import SHOWN, NoDate, Person, find_people, people, person
-from tests.store.test_publish import TIMES, delete, publish
 from tests.support.browsing import Browser, add_person, cookie_name
 from tests.support.helpers import BASE_URL
+from tests.support.publishing import TIMES, delete, publish
 
 NUMBER = "http://terminology.hl7.org/CodeSystem/v2-0203"
 

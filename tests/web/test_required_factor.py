@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import select
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, SIGNED, User
-from tests.auth.test_second_factor import code_now
 from tests.support.authorizing import Flow, add_program, rows
 from tests.support.browsing import PASSWORD, Browser, add_person, id_of
+from tests.support.second_factor import code_now
 from tests.web.test_second_factor_pages import PAGE, secret_on, turn_on
 
 MUST = "This server requires a second factor for your role."

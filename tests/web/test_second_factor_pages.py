@@ -16,9 +16,9 @@ from fhirapp.auth.users import sign_in
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing
 from fhirapp.keys import sealed
-from tests.auth.test_second_factor import SECRET, code_now, enable, user_of
 from tests.support.authorizing import rows
 from tests.support.browsing import PASSWORD, Browser, Page, add_person
+from tests.support.second_factor import SECRET, code_now, enable, user_of
 
 PAGE = "/account/second-factor"
 NOT_RIGHT = "Incorrect or already used code. Wait for the next code and try again."

@@ -21,9 +21,11 @@ from fhirapp.config import load_settings
 from fhirapp.db import writing
 from fhirapp.web.times import moment
 from tests.support.authorizing import Flow, add_program, alter, rows
-from tests.support.balancer import one_server
 from tests.support.browsing import PASSWORD, Browser, add_person, cookie_name, id_of
+from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.helpers import Fhir
+
+pytestmark = pytest.mark.databases(SQLITE, THREE_SERVERS)
 
 A_PASSWORD = "four words in a row"
 
@@ -183,7 +185,7 @@ def test_use_within_a_minute_writes_nothing(clinic, person, browser):
     assert session_of(clinic, person).used_at == used_at
 
 
-@one_server("it is busy, and the others are not")
+@pytest.mark.databases(SQLITE)
 def test_where_the_database_is_busy_a_page_is_shown_all_the_same(clinic, person, browser):
     used_at = int(time.time()) - 120
     age(clinic, person, used_at=used_at)
@@ -192,7 +194,7 @@ def test_where_the_database_is_busy_a_page_is_shown_all_the_same(clinic, person,
     assert session_of(clinic, person).used_at == used_at
 
 
-@one_server("it is busy, and the others are not")
+@pytest.mark.databases(SQLITE)
 def test_what_must_be_written_is_refused_while_the_database_is_busy(clinic, browser):
     with busy(clinic):
         page = browser.get("/account").submit("Sign out")

@@ -1,0 +1,99 @@
+"""Instance folders to back up, backups of them, and their contents."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from flask import Flask
+
+from fhirapp import create_app
+from fhirapp.auth.models import ADMINISTRATOR
+from fhirapp.auth.oauth import openid
+from fhirapp.auth.users import sign_in
+from fhirapp.config import Settings, load_settings
+from fhirapp.db import db, writing
+from fhirapp.definition import types
+from fhirapp.ops.backups.archive import Manifest
+from fhirapp.ops.backups.backup import back_up, unpacked
+from fhirapp.ops.prepare import prepare as make_ready
+from fhirapp.store.seed import load_seed, seed_path
+from fhirapp.store.write import Rendering
+from tests.support.authorizing import add_person
+from tests.support.helpers import damage_database
+
+NOW = datetime(2026, 1, 5, 10, 15, tzinfo=UTC)
+
+
+SECRET = "JBSWY3DPEHPK3PXP"
+
+
+def settings_in(folder: Path, **overrides: Any) -> Settings:
+    """Return the settings of an instance in a folder."""
+    return load_settings({}, instance_path=str(folder), **overrides)
+
+
+@contextmanager
+def app_in(folder: Path, **overrides: Any) -> Iterator[Flask]:
+    """Return an app on an instance, its database made ready; nothing stays open."""
+    app = create_app(settings_in(folder, **overrides))
+    make_ready(app, lambda _message: None)
+    try:
+        yield app
+    finally:
+        with app.app_context():
+            db.engine.dispose()
+
+
+def make_clinic(folder: Path) -> Path:
+    """Make an instance with the seed's records, both keys, and what the server's key sealed."""
+    with app_in(folder) as app:
+        person = add_person(app, ADMINISTRATOR)
+        with app.app_context():
+            now = "2026-01-01T00:00:00.000+00:00"
+            load_seed(seed_path(), types(), Rendering.of(settings_in(folder)), now)
+            openid.public_keys()
+            with writing() as connection:
+                sign_in.enable(connection, person, SECRET, 1)
+    return folder
+
+
+def copy_of(clinic: Path, target: Path) -> Path:
+    """Return a copy of an instance that nobody has open."""
+    shutil.copytree(clinic, target)
+    return target
+
+
+def contents(database: Path) -> dict[str, list[Any]]:
+    """Return every row of every table of a SQLite file that nobody else has open."""
+    with closing(sqlite3.connect(database)) as connection:
+        names = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
+        return {
+            name: sorted(map(repr, connection.execute(f'SELECT * FROM "{name}"')))
+            for name in names
+            # What the index of words holds is compared by its shadow tables.
+            if not name.endswith("_words")
+        }
+
+
+def taken(clinic: Path, target: Path, passphrase: str | None = None) -> Path:
+    """Take a backup into a file."""
+    return back_up(settings_in(clinic), target, NOW, passphrase).path
+
+
+def inside(backup: Path, folder: Path, passphrase: str | None = None) -> Manifest:
+    """Unpack a backup into a new folder."""
+    folder.mkdir()
+    return unpacked(settings_in(folder), backup, passphrase, folder)
+
+
+def damage(clinic: Path) -> None:
+    damage_database(clinic / "fhirapp.db")
