@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -37,7 +36,7 @@ from tests.support.importing import allergy, patient
 from tests.support.jobs import wait_for
 from tests.support.key_server import ok
 from tests.support.racing import racers
-from tests.support.shell import assert_not_done, fhirapp
+from tests.support.shell import assert_not_done, fhirapp, start_job
 
 HOUR = 3_600
 # When all files that a test writes have been quiet for long.
@@ -453,26 +452,28 @@ time.sleep(600)
 """
 
 
-def test_a_run_that_is_killed_in_the_middle_loses_nothing(app, inbox):
-    many = [patient(f"p{number}") for number in range(20_000)]
-    write(inbox, "many.ndjson", *many)
+def test_a_run_that_is_killed_in_the_middle_loses_nothing(app, inbox, monkeypatch):
+    write(inbox, "export/1.ndjson", patient("p1"))
+    write(inbox, "export/2.ndjson", patient("p2"))
     add(app, FOLDER, folder=str(inbox))
-    with app.app_context():
+    with monkeypatch.context() as patch, app.app_context():
+        patch.setattr(
+            process,
+            "_spawn",
+            lambda settings, _module, *job: start_job(settings, "tests.support.killed_job", *job),
+        )
         assert run_due(START + HOUR)
         job_id = schedule.find("one").job_id
-        while not (job := table.find(job_id, FOLDER)).progress.counts:
-            assert job.is_under_way
-            time.sleep(0.02)
-        os.kill(job.progress.pid, signal.SIGKILL)
     assert wait_for(app, job_id).state == INTERRUPTED
-    assert not (inbox / "many.ndjson").exists()
+    assert patients(app) == {"p1"}
+    assert (names(inbox), names(inbox / "done")) == ([".fhirapp", "done", "failed"], [])
     with app.app_context():
         assert not schedule.settle(schedule.find("one"), START + HOUR)
         assert schedule.find("one").last.outcome == INTERRUPTED
     ended = look(app, START + 2 * HOUR)
     assert (ended.last.outcome, ended.failures) == (DONE, 0)
-    assert len(patients(app)) == 20_000
-    assert names(inbox / "done") == ["many.ndjson"]
+    assert patients(app) == {"p1", "p2"}
+    assert names(inbox / "done") == ["export"]
 
 
 def test_a_fault_of_the_server_leaves_the_unit_where_it_was(app, inbox):
