@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 import pytest
@@ -20,6 +21,7 @@ from fhirapp.auth.tokens import GRACE_SECONDS
 from tests import ROOT
 from tests.rest.test_capability import LEFT_OUT
 from tests.support import manual, search_page
+from tests.support.shell import MAIN
 
 PAGES = manual.texts()
 # The manual's pages by name, and README by its own.
@@ -245,7 +247,8 @@ def installed(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
     command = python.with_name("fhirapp")
-    command.write_text(f"#!{sys.executable}\nfrom fhirapp.cli import main\nmain()\n")
+    # The first line of a Python script could not name an interpreter whose path has a space.
+    command.write_text(f"#!/bin/sh\nexec {quote(sys.executable)} -c '{MAIN}' \"$@\"\n")
     command.chmod(0o700)
     environment = {
         **os.environ,

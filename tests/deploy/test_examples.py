@@ -46,7 +46,7 @@ def values(unit: str, name: str) -> list[str]:
 
 def test_systemd_understands_the_unit(unit, tmp_path):
     path = tmp_path / "fhirapp.service"
-    path.write_text(unit.replace(INSTALLED, sys.executable))
+    path.write_text(unit.replace(INSTALLED, program("true")))
     done = subprocess.run(
         [program("systemd-analyze"), "verify", path], capture_output=True, text=True, check=False
     )

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from html import unescape
 from pathlib import Path
+from shlex import quote
 from threading import Thread
 from urllib.parse import parse_qs, urlsplit
 
@@ -91,7 +92,7 @@ def shell(folder: Path, *commands: str) -> list[str]:
     """Run commands one after the other, in one shell; return what each printed."""
     mark = "=== next ==="
     script = f"\necho; echo '{mark}'\n".join(["set -e", *commands])
-    script = script.replace("keys/bin/python ", f"{sys.executable} ")
+    script = script.replace("keys/bin/python ", f"{quote(sys.executable)} ")
     done = subprocess.run(
         ["bash", "-c", script], cwd=folder, check=True, stdout=subprocess.PIPE, text=True
     )
