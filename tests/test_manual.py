@@ -20,8 +20,9 @@ from fhirapp.auth.refusals import KEPT, KEPT_SECONDS, PER_MINUTE, UNPROVED
 from fhirapp.auth.tokens import GRACE_SECONDS
 from tests import ROOT
 from tests.rest.test_capability import LEFT_OUT
-from tests.support import manual, search_page
+from tests.support import search_page
 from tests.support.shell import MAIN
+from tests.tools import manual
 
 PAGES = manual.texts()
 # The manual's pages by name, and README by its own.
@@ -61,7 +62,7 @@ def examples(page: str, title: str, language: str = "bash") -> list[Example]:
 
 @pytest.mark.parametrize("name", manual.TABLES)
 def test_a_table_is_that_of_the_declarations(name):
-    """`python -m tests.support.manual` makes the tables anew."""
+    """`python -m tests.tools.manual` generates the tables."""
     assert manual.tables_in(ALL).get(name) == manual.TABLES[name]()
 
 

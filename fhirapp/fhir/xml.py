@@ -1,7 +1,7 @@
 """FHIR XML, written from FHIR JSON as fhir/json.py reads it; xml_reader.py reads it.
 
 XML has an order, and does not say what is a list or a number: both are in r4.txt, made of HL7's own
-definitions (CC0) by tests/support/r4_elements.py, and read when the first XML is written or read.
+definitions (CC0) by tests/tools/r4_elements.py, and read when the first XML is written or read.
 Source: FHIR R4 xml §2.6.1; XML 1.0 §2.2, §3.3.3.
 """
 

@@ -19,7 +19,7 @@ from fhirapp.fhir import xml, xml_reader
 from fhirapp.fhir.elements import InvalidElement
 from fhirapp.fhir.narrative import XHTML
 from tests.support.node import node_is_there
-from tests.support.r4_elements import EXAMPLES, TABLE, table
+from tests.tools.r4_elements import EXAMPLES, TABLE, table
 
 PAIRS = sorted(Path(__file__).with_name("xml").glob("*.xml"))
 # Of HL7's examples, the larger ones take minutes.

@@ -1,6 +1,6 @@
 """Imports that are killed at random moments, again and again: run as a process of its own.
 
-    python -m tests.killed FOLDER KILLS
+    python -m tests.support.killed FOLDER KILLS
 
 FOLDER has `records`, what is imported. Prints JSON: how often an import was killed, how many ended,
 the faults that a check found after any of them, and whether each that ended left what one that was

@@ -33,7 +33,7 @@ from fhirapp.web.learn import lesson
 from fhirapp.web.texts import Catalogue
 from tests.browser.test_accessibility import NOBODY, PAGES, WALKER, added
 from tests.support.browsing import Browser, Page
-from tests.support.texts import pseudo
+from tests.tools.translations import pseudo_translation
 from tests.web.test_static_files import FOLDER as STATIC
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _names(resource: Mapping[str, Any]) -> Iterator[str]:
 
 @pytest.fixture
 def german(monkeypatch: pytest.MonkeyPatch) -> None:
-    catalogue = Catalogue(pseudo())
+    catalogue = Catalogue(pseudo_translation())
     monkeypatch.setattr(texts, "shipped", lambda _code: catalogue)
     # Lessons are files, and not in brackets.
     monkeypatch.setattr(lesson, "language", lambda: texts.ENGLISH)
@@ -326,7 +326,7 @@ def in_brackets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("brackets")
     path = folder / "brackets.mo"
     with path.open("wb") as file:
-        write_mo(file, read_po(BytesIO(pseudo().encode()), locale="de"))
+        write_mo(file, read_po(BytesIO(pseudo_translation().encode()), locale="de"))
     with run(folder, TRANSLATION=str(path)) as running:
         yield running
 

@@ -19,7 +19,12 @@ from fhirapp.web.learn import lesson
 from fhirapp.web.texts import Catalogue, numeral
 from fhirapp.web.times import SHORT_MONTHS, exact, partial
 from tests.support.browsing import Browser, add_person, cookie_name
-from tests.support.texts import TEMPLATE, pseudo, translations, updated
+from tests.tools.translations import (
+    TEMPLATE,
+    pseudo_translation,
+    translation_files,
+    updated_translation,
+)
 
 ENGLISH, GERMAN = '<html lang="en">', '<html lang="de">'
 
@@ -38,7 +43,7 @@ def translate(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 @pytest.fixture
 def german(translate) -> None:
     """A German that is whole."""
-    translate(pseudo())
+    translate(pseudo_translation())
 
 
 def get(app: Flask, path: str = "/sign-in", asked: str = "de", **cookies: str):
@@ -119,7 +124,7 @@ def test_the_menu_leads_to_no_other_site(app, german, back):
 
 
 def test_a_language_that_is_not_whole_is_not_offered(app, translate):
-    translate(pseudo().replace('msgstr "⟦Sign in⟧"', 'msgstr ""'))
+    translate(pseudo_translation().replace('msgstr "⟦Sign in⟧"', 'msgstr ""'))
     page = get(app, language="de")
     assert ENGLISH in page.response.text
     assert "Deutsch" not in page.words
@@ -199,12 +204,14 @@ def test_a_text_that_is_not_sure_or_empty_stays_english(flag):
     assert read.gettext("Sign in") == "Sign in"
 
 
-@pytest.mark.parametrize("path", translations(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", translation_files(), ids=lambda path: path.stem)
 def test_a_translation_has_the_texts_of_the_pages(path):
-    assert path.read_bytes() == updated(path), "run `python -m tests.support.texts`"
+    assert path.read_bytes() == updated_translation(path), (
+        "run `python -m tests.tools.translations`"
+    )
 
 
-@pytest.mark.parametrize("path", translations(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", translation_files(), ids=lambda path: path.stem)
 def test_a_translation_keeps_what_is_filled_in(path):
     """Names as %(name)s, and the tags of HTML."""
     faults = [
@@ -216,7 +223,7 @@ def test_a_translation_keeps_what_is_filled_in(path):
     assert faults == []
 
 
-@pytest.mark.parametrize("path", translations(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", translation_files(), ids=lambda path: path.stem)
 def test_most_of_a_translation_is_there(path, record_property):
     """It is offered when it is whole; until then most pages are in English."""
     texts = [one for one in read_po(io.BytesIO(path.read_bytes())) if one.id]
@@ -247,7 +254,7 @@ def test_clinical_words_are_exact(english, german):
 
 
 def test_each_language_is_named():
-    assert {path.stem for path in translations()} == {*texts.NAMES} - {texts.ENGLISH}
+    assert {path.stem for path in translation_files()} == {*texts.NAMES} - {texts.ENGLISH}
     assert TEMPLATE.exists()
 
 

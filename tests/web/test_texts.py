@@ -23,7 +23,7 @@ from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.web.pages import title_and_advice, wait
 from fhirapp.web.times import day, partial
 from tests.support.browsing import Browser, add_person
-from tests.support.texts import AUTH, REFUSALS, TEMPLATE, gathered, templates
+from tests.tools.translations import AUTH, REFUSALS, TEMPLATE, message_template, templates
 
 # Attributes that people read or hear.
 TOLD = frozenset({"aria-label", "placeholder", "title", "alt", "data-label"})
@@ -152,7 +152,7 @@ def test_a_text_that_is_not_marked_is_found(source, found, environment):
 
 
 def test_the_gathered_texts_are_those_of_the_pages():
-    assert TEMPLATE.read_bytes() == gathered(), "run `python -m tests.support.texts`"
+    assert TEMPLATE.read_bytes() == message_template(), "run `python -m tests.tools.translations`"
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 Templates write {{ _("Sign in") }} or {% trans %}…{% endtrans %}, code writes _("Sign in"). What is
 marked in a table that is made at import is not known in another language yet: call _() once more
-where it is shown. `python -m tests.support.texts` gathers all that is marked in messages.pot.
+where it is shown. `python -m tests.tools.translations` gathers all that is marked in messages.pot.
 
 A page is in the language that its reader chose, else in the one that the browser asks for. Ours
 are in files beside this one, such as de.po; one is offered when its file has every text.

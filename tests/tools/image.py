@@ -1,8 +1,7 @@
-"""Build the Dockerfile without an engine, and run the manual's lines for Docker with that image.
+"""Build the container image without an engine, and run the manual's Docker commands with it.
 
-`python -m tests.image`, as root on Debian: `.ci/run` does. Its stand-in for Docker is stricter: the
-root cannot be written whether a line says so or not, and /tmp has eight megabytes. Prints how large
-the image is.
+`python -m tests.tools.image`, as root on Debian; `.ci/run` calls it. The substitute for Docker is
+stricter: the root file system is always read-only, and /tmp has 8 MB. Prints the image's size.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from typing import Any
 
 from tests import ROOT
 
-# In MB above its base: fhirapp with its manual, and what pyproject.toml names. Of that SQLAlchemy
-# takes 27 and cryptography 15; PostgreSQL's driver 10, the reader of PDF 9.
-MOST_MB = 120
+# Limit in MB above the base image, for fhirapp, its manual and its dependencies: SQLAlchemy takes
+# 27, cryptography 15, the PostgreSQL driver 10, PDFium 9.
+MAX_MB = 120
 USER = 10001
 WAIT_SECONDS = 60
 MANUAL = ROOT / "fhirapp" / "docs" / "clinic.md"
 _PACKAGES = ("buildah", "mmdebstrap")
-# Debian's Python, where the base that the Dockerfile names cannot be pulled; like that one it has
-# neither documentation nor other languages.
+# The substitute where the Dockerfile's base image cannot be pulled: Debian's Python, without
+# documentation and locales as in that image.
 _SUITE, _INCLUDED = "trixie", "python3,python3-venv,ca-certificates"
-_LEFT_OUT = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "locale", "man")]
-# Where packages come through a proxy of the house, pip has to trust that.
+_EXCLUDED = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "locale", "man")]
+# Lets pip trust a local package proxy.
 _TRUST = ("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
-# What an engine does before a container's first process, as its PID 1; $0 is the root.
+# Sets up a container and starts its PID 1; $0 is the root, the arguments are mounts and a command.
 _ENTER = """
 mount --bind "$0" "$0"; mount -o remount,ro,bind "$0"
 mount -t tmpfs -o size=8m,mode=1777 tmpfs "$0/tmp"
@@ -48,22 +47,22 @@ exec chroot --userspec="$2" "$0" env -i "${@:3}"
 """
 
 
-def told(*words: str | Path, **options: Any) -> str:
-    """Return what a command prints. Raises CalledProcessError."""
+def output_of(*words: str | Path, **options: Any) -> str:
+    """Run a command and return its output. Raises CalledProcessError."""
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **options)
     return done.stdout.strip()
 
 
 class Container:
-    """What runs, and with which environment."""
+    """A running container: its outer process, and its environment."""
 
     def __init__(self, process: subprocess.Popen[str], environment: Sequence[str]) -> None:
         self.process = process
         self.environment = environment
 
     @property
-    def first(self) -> str:
-        """The number of its PID 1, for those outside."""
+    def pid(self) -> str:
+        """The PID outside the container of its PID 1."""
         until = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < until:
             number = self.process.pid
@@ -74,7 +73,7 @@ class Container:
 
 
 class Docker:
-    """What the manual asks of Docker, done with an image's files alone."""
+    """The Docker commands of the manual, run on the files of an image."""
 
     def __init__(self, work: Path) -> None:
         self.work = work
@@ -85,31 +84,31 @@ class Docker:
             self.port: int = free.getsockname()[1]
 
     def __call__(self, line: str) -> str:
-        """Do what a line says: `docker build …`, run, exec, stop; return what it prints."""
+        """Run a line, `docker build …`, run, exec or stop, and return its output."""
         print("$", line, flush=True)
         verb, *words = shlex.split(line)[1:]
-        does: Callable[[list[str]], str] = getattr(self, verb)
-        return does(words)
+        command: Callable[[list[str]], str] = getattr(self, verb)
+        return command(words)
 
     def build(self, words: list[str]) -> str:
-        """Build an image, and open its files."""
+        """Build the image and mount its files."""
         (base,) = re.findall(r"^ARG BASE=(.*)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
         try:
             self._buildah("pull", "-q", f"docker.io/library/{base}", timeout=60)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
-            print(f"{base} cannot be pulled here; Debian's Python stands for it", flush=True)
+            print(f"{base} cannot be pulled; Debian's Python replaces it", flush=True)
             base = self._base()
         self._buildah("bud", "-q", "--format", "docker", "--build-arg", f"BASE={base}", *words)
-        self.root = self._opened("fhirapp")
+        self.root = self._mounted("fhirapp")
         self.config = json.loads(self._buildah("inspect", "--type", "image", "fhirapp"))["Docker"][
             "config"
         ]
-        self._look_at_size(self._opened(base))
+        self._check_size(self._mounted(base))
         return ""
 
     def run(self, words: list[str]) -> str:
-        """Run a command in a container of its own; with -d, or to serve, beside us."""
-        name, places, environment = "", [], list(self.config["Env"])
+        """Run a command in a new container; `serve` runs in the background."""
+        name, mounts, environment = "", [], list(self.config["Env"])
         while words[0].startswith("-"):
             option, *words = words
             if option in ("--rm", "-d"):
@@ -118,22 +117,22 @@ class Docker:
             if option == "--name":
                 name = value
             elif option == "-v":
-                places += self._place(value)
+                mounts += self._mount(value)
             elif option == "-e":
                 environment.append(value.replace("localhost:8000", f"127.0.0.1:{self.port}"))
             else:
                 assert (option, value) == ("-p", "8000:8000"), option
                 environment.append(f"FHIRAPP_PORT={self.port}")
-        # As Docker does: one without a name, where the line names none.
-        for inside in set(self.config["Volumes"]) - set(places):
-            places += self._place(f"{name}{len(self.containers)}:{inside}")
+        # Like Docker, create an anonymous volume if the line names none.
+        for inside in set(self.config["Volumes"]) - set(mounts):
+            mounts += self._mount(f"{name}{len(self.containers)}:{inside}")
         image, *words = words
         assert image == "fhirapp"
         words = self.config["Entrypoint"] + (words or self.config["Cmd"])
         process = subprocess.Popen(
             [
                 *("unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-euc", _ENTER),
-                *(str(self.root), *places, "--", self.config["User"], *environment),
+                *(str(self.root), *mounts, "--", self.config["User"], *environment),
                 *("env", "-C", self.config["WorkingDir"], *words),
             ],
             stdout=subprocess.PIPE,
@@ -143,30 +142,30 @@ class Docker:
         if words[1] == "serve":
             self.containers[name or "demo"] = Container(process, environment)
             return ""
-        said, _ = process.communicate()
+        output, _ = process.communicate()
         assert process.returncode == 0, (self.work / "log").read_text()
-        return said
+        return output
 
     def exec(self, words: list[str], **options: Any) -> str:
-        """Run a command in a container that runs."""
-        one = self.containers[words[0]]
-        return told(
-            *("nsenter", "--target", one.first, "--mount", "--pid"),
+        """Run a command in a running container."""
+        container = self.containers[words[0]]
+        return output_of(
+            *("nsenter", "--target", container.pid, "--mount", "--pid"),
             *("chroot", f"--userspec={self.config['User']}", self.root, "env", "-i"),
-            *(*one.environment, *words[1:]),
+            *(*container.environment, *words[1:]),
             **options,
         )
 
     def stop(self, words: list[str]) -> str:
-        """Ask a container to stop, and wait as long as Docker does."""
-        one = self.containers.pop(words[0])
-        os.kill(int(one.first), signal.SIGTERM)
-        code = one.process.wait(10)
+        """Stop a container, with the timeout of Docker."""
+        container = self.containers.pop(words[0])
+        os.kill(int(container.pid), signal.SIGTERM)
+        code = container.process.wait(10)
         assert code == 0, f"it stopped with {code}: {(self.work / 'log').read_text()}"
         return ""
 
     def until_healthy(self, name: str) -> None:
-        """Wait until the image's own check says so."""
+        """Wait until the health check of the image passes."""
         kind, *check = self.config["Healthcheck"]["Test"]
         assert kind == "CMD"
         until = time.monotonic() + WAIT_SECONDS
@@ -179,30 +178,30 @@ class Docker:
                 time.sleep(0.2)
 
     def close(self) -> None:
-        """Kill what runs, and close the files."""
-        for one in self.containers.values():
-            one.process.kill()
-            one.process.wait()
+        """Kill the containers and unmount the images."""
+        for container in self.containers.values():
+            container.process.kill()
+            container.process.wait()
         self._buildah("umount", "--all")
 
     def folder(self, name: str) -> Path:
-        """Return a volume, or a folder of the machine that the image's user may write."""
-        place = self.work / "places" / name.strip("/")
-        if not place.is_dir():
-            place.mkdir(0o700, parents=True)
-            os.chown(place, USER, USER)
-        return place
+        """Return the folder of a volume or of a host path, writable by the image's user."""
+        folder = self.work / "volumes" / name.strip("/")
+        if not folder.is_dir():
+            folder.mkdir(0o700, parents=True)
+            os.chown(folder, USER, USER)
+        return folder
 
-    def _place(self, value: str) -> list[str]:
+    def _mount(self, value: str) -> list[str]:
         outside, _colon, inside = value.partition(":")
-        # An engine makes the folder where the image has none.
+        # An engine creates the mount point if the image has none.
         (self.root / inside[1:]).mkdir(exist_ok=True)
         return [str(self.folder(outside)), inside]
 
     def _base(self) -> str:
         archive = self.work / "base.tar"
-        told(
-            *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={_INCLUDED}", *_LEFT_OUT),
+        output_of(
+            *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={_INCLUDED}", *_EXCLUDED),
             *(_SUITE, archive),
         )
         container = self._buildah("from", "scratch")
@@ -213,34 +212,34 @@ class Docker:
         self._buildah("commit", "-q", "--rm", container, "base")
         return "localhost/base"
 
-    def _opened(self, image: str) -> Path:
+    def _mounted(self, image: str) -> Path:
         return Path(self._buildah("mount", self._buildah("from", "--pull-never", image)))
 
     def _buildah(self, verb: str, *words: str, **options: Any) -> str:
         store = (f"--root={self.work}/storage", f"--runroot={self.work}/run")
         environment = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
-        return told(
+        return output_of(
             *("buildah", *store, verb, *words), env={**os.environ, **environment}, **options
         )
 
-    def _look_at_size(self, base: Path) -> None:
+    def _check_size(self, base: Path) -> None:
         size = _megabytes(self.root) - _megabytes(base)
-        print(f"The image is {size} MB larger than its base; the most of it:")
+        print(f"The image is {size} MB larger than its base; its largest packages:")
         (packages,) = self.root.glob("opt/fhirapp/lib/python3*/site-packages")
-        sizes = sorted(((_megabytes(one), one.name) for one in packages.iterdir()), reverse=True)
+        sizes = sorted(((_megabytes(path), path.name) for path in packages.iterdir()), reverse=True)
         print("\n".join(f"{megabytes:5} {name}" for megabytes, name in sizes[:8]), flush=True)
-        assert size <= MOST_MB
+        assert size <= MAX_MB
         for name in ("pip", "tests", ".ci", "node_modules", "gcc"):
             for part in ("app", "opt/fhirapp/bin", str(packages.relative_to(self.root))):
                 assert not (self.root / part / name).exists(), f"{part}/{name} is in the image"
 
 
 def _megabytes(path: Path) -> int:
-    return int(told("du", "-sm", "--apparent-size", path).split()[0])
+    return int(output_of("du", "-sm", "--apparent-size", path).split()[0])
 
 
 def lines() -> list[str]:
-    """Return the manual's lines for Docker, in its order of use."""
+    """Return the manual's Docker commands, in the order of use."""
     found = re.findall(r"^docker .*", MANUAL.read_text(), re.MULTILINE)
     order = ("build", "run --rm -p", "run -d", "exec", "import", " backup ", "stop", " restore ")
     ordered = [line for part in order for line in found if part in line]
@@ -249,7 +248,7 @@ def lines() -> list[str]:
 
 
 def main() -> None:
-    """Do what the manual says, and look after each line."""
+    """Run the manual's commands, and check the effect of each."""
     if missing := [name for name in (*_PACKAGES, "nsenter") if shutil.which(name) is None]:
         sys.exit(f"{', '.join(missing)}: install Debian's {' '.join(_PACKAGES)} and util-linux")
     with tempfile.TemporaryDirectory() as folder:
@@ -284,14 +283,14 @@ def _use(docker: Docker) -> None:
     print(docker(re.sub(r"fhirapp-\d{8}T\d{6}Z\.backup", taken.name, restore)))
     docker(serve)
     docker.until_healthy("fhirapp")
-    # Tokens end with a restore.
+    # A restore revokes all tokens.
     assert _count(docker, secret) == 401
     assert _count(docker, docker(token).strip()) == 1
     docker(stop)
 
 
 def _count(docker: Docker, token: str) -> int:
-    """Return how many patients a token finds; the status where it may not ask."""
+    """Return the number of patients that a token finds, or the status of the error."""
     connection = HTTPConnection("127.0.0.1", docker.port, timeout=WAIT_SECONDS)
     connection.request("GET", "/fhir/Patient", headers={"Authorization": f"Bearer {token}"})
     answer = connection.getresponse()

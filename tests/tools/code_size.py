@@ -1,8 +1,7 @@
-"""`python -m tests.support.figures`: the size of the project, and how many files each call enters.
+"""`python -m tests.tools.code_size`: the size of the package, and the files that each call enters.
 
-Lines and files are counted in the checkout. A call enters a file of the package when one of its
-functions runs, in any thread. Each call is made twice and the second counts: what a process makes
-once does not. The start is from `app.py --demo` on an existing database to the first 200.
+A call enters a file of the package if one of its functions runs, in any thread. Each call is made
+twice and the second is counted, so that work done once per process is not.
 """
 
 from __future__ import annotations
@@ -11,17 +10,14 @@ import argparse
 import ast
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
-from urllib.request import urlopen
 
 from flask import Flask
 
@@ -35,10 +31,9 @@ from tests.support.browsing import Browser
 from tests.support.helpers import Fhir
 
 PACKAGE = ROOT / "fhirapp"
-# May be short: markers of packages, tables, and declarations of a type.
+# Files that may be short: package markers, tables, and the declarations of a type.
 _MAY_BE_SHORT = ("__init__.py", "__main__.py", "model.py", "models.py", "routes.py")
 _SHORT, _LONG = 40, 350
-_STARTS = 5
 _SEARCH = "AllergyIntolerance?patient=p1&_revinclude=Provenance:target"
 _ALLERGY = {
     "resourceType": "AllergyIntolerance",
@@ -64,16 +59,16 @@ def main() -> None:
     if options.files:
         print(*sorted(files_entered()[options.files]), sep="\n")
         return
-    found = {**size(), **{f"files, {name}": len(v) for name, v in files_entered().items()}}
-    found["seconds to the first 200"] = start_seconds()
+    entered = {f"files, {name}": len(files) for name, files in files_entered().items()}
+    figures = {**size(), **entered}
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
     else:
-        print(*(f"{name:40} {value:>8}" for name, value in found.items()), sep="\n")
+        print(*(f"{name:40} {value:>8}" for name, value in figures.items()), sep="\n")
 
 
 def size() -> dict[str, int]:
-    """Return the lines and files of the package, and the lines of README."""
+    """Return the numbers of lines and files of the package, and of lines of README."""
     code = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     short = [
         path
@@ -92,9 +87,9 @@ def size() -> dict[str, int]:
 
 
 def lines_of_code(text: str) -> int:
-    """Return how many lines are neither blank nor comment, docstring or import."""
+    """Count the lines that are not blank, comment, docstring or import."""
     tree = ast.parse(text)
-    left_out: set[int] = set()
+    excluded: set[int] = set()
     for node in ast.walk(tree):
         is_import = isinstance(node, (ast.Import, ast.ImportFrom))
         is_docstring = (
@@ -103,22 +98,22 @@ def lines_of_code(text: str) -> int:
             and isinstance(node.value.value, str)
         )
         if is_import or is_docstring:
-            left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            excluded.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return sum(
-        bool(line.strip()) and not line.strip().startswith("#") and number not in left_out
+        bool(line.strip()) and not line.strip().startswith("#") and number not in excluded
         for number, line in enumerate(text.splitlines(), 1)
     )
 
 
 def files_entered() -> dict[str, set[str]]:
-    """Return, for each call, the files of the package that it enters."""
+    """Return the files of the package that each call enters."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         app = create_app(load_settings({}, demo=True, instance_path=folder / "instance"))
         prepare(app, lambda _message: None, serving=True)
         token: dict[str, str] = {}
 
-        def ask_token() -> None:
+        def issue_token() -> None:
             answer = app.test_client().post(
                 "/oauth/token",
                 data={"grant_type": "client_credentials", "scope": "system/*.rs"},
@@ -127,28 +122,28 @@ def files_entered() -> dict[str, set[str]]:
             assert answer.status_code == 200, answer.text
             token.update(answer.get_json())
 
-        def ask(path: str) -> None:
+        def get(path: str) -> None:
             answer = Fhir(app, token["access_token"]).get(path)
             assert answer.status_code == 200, answer.text
 
         clinician = Browser(app)
         clinician.sign_in("clinician", "demo")
 
-        def look() -> None:
+        def open_chart() -> None:
             assert clinician.get("/patients/p1").status == 200
 
         calls: dict[str, Callable[[], None]] = {
-            "token": ask_token,
-            "read": lambda: ask("AllergyIntolerance/al-p1-penicillin"),
-            "search": lambda: ask(_SEARCH),
+            "token": issue_token,
+            "read": lambda: get("AllergyIntolerance/al-p1-penicillin"),
+            "search": lambda: get(_SEARCH),
             "import": _importer(app, folder),
-            "chart": look,
+            "chart": open_chart,
         }
-        return {name: _entered(call) for name, call in calls.items()}
+        return {name: entered_by(call) for name, call in calls.items()}
 
 
 def _importer(app: Flask, folder: Path) -> Callable[[], None]:
-    """Return what imports one resource, another one each time."""
+    """Return a function that imports one resource, a new one in each call."""
     number = iter(range(100))
 
     def load() -> None:
@@ -161,60 +156,30 @@ def _importer(app: Flask, folder: Path) -> Callable[[], None]:
     return load
 
 
-def _entered(call: Callable[[], None]) -> set[str]:
+def entered_by(call: Callable[[], None]) -> set[str]:
     call()
-    with _watched() as files:
+    with _profiled() as files:
         call()
     return {Path(name).relative_to(PACKAGE).as_posix() for name in files}
 
 
 @contextmanager
-def _watched() -> Iterator[set[str]]:
-    """Gather the files of the package whose functions are called meanwhile."""
+def _profiled() -> Iterator[set[str]]:
+    """Collect the files of the package whose functions are called in the context."""
     inside = f"{PACKAGE}{os.sep}"
     files: set[str] = set()
 
-    def note(frame: FrameType, event: str, _argument: Any) -> None:
+    def record(frame: FrameType, event: str, _argument: Any) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(inside):
             files.add(frame.f_code.co_filename)
 
-    threading.setprofile(note)
-    sys.setprofile(note)
+    threading.setprofile(record)
+    sys.setprofile(record)
     try:
         yield files
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-
-
-def start_seconds() -> float:
-    """Return the seconds from the start of `app.py --demo` to its first 200, the best of some."""
-    with tempfile.TemporaryDirectory() as folder:
-        return round(min(_start(Path(folder)) for _ in range(_STARTS + 1)), 2)
-
-
-def _start(folder: Path) -> float:
-    log = folder / "log"
-    environ = {name: value for name, value in os.environ.items() if name[:8] != "FHIRAPP_"}
-    with log.open("w") as output:
-        began = time.perf_counter()
-        server = subprocess.Popen(
-            [sys.executable, str(ROOT / "app.py"), "--demo", "--port", "0"],
-            env={**environ, "FHIRAPP_INSTANCE_PATH": str(folder)},
-            stderr=output,
-        )
-    try:
-        greeting = "serves FHIR R4 at http://127.0.0.1:"
-        while greeting not in (said := log.read_text()):
-            if server.poll() is not None:
-                raise SystemExit(said)
-            time.sleep(0.002)
-        port = said.partition(greeting)[2].partition("/")[0]
-        with urlopen(f"http://127.0.0.1:{port}/health/ready"):
-            return time.perf_counter() - began
-    finally:
-        server.terminate()
-        server.wait(60)
 
 
 if __name__ == "__main__":

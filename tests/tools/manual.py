@@ -1,6 +1,6 @@
-"""README and the manual: their pages, and the tables that are made of the declarations.
+"""Generate the tables of README and the manual from the declarations in the code.
 
-`python -m tests.support.manual` makes the tables anew. Each is between two comments,
+`python -m tests.tools.manual` updates the pages. Each table is between two comments,
 `<!-- table: settings -->` and `<!-- /table -->`.
 """
 
@@ -36,14 +36,14 @@ from tests.support.search_page import PAGE, SECTIONS
 README = ROOT / "README.md"
 MANUAL = ROOT / "fhirapp" / "docs"
 
-# The types that the service is for; the others stand beside them.
+# The main types of the service; the others share a table.
 MAIN = ("AllergyIntolerance", "DocumentReference")
 
 Row = tuple[str, ...]
 
 
 def table(header: Row, rows: Iterable[Row]) -> str:
-    """Return a table as Markdown writes it."""
+    """Return a table in Markdown."""
     lines = [f"| {' | '.join(map(_cell, row))} |" for row in (header, *rows)]
     return "\n".join([lines[0], "|---" * len(header) + "|", *lines[1:]])
 
@@ -83,34 +83,35 @@ def settings() -> str:
 
 def parameters(listed: Iterable[Parameter]) -> str:
     rows = [
-        (f"`{one.name}`", one.kind, " ".join(modifiers(one)) or "none", one.doc) for one in listed
+        (f"`{param.name}`", param.kind, " ".join(modifiers(param)) or "none", param.doc)
+        for param in listed
     ]
     return table(("Parameter", "Type", "Modifiers", "Meaning"), rows)
 
 
-# What stands in the tables for several modifiers.
-_TOGETHER = {
+# Names that stand for several modifiers in the tables.
+_GROUPS = {
     "codes": {"not", "text", "in", "not-in", "above", "below"},
     "texts": {"exact", "contains"},
 }
 
 
 def modifiers(parameter: Parameter) -> list[str]:
-    """Return the modifiers that a parameter takes, save `:missing`, which each does.
+    """Return the modifiers that a parameter supports, without `:missing`, which all support.
 
-    `Type` stands for several types, a word of _TOGETHER for several modifiers.
+    `Type` stands for several types, a name of _GROUPS for several modifiers.
     """
     taken = [name for name in modifiers_of(parameter) if name != "missing"]
-    words = [word for word, names in _TOGETHER.items() if names <= {*taken}]
-    told = {name for word in words for name in _TOGETHER[word]}
+    words = [word for word, names in _GROUPS.items() if names <= {*taken}]
+    grouped = {name for word in words for name in _GROUPS[word]}
     if isinstance(parameter, Reference) and parameter.targets:
         taken.append(parameter.targets[0] if len(parameter.targets) == 1 else "Type")
-    return [*words, *(f"`:{name}`" for name in taken if name not in told)]
+    return [*words, *(f"`:{name}`" for name in taken if name not in grouped)]
 
 
 def own_parameters(definition: Definition) -> str:
     shared = (*COMMON, *WORDS, *CANONICAL)
-    return parameters(one for one in definition.params if one not in shared)
+    return parameters(param for param in definition.params if param not in shared)
 
 
 def other_types() -> str:
@@ -130,11 +131,11 @@ def operations() -> str:
     rows = []
     for _, definition in sorted(SERVED.items()):
         for operation in definition.operations:
-            place = f"{definition.name}{'/<id>' if operation.instance else ''}"
-            for one in operation.parameters:
-                marks = [*["required"] * one.required, *["may be repeated"] * one.repeats]
-                meaning = "; ".join([one.doc, *marks])
-                rows.append((f"`{place}/${operation.name}`", f"`{one.name}`", one.type, meaning))
+            path = f"{definition.name}{'/<id>' if operation.instance else ''}"
+            for param in operation.parameters:
+                marks = [*["required"] * param.required, *["may be repeated"] * param.repeats]
+                meaning = "; ".join([param.doc, *marks])
+                rows.append((f"`{path}/${operation.name}`", f"`{param.name}`", param.type, meaning))
     return table(("Operation", "Parameter", "Type", "Meaning"), rows)
 
 
@@ -265,18 +266,18 @@ _TABLE = re.compile(
 
 
 def texts() -> dict[Path, str]:
-    """Return README and the pages of the manual, as they are now."""
+    """Return the text of README and of each page of the manual."""
     paths = [README, *sorted(MANUAL.glob("*.md"))]
     return {path: path.read_text(encoding="utf-8") for path in paths}
 
 
 def tables_in(text: str) -> dict[str, str]:
-    """Return the tables of a page, by name, as they are there."""
+    """Return the tables of a page by name, as the page has them."""
     return {found["name"]: found["table"].strip() for found in _TABLE.finditer(text)}
 
 
 def with_tables(text: str) -> str:
-    """Return a page with its tables made anew."""
+    """Return a page with its tables generated again."""
     return _TABLE.sub(
         lambda found: (
             f"<!-- table: {found['name']} -->\n\n{TABLES[found['name']]()}\n\n<!-- /table -->"
