@@ -1,1 +1,1 @@
-"""The benchmark: `python -m tests.bench`. What it measures against which target is in rows.py."""
+"""The benchmark: `python -m tests.bench`. Each section states its targets (sections.py)."""

@@ -1,8 +1,8 @@
-"""`python -m tests.bench`: load a database, serve it, and print what that costs as a table.
+"""`python -m tests.bench`: fill a database, serve it, and print its costs as a table.
 
-`python -m tests.bench scale` is another: cost against rows and against servers (scale.py), and
-`python -m tests.bench paint` only that of pages in a browser (paint.py). With `--compare FOLDER`
-requests are asked of this checkout and of the one in that folder, in turn (compare.py).
+`python -m tests.bench scale` measures costs against records and servers (scale.py),
+`python -m tests.bench exchange` imports and exports alone, `python -m tests.bench paint` pages in
+a browser (paint.py). `--compare FOLDER` compares this checkout with the one in FOLDER (compare.py).
 """
 
 from __future__ import annotations
@@ -12,21 +12,18 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 from tests.bench import database, measure, scale
 from tests.bench.compare import compare
+from tests.bench.cpu import MIN_SECONDS, cores
 from tests.bench.database import Database
 from tests.bench.paint import first_paint
 from tests.bench.records import Size
-from tests.bench.rows import Section, table
-from tests.bench.sections import Bench, Effort
-
-_QUICK = Effort(
-    rounds=1, cpu_seconds=0.01, rate_rounds=1, rate_seconds=0.2, starts=1, burden=100, documents=3
-)
+from tests.bench.report import Section, table
+from tests.bench.sections import QUICK, Bench, Effort
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,86 +32,68 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if words[:1] == ["scale"]:
         scale.main(words[1:])
         return
-    if words == ["paint"]:
-        with tempfile.TemporaryDirectory(prefix="fhirapp-bench-") as folder:
-            print(table(first_paint(Path(folder), Effort.rounds)))
-        return
     options = _options(words)
-    if options.compare:
-        with tempfile.TemporaryDirectory(prefix="fhirapp-bench-") as folder:
-            print(table([compare(options.compare.absolute(), Path(folder))]))
-        return
     size = Size(options.patients, options.allergies, options.documents)
-    effort = _QUICK if options.quick else Effort(rounds=options.rounds)
-    if options.keep:
-        options.keep.mkdir(parents=True, exist_ok=True)
-        run(options.keep.absolute(), size, effort)
-    else:
-        with tempfile.TemporaryDirectory(prefix="fhirapp-bench-") as folder:
-            run(Path(folder), size, effort)
+    effort = QUICK if options.quick else Effort(rounds=options.rounds)
+    with tempfile.TemporaryDirectory(prefix="fhirapp-bench-") as name:
+        folder = Path(name)
+        instance = options.keep.absolute() if options.keep else folder / "database"
+        if options.compare:
+            print(table([compare(options.compare.absolute(), folder)]))
+        elif options.only == "paint":
+            print(table(first_paint(folder, effort.starts)))
+        else:
+            run(folder, instance, size, effort, only_exchange=options.only == "exchange")
 
 
-def run(folder: Path, size: Size, effort: Effort) -> None:
-    """Load what is not loaded yet, measure, print."""
+def run(folder: Path, instance: Path, size: Size, effort: Effort, *, only_exchange: bool) -> None:
+    """Fill the database if it is missing, measure, and print."""
     began = time.monotonic()
     _say(f"loading {size}")
-    full = database.load(folder / "full", size, timed=True)
-    small = database.load(folder / "small", size.hundredth(), timed=False)
-    bench = Bench(folder, full, small, effort)
-    _say("measuring CPU time per request")
-    costs, memory = bench.costs()
-    costs.append(bench.protection())
-    _say("measuring requests per second")
-    rates, memory_later = bench.rates()
-    of_cores = bench.cores()
-    _say("measuring starts")
-    starts = bench.starts()
-    private = Section("RssAnon, MB a process", "ours", "bare", [*memory, memory_later])
-    _say("measuring data in and out")
-    in_and_out = bench.exchange()
-    _say("measuring pages in a browser")
-    painted = first_paint(folder, effort.starts)
-    print(table([*costs, rates, *of_cores, *in_and_out, private, starts, *painted]))
-    print()
-    print(_notes(effort, full, small, time.monotonic() - began))
+    loaded = database.load(instance, size)
+    bench = Bench(folder, loaded, effort)
+    steps: dict[str, Callable[[], list[Section]]] = {
+        "CPU time per request": bench.costs,
+        "requests per second": bench.throughput,
+        "starts": bench.starts,
+        "pages in a browser": lambda: first_paint(folder, effort.starts),
+    }
+    sections = []
+    for name, measure_step in ({} if only_exchange else steps).items():
+        _say(f"measuring {name}")
+        sections += measure_step()
+    _say("measuring imports and exports")
+    sections += bench.exchange()
+    print(table(sections), _notes(effort, loaded, time.monotonic() - began), sep="\n\n")
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("only", nargs="?", choices=["exchange", "paint"])
     parser.add_argument("--allergies", type=int, default=100_000)
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--patients", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=Effort.rounds, help="of CPU time")
-    parser.add_argument("--quick", action="store_true", help="a trial: one short round")
-    parser.add_argument(
-        "--compare",
-        type=Path,
-        metavar="FOLDER",
-        help="ask another checkout too, request by request",
-    )
-    parser.add_argument(
-        "--keep", type=Path, metavar="FOLDER", help="keep the databases here, and use them again"
-    )
+    parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--compare", type=Path, metavar="FOLDER", help="another checkout")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep and reuse the database")
     return parser.parse_args(arguments)
 
 
-def _notes(effort: Effort, full: Database, small: Database, seconds: float) -> str:
-    kinds = ", ".join(
-        f"{name} {version(name)}" for name in ("waitress", "flask", "sqlalchemy", "orjson")
-    )
-    cores = measure.cores()
+def _notes(effort: Effort, loaded: Database, seconds: float) -> str:
+    packages = ("waitress", "flask", "sqlalchemy", "orjson")
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
     return (
-        f"Machine: {_processor()}, {len(cores)} cores; "
-        f"Python {platform.python_version()}; {kinds}.\n"
-        f"Database: {full.size}, {full.megabytes:,.0f} MB; the smaller one: {small.size}.\n"
-        f"CPU time: {effort.rounds} rounds of {effort.cpu_seconds} s a side; server and bare "
-        f"application are one process each, on core {cores[0]}, asked from another core over "
-        f"{measure.CONNECTIONS} connections; ratios are medians of the rounds' ratios.\n"
-        f"Requests per second: {effort.rate_rounds} rounds of {effort.rate_seconds} s; one process "
-        "for each core on either side.\n"
-        "Imports: one process for all of a type, the start of the command taken off. RssAnon: of "
-        "the largest process; the bare one's holds the answers that it repeats.\n"
-        f"The whole took {seconds:.0f} s."
+        f"Machine: {_processor()}, {len(cores())} cores; "
+        f"Python {platform.python_version()}; {versions}.\n"
+        f"Database: {loaded.size}, {loaded.bytes_on_disk / 1e6:,.0f} MB.\n"
+        f"CPU time: {effort.rounds} rounds of {MIN_SECONDS} s per server; our server and the bare "
+        f"one are one process each, on core {cores()[0]}, the client is on another core with "
+        f"{measure.CONNECTIONS} connections; ratios are medians of the ratios of the rounds.\n"
+        f"Requests per second: {effort.rate_rounds} rounds of {effort.rate_seconds} s.\n"
+        "Imports and exports: CPU time without the start of the process. RssAnon is that of the "
+        "largest process; the bare server's includes the responses.\n"
+        f"Duration: {seconds:.0f} s."
     )
 
 

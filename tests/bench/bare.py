@@ -1,8 +1,7 @@
-"""The bare application that ours is measured against: waitress and a look-up of ready answers.
+"""The bare server, which ours is compared with: waitress and a dictionary of recorded responses.
 
-`python -m tests.bench.bare ANSWERS CORE…`: one process for each core named, as our server; on a
-port that is free, which it prints.
-Waitress gets our server's options (fhirapp/ops/serve.py), so the ratios tell what we add to it.
+`python -m tests.bench.bare RESPONSES CORE…`: one process per core, on a free port, which it prints.
+Waitress has the options of our server (fhirapp/ops/serve.py), so a ratio shows what we add to it.
 """
 
 from __future__ import annotations
@@ -18,35 +17,35 @@ from typing import Any
 
 from waitress.server import create_server
 
-# By path and query: the status line, the headers save those that waitress writes, the body.
-Answers = Mapping[tuple[str, str], tuple[str, list[tuple[str, str]], bytes]]
+# By path and query: the status line, the headers without those of waitress, the body.
+Responses = Mapping[tuple[str, str], tuple[str, list[tuple[str, str]], bytes]]
 
 _WAITRESS = {"threads": 8, "connection_limit": 500, "channel_timeout": 30, "ident": None}
 
 
-def application(answers: Answers) -> Callable[..., Iterable[bytes]]:
-    """Return the WSGI application that gives these answers."""
+def application(responses: Responses) -> Callable[..., Iterable[bytes]]:
+    """Return the WSGI application that sends these responses."""
 
-    def answer(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        status, headers, body = answers[environ["PATH_INFO"], environ["QUERY_STRING"]]
+    def respond(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        status, headers, body = responses[environ["PATH_INFO"], environ["QUERY_STRING"]]
         start_response(status, headers)
         return [body]
 
-    return answer
+    return respond
 
 
-def serve(answers: Answers, cores: list[int]) -> None:
-    """Serve until SIGTERM, which ends the forked processes too."""
+def serve(responses: Responses, cores: list[int]) -> None:
+    """Serve until SIGTERM, which also ends the forked processes."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(f"serves at http://127.0.0.1:{listener.getsockname()[1]}/", flush=True)
     if len(cores) == 1:
-        _serve_on(cores[0], listener, answers)
+        _serve_on(cores[0], listener, responses)
         return
     children = []
     for core in cores:
         pid = os.fork()
         if pid == 0:
-            _serve_on(core, listener, answers)
+            _serve_on(core, listener, responses)
             os._exit(0)
         children.append(pid)
     signal.signal(signal.SIGTERM, lambda *_: [os.kill(pid, signal.SIGTERM) for pid in children])
@@ -54,10 +53,10 @@ def serve(answers: Answers, cores: list[int]) -> None:
         os.waitpid(pid, 0)
 
 
-def _serve_on(core: int, listener: socket.socket, answers: Answers) -> None:
+def _serve_on(core: int, listener: socket.socket, responses: Responses) -> None:
     os.sched_setaffinity(0, {core})
     create_server(
-        application(answers), sockets=[listener], asyncore_use_poll=True, **_WAITRESS
+        application(responses), sockets=[listener], asyncore_use_poll=True, **_WAITRESS
     ).run()
 
 

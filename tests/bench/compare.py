@@ -1,7 +1,7 @@
-"""`python -m tests.bench --compare FOLDER`: what a request costs here against another checkout.
+"""`python -m tests.bench --compare FOLDER`: cost per request here and in another checkout.
 
-Each imports the same records with its own command, and they are asked in turn, round by round, so
-that the effect of a change is known within a minute.
+Each checkout imports the same records with its own command. The requests alternate between the
+two, round by round.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.bench import measure, questions, records
-from tests.bench.measure import Candidate
+from tests.bench import queries, records
+from tests.bench.measure import Candidate, cpu_rounds
 from tests.bench.records import Size
-from tests.bench.rows import Row, Section
-from tests.bench.servers import ROOT, command, environment, issue_token, ours, recorded
+from tests.bench.report import Row, Section
+from tests.bench.servers import ROOT, command, environment, issue_token, ours, record
 
 _SIZE = Size(patients=50, allergies=500, documents=500)
-_ROUNDS, _SECONDS = 7, 0.1
+_ROUNDS = 5
 
 
 def compare(other: Path, folder: Path) -> Section:
-    """Return what each row's request costs here and there. Raises SystemExit."""
+    """Return the cost of each row's request in both checkouts. Raises SystemExit."""
     if not (other / "app.py").exists():
-        raise SystemExit(f"{other} is no checkout: it has no app.py")
+        raise SystemExit(f"{other} is not a checkout: it has no app.py")
     files = records.write(folder, _SIZE).values()
-    rows = questions.questions(_SIZE, {}) | questions.kinds_of_search(_SIZE)
+    rows = queries.queries(_SIZE, {}) | queries.search_kinds(_SIZE)
     sides: list[dict[str, Candidate]] = []
     with ExitStack() as stack:
         for name, checkout in (("here", ROOT), ("there", other)):
@@ -35,19 +35,13 @@ def compare(other: Path, folder: Path) -> Section:
             subprocess.run(words, cwd=checkout, env=environ, check=True, capture_output=True)
             token = issue_token(instance, checkout)
             server = ours(instance, log, checkout, FHIRAPP_PROCESSES="1")
-            stack.enter_context(server).first_answer("/fhir/metadata")
-            answers = recorded(server, token, rows)
-            sides.append(
-                {
-                    row: Candidate(server, token, questions.asked(row, paths, answers))
-                    for row, paths in rows.items()
-                }
-            )
-        alternating = [side[name] for name in rows for side in sides]
-        measure.cpu_rounds(alternating, _ROUNDS, _SECONDS)
-    return Section(
-        "CPU time per request, µs",
-        "here",
-        "there",
-        [Row(name, *(side[name].costs for side in sides)) for name in rows],
-    )
+            stack.enter_context(server).wait_for("/fhir/metadata")
+            responses = record(server, token, rows)
+            candidates = {
+                row: Candidate(server, token, queries.requests(row, paths, responses))
+                for row, paths in rows.items()
+            }
+            sides.append(candidates)
+        cpu_rounds([side[name] for name in rows for side in sides], _ROUNDS)
+    compared = [Row(name, *(side[name].costs for side in sides)) for name in rows]
+    return Section("CPU time per request, µs", "here", "there", compared)

@@ -1,9 +1,9 @@
-"""Records multiplied in PostgreSQL: a real import, and as many copies of its rows as are wanted.
+"""Fill PostgreSQL with copies of the rows of a real import.
 
 One block of patients and allergies is imported; all its ids begin with BLOCK. A copy has other
-first digits there, in its columns, bodies and index rows alike, a later row number and an earlier
-time. What an import of the copy would store is what is stored (tests/test_bench.py): digests alone
-are those of the block, and only imports read them.
+first digits in its columns, bodies and index rows, higher row numbers and an earlier time. The rows
+are those that an import of the copy would store (tests/test_bench.py), except for the digests,
+which only imports read.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ BLOCK = "00000000"
 _UUID = re.compile(r"[0-9a-f]{8}(?=-[0-9a-f]{4}-4[0-9a-f]{3}-)[-0-9a-f]{28}")
 _TABLES = ("patient", "allergy_intolerance", "provenance")
 _INDEXES = ("date", "reference", "string", "token", "words")
-# Prime to 10, so that each block has digits of its own; they scatter, as those of UUIDs do. Decimal
-# alone: full text parts digits from letters.
+# Coprime to 10, so that the digits of each block are unique, and scattered like those of UUIDs.
+# Decimal digits only: full text separates digits from letters.
 _SCATTER, _DIGITS = 61_803_399, 8
 
 
 def digits(block: int) -> str:
-    """Return the first digits of the ids of a block."""
+    """Return the first digits of the ids in a block."""
     return f"{block * _SCATTER % 10**_DIGITS:0{_DIGITS}}"
 
 
@@ -41,7 +41,7 @@ def allergy_id(block: int, number: int) -> str:
 
 
 def write_block(folder: Path, block: int = 0) -> list[Path]:
-    """Write the files of a block, to be imported in this order."""
+    """Write the files of a block; return them in the order of their import."""
     files = records.write(folder, Size(PATIENTS, ALLERGIES, 1))
     counts = {"Patient": PATIENTS, "AllergyIntolerance": ALLERGIES, "Encounter": ALLERGIES}
     counts["Provenance"] = ALLERGIES // 10
@@ -57,8 +57,8 @@ def write_block(folder: Path, block: int = 0) -> list[Path]:
 
 
 def multiply(connection: psycopg.Connection, first: int, last: int) -> None:
-    """Add the blocks of these numbers: copies of block 0, which was imported."""
-    # Made anew at the end they take a third of the time.
+    """Add the blocks first to last: copies of block 0, which was imported."""
+    # Dropping and creating the indexes takes a third of the time.
     indexes = connection.execute(
         "SELECT indexname, indexdef FROM pg_indexes LEFT JOIN pg_constraint ON conname = indexname"
         " WHERE schemaname = 'public' AND conname IS NULL AND tablename ~ %s",
@@ -76,8 +76,8 @@ def multiply(connection: psycopg.Connection, first: int, last: int) -> None:
         assert found is not None
         _copy(connection, name, f"b.id LIKE '{BLOCK}-%'", int(found[0]), first, last)
         for index in _INDEXES:
-            whose = f"b.pk IN (SELECT pk FROM {name} WHERE id LIKE '{BLOCK}-%')"
-            _copy(connection, f"{name}_{index}", whose, int(found[0]), first, last)
+            condition = f"b.pk IN (SELECT pk FROM {name} WHERE id LIKE '{BLOCK}-%')"
+            _copy(connection, f"{name}_{index}", condition, int(found[0]), first, last)
         connection.execute(
             f"SELECT setval(pg_get_serial_sequence('{name}', 'pk'), max(pk)) FROM {name}"  # type: ignore[arg-type]
         )
@@ -87,9 +87,9 @@ def multiply(connection: psycopg.Connection, first: int, last: int) -> None:
 
 
 def _copy(
-    connection: psycopg.Connection, table: str, whose: str, stride: int, first: int, last: int
+    connection: psycopg.Connection, table: str, condition: str, stride: int, first: int, last: int
 ) -> None:
-    """Copy a table's rows of block 0; a table that is not there has none."""
+    """Copy a table's rows of block 0, if the table exists."""
     columns = connection.execute(
         "SELECT column_name, data_type FROM information_schema.columns"
         " WHERE table_schema = 'public' AND table_name = %s ORDER BY ordinal_position",
@@ -98,7 +98,7 @@ def _copy(
     if not columns:
         return
     own = f"lpad((k * {_SCATTER} % {10**_DIGITS})::text, {_DIGITS}, '0')"
-    # The block itself is the newest.
+    # Block 0 is the newest.
     earlier = (
         "to_char((b.last_updated::timestamptz - k * interval '1 second') AT TIME ZONE 'UTC',"
         " 'YYYY-MM-DD\"T\"HH24:MI:SS.MS+00:00')"
@@ -121,5 +121,6 @@ def _copy(
     values = ", ".join(copied(name, kind) for name, kind in columns)
     connection.execute(
         f"INSERT INTO {table} ({names}) SELECT {values}"  # type: ignore[arg-type]
-        f" FROM generate_series({first}::bigint, {last}::bigint) AS k, {table} AS b WHERE {whose}"
+        f" FROM generate_series({first}::bigint, {last}::bigint) AS k, {table} AS b"
+        f" WHERE {condition}"
     )

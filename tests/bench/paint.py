@@ -1,42 +1,32 @@
-"""First paint: how long after the address was typed Chromium shows something of a page.
+"""First contentful paint of pages in Chromium, beside the same bytes from the bare server.
 
-A visit is a first one: nothing is kept of the one before. Beside it is the same page from the bare
-server, byte for byte with all that it loads; the rest is what the browser itself takes.
-
-`python -m tests.bench paint` measures this alone.
+Each visit has an empty cache. The time of the bare server is that of the browser itself.
+`python -m tests.bench paint` runs this section alone.
 """
 
 from __future__ import annotations
 
-import http.client
 import shutil
-from collections.abc import Mapping
+from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from playwright.sync_api import Browser, BrowserContext, StorageState, sync_playwright
 
-from tests.bench.bare import Answers
-from tests.bench.measure import cores
-from tests.bench.rows import Row, Section, Target
-from tests.bench.servers import WAITRESS_WRITES, bare, ours
+from tests.bench.cpu import cores
+from tests.bench.report import Row, Section, Target
+from tests.bench.servers import bare, ours, record
 
 _SEARCH = quote("/fhir/AllergyIntolerance?patient=p1&_explain=true", safe="")
 
 
-class _Page(NamedTuple):
-    path: str
-    # The median's limit, in ms.
-    limit: int
-
-
-PAGES: Mapping[str, _Page] = {
-    "home": _Page("/", 100),
-    "explorer, a search explained": _Page(f"/explore?address={_SEARCH}", 150),
-    "chart": _Page("/patients/p1", 150),
-    "note": _Page("/notes/doc-p1-discharge-2024", 150),
-    "lessons": _Page("/learn", 100),
+# The path of each page, and the target of its median in ms.
+PAGES = {
+    "home": ("/", 100),
+    "explorer, a search explained": (f"/explore?address={_SEARCH}", 150),
+    "chart": ("/patients/p1", 150),
+    "note": ("/notes/doc-p1-discharge-2024", 150),
+    "lessons": ("/learn", 100),
 }
 _PAINTED = """
 () => new Promise((resolve) => new PerformanceObserver((seen) => {
@@ -47,28 +37,30 @@ _PAINTED = """
 
 
 def first_paint(folder: Path, rounds: int) -> list[Section]:
-    """Measure the demo's pages in a new browser each time; nothing where there is no Chromium."""
+    """Measure pages of the demo; return no section if Chromium is not installed."""
     chromium = shutil.which("chromium")
     if chromium is None:
         return []
-    measured: dict[str, list[float]] = {name: [] for name in PAGES}
-    against: dict[str, list[float]] = {name: [] for name in PAGES}
+    measured: dict[str, list[float]] = defaultdict(list)
+    against: dict[str, list[float]] = defaultdict(list)
     instance, log = folder / "demo", folder / "demo.log"
     with ours(instance, log, FHIRAPP_DEMO="1") as server, sync_playwright() as playwright:
-        server.first_answer("/fhir/metadata")
+        server.wait_for("/fhir/metadata")
         browser = playwright.chromium.launch(executable_path=chromium)
         address = f"http://127.0.0.1:{server.port}"
-        signed_in, answers = _recorded(browser, address)
-        with bare(answers, folder / "bare-pages.log", cores()[:1]) as other:
-            other.first_answer("/")
-            for name, page in [*PAGES.items()] * rounds:
-                measured[name].append(_first_paint(browser, f"{address}{page.path}", signed_in))
-                copy = f"http://127.0.0.1:{other.port}{page.path}"
-                against[name].append(_first_paint(browser, copy, signed_in))
+        session, paths, cookies = _visit(browser, address)
+        headers = {"Cookie": cookies, "Accept-Encoding": "gzip", "Accept": "*/*"}
+        responses = record(server, "", paths, **headers)
+        with bare(responses, folder / "bare-pages.log", cores()[:1]) as other:
+            other.wait_for("/")
+            for name, (path, _) in [*PAGES.items()] * rounds:
+                measured[name].append(_first_paint(browser, f"{address}{path}", session))
+                copy = f"http://127.0.0.1:{other.port}{path}"
+                against[name].append(_first_paint(browser, copy, session))
         browser.close()
     rows = [
-        Row(name, measured[name], against[name], Target(page.limit, of_measured=True))
-        for name, page in PAGES.items()
+        Row(name, measured[name], against[name], Target(limit, is_absolute=True))
+        for name, (_, limit) in PAGES.items()
     ]
     return [Section("First paint on loopback, ms", "ours", "bare", rows)]
 
@@ -82,35 +74,20 @@ def _first_paint(browser: Browser, url: str, state: StorageState) -> float:
     return painted
 
 
-def _recorded(browser: Browser, address: str) -> tuple[StorageState, Answers]:
-    """Sign in and open each page; return the session, and the answers to all that was asked."""
+def _visit(browser: Browser, address: str) -> tuple[StorageState, dict[str, list[str]], str]:
+    """Sign in and open each page; return the session, all requested paths, and the cookies."""
     context = browser.new_context(base_url=address)
-    asked: list[str] = []
+    paths: list[str] = []
     _sign_in(context)
-    context.on("request", lambda request: asked.append(request.url.removeprefix(address)))
-    for page in PAGES.values():
+    context.on("request", lambda request: paths.append(request.url.removeprefix(address)))
+    for path, _ in PAGES.values():
         opened = context.new_page()
-        opened.goto(page.path, wait_until="networkidle")
+        opened.goto(path, wait_until="networkidle")
         opened.close()
-    cookie = "; ".join(f"{one['name']}={one['value']}" for one in context.cookies())
+    cookies = "; ".join(f"{cookie['name']}={cookie['value']}" for cookie in context.cookies())
     state = context.storage_state()
     context.close()
-    answers = {}
-    for target in dict.fromkeys(asked):
-        parts = urlsplit(target)
-        answers[parts.path, parts.query] = _answer(address, target, cookie)
-    return state, answers
-
-
-def _answer(address: str, target: str, cookie: str) -> tuple[str, list[tuple[str, str]], bytes]:
-    """Return the answer as it goes over the wire."""
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
-    connection.request("GET", target, headers={"Cookie": cookie, "Accept-Encoding": "gzip"})
-    response = connection.getresponse()
-    headers = [one for one in response.getheaders() if one[0].lower() not in WAITRESS_WRITES]
-    body = response.read()
-    connection.close()
-    return f"{response.status} {response.reason}", headers, body
+    return state, {"pages": list(dict.fromkeys(paths))}, cookies
 
 
 def _sign_in(context: BrowserContext) -> None:
