@@ -84,7 +84,9 @@ def test_cost_of_a_request_is_exact_with_a_clock_of_ten_milliseconds(cost):
 
 
 @pytest.mark.databases(POSTGRESQL)
-def test_copied_block_equals_an_import_of_it(make_app, tmp_path):
+def test_copied_block_equals_an_import_of_it(make_app, tmp_path, monkeypatch):
+    monkeypatch.setattr(multiplied, "PATIENTS", 10)
+    monkeypatch.setattr(multiplied, "ALLERGIES", 50)
     stored = []
     for blocks in ([0], [0, 1]):
         app = make_app(seed=False)

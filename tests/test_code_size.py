@@ -7,7 +7,6 @@ from threading import Thread
 import pytest
 
 from fhirapp.fhir.datatypes import bytes_of
-from tests.support.effort import only_long
 from tests.tools.code_size import entered_by, files_entered, lines_of_code
 
 
@@ -34,7 +33,7 @@ def test_files_entered_by_a_call_are_counted_in_all_threads():
     assert entered_by(call) == {"fhir/datatypes.py", "fhir/elements.py"}
 
 
-@only_long
+@pytest.mark.campaign(at_full_size_only=True)
 def test_files_entered_by_a_call_include_its_modules():
     entered = files_entered()
     assert "auth/oauth/server.py" in entered["token"]

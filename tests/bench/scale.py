@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from math import isnan, nan
 from pathlib import Path
 from statistics import median
 from threading import Thread
@@ -119,7 +120,7 @@ def costs(
     """Send requests to all servers alike; return µs per request and requests per second.
 
     The first is our CPU time, then that of each clock; all are medians of some rounds. A round
-    takes so many seconds, and longer if that is too short to measure.
+    takes so many seconds, and longer if that is too short to measure; NaN is what remains so.
     """
     share = max(1, CONNECTIONS // len(servers))
     clocks = (lambda: sum(server.cpu_seconds() for server in servers), *clocks)
@@ -140,11 +141,9 @@ def costs(
                 spent = [clock() - first for clock, first in zip(clocks, before, strict=True)]
                 if min(spent) >= MIN_SECONDS:
                     break
-            else:
-                raise SystemExit(f"{TOO_SHORT}: {spent} CPU seconds")
-            each = [used / count * 1e6 for used in spent]
+            each = [used / count * 1e6 if used >= MIN_SECONDS else nan for used in spent]
             rounds.append([*each, count / (time.perf_counter() - began)])
-    return list(map(median, zip(*rounds, strict=True)))
+    return [nan if nan in values else median(values) for values in zip(*rounds, strict=True)]
 
 
 def _drive(loads: Sequence[Load], work: Callable[[Load], None]) -> None:
@@ -241,7 +240,7 @@ def measure_replica(engine: Engine, primary: Postgres, size: int, seconds: float
             for name in _MEASURED:
                 mine, first, second, rate = costs([server], token, found[name], seconds, clocks)
                 _print(f"{name}, on the primary", mine, first, rate)
-                _print(f"{name}, on the replica", 0, second)
+                _print(f"{name}, the replica's CPU time, µs", second)
     finally:
         engine.settings.pop("FHIRAPP_REPLICA_URLS", None)
         replica.stop("immediate")
@@ -331,8 +330,8 @@ def _print_import(what: str, spent: Sequence[float]) -> None:
 
 
 def _print(name: str, *values: float, digits: int = 0) -> None:
-    columns = [f"{value:>10,.{digits}f}" for value in values] or [TOO_SHORT]
-    print(f"  {name:<44}", *columns, flush=True)
+    columns = ["too short" if isnan(value) else f"{value:,.{digits}f}" for value in values]
+    print(f"  {name:<44}", *(f"{column:>10}" for column in columns or [TOO_SHORT]), flush=True)
 
 
 def _move_off_first_core(postgres: Postgres) -> None:
