@@ -52,6 +52,7 @@ _LEFT_OUT = (
 )
 # For each test without a marker; .ci/run sets it.
 _MOST_CPU_SECONDS = float(os.environ.get("FHIRAPP_TEST_CPU_SECONDS", "inf"))
+SERVER = "FHIRAPP_TEST_POSTGRESQL"
 SHARED = ROOT.parent / "shared"
 # Whether a test passes depends neither on chance nor on what else the machine does.
 hypothesis_settings.register_profile(
@@ -107,6 +108,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
     names = getattr(item, "fixturenames", ())
     if "shared" in names and not SHARED.is_dir():
+        return False
+    if item.get_closest_marker("postgres") and not (SERVER in os.environ or config.option.markexpr):
         return False
     campaign = item.get_closest_marker("campaign")
     if campaign and campaign.kwargs.get("at_full_size_only") and not LONG:
