@@ -44,16 +44,23 @@ class Mutant:
     """One change: the bytes [start, end) of a file's text are replaced."""
 
     line: int
+    column: int
     kind: str
     start: int
     end: int
     replacement: str
     # Of the statement around it, without the body of a compound one: the lines that run with it.
     statement: tuple[int, int]
+    # The qualified name of the function or class around it; empty at the top of the module.
+    function: str = ""
 
     def apply(self, text: str) -> str:
         code = text.encode()
         return (code[: self.start] + self.replacement.encode() + code[self.end :]).decode()
+
+    def replaced(self, text: str) -> str:
+        """Return what is replaced."""
+        return text.encode()[self.start : self.end].decode()
 
     def compiles(self, text: str) -> bool:
         """Return whether the changed text is still Python: not every change fits everywhere."""
@@ -70,22 +77,28 @@ def mutants(text: str) -> dict[int, list[Mutant]]:
     for line in text.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     found: dict[int, list[Mutant]] = defaultdict(list)
-    for statement, node in _nodes(ast.parse(text), (0, 0)):
+    for statement, function, node in _nodes(ast.parse(text), (0, 0), ""):
         for kind, target, replacement in _changes(node):
             mutant = Mutant(
                 target.lineno,
+                target.col_offset,
                 kind,
                 starts[target.lineno - 1] + target.col_offset,
                 starts[(target.end_lineno or 0) - 1] + (target.end_col_offset or 0),
                 replacement,
                 statement,
+                function,
             )
             found[mutant.line].append(mutant)
     return found
 
 
-def _nodes(node: ast.AST, statement: tuple[int, int]) -> Iterator[tuple[tuple[int, int], ast.AST]]:
-    """Yield each node that may be changed, with the lines of its statement."""
+def _nodes(
+    node: ast.AST, statement: tuple[int, int], function: str
+) -> Iterator[tuple[tuple[int, int], str, ast.AST]]:
+    """Yield each node that may be changed, with the lines of its statement and its function."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        function = f"{function}.{node.name}".lstrip(".")
     for field, value in ast.iter_fields(node):
         if field in _UNCHANGED_FIELDS:
             continue
@@ -93,10 +106,10 @@ def _nodes(node: ast.AST, statement: tuple[int, int]) -> Iterator[tuple[tuple[in
             if not isinstance(child, ast.AST) or _is_unchanged(child):
                 continue
             lines = _lines(child) if isinstance(child, ast.stmt) else statement
-            yield lines, child
+            yield lines, function, child
             # Before Python 3.12 the positions within an f-string are not those in the file.
             if not isinstance(child, ast.JoinedStr):
-                yield from _nodes(child, lines)
+                yield from _nodes(child, lines, function)
 
 
 def _lines(statement: ast.stmt) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 Of a test with many cases, a few are run. FHIRAPP_CONTEXTS names the files to write: NAME.coverage,
 with a context for each test and for its setup, and NAME.json, the seconds of each test that passes.
+A worker of pytest-xdist adds its name to NAME, and the process that started it writes nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import coverage
 import pytest
 
 _CASES = 5
-_NAME = os.environ["FHIRAPP_CONTEXTS"]
+_NAME = f"{os.environ['FHIRAPP_CONTEXTS']}{os.environ.get('PYTEST_XDIST_WORKER', '')}"
 _coverage = coverage.Coverage(
     data_file=f"{_NAME}.coverage", source=["fhirapp"], branch=False, config_file=False
 )
+_coverage.set_option("run:relative_files", True)
 _seconds: dict[str, float] = defaultdict(float)
 _not_passed: set[str] = set()
 _coverage.start()
@@ -62,9 +64,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _not_passed.add(report.nodeid)
 
 
-def pytest_sessionfinish() -> None:
-    """Write what was found."""
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write what was found, unless that is what workers write."""
     _coverage.stop()
+    if session.config.getoption("numprocesses", 0) and not hasattr(session.config, "workerinput"):
+        return
     _coverage.save()
     passed = {name: round(took, 3) for name, took in _seconds.items() if name not in _not_passed}
     Path(f"{_NAME}.json").write_text(json.dumps(passed, indent=0), encoding="utf-8")
