@@ -22,7 +22,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -54,52 +53,36 @@ _CONTEXTS = Path(".mutation/contexts")
 Task = tuple[Mutant, Frozen]
 
 
-@contextmanager
-def _judges(options: argparse.Namespace, modules: Iterable[str]) -> Iterator[SimpleQueue[Judge]]:
-    """Start a judge for each job, with a copy of the checkout, and end them all."""
-    judges: SimpleQueue[Judge] = SimpleQueue()
-    copies: list[Copy] = []
-    with tempfile.TemporaryDirectory(prefix="mutation-", ignore_cleanup_errors=True) as folder:
-        try:
-            for number in range(options.j):
-                place = Path(folder, str(number))
-                place.mkdir()
-                copies.append(Copy(options.root, place))
-                judges.put(Judge(copies[-1], options.selection))
-            with ThreadPoolExecutor(options.j) as pool:
-                list(pool.map(lambda judge: judge.prepare(modules), _all_of(judges, options.j)))
-            yield judges
-        finally:
-            for copy in copies:
-                copy.close()
-
-
-def _all_of(judges: SimpleQueue[Judge], count: int) -> list[Judge]:
-    taken = [judges.get() for _ in range(count)]
-    for judge in taken:
-        judges.put(judge)
-    return taken
-
-
 def _judge_all(
     options: argparse.Namespace, tasks: list[Task], modules: Iterable[str], *, recorded: bool
 ) -> Iterator[tuple[Task, Verdict]]:
-    """Judge mutants, as many at once as there are jobs; print a line for each."""
-    if not tasks:
-        return
-    with _judges(options, modules) as judges, ThreadPoolExecutor(options.j) as pool:
+    """Judge mutants, as many at once as there are jobs; print a line for each.
 
-        def judge(task: Task) -> tuple[Task, Verdict, float]:
-            free, begin = judges.get(), time.monotonic()
-            try:
-                mutant, frozen = task
-                verdict = free.judge(frozen.file, mutant, frozen.by if recorded else ())
-                return task, verdict, time.monotonic() - begin
-            finally:
-                judges.put(free)
+    Each job has a copy of the checkout, where the modules of tests are compiled first.
+    """
+    judges: SimpleQueue[Judge] = SimpleQueue()
+    copies: list[Copy] = []
 
-        waiting = [pool.submit(judge, task) for task in tasks]
+    def start(folder: str) -> Judge:
+        copies.append(Copy(options.root, Path(tempfile.mkdtemp(dir=folder))))
+        judge = Judge(copies[-1], options.selection)
+        judge.prepare(modules)
+        return judge
+
+    def run(task: Task, folder: str) -> tuple[Task, Verdict, float]:
+        judge = start(folder) if judges.empty() else judges.get()
+        begin = time.monotonic()
+        mutant, frozen = task
+        verdict = judge.judge(frozen.file, mutant, frozen.by if recorded else ())
+        judges.put(judge)
+        return task, verdict, time.monotonic() - begin
+
+    with (
+        tempfile.TemporaryDirectory(prefix="mutation-", ignore_cleanup_errors=True) as folder,
+        ThreadPoolExecutor(options.j) as pool,
+    ):
         try:
+            waiting = [pool.submit(run, task, folder) for task in tasks]
             for number, future in enumerate(as_completed(waiting), 1):
                 task, verdict, seconds = future.result()
                 _, frozen = task
@@ -113,6 +96,8 @@ def _judge_all(
                 yield task, verdict
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+            for copy in copies:
+                copy.close()
 
 
 def freeze(options: argparse.Namespace) -> int:

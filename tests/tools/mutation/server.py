@@ -14,6 +14,7 @@ process outlives its request: the server adopts and kills even those that left t
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -58,6 +59,7 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        gc.enable()
         present = {item.nodeid for item in items}
         ranks: dict[str, int] = {}
         for rank, test in enumerate(self._tests):
@@ -109,6 +111,8 @@ def _run(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     (folder / "tmp").mkdir(parents=True)
     events, output = folder / "events", folder / "output"
     begin = time.monotonic()
+    # The children's garbage collections pass over what the server has imported.
+    gc.freeze()
     child = os.fork()
     if child == 0:
         _be_child(request, folder)
@@ -146,6 +150,8 @@ def _be_child(request: dict[str, Any], folder: Path) -> None:
     code = 70
     try:
         os.setsid()
+        # Until the tests run: most of what is imported stays.
+        gc.disable()
         for limit, value in _LIMITS.items():
             hard = resource.getrlimit(limit)[1]
             soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
