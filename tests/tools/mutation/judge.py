@@ -22,7 +22,7 @@ _COLLECT_SECONDS = 600
 
 
 class Verdict(NamedTuple):
-    """Whether tests catch a mutant, which do, and how many tests were run in vain."""
+    """Whether tests catch a mutant, which do, and how many tests were run."""
 
     caught: bool
     by: list[str]
@@ -141,8 +141,9 @@ class Judge:
         if test not in self._passes or timeout:
             before = tests[: tests.index(test) + 1] if test in tests else [*tests, test]
             response = self._copy.run(before, seconds, excluded=self._excluded)
-            ended = response["code"] in (0, 1) and response["seconds"] < seconds / 2
-            self._passes[test] = ended and test not in response["failed"]
+            ended = response["seconds"] < (seconds / 2 if timeout else seconds)
+            passed = response["code"] in (0, 1) and test not in response["failed"]
+            self._passes[test] = ended and passed
         return self._passes[test]
 
     @property

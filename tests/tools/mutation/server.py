@@ -4,7 +4,7 @@ It has imported the third-party libraries but neither the code under test nor th
 child starts at once and reads both anew. A request and a response are a line of JSON each:
 
     {"tests": [...], "seconds": 60.0, "excluded": [...], "mutated": true, "collect": false}
-    {"failed": [...], "started": "...", "code": 1, "seconds": 3.2, "output": "..."}
+    {"failed": [...], "started": "...", "code": 1, "ran": 8, "seconds": 3.2, "output": "..."}
 
 A test is a node id, a function without its cases, or a module; tests that do not exist are left
 out. `code` is pytest's exit code, or None for a child that died or exceeded its deadline. No
@@ -128,20 +128,21 @@ def _run(request: dict[str, Any], folder: Path) -> dict[str, Any]:
             sys.exit()
     seconds = time.monotonic() - begin
     _end_children(child)
-    found: dict[str, Any] = {"failed": [], "started": None, "modules": [], "ran": 0}
+    found: dict[str, Any] = {"failed": [], "started": None, "modules": None, "ran": 0}
     for line in events.read_text("utf-8").splitlines() if events.exists() else ():
         # The last line may be incomplete.
         with suppress(json.JSONDecodeError):
             event = json.loads(line)
             found["ran"] += "started" in event
-            if "failed" in event and event.pop("failed") not in found["failed"]:
-                found["failed"].append(json.loads(line)["failed"])
+            failed = event.pop("failed", None)
+            found["failed"] += [failed] if failed and failed not in found["failed"] else []
             found.update(event)
+    imported = found.pop("modules")
     if not request["mutated"]:
-        _import(found["modules"])
-    del found["modules"]
+        _import(imported or [])
     text = output.read_text("utf-8", errors="replace")[-1500:] if output.exists() else ""
-    code = code if code is not None and code >= 0 else None
+    # Without the last event, the code is not pytest's.
+    code = code if imported is not None else None
     return {**found, "code": code, "seconds": seconds, "output": text}
 
 
