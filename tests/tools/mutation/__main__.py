@@ -65,7 +65,7 @@ def _judge_all(
 
     def start(folder: str) -> Judge:
         copies.append(Copy(options.root, Path(tempfile.mkdtemp(dir=folder))))
-        judge = Judge(copies[-1], options.selection)
+        judge = Judge(copies[-1], options.selection, options.tests)
         judge.prepare(modules)
         return judge
 
@@ -105,7 +105,11 @@ def freeze(options: argparse.Namespace) -> int:
     drawn = lists.draw(options.root, options.count, options.seed)
     options.state.parent.mkdir(parents=True, exist_ok=True)
     judged = {frozen.id: frozen for frozen in lists.load_lines(options.state)}
-    pending = [(mutant, frozen) for mutant, frozen in drawn if frozen.id not in judged]
+    pending = [
+        (mutant, frozen)
+        for mutant, frozen in drawn
+        if frozen.id not in judged or (options.again and not judged[frozen.id].caught)
+    ]
     print(f"{len(drawn)} mutants, {len(drawn) - len(pending)} of them judged before", flush=True)
     modules = options.selection.modules
     with options.state.open("a", encoding="utf-8") as state:
@@ -217,6 +221,7 @@ def main() -> None:
     common.add_argument("--list", type=Path, default=Path(__file__).with_name("mutants.json"))
     common.add_argument("--contexts", type=Path, nargs="+", help="files, without .json/.coverage")
     common.add_argument("-j", type=int, default=1, help="how many at once")
+    common.add_argument("--tests", type=int, default=60, help="run for one mutant at most")
     common.add_argument("--seed", type=int, default=1, help="what is drawn")
     parser = argparse.ArgumentParser(prog="python -m tests.tools.mutation")
     commands = parser.add_subparsers(required=True)
@@ -226,6 +231,7 @@ def main() -> None:
         if command is freeze:
             added.add_argument("--count", type=int, default=360, help="how many mutants")
             added.add_argument("--state", type=Path, help="what has been judged so far")
+            added.add_argument("--again", action="store_true", help="judge survivors once more")
         if command is check:
             added.add_argument("--update", action="store_true", help="write what caught them now")
         if command is replace:

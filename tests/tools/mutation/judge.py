@@ -17,8 +17,8 @@ from tests.tools.mutation.selection import Selection
 
 _NOT_COPIED = (".git", ".venv", "node_modules", ".mutation", ".hypothesis", ".*_cache")
 _LEAST_SECONDS, _TIMES_EXPECTED = 60, 8
-_FIRST, _MOST, _ATTEMPTS = 8, 60, 5
-_COLLECT_SECONDS = 600
+_FIRST, _ATTEMPTS = 8, 5
+_COLLECT_SECONDS = 1800
 
 
 class Verdict(NamedTuple):
@@ -101,8 +101,8 @@ class Copy:
 class Judge:
     """Judges mutants in a copy, by recorded tests and by those of a selection."""
 
-    def __init__(self, copy: Copy, selection: Selection) -> None:
-        self._copy, self._selection = copy, selection
+    def __init__(self, copy: Copy, selection: Selection, most: int) -> None:
+        self._copy, self._selection, self._most = copy, selection, most
         # Whether tests that failed with a mutant pass without one.
         self._passes: dict[str, bool] = {}
 
@@ -133,7 +133,7 @@ class Judge:
 
     def _stages(self, file: str, mutant: Mutant, recorded: list[str]) -> Iterator[list[str]]:
         yield recorded
-        for limit in (_FIRST, _MOST):
+        for limit in (_FIRST, self._most):
             yield self._selection.choose(file, mutant.statement, limit)
 
     def _confirm(self, test: str, tests: list[str], seconds: float, timeout: bool) -> bool:

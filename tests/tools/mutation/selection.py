@@ -32,7 +32,6 @@ class Selection:
         # Each database, with the ids of its files by their path in the checkout.
         self._databases: list[tuple[sqlite3.Connection, dict[str, int]]] = []
         for name in names:
-            self.seconds |= json.loads(Path(f"{name}.json").read_text("utf-8"))
             uri = f"file:{name}.coverage?mode=ro"
             database = sqlite3.connect(uri, uri=True, check_same_thread=False)
             register_sqlite_functions(database)
@@ -41,6 +40,14 @@ class Selection:
                 for number, path in database.execute("SELECT id, path FROM file")
             }
             self._databases.append((database, files))
+            seconds = Path(f"{name}.json")
+            if seconds.exists():
+                self.seconds |= json.loads(seconds.read_text("utf-8"))
+                continue
+            # The run was interrupted.
+            for (context,) in database.execute("SELECT context FROM context"):
+                test, _, phase = context.rpartition("|")
+                self.seconds |= {test: 1.0} if phase == "call" else {}
 
     @cached_property
     def modules(self) -> list[str]:

@@ -198,7 +198,7 @@ def test_mutant_is_caught_by_a_test_that_passes_without_it(
     monkeypatch.setattr(judge, "_TIMES_EXPECTED", 0)
     text = (copy.root / "a.py").read_text()
     mutant = next(m for same in mutants(text).values() for m in same if m.replacement == after)
-    verdict = Judge(copy, Selection(copy.root, [])).judge("a.py", mutant, recorded)
+    verdict = Judge(copy, Selection(copy.root, []), 60).judge("a.py", mutant, recorded)
     assert (verdict.caught, verdict.by, verdict.timeout) == (
         True,
         ["tests/test_a.py::test_sum"],
