@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -158,6 +159,8 @@ def test_shares_of_packages_follow_their_sizes_with_a_minimum() -> None:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
     """A copy of a checkout with one function and its tests."""
+    if sys.platform != "linux":
+        pytest.skip("the fork server finds processes in /proc")
     root = tmp_path_factory.mktemp("checkout")
     (root / "tests").mkdir()
     (root / "a.py").write_text(
