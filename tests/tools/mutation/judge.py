@@ -18,7 +18,7 @@ from tests.tools.mutation.selection import Selection
 _NOT_COPIED = (".git", ".venv", "node_modules", ".mutation", ".hypothesis", ".*_cache")
 _LEAST_SECONDS, _TIMES_EXPECTED = 60, 8
 _FIRST, _ATTEMPTS = 8, 5
-_COLLECT_SECONDS = 1800
+_COLLECT_SECONDS, _MODULE_SECONDS = 1800, 20.0
 
 
 class Verdict(NamedTuple):
@@ -105,6 +105,7 @@ class Judge:
         self._copy, self._selection, self._most = copy, selection, most
         # Whether tests that failed with a mutant pass without one.
         self._passes: dict[str, bool] = {}
+        self._ran = 0
 
     def prepare(self, modules: Iterable[str]) -> None:
         """Compile these modules of tests, and let the server import the libraries they use."""
@@ -112,15 +113,15 @@ class Judge:
 
     def judge(self, file: str, mutant: Mutant, recorded: Iterable[str] = ()) -> Verdict:
         """Run the recorded tests, the nearest ones, and then many, until one catches the mutant."""
-        ran, tried = 0, set()
+        self._ran, tried = 0, set()
         for stage in self._stages(file, mutant, list(recorded)):
             tests = [test for test in stage if test not in tried]
             tried.update(tests)
-            expected = sum(self._selection.seconds.get(test, 1.0) for test in tests)
+            expected = sum(map(self._expected, tests))
             seconds = _LEAST_SECONDS + _TIMES_EXPECTED * expected
             for _ in range(_ATTEMPTS if tests else 0):
                 response = self._copy.run_mutant(file, mutant, tests, seconds, self._excluded)
-                ran += response["ran"]
+                self._ran += response["ran"]
                 if not response["failed"] and response["code"] in (0, 5):
                     break
                 # A child that died or hung did so in the test that it began last.
@@ -128,13 +129,19 @@ class Judge:
                 timeout = response["code"] is None and response["seconds"] >= seconds
                 by = [test for test in failed if self._confirm(test, tests, seconds, timeout)]
                 if by:
-                    return Verdict(True, by, ran, timeout)
-        return Verdict(False, [], ran)
+                    return Verdict(True, by, self._ran, timeout)
+        return Verdict(False, [], self._ran)
 
     def _stages(self, file: str, mutant: Mutant, recorded: list[str]) -> Iterator[list[str]]:
         yield recorded
         for limit in (_FIRST, self._most):
             yield self._selection.choose(file, mutant.statement, limit)
+        if not self._ran:
+            # All of these tests have been renamed or moved.
+            yield self._selection.nearest(file)[:3]
+
+    def _expected(self, test: str) -> float:
+        return self._selection.seconds.get(test, 1.0 if "::" in test else _MODULE_SECONDS)
 
     def _confirm(self, test: str, tests: list[str], seconds: float, timeout: bool) -> bool:
         """Return whether a test passes unmutated, after the same ones, and well within its time."""

@@ -51,12 +51,9 @@ class Selection:
 
     @cached_property
     def modules(self) -> list[str]:
-        """The modules of tests to choose from."""
-        named = {module_of(test) for test in self.seconds}
-        if not named:
-            paths = (self.root / "tests").rglob("test_*.py")
-            named = {path.relative_to(self.root).as_posix() for path in paths}
-        return sorted(module for module in named if (self.root / module).exists())
+        """The modules of tests of the checkout."""
+        paths = (self.root / "tests").rglob("test_*.py")
+        return sorted(path.relative_to(self.root).as_posix() for path in paths)
 
     def choose(self, file: str, lines: tuple[int, int], limit: int) -> list[str]:
         """Return the tests to run, at most limit.
@@ -65,7 +62,7 @@ class Selection:
         another process, there follow tests of the fixtures' modules, near by name, and broad ones.
         """
         if not self.seconds:
-            return self._nearest(file)[: max(2, limit // 10)]
+            return self.nearest(file)[: max(2, limit // 10)]
         calls, fixtures = self._enter(file, range(lines[0], lines[1] + 1))
         if not calls:
             for other, uses in self._uses(file, lines[0]):
@@ -73,7 +70,7 @@ class Selection:
         chosen = self._spread(calls, file, limit)
         if len(chosen) < _ENOUGH:
             mates = {module_of(test) for test in fixtures}
-            near = self._nearest(file)
+            near = self.nearest(file)
             for further in (
                 [test for test in self.seconds if module_of(test) in mates],
                 [test for test in self.seconds if module_of(test) in near],
@@ -142,7 +139,8 @@ class Selection:
             cases[function] += 1
         return sorted(order, key=order.__getitem__)
 
-    def _nearest(self, file: str) -> list[str]:
+    def nearest(self, file: str) -> list[str]:
+        """Return the modules whose names and imports are the nearest to those of a file."""
         nearness = {module: self._nearness(module, file) for module in self.modules}
         return sorted(filter(nearness.get, nearness), key=lambda module: -nearness[module])[:8]
 
