@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -28,11 +27,6 @@ PAGES = manual.texts()
 # The manual's pages by name, and README by its own.
 TEXTS = {path.stem: text for path, text in PAGES.items()}
 ALL = "\n".join(TEXTS.values())
-
-PROGRAMS = ("bash", "curl", "python3")
-runs_examples = pytest.mark.skipif(
-    not all(map(shutil.which, PROGRAMS)), reason=f"the manual's examples need {', '.join(PROGRAMS)}"
-)
 
 
 class Example(NamedTuple):
@@ -60,17 +54,12 @@ def examples(page: str, title: str, language: str = "bash") -> list[Example]:
     return [Example(commands, printed or None) for commands, printed in found]
 
 
-@pytest.mark.parametrize("name", manual.TABLES)
-def test_a_table_is_that_of_the_declarations(name):
+def test_generated_tables_are_current():
     """`python -m tests.tools.manual` generates the tables."""
-    assert manual.tables_in(ALL).get(name) == manual.TABLES[name]()
+    assert manual.tables_in(ALL) == {name: make() for name, make in manual.TABLES.items()}
 
 
-def test_no_other_table_is_said_to_be_made():
-    assert manual.tables_in(ALL).keys() == manual.TABLES.keys()
-
-
-def test_tables_are_made_anew_and_nothing_else_is_touched():
+def test_generating_changes_tables_alone():
     for text in TEXTS.values():
         assert manual.with_tables(text) == text
     spoiled = TEXTS["search"].replace("| `_id` | token |", "| `_id` | nonsense |")
@@ -82,41 +71,43 @@ def test_readme_is_short():
     assert len(TEXTS["README"].splitlines()) <= 200
 
 
-def test_the_contents_list_each_page():
+def test_contents_list_each_page():
     assert {path.stem for path in manual.MANUAL.glob("*.md")} == set(docs.NAMES)
     assert [name for name in docs.NAMES[1:] if f"]({name}.md)" not in TEXTS["index"]] == []
 
 
 # A citation in the code: service.md 2.3, decisions §4, decisions 2.19 (and 2.5).
-CITED = re.compile(r"(?P<page>service\.md|decisions) (?P<sign>§?)(?P<number>\d+(?:\.\d+)?)")
+CITED = re.compile(r"(service\.md|decisions) §?(\d+(?:\.\d+)?)")
 
 
-def citations() -> set[str]:
-    found = set()
+def test_each_citation_of_the_decisions_leads_to_a_section():
+    headings = re.findall(r"^#+ (.*)$", TEXTS["decisions"], re.MULTILINE)
+    items = re.findall(r"^(\d+)\. \*\*", section("decisions", SECTION_2), re.MULTILINE)
+    sections = {
+        *(
+            ("service.md", found[1])
+            for found in map(re.compile(r"service\.md (\S+):").match, headings)
+            if found
+        ),
+        *(
+            ("decisions", found[1])
+            for found in map(re.compile(r"§(\d+) ").match, headings)
+            if found
+        ),
+        *(("decisions", f"2.{number}") for number in items),
+    }
+    citations = set()
     for path in (ROOT / "fhirapp").rglob("*.py"):
         text = " ".join(re.sub(r"^\s*#", "", path.read_text("utf-8"), flags=re.MULTILINE).split())
-        found |= {one[0] for one in CITED.finditer(text)}
-    return found
-
-
-@pytest.mark.parametrize("citation", sorted(citations()))
-def test_a_citation_leads_to_a_section_of_the_decisions(citation):
-    page, _, number = citation.partition(" ")
-    decisions = TEXTS["decisions"]
-    if page == "service.md":
-        assert re.search(rf"^#+ service\.md {re.escape(number)}: ", decisions, re.MULTILINE)
-    elif "." in number:
-        item = number.removeprefix("§").removeprefix("2.")
-        assert number.removeprefix("§").startswith("2.")
-        assert re.search(rf"^{item}\. \*\*", section("decisions", SECTION_2), re.MULTILINE)
-    else:
-        assert re.search(rf"^#+ §{number.removeprefix('§')} ", decisions, re.MULTILINE)
+        citations.update(CITED.findall(text))
+    assert len(citations) > 20
+    assert citations - sections == set()
 
 
 SECTION_2 = "§2 Where the specification and FHIR differ"
 
 
-def test_each_file_that_the_manual_names_is_there():
+def test_each_file_that_the_manual_names_exists():
     named = set(re.findall(r"`((?:fhirapp|tests)/[\w/.-]+|[a-z_]+/[\w/]+\.py)`", ALL))
     assert len(named) > 10
     missing = [
@@ -131,7 +122,7 @@ ROWS = [row for rows in search_page.SECTIONS.values() for row in rows if row.tri
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.section for row in ROWS])
-def test_a_section_of_the_search_page_is_ticked_off_truthfully(fhir, row):
+def test_section_of_the_search_page_is_supported_as_stated(fhir, row):
     for query, expectation in row.tried:
         expectation.check(fhir, query)
 
@@ -141,33 +132,30 @@ def requests() -> list[str]:
     return re.findall(r"^\| `GET (\S+)` \|", section("operations", "Requests"), re.MULTILINE)
 
 
-@pytest.mark.parametrize("path", requests())
-def test_a_request_is_answered(fhir, path):
-    assert fhir.get(path).status_code == 200
-
-
-def test_the_last_three_requests_need_no_token(http):
-    # Failures are counted by address: this is nobody else's.
+def test_each_request_is_answered_and_only_the_last_three_without_a_token(fhir, http):
+    assert {path: fhir.get(path).status_code for path in requests()} == dict.fromkeys(
+        requests(), 200
+    )
+    # Failures are counted by address: no other test uses this one.
     peer = {"REMOTE_ADDR": "192.0.2.200"}
     answers = {path: http.get(path, environ_overrides=peer).status_code for path in requests()}
     assert [path for path, status in answers.items() if status == 401] == requests()[:-3]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_each_link_leads_to_a_file_and_a_heading(path):
-    for link in re.findall(r"\]\(([^)]+)\)", PAGES[path]):
-        if "://" in link:
-            continue
-        name, _, anchor = link.partition("#")
-        target = path.parent / name if name else path
-        assert target.exists(), link
-        if anchor:
-            text = target.read_text(encoding="utf-8")
-            headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-            assert anchor in map(docs.anchor_of, headings), link
+def test_each_link_leads_to_a_file_and_a_heading():
+    for path, text in PAGES.items():
+        for link in re.findall(r"\]\(([^)]+)\)", text):
+            if "://" in link:
+                continue
+            name, _, anchor = link.partition("#")
+            target = path.parent / name if name else path
+            assert target.exists(), link
+            if anchor:
+                headings = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.MULTILINE)
+                assert anchor in map(docs.anchor_of, headings), link
 
 
-def test_the_parameters_that_are_left_out_are_told():
+def test_parameters_that_are_not_supported_are_listed():
     told = section("limits", "Not supported yet")
     left_out = {name for kind, names in LEFT_OUT.items() if kind for name in names}
     assert [name for name in left_out if f"`{name}`" not in told] == []
@@ -223,14 +211,14 @@ def shell(demo: int) -> Callable[[str], str]:
     return run
 
 
-@runs_examples
-def test_the_first_search_answers_a_bundle(shell):
+@pytest.mark.process
+def test_first_search_returns_a_bundle(shell):
     bundle = json.loads(shell(examples("README", "First search")[0].commands))
     assert (bundle["resourceType"], bundle["type"]) == ("Bundle", "searchset")
     assert len(bundle["entry"]) == bundle["total"]
 
 
-@runs_examples
+@pytest.mark.process
 @pytest.mark.parametrize(
     "example",
     [*examples("README", "First search")[1:], *examples("try", "More searches")[1:]],
@@ -267,20 +255,15 @@ def installed(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str
     )
 
 
-needs_bash = pytest.mark.skipif(
-    shutil.which("bash") is None, reason="the manual's examples need bash"
-)
-
-
-@needs_bash
+@pytest.mark.process
 def test_an_import_reports_what_the_manual_prints(installed):
     example = examples("load", "Load records", "sh")[0]
     done = installed(example.commands)
     assert (done.stdout, done.returncode) == (example.printed, 1)
 
 
-@needs_bash
-def test_the_commands_for_people_and_apps_work_as_they_stand(installed, tmp_path):
+@pytest.mark.process
+def test_commands_for_users_and_apps_run_unchanged(installed, tmp_path):
     printed = []
     for example in [
         *examples("connect", "Register an app", "sh"),
@@ -299,8 +282,8 @@ def test_the_commands_for_people_and_apps_work_as_they_stand(installed, tmp_path
     assert "d" not in json.loads((tmp_path / "lab.jwks.json").read_text())["keys"][0]
 
 
-@needs_bash
-def test_the_commands_for_schedules_work_as_they_stand(installed, tmp_path):
+@pytest.mark.process
+def test_commands_for_schedules_run_unchanged(installed, tmp_path):
     *added, then = examples("administration", "Schedules", "sh")
     for example in added:
         done = installed(f"set -e\n{example.commands}")
@@ -317,7 +300,7 @@ def test_the_commands_for_schedules_work_as_they_stand(installed, tmp_path):
     assert "done. Backed up, and read back" in done.stdout
 
 
-def test_what_the_manual_says_of_refusals_and_refresh_tokens_is_so():
+def test_limits_of_refusals_and_refresh_tokens_are_those_of_the_code():
     told = " ".join(TEXTS["connect"].split())
     days = KEPT_SECONDS // 86_400
     assert (
