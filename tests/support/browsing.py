@@ -5,14 +5,18 @@
     page = page.submit("Sign in", username="patient", password="demo")
     page.heading, page.words, page.links["Connected apps"], page.offered["Sign in"]
 
-A form is named by one of its buttons, as a person finds it. What it holds is sent as it stands but
-for what a test fills in; a field that is not there is an error of the test's.
+A form is named by one of its buttons, as a person finds it, or by the end of its action:
+
+    page.send("/approve"), page.send("/link", patient="p1", whose="own")
+
+What it holds is sent as it stands but for what a test fills in; a field that is not there is an
+error of the test's. A page is parsed when a test looks at it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from html.parser import HTMLParser
 from itertools import count
 from typing import Any
@@ -104,6 +108,10 @@ class Browser:
             self.set_cookie(sessions.begin(connection, user_id, complete=True))
         return self
 
+    def post_with_token(self, path: str, **form: Any) -> Page:
+        """Send a form that no page showed, with the token of this browser's session."""
+        return self.post(path, {"form_token": self.get("/sign-in").token, **form})
+
     def cookie(self, cookie: str = SESSION) -> str | None:
         """Return a cookie's value."""
         name = cookie_name(self.client.application, cookie)
@@ -153,13 +161,81 @@ class Page:
         self.status, self.headers = response.status_code, response.headers
         # Where another site is, to which the browser is sent.
         self.location = response.headers.get("Location")
+
+    @cached_property
+    def _read(self) -> _Reader:
         read = _Reader()
-        if response.mimetype == "text/html":
-            read.feed(response.text)
-        self.forms, self.heading = read.forms, read.heading
-        # Of the whole page, and of its main part alone.
-        self.links, self.offered = read.links, read.offered
-        self.words = _said(read.text)
+        if self.response.mimetype == "text/html":
+            read.feed(self.response.text)
+        return read
+
+    @property
+    def forms(self) -> list[Form]:
+        return self._read.forms
+
+    @property
+    def heading(self) -> str:
+        return self._read.heading
+
+    @property
+    def links(self) -> dict[str, str]:
+        """Return the addresses of the whole page's links, by their text."""
+        return self._read.links
+
+    @property
+    def offered(self) -> dict[str, str]:
+        """Return the addresses of the links in the main part, by their text."""
+        return self._read.offered
+
+    @cached_property
+    def words(self) -> str:
+        return _said(self._read.text)
+
+    @property
+    def alerts(self) -> list[str]:
+        """Return the texts that say what is wrong (role=alert)."""
+        return self._read.told["alert"]
+
+    @property
+    def confirmations(self) -> list[str]:
+        """Return the texts that say what was done (role=status)."""
+        return self._read.told["status"]
+
+    @property
+    def buttons(self) -> list[str]:
+        return [label for form in self.forms for label in form.buttons]
+
+    @property
+    def actions(self) -> list[str]:
+        """Return the path that each form is sent to."""
+        return [self._target(form) for form in self.forms]
+
+    @property
+    def token(self) -> str:
+        """Return the form token of the session."""
+        return next(form.fields["form_token"] for form in self.forms if "form_token" in form.fields)
+
+    def _target(self, form: Form) -> str:
+        return urlsplit(urljoin(self.path, form.action)).path
+
+    def form_to(self, end: str) -> Form:
+        """Return the first form whose action ends so."""
+        for form in self.forms:
+            if self._target(form).endswith(end):
+                return form
+        raise AssertionError(f"no form to {end!r}; there are {self.actions}")
+
+    def send(self, end: str, **filled: str | list[str]) -> Page:
+        """Fill in and send the first form whose action ends so.
+
+        The button is the first one of the form, unless what is filled in names another.
+        """
+        form = self.form_to(end)
+        pressed = [button for button in form.buttons.values() if button[0]]
+        chosen = [button for button in pressed if filled.get(button[0]) == button[1]]
+        for name, _value in chosen:
+            del filled[name]
+        return self._send(form, (chosen or pressed or [("", "")])[0], filled)
 
     def form(self, button: str) -> Form:
         """Return the form with this button."""
@@ -172,13 +248,18 @@ class Page:
     def submit(self, button: str, **filled: str | list[str]) -> Page:
         """Fill in a form and press its button; of a list, each is ticked."""
         form = self.form(button)
+        pressed = form.buttons.getlist(button)
+        assert len(pressed) == 1, f"{len(pressed)} buttons {button!r}"
+        return self._send(form, pressed[0], filled)
+
+    def _send(
+        self, form: Form, pressed: tuple[str, str], filled: dict[str, str | list[str]]
+    ) -> Page:
         sent = MultiDict(form.fields)
         for name, value in filled.items():
             assert name in form.fields or name in form.unticked, f"no field {name!r}"
             sent.setlist(name, [value] if isinstance(value, str) else value)
-        pressed = form.buttons.getlist(button)
-        assert len(pressed) == 1, f"{len(pressed)} buttons {button!r}"
-        name, value = pressed[0]
+        name, value = pressed
         if name:
             sent.add(name, value)
         how = {"query_string": sent} if form.method == "GET" else {"data": sent}
@@ -197,6 +278,7 @@ class _Reader(HTMLParser):
         self.offered: dict[str, str] = {}
         self.heading = ""
         self.text: list[str] = []
+        self.told: dict[str, list[str]] = {"alert": [], "status": []}
         self._open: list[tuple[str, dict[str, str], int]] = []
         self._in_form = False
 
@@ -223,6 +305,8 @@ class _Reader(HTMLParser):
         assert opened == tag, f"<{opened}> is ended by </{tag}>"
         said = _said(self.text[start:])
         self._part(tag)
+        if attributes.get("role") in self.told and "hidden" not in attributes:
+            self.told[attributes["role"]].append(said)
         if tag == "form":
             self._in_form = False
         elif tag == "a":

@@ -1,14 +1,22 @@
-"""How tests follow what an administrator begins on a page: a process of its own, to its end."""
+"""Jobs that an administrator starts on a page: done in this process, or followed to their end."""
 
 from __future__ import annotations
 
+import gc
+import os
 import re
+import signal
 import time
+from functools import partial
+from pathlib import Path
 
-from flask import Flask
+from flask import Flask, current_app
 
-from fhirapp.jobs import table
+from fhirapp.config import Settings, settings_of
+from fhirapp.core import core_app
+from fhirapp.jobs import process, table
 from fhirapp.jobs.table import Job
+from fhirapp.ops import work
 from fhirapp.ops.jobs import BACKUP, DRILL, EXPORT, FOLDER, IMPORT, PULL, RESTORE
 from tests.support.browsing import Page
 
@@ -46,3 +54,43 @@ def newest(app: Flask, kind: str) -> Job:
     with app.app_context():
         job_id = table.jobs(kind, limit=1)[0].id
     return wait_for(app, job_id)
+
+
+def run_job(app: Flask, job_id: str, folder: Path, passphrase: str) -> None:
+    """Do a job in this process as the job's own process would, and return when it has ended."""
+    settings = settings_of(app)
+    kinds = {
+        kind: partial(work._do, function, settings, passphrase)
+        for kind, function in work._WORK.items()
+    }
+    folder_before, handler, thresholds = Path.cwd(), signal.getsignal(15), gc.get_threshold()
+    os.chdir(folder)
+    try:
+        process.perform(core_app(settings), job_id, kinds)
+    finally:
+        os.chdir(folder_before)
+        signal.signal(15, handler)
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+class HeldJobs:
+    """Jobs that were started and whose work waits until a test lets it begin."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Flask, str, Path, str]] = []
+
+    def hold(
+        self, _settings: Settings, _module: str, job_id: str, folder: Path, passphrase: str
+    ) -> None:
+        """Stand for `fhirapp.jobs.process._spawn`."""
+        self._held.append((current_app._get_current_object(), job_id, folder, passphrase))
+
+    @property
+    def count(self) -> int:
+        return len(self._held)
+
+    def run(self) -> None:
+        """Do the jobs in the order in which they were started."""
+        while self._held:
+            run_job(*self._held.pop(0))

@@ -1,4 +1,7 @@
-"""The administrator's page of backups: taken, tried out, fetched, deleted."""
+"""The administrator's pages of backups: taken, tested, downloaded, uploaded, deleted.
+
+Who may open them is tested in test_pages.py.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,24 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.jobs import table
 from fhirapp.ops.jobs import BACKUP, DRILL
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL
-from tests.support.jobs import newest
+from tests.support.jobs import HeldJobs, newest
 
-TAKE, TRY = "Take a backup", "Test backup"
+PATH = "/admin/backups"
 SECRET = "correct horse battery"
-PARTS = ("drill", "delete", "restore", "restore/confirm")
 
-pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.usefixtures("_forked_jobs")]
+pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.usefixtures("jobs_in_process")]
 
 
 @pytest.fixture(scope="module")
 def app(make_app: Callable[..., Flask]) -> Flask:
-    return make_app()
+    return make_app(seed=False)
 
 
 @pytest.fixture(scope="module")
@@ -40,27 +42,31 @@ def admin(app: Flask) -> Browser:
 
 def taken(admin: Browser, passphrase: str = "") -> Page:
     """Take a backup; return its page."""
-    admin.get("/admin/backups").submit(TAKE, passphrase=passphrase, again=passphrase)
-    task = newest(admin.client.application, BACKUP)
-    assert task.state == "done", task.progress.notes
-    return admin.get(f"/admin/backups/{task.progress.name}")
+    admin.get(PATH).submit("Take a backup", passphrase=passphrase, again=passphrase)
+    job = newest(admin.client.application, BACKUP)
+    assert job.state == "done", job.progress.notes
+    return admin.get(f"{PATH}/{job.progress.name}")
 
 
-def backups_begun(app: Flask) -> int:
-    """Return how many backups were begun, and remembered."""
-    with app.app_context():
-        return len(table.jobs(BACKUP))
-
-
-def tried(page: Page, **fields: str) -> Page:
-    """Try a backup out; return its page after that."""
-    page.submit(TRY, **fields)
+def drilled(page: Page, **fields: str) -> Page:
+    """Test a backup; return its page after that."""
+    page.send("/drill", **fields)
     newest(page.browser.client.application, DRILL)
     return page.browser.get(page.path)
 
 
+def uploaded(admin: Browser, content: bytes, name: str) -> Page:
+    form = dict(admin.get(PATH).form_to("/upload").fields)
+    sent = {**form, "files": (io.BytesIO(content), name)}
+    return admin.post(f"{PATH}/upload", sent, content_type="multipart/form-data")
+
+
+def folder_of(app: Flask) -> Path:
+    return settings_of(app).instance / "backups"
+
+
 def file_of(app: Flask, page: Page) -> Path:
-    return settings_of(app).instance / "backups" / page.path.rsplit("/", 1)[-1]
+    return folder_of(app) / page.path.rsplit("/", 1)[-1]
 
 
 @pytest.fixture(scope="module")
@@ -69,40 +75,24 @@ def plain(admin: Browser) -> Page:
     return taken(admin)
 
 
-@pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
-def test_others_than_administrators_see_and_do_nothing(app, plain, role):
-    browser = Browser(app).resume(add_person(app, role))
-    form = dict(browser.get("/account").form("Sign out").fields)
-    form |= {"task": table.new_id(), "sure": "yes"}
-    shown = ("/admin/backups", "/admin/restoring")
-    for path in (*shown, plain.path, f"{plain.path}/file", f"{plain.path}/restore"):
-        assert browser.get(path).status == 403
-    for path in ("", "/upload", *(f"/{file_of(app, plain).name}/{part}" for part in PARTS)):
-        assert browser.post(f"/admin/backups{path}", form).status == 403
-    assert file_of(app, plain).exists()
-
-
-def test_a_backup_is_taken_listed_and_fetched(app, admin, plain):
-    assert "no: anyone who has the file can read the records" in plain.words
-    path = plain.offered["Download backup"]
-    answer = admin.client.get(path, base_url=BASE_URL, buffered=True)
+def test_backup_is_taken_listed_and_downloaded(app, admin, plain):
+    assert "anyone who has the file can read the records" in plain.words
+    answer = admin.client.get(f"{plain.path}/file", base_url=BASE_URL, buffered=True)
+    assert f"{plain.path}/file" in plain.offered.values()
     assert answer.data == file_of(app, plain).read_bytes()
     assert answer.headers["Content-Disposition"].startswith("attachment; filename=")
-    listed = admin.get("/admin/backups")
+    listed = admin.get(PATH)
     assert file_of(app, plain).name in listed.words
     assert f"fhirapp restore {file_of(app, plain)} --force" in listed.words
-
-
-def test_one_that_is_being_taken_is_none_yet(app, admin, plain):
+    # One that is being taken is none yet.
     part = file_of(app, plain).with_name(".fhirapp-12345678.part")
     part.write_bytes(file_of(app, plain).read_bytes())
-    assert part.name not in admin.get("/admin/backups").words
-    assert admin.get(f"/admin/backups/{part.name}").status == 404
-    assert part.name not in admin.get("/admin").words
+    assert part.name not in admin.get(PATH).words + admin.get("/admin").words
+    assert admin.get(f"{PATH}/{part.name}").status == 404
     part.unlink()
 
 
-def test_the_command_is_about_this_servers_database(app, admin, plain, monkeypatch):
+def test_restore_command_names_this_server_and_no_password(app, admin, plain, monkeypatch):
     monkeypatch.setenv("FHIRAPP_INSTANCE_PATH", "/srv/the clinic")
     command = f"FHIRAPP_INSTANCE_PATH='/srv/the clinic' fhirapp restore {file_of(app, plain)}"
     assert f"{command} --force" in admin.get(plain.path).words
@@ -110,141 +100,112 @@ def test_the_command_is_about_this_servers_database(app, admin, plain, monkeypat
     assert "secret" not in admin.get(plain.path).words
 
 
-def test_a_backup_is_tried_out(admin, plain):
+def test_backup_is_tested_and_damage_is_found(app, admin, plain):
     assert "Never. Test your backup before you need it." in plain.words
-    page = tried(plain)
-    assert "It is whole: all of its" in page.words
-    assert "passed on" in admin.get("/admin/backups").words
-
-
-def test_a_passphrase_is_asked_for_and_kept_nowhere(app, admin, caplog):
-    with caplog.at_level(logging.DEBUG):
-        page = taken(admin, SECRET)
-        assert "yes, with your passphrase" in page.words
-        assert "--force --passphrase-file PASSPHRASE.txt" in page.words
-        answer = page.submit(TRY, passphrase="")
-        assert (answer.status, "Enter the passphrase" in answer.words) == (400, True)
-        opened = tried(page, passphrase=SECRET)
-        assert "It is whole" in opened.words
-        refused = tried(opened, passphrase="another one")
-        assert "The passphrase does not open" in refused.words
-    assert SECRET not in caplog.text
-    kept = [one for one in settings_of(app).instance.rglob("*") if one.is_file()]
-    assert kept
-    assert not any(SECRET.encode() in one.read_bytes() for one in kept)
-
-
-def test_a_damaged_backup_is_told(app, admin):
+    assert "It is whole: all of its" in drilled(plain).words
+    assert "passed on" in admin.get(PATH).words
     page = taken(admin)
     path = file_of(app, page)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(content)
-    page = tried(page)
-    assert "not a backup, or it is damaged" in page.words
-    assert "test failed" in admin.get("/admin/backups").words
+    assert "not a backup, or it is damaged" in drilled(page).words
+    assert "test failed" in admin.get(PATH).words
     path.unlink()
 
 
-def test_passphrases_that_differ_take_no_backup(app, admin):
-    before = backups_begun(app)
-    page = admin.get("/admin/backups").submit(TAKE, passphrase="one", again="other")
-    assert page.status == 400
-    assert "The passphrases do not match." in page.words
-    assert backups_begun(app) == before
+def test_passphrase_opens_the_backup_and_is_stored_nowhere(app, admin, caplog):
+    with caplog.at_level(logging.DEBUG):
+        page = taken(admin, SECRET)
+        assert "--force --passphrase-file PASSPHRASE.txt" in page.words
+        refused = page.send("/drill", passphrase="")
+        assert (refused.status, len(refused.alerts)) == (400, 1)
+        page = drilled(page, passphrase=SECRET)
+        assert "It is whole" in page.words
+        assert "The passphrase does not open" in drilled(page, passphrase="another one").words
+    assert SECRET not in caplog.text
+    stored = [path for path in settings_of(app).instance.rglob("*") if path.is_file()]
+    assert stored
+    assert not any(SECRET.encode() in path.read_bytes() for path in stored)
+    with app.app_context():
+        jobs = table.jobs(BACKUP, DRILL)
+    assert {job.kind for job in jobs} == {BACKUP, DRILL}
+    assert "passphrase" not in json.dumps([job.request for job in jobs])
 
 
-def test_a_backup_is_deleted_once_that_was_said_twice(app, admin):
+def test_passphrases_that_differ_start_no_backup(admin, held_jobs: HeldJobs):
+    page = admin.get(PATH).submit("Take a backup", passphrase="one", again="other")
+    assert (page.status, len(page.alerts)) == (400, 1)
+    assert held_jobs.count == 0
+
+
+def test_backup_is_deleted_after_a_question(app, admin):
     page = taken(admin)
-    asked = page.submit("Delete this backup")
-    assert "Permanently delete this backup?" in asked.words
+    question = page.send("/delete")
     assert file_of(app, page).exists()
-    assert "Backup deleted." in asked.submit("Delete permanently").words
+    assert question.send("/delete").path == f"{PATH}?done=deleted"
     assert not file_of(app, page).exists()
     assert admin.get(page.path).status == 404
 
 
-@pytest.mark.parametrize("name", ["..", "%2e%2e", "../secret.key", "secret.key", "x.backup"])
-def test_no_other_file_is_shown_sent_or_deleted(app, admin, plain, name):
-    (settings_of(app).instance / "backups" / "x.backup").write_text("no backup")
-    form = {"form_token": plain.form(TRY).fields["form_token"], "sure": "yes"}
-    for path in (name, f"{name}/file"):
-        assert admin.get(f"/admin/backups/{path}").status == 404
-    assert admin.post(f"/admin/backups/{name}/delete", form).status == 404
+def test_no_other_file_is_shown_downloaded_or_deleted(app, admin, plain):
+    (folder_of(app) / "x.backup").write_text("no backup")
+    for name in ("..", "%2e%2e", "../secret.key", "secret.key", "x.backup"):
+        for path in (name, f"{name}/file"):
+            assert admin.get(f"{PATH}/{path}").status == 404
+        assert admin.post_with_token(f"{PATH}/{name}/delete", sure="yes").status == 404
+    assert (folder_of(app) / "x.backup").exists()
     assert settings_of(app).is_postgresql or (settings_of(app).instance / "secret.key").exists()
 
 
 @pytest.mark.databases(POSTGRESQL)
-def test_where_there_is_no_pg_dump_the_page_says_what_to_install(app, admin, plain, monkeypatch):
+def test_page_says_what_to_install_where_pg_dump_is_missing(app, admin, plain, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("fhirapp.ops.backups.client.DEBIAN", Path("/none"))
-    page = admin.get("/admin/backups")
-    assert "none is here: install Debian's postgresql-client-" in page.words
-    assert not any(TAKE in form.buttons for form in page.forms)
-    form = {**page.forms[0].fields, "task": table.new_id()}
-    assert admin.post("/admin/backups", form).status == 409
+    page = admin.get(PATH)
+    assert "install Debian's postgresql-client-" in page.words
+    assert PATH not in page.actions
+    assert admin.post_with_token(PATH, task=table.new_id()).status == 409
 
 
-def test_what_is_asked_for_is_kept_without_the_passphrase(app):
-    with app.app_context():
-        jobs = table.jobs(BACKUP, DRILL)
-    assert {job.kind for job in jobs} == {BACKUP, DRILL}
-    for job in jobs:
-        assert "passphrase" not in json.dumps(job.request)
-
-
-def test_where_no_server_of_ours_restarts_the_page_says_which_command_restores(app, admin, plain):
-    page = admin.get(plain.path).browser.get(f"{plain.path}/restore")
+def test_restore_page_shows_the_command_where_the_server_cannot_restart(app, admin, plain):
+    page = admin.get(f"{plain.path}/restore")
     assert f"fhirapp restore {file_of(app, plain)} --force" in page.words
-    assert not any("Prepare the restore" in form.buttons for form in page.forms)
-    if settings_of(app).is_postgresql:
-        assert "all servers must be stopped" in page.words
-    else:
-        assert "was not started by fhirapp serve" in page.words
-    form = {**plain.form(TRY).fields, "typed": "restore", "reason": "A test"}
+    assert "/restore" not in " ".join(page.actions)
+    is_postgresql = settings_of(app).is_postgresql
+    why = "all servers must be stopped" if is_postgresql else "was not started by fhirapp serve"
+    assert why in page.words
     for path in ("restore", "restore/confirm"):
-        assert admin.post(f"{plain.path}/{path}", form).status == 409
-    assert admin.get("/admin/restoring").path == "/admin/backups"
+        form = {"typed": "restore", "reason": "A test"}
+        assert admin.post_with_token(f"{plain.path}/{path}", **form).status == 409
+    assert admin.get("/admin/restoring").path == PATH
 
 
-def test_a_backup_is_uploaded_and_listed_under_a_name_of_its_own(app, admin, plain, tmp_path):
-    page = admin.get("/admin/backups")
-    form = dict(page.form("Upload the backup").fields)
-    sent = {"files": (io.BytesIO(b"\x1f\x8b\x08 one"), "../of last/week.backup")}
-    path = page.form("Upload the backup").action
-    uploaded = admin.post(path, {**form, **sent}, content_type="multipart/form-data")
-    assert uploaded.status == 200
+def test_uploaded_backup_is_kept_under_a_name_of_its_own(app, admin, plain):
+    before = {*folder_of(app).iterdir()}
+    assert uploaded(admin, b"\x1f\x8b\x08 one", "../of last/week.backup").status == 200
     job = newest(app, BACKUP)
     assert job.state == "done", job.progress.notes
     # No name leads out of the folder.
     assert re.fullmatch(r"uploaded-\d{8}T\d{6}Z-file-0.backup", job.progress.name)
-    listed = admin.get("/admin/backups")
-    assert job.progress.name in listed.words
-    kept = settings_of(app).instance / "backups" / job.progress.name
+    assert job.progress.name in admin.get(PATH).words
+    kept = folder_of(app) / job.progress.name
     assert kept.read_bytes() == b"\x1f\x8b\x08 one"
     kept.unlink()
-
-
-def test_what_is_no_backup_is_not_kept_with_them(app, admin):
-    before = {*(settings_of(app).instance / "backups").iterdir()}
-    page = admin.get("/admin/backups")
-    form = dict(page.form("Upload the backup").fields)
-    sent = {"files": (io.BytesIO(b"{}"), "x.backup")}
-    admin.post("/admin/backups/upload", {**form, **sent}, content_type="multipart/form-data")
+    uploaded(admin, b"{}", "x.backup")
     assert newest(app, BACKUP).progress.notes[0] == "What was uploaded is not a backup."
-    assert {*(settings_of(app).instance / "backups").iterdir()} == before
-    page = admin.get("/admin/backups").submit("Upload the backup")
-    assert (page.status, "Choose the file of a backup" in page.words) == (400, True)
+    assert {*folder_of(app).iterdir()} == before
+    page = admin.get(PATH).send("/upload")
+    assert (page.status, len(page.alerts)) == (400, 1)
 
 
-def test_the_demo_takes_no_backup_from_elsewhere(make_app):
+def test_demo_takes_no_uploaded_backup(make_app, held_jobs: HeldJobs):
     """Whoever signs in there would bring a database of their own making."""
     app = make_app(demo=True)
-    admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
-    page = admin.get("/admin/backups")
-    assert "Upload one" not in page.words
-    form = {**page.form(TAKE).fields, "task": table.new_id()}
-    sent = {"files": (io.BytesIO(b"\x1f\x8b\x08 one"), "x.backup")}
-    answer = admin.post("/admin/backups/upload", form | sent, content_type="multipart/form-data")
-    assert (answer.status, "no backup from elsewhere" in answer.words) == (400, True)
-    assert backups_begun(app) == 0
+    admin = Browser(app).resume("admin")
+    page = admin.get(PATH)
+    assert f"{PATH}/upload" not in page.actions
+    sent = {"form_token": page.token, "task": table.new_id()}
+    sent |= {"files": (io.BytesIO(b"\x1f\x8b\x08 one"), "x.backup")}
+    page = admin.post(f"{PATH}/upload", sent, content_type="multipart/form-data")
+    assert (page.status, held_jobs.count) == (400, 0)

@@ -1,4 +1,8 @@
-"""The administrator's page of clients: approve, reject, switch off, change, revoke. Issue 4."""
+"""The administrator's pages of apps: approved, rejected, disabled, changed, revoked.
+
+Who may open them is tested in test_pages.py, which registrations are refused in
+tests/auth/test_registration.py.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 import pytest
 from flask import Flask
 from joserfc.jwk import ECKey
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select
 
 from fhirapp.audit.read import ADMINISTRATION, entries
 from fhirapp.auth.clients import administration
@@ -22,10 +26,10 @@ from fhirapp.auth.models import (
     NONE,
     PATIENT,
     SIGNED,
-    Client,
     Refusal,
 )
 from fhirapp.db import writing
+from tests.support.app_pages import secret_of
 from tests.support.authorizing import (
     EVERYTHING,
     REDIRECT,
@@ -41,8 +45,10 @@ from tests.support.authorizing import add_person as add_user
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.helpers import BASE_URL, Fhir
 
-ACTIONS = ("approve", "reject", "disable", "enable", "revoke", "change", "secret", "owner")
 SCOPE = "launch/patient offline_access patient/*.rs"
+KEY = ECKey.generate_key("P-384", {"kid": "lab-1"})
+BACKEND: dict[str, Any] = {"kind": "backend", "auth_method": SIGNED, "scope": "system/*.rs"}
+BACKEND |= {"redirect_uris": (), "jwks": {"keys": [KEY.as_dict(private=False)]}}
 
 
 @pytest.fixture(scope="module")
@@ -53,281 +59,181 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 
 @pytest.fixture(scope="module")
 def admin(app: Flask) -> Browser:
-    browser = Browser(app)
-    browser.sign_in(add_person(app, ADMINISTRATOR))
-    return browser
+    return Browser(app).resume(add_person(app, ADMINISTRATOR))
 
 
-def waiting(app: Flask, name: str = "Waits", **changes: object) -> str:
+def registration(**changes: Any) -> Registration:
+    usual = {"name": "Waits", "kind": "public", "auth_method": NONE, "scope": EVERYTHING}
+    return Registration(**(usual | {"redirect_uris": (REDIRECT,)} | changes))
+
+
+def waiting(app: Flask, name: str = "Waits", **changes: Any) -> str:
     """Register a client as anybody can; return its id."""
-    said = {"kind": "public", "auth_method": NONE, "scope": EVERYTHING}
-    said |= {"redirect_uris": (REDIRECT,)}
-    registration = Registration(name=name, **(said | changes))
     with app.app_context(), writing() as connection:
-        return register(connection, registration, approved=False)
+        return register(connection, registration(name=name, **changes), approved=False)
 
 
-def row_of(app: Flask, client_id: str) -> dict[str, object]:
+def registered_itself(app: Flask, **changes: Any) -> str:
+    """Register a client as a program does itself; return its id."""
+    with app.test_request_context():
+        applied = administration.apply(registration(**changes), "192.0.2.9", by_itself=True)
+        return applied.client_id
+
+
+def row_of(app: Flask, client_id: str) -> dict[str, Any]:
     with app.app_context(), writing() as connection:
         return dict(find(connection, client_id) or {})
 
 
-def page_of(admin: Browser, program: Program | str) -> Page:
-    client_id = program if isinstance(program, str) else program.client_id
+def page_of(admin: Browser, client_id: str) -> Page:
     return admin.get(f"/admin/clients/{client_id}")
 
 
-def someone_with(app: Flask, program: Program) -> tuple[Flow, Fhir]:
-    """Have a patient allow an app everything; return both."""
-    flow = Flow(app, program, add_user(app, PATIENT, "p1"))
-    return flow, Fhir(app, flow.tokens(SCOPE)["access_token"])
-
-
-@pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
-def test_others_than_administrators_see_and_do_nothing(app, role):
-    client_id = waiting(app)
-    browser = Browser(app)
-    form = {"form_token": _token(browser.sign_in(add_person(app, role)))}
-    for path in ("/admin/clients", f"/admin/clients/{client_id}"):
-        assert browser.get(path).status == 403
-    before = row_of(app, client_id)
-    for action in ACTIONS:
-        assert browser.post(f"/admin/clients/{client_id}/{action}", form).status == 403
-    assert row_of(app, client_id) == before
-
-
-def test_whoever_is_not_signed_in_signs_in_first_and_comes_back(app):
-    client_id = waiting(app)
-    browser = Browser(app)
-    page = browser.get(f"/admin/clients/{client_id}")
-    assert page.heading == "Sign in"
-    page = page.submit("Sign in", username=add_person(app, ADMINISTRATOR), password="demo")
-    assert page.heading == "Waits"
-    for action in ACTIONS:
-        stranger = Browser(app)
-        form = {"form_token": _token(stranger.get("/sign-in"))}
-        assert stranger.post(f"/admin/clients/{client_id}/{action}", form).heading == "Sign in"
-    assert row_of(app, client_id)["approved_at"] is None
-
-
-@pytest.mark.parametrize("action", ACTIONS)
-def test_a_form_of_another_site_does_nothing(app, admin, action):
-    client_id = waiting(app)
-    before = row_of(app, client_id)
-    assert admin.post(f"/admin/clients/{client_id}/{action}", {"form_token": "x"}).status == 400
-    assert row_of(app, client_id) == before
-
-
-def test_those_that_wait_are_listed_first(app, admin):
+def test_apps_that_wait_for_approval_are_listed_first(app, admin):
     add_program(app)
     waiting(app, "Zebra")
     page = admin.get("/admin/clients")
     states = re.findall(r"waiting for approval|approved|disabled", page.words)
-    assert states.index("approved") > states.index("waiting for approval")
     assert "waiting for approval" not in states[states.index("approved") :]
-    assert "A mobile or browser app" in page.words
     assert page.links["Zebra"].startswith("/admin/clients/app-")
 
 
-def test_the_last_token_is_told(app, admin):
+def test_last_token_of_an_app_is_shown(app, admin):
     program = add_backend(app)
-    flow = Flow(app, program, add_user(app, CLINICIAN))
     line = rf"{re.escape(program.client_id)} approved A backend system (.*?) system/\*\.rs"
-
-    def last() -> str:
-        found = re.search(line, admin.get("/admin/clients").words)
-        assert found is not None
-        return found[1]
-
-    assert last() == "none recently"
+    (before,) = re.findall(line, admin.get("/admin/clients").words)
+    flow = Flow(app, program, add_user(app, CLINICIAN))
     flow.ask("/oauth/token", grant_type="client_credentials", scope="system/*.rs")
-    assert re.fullmatch(r"\d+ \w+ \d{4}, \d\d:\d\d UTC", last())
+    (after,) = re.findall(line, admin.get("/admin/clients").words)
+    assert before == "none recently"
+    assert re.fullmatch(r"\d+ \w+ \d{4}, \d\d:\d\d UTC", after)
 
 
-@pytest.mark.parametrize(
-    ("is_backend", "said", "not_said"),
-    [
-        (True, "read the records of every patient", "check its redirect URIs"),
-        (False, "check its redirect URIs", "every patient within its scopes"),
-    ],
-)
-def test_who_approves_is_warned_of_what_the_kind_can_do(app, admin, is_backend, said, not_said):
-    if is_backend:
-        client_id = add_backend(app).client_id
-        alter(app, update(Client).where(Client.client_id == client_id).values(approved_at=None))
-    else:
-        client_id = waiting(app)
-    page = page_of(admin, client_id)
-    assert page.form("Approve app")
-    assert said in page.words
-    assert not_said not in page.words
+def test_administrator_is_warned_of_what_the_kind_of_app_can_do(app, admin):
+    backend = page_of(admin, registered_itself(app, **BACKEND))
+    assert 'class="notice">Once approved, this system can read' in backend.response.text
+    assert "records of every patient within its scopes" in backend.words
+    # RFC 7638.
+    assert f"kid lab-1; thumbprint {KEY.thumbprint()}" in backend.words
+    public = page_of(admin, waiting(app))
+    assert "check its redirect URIs" in public.words
+    assert "every patient within its scopes" not in public.words
 
 
-def test_an_approved_app_can_ask_for_tokens(app, admin):
+def test_each_form_of_an_app_changes_its_registration(app, admin):
+    """That it applies at once is tested in tests/auth/test_access_now.py."""
     client_id = waiting(app)
+    path = f"/admin/clients/{client_id}"
+    waits = page_of(admin, client_id)
+    for action, name, expected in (
+        ("approve", "approved_at", True),
+        ("disable", "disabled", True),
+        ("enable", "disabled", False),
+    ):
+        assert f"{path}/{action}" in page_of(admin, client_id).actions
+        page = page_of(admin, client_id).send(f"/{action}")
+        assert page.path == f"{path}?done={action}"
+        assert len(page.confirmations) == 1
+        assert bool(row_of(app, client_id)[name]) is expected
+        assert f"{path}/{action}" not in page.actions
+    # An approved app is not rejected, from a page that was open before.
+    assert waits.send("/reject").status == 409
+    assert row_of(app, client_id)
+    # It asks for tokens now.
     flow = Flow(app, Program(client_id), add_user(app, PATIENT, "p1"))
-    assert Browser(app).get("/oauth/authorize", query_string=flow.parameters(SCOPE)).status == 400
-    page = page_of(admin, client_id).submit("Approve app")
-    assert "The app is approved and can request tokens." in page.words
-    assert "Approve app" not in {label for form in page.forms for label in form.buttons}
     assert flow.fhir(SCOPE).get("AllergyIntolerance").status_code == 200
 
 
-def test_a_rejected_app_is_deleted(app, admin):
+def test_rejected_app_is_deleted_with_its_refusals(app, admin):
     client_id = waiting(app)
-    page = page_of(admin, client_id).submit("Reject and delete app")
-    assert (page.heading, page.status) == ("All apps", 200)
-    assert "The app was rejected and deleted." in page.words
+    row = {"request_id": "0" * 16, "at": 1, "client_id": client_id, "status": 401}
+    alter(app, insert(Refusal).values([row | {"asked": "POST /oauth/token", "reasons": ["x"]}]))
+    assert page_of(admin, client_id).send("/reject").path == "/admin/clients?done=rejected"
     assert row_of(app, client_id) == {}
+    assert rows(app, select(Refusal).where(Refusal.client_id == client_id)) == []
     assert page_of(admin, client_id).status == 404
 
 
-def test_what_somebody_approved_meanwhile_is_not_deleted(app, admin):
-    client_id = waiting(app)
-    page = page_of(admin, client_id)
-    page.submit("Approve app")
-    late = page.submit("Reject and delete app")
-    assert late.status == 409
-    assert "This app is already approved. Disable it instead." in late.words
-    assert row_of(app, client_id)["approved_at"] is not None
-
-
-def test_an_app_that_is_switched_off_reads_nothing_until_it_is_switched_on(app, admin):
-    program = add_program(app)
-    _, fhir = someone_with(app, program)
-    page = page_of(admin, program).submit("Disable")
-    assert "The app is disabled" in page.words
-    assert fhir.get("AllergyIntolerance").status_code == 401
-    page = page.submit("Enable")
-    assert "The app is enabled again." in page.words
-    assert fhir.get("AllergyIntolerance").status_code == 200
-
-
 def test_revoking_ends_every_consent_and_token(app, admin):
-    program = add_program(app)
-    flow, fhir = someone_with(app, program)
-    refresh_token = flow.tokens(SCOPE)["refresh_token"]
-    page = page_of(admin, program)
-    assert "2 consents give it access." in page.words
-    page = page.submit("Revoke all consents and tokens")
-    assert "No user has given this app access." in page.words
-    assert fhir.get("AllergyIntolerance").status_code == 401
-    assert flow.refresh(refresh_token).get_json()["error"] == "invalid_grant"
-    assert flow.fhir(SCOPE).get("AllergyIntolerance").status_code == 200
-
-
-def test_revoking_ends_tokens_without_a_user_too(app, admin):
-    program = add_backend(app)
-    with app.app_context(), writing() as connection:
-        token = issue_token(connection, scope="system/*.rs", client_id=program.client_id)
-    fhir = Fhir(app, token)
-    assert fhir.get("Patient/p1").status_code == 200
-    page_of(admin, program).submit("Revoke all consents and tokens")
-    assert fhir.get("Patient/p1").status_code == 401
-
-
-def test_a_narrower_scope_holds_for_tokens_at_once(app, admin):
-    program = add_program(app)
-    _, fhir = someone_with(app, program)
-    page = page_of(admin, program)
-    assert page.form("Save").fields["scope"].split() == EVERYTHING.split()
-    page = page.submit("Save", scope=" launch/patient  patient/AllergyIntolerance.rs ")
-    assert "Registration changed." in page.words
-    assert row_of(app, program.client_id)["scope"] == "launch/patient patient/AllergyIntolerance.rs"
-    assert fhir.get("AllergyIntolerance").status_code == 200
-    assert fhir.get("DocumentReference").status_code == 403
-
-
-def test_other_redirect_uris_hold_at_once(app, admin):
-    program = add_program(app)
+    program, backend = add_program(app), add_backend(app).client_id
     flow = Flow(app, program, add_user(app, PATIENT, "p1"))
+    tokens = [flow.tokens(SCOPE) for _ in range(2)]
+    with app.app_context(), writing() as connection:
+        without_user = issue_token(connection, scope="system/*.rs", client_id=backend)
+    clients = [Fhir(app, token["access_token"]) for token in tokens] + [Fhir(app, without_user)]
+    assert [client.get("Patient/p1").status_code for client in clients] == [200] * 3
+    page = page_of(admin, program.client_id)
+    assert "2 consents give it access." in page.words
+    assert "No user has given this app access." in page.send("/revoke").words
+    page_of(admin, backend).send("/revoke")
+    assert [client.get("Patient/p1").status_code for client in clients] == [401] * 3
+    assert flow.refresh(tokens[0]["refresh_token"]).get_json()["error"] == "invalid_grant"
+
+
+def test_changed_scope_and_redirect_uris_are_stored(app, admin):
+    client_id = add_program(app).client_id
+    page = page_of(admin, client_id)
+    assert page.form_to("/change").fields["scope"].split() == EVERYTHING.split()
     other = "https://other.example/callback"
-    page_of(admin, program).submit("Save", redirect_uris=f"{other}\r\n\r\n{other}\r\n")
-    assert row_of(app, program.client_id)["redirect_uris"] == [other]
-    asked = flow.parameters(SCOPE)
-    assert Browser(app).get("/oauth/authorize", query_string=asked).status == 400
-    assert flow.code(SCOPE, redirect_uri=other)
+    narrow, uris = " launch/patient  patient/AllergyIntolerance.rs ", f"{other}\r\n\r\n{other}\r\n"
+    page = page.send("/change", scope=narrow, redirect_uris=uris)
+    assert page.path.endswith("done=changed")
+    changed = row_of(app, client_id)
+    assert (changed["scope"], changed["redirect_uris"]) == (" ".join(narrow.split()), [other])
+    # What is refused stays as it was typed.
+    for name, value in (("scope", "system/*.rs"), ("redirect_uris", "http://other.example/")):
+        page = page_of(admin, client_id).send("/change", **{name: value})
+        assert (page.status, len(page.alerts)) == (400, 1)
+        assert page.form_to("/change").fields[name].strip() == value
+    assert row_of(app, client_id) == changed
 
 
-@pytest.mark.parametrize("action", ["approve", "enable", "revoke", "change"])
-def test_a_form_that_changes_nothing_says_so_and_is_not_in_the_trail(app, admin, action):
+def test_form_that_changes_nothing_says_so_and_writes_no_audit_entry(app, admin):
     program = add_program(app)
-    page = page_of(admin, program)
+    page = page_of(admin, program.client_id)
     with app.app_context():
         before = entries(kind=ADMINISTRATION)
-    # The form to change it as it stands.
-    sent = page.form("Save").fields
-    done = admin.post(f"/admin/clients/{program.client_id}/{action}", sent)
-    assert "Nothing was changed." in done.words
+    for action in ("approve", "enable", "revoke", "change"):
+        sent = admin.post(f"{page.path}/{action}", page.form_to("/change").fields)
+        assert sent.path.endswith("done=nothing"), action
     with app.app_context():
         assert entries(kind=ADMINISTRATION) == before
 
 
-@pytest.mark.parametrize(
-    ("typed", "message"),
-    [
-        ({"scope": "system/*.rs"}, "A public client cannot have the scope system/*.rs"),
-        ({"scope": "patient/Nonsense.rs"}, "cannot have the scope patient/Nonsense.rs"),
-        ({"scope": ""}, "No scopes: select or enter at least one"),
-        ({"redirect_uris": ""}, "An app needs at least one redirect URI."),
-        ({"redirect_uris": "http://other.example/"}, "must begin with https://"),
-        ({"redirect_uris": "https://ä.example/"}, "is too long or not a valid URI."),
-        ({"redirect_uris": " ".join(["https://a.example/"] * 11)}, "At most 10 redirect URIs."),
-    ],
-)
-def test_what_cannot_be_is_told_and_stays_as_typed(app, admin, typed, message):
-    program = add_program(app)
-    before = row_of(app, program.client_id)
-    page = page_of(admin, program).submit("Save", **typed)
-    assert page.status == 400
-    assert message in page.words
-    ((name, value),) = typed.items()
-    assert page.form("Save").fields[name].split() == value.split()
-    assert row_of(app, program.client_id) == before
-
-
-def test_a_new_secret_is_shown_once_and_voids_the_one_before(app, admin):
+def test_new_secret_is_shown_once_and_voids_the_one_before(app, admin):
     program = add_program(app, BASIC)
-    flow, fhir = someone_with(app, program)
-    page = page_of(admin, program).submit("Create secret")
-    found = re.search(r"[A-Za-z0-9_-]{43}", page.words)
-    assert found is not None
-    assert page.headers["Cache-Control"] == "no-store"
-    assert found[0] not in admin.get(page.links["I have copied it"]).response.text
+    flow = Flow(app, program, add_user(app, PATIENT, "p1"))
+    fhir, page = flow.fhir(SCOPE), page_of(admin, program.client_id)
+    secret = secret_of(page.send("/secret"))
+    assert secret not in page_of(admin, program.client_id).response.text
     assert fhir.get("AllergyIntolerance").status_code == 401
     code = flow.code(SCOPE)
     assert flow.redeem(code).get_json()["error"] == "invalid_client"
-    flow.program = program._replace(secret=found[0])
+    flow.program = program._replace(secret=secret)
     assert flow.redeem(code).status_code == 200
+    # A public client has none.
+    path = f"/admin/clients/{add_program(app).client_id}"
+    assert f"{path}/secret" not in admin.get(path).actions
+    assert admin.post_with_token(f"{path}/secret").status == 409
 
 
-def test_only_a_client_with_a_secret_gets_one(app, admin):
-    program = add_program(app)
-    page = page_of(admin, program)
-    assert "secret" not in [label for form in page.forms for label in form.buttons]
-    form = {"form_token": _token(page)}
-    page = admin.post(f"/admin/clients/{program.client_id}/secret", form)
-    assert page.status == 409
-    assert "has no secret to replace" in page.words
-
-
-def test_a_new_owners_address_voids_the_one_before(app, admin):
+def test_new_owner_address_voids_the_one_before(app, admin):
     client_id = waiting(app, "Mine")
     with app.app_context(), writing() as connection:
         old = owner_code(connection, client_id)
-    page = page_of(admin, client_id).submit("Create link")
-    found = re.search(rf"{BASE_URL}(/apps/[A-Za-z0-9_-]{{43}})", page.words)
-    assert found is not None
-    assert Browser(app).get(found[1]).heading == "Mine"
+    page = page_of(admin, client_id).send("/owner")
+    (path,) = re.findall(rf"{BASE_URL}(/apps/[A-Za-z0-9_-]{{43}})", page.words)
+    assert Browser(app).get(path).heading == "Mine"
     assert Browser(app).get(f"/apps/{old}").status == 404
 
 
 def test_everything_that_an_administrator_decides_by_is_shown(app, admin):
+    host = "app.riverside.example.evil.example:8443"
     client_id = waiting(
         app,
         "Riverside",
         redirect_uris=(
-            "https://app.riverside.example.evil.example:8443/callback?x=1",
+            f"https://{host}/callback?x=1",
             "https://xn--rverside-thh.example/",
             "http://localhost:3000/cb",
             "com.example.app:/cb",
@@ -340,14 +246,12 @@ def test_everything_that_an_administrator_decides_by_is_shown(app, admin):
     words = page_of(admin, client_id).words
     for shown in (
         client_id,
-        "app.riverside.example.evil.example:8443 https://app.riverside.example.evil.example:8443/",
-        "xn--rverside-thh.example",
+        f"{host} https://{host}/callback?x=1",
         "Browsers may show it as r\u0456verside.example",
         "localhost:3000",
-        "The user's own computer; for development.",
         "com.example.app:",
         "https://app.riverside.example/launch",
-        "See clinical notes and documents, only where category is clinical-note",
+        "only where category is clinical-note",
         "patient/DocumentReference.rs?category=clinical-note everyone",
         "user/*.rs clinicians and administrators",
         "Riverside Apps",
@@ -358,138 +262,72 @@ def test_everything_that_an_administrator_decides_by_is_shown(app, admin):
         assert shown in words
 
 
-def itself(app: Flask, **changes: Any) -> str:
-    """Register a client as a program does itself; return its id."""
-    said = {"name": "Riverside", "kind": "public", "auth_method": NONE, "scope": EVERYTHING}
-    said |= {"redirect_uris": (REDIRECT,)}
-    with app.test_request_context():
-        registration = Registration(**(said | changes))
-        return administration.apply(registration, "192.0.2.9", by_itself=True).client_id
-
-
-def test_a_program_that_registered_itself_is_marked_with_where_it_came_from(app, admin):
+def test_app_that_registered_itself_is_marked_with_its_origin(app, admin):
     name = "Kidney Watch"
-    client_id, other = itself(app, name=name), waiting(app, f"{name} 2")
+    client_id, other = registered_itself(app, name=name), waiting(app, f"{name} 2")
     page = page_of(admin, client_id)
     assert "registered by itself" in page.words
-    assert "Sends users back to app.example A program registered itself" in page.words
     assert re.search(r"From the address 192\.0\.2\.9, \d+ \w+ \d{4}, \d\d:\d\d UTC\.", page.words)
     assert "Another app has the same" not in page.words
     words = admin.get("/admin/clients").words
     assert f"{name} {client_id} waiting for approval registered by itself A mobile" in words
     assert f"{name} 2 {other} waiting for approval A mobile" in words
-    page = page.submit("Approve app")
-    assert "registered by itself" in page.words
-    assert "Another app" not in page_of(admin, other).words
+    assert "registered by itself" in page.send("/approve").words
 
 
-def test_a_backend_that_registered_itself_is_told_loudly(app, admin):
-    jwks = ECKey.generate_key("P-384", {"kid": "x"}).as_dict(private=False)
-    scope = {"kind": "backend", "auth_method": SIGNED, "scope": "system/*.rs", "jwks": jwks}
-    page = page_of(admin, itself(app, name="Lab", redirect_uris=(), **scope))
-    assert 'class="notice">Once approved, this system can read' in page.response.text
-    assert "records of every patient within its scopes" in page.words
-
-
-@pytest.mark.parametrize(
-    ("name", "alike"),
-    [
+def test_name_like_that_of_another_app_is_pointed_out(app, admin):
+    for name, alike in (
         ("Moore Card", "Moore Card"),
         ("Müller-App", "  mullerapp"),
         ("\uff26ull App", "Full App"),
         ("\u2728", "\u2728"),
-    ],
-)
-def test_a_name_that_another_app_has_is_told_with_where_that_leads(app, admin, name, alike):
-    known = add_program(app, redirect_uris=["https://known.example/cb"])
-    set_client(app, known, name=name)
-    page = page_of(admin, itself(app, name=alike))
-    told = f"Another app has the same or a similar name: {name} ({known.client_id}, approved, "
-    assert f"{told}known.example). Users could take one for the other." in page.words
-    assert page.links[name] == f"/admin/clients/{known.client_id}"
+    ):
+        known = add_program(app, redirect_uris=["https://known.example/cb"])
+        set_client(app, known, name=name)
+        page = page_of(admin, registered_itself(app, name=alike))
+        assert f"{name} ({known.client_id}, approved, known.example)" in page.words
+        assert page.links[name] == f"/admin/clients/{known.client_id}"
 
 
-@pytest.mark.parametrize(
-    ("name", "is_mixed"),
-    [
-        ("P\u0430tient Portal", True),
-        ("Patient Portal", False),
-        ("\u041f\u043e\u0440\u0442\u0430\u043b", False),
-        ("患者 App", False),
-    ],
-)
-def test_a_name_of_letters_that_look_alike_is_told(app, admin, name, is_mixed):
-    words = page_of(admin, itself(app, name=name)).words
-    assert ("mixes letters of several alphabets" in words) == is_mixed
+def test_name_of_several_alphabets_is_pointed_out(app, admin):
+    is_mixed = {
+        "P\u0430tient Portal": True,
+        "Patient Portal": False,
+        "\u041f\u043e\u0440\u0442\u0430\u043b": False,
+        "患者 App": False,
+    }
+    pages = {name: page_of(admin, registered_itself(app, name=name)) for name in is_mixed}
+    found = {name: "letters of several alphabets" in page.words for name, page in pages.items()}
+    assert found == is_mixed
 
 
-def test_what_a_client_says_of_itself_is_no_markup(app, admin):
+def test_registration_and_confirmation_are_no_markup(app, admin):
     client_id = waiting(app, "<script>alert(1)</script>", developer="<b>x</b>", contact="'\"><i>")
-    for page in (page_of(admin, client_id), admin.get("/admin/clients")):
-        assert "<script" not in page.response.text
-        assert "<b>x" not in page.response.text
-        assert "<i>" not in page.response.text
+    for path in (f"/admin/clients/{client_id}", "/admin/clients"):
+        page = admin.get(path)
+        assert not re.search("<script|<b>x|<i>", page.response.text)
         assert "<script>alert(1)</script>" in page.words
+        for done in ("<b>paid</b>", "You won", "\0", "é"):
+            page = admin.get(path, query_string={"done": done})
+            assert (page.status, page.confirmations) == (200, [])
 
 
-@pytest.mark.parametrize("client_id", ["demo-backend", "demo-app", "operator"])
-def test_the_demos_and_the_shells_clients_are_shown_and_not_changed(app, admin, client_id):
+def test_clients_of_demo_and_shell_are_shown_and_not_changed(app, admin):
     with app.app_context(), writing() as connection:
         issue_token(connection, scope="system/*.rs")
-    page = page_of(admin, client_id)
-    assert page.status == 200
-    assert "Save" not in {label for form in page.forms for label in form.buttons}
-    form = {"form_token": _token(page), "scope": "patient/*.rs", "redirect_uris": REDIRECT}
-    before = row_of(app, client_id)
-    assert admin.post(f"/admin/clients/{client_id}/change", form).status == 400
-    assert row_of(app, client_id) == before
+    for client_id in ("demo-backend", "demo-app", "operator"):
+        page, before = page_of(admin, client_id), row_of(app, client_id)
+        assert page.status == 200
+        assert f"{page.path}/change" not in page.actions
+        form = {"scope": "patient/*.rs", "redirect_uris": REDIRECT}
+        assert admin.post_with_token(f"{page.path}/change", **form).status == 400
+        assert row_of(app, client_id) == before
 
 
-@pytest.mark.parametrize("client_id", ["nobody", "x" * 300, "é", "%00", "a%0Ab", ".."])
-def test_a_client_that_is_not_there_is_404(app, admin, client_id):
-    assert admin.get(f"/admin/clients/{client_id}").status == 404
-    form = {"form_token": _token(admin.get("/admin/clients"))}
-    for action in ACTIONS:
-        assert admin.post(f"/admin/clients/{client_id}/{action}", form).status == 404
-
-
-def test_an_action_that_is_not_there_is_404(app, admin):
-    client_id = waiting(app)
-    form = {"form_token": _token(page_of(admin, client_id))}
-    assert admin.post(f"/admin/clients/{client_id}/nonsense", form).status == 404
-
-
-@pytest.mark.parametrize("path", ["/admin/clients", "/admin/clients/demo-app"])
-@pytest.mark.parametrize("done", ["<b>paid</b>", "You won", "\0", "é"])
-def test_a_confirmation_is_one_of_ours(admin, path, done):
-    page = admin.get(path, query_string={"done": done})
-    assert page.status == 200
-    assert 'role="status"' not in page.response.text
-    assert "won" not in page.words
-
-
-def test_rejecting_deletes_what_was_kept_of_refusals(app, admin):
-    client_id = waiting(app)
-    row = {"request_id": "0" * 16, "at": 1, "client_id": client_id, "status": 401}
-    alter(app, insert(Refusal).values([row | {"asked": "POST /oauth/token", "reasons": ["x"]}]))
-    page_of(admin, client_id).submit("Reject and delete app")
-    assert rows(app, select(Refusal).where(Refusal.client_id == client_id)) == []
-
-
-def _token(page: Page) -> str:
-    return next(form.fields["form_token"] for form in page.forms if "form_token" in form.fields)
-
-
-def test_keys_are_told_apart_by_what_nobody_chooses(app, admin):
-    key = ECKey.generate_key("P-384", {"kid": "lab-1"})
-    client_id = waiting(
-        app,
-        kind="backend",
-        auth_method=SIGNED,
-        scope="system/*.rs",
-        redirect_uris=(),
-        jwks={"keys": [key.as_dict(private=False)]},
-    )
-    page = admin.get(f"/admin/clients/{client_id}")
-    # RFC 7638.
-    assert f"kid lab-1; thumbprint {key.thumbprint()}" in page.words
+def test_unknown_client_and_unknown_action_are_404(app, admin):
+    for client_id in ("nobody", "x" * 300, "é", "%00", "a%0Ab", ".."):
+        assert admin.get(f"/admin/clients/{client_id}").status == 404
+        for action in ("approve", "reject", "change", "secret", "owner"):
+            page = admin.post_with_token(f"/admin/clients/{client_id}/{action}")
+            assert page.status == 404, (client_id, action)
+    assert admin.post_with_token(f"/admin/clients/{waiting(app)}/nonsense").status == 404

@@ -1,4 +1,8 @@
-"""The administrator's page of schedules: added, looked at, run, paused, removed."""
+"""The administrator's pages of schedules: added, run, paused, removed; failures are shown.
+
+Who may open them is tested in test_pages.py, which schedules are refused and what a run does in
+tests/ops/test_schedules.py.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from flask import Flask
 from sqlalchemy import insert, update
 
 from fhirapp.audit.read import entries
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.jobs import schedule, table
 from fhirapp.jobs.schedule import ScheduleRow
 from fhirapp.jobs.table import DONE, RUNNING, JobRow
@@ -21,10 +25,10 @@ from fhirapp.ops.schedules import run_due
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import patient, write
-from tests.support.jobs import newest, wait_for
+from tests.support.jobs import HeldJobs, newest
 
-ADD = "Add the schedule"
-pytestmark = pytest.mark.usefixtures("_forked_jobs")
+PATH = "/admin/schedules"
+pytestmark = pytest.mark.usefixtures("jobs_in_process")
 
 
 @pytest.fixture
@@ -44,202 +48,143 @@ def inbox(tmp_path: Path) -> Path:
     return tmp_path / "inbox"
 
 
-def added(admin: Browser, inbox: Path, name: str = "lab") -> Page:
-    """Add a schedule that watches a folder; return its page."""
-    page = admin.get("/admin/schedules/folder/new")
-    listed = page.submit(ADD, name=name, when="every 5 minutes", folder=str(inbox), source="lab")
-    assert "Schedule added." in listed.words
-    assert f"{name} Import from a folder every 5 minutes" in listed.words
-    return admin.get(listed.links[name])
+@pytest.fixture
+def lab(admin: Browser, inbox: Path) -> Page:
+    """The page of a schedule that watches a folder."""
+    form = {"name": "lab", "when": "every 5 minutes", "folder": str(inbox), "source": "lab"}
+    listed = admin.get(f"{PATH}/folder/new").send("/new", **form)
+    assert listed.path == f"{PATH}?done=added"
+    assert "lab Import from a folder every 5 minutes" in listed.words
+    return admin.get(listed.links["lab"])
 
 
-def looked(app: Flask, later: int) -> None:
-    """Look for what is due as the worker does, so many seconds later, and wait for it."""
-    now = int(time.time()) + later
+def run_later(app: Flask, seconds: int) -> None:
+    """Start what is due as the worker does, so many seconds later."""
+    now = int(time.time()) + seconds
     with app.app_context():
         while run_due(now):
             pass
-        job_id = schedule.find("lab").job_id
-    if job_id is not None:
-        wait_for(app, job_id)
-    with app.app_context():
         schedule.settle(schedule.find("lab"), now)
 
 
-@pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
-def test_others_than_administrators_see_and_do_nothing(app, admin, inbox, role):
-    added(admin, inbox)
-    browser = Browser(app).resume(add_person(app, role))
-    form = dict(browser.get("/account").form("Sign out").fields)
-    form |= {"name": "x", "when": "hourly", "folder": str(inbox), "sure": "yes"}
-    for path in ("", "/lab", "/folder/new"):
-        assert browser.get(f"/admin/schedules{path}").status == 403
-    for path in ("/folder/new", "/lab/run", "/lab/remove", "/lab/pause", "/lab/stop"):
-        assert browser.post(f"/admin/schedules{path}", form).status == 403
-    with app.app_context():
-        assert [one.name for one in schedule.schedules()] == ["lab"]
-
-
-def test_a_schedule_is_added_run_paused_and_removed(app, admin, inbox):
+def test_schedule_is_added_run_paused_and_removed(app, admin, inbox, lab):
     write(inbox, patient("p1"), "one.ndjson")
-    page = added(admin, inbox)
-    assert page.heading == "lab"
-    assert f"Folder {inbox}" in page.words
-    assert "No runs yet." in page.words
-    page = page.submit("Run now")
-    job = newest(app, FOLDER)
-    page = admin.get(page.path)
-    assert "done" in page.words
+    assert f"Folder {inbox}" in lab.words
+    assert "No runs yet." in lab.words
+    page = admin.get(lab.send("/run").path)
     # What was just written may still grow.
     assert "There was nothing to import." in page.words
-    report = admin.get(f"/admin/imports/{job.id}")
+    report = admin.get(f"/admin/imports/{newest(app, FOLDER).id}")
     assert "by schedule:lab" in report.words
-    page = page.submit("Pause")
+    page = page.send("/pause")
     assert "none while paused" in page.words
-    assert "paused" in admin.get("/admin/schedules").words
-    page = page.submit("Resume")
-    page = page.submit("Remove")
-    assert "Remove this schedule?" in page.words
-    page = page.submit("Remove schedule")
-    assert "Schedule removed." in page.words
-    assert admin.get("/admin/schedules/lab").status == 404
+    assert "paused" in admin.get(PATH).words
+    question = page.send("/resume").send("/remove")
+    assert question.send("/remove").path == f"{PATH}?done=removed"
+    assert admin.get(f"{PATH}/lab").status == 404
     with app.app_context():
-        told = [one.event for one in entries(kind="administration", limit=50)]
-        told = [event for event in told if event.startswith("schedule-")]
-    assert told[::-1] == [
-        *("schedule-added", "schedule-begun", "schedule-paused"),
-        *("schedule-resumed", "schedule-removed"),
+        events = [entry.event for entry in entries(kind="administration", limit=50)]
+    told = [event for event in events if event.startswith("schedule-")][::-1]
+    assert told == [
+        f"schedule-{event}" for event in ["added", "begun", "paused", "resumed", "removed"]
     ]
 
 
-@pytest.mark.parametrize("state", [RUNNING, None])
-def test_the_question_whether_to_remove_stays_while_the_schedule_runs(app, admin, inbox, state):
-    page = added(admin, inbox)
-    if state is not None:
-        alter(app, update(ScheduleRow).values(job_id="a" * 24, began_at=int(time.time())))
-        row = {"id": "a" * 24, "kind": FOLDER, "owner": "schedule:lab", "state": state}
-        row |= {"created_at": int(time.time()), "lease_until": int(time.time()) + 600}
-        alter(
-            app, insert(JobRow).values(**row, attempts=1, stop_requests=0, request={}, progress={})
-        )
-        page = admin.get(page.path)
-    page = page.submit("Remove")
+@pytest.mark.parametrize("is_running", [True, False])
+def test_question_whether_to_remove_stays_while_the_schedule_runs(app, admin, lab, is_running):
+    if is_running:
+        now = int(time.time())
+        row = {"id": "a" * 24, "kind": FOLDER, "owner": "schedule:lab", "state": RUNNING}
+        row |= {"created_at": now, "lease_until": now + 600, "attempts": 1, "stop_requests": 0}
+        alter(app, insert(JobRow).values(**row, request={}, progress={}))
+        alter(app, update(ScheduleRow).values(job_id="a" * 24, began_at=now))
+    page = admin.get(lab.path).send("/remove")
     before, polled = page.response.text.split('<div id="schedule"')
-    assert ("every 1s" in polled) == (state is not None)
+    assert ("every 1s" in polled) == is_running
     # What is fetched each second replaces the block of this id alone.
-    assert "Remove this schedule?" in before
-    assert "Remove this schedule?" not in polled
-    assert "Schedule removed." in page.submit("Remove schedule").words
+    assert ['id="sure"' in part for part in (before, polled)] == [True, False]
+    assert page.send("/remove").path == f"{PATH}?done=removed"
 
 
-@pytest.mark.parametrize(
-    ("kind", "typed", "words"),
-    [
-        ("folder", {"when": "daily 25:00"}, "is not a valid schedule. Use hourly"),
-        ("folder", {"name": "Lab 1"}, "lowercase letters, digits or dashes"),
-        ("folder", {"folder": "/no/such"}, "The folder /no/such does not exist"),
-        ("folder", {"folder": "/"}, "contains files of the server itself"),
-        ("pull", {"address": "https://h/fhir/Patient"}, "is not the URL of an export"),
-        ("pull", {"address": "https://h/$export", "key": "/none"}, "needs a key file"),
-        ("backup", {"keep": "0"}, "Keep 1 to 10,000 backups."),
-        ("backup", {"keep": "many"}, "Keep 1 to 10,000 backups."),
-    ],
-)
-def test_what_is_not_right_is_told_and_what_was_typed_stays(app, admin, kind, typed, words):
-    page = admin.get(f"/admin/schedules/{kind}/new")
-    page = page.submit(ADD, **{"name": "one", "when": "hourly", **typed})
-    assert page.status == 400
-    assert words in page.words
-    assert {name: page.form(ADD).fields[name] for name in typed} == typed
+def test_refused_schedule_stays_as_typed(app, admin):
+    for kind, typed in (
+        ("folder", {"folder": "/no/such"}),
+        ("pull", {"address": "https://h/fhir/Patient"}),
+        ("backup", {"keep": "many"}),
+        ("backup", {"keep": "0"}),
+    ):
+        page = admin.get(f"{PATH}/{kind}/new").send("/new", name="x-1", when="hourly", **typed)
+        assert (page.status, len(page.alerts)) == (400, 1)
+        assert {name: page.form_to("/new").fields[name] for name in typed} == typed
     with app.app_context():
         assert schedule.schedules() == []
 
 
-def test_a_failure_waits_on_the_overview_and_is_in_metrics_and_checkup(app, admin, inbox):
-    added(admin, inbox)
+def test_failure_is_shown_on_the_overview_in_metrics_and_in_the_check(app, admin, inbox, lab):
     inbox.rename(inbox.with_name("away"))
-    with app.app_context():
-        while run_due(int(time.time()) + 600):
-            pass
+    run_later(app, 600)
     why = f"The watched folder {inbox} cannot be read (No such file or directory)."
     told = f"The schedule lab failed (1 consecutive failures): {why}"
-    overview = admin.get("/admin")
-    assert told in overview.words
-    assert overview.links[told] == "/admin/schedules/lab"
-    assert why in admin.get("/admin/schedules").words
+    assert admin.get("/admin").links[told] == lab.path
+    assert why in admin.get(PATH).words
     with app.app_context():
-        found = [one for one in doctor.examine(app, quick=True) if one.what == "Schedules"]
-    assert [(one.state, one.words) for one in found] == [
-        (doctor.WRONG, f"lab failed (1 consecutive failures): {why}")
-    ]
+        found = [row for row in doctor.examine(app, quick=True) if row.what == "Schedules"]
+    assert [(row.state, why in row.words) for row in found] == [(doctor.WRONG, True)]
     samples = {
-        (sample.name, sample.labels.get("schedule")): sample.value
+        sample.name.removeprefix("fhirapp_schedule_"): sample.value
         for metric in metrics._State(app).collect()
         for sample in metric.samples
+        if sample.labels.get("schedule") == "lab"
     }
-    assert samples["fhirapp_schedule_failures", "lab"] == 1
-    assert samples["fhirapp_schedule_failure_seconds", "lab"] > 1_700_000_000
-    assert samples["fhirapp_schedule_success_seconds", "lab"] == 0
+    assert (samples["failures"], samples["success_seconds"]) == (1, 0)
+    assert samples["failure_seconds"] > 1_700_000_000
     inbox.with_name("away").rename(inbox)
-    with app.app_context():
-        while run_due(int(time.time()) + 1_200):
-            pass
+    run_later(app, 1_200)
     assert "failed" not in admin.get("/admin").words
 
 
-def test_what_was_refused_waits_until_somebody_sees_to_it(app, admin, inbox):
-    added(admin, inbox)
+def test_refused_file_is_shown_until_somebody_removes_it(app, admin, inbox, lab):
     (inbox / "wrong.ndjson").write_text("{}")
-    looked(app, 600)
-    assert sorted(path.name for path in (inbox / "failed").iterdir()) == [
-        *("wrong.ndjson", "wrong.ndjson.rejected.ndjson"),
-        *("wrong.ndjson.report.html", "wrong.ndjson.report.json"),
-    ]
+    run_later(app, 600)
+    failed = ["", ".rejected.ndjson", ".report.html", ".report.json"]
+    found = sorted(path.name for path in (inbox / "failed").iterdir())
+    assert found == [f"wrong.ndjson{end}" for end in failed]
     # Nothing is there, and then something that is stored: neither mends it.
-    looked(app, 1_200)
+    run_later(app, 1_200)
     write(inbox / "right", patient("p1"))
-    looked(app, 1_800)
-    told = (
-        "The schedule lab: entries in its folder failed/ that could not be imported completely: 1"
-    )
-    assert admin.get("/admin").links[told] == "/admin/schedules/lab"
-    assert "In the folder failed/ 1 " in admin.get("/admin/schedules/lab").words
-    words = f"lab: {inbox / 'failed'} has what was not fully imported (1)"
+    run_later(app, 1_800)
+    told = next(words for words in admin.get("/admin").links if "schedule lab" in words)
+    assert told.endswith("failed/ that could not be imported completely: 1")
+    assert "In the folder failed/ 1 " in admin.get(lab.path).words
     with app.app_context():
-        assert words in [one.words for one in doctor.examine(app, quick=True)]
+        told = [row.words for row in doctor.examine(app, quick=True)]
+    assert f"lab: {inbox / 'failed'} has what was not fully imported (1)" in told
     for path in (inbox / "failed").iterdir():
         path.unlink()
     assert "failed" not in admin.get("/admin").words
-    assert "failed" not in admin.get("/admin/schedules/lab").words.partition("Last runs")[0]
+    assert "In the folder failed/" not in admin.get(lab.path).words
 
 
-def test_a_run_that_is_at_work_is_shown_and_stopped(app, admin, inbox, monkeypatch):
-    page = added(admin, inbox)
-    monkeypatch.setattr("fhirapp.jobs.process._spawn", lambda *_of: None)
-    page = page.submit("Run now")
+def test_run_is_shown_and_stopped(app, admin, lab, held_jobs: HeldJobs):
+    page = lab.send("/run")
+    assert held_jobs.count == 1
     assert "starting" in page.words
-    assert "running" in admin.get("/admin/schedules").words
-    page = page.submit("Stop run")
-    assert "stopping" in page.words
+    assert "running" in admin.get(PATH).words
+    assert "stopping" in page.send("/stop").words
     with app.app_context():
         job = table.find(schedule.find("lab").job_id, FOLDER)
         assert job.stop_requests == 1
         table.finish(job, DONE, int(time.time()))
-    page = admin.get(page.path)
-    assert "Run now" in [label for form in page.forms for label in form.buttons]
+    assert f"{lab.path}/run" in admin.get(lab.path).actions
 
 
-def test_an_address_is_shown_without_what_may_be_secret(app, admin):
-    page = admin.get("/admin/schedules/pull/new")
+def test_address_is_shown_without_its_query(app, admin):
     address = "https://h.example/fhir/$export?token=secret"
-    page.submit(ADD, name="h", when="hourly", address=address)
-    shown = admin.get("/admin/schedules/h")
+    admin.get(f"{PATH}/pull/new").send("/new", name="h", when="hourly", address=address)
+    shown = admin.get(f"{PATH}/h")
     assert "https://h.example/fhir/$export" in shown.words
     assert "secret" not in shown.response.text
     with app.app_context():
         assert schedule.find("h").kind == PULL
-
-
-@pytest.mark.parametrize("path", ["/none", "/none/new", "/folder"])
-def test_what_is_not_there_is_not_found(admin, path):
-    assert admin.get(f"/admin/schedules{path}").status == 404
+    for path in ("/none", "/none/new", "/folder"):
+        assert admin.get(f"{PATH}{path}").status == 404

@@ -1,4 +1,4 @@
-"""The commands on the owner's page work as they stand. Issue 4."""
+"""The first steps on the page of an app's owner: its links, and commands that work as they are."""
 
 from __future__ import annotations
 
@@ -22,50 +22,41 @@ from fhirapp.web.first_steps import MAKE_KEYS
 from tests.support.app_pages import JWKS, KEY, REDIRECT, approved, client_of, secret_of
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.helpers import BASE_URL
-from tests.test_manual import runs_examples
 
 
-@pytest.fixture(scope="module")
-def app(make_app: Callable[..., Flask]) -> Flask:
-    """An app that these tests register clients in."""
-    return make_app()
+def authorization_address(page: Page) -> str:
+    (address,) = [path for path in page.links.values() if "/oauth/authorize" in path]
+    return address
 
 
-def test_the_address_to_begin_with_is_right_in_each_part(app):
+def test_authorization_link_is_right_in_each_part(make_app):
+    app = make_app(seed=False)
     page = approved(app, "public", scope=["openid", "launch", "launch/patient", "launch/encounter"])
-    (address,) = [one for one in page.links.values() if "/oauth/authorize" in one]
+    address = authorization_address(page)
     assert address.startswith(f"{BASE_URL}/oauth/authorize?")
     asked = {name: value for name, (value,) in parse_qs(urlsplit(address).query).items()}
-    assert asked["client_id"] == client_of(app, page).client_id
-    assert asked["redirect_uri"] == REDIRECT
-    assert asked["aud"] == f"{BASE_URL}/fhir"
-    # launch alone belongs to a start from our own pages.
-    assert asked["scope"] == "openid launch/patient launch/encounter"
+    expected = {
+        "client_id": client_of(app, page).client_id,
+        "redirect_uri": REDIRECT,
+        "aud": f"{BASE_URL}/fhir",
+        # launch alone belongs to a start from our own pages.
+        "scope": "openid launch/patient launch/encounter",
+    }
+    assert {name: asked[name] for name in expected} == expected
     assert f"{BASE_URL}/fhir/.well-known/smart-configuration" in page.words
 
 
-@pytest.mark.parametrize(
-    ("scope", "said", "not_said"),
-    [
-        (
-            "offline_access",
-            "only if the user ticked “Keep access when you are away”",
-            "signed in”",
-        ),
-        ("online_access", "left “Keep access as long as you stay signed in” ticked", "away”"),
-    ],
-)
-def test_the_page_says_when_there_is_a_refresh_token(app, scope, said, not_said):
-    page = approved(app, "public", scope=[scope, "user/*.rs"])
-    steps = page.words.partition("Getting started")[2].partition("Refusals")[0]
-    assert said in steps
-    assert not_said not in steps
-
-
-def test_without_access_beyond_the_hour_no_refresh_token_is_spoken_of(app):
-    page = approved(app, "public", scope=["launch/patient", "patient/*.rs"])
-    assert "refresh_token" not in page.words
-    assert "Open this link in a browser, sign in, and allow access" in page.words
+def test_refresh_token_is_explained_by_the_scope_that_gives_it(make_app):
+    app = make_app(seed=False)
+    for scope, said, not_said in (
+        ("offline_access", "“Keep access when you are away”", "signed in”"),
+        ("online_access", "“Keep access as long as you stay signed in”", "away”"),
+    ):
+        words = approved(app, "public", scope=[scope, "user/*.rs"]).words
+        steps = words.partition("Getting started")[2].partition("Refusals")[0]
+        assert (said in steps, not_said in steps) == (True, False)
+    words = approved(app, "public", scope=["launch/patient", "patient/*.rs"]).words
+    assert "refresh_token" not in words
 
 
 @pytest.fixture(scope="module")
@@ -103,69 +94,60 @@ def commands_of(page: Page) -> list[str]:
     """Return the commands on an owner's page, in order."""
     begin = page.response.text.index("Getting started")
     found = re.findall(r"<pre[^>]*>(.*?)</pre>", page.response.text[begin:], re.DOTALL)
-    return [unescape(one) for one in found]
+    return [unescape(command) for command in found]
 
 
-def allowed(app: Flask, page: Page) -> str:
+def code_for(app: Flask, page: Page) -> str:
     """Have a patient allow the app what its page asks for; return the code that comes back."""
-    (address,) = [one for one in page.links.values() if "/oauth/authorize" in one]
-    parts = urlsplit(address)
-    browser = Browser(app)
-    consent = browser.get(f"{parts.path}?{parts.query}").submit(
-        "Sign in", username=add_person(app, PATIENT, "p1"), password="demo"
-    )
-    offered = [*consent.form("Allow selected").unticked]
-    consent = consent.submit("Allow selected", **{name: _all(consent) for name in offered})
-    assert consent.location is not None
-    assert consent.location.startswith(f"{REDIRECT}?")
-    (code,) = parse_qs(urlsplit(consent.location).query)["code"]
+    parts = urlsplit(authorization_address(page))
+    consent = Browser(app).get(f"{parts.path}?{parts.query}")
+    username = add_person(app, PATIENT, "p1")
+    consent = consent.submit("Sign in", username=username, password="demo")
+    scopes = re.findall(r'name="scope" value="([^"]+)"', consent.response.text)
+    location = consent.submit("Allow selected", scope=scopes).location or ""
+    assert location.startswith(f"{REDIRECT}?")
+    (code,) = parse_qs(urlsplit(location).query)["code"]
     return code
 
 
-@runs_examples
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("kind", "filled"),
     [("public", {}), ("confidential", {}), ("confidential", {"auth_method": SIGNED, "jwks": JWKS})],
     ids=["public", "secret", "signed"],
 )
-def test_the_commands_for_an_app_lead_to_the_record(served, tmp_path, kind, filled):
+def test_commands_for_an_app_lead_to_the_record(served, tmp_path, kind, filled):
     scope = ["launch/patient", "offline_access", "patient/AllergyIntolerance.rs"]
     page = approved(served, kind, scope=scope, **filled)
     (tmp_path / "private-key.json").write_text(json.dumps(KEY.as_dict(private=True)))
-    secret = secret_of(page.submit("Create secret")) if "Create secret" in page.words else ""
+    has_secret = f"{page.path}/secret" in page.actions
+    secret = secret_of(page.send("/secret")) if has_secret else ""
     page = page.browser.get(page.path)
-    take = """$(printf %s "$ANSWER" | python3 -c 'import json, sys
+    refresh_token = """$(printf %s "$ANSWER" | python3 -c 'import json, sys
 print(json.load(sys.stdin)["refresh_token"])')"""
-    own = {
-        "'the code from the address'": allowed(served, page),
-        "'the secret'": secret,
-        "'refresh_token from the answer'": take,
-    }
     commands = commands_of(page)
-    for placeholder, value in own.items():
-        commands = [one.replace(placeholder, value) for one in commands]
+    for placeholder, value in (
+        ("'the code from the address'", code_for(served, page)),
+        ("'the secret'", secret),
+        ("'refresh_token from the answer'", refresh_token),
+    ):
+        commands = [command.replace(placeholder, value) for command in commands]
     if filled:
         # An assertion serves once: it is signed anew, as the page says.
-        (sign,) = [one for one in commands if "ASSERTION=$(" in one]
+        (sign,) = [command for command in commands if "ASSERTION=$(" in command]
         commands.insert(-1, sign)
     printed = shell(tmp_path, *commands)
     assert json.loads(printed[0])["token_endpoint"].endswith("/oauth/token")
     bundle = json.loads(printed[-3] if filled else printed[-2])
     assert bundle["type"] == "searchset"
-    assert {entry["resource"]["patient"]["reference"] for entry in bundle["entry"]} == {
-        "Patient/p1"
-    }
+    patients = {entry["resource"]["patient"]["reference"] for entry in bundle["entry"]}
+    assert patients == {"Patient/p1"}
     assert json.loads(printed[-1])["access_token"]
 
 
-@runs_examples
-def test_the_commands_for_a_backend_lead_to_the_records(served, tmp_path):
+@pytest.mark.process
+def test_commands_for_a_backend_lead_to_the_records(served, tmp_path):
     (jwks,) = shell(tmp_path, MAKE_KEYS.partition("\n")[2])
     assert (tmp_path / "private-key.json").stat().st_mode & 0o777 == 0o600
-    page = approved(served, "backend", jwks=jwks)
-    printed = shell(tmp_path, *commands_of(page))
+    printed = shell(tmp_path, *commands_of(approved(served, "backend", jwks=jwks)))
     assert json.loads(printed[-1])["type"] == "searchset"
-
-
-def _all(page: Page) -> list[str]:
-    return re.findall(r'name="scope" value="([^"]+)"', page.response.text)

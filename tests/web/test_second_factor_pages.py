@@ -1,4 +1,7 @@
-"""The second factor on its pages: turned on, asked for, turned off."""
+"""The second factor on its pages: turned on, asked for, required by a setting, turned off.
+
+Which codes are accepted is tested in tests/auth/test_second_factor.py.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,25 @@ import segno
 from flask import Flask
 from sqlalchemy import select
 
-from fhirapp.auth.models import CLINICIAN, PATIENT, RecoveryCode, Session
+from fhirapp.auth.models import (
+    ADMINISTRATOR,
+    CLINICIAN,
+    PATIENT,
+    SIGNED,
+    RecoveryCode,
+    Session,
+    User,
+)
 from fhirapp.auth.users import sign_in
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
+from fhirapp.config import settings_of
 from fhirapp.db import writing
 from fhirapp.keys import sealed
-from tests.support.authorizing import rows
-from tests.support.browsing import PASSWORD, Browser, Page, add_person
+from tests.support.authorizing import Flow, add_program, rows
+from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
 from tests.support.second_factor import SECRET, code_now, enable, user_of
 
-PAGE = "/account/second-factor"
-NOT_RIGHT = "Incorrect or already used code. Wait for the next code and try again."
+PAGE, CODE = "/account/second-factor", "/sign-in/code"
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +47,17 @@ def person(clinic: Flask) -> str:
     return add_person(clinic, CLINICIAN)
 
 
-def show(app: Flask, username: str) -> tuple[Browser, Page]:
+@pytest.fixture
+def browser(clinic: Flask, person: str) -> Browser:
+    """The browser in which that person is signed in."""
+    return Browser(clinic).resume(person)
+
+
+def code_page(app: Flask, username: str) -> Page:
     """Sign in with the password; return the page that asks for the code."""
-    browser = Browser(app)
-    page = browser.sign_in(username)
-    assert page.heading == "Enter your code"
-    return browser, page
+    page = Browser(app).sign_in(username)
+    assert page.form_to(CODE)
+    return page
 
 
 def secret_on(page: Page) -> str:
@@ -50,274 +66,243 @@ def secret_on(page: Page) -> str:
     return shown.partition(" 2.")[0].replace(" ", "")
 
 
-def turn_on(browser: Browser) -> tuple[str, list[str]]:
-    """Turn the second factor on; return its secret and the recovery codes."""
+def send(page: Page, code: str, password: str = PASSWORD, **filled: str) -> Page:
+    return page.send(PAGE, code=code, password=password, **filled)
+
+
+def turn_on(browser: Browser) -> tuple[str, list[str], Page]:
+    """Turn the second factor on; return its secret, the recovery codes and the page."""
     page = browser.get(PAGE)
     secret = secret_on(page)
-    page = page.submit("Turn on second factor", password=PASSWORD, code=code_now(secret))
-    assert page.heading == "The second factor is on"
+    page = send(page, code_now(secret))
     codes = [word for word in page.words.split() if word.count("-") == 3]
     assert len(codes) == 8
-    return secret, codes
+    return secret, codes, page
+
+
+def is_on(app: Flask, username: str) -> bool:
+    return user_of(app, username).totp_secret is not None
 
 
 @pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
-def test_who_turned_it_on_is_asked_for_a_code(clinic, role):
+def test_code_or_recovery_code_is_asked_for_once_it_is_on(clinic, role):
     person = add_person(clinic, role)
-    browser = Browser(clinic).resume(person)
-    secret, _ = turn_on(browser)
+    browser, elsewhere = (Browser(clinic).resume(person) for _ in range(2))
+    form, before = browser.get(PAGE), browser.cookie()
+    secret, codes, page = turn_on(browser)
+    # The other sessions end, and this one has another secret.
+    assert browser.cookie() != before
+    assert elsewhere.get("/account").path.startswith("/sign-in")
     assert "On: signing in needs a code from your phone." in browser.get("/account").words
-    elsewhere, page = show(clinic, person)
-    page = page.submit("Sign in", code=code_now(secret, later=1))
-    assert (page.path, page.heading) == ("/account", "Robin Example")
-    assert elsewhere.get("/account").heading == "Robin Example"
+    # The recovery codes are shown this once; the form's token went with the old secret.
+    for path in (PAGE, "/account"):
+        assert not any(code in browser.get(path).response.text for code in codes)
+    assert send(form, "000000").status == 400
+    assert code_page(clinic, person).send(CODE, code=code_now(secret, later=1)).path == "/account"
+    page = code_page(clinic, person).send(CODE, code=codes[0])
+    assert page.path == "/account"
+    assert "You have 7 recovery codes left." in page.browser.get(PAGE).words
 
 
-def test_a_recovery_code_signs_in_too(clinic, person):
-    browser = Browser(clinic).resume(person)
-    _, codes = turn_on(browser)
-    elsewhere, page = show(clinic, person)
-    assert page.submit("Sign in", code=codes[0]).path == "/account"
-    assert "You have 7 recovery codes left." in elsewhere.get(PAGE).words
+def test_page_with_the_recovery_codes_can_sign_out(browser):
+    page = turn_on(browser)[2]
+    assert page.send("/sign-out").path.startswith("/sign-in")
 
 
-def test_what_is_drawn_is_what_is_to_be_typed(clinic, person):
-    browser = Browser(clinic).resume(person)
+def test_qr_code_has_the_secret_that_is_shown_and_a_new_one_each_time(clinic, person, browser):
     page = browser.get(PAGE)
-    address = page.links["open it there"]
-    assert address == sign_in.address(secret_on(page), person)
+    address = sign_in.address(secret_on(page), person)
+    assert address in page.links.values()
     drawn = segno.make(address, error="m", micro=False).svg_data_uri(scale=5, light="white")
     assert unquote(drawn) in unquote(page.response.text.replace("&#39;", "'"))
+    assert secret_on(browser.get(PAGE)) != secret_on(page)
+    assert not is_on(clinic, person)
 
 
-def test_each_time_the_page_is_opened_it_shows_another_secret(clinic, person):
-    browser = Browser(clinic).resume(person)
-    assert secret_on(browser.get(PAGE)) != secret_on(browser.get(PAGE))
-    assert user_of(clinic, person).totp_secret is None
-
-
-def test_a_wrong_code_turns_nothing_on_and_shows_the_same_secret_again(clinic, person):
-    browser = Browser(clinic).resume(person)
-    page = browser.get(PAGE)
-    again = page.submit("Turn on second factor", password=PASSWORD, code="000000")
-    assert again.status == 403
-    assert "Incorrect code. Wait for the next code in the app" in again.words
-    assert secret_on(again) == secret_on(page)
-    done = again.submit("Turn on second factor", password=PASSWORD, code=code_now(secret_on(page)))
-    assert done.heading == "The second factor is on"
-
-
-def test_it_is_turned_on_by_the_password_only(clinic, person):
-    browser = Browser(clinic).resume(person)
+def test_wrong_code_or_password_turns_nothing_on_and_keeps_the_secret(clinic, person, browser):
     page = browser.get(PAGE)
     secret = secret_on(page)
-    for wrong in ("wrong", ""):
-        page = page.submit("Turn on second factor", code=code_now(secret), password=wrong)
-        assert page.status == 403
-        assert "Incorrect password. Enter your current password." in page.words
-        assert secret_on(page) == secret
-    assert user_of(clinic, person).totp_secret is None
-    done = page.submit("Turn on second factor", code=code_now(secret), password=PASSWORD)
-    assert done.heading == "The second factor is on"
+    for code, password in (
+        ("000000", PASSWORD),
+        (code_now(secret), "wrong"),
+        (code_now(secret), ""),
+    ):
+        page = send(page, code, password)
+        assert (page.status, len(page.alerts), secret_on(page)) == (403, 1, secret)
+    assert not is_on(clinic, person)
+    assert send(page, code_now(secret)).status == 200
+    assert is_on(clinic, person)
 
 
-def test_tries_to_turn_it_on_are_counted(clinic, person):
-    page = Browser(clinic).resume(person).get(PAGE)
+def test_tries_to_turn_it_on_are_counted(clinic, person, browser):
+    page = browser.get(PAGE)
     code = code_now(secret_on(page))
-    for _ in range(PER_NAME_AND_ADDRESS):
-        assert page.submit("Turn on second factor", code=code, password="wrong").status == 403
-    assert page.submit("Turn on second factor", code=code, password=PASSWORD).status == 429
-    assert user_of(clinic, person).totp_secret is None
+    statuses = {send(page, code, "wrong").status for _ in range(PER_NAME_AND_ADDRESS)}
+    assert statuses == {403}
+    assert send(page, code).status == 429
+    assert not is_on(clinic, person)
 
 
-def test_turning_it_on_ends_the_other_sessions_and_changes_this_ones_secret(clinic, person):
-    browser, elsewhere = Browser(clinic).resume(person), Browser(clinic).resume(person)
-    before = browser.cookie()
-    turn_on(browser)
-    assert browser.cookie() != before
-    assert browser.get("/account").heading == "Robin Example"
-    assert elsewhere.get("/account").heading == "Sign in"
-
-
-def test_the_page_with_the_recovery_codes_can_be_left_by_signing_out(clinic, person):
-    browser = Browser(clinic).resume(person)
-    page = browser.get(PAGE)
-    page = page.submit("Turn on second factor", password=PASSWORD, code=code_now(secret_on(page)))
-    assert page.submit("Sign out").heading == "Sign in"
-
-
-def test_the_recovery_codes_are_shown_this_once(clinic, person):
-    browser = Browser(clinic).resume(person)
-    form = browser.get(PAGE)
-    _, codes = turn_on(browser)
-    for page in (browser.get(PAGE), browser.get("/account")):
-        assert not any(code in page.response.text for code in codes)
-    # The same form again, from before it was on: its token went with the session's old secret.
-    assert form.submit("Turn on second factor", password=PASSWORD, code="000000").status == 400
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "second-factor {other} {soon} {secret}",
-        "second-factor {one} {past} {secret}",
-        "something-else {one} {soon} {secret}",
-        "{one} {soon} {secret}",
+def test_sealed_secret_is_for_one_user_and_ten_minutes(clinic, person, browser):
+    now, other, own = int(time.time()), add_person(clinic, CLINICIAN), user_of(clinic, person).id
+    soon, page = now + 600, browser.get(PAGE)
+    wrong = [
+        f"second-factor {user_of(clinic, other).id} {soon} {SECRET}",
+        f"second-factor {own} {now - 1} {SECRET}",
+        f"something-else {own} {soon} {SECRET}",
+        f"{own} {soon} {SECRET}",
         # As it is stored.
-        "{secret}",
-    ],
-)
-def test_a_sealed_secret_is_for_one_user_and_ten_minutes(clinic, person, text):
-    other, now = add_person(clinic, CLINICIAN), int(time.time())
-    times = {"soon": now + 600, "past": now - 1}
-    users = {"one": user_of(clinic, person).id, "other": user_of(clinic, other).id}
+        SECRET,
+    ]
     with clinic.app_context():
-        right = sealed(
-            "second-factor {one} {soon} {secret}".format(**users, **times, secret=SECRET)
+        right, *others = (
+            sealed(text).decode() for text in (f"second-factor {own} {soon} {SECRET}", *wrong)
         )
-        wrong = sealed(text.format(**users, **times, secret=SECRET))
-    browser = Browser(clinic).resume(person)
-    page = browser.get(PAGE)
-    refused = page.submit("Turn on second factor", secret=wrong.decode(), code=code_now())
-    assert refused.status == 400
-    assert "The QR code has expired. Scan the new one." in refused.words
-    assert user_of(clinic, person).totp_secret is None
-    done = page.submit(
-        "Turn on second factor", secret=right.decode(), code=code_now(), password=PASSWORD
-    )
-    assert done.heading == "The second factor is on"
+    for text in (*others, "", "x", "é", "gAAAAAB", SECRET, "a" * 1000):
+        refused = send(page, code_now(), secret=text)
+        assert (refused.status, len(refused.alerts)) == (400, 1)
+    assert not is_on(clinic, person)
+    assert send(page, code_now(), secret=right).status == 200
+    assert is_on(clinic, person)
 
 
-@pytest.mark.parametrize("text", ["", "x", "é", "gAAAAAB", SECRET, "a" * 1000])
-def test_a_secret_that_no_page_showed_is_not_taken(clinic, person, text):
-    browser = Browser(clinic).resume(person)
-    page = browser.get(PAGE).submit("Turn on second factor", secret=text, code=code_now())
-    assert page.status == 400
-    assert user_of(clinic, person).totp_secret is None
-
-
-@pytest.mark.parametrize(
-    ("password", "code", "message"),
-    [
-        ("wrong", None, "Incorrect password. Enter your current password."),
-        ("", None, "Incorrect password. Enter your current password."),
-        (PASSWORD, "000000", NOT_RIGHT),
-        (PASSWORD, "", NOT_RIGHT),
-    ],
-)
-def test_it_is_turned_off_by_password_and_code_only(clinic, person, password, code, message):
+def test_second_factor_is_turned_off_by_password_and_code(clinic, person):
     enable(clinic, person)
-    browser, page = show(clinic, person)
-    page.submit("Sign in", code=code_now())
+    browser = code_page(clinic, person).send(CODE, code=code_now()).browser
     right = code_now(later=1)
-    page = browser.get(PAGE).submit(
-        "Turn off second factor", password=password, code=right if code is None else code
-    )
-    assert page.status == 403
-    assert message in page.words
-    assert user_of(clinic, person).totp_secret is not None
+    for password, code in (("wrong", right), ("", right), (PASSWORD, "000000"), (PASSWORD, "")):
+        page = send(browser.get(PAGE), code, password)
+        assert (page.status, len(page.alerts)) == (403, 1)
+    assert is_on(clinic, person)
     before = browser.cookie()
-    page = browser.get(PAGE).submit("Turn off second factor", password=PASSWORD, code=right)
-    assert page.heading == "Set up a second factor"
+    page = send(browser.get(PAGE), right)
+    assert (page.path, is_on(clinic, person)) == (PAGE, False)
     assert browser.cookie() != before
     assert Browser(clinic).sign_in(person).path == "/account"
-    user_id = user_of(clinic, person).id
-    assert rows(clinic, select(RecoveryCode).where(RecoveryCode.user_id == user_id)) == []
+    mine = RecoveryCode.user_id == user_of(clinic, person).id
+    assert rows(clinic, select(RecoveryCode).where(mine)) == []
 
 
 def test_tries_to_turn_it_off_are_counted(clinic, person, monkeypatch):
     monkeypatch.setattr(sign_in, "_PACE_SECONDS", 60)
     enable(clinic, person)
-    browser, page = show(clinic, person)
-    page.submit("Sign in", code=code_now())
-    page = browser.get(PAGE)
+    page = code_page(clinic, person).send(CODE, code=code_now()).browser.get(PAGE)
     # One more than elsewhere, for the password was used here before; then one a while.
-    for _ in range(PER_NAME_AND_ADDRESS + 1):
-        assert page.submit("Turn off second factor", password="wrong", code="x").status == 403
-    page = page.submit("Turn off second factor", password=PASSWORD, code=code_now(later=1))
+    statuses = {send(page, "x", "wrong").status for _ in range(PER_NAME_AND_ADDRESS + 1)}
+    assert statuses == {403}
+    page = send(page, code_now(later=1))
     assert page.status == 429
     assert int(page.headers["Retry-After"]) <= 60
 
 
-def test_to_turn_off_what_is_off_does_nothing(clinic, person):
-    browser = Browser(clinic).resume(person)
+def test_form_of_the_other_state_changes_nothing(clinic, person, browser):
+    to_turn_on = browser.get(PAGE)
     enable(clinic, person)
-    page = browser.get(PAGE)
+    before, to_turn_off = user_of(clinic, person).totp_secret, browser.get(PAGE)
+    page = send(to_turn_on, code_now(secret_on(to_turn_on)))
+    assert (page.path, user_of(clinic, person).totp_secret) == (PAGE, before)
     with clinic.app_context(), writing() as connection:
         sign_in.disable(connection, user_of(clinic, person).id)
-    page = page.submit("Turn off second factor", password=PASSWORD, code=code_now())
-    assert page.heading == "Set up a second factor"
+    assert send(to_turn_off, code_now()).path == PAGE
+    assert not is_on(clinic, person)
 
 
-def test_a_form_from_before_it_was_on_changes_nothing(clinic, person):
-    browser = Browser(clinic).resume(person)
-    page = browser.get(PAGE)
+def test_nothing_is_shown_before_the_code(clinic, person):
     enable(clinic, person)
-    before = user_of(clinic, person).totp_secret
-    page = page.submit("Turn on second factor", password=PASSWORD, code=code_now(secret_on(page)))
-    assert page.heading == "The second factor is on"
-    assert "Your recovery codes" not in page.words
-    assert user_of(clinic, person).totp_secret == before
-
-
-def test_before_the_code_nothing_is_shown(clinic, person):
-    enable(clinic, person)
-    browser, _ = show(clinic, person)
+    page = code_page(clinic, person)
     for path in ("/account", "/account/apps", "/account/password", PAGE, "/launch"):
-        page = browser.get(path)
-        assert page.heading == "Enter your code"
-        assert page.offered == {}
-        assert page.links == Browser(clinic).get("/sign-in").links
-    complete = select(Session.complete).where(Session.user_id == user_of(clinic, person).id)
-    assert rows(clinic, complete) == [(False,)]
+        shown = page.browser.get(path)
+        assert shown.path.startswith(CODE)
+        assert shown.offered == {}
+        assert shown.links == Browser(clinic).get("/sign-in").links
+    own = select(Session.complete).where(Session.user_id == user_of(clinic, person).id)
+    assert rows(clinic, own) == [(False,)]
+    # Somebody else can sign in instead.
+    assert page.send("/sign-out").path.startswith("/sign-in")
+    assert page.browser.sign_in(add_person(clinic, CLINICIAN)).path == "/account"
 
 
-def test_after_the_code_one_is_where_one_wanted_to_be(clinic, person):
+def test_code_page_leads_on_and_asks_again_after_a_wrong_code(clinic, person, browser):
     enable(clinic, person)
-    browser = Browser(clinic)
-    page = browser.get("/launch?name=hart").submit("Sign in", username=person, password=PASSWORD)
-    assert page.submit("Sign in", code=code_now()).path == "/launch?name=hart"
-
-
-def test_a_wrong_code_is_asked_for_again(clinic, person):
-    enable(clinic, person)
-    browser = Browser(clinic)
-    page = browser.get("/launch").submit("Sign in", username=person, password=PASSWORD)
-    page = page.submit("Sign in", code="000000")
-    assert page.status == 403
-    assert NOT_RIGHT in page.words
-    assert page.submit("Sign in", code=code_now()).path == "/launch"
-
-
-def test_after_five_wrong_codes_the_right_one_waits_too(clinic, person):
-    enable(clinic, person)
-    browser, page = show(clinic, person)
-    for _ in range(PER_NAME_AND_ADDRESS):
-        assert page.submit("Sign in", code="000000").status == 403
-    page = page.submit("Sign in", code=code_now())
-    assert page.status == 429
-    assert "Too many attempts. Wait 15 minutes." in page.words
-    # A new session does not begin the count anew.
-    page = Browser(clinic, browser.address).sign_in(person)
-    assert page.submit("Sign in", code=code_now()).status == 429
-
-
-def test_without_a_session_no_code_is_asked_for(clinic):
-    page = Browser(clinic).get("/sign-in/code?next=/launch")
-    assert page.heading == "Sign in"
+    page = Browser(clinic).get("/launch?name=hart")
+    page = page.submit("Sign in", username=person, password=PASSWORD).send(CODE, code="000000")
+    assert (page.status, len(page.alerts)) == (403, 1)
+    assert page.send(CODE, code=code_now()).path == "/launch?name=hart"
+    # Without a session no code is asked for, nor of who showed it already.
+    page = Browser(clinic).get(f"{CODE}?next=/launch")
     assert page.form("Sign in").fields["next"] == "/launch"
+    path = "/account/apps"
+    assert browser.get(f"{CODE}?next={path}").path == path
+    assert browser.post_with_token(CODE, code="000000", next=path).path == path
 
 
-def test_who_showed_the_code_is_not_asked_again(clinic, person):
-    browser = Browser(clinic).resume(person)
-    assert browser.get("/sign-in/code?next=/account/apps").path == "/account/apps"
-    token = browser.get("/account").form("Sign out").fields["form_token"]
-    form = {"form_token": token, "code": "000000", "next": "/account/apps"}
-    assert browser.post("/sign-in/code", form).path == "/account/apps"
-
-
-def test_somebody_else_can_sign_in_instead(clinic, person):
+def test_right_code_waits_after_five_wrong_ones(clinic, person):
     enable(clinic, person)
-    browser, page = show(clinic, person)
-    assert page.submit("Use a different account").heading == "Sign in"
-    assert browser.sign_in(add_person(clinic, CLINICIAN)).path == "/account"
+    page = code_page(clinic, person)
+    for _ in range(PER_NAME_AND_ADDRESS):
+        assert page.send(CODE, code="000000").status == 403
+    assert page.send(CODE, code=code_now()).status == 429
+    # A new session does not begin the count anew.
+    page = Browser(clinic, page.browser.address).sign_in(person)
+    assert page.send(CODE, code=code_now()).status == 429
+
+
+# What each role may see.
+SEEN = {
+    ADMINISTRATOR: ("/admin", "/admin/users", "/account", "/patients/p1", "/notes"),
+    CLINICIAN: ("/patients/p1", "/account", "/notes", "/launch"),
+    PATIENT: ("/account", "/patients/p1"),
+}
+
+
+@pytest.mark.parametrize(
+    ("setting", "roles"),
+    [("optional", ()), ("administrators", (ADMINISTRATOR,)), ("staff", (ADMINISTRATOR, CLINICIAN))],
+)
+def test_required_second_factor_leads_each_role_of_the_setting_to_set_it_up(
+    make_app, setting, roles
+):
+    app = make_app(second_factor=setting)
+    assert settings_of(app).second_factor == setting
+    for role, paths in SEEN.items():
+        browser = Browser(app)
+        username = add_person(app, role, *(["p1"] if role == PATIENT else []))
+        pages = [browser.sign_in(username), *map(browser.get, paths)]
+        assert {page.path == PAGE for page in pages} == {role in roles}, role
+        assert ("Hartwell" in " ".join(page.words for page in pages)) is (role not in roles)
+
+
+@pytest.fixture(scope="module")
+def strict(make_app: Callable[..., Flask]) -> Flask:
+    """An app in which staff must have a second factor."""
+    return make_app(second_factor="staff")
+
+
+def test_required_second_factor_is_set_up_and_cannot_be_turned_off(strict):
+    name = add_person(strict, CLINICIAN)
+    page = Browser(strict).sign_in(name)
+    browser = page.browser
+    assert send(page, code_now(secret_on(page)), "wrong").status == 403
+    assert browser.get("/patients/p1").path == PAGE
+    secret = turn_on(browser)[0]
+    assert "Hartwell" in browser.get("/patients/p1").words
+    page = send(browser.get(PAGE), code_now(secret, later=1))
+    assert (page.status, len(page.alerts), is_on(strict, name)) == (403, 1, True)
+    page = code_page(strict, name).send(CODE, code=code_now(secret, later=1))
+    assert page.path == "/account"
+
+
+def test_nothing_is_done_or_allowed_before_the_required_second_factor(strict):
+    name = add_person(strict, ADMINISTRATOR)
+    browser, before = Browser(strict).resume(name), rows(strict, select(User.username))
+    for path in ("/admin/users/new", "/account/password", "/patients/p1/apps"):
+        page = browser.post_with_token(path, username="mallory", name="M", role=ADMINISTRATOR)
+        assert page.status >= 400 or page.path == PAGE, path
+    assert rows(strict, select(User.username)) == before
+    flow = Flow(strict, add_program(strict, SIGNED), id_of(strict, name))
+    handle = flow.park(scope="openid user/*.rs")
+    assert browser.get(f"/oauth/authorize/{handle}").path == PAGE
+    # Signing out is possible.
+    assert browser.get(CODE).path == PAGE
+    page = browser.post_with_token("/sign-out")
+    assert page.path == "/sign-in?done=signed-out"

@@ -1,4 +1,4 @@
-"""A form that comes too late: nothing is done, a sentence says so, what was typed comes back."""
+"""A form that is sent too late: nothing is done, and what was typed comes back."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from tests.support.authorizing import alter, rows
 from tests.support.browsing import PASSWORD, Browser, Page, add_person
 from tests.support.helpers import BASE_URL
 
-OURS = {"Sec-Fetch-Site": "same-origin"}
-OUT = "You were signed out before you sent the form, so nothing was changed."
-AGAIN = "Your entries are still in the form."
-# The page, its button, what is typed.
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+NEW_USER = "/admin/users/new"
+# The page, its form, what is typed.
 FORMS: list[tuple[str, str, dict[str, Any]]] = [
-    ("/admin/users/new", "Add user", {"name": "Nora", "username": "late", "role": "patient"}),
-    ("/admin/exports", "Start export", {"type": ["Patient", "Group"], "since": "2026-05-03"}),
-    ("/admin/imports", "Start import", {"source": "lab", "prefix": "l-", "dry_run": "yes"}),
+    (NEW_USER, "/new", {"name": "Nora", "username": "late", "role": "patient"}),
+    ("/admin/exports", "/exports", {"type": ["Patient", "Group"], "since": "2026-05-03"}),
+    ("/admin/imports", "/imports", {"source": "lab", "prefix": "l-", "dry_run": "yes"}),
     (
         "/apps/register?kind=public",
-        "Register app",
+        "/register",
         {"name": "Late", "redirect_uris": "https://a.example/b", "scope": ["openid", "fhirUser"]},
     ),
 ]
@@ -37,7 +36,7 @@ FORMS: list[tuple[str, str, dict[str, Any]]] = [
 @pytest.fixture(scope="module")
 def clinic(make_app: Callable[..., Flask]) -> Flask:
     """An app with users of its own."""
-    return make_app()
+    return make_app(seed=False)
 
 
 @pytest.fixture
@@ -51,169 +50,147 @@ def admin(clinic: Flask, person: str) -> Browser:
     return Browser(clinic).resume(person)
 
 
-def lose(browser: Browser, *cookies: str) -> None:
-    """Take cookies from a browser, as time does."""
-    for cookie in cookies:
-        browser.set_cookie("", cookie)
-
-
-def send(page: Page, button: str, headers: dict[str, str] = OURS, **typed: Any) -> Page:
-    """Send a form as a browser does that tells where it comes from."""
-    form = page.form(button)
+def send(
+    page: Page, end: str, headers: dict[str, str] = SAME_ORIGIN, lost: str = "", **typed: Any
+) -> Page:
+    """Send a form as a browser does that says where it comes from and has lost a cookie."""
+    form = page.form_to(end)
     fields = {**form.fields, **typed}
     fields.pop("files", None)
+    if lost:
+        page.browser.set_cookie("", lost)
     return page.browser.post(form.action, fields, headers=headers)
 
 
-def assert_filled(page: Page, button: str, typed: dict[str, Any]) -> None:
-    fields = page.form(button).fields
-    for name, value in typed.items():
-        found = sorted(one.strip() for one in fields.getlist(name))
-        assert found == sorted(value if isinstance(value, list) else [value]), name
+def signed_in_again(page: Page, person: str) -> Page:
+    assert page.path.startswith("/sign-in") or page.form("Sign in")
+    assert page.status == 200
+    return page.submit("Sign in", username=person, password=PASSWORD)
 
 
-@pytest.mark.parametrize(("path", "button", "typed"), FORMS[:3])
-def test_what_was_typed_comes_back_after_signing_in_again(admin, person, path, button, typed):
-    page = admin.get(path)
-    lose(admin, SESSION)
-    page = send(page, button, **typed)
-    assert (page.heading, page.status) == ("Sign in", 200)
-    assert OUT in page.words
-    page = page.submit("Sign in", username=person, password=PASSWORD)
-    assert page.path == path
-    assert_filled(page, button, typed)
+def back(page: Page) -> Page:
+    """Follow the link to the form from the page that says that it has expired."""
+    assert page.status == 400
+    (path,) = page.offered.values()
+    return page.browser.get(path)
 
 
-def test_where_the_session_ran_out_it_is_the_same(clinic, admin, person):
-    page = admin.get("/admin/users/new")
-    alter(clinic, delete(Session))
-    page = send(page, "Add user", **FORMS[0][2])
-    assert OUT in page.words
-    page = page.submit("Sign in", username=person, password=PASSWORD)
-    assert_filled(page, "Add user", FORMS[0][2])
-    # Nothing was done, and it comes back once.
-    assert not rows(clinic, select(User.id).where(User.username == "late"))
-    assert admin.get("/admin/users/new").form("Add user").fields["name"] == ""
+def assert_filled(page: Page, end: str, typed: dict[str, Any]) -> None:
+    fields = page.form_to(end).fields
+    found = {name: sorted(text.strip() for text in fields.getlist(name)) for name in typed}
+    expected = {name: sorted([value] if isinstance(value, str) else value)
+                for name, value in typed.items()}  # fmt: skip
+    assert found == expected
 
 
-def test_what_an_upload_brought_comes_back(admin, person):
-    page = admin.get("/admin/imports")
-    task = page.form("Start import").fields["task"]
-    admin.client.post(
-        f"/admin/uploads/{task}/0?name=a.ndjson&size=2&at=0&left=2",
-        base_url=BASE_URL,
-        data=b"{}",
-        headers={"X-Form-Token": page.form("Start import").fields["form_token"]},
-    )
-    lose(admin, SESSION)
-    page = send(page, "Start import")
-    page = page.submit("Sign in", username=person, password=PASSWORD)
-    assert "1 file uploaded" in page.words
-    assert page.form("Start import").fields["task"] == task
-
-
-def test_the_change_of_an_app_comes_back(clinic, admin, person):
-    client = client_of(clinic, register(clinic, "public", name="Changed")).client_id
-    page = admin.get(f"/admin/clients/{client}")
-    lose(admin, SESSION)
-    page = send(page, "Save", scope="openid", redirect_uris="https://b.example/")
-    page = page.submit("Sign in", username=person, password=PASSWORD)
-    assert page.path == f"/admin/clients/{client}"
-    assert_filled(page, "Save", {"scope": "openid", "redirect_uris": "https://b.example/"})
-
-
-@pytest.mark.parametrize(("path", "button", "typed"), FORMS)
-def test_a_form_of_an_earlier_session_comes_back_too(admin, person, path, button, typed):
+@pytest.mark.parametrize(("path", "end", "typed"), FORMS)
+def test_typed_values_come_back_after_signing_in_again(admin, person, path, end, typed):
+    if path.startswith("/admin"):
+        page = signed_in_again(send(admin.get(path), end, lost=SESSION, **typed), person)
+        assert page.path == path
+        assert_filled(page, end, typed)
+    # A form of an earlier session comes back too.
     page = admin.get(path)
     admin.resume(person)
-    page = send(page, button, **typed)
-    assert (page.status, page.heading) == (400, "This form has expired")
-    assert AGAIN in page.words
-    page = admin.get(page.offered["Back to the form"])
-    assert_filled(page, button, typed)
+    assert_filled(back(send(page, end, **typed)), end, typed)
 
 
-def test_who_registers_an_app_needs_no_session_for_it(clinic):
-    browser, (path, button, typed) = Browser(clinic), FORMS[3]
-    page = browser.get(path)
-    lose(browser, VISITOR)
-    page = send(page, button, **typed)
-    page = browser.get(page.offered["Back to the form"])
-    assert_filled(page, button, typed)
+def test_expired_session_does_nothing_and_typed_values_come_back_once(clinic, admin, person):
+    page = admin.get(NEW_USER)
+    alter(clinic, delete(Session))
+    typed = FORMS[0][2]
+    page = signed_in_again(send(page, "/new", **typed), person)
+    assert_filled(page, "/new", typed)
+    assert not rows(clinic, select(User.id).where(User.username == "late"))
+    assert admin.get(NEW_USER).form_to("/new").fields["name"] == ""
+
+
+def test_uploaded_files_come_back(admin, person):
+    page = admin.get("/admin/imports")
+    upload_id = page.form_to("/imports").fields["task"]
+    admin.client.post(
+        f"/admin/uploads/{upload_id}/0?name=a.ndjson&size=2&at=0&left=2",
+        base_url=BASE_URL,
+        data=b"{}",
+        headers={"X-Form-Token": page.token},
+    )
+    page = signed_in_again(send(page, "/imports", lost=SESSION), person)
+    assert "1 file uploaded" in page.words
+    assert page.form_to("/imports").fields["task"] == upload_id
+
+
+def test_change_of_an_app_comes_back(clinic, admin, person):
+    client_id = client_of(clinic, register(clinic, "public", name="Changed")).client_id
+    path = f"/admin/clients/{client_id}"
+    typed = {"scope": "openid", "redirect_uris": "https://b.example/"}
+    page = signed_in_again(send(admin.get(path), "/change", lost=SESSION, **typed), person)
+    assert page.path == path
+    assert_filled(page, "/change", typed)
+
+
+def test_registration_of_an_app_comes_back_without_a_session(clinic):
+    browser, (path, end, typed) = Browser(clinic), FORMS[3]
+    assert_filled(back(send(browser.get(path), end, lost=VISITOR, **typed)), end, typed)
     assert not rows(clinic, select(Client.client_id).where(Client.name == "Late"))
 
 
-@pytest.mark.parametrize("headers", [{}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": ""}])
-def test_what_another_site_sends_is_not_kept(admin, headers):
-    page = admin.get("/admin/users/new")
-    lose(admin, SESSION)
-    page = send(page, "Add user", headers, **FORMS[0][2])
-    assert (page.status, page.heading) == (400, "Invalid request")
-    assert not admin.cookie(TYPED)
+def test_form_of_another_site_is_not_kept(admin, person):
+    for headers in ({}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": ""}):
+        page = admin.get(NEW_USER)
+        page = send(page, "/new", headers, lost=SESSION, **FORMS[0][2])
+        assert page.status == 400
+        assert not admin.cookie(TYPED)
+        admin.resume(person)
 
 
-def test_no_password_is_kept(clinic, admin):
-    page = admin.get("/account/password")
-    lose(admin, SESSION)
-    page = send(
-        page, "Change password", old="secret one", password="secret two", again="secret two"
-    )
-    assert f"{OUT} Sign in and send it again." in page.words
-    assert not admin.cookie(TYPED)
+def test_no_password_key_or_long_text_is_kept(clinic, admin, person):
+    typed = {"old": "secret one", "password": "secret two", "again": "secret two"}
+    for path, end, fields in (
+        ("/account/password", "/password", typed),
+        (NEW_USER, "/new", {"name": "a" * 4_000}),
+    ):
+        page = send(admin.get(path), end, lost=SESSION, **fields)
+        assert page.status == 200
+        assert not admin.cookie(TYPED)
+        admin.resume(person)
     browser = Browser(clinic)
     page = browser.get("/sign-in?next=/account/apps")
-    lose(browser, VISITOR)
-    page = send(page, "Sign in", username="ann", password="secret")
+    page = send(page, "/sign-in", lost=VISITOR, username="ann", password="secret")
     assert "secret" not in (browser.cookie(TYPED) or "")
-    fields = browser.get(page.offered["Back to the form"]).form("Sign in").fields
+    fields = back(page).form("Sign in").fields
     assert (fields["username"], fields["next"]) == ("ann", "/account/apps")
-
-
-def test_no_key_is_kept(clinic):
     browser = Browser(clinic)
     page = browser.get("/apps/register?kind=backend")
-    lose(browser, VISITOR)
-    send(page, "Register app", name="Lab", jwks='{"d": "mine-alone"}')
-    assert "name=Lab" in (browser.cookie(TYPED) or "")
-    assert "mine-alone" not in (browser.cookie(TYPED) or "")
+    send(page, "/register", lost=VISITOR, name="Lab", jwks='{"d": "mine-alone"}')
+    kept = browser.cookie(TYPED) or ""
+    assert ("name=Lab" in kept, "mine-alone" in kept) == (True, False)
 
 
-def test_what_is_too_long_for_a_cookie_is_not_kept(admin):
-    page = admin.get("/admin/users/new")
-    lose(admin, SESSION)
-    page = send(page, "Add user", name="a" * 4_000)
-    assert f"{OUT} Sign in and send it again." in page.words
-    assert not admin.cookie(TYPED)
+def test_signing_out_after_the_session_ended_is_no_error(admin):
+    page = send(admin.get("/account"), "/sign-out", lost=SESSION)
+    assert (page.status, page.path) == (200, "/sign-in?done=signed-out")
 
 
-def test_whoever_is_signed_out_already_can_sign_out(admin):
-    page = admin.get("/account")
-    lose(admin, SESSION)
-    page = send(page, "Sign out")
-    assert (page.heading, page.status) == ("Sign in", 200)
-    assert "You are signed out." in page.words
+def test_each_form_has_a_page_to_come_back_to(clinic):
+    user = "/admin/users/5e0c9a4e-0d5c-4b6a-9b0a-9d1f0e6c1a2b"
+    pages = {
+        NEW_USER: NEW_USER,
+        f"{user}/role": user,
+        "/admin/backups/x/drill": "/admin/backups/x",
+        "/admin/backups/x/restore/confirm": "/admin/backups/x/restore",
+        "/admin/keys/rotate": "/admin/keys",
+        "/admin/uploads/0123456789abcdef01234567/discard": "/admin/imports",
+        "/account/apps/x/revoke": "/account/apps",
+        "/sign-out": "/",
+    }
+    found = {}
+    for path in pages:
+        with clinic.test_request_context(path, method="POST"):
+            found[path] = page_of_form()
+    assert found == pages
 
 
-@pytest.mark.parametrize(
-    ("path", "page"),
-    [
-        ("/admin/users/new", "/admin/users/new"),
-        ("/admin/users/5e0c9a4e-0d5c-4b6a-9b0a-9d1f0e6c1a2b/role",
-         "/admin/users/5e0c9a4e-0d5c-4b6a-9b0a-9d1f0e6c1a2b"),
-        ("/admin/backups/x/drill", "/admin/backups/x"),
-        ("/admin/backups/x/restore/confirm", "/admin/backups/x/restore"),
-        ("/admin/keys/rotate", "/admin/keys"),
-        ("/admin/uploads/0123456789abcdef01234567/discard", "/admin/imports"),
-        ("/account/apps/x/revoke", "/account/apps"),
-        ("/sign-out", "/"),
-    ],
-)  # fmt: skip
-def test_a_form_has_a_page_to_come_back_to(clinic, path, page):
-    with clinic.test_request_context(path, method="POST"):
-        assert page_of_form() == page
-
-
-def full() -> sqlite3.OperationalError:
+def full_database() -> sqlite3.OperationalError:
     """Return what SQLite says where it finds no room."""
     connection = sqlite3.connect(":memory:")
     connection.execute("PRAGMA max_page_count = 1")
@@ -222,19 +199,13 @@ def full() -> sqlite3.OperationalError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    "error", [full(), OSError(errno.ENOSPC, "No space left on device")], ids=["database", "file"]
-)
-def test_a_full_disk_is_told_as_such(make_app, error):
-    app = make_app()
-    admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
-    page = admin.get("/admin/users/new")
+def test_full_disk_is_named_as_such(clinic, admin, monkeypatch):
+    for error in (full_database(), OSError(errno.ENOSPC, "No space left on device")):
 
-    def fails() -> None:
-        raise error
+        def fail(error: Exception = error) -> None:
+            raise error
 
-    app.view_functions["admin_users.add"] = fails
-    page = send(page, "Add user", name="Nora")
-    assert (page.status, page.heading) == (507, "The server's disk is full")
-    assert "Nothing was saved." in page.words
-    assert page.offered["Back to the form"] == "/admin/users/new"
+        monkeypatch.setitem(clinic.view_functions, "admin_users.add", fail)
+        page = send(admin.get(NEW_USER), "/new", name="Nora")
+        assert (page.status, [*page.offered.values()]) == (507, [NEW_USER])
+        assert "disk is full" in page.heading

@@ -1,0 +1,32 @@
+"""Jobs that a page starts run in the test's own process, or wait until the test runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flask import current_app
+
+from fhirapp.config import Settings
+from tests.support.jobs import HeldJobs, run_job
+
+
+@pytest.fixture(scope="module")
+def jobs_in_process() -> Iterator[None]:
+    """Do each job at once, before the page that started it is answered."""
+
+    def run(_: Settings, _module: str, job_id: str, folder: Path, passphrase: str) -> None:
+        run_job(current_app._get_current_object(), job_id, folder, passphrase)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fhirapp.jobs.process._spawn", run)
+        yield
+
+
+@pytest.fixture
+def held_jobs(monkeypatch: pytest.MonkeyPatch) -> HeldJobs:
+    """Have jobs wait until run() is called."""
+    held = HeldJobs()
+    monkeypatch.setattr("fhirapp.jobs.process._spawn", held.hold)
+    return held
