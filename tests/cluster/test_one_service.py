@@ -12,11 +12,11 @@ from tests.support.authorizing import Flow, add_backend, parameters_of
 from tests.support.browsing import Browser, add_person, cookie_name, id_of
 from tests.support.bulk import Exports
 from tests.support.cluster import Cluster, Server
+from tests.support.consent_pages import Consent
 from tests.support.helpers import BASE_URL, Fhir, ids, link, token_for
+from tests.support.import_pages import Upload, patient
 from tests.support.jobs import task_id, wait_for
 from tests.support.replication import wait_for_replica
-from tests.web.test_admin_imports import Upload, patient
-from tests.web.test_consent_page import ALLOW, Asked
 
 ALLERGY = "AllergyIntolerance"
 
@@ -53,7 +53,7 @@ def test_a_backends_token_serves_everywhere_and_its_assertion_once(running):
 
 
 def test_a_person_signs_in_and_allows_an_app_over_servers(running):
-    asked = Asked(running.app, CLINICIAN)
+    asked = Consent(running.app, CLINICIAN)
     asked.browser = Browser(running.app)
     asked.browser.sign_in(asked.username)
     page = asked.page("openid launch/patient patient/*.rs offline_access")
@@ -61,8 +61,8 @@ def test_a_person_signs_in_and_allows_an_app_over_servers(running):
     page = page.submit("Search", name="hartwell")
     (amelia,) = [one for form in page.forms for one in form.buttons if one.startswith("Amelia")]
     page = page.submit(amelia)
-    ticked = [*page.form(ALLOW).fields.getlist("scope"), "offline_access"]
-    code = parameters_of(page.submit(ALLOW, scope=ticked).location or "")["code"]
+    ticked = [*page.form("Allow selected").fields.getlist("scope"), "offline_access"]
+    code = parameters_of(page.submit("Allow selected", scope=ticked).location or "")["code"]
     tokens = asked.flow.redeem(code).get_json()
     assert tokens["patient"] == "p1"
     found = [server.get("/fhir/Patient", tokens["access_token"]) for server in running.servers]

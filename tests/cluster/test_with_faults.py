@@ -19,9 +19,9 @@ from tests.support.browsing import Browser, add_person
 from tests.support.cluster import Cluster, Server
 from tests.support.effort import sample
 from tests.support.helpers import token_for
+from tests.support.import_pages import Upload, patient
 from tests.support.jobs import task_id, wait_for
 from tests.support.replication import wait_for_replica
-from tests.web.test_admin_imports import Upload, patient
 
 # How long clients may be told to come back after the fault is over.
 _RECOVERY_SECONDS = 5.0

@@ -27,10 +27,10 @@ from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL
+from tests.support.import_pages import import_lock
 from tests.support.jobs import newest, task, task_id, wait_for
 from tests.support.serving import WAIT_SECONDS
 from tests.support.serving import servers as run_servers
-from tests.web.test_admin_imports import waiting_for
 
 pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.usefixtures("_forked_jobs")]
 Servers = tuple[Flask, Flask]
@@ -169,7 +169,7 @@ def test_a_dry_run_of_one_server_is_done_in_earnest_by_the_other(servers, browse
 def test_a_job_is_stopped_through_the_other_server_and_what_it_made_is_removed(
     servers, browsers, place
 ):
-    with waiting_for(servers[0]):
+    with import_lock(servers[0]):
         upload = Upload(browsers)
         content = patient("stopped")
         upload.send(0, content, 0, len(content))

@@ -66,7 +66,3 @@ def secret_of(page: Page) -> str:
     assert found is not None, page.words
     assert page.headers["Cache-Control"] == "no-store"
     return found[0]
-
-
-def form_token_of(page: Page) -> str:
-    return next(form.fields["form_token"] for form in page.forms if "form_token" in form.fields)

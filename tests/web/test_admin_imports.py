@@ -10,12 +10,9 @@ import io
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 from flask import Flask
@@ -26,8 +23,7 @@ from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.db import db, writing
-from fhirapp.db.turns import turn
-from fhirapp.exchange.imports import TURN, uploads
+from fhirapp.exchange.imports import uploads
 from fhirapp.exchange.imports.uploads import safe_name
 from fhirapp.exchange.models import ImportRun, UploadPiece
 from fhirapp.jobs import process, table
@@ -37,17 +33,29 @@ from tests.support.authorizing import alter, rows
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.documents import clinical, medium, section
 from tests.support.helpers import BASE_URL, Fhir, token_for
-from tests.support.importing import load
+from tests.support.import_pages import PATH, Upload, import_lock, patient
+from tests.support.importing import load, write
 from tests.support.jobs import HeldJobs, task, task_id, wait_for
 from tests.support.noted import attached, note
 
-PATH = "/admin/imports"
 BINARY = b'{"resourceType":"Binary","id":"lone","contentType":"text/plain","data":"QUJD"}\n'
+TIFF = clinical(section("Pictures", "None", medium("image/tiff", "SUkqAA==")))
+NOTE = json.dumps(note("n-tiff", attached(TIFF, "text/xml"))).encode()
 DONE = "All records were stored."
+HOSTILE = [
+    "../../escape.ndjson",
+    "/etc/escape.ndjson",
+    "a/../../escape.ndjson",
+    "escape\0.ndjson",
+    "-",
+    "..",
+    "con.ndjson\n",
+    "a" * 1500 + ".ndjson",
+    "/".join("a" * 60) + ".ndjson",
+    "‮nosdn.a.ndjson",
+]
 
-
-def patient(name: str) -> bytes:
-    return json.dumps({"resourceType": "Patient", "id": name}).encode() + b"\n"
+pytestmark = pytest.mark.usefixtures("jobs_in_process")
 
 
 @pytest.fixture(scope="module")
@@ -69,29 +77,6 @@ def admin(app: Flask, username: str) -> Browser:
 @pytest.fixture
 def reads(app: Flask) -> Fhir:
     return Fhir(app, token_for(app, "system/*.rs"))
-
-
-class Upload:
-    """What the page's script does: pieces of files, sent one after the other."""
-
-    def __init__(self, admin: Browser, upload_id: str = "") -> None:
-        self.page = admin.get(f"{PATH}?upload={upload_id}" if upload_id else PATH)
-        self.id = self.page.form_to(PATH).fields["task"]
-        self.token, self.browser = self.page.token, admin
-
-    def send(self, number: int, name: str, content: bytes, *, at: int = 0, **changes: Any) -> Any:
-        """Send what a file has from a place on, up to the place until."""
-        until = changes.pop("until", None)
-        asked = {"name": name, "size": len(content), "at": at, "left": 0, **changes}
-        return self.browser.client.post(
-            f"/admin/uploads/{self.id}/{number}?{urlencode(asked)}",
-            base_url=BASE_URL,
-            data=content[at:until],
-            headers={"X-Form-Token": self.token},
-        )
-
-    def begin(self, **options: str) -> Page:
-        return self.page.submit("Start import", **options)
 
 
 def started(admin: Browser, *files: tuple[str, bytes], **options: str) -> Page:
@@ -123,229 +108,217 @@ def is_kept(app: Flask, page: Page) -> bool:
         return uploads.is_kept(task_id(page))
 
 
-@pytest.mark.usefixtures("jobs_in_process")
-class TestImports:
-    """Imports whose job runs in this process."""
+def test_report_of_an_import_says_what_was_stored_and_rejected(
+    app, admin, username, reads, tmp_path
+):
+    lines = patient("ana") + b'{"resourceType":"AllergyIntolerance","id":"a2"}\n'
+    lines += (
+        b'{"resourceType":"AllergyIntolerance","id":"a3","patient":{"reference":"Patient/gone"}}'
+    )
+    page = imported(admin, ("records.ndjson", lines), source="lab", provenance="yes")
+    assert "1 record was rejected and is not stored. All other records were stored." in page.words
+    assert "records.ndjson:2 AllergyIntolerance.patient is required" in page.words
+    assert "Patient/gone" in page.words
+    assert reads.get("Patient/ana").status_code == 200
+    of_run = ImportRun.id == task(app, task_id(page)).progress.run
+    ((run,),) = rows(app, select(ImportRun).where(of_run))
+    assert (run.who, run.inputs, bool(run.ended_at)) == (username, ["records.ndjson"], True)
+    # What was rejected can be downloaded and corrected, and the report is there for a program.
+    rejected = fetched(admin, f"{page.path}/files/rejected.ndjson")
+    assert json.loads(rejected.data) == {"resourceType": "AllergyIntolerance", "id": "a2"}
+    assert rejected.headers["Content-Disposition"] == "attachment; filename=rejected.ndjson"
+    report = json.loads(fetched(admin, f"{page.path}/files/report.json").data)
+    assert [row["place"] for row in report["rejected"]] == ["records.ndjson:2"]
+    listed = admin.get(PATH).words
+    assert f"lab: records.ndjson ({len(lines)} bytes) {username} done 2 new, 1 rejected" in listed
+    # An import of the command line is listed too.
+    load(app, write(tmp_path, patient("shell"), "shell.ndjson"), who="operator", source="night")
+    told = "night: shell.ndjson on the command line operator done 1 new"
+    assert told in admin.get(PATH).words
+    for name in ("../asked.json", "asked.json", "nothing", ".."):
+        assert admin.get(f"{page.path}/files/{name}").status == 404
+    for path in ("x", "../../x", table.new_id()):
+        assert admin.get(f"{PATH}/{path}").status == 404
 
-    def test_report_of_an_import_says_what_was_stored_and_rejected(
-        self, app, admin, username, reads
-    ):
-        lines = patient("ana") + b'{"resourceType":"AllergyIntolerance","id":"a2"}\n'
-        page = imported(admin, ("records.ndjson", lines), source="lab", provenance="yes")
-        assert (
-            "1 record was rejected and is not stored. All other records were stored." in page.words
-        )
-        assert "records.ndjson:2 AllergyIntolerance.patient is required" in page.words
-        assert reads.get("Patient/ana").status_code == 200
-        of_run = ImportRun.id == task(app, task_id(page)).progress.run
-        ((run,),) = rows(app, select(ImportRun).where(of_run))
-        assert (run.who, run.inputs, bool(run.ended_at)) == (username, ["records.ndjson"], True)
-        # What was rejected can be downloaded and corrected, and the report is there for a program.
-        rejected = fetched(admin, f"{page.path}/files/rejected.ndjson")
-        assert json.loads(rejected.data) == {"resourceType": "AllergyIntolerance", "id": "a2"}
-        assert rejected.headers["Content-Disposition"] == "attachment; filename=rejected.ndjson"
-        report = json.loads(fetched(admin, f"{page.path}/files/report.json").data)
-        assert [row["place"] for row in report["rejected"]] == ["records.ndjson:2"]
-        listed = admin.get(PATH).words
-        assert f"lab: records.ndjson ({len(lines)} bytes) {username} done" in listed
-        for name in ("../asked.json", "asked.json", "nothing", ".."):
-            assert admin.get(f"{page.path}/files/{name}").status == 404
-        for path in ("x", "../../x", table.new_id()):
-            assert admin.get(f"{PATH}/{path}").status == 404
 
-    @pytest.mark.parametrize(
-        ("files", "said"),
-        [
-            ([("<b>bold.ndjson", b"no resource\n")], ["<b>bold.ndjson:1"]),
-            ([("broken.zip", b"PK\x03\x04 and nothing else")], ["broken.zip", "cannot be read"]),
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ([("<b>bold.ndjson", b"no resource\n")], ["<b>bold.ndjson:1"]),
+        ([("broken.zip", b"PK\x03\x04 and nothing else")], ["broken.zip", "cannot be read"]),
+        (
+            [("visit", patient("by-content")), ("scan.pdf", b"%PDF-")],
+            ["Skipped files: 1", "scan.pdf is in none of the formats", DONE],
+        ),
+        (
+            [("a.ndjson", patient("kept") + b'{"resourceType":"Observation","id":"o"}\n')],
+            ["All records of supported types were stored", "1 Observation: this type is not"],
+        ),
+        *(
             (
-                [("visit", patient("by-content")), ("scan.pdf", b"%PDF-")],
-                ["Skipped files: 1", "scan.pdf is in none of the formats", DONE],
-            ),
-            (
-                [("a.ndjson", patient("kept") + b'{"resourceType":"Observation","id":"o"}\n')],
-                ["All records of supported types were stored", "1 Observation: this type is not"],
-            ),
-            *(
-                (
-                    [(name, content), ("beside.ndjson", b"\n")],
-                    ["These files contain no records of a supported type.", f"not {DONE}"],
-                )
-                for name, content in (
-                    ("empty.ndjson", b""),
-                    ("scan.pdf", b"%PDF-"),
-                    ("o.ndjson", b'{"resourceType":"Observation"}\n'),
-                )
-            ),
-            (
-                [("a.ndjson", BINARY)],
-                ["1 stored, but unreadable", "import the DocumentReference with its address too"],
-            ),
-        ],
-    )  # fmt: skip
-    def test_report_names_what_was_not_stored(self, admin, files, said):
-        page = imported(admin, *files)
-        for words in said:
-            assert (words.removeprefix("not ") in page.words) is not words.startswith("not ")
-        assert "<b>" not in page.response.text
-
-    def test_report_names_a_note_with_an_unreadable_attachment(self, admin):
-        document = clinical(section("Pictures", "None", medium("image/tiff", "SUkqAA==")))
-        inside = json.dumps(note("n-tiff", attached(document, "text/xml")))
-        page = imported(admin, ("a.ndjson", inside.encode()))
-        assert "image/tiff is not read: DocumentReference/n-tiff" in page.words
-
-    def test_report_names_a_truncated_file_first(self, admin, reads):
-        noise = Random(1)
-        records = [
-            {
-                "resourceType": "Patient",
-                "id": f"cut-{n}",
-                "name": [{"text": noise.randbytes(2_000).hex()}],
-            }
-            for n in range(60)
-        ]
-        packed = gzip.compress("\n".join(map(json.dumps, records)).encode())
-        page = imported(admin, ("a.ndjson.gz", packed[: len(packed) // 2]))
-        assert "These files could not be read completely: a.ndjson.gz." in page.words
-        assert f"{task_id(page)}/files/rejected" not in " ".join(page.offered.values())
-        assert reads.get("Patient/cut-0").status_code == 200
-
-    def test_folder_is_uploaded_in_pieces_and_keeps_its_names(self, app, admin, reads):
-        upload, name = Upload(admin), "clinic/b.ndjson"
-        content = patient("pieces") + patient("pieces-too")
-        first = upload.send(0, name, content, until=10)
-        assert (first.status_code, first.json) == (200, {"have": 10})
-        # What is sent twice is taken once: the answer says how much is here.
-        again = upload.send(0, name, content, until=10)
-        assert (again.status_code, again.json) == (409, {"have": 10})
-        here = fetched(admin, f"/admin/uploads/{upload.id}").json["files"]
-        assert here == [{"number": 0, "name": name, "size": len(content), "have": 10}]
-        incomplete = upload.begin()
-        assert (incomplete.status, len(incomplete.alerts)) == (400, 1)
-        assert upload.send(0, name, content, at=10).json == {"have": len(content)}
-        upload.send(1, "clinic/sub/a.ndjson", b'{"resourceType":"Patient","id":"_"}')
-        page = report_of(upload.begin())
-        assert "clinic/sub/a.ndjson:1 " in page.words
-        assert reads.get("Patient/pieces-too").status_code == 200
-        assert not is_kept(app, page)
-
-    def test_report_of_uploaded_documents(self, admin):
-        """A file that a table names is not skipped; a folder without records says so."""
-        upload = Upload(admin)
-        documents = b"patient_id,patient_family,type,file\nnamer,Doe,11506-3,scan.pdf\n"
-        upload.send(0, "documents.csv", documents)
-        upload.send(1, "scan.pdf", b"%PDF-")
-        page = report_of(upload.begin())
-        assert (DONE in page.words, "Skipped files" in page.words) == (True, False)
-        upload = Upload(admin)
-        upload.send(0, "photos/cat.jpg", b"\xff\xd8")
-        page = report_of(upload.begin())
-        assert "photos whole record contains no importable file" in page.words
-
-    def test_form_that_is_sent_twice_imports_once(self, app, admin):
-        upload = Upload(admin)
-        upload.send(0, "twice.ndjson", patient("twice"))
-        assert len({upload.begin().path for _ in range(3)}) == 1
-        inputs = [names for (names,) in rows(app, select(ImportRun.inputs))]
-        assert inputs.count(["twice.ndjson"]) == 1
-        assert upload.send(1, "b.ndjson", b"{}").status_code == 410
-
-    def test_dry_run_changes_nothing_and_can_be_imported_after(self, app, admin, reads):
-        page = imported(admin, ("a.ndjson", patient("dry")), dry_run="yes")
-        assert "Nothing was changed." in page.words
-        assert reads.get("Patient/dry").status_code == 404
-        assert DONE in report_of(page.send("/again")).words
-        assert reads.get("Patient/dry").status_code == 200
-
-    def test_hostile_file_names_are_imported_under_others(self, admin, reads):
-        upload = Upload(admin)
-        for number, name in enumerate(HOSTILE):
-            assert upload.send(number, name, patient(f"hostile-{number}")).status_code == 200
-        # The name that the third one gets, and a file where another has a folder.
-        upload.send(98, "file-2.ndjson", patient("hostile-98"))
-        upload.send(99, "file-2.ndjson/x.ndjson", patient("hostile-99"))
-        page = report_of(upload.begin())
-        assert "../../escape.ndjson was stored as file-0.ndjson." in page.words
-        found = [0, 1, 2, 3, 6, 7, 8, 9, 98, 99]
-        assert {reads.get(f"Patient/hostile-{n}").status_code for n in found} == {200}
-
-    def test_upload_outlives_the_session(self, admin, username, reads):
-        upload, content = Upload(admin), patient("later")
-        upload.send(0, "a.ndjson", content, until=5)
-        admin.post_with_token("/sign-out")
-        # Neither is anything taken, nor is the browser told that it was.
-        assert upload.send(0, "a.ndjson", content, at=5).status_code in (303, 400)
-        admin.resume(username)
-        assert f'href="{PATH}?upload={upload.id}"' in admin.get(PATH).response.text
-        resumed = Upload(admin, upload.id)
-        assert resumed.id == upload.id
-        assert resumed.send(0, "a.ndjson", content, at=5).json == {"have": len(content)}
-        report_of(resumed.begin())
-        assert reads.get("Patient/later").status_code == 200
-
-    def test_report_outlives_the_server(self, app, admin, username):
-        """Another app on the same folder and database is what a restart leaves."""
-        page = imported(admin, ("a.ndjson", patient("restarted")))
-        restarted = create_app(settings_of(app))
-        assert DONE in Browser(restarted).resume(username).get(page.path).words
-        with restarted.app_context():
-            db.engine.dispose()
-
-    def test_upload_is_kept_where_no_job_can_be_started(self, app, admin):
-        upload = Upload(admin)
-        upload.send(0, "a.ndjson", patient("full"))
-        folder = process.folders(settings_of(app).instance)
-        folder.mkdir(exist_ok=True)
-        folder.rename(folder.with_name("elsewhere"))
-        folder.touch()
-        page = upload.begin()
-        assert page.status == 503
-        assert "cannot be written (File exists)" in page.words
-        folder.unlink()
-        folder.with_name("elsewhere").rename(folder)
-        assert DONE in report_of(upload.begin()).words
-
-    def test_log_has_no_names_of_files(self, admin, username, caplog):
-        with caplog.at_level(logging.INFO):
-            page = imported(admin, ("Ana Example.ndjson", patient("logged")))
-            fetched(admin, f"{page.path}/files/report.json")
-        said = [record.getMessage() for record in caplog.records]
-        assert f"{username} began import {task_id(page)}" in said
-        assert f"{username} fetched a file of import {task_id(page)}" in said
-        assert "Ana Example" not in caplog.text
-
-    def test_upload_of_a_dry_run_is_removed_after_a_day_and_the_report_is_not(self, app, admin):
-        page = imported(admin, ("a.ndjson", patient("old")), dry_run="yes")
-        ended_at = task(app, task_id(page)).ended_at
-        grow_old(app)
-        with app.app_context():
-            sweep(ended_at + DAY - 1)
-            assert is_kept(app, page)
-            sweep(ended_at + DAY + 1)
-        assert not is_kept(app, page)
-        assert task(app, task_id(page))
-
-    def test_import_of_the_command_line_is_listed(self, app, admin, tmp_path):
-        path = tmp_path / "shell.ndjson"
-        path.write_bytes(patient("shell"))
-        load(app, path, who="operator", source="night")
-        told = "night: shell.ndjson on the command line operator done 1 new"
-        assert told in admin.get(PATH).words
+                [(name, content), ("beside.ndjson", b"\n")],
+                ["These files contain no records of a supported type.", f"not {DONE}"],
+            )
+            for name, content in (
+                ("empty.ndjson", b""),
+                ("scan.pdf", b"%PDF-"),
+                ("o.ndjson", b'{"resourceType":"Observation"}\n'),
+            )
+        ),
+        ([("a.ndjson", NOTE)], ["image/tiff is not read: DocumentReference/n-tiff"]),
+(
+            [("a.ndjson", BINARY)],
+            ["1 stored, but unreadable", "import the DocumentReference with its address too"],
+        ),
+    ],
+)  # fmt: skip
+def test_report_names_what_was_not_stored(admin, files, said):
+    page = imported(admin, *files)
+    for words in said:
+        assert (words.removeprefix("not ") in page.words) is not words.startswith("not ")
+    assert "<b>" not in page.response.text
 
 
-HOSTILE = [
-    "../../escape.ndjson",
-    "/etc/escape.ndjson",
-    "a/../../escape.ndjson",
-    "escape\0.ndjson",
-    "-",
-    "..",
-    "con.ndjson\n",
-    "a" * 1500 + ".ndjson",
-    "/".join("a" * 60) + ".ndjson",
-    "‮nosdn.a.ndjson",
-]
+def test_report_names_a_truncated_file_first(admin, reads):
+    noise = Random(1)
+    records = [
+        {
+            "resourceType": "Patient",
+            "id": f"cut-{n}",
+            "name": [{"text": noise.randbytes(2_000).hex()}],
+        }
+        for n in range(60)
+    ]
+    packed = gzip.compress("\n".join(map(json.dumps, records)).encode())
+    page = imported(admin, ("a.ndjson.gz", packed[: len(packed) // 2]))
+    assert "These files could not be read completely: a.ndjson.gz." in page.words
+    assert f"{task_id(page)}/files/rejected" not in " ".join(page.offered.values())
+    assert reads.get("Patient/cut-0").status_code == 200
+
+
+def test_folder_is_uploaded_in_pieces_and_keeps_its_names(app, admin, reads):
+    upload, name = Upload(admin), "clinic/b.ndjson"
+    content = patient("pieces") + patient("pieces-too")
+    first = upload.send(0, name, content, until=10)
+    assert (first.status_code, first.json) == (200, {"have": 10})
+    # What is sent twice is taken once: the answer says how much is here.
+    again = upload.send(0, name, content, until=10)
+    assert (again.status_code, again.json) == (409, {"have": 10})
+    here = fetched(admin, f"/admin/uploads/{upload.id}").json["files"]
+    assert here == [{"number": 0, "name": name, "size": len(content), "have": 10}]
+    incomplete = upload.begin()
+    assert (incomplete.status, len(incomplete.alerts)) == (400, 1)
+    assert upload.send(0, name, content, at=10).json == {"have": len(content)}
+    upload.send(1, "clinic/sub/a.ndjson", b'{"resourceType":"Patient","id":"_"}')
+    page = report_of(upload.begin())
+    assert "clinic/sub/a.ndjson:1 " in page.words
+    assert reads.get("Patient/pieces-too").status_code == 200
+    assert not is_kept(app, page)
+
+
+def test_report_of_uploaded_documents(admin):
+    """A file that a table names is not skipped; a folder without records says so."""
+    upload = Upload(admin)
+    documents = b"patient_id,patient_family,type,file\nnamer,Doe,11506-3,scan.pdf\n"
+    upload.send(0, "documents.csv", documents)
+    upload.send(1, "scan.pdf", b"%PDF-")
+    page = report_of(upload.begin())
+    assert (DONE in page.words, "Skipped files" in page.words) == (True, False)
+    upload = Upload(admin)
+    upload.send(0, "photos/cat.jpg", b"\xff\xd8")
+    page = report_of(upload.begin())
+    assert "photos whole record contains no importable file" in page.words
+
+
+def test_form_that_is_sent_twice_imports_once(app, admin):
+    upload = Upload(admin)
+    upload.send(0, "twice.ndjson", patient("twice"))
+    assert len({upload.begin().path for _ in range(3)}) == 1
+    inputs = [names for (names,) in rows(app, select(ImportRun.inputs))]
+    assert inputs.count(["twice.ndjson"]) == 1
+    assert upload.send(1, "b.ndjson", b"{}").status_code == 410
+
+
+def test_dry_run_changes_nothing_and_can_be_imported_after(app, admin, reads):
+    page = imported(admin, ("a.ndjson", patient("dry")), dry_run="yes")
+    assert "Nothing was changed." in page.words
+    assert reads.get("Patient/dry").status_code == 404
+    assert DONE in report_of(page.send("/again")).words
+    assert reads.get("Patient/dry").status_code == 200
+
+
+def test_hostile_file_names_are_imported_under_others(admin, reads):
+    upload = Upload(admin)
+    for number, name in enumerate(HOSTILE):
+        assert upload.send(number, name, patient(f"hostile-{number}")).status_code == 200
+    # The name that the third one gets, and a file where another has a folder.
+    upload.send(98, "file-2.ndjson", patient("hostile-98"))
+    upload.send(99, "file-2.ndjson/x.ndjson", patient("hostile-99"))
+    page = report_of(upload.begin())
+    assert "../../escape.ndjson was stored as file-0.ndjson." in page.words
+    found = [0, 1, 2, 3, 6, 7, 8, 9, 98, 99]
+    assert {reads.get(f"Patient/hostile-{n}").status_code for n in found} == {200}
+
+
+def test_upload_outlives_the_session(admin, username, reads):
+    upload, content = Upload(admin), patient("later")
+    upload.send(0, "a.ndjson", content, until=5)
+    admin.post_with_token("/sign-out")
+    # Neither is anything taken, nor is the browser told that it was.
+    assert upload.send(0, "a.ndjson", content, at=5).status_code in (303, 400)
+    admin.resume(username)
+    assert f'href="{PATH}?upload={upload.id}"' in admin.get(PATH).response.text
+    resumed = Upload(admin, upload.id)
+    assert resumed.id == upload.id
+    assert resumed.send(0, "a.ndjson", content, at=5).json == {"have": len(content)}
+    report_of(resumed.begin())
+    assert reads.get("Patient/later").status_code == 200
+
+
+def test_report_outlives_the_server(app, admin, username):
+    """Another app on the same folder and database is what a restart leaves."""
+    page = imported(admin, ("a.ndjson", patient("restarted")))
+    restarted = create_app(settings_of(app))
+    assert DONE in Browser(restarted).resume(username).get(page.path).words
+    with restarted.app_context():
+        db.engine.dispose()
+
+
+def test_upload_is_kept_where_no_job_can_be_started(app, admin):
+    upload = Upload(admin)
+    upload.send(0, "a.ndjson", patient("full"))
+    folder = process.folders(settings_of(app).instance)
+    folder.mkdir(exist_ok=True)
+    folder.rename(folder.with_name("elsewhere"))
+    folder.touch()
+    page = upload.begin()
+    assert page.status == 503
+    assert "cannot be written (File exists)" in page.words
+    folder.unlink()
+    folder.with_name("elsewhere").rename(folder)
+    assert DONE in report_of(upload.begin()).words
+
+
+def test_log_has_no_names_of_files(admin, username, caplog):
+    with caplog.at_level(logging.INFO):
+        page = imported(admin, ("Ana Example.ndjson", patient("logged")))
+        fetched(admin, f"{page.path}/files/report.json")
+    said = [record.getMessage() for record in caplog.records]
+    assert f"{username} began import {task_id(page)}" in said
+    assert f"{username} fetched a file of import {task_id(page)}" in said
+    assert "Ana Example" not in caplog.text
+
+
+def test_upload_of_a_dry_run_is_removed_after_a_day_and_the_report_is_not(app, admin):
+    page = imported(admin, ("a.ndjson", patient("old")), dry_run="yes")
+    ended_at = task(app, task_id(page)).ended_at
+    grow_old(app)
+    with app.app_context():
+        sweep(ended_at + DAY - 1)
+        assert is_kept(app, page)
+        sweep(ended_at + DAY + 1)
+    assert not is_kept(app, page)
+    assert task(app, task_id(page))
 
 
 def test_no_file_name_leads_elsewhere(tmp_path):
@@ -360,7 +333,12 @@ def test_no_file_name_leads_elsewhere(tmp_path):
 
 
 def test_form_that_cannot_be_imported_says_why_and_keeps_the_files(admin, held_jobs: HeldJobs):
-    for files, options in (([], {}), ([("a.ndjson", b"{}")], {"delete_missing": "yes"})):
+    uploaded = [("a.ndjson", b"{}")]
+    for files, options in (
+        ([], {}),
+        (uploaded, {"delete_missing": "yes"}),
+        (uploaded, {"prefix": "a/b"}),
+    ):
         page = started(admin, *files, **options)
         assert (page.status, len(page.alerts)) == (400, 1)
         assert ("1 file uploaded" in page.words) == bool(files)
@@ -452,15 +430,6 @@ def test_job_reserves_room_to_say_that_the_disk_is_full(app):
         tracker.end("failed", "The disk is full.")
     assert not room.exists()
     assert task(app, job_id).progress.notes == ["The disk is full."]
-
-
-@contextmanager
-def import_lock(app: Flask) -> Iterator[None]:
-    """Have imports wait for another."""
-    with app.app_context():
-        lock = turn(settings_of(app), TURN, lambda: None)
-    with lock:
-        yield
 
 
 @pytest.mark.process

@@ -140,17 +140,6 @@ def test_new_user_chooses_the_password_at_an_address_that_serves_once(app, admin
     assert rows(app, select(User).where(User.username == "noor")) == []
 
 
-def test_new_one_time_address_voids_the_one_before_and_not_the_password(app, admin):
-    username = add_person(app, CLINICIAN)
-    page = page_of(admin, username)
-    first, second = (one_time_path(page.send("/address")) for _ in range(2))
-    assert Browser(app).get(first).status == 404
-    assert is_signed_in(signed_in(app, username, PASSWORD))
-    choose_password(Browser(app), second)
-    assert not is_signed_in(signed_in(app, username, PASSWORD))
-    assert is_signed_in(signed_in(app, username, CHOSEN))
-
-
 def test_failed_sign_ins_are_shown_and_a_new_password_ends_the_wait(app, admin):
     username = add_person(app, CLINICIAN)
     told = f"{PER_NAME_AND_ADDRESS} wrong passwords"
@@ -302,20 +291,6 @@ def test_account_history_is_newest_first_and_paged(app, admin):
     older = admin.get(page.links["Older"])
     assert shown(older) == [False, True, True]
     assert shown(admin.get(older.links["Newest"])) == [True, False, False]
-
-
-def test_last_administrator_can_neither_be_disabled_nor_get_another_role(make_app):
-    app = make_app(seed=False)
-    admin = Browser(app).resume("admin")
-    page = page_of(admin, "admin")
-    for refused in (page.send("/disable"), page.send("/role", role=CLINICIAN)):
-        assert (refused.status, len(refused.alerts)) == (409, 1)
-        assert "last administrator" in refused.alerts[0]
-    assert (user_of(app, "admin").role, user_of(app, "admin").disabled) == (ADMINISTRATOR, False)
-    add_person(app, ADMINISTRATOR)
-    # Who is no administrator any more is asked to sign in.
-    assert page.send("/role", role=CLINICIAN).path.startswith("/sign-in")
-    assert user_of(app, "admin").role == CLINICIAN
 
 
 def test_record_is_searched_for_and_linked_as_own_or_by_proxy(app, admin):

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
 
-from fhirapp.auth.models import CLINICIAN, PATIENT, Grant
-from tests.support.authorizing import REDIRECT, Flow, add_program, rows, set_client
-from tests.support.browsing import Browser, Page, add_person, id_of
+from fhirapp.auth.models import CLINICIAN, PATIENT
+from tests.support.authorizing import REDIRECT, set_client
+from tests.support.browsing import Page
+from tests.support.consent_pages import Consent
 from tests.support.contract import delete, publish
 from tests.support.helpers import BASE_URL
 
@@ -28,30 +28,6 @@ GOES_WITH = "The app learns this if you allow access to any part of this record,
 def clinic(make_app: Callable[..., Flask]) -> Flask:
     """An app with users and clients of its own."""
     return make_app()
-
-
-class Consent:
-    """A user in front of the page, and the app that asks."""
-
-    def __init__(self, app: Flask, role: str, *patients: str) -> None:
-        username = add_person(app, role, *patients)
-        self.browser = Browser(app).resume(username)
-        self.flow = Flow(app, add_program(app), id_of(app, username))
-
-    def page(self, scope: str, **changes: str) -> Page:
-        """Return the first page that an authorization request leads to."""
-        asked = self.flow.parameters(scope, **changes)
-        return self.browser.get("/oauth/authorize", query_string=asked)
-
-    def choose(self, page: Page, visit_id: str) -> Page:
-        """Send a form in which somebody wrote another visit."""
-        return self.browser.post(page.path, {"form_token": page.token, "visit": visit_id})
-
-    def granted(self) -> tuple[str, str | None, str | None]:
-        """Return scope, patient and visit of the one consent."""
-        mine = select(Grant).where(Grant.client_id == self.flow.program.client_id)
-        ((grant,),) = rows(self.flow.app, mine)
-        return grant.scope, grant.patient_id, grant.encounter_id
 
 
 def allow(page: Page, **ticked: list[str]) -> Page:

@@ -13,9 +13,9 @@ from flask import Flask
 from sqlalchemy import func, select, update
 
 from fhirapp import create_app
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Grant, Session, User
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Grant, Session, User
 from fhirapp.auth.scopes import OFFLINE, ONLINE
-from fhirapp.auth.users import accounts, sessions, sign_in
+from fhirapp.auth.users import sessions, sign_in
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
 from fhirapp.config import load_settings
 from fhirapp.db import writing
@@ -231,33 +231,11 @@ def test_cookie_is_worthless_after_sign_out(browser):
 
 
 @on_three_servers
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda connection, user: accounts.set_password(connection, user, "four words in a row"),
-        lambda connection, user: accounts.set_user_disabled(connection, user, disabled=True),
-        lambda connection, user: connection.execute(
-            update(User).where(User.id == user).values(disabled=True)
-        ),
-        lambda connection, user: accounts.set_role(connection, user, PATIENT),
-        lambda connection, user: accounts.end_second_factor(connection, user),
-    ],
-    ids=["password", "disabled", "disabled in the row", "role", "second factor"],
-)
-def test_change_of_a_user_ends_every_session_at_once(clinic, person, browser, change):
-    another = Browser(clinic).resume(person)
+def test_session_of_a_disabled_user_ends_at_once(clinic, person, browser):
+    """Which changes of a user end sessions is tested in tests/auth/test_users.py."""
     other = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
-    with clinic.app_context(), writing() as connection:
-        change(connection, id_of(clinic, person))
-    assert [*map(is_signed_in, (browser, another, other))] == [False, False, True]
-
-
-def test_enabled_user_signs_in_anew(clinic, person, browser):
-    for disabled in (True, False):
-        with clinic.app_context(), writing() as connection:
-            accounts.set_user_disabled(connection, id_of(clinic, person), disabled=disabled)
-        assert not is_signed_in(browser)
-    assert browser.sign_in(person).path == "/account"
+    alter(clinic, update(User).where(User.username == person).values(disabled=True))
+    assert [is_signed_in(browser), is_signed_in(other)] == [False, True]
 
 
 def grant_of(app: Flask, scope: str) -> tuple[Flow, str]:

@@ -1,0 +1,56 @@
+"""What a browser sends to the page of imports, and a lock that has imports wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+from flask import Flask
+
+from fhirapp.config import settings_of
+from fhirapp.db.turns import turn
+from fhirapp.exchange.imports import TURN
+from tests.support.browsing import Browser, Page
+from tests.support.helpers import BASE_URL
+
+PATH = "/admin/imports"
+
+
+def patient(name: str) -> bytes:
+    """Return a line with a patient of this id."""
+    return json.dumps({"resourceType": "Patient", "id": name}).encode() + b"\n"
+
+
+class Upload:
+    """What the page's script does: pieces of files, sent one after the other."""
+
+    def __init__(self, admin: Browser, upload_id: str = "") -> None:
+        self.page = admin.get(f"{PATH}?upload={upload_id}" if upload_id else PATH)
+        self.id = self.page.form_to(PATH).fields["task"]
+        self.token, self.browser = self.page.token, admin
+
+    def send(self, number: int, name: str, content: bytes, *, at: int = 0, **changes: Any) -> Any:
+        """Send what a file has from a place on, up to the place until."""
+        until = changes.pop("until", None)
+        asked = {"name": name, "size": len(content), "at": at, "left": 0, **changes}
+        return self.browser.client.post(
+            f"/admin/uploads/{self.id}/{number}?{urlencode(asked)}",
+            base_url=BASE_URL,
+            data=content[at:until],
+            headers={"X-Form-Token": self.token},
+        )
+
+    def begin(self, **options: str) -> Page:
+        return self.page.submit("Start import", **options)
+
+
+@contextmanager
+def import_lock(app: Flask) -> Iterator[None]:
+    """Have imports wait for another."""
+    with app.app_context():
+        lock = turn(settings_of(app), TURN, lambda: None)
+    with lock:
+        yield
