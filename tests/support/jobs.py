@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from flask import Flask, current_app
 
 from fhirapp.config import Settings, settings_of
-from fhirapp.core import core_app
+from fhirapp.core import current_core
 from fhirapp.exchange.imports import downloads
 from fhirapp.jobs import process, table
 from fhirapp.jobs.table import Job
@@ -64,14 +66,22 @@ def run_job(app: Flask, job_id: str, folder: Path, passphrase: str) -> None:
         kind: partial(work._do, function, settings, passphrase)
         for kind, function in work._WORK.items()
     }
+
+    @contextmanager
+    def current(wanted: Settings) -> Iterator[Flask]:
+        """Use this app, but for the copy of the database that a dry run changes."""
+        with app.app_context() if wanted == settings else current_core(wanted):
+            yield app
+
     folder_before, handler = Path.cwd(), signal.getsignal(signal.SIGTERM)
     os.chdir(folder)
     try:
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(work, "current_core", current)
             # It is for a process that imports and ends: it looks through all that tests have made.
             for module in (work, downloads):
                 patch.setattr(module, "tune_gc", lambda: None)
-            process.perform(core_app(settings), job_id, kinds)
+            process.perform(app, job_id, kinds)
     finally:
         os.chdir(folder_before)
         signal.signal(signal.SIGTERM, handler)

@@ -1,4 +1,4 @@
-"""Jobs that a page starts run in the test's own process, or wait until the test runs them."""
+"""Jobs that a page starts: in the test's own process, in others, or held until a test runs them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from flask import current_app
 
 from fhirapp.config import Settings
 from tests.support.jobs import HeldJobs, run_job
+from tests.support.shell import start_job
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,12 @@ def jobs_in_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fhirapp.jobs.process._spawn", run)
         yield
+
+
+@pytest.fixture
+def job_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do each job in a process of its own, also where the module's jobs run in this one."""
+    monkeypatch.setattr("fhirapp.jobs.process._spawn", start_job)
 
 
 @pytest.fixture

@@ -114,25 +114,6 @@ def test_backup_is_tested_and_damage_is_found(app, admin, plain):
     path.unlink()
 
 
-def test_passphrase_opens_the_backup_and_is_stored_nowhere(app, admin, caplog):
-    with caplog.at_level(logging.DEBUG):
-        page = taken(admin, SECRET)
-        assert "--force --passphrase-file PASSPHRASE.txt" in page.words
-        refused = page.send("/drill", passphrase="")
-        assert (refused.status, len(refused.alerts)) == (400, 1)
-        page = drilled(page, passphrase=SECRET)
-        assert "It is whole" in page.words
-        assert "The passphrase does not open" in drilled(page, passphrase="another one").words
-    assert SECRET not in caplog.text
-    stored = [path for path in settings_of(app).instance.rglob("*") if path.is_file()]
-    assert stored
-    assert not any(SECRET.encode() in path.read_bytes() for path in stored)
-    with app.app_context():
-        jobs = table.jobs(BACKUP, DRILL)
-    assert {job.kind for job in jobs} == {BACKUP, DRILL}
-    assert "passphrase" not in json.dumps([job.request for job in jobs])
-
-
 def test_passphrases_that_differ_start_no_backup(admin, held_jobs: HeldJobs):
     page = admin.get(PATH).submit("Take a backup", passphrase="one", again="other")
     assert (page.status, len(page.alerts)) == (400, 1)
@@ -209,3 +190,24 @@ def test_demo_takes_no_uploaded_backup(make_app, held_jobs: HeldJobs):
     sent |= {"files": (io.BytesIO(b"\x1f\x8b\x08 one"), "x.backup")}
     page = admin.post(f"{PATH}/upload", sent, content_type="multipart/form-data")
     assert (page.status, held_jobs.count) == (400, 0)
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("job_processes")
+def test_passphrase_opens_the_backup_and_is_stored_nowhere(app, admin, caplog):
+    with caplog.at_level(logging.DEBUG):
+        page = taken(admin, SECRET)
+        assert "--force --passphrase-file PASSPHRASE.txt" in page.words
+        refused = page.send("/drill", passphrase="")
+        assert (refused.status, len(refused.alerts)) == (400, 1)
+        page = drilled(page, passphrase=SECRET)
+        assert "It is whole" in page.words
+        assert "The passphrase does not open" in drilled(page, passphrase="another one").words
+    assert SECRET not in caplog.text
+    stored = [path for path in settings_of(app).instance.rglob("*") if path.is_file()]
+    assert stored
+    assert not any(SECRET.encode() in path.read_bytes() for path in stored)
+    with app.app_context():
+        jobs = table.jobs(BACKUP, DRILL)
+    assert {job.kind for job in jobs} == {BACKUP, DRILL}
+    assert "passphrase" not in json.dumps([job.request for job in jobs])

@@ -433,7 +433,7 @@ def test_job_reserves_room_to_say_that_the_disk_is_full(app):
 
 
 @pytest.mark.process
-@pytest.mark.usefixtures("_forked_jobs")
+@pytest.mark.usefixtures("job_processes")
 def test_import_that_waits_is_stopped_or_killed_and_imported_again(app, admin, reads):
     for name, told in (("stopped", "Records stored before that stay."), ("killed", "interrupted")):
         with import_lock(app):
