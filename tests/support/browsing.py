@@ -231,7 +231,7 @@ class Page:
         The button is the first one of the form, unless what is filled in names another.
         """
         form = self.form_to(end)
-        pressed = [button for button in form.buttons.values() if button[0]]
+        pressed = [button for _, button in form.buttons.items(multi=True) if button[0]]
         chosen = [button for button in pressed if filled.get(button[0]) == button[1]]
         for name, _value in chosen:
             del filled[name]

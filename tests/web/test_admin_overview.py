@@ -166,7 +166,6 @@ def test_setup_checklist_lists_what_is_left_to_do(make_app):
             paths.remove("/admin/backups")
     assert {*setup_steps(page).values()} == paths
     assert f"0 of {len(paths)} done" in page.words
-    assert {admin.get(path).status for path in paths} == {200}
     add_person(app, CLINICIAN)
     add_program(app)
     back_up(app)

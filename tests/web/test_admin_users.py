@@ -173,7 +173,7 @@ def test_each_form_of_a_user_changes_the_account(app, admin):
         (patient, "unlink", {"patient": "p1"}, {"links": {"p2": False}}),
         (patient, "link", {"patient": "p3", "whose": "own"}, {"links": {"p2": False, "p3": True}}),
     ):
-        page = admin.post_with_token(f"{page_of(admin, username).path}/{action}", **form)
+        page = admin.post_with_token(f"/admin/users/{id_of(app, username)}/{action}", **form)
         assert page.path.endswith(f"done={action}"), action
         assert len(page.confirmations) == 1
         found = {**vars(user_of(app, username)), "links": links_of(app, username)}
@@ -188,7 +188,7 @@ def test_apps_keep_their_access_on_request(app, admin, action):
         with app.app_context(), writing() as connection:
             sign_in.enable(connection, id_of(app, username), sign_in.new_secret(), 1)
         fhir = Flow(app, add_program(app), id_of(app, username)).fhir("user/*.rs")
-        path = f"{page_of(admin, username).path}/{action}"
+        path = f"/admin/users/{id_of(app, username)}/{action}"
         admin.post_with_token(path, role=ADMINISTRATOR, **kept)
         statuses.append(fhir.get("Patient").status_code)
     assert statuses == [200, 401]
@@ -201,7 +201,7 @@ def test_forms_that_change_nothing_say_so_and_write_no_audit_entry(app, admin):
         (clinician, "practitioner", {"fhir_user": "Practitioner/x"}),
     ]
     for username, action, form in once:
-        path = f"{page_of(admin, username).path}/{action}"
+        path = f"/admin/users/{id_of(app, username)}/{action}"
         assert admin.post_with_token(path, **form).path.endswith(f"done={action}")
     without_effect = [
         *once,
@@ -216,7 +216,7 @@ def test_forms_that_change_nothing_say_so_and_write_no_audit_entry(app, admin):
     ]
     before = [events(app, name) for name in (patient, clinician)]
     for username, action, form in without_effect:
-        path = f"{page_of(admin, username).path}/{action}"
+        path = f"/admin/users/{id_of(app, username)}/{action}"
         assert admin.post_with_token(path, **form).path.endswith("done=nothing"), action
     assert [events(app, name) for name in (patient, clinician)] == before
     assert links_of(app, patient) == {"p1": True}
@@ -240,7 +240,7 @@ def test_refused_changes_change_nothing(app, admin):
         ),
     ]
     for username, action, form, words in refusals:
-        page = admin.post_with_token(f"{page_of(admin, username).path}/{action}", **form)
+        page = admin.post_with_token(f"/admin/users/{id_of(app, username)}/{action}", **form)
         assert (page.status, len(page.alerts)) == (409, 1), (action, form)
         assert words in page.alerts[0]
     found = user_of(app, clinician)

@@ -155,25 +155,30 @@ def test_demo_shows_no_search_while_its_client_is_disabled(make_app):
     assert count == [(False, 200), (True, 200)]
 
 
-def test_one_click_signs_in_as_an_account_of_the_demo_and_leads_on(demo):
-    for username, leads_to, name in (
+@pytest.mark.parametrize(
+    ("username", "leads_to", "name"),
+    [
         ("clinician", EXAMPLE, "Dr. Folake Adeyemi"),
         ("clinician", EXPLAINED, "Dr. Folake Adeyemi"),
         ("clinician", "/patients", "Dr. Folake Adeyemi"),
         ("admin", "/admin", "Alex Admin"),
         ("patient", "/patients", "Amelia Hartwell"),
-    ):
-        browser = Browser(demo)
-        (form,) = (
-            form
-            for form in browser.get("/").forms
-            if (form.fields.get("next"), form.fields.get("username")) == (leads_to, username)
-        )
-        page = browser.post(form.action, form.fields)
-        assert page.path.startswith(leads_to.partition("?")[0])
-        assert name in browser.get("/account").links
-    # Who is signed in goes on without that, and can be somebody else.
-    page = browser.get("/")
+    ],
+)
+def test_one_click_signs_in_as_an_account_of_the_demo_and_leads_on(demo, username, leads_to, name):
+    browser = Browser(demo)
+    (form,) = (
+        form
+        for form in browser.get("/").forms
+        if (form.fields.get("next"), form.fields.get("username")) == (leads_to, username)
+    )
+    page = browser.post(form.action, form.fields)
+    assert page.path.startswith(leads_to.partition("?")[0])
+    assert name in browser.get("/account").links
+
+
+def test_signed_in_user_of_the_demo_can_become_another(demo):
+    page = Browser(demo).resume("patient").get("/")
     assert {EXAMPLE, EXPLAINED} <= {*page.offered.values()}
     page = page.submit("Continue as clinician")
     assert ("Dr. Folake Adeyemi" in page.links, "Amelia Hartwell" in page.links) == (True, False)
