@@ -121,13 +121,14 @@ def test_refused_registration_stays_as_typed(app):
     for name, length in (("name", 2001), ("redirect_uris", 12_001), ("jwks", 50_001)):
         assert register(app, "confidential", **{name: "x" * length}).status == 413
     # A kind that does not exist, and a form that another browser was shown.
-    form = Browser(app).get("/apps/register?kind=public").form_to("/register").fields
-    assert Browser(app).post("/apps/register", dict(form)).status == 400
+    form = dict(Browser(app).get("/apps/register?kind=public").form_to("/register").fields)
+    assert Browser(app).post("/apps/register", form).status == 400
     for kind in ("", "operator", "nonsense", "<b>"):
         browser = Browser(app)
         page = browser.get("/apps/register", query_string={"kind": kind})
         assert "/apps/register?kind=public" in page.offered.values()
-        assert browser.post_with_token("/apps/register", **{**form, "kind": kind}).status == 400
+        sent = {**form, "kind": kind, "form_token": page.token}
+        assert browser.post("/apps/register", sent).status == 400
     assert count_of(app) == before
 
 
