@@ -1,4 +1,4 @@
-"""Clients that register themselves: RFC 7591, behind an administrator's approval."""
+"""Dynamic client registration, RFC 7591, behind an administrator's approval."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from flask import Flask
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joserfc.jwk import RSAKey
 from sqlalchemy import func, insert, select
 from werkzeug.test import TestResponse
 
@@ -59,6 +58,7 @@ BACKEND: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def app(make_app: Callable[..., Flask]) -> Flask:
+    """A seeded app with the registration endpoint."""
     return make_app(dynamic_registration=True)
 
 
@@ -84,6 +84,12 @@ def client_of(app: Flask, told: dict[str, Any]) -> Client:
     return found
 
 
+def count_waiting(app: Flask) -> int:
+    waits = select(func.count()).select_from(Client).where(Client.approved_at.is_(None))
+    ((number,),) = rows(app, waits)
+    return int(number)
+
+
 def approve(app: Flask, told: dict[str, Any]) -> None:
     with app.app_context(), writing() as connection:
         assert administration.approve(connection, told["client_id"])
@@ -99,14 +105,13 @@ def assert_refused(answer: TestResponse, error: str, words: str, status: int = 4
     assert answer.mimetype == "application/json"
 
 
-def test_it_is_absent_unless_it_is_turned_on(make_app):
-    app = make_app(seed=False)
-    assert send(app, PUBLIC).status_code == 404
-    assert _count(app) == 0
-    assert PATH not in app.test_client().get("/openapi.json").get_json()["paths"]
+def test_registration_endpoint_is_absent_unless_it_is_turned_on(oauth):
+    assert send(oauth, PUBLIC).status_code == 404
+    assert count_waiting(oauth) == 0
+    assert PATH not in oauth.test_client().get("/openapi.json").get_json()["paths"]
 
 
-def test_an_app_is_told_what_was_registered_and_that_it_waits(app):
+def test_answer_holds_the_registration_and_its_approval_status(app):
     ignored = {"software_id": "x", "logo_uri": "https://evil.example/l.png", "client_name#de": "Y"}
     ignored |= {"client_id": "demo-app", "client_secret": "mine", "registration_access_token": "x"}
     answer = send(app, PUBLIC | ignored)
@@ -127,7 +132,7 @@ def test_an_app_is_told_what_was_registered_and_that_it_waits(app):
     assert (shown.heading, "waiting for approval" in shown.words) == ("Allergy Card", True)
 
 
-def test_an_app_without_a_method_has_a_secret_which_is_told_once_and_stored_hashed(app):
+def test_client_without_a_method_gets_a_secret_that_is_stored_as_its_digest(app):
     told = registered(app, CONFIDENTIAL)
     assert told["token_endpoint_auth_method"] == "client_secret_basic"
     assert told["client_secret_expires_at"] == 0
@@ -136,7 +141,7 @@ def test_an_app_without_a_method_has_a_secret_which_is_told_once_and_stored_hash
     assert (client.kind, client.approved_at) == ("confidential", None)
 
 
-def test_a_backend_is_told_its_public_keys(app):
+def test_answer_to_a_backend_holds_its_public_keys(app):
     told = registered(app, BACKEND | {"contacts": ["a@lab.example", "b@lab.example"]})
     assert (told["grant_types"], told["response_types"]) == (["client_credentials"], [])
     assert told["jwks"] == JWKS
@@ -145,14 +150,10 @@ def test_a_backend_is_told_its_public_keys(app):
     assert (client.kind, client.contact) == ("backend", "a@lab.example, b@lab.example")
 
 
-def test_the_address_of_an_ehr_launch_is_taken(app):
+def test_launch_uri_and_origin_are_stored_and_the_registration_is_audited(app):
     uri = "https://app.example/launch"
-    told = registered(app, PUBLIC | {"initiate_login_uri": uri})
+    told = registered(app, PUBLIC | {"initiate_login_uri": uri}, address="192.0.2.77")
     assert (told["initiate_login_uri"], client_of(app, told).launch_uri) == (uri, uri)
-
-
-def test_where_it_came_from_is_kept_and_in_the_trail(app):
-    told = registered(app, PUBLIC, address="192.0.2.77")
     ((origin,),) = rows(app, select(Origin).where(Origin.client_id == told["client_id"]))
     assert (origin.address, origin.by_itself) == ("192.0.2.77", True)
     with app.app_context():
@@ -163,38 +164,25 @@ def test_where_it_came_from_is_kept_and_in_the_trail(app):
 
 META, URI = "invalid_client_metadata", "invalid_redirect_uri"
 STATEMENT = "unapproved_software_statement"
-PRIVATE = {"keys": [RSAKey.generate_key(2048).as_dict(private=True)]}
 
 
-@pytest.mark.parametrize(
-    ("usual", "changes", "error", "words"),
-    [
+def test_invalid_metadata_is_refused_with_the_error_of_the_rfc(app):
+    """tests/auth/test_registration.py has all values that are refused of a registration."""
+    before = count_waiting(app)
+    for usual, changes, error, words in (
         (PUBLIC, {"redirect_uris": None}, URI, "at least one redirect URI"),
-        (PUBLIC, {"redirect_uris": []}, URI, "at least one redirect URI"),
         (PUBLIC, {"redirect_uris": REDIRECT}, URI, "must be a list of strings"),
         (PUBLIC, {"redirect_uris": [REDIRECT, 5]}, URI, "must be a list of strings"),
-        (PUBLIC, {"redirect_uris": ["http://app.example/"]}, URI, "must begin with https://"),
         (PUBLIC, {"redirect_uris": ["javascript:alert(1)"]}, URI, "must begin with https://"),
-        (PUBLIC, {"redirect_uris": ["data:text/html,x"]}, URI, "must begin with https://"),
-        (PUBLIC, {"redirect_uris": ["loopback"]}, URI, "must begin with https://"),
-        (PUBLIC, {"redirect_uris": ["/sample"]}, URI, "must begin with https://"),
-        (PUBLIC, {"redirect_uris": ["https://a.example/#x"]}, URI, "must not have a fragment"),
         (PUBLIC, {"redirect_uris": ["https://ä.example/"]}, URI, "not a valid URI"),
-        (PUBLIC, {"redirect_uris": [f"https://a{n}.example" for n in range(11)]}, URI, "At most"),
         (PUBLIC, {"client_name": None}, META, "client_name is missing"),
-        (PUBLIC, {"client_name": " "}, META, "1 to 100 printable characters"),
-        (PUBLIC, {"client_name": "x" * 101}, META, "1 to 100 printable characters"),
         (PUBLIC, {"client_name": "a\u202eb"}, META, "1 to 100 printable characters"),
         (PUBLIC, {"client_name": {"a": 1}}, META, "client_name must be a string"),
         (PUBLIC, {"contacts": ["x" * 201]}, META, "The contact must have 1 to 200"),
         (PUBLIC, {"contacts": [{}]}, META, "contacts must be a list of strings"),
         (PUBLIC, {"scope": None}, META, "No scopes"),
         (PUBLIC, {"scope": "openid x\0é\ud800"}, META, "cannot have the scope x???"),
-        (PUBLIC, {"scope": "system/*.rs"}, META, "cannot have the scope system/*.rs"),
-        (PUBLIC, {"scope": "patient/Nonsense.rs"}, META, "patient/Nonsense.rs"),
-        (PUBLIC, {"scope": "x" * 3000}, META, "at most 2000 characters"),
         (PUBLIC, {"token_endpoint_auth_method": "client_secret_post"}, META, "must be none"),
-        (PUBLIC, {"token_endpoint_auth_method": "tls_client_auth"}, META, "must be none"),
         (PUBLIC, {"grant_types": ["implicit"]}, META, "grant_types must be authorization_code"),
         (PUBLIC, {"grant_types": []}, META, "grant_types must be authorization_code"),
         (PUBLIC, {"grant_types": ["refresh_token"]}, META, "grant_types must be"),
@@ -209,50 +197,44 @@ PRIVATE = {"keys": [RSAKey.generate_key(2048).as_dict(private=True)]}
         (BACKEND, {"response_types": ["code"]}, META, "response_types must be []"),
         (BACKEND, {"redirect_uris": [REDIRECT]}, META, "leave out the redirect URIs"),
         (BACKEND, {"jwks": None}, META, "Public keys are missing"),
-        (BACKEND, {"jwks_uri": "https://lab.example/keys"}, META, "Public keys are missing"),
         (BACKEND, {"jwks": None, "jwks_uri": "http://10.0.0.1/"}, META, "The URL of the keys"),
         (BACKEND, {"jwks": "x"}, META, "Not a JSON Web Key Set"),
         (BACKEND, {"jwks": {"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}}, META, "private key"),
-        (BACKEND, {"jwks": PRIVATE}, META, "contains a private key, which must stay secret"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_the_error_of_the_rfc(app, usual, changes, error, words):
-    before = _count(app)
-    assert_refused(send(app, usual | changes), error, words)
-    assert _count(app) == before
+        (BACKEND, {"jwks": {"keys": [KEY.as_dict(private=True)]}}, META, "must stay secret"),
+    ):
+        assert_refused(send(app, usual | changes), error, words)
+    assert count_waiting(app) == before
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "status"),
-    [
-        (b"", "application/json", 400),
-        (b"[]", "application/json", 400),
-        (b"{", "application/json", 400),
-        (b"\xff", "application/json", 400),
-        (b"[" * 50_000, "application/json", 400),
-        (b'{"client_name": "a", "client_name": "b"}', "application/json", 400),
-        (json.dumps(PUBLIC).encode(), "application/x-www-form-urlencoded", 400),
-        (json.dumps(PUBLIC).encode(), "multipart/form-data; boundary=x", 400),
-        # What a form of a foreign page can send through a browser in the clinic's own network.
-        (json.dumps(PUBLIC).encode(), "text/plain", 400),
-        (json.dumps(PUBLIC).encode() + b" " * MOST_BYTES, "application/json", 413),
-    ],
-)
-def test_what_is_no_json_object_of_some_size_is_refused(app, body, kind, status):
-    before = _count(app)
-    assert_refused(send(app, body, content_type=kind), META, "", status)
-    assert _count(app) == before
+def test_body_that_is_no_small_json_object_is_refused(app):
+    valid, json_type = json.dumps(PUBLIC).encode(), "application/json"
+    before = count_waiting(app)
+    for body, media_type, status in (
+        (b"", json_type, 400),
+        (b"[]", json_type, 400),
+        (b"{", json_type, 400),
+        (b"\xff", json_type, 400),
+        (b"[" * 50_000, json_type, 400),
+        (b'{"client_name": "a", "client_name": "b"}', json_type, 400),
+        (valid, "application/x-www-form-urlencoded", 400),
+        (valid, "multipart/form-data; boundary=x", 400),
+        # A form of a foreign page can send this through a browser in the clinic's own network.
+        (valid, "text/plain", 400),
+        (valid + b" " * MOST_BYTES, json_type, 413),
+    ):
+        assert_refused(send(app, body, content_type=media_type), META, "", status)
+    assert count_waiting(app) == before
 
 
 def test_no_other_origin_may_register_through_a_browser(app):
     headers = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
     preflight = app.test_client().options(PATH, headers=headers)
     answer = send(app, PUBLIC, headers=headers)
-    for one in (preflight, answer):
-        assert "Access-Control-Allow-Origin" not in one.headers
+    for response in (preflight, answer):
+        assert "Access-Control-Allow-Origin" not in response.headers
 
 
-def test_what_waits_gets_no_token_and_nobody_to_sign_in(app, monkeypatch):
+def test_waiting_client_gets_no_token_and_no_authorization(app, monkeypatch):
     monkeypatch.setattr(key_sets, "fetch_keys", lambda *_, **__: pytest.fail("fetched"))
     kept = BACKEND | {"jwks": None, "jwks_uri": "https://lab.example/keys"}
     for content, key in ((PUBLIC, None), (CONFIDENTIAL, None), (BACKEND, KEY), (kept, KEY)):
@@ -261,20 +243,15 @@ def test_what_waits_gets_no_token_and_nobody_to_sign_in(app, monkeypatch):
         flow = Flow(app, program, add_person(app, CLINICIAN))
         for path in ("/oauth/token", "/oauth/introspect", "/oauth/revoke"):
             form = {"grant_type": "client_credentials", "scope": "system/*.rs", "token": "x"}
-            assert_error(
-                flow.ask(path, **form),
-                "unauthorized_client",
-                "An administrator has not approved the client yet.",
-            )
+            assert_error(flow.ask(path, **form), "unauthorized_client")
         refusals = rows(app, select(Refusal.reasons).where(Refusal.client_id == program.client_id))
-        waits = "unauthorized_client: An administrator has not approved the client yet."
-        assert [waits] in [one.reasons for one in refusals]
+        assert "has not approved the client yet" in str([row.reasons for row in refusals])
         page = Browser(app).get("/oauth/authorize", query_string=flow.parameters("openid"))
         assert page.status == 400
-        assert "has not been approved by an administrator of this server yet" in page.words
+        assert "has not been approved by an administrator" in page.words
 
 
-def test_once_approved_it_works_with_what_it_was_told(app):
+def test_approved_client_works_with_the_secret_or_key_it_registered(app):
     told = registered(app, CONFIDENTIAL)
     approve(app, told)
     program = Program(told["client_id"], told["client_secret"])
@@ -287,7 +264,7 @@ def test_once_approved_it_works_with_what_it_was_told(app):
     assert flow.ask("/oauth/token", **form).status_code == 200
 
 
-def test_from_one_address_come_some_an_hour_by_whichever_way(make_app):
+def test_registrations_of_one_address_are_limited_by_the_hour(make_app):
     app = make_app(seed=False, dynamic_registration=True)
     for _ in range(PER_HOUR):
         registered(app, PUBLIC, address="192.0.2.1")
@@ -297,10 +274,10 @@ def test_from_one_address_come_some_an_hour_by_whichever_way(make_app):
     page = Browser(app, "192.0.2.1").get("/apps/register?kind=public")
     assert page.submit("Register app", name="X", redirect_uris=REDIRECT).status in (400, 429)
     registered(app, PUBLIC, address="192.0.2.2")
-    assert _count(app) == PER_HOUR + 1
+    assert count_waiting(app) == PER_HOUR + 1
 
 
-def test_so_many_wait_and_the_old_ones_make_room(make_app):
+def test_waiting_clients_are_limited_and_old_ones_expire(make_app):
     app = make_app(seed=False, dynamic_registration=True)
     now = int(time.time())
     row = {"name": "X", "kind": "public", "auth_method": NONE, "scope": "openid"}
@@ -342,13 +319,14 @@ JSON = st.recursive(
 NAMES = (*PUBLIC, *BACKEND, "jwks_uri", "contacts", "initiate_login_uri", "software_statement")
 
 
+@pytest.mark.campaign
 @settings(max_examples=sample(200, 5_000))
 @given(
     usual=st.sampled_from([PUBLIC, CONFIDENTIAL, BACKEND]),
     changes=st.dictionaries(st.sampled_from(NAMES), JSON, max_size=4),
     key=st.none() | st.dictionaries(st.sampled_from([*KEY.as_dict(private=False), "alg"]), JSON),
 )
-def test_whatever_a_client_says_is_registered_or_refused(app, usual, changes, key):
+def test_random_metadata_is_registered_or_refused(app, usual, changes, key):
     content = usual | changes
     if key is not None:
         content["jwks"] = {"keys": [KEY.as_dict(private=False) | key]}
@@ -359,9 +337,3 @@ def test_whatever_a_client_says_is_registered_or_refused(app, usual, changes, ke
     else:
         errors = (META, URI, "unapproved_software_statement")
         assert (answer.status_code, answer.get_json()["error"] in errors) == (400, True)
-
-
-def _count(app: Flask) -> int:
-    waits = select(func.count()).select_from(Client).where(Client.approved_at.is_(None))
-    ((number,),) = rows(app, waits)
-    return int(number)

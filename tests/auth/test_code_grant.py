@@ -1,7 +1,7 @@
-"""authorization_code at the token endpoint: PKCE, whose code it is, used again, what comes back.
+"""authorization_code at the token endpoint: PKCE, whose code it is, reuse, what comes back.
 
-RFC 6749 §4.1.3, §5; RFC 7636 §4.6; SMART App Launch 2.2. How clients prove who they are is in
-test_client_authentication.py, the id token in test_openid.py.
+RFC 6749 §4.1.3, §5; RFC 7636 §4.6; SMART App Launch 2.2. Redirect URIs are in
+tests/attack/test_redirect_uris.py, the ID token in test_openid.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import pytest
 from sqlalchemy import select, update
 
 from fhirapp.auth.models import (
-    CLINICIAN,
     AccessToken,
     AuthorizationCode,
     Grant,
@@ -24,7 +23,6 @@ from tests.support.authorizing import (
     VERIFIER,
     Flow,
     add_backend,
-    add_person,
     add_program,
     alter,
     challenge,
@@ -32,14 +30,13 @@ from tests.support.authorizing import (
     set_client,
     set_user,
 )
-from tests.support.grants import ENDED, is_alive
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome
-from tests.support.token_endpoint import assert_error
+from tests.support.helpers import BASE_URL
+from tests.support.token_endpoint import ENDED, assert_error, is_valid
 
 NO_CODE = "Invalid 'code' in request."
 
 
-def test_a_code_is_exchanged_for_a_token_that_works(flow):
+def test_code_is_exchanged_for_a_valid_token(flow):
     answer = flow.redeem(flow.code("user/*.rs"))
     assert answer.status_code == 200
     assert answer.content_type == "application/json"
@@ -49,181 +46,150 @@ def test_a_code_is_exchanged_for_a_token_that_works(flow):
     token = content.pop("access_token")
     assert len(token) == 43
     assert content == {"token_type": "Bearer", "expires_in": 3600, "scope": "user/*.rs"}
-    assert is_alive(flow, token)
+    assert is_valid(flow, token)
 
 
-@pytest.mark.parametrize(
-    "scope",
-    [
+def test_scope_of_the_answer_is_as_requested(flow):
+    for scope in (
         "patient/*.read launch/patient openid",
         "launch/patient patient/AllergyIntolerance patient/DocumentReference.r offline_access",
         "user/AllergyIntolerance.rs?clinical-status=active user/DocumentReference.rs",
         "user/AllergyIntolerance.s user/AllergyIntolerance.read",
-    ],
-)
-def test_the_scope_is_told_as_it_was_asked_for(flow, scope):
-    patient = "p1" if "patient" in scope else None
-    answer = flow.tokens(scope, patient=patient)
-    assert answer["scope"] == scope
-    ((row,),) = rows(
-        flow.app, select(AccessToken).where(AccessToken.digest == digest(answer["access_token"]))
-    )
-    assert row.scope == scope
+    ):
+        answer = flow.tokens(scope, patient="p1" if "patient" in scope else None)
+        assert answer["scope"] == scope
+        mine = AccessToken.digest == digest(answer["access_token"])
+        ((row,),) = rows(flow.app, select(AccessToken).where(mine))
+        assert row.scope == scope
+        assert ("refresh_token" in answer) == ("offline_access" in scope)
+    assert "refresh_token" in flow.tokens("user/*.rs online_access")
 
 
-PATIENT_IN_CONTEXT = {
-    "patient": "p1",
-    "need_patient_banner": True,
-    "smart_style_url": f"{BASE_URL}/smart-style.json",
-}
-
-
-@pytest.mark.parametrize(
-    ("scope", "patient", "encounter", "context"),
-    [
+def test_launch_context_comes_with_the_token(flow):
+    context = {
+        "patient": "p1",
+        "need_patient_banner": True,
+        "smart_style_url": f"{BASE_URL}/smart-style.json",
+    }
+    for scope, patient, encounter, expected in (
         ("user/*.rs", None, None, {}),
-        ("patient/*.rs", "p1", None, PATIENT_IN_CONTEXT),
-        ("launch/patient user/*.rs", "p1", None, PATIENT_IN_CONTEXT),
-        ("launch user/*.rs", "p1", None, PATIENT_IN_CONTEXT),
+        ("patient/*.rs", "p1", None, context),
+        ("launch/patient user/*.rs", "p1", None, context),
+        ("launch user/*.rs", "p1", None, context),
         # Without fhirContext, where an encounter may not be.
-        ("launch patient/*.rs", "p1", "e1", {**PATIENT_IN_CONTEXT, "encounter": "e1"}),
-    ],
-)
-def test_what_is_in_context_comes_with_the_token(flow, scope, patient, encounter, context):
-    if "launch" in scope.split():
-        answer = flow.tokens(scope, launch=flow.launch(patient, encounter))
-    else:
-        answer = flow.tokens(scope, patient=patient)
-    for name in ("access_token", "token_type", "expires_in", "scope"):
-        del answer[name]
-    assert answer == context
+        ("launch patient/*.rs", "p1", "e1", {**context, "encounter": "e1"}),
+    ):
+        if "launch" in scope.split():
+            answer = flow.tokens(scope, launch=flow.launch(patient, encounter))
+        else:
+            answer = flow.tokens(scope, patient=patient)
+        for name in ("access_token", "token_type", "expires_in", "scope"):
+            del answer[name]
+        assert answer == expected, scope
 
 
-@pytest.mark.parametrize("offline", ["offline_access", "online_access", ""])
-def test_a_refresh_token_comes_where_the_user_allowed_access_beyond_the_hour(flow, offline):
-    assert ("refresh_token" in flow.tokens(f"user/*.rs {offline}")) == bool(offline)
-
-
-@pytest.mark.parametrize(
-    ("verifier", "error"),
-    [
-        (None, "invalid_request"),
-        ("", "invalid_request"),
-        ("x" * 42, "invalid_request"),
-        ("x" * 129, "invalid_request"),
-        ("x" * 42 + "é", "invalid_request"),
+def test_code_verifier_must_fit_the_challenge(flow):
+    code = flow.code("user/*.rs")
+    for verifier, error in (
+        *((text, "invalid_request") for text in (None, "", "x" * 42, "x" * 129, "x" * 42 + "é")),
         ("x" * 42 + "=", "invalid_request"),
         (f"{VERIFIER}\n", "invalid_request"),
+        ([VERIFIER, VERIFIER], "invalid_request"),
         ("x" * 43, "invalid_grant"),
         (VERIFIER.upper(), "invalid_grant"),
         # As if the method were plain.
         (challenge(VERIFIER), "invalid_grant"),
-        ([VERIFIER, VERIFIER], "invalid_request"),
-    ],
-)
-def test_only_who_made_the_challenge_can_redeem_the_code(flow, verifier, error):
-    code = flow.code("user/*.rs")
-    assert_error(flow.redeem(code, code_verifier=verifier), error)
+    ):
+        assert_error(flow.redeem(code, code_verifier=verifier), error)
     assert flow.redeem(code).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "uri", [None, "", f"{REDIRECT}/", f"{REDIRECT}?x", "https://app.example/other"]
-)
-def test_the_redirect_uri_must_be_the_one_of_the_request(oauth, uri):
-    program = add_program(oauth, redirect_uris=[REDIRECT, "https://app.example/other"])
-    flow = Flow(oauth, program, add_person(oauth, CLINICIAN))
-    refused = flow.redeem(flow.code("user/*.rs"), redirect_uri=uri)
-    assert_error(refused, "invalid_grant", "Invalid 'redirect_uri' in request.")
-
-
-@pytest.mark.parametrize("code", ["unknown", "", "x" * 5000])
-def test_a_code_that_is_none_is_refused(flow, code):
-    assert_error(flow.redeem(code), "invalid_grant", NO_CODE)
-
-
-def test_a_code_that_is_missing_is_asked_for(flow):
-    assert_error(flow.redeem(None), "invalid_request", "Missing 'code' in request.")
-
-
-def test_a_code_is_for_the_client_that_asked_for_it(flow):
-    other = Flow(flow.app, add_program(flow.app), flow.user_id)
+def test_redirect_uri_must_be_that_of_the_request(flow):
     code = flow.code("user/*.rs")
-    assert_error(other.redeem(code), "invalid_grant", NO_CODE)
-    token = flow.redeem(code).get_json()["access_token"]
-    # Used by now, and the other client cannot end what came of it.
-    assert_error(other.redeem(code), "invalid_grant", NO_CODE)
-    assert is_alive(flow, token)
+    for uri in (None, "", f"{REDIRECT}/", f"{REDIRECT}?x", "https://app.example/other"):
+        assert_error(flow.redeem(code, redirect_uri=uri), "invalid_grant", "Invalid 'redirect_uri'")
 
 
-def test_a_code_serves_for_a_minute(flow):
+def test_missing_unknown_or_expired_code_is_refused(flow):
+    for code in ("unknown", "", "x" * 5000):
+        assert_error(flow.redeem(code), "invalid_grant", NO_CODE)
+    assert_error(flow.redeem(None), "invalid_request", "Missing 'code'")
     code = flow.code("user/*.rs")
     mine = update(AuthorizationCode).where(AuthorizationCode.digest == digest(code))
     alter(flow.app, mine.values(expires_at=int(time.time())))
     assert_error(flow.redeem(code), "invalid_grant", NO_CODE)
 
 
+def test_code_expires_after_a_minute(flow):
+    code = flow.code("user/*.rs")
+    mine = AuthorizationCode.digest == digest(code)
+    ((row,),) = rows(flow.app, select(AuthorizationCode).where(mine))
+    assert 50 < row.expires_at - time.time() <= 60
+
+
+def test_code_is_for_the_client_that_requested_it(flow):
+    other = Flow(flow.app, add_program(flow.app), flow.user_id)
+    code = flow.code("user/*.rs")
+    assert_error(other.redeem(code), "invalid_grant", NO_CODE)
+    token = flow.redeem(code).get_json()["access_token"]
+    # Used by now, and the other client cannot end what came of it.
+    assert_error(other.redeem(code), "invalid_grant", NO_CODE)
+    assert is_valid(flow, token)
+
+
 @pytest.mark.parametrize("verifier", [VERIFIER, "x" * 43])
-def test_a_code_that_is_used_again_ends_all_that_came_of_it(flow, verifier):
+def test_code_that_is_used_again_ends_all_that_came_of_it(flow, verifier):
     code = flow.code("user/*.rs offline_access")
     first = flow.redeem(code).get_json()
     second = flow.refresh(first["refresh_token"]).get_json()
-    assert is_alive(flow, first["access_token"])
+    assert is_valid(flow, first["access_token"])
     assert_error(flow.redeem(code, code_verifier=verifier), "invalid_grant", NO_CODE)
-    assert not is_alive(flow, first["access_token"])
-    assert not is_alive(flow, second["access_token"])
+    assert not is_valid(flow, first["access_token"])
+    assert not is_valid(flow, second["access_token"])
     assert_error(flow.refresh(second["refresh_token"]), "invalid_grant", ENDED)
 
 
-def test_a_code_is_no_token(flow):
+def test_code_is_no_token(flow):
     code = flow.code("user/*.rs")
-    response = Fhir(flow.app, code).get("AllergyIntolerance")
-    assert_outcome(response, 401, "login", "The access token is not valid.")
+    assert not is_valid(flow, code)
     assert_error(flow.refresh(code), "invalid_grant")
 
 
-@pytest.mark.parametrize("what", ["grant revoked", "grant over", "user disabled"])
-def test_a_consent_that_ended_meanwhile_gives_no_token(flow, what):
-    code = flow.code("user/*.rs")
-    now = int(time.time())
-    if what == "user disabled":
-        set_user(flow.app, flow.user_id, disabled=True)
-    else:
-        values = {"revoked_at": now} if what == "grant revoked" else {"expires_at": now}
+def test_consent_or_user_that_ended_meanwhile_gives_no_token(flow):
+    for values in ({"revoked_at": 1}, {"expires_at": 1}):
+        code = flow.code("user/*.rs")
         alter(flow.app, update(Grant).where(Grant.user_id == flow.user_id).values(values))
+        assert_error(flow.redeem(code), "invalid_grant", ENDED)
+    code = flow.code("user/*.rs")
+    set_user(flow.app, flow.user_id, disabled=True)
     assert_error(flow.redeem(code), "invalid_grant", ENDED)
 
 
-def test_a_client_that_is_disabled_meanwhile_gets_no_token(flow):
+def test_client_that_is_disabled_meanwhile_gets_no_token(flow):
     code = flow.code("user/*.rs")
     set_client(flow.app, flow.program, disabled=True)
     assert_error(flow.redeem(code), "invalid_client", status=400)
 
 
-def test_a_registration_that_is_narrowed_meanwhile_narrows_the_token(flow):
-    asked = "user/AllergyIntolerance.rs user/DocumentReference.rs offline_access"
-    code = flow.code(asked)
+def test_registration_that_is_narrowed_meanwhile_narrows_the_token(flow):
+    requested = "user/AllergyIntolerance.rs user/DocumentReference.rs offline_access"
+    code, nothing_left = flow.code(requested), flow.code("user/*.rs")
     set_client(flow.app, flow.program, scope="user/AllergyIntolerance.r")
     answer = flow.redeem(code).get_json()
     assert answer["scope"] == "user/AllergyIntolerance.r"
     assert "refresh_token" not in answer
-
-
-def test_a_registration_of_which_nothing_is_left_gives_no_token(flow):
-    code = flow.code("user/*.rs")
     set_client(flow.app, flow.program, scope="patient/*.rs")
-    assert_error(flow.redeem(code), "invalid_scope")
+    assert_error(flow.redeem(nothing_left), "invalid_scope")
 
 
-def test_a_token_does_not_outlive_its_consent(flow):
+def test_token_does_not_outlive_its_consent(flow):
     code = flow.code("user/*.rs")
     soon = int(time.time()) + 100
     alter(flow.app, update(Grant).where(Grant.user_id == flow.user_id).values(expires_at=soon))
-    answer = flow.redeem(code).get_json()
-    assert 98 <= answer["expires_in"] <= 100
+    assert 98 <= flow.redeem(code).get_json()["expires_in"] <= 100
 
 
-def test_a_backend_has_no_codes_and_an_app_no_token_of_its_own(flow, oauth):
+def test_backend_has_no_codes_and_an_app_no_token_of_its_own(flow, oauth):
     backend = Flow(oauth, add_backend(oauth), flow.user_id)
     code = flow.code("user/*.rs")
     assert_error(backend.redeem(code), "unauthorized_client")
@@ -233,7 +199,7 @@ def test_a_backend_has_no_codes_and_an_app_no_token_of_its_own(flow, oauth):
     assert_error(confidential.ask("/oauth/token", **form), "unauthorized_client")
 
 
-def test_codes_and_tokens_are_kept_as_hashes(flow):
+def test_codes_and_tokens_are_stored_as_digests(flow):
     code = flow.code("user/*.rs offline_access")
     answer = flow.redeem(code).get_json()
     for model, secret in (

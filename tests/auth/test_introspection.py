@@ -1,4 +1,4 @@
-"""What a token is, told to whom it concerns: RFC 7662; SMART App Launch 2.2 token introspection."""
+"""Introspection of tokens: RFC 7662; SMART App Launch 2.2."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ from tests.support.authorizing import (
     set_user,
 )
 from tests.support.helpers import BASE_URL, token_for
+from tests.support.id_tokens import DOCTOR
 from tests.support.token_endpoint import DEMO, assert_error
 
-DOCTOR = "Practitioner/dr-adeyemi"
 SCOPE = "openid fhirUser launch/patient patient/*.rs user/AllergyIntolerance.rs offline_access"
 OF_BACKEND = {"auth": DEMO}
+ACCESS, REFRESH = "access_token", "refresh_token"
 
 
 @pytest.fixture
 def flow(oauth: Flask) -> Flow:
-    """Return a clinician with an app that has a secret."""
+    """A clinician with an app that has a secret."""
     user_id = add_person(oauth, CLINICIAN, fhir_user=DOCTOR)
     return Flow(oauth, add_program(oauth, BASIC), user_id)
 
@@ -55,25 +56,22 @@ def bearer(token: str) -> dict[str, Any]:
 
 
 def assert_inactive(response: TestResponse) -> None:
-    """Assert that an answer says that it is no token, and nothing else."""
+    """Assert that an answer is that the token is not active, and nothing else."""
     assert response.status_code == 200, response.text
     assert response.content_type == "application/json"
     assert response.headers["Cache-Control"] == "no-store"
     assert response.get_json() == {"active": False}
 
 
-def test_of_a_users_token_is_told_what_its_app_was_told(flow):
+def test_token_of_a_user_has_the_context_that_its_app_got(flow):
     began = int(time.time())
-    issued = flow.tokens(SCOPE, patient="p1")
-    answer = flow.introspect(issued["access_token"])
-    assert answer.headers["Cache-Control"] == "no-store"
-    content = answer.get_json()
+    issued = flow.tokens(SCOPE, patient="p1", days=30)
+    content = flow.introspect(issued[ACCESS]).get_json()
     issued_at = content.pop("iat")
     assert began <= issued_at <= time.time()
     assert content.pop("exp") == issued_at + 3600
-    assert content == {
+    expected = {
         "active": True,
-        "token_type": "Bearer",
         "client_id": flow.program.client_id,
         "scope": SCOPE,
         "iss": BASE_URL,
@@ -83,30 +81,26 @@ def test_of_a_users_token_is_told_what_its_app_was_told(flow):
         "need_patient_banner": True,
         "smart_style_url": f"{BASE_URL}/smart-style.json",
     }
+    assert content == {**expected, "token_type": "Bearer"}
     context = {"patient", "need_patient_banner", "smart_style_url"}
     assert {name: issued[name] for name in context} == {name: content[name] for name in context}
+    content = flow.introspect(issued[REFRESH]).get_json()
+    del content["iat"]
+    assert began <= content.pop("exp") - 30 * 86_400 <= time.time()
+    assert content == expected
 
 
-def test_of_a_launch_the_encounter_is_told(flow):
+def test_token_of_a_launch_has_its_encounter(flow):
     issued = flow.tokens("launch user/*.rs", launch=flow.launch("p1", "e1"))
-    content = flow.introspect(issued["access_token"]).get_json()
+    content = flow.introspect(issued[ACCESS]).get_json()
     assert (content["patient"], content["encounter"]) == ("p1", "e1")
     assert "fhirUser" not in content
 
 
-def test_of_a_refresh_token_no_token_type_is_told(flow):
-    began = int(time.time())
-    issued = flow.tokens(SCOPE, patient="p1", days=30)
-    content = flow.introspect(issued["refresh_token"]).get_json()
-    assert content["active"]
-    assert "token_type" not in content
-    assert began <= content["exp"] - 30 * 86_400 <= time.time()
-
-
-def test_of_a_backends_token_the_backend_is_the_subject(oauth):
+def test_token_of_a_backend_has_the_backend_as_subject(oauth):
     backend = Flow(oauth, add_backend(oauth), add_person(oauth, CLINICIAN))
     form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
-    token = backend.ask("/oauth/token", **form).get_json()["access_token"]
+    token = backend.ask("/oauth/token", **form).get_json()[ACCESS]
     content = backend.introspect(token).get_json()
     assert content.pop("exp") - content.pop("iat") == 300
     assert content == {
@@ -119,91 +113,60 @@ def test_of_a_backends_token_the_backend_is_the_subject(oauth):
     }
 
 
-def test_of_a_token_from_the_shell_the_patient_is_told(oauth, flow):
+def test_token_of_the_command_has_its_patient(oauth, flow):
     token = token_for(oauth, "patient/*.rs", patient="p1")
     content = flow.introspect(token, proof=OF_BACKEND).get_json()
     assert (content["patient"], content["scope"]) == ("p1", "patient/*.rs")
 
 
-@pytest.mark.parametrize("method", [BASIC, SIGNED])
-def test_a_client_may_ask_with_its_own_proof(oauth, method):
+@pytest.mark.parametrize("method", [NONE, BASIC, SIGNED])
+def test_client_authenticates_by_its_proof_or_by_a_token_of_its_own(oauth, method):
     flow = Flow(oauth, add_program(oauth, method), add_person(oauth, CLINICIAN))
-    token = flow.tokens("user/*.rs")["access_token"]
-    assert flow.introspect(token).get_json()["active"]
-
-
-@pytest.mark.parametrize("method", [NONE, BASIC])
-def test_a_client_may_ask_with_a_token_of_its_own(oauth, method):
-    flow = Flow(oauth, add_program(oauth, method), add_person(oauth, CLINICIAN))
-    first, second = (flow.tokens("user/*.rs")["access_token"] for _ in range(2))
-    assert flow.introspect(first, proof=bearer(first)).get_json()["active"]
-    assert flow.introspect(first, proof=bearer(second)).get_json()["active"]
+    first, second = (flow.tokens("user/*.rs")[ACCESS] for _ in range(2))
+    own = [] if method == NONE else [flow.program.proof()]
+    for proof in (*own, bearer(first), bearer(second)):
+        assert flow.introspect(first, proof=proof).get_json()["active"]
     assert_inactive(flow.introspect("junk", proof=bearer(first)))
 
 
-def test_a_backend_may_ask_about_any_token(oauth, flow):
-    token = flow.tokens("user/*.rs")["access_token"]
-    form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
-    own = flow.ask("/oauth/token", OF_BACKEND, **form).get_json()["access_token"]
-    for proof in (OF_BACKEND, bearer(own)):
-        assert flow.introspect(token, proof=proof).get_json()["sub"] == flow.user_id
-
-
-def test_an_app_hears_nothing_of_the_tokens_of_others(oauth, flow):
+def test_backend_may_introspect_any_token_and_an_app_only_its_own(oauth, flow):
     issued = flow.tokens("user/*.rs offline_access")
+    form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
+    own = flow.ask("/oauth/token", OF_BACKEND, **form).get_json()[ACCESS]
+    for proof in (OF_BACKEND, bearer(own)):
+        assert flow.introspect(issued[ACCESS], proof=proof).get_json()["sub"] == flow.user_id
     other = Flow(oauth, add_program(oauth, SIGNED), flow.user_id)
-    others = other.tokens("user/*.rs")["access_token"]
-    for token in (issued["access_token"], issued["refresh_token"], token_for(oauth, "system/*.rs")):
+    others = other.tokens("user/*.rs")[ACCESS]
+    for token in (issued[ACCESS], issued[REFRESH], token_for(oauth, "system/*.rs")):
         assert_inactive(other.introspect(token))
         assert_inactive(other.introspect(token, proof=bearer(others)))
 
 
-@pytest.mark.parametrize("junk", ["junk", "x" * 10_000, "a.b.c", " ", "0"])
-def test_what_is_no_token_is_not_active(flow, junk):
-    for proof in (flow.program.proof(), OF_BACKEND):
-        assert_inactive(flow.introspect(junk, proof=proof))
+def test_other_texts_are_not_active(flow):
+    for text in ("junk", "x" * 10_000, "a.b.c", " ", flow.code("user/*.rs"), flow.session):
+        for proof in (flow.program.proof(), OF_BACKEND):
+            assert_inactive(flow.introspect(text, proof=proof))
 
 
-def test_a_code_and_a_session_are_no_tokens(flow):
-    assert_inactive(flow.introspect(flow.code("user/*.rs")))
-    assert_inactive(flow.introspect(flow.session))
-
-
-@pytest.mark.parametrize("hint", ["access_token", "refresh_token", "id_token", "", "x"])
-def test_the_hint_need_not_be_right(flow, hint):
+def test_token_is_found_whatever_the_hint_says(flow):
     issued = flow.tokens("user/*.rs offline_access")
-    for name in ("access_token", "refresh_token"):
-        assert flow.introspect(issued[name], token_type_hint=hint).get_json()["active"]
+    for hint in (ACCESS, REFRESH, "id_token", "", "x"):
+        for name in (ACCESS, REFRESH):
+            assert flow.introspect(issued[name], token_type_hint=hint).get_json()["active"]
 
 
-@pytest.mark.parametrize("proof", [{}, {"client_id": "demo-app"}, {"auth": ("x", "y")}])
-def test_who_does_not_say_who_asks_hears_nothing(flow, proof):
-    token = flow.tokens("user/*.rs")["access_token"]
-    assert_error(flow.introspect(token, proof=proof), "invalid_client", status=401)
-
-
-def test_a_token_that_is_none_any_more_proves_nothing(flow):
+def test_request_without_proof_is_refused(flow):
     issued = flow.tokens("user/*.rs offline_access")
-    first, second = issued["access_token"], flow.tokens("user/*.rs")["access_token"]
-    flow.revoke(first)
-    for dead in (first, issued["refresh_token"], "junk"):
-        refused = flow.introspect(second, proof=bearer(dead))
-        assert_error(refused, "invalid_client", status=401)
-    for unreadable in ("", f"{second} x", f" {second} {second}"):
-        refused = flow.introspect(second, proof=bearer(unreadable))
-        assert_error(refused, "invalid_request", "The Authorization header is not readable.")
-
-
-@pytest.mark.parametrize("token", [None, "", ["a", "b"], "é", "a\nb", "\0", 'a"b'])
-def test_a_question_without_one_token_is_refused(flow, token):
-    assert_error(flow.introspect(token), "invalid_request")
-
-
-def test_a_question_is_a_post_with_a_form(flow):
-    client = flow.app.test_client()
-    assert client.get("/oauth/introspect").status_code == 405
-    asked = flow.ask("/oauth/introspect?token=x", token="x")
-    assert_error(asked, "invalid_request", "Parameters belong in the body.")
+    revoked, token = issued[ACCESS], flow.tokens("user/*.rs")[ACCESS]
+    flow.revoke(revoked)
+    for proof in (
+        *({}, {"client_id": "demo-app"}, {"auth": ("x", "y")}),
+        *(bearer(text) for text in (revoked, issued[REFRESH], "junk")),
+    ):
+        assert_error(flow.introspect(token, proof=proof), "invalid_client", status=401)
+    for unreadable in ("", f"{token} x", f" {token} {token}"):
+        refused = flow.introspect(token, proof=bearer(unreadable))
+        assert_error(refused, "invalid_request", "not readable")
 
 
 def end_sessions(flow: Flow) -> None:
@@ -213,70 +176,57 @@ def end_sessions(flow: Flow) -> None:
 
 
 def expire(flow: Flow, model: type[AccessToken | RefreshToken], token: str) -> None:
-    """Let a token's time be over."""
+    """Let a token expire."""
     row = update(model).where(model.digest == digest(token))
     alter(flow.app, row.values(expires_at=int(time.time())))
 
 
-def change_grant(flow: Flow, **values: int) -> None:
+def set_grant(flow: Flow, **values: int) -> None:
     """Change what a user allowed."""
     alter(flow.app, update(Grant).where(Grant.user_id == flow.user_id).values(values))
 
 
-# What ends a user's tokens, given the flow and the answer they came with; and which of them.
-ACCESS, REFRESH = "access_token", "refresh_token"
+# What ends a user's tokens, given the flow and the token answer; and the tokens that are ended.
+BOTH = {ACCESS, REFRESH}
 ENDS: dict[str, tuple[Callable[[Flow, dict[str, Any]], Any], set[str]]] = {
     "access token revoked": (lambda flow, issued: flow.revoke(issued[ACCESS]), {ACCESS}),
-    "access token expired": (
-        lambda flow, issued: expire(flow, AccessToken, issued[ACCESS]),
-        {ACCESS},
-    ),
+    "access token over": (lambda flow, issued: expire(flow, AccessToken, issued[ACCESS]), {ACCESS}),
     "refresh token used": (lambda flow, issued: flow.refresh(issued[REFRESH]), {REFRESH}),
-    "refresh token expired": (
+    "refresh token over": (
         lambda flow, issued: expire(flow, RefreshToken, issued[REFRESH]),
         {REFRESH},
     ),
-    "refresh token revoked": (
-        lambda flow, issued: flow.revoke(issued[REFRESH]),
-        {ACCESS, REFRESH},
-    ),
-    "consent revoked": (lambda flow, _: change_grant(flow, revoked_at=1), {ACCESS, REFRESH}),
-    "consent over": (lambda flow, _: change_grant(flow, expires_at=1), {ACCESS, REFRESH}),
-    "session over": (lambda flow, _: end_sessions(flow), {ACCESS, REFRESH}),
-    "user disabled": (
-        lambda flow, _: set_user(flow.app, flow.user_id, disabled=True),
-        {ACCESS, REFRESH},
-    ),
-    "client disabled": (
-        lambda flow, _: set_client(flow.app, flow.program, disabled=True),
-        {ACCESS, REFRESH},
-    ),
-    "client registered for nothing of it": (
+    "refresh token revoked": (lambda flow, issued: flow.revoke(issued[REFRESH]), BOTH),
+    "consent revoked": (lambda flow, _: set_grant(flow, revoked_at=1), BOTH),
+    "consent over": (lambda flow, _: set_grant(flow, expires_at=1), BOTH),
+    "session over": (lambda flow, _: end_sessions(flow), BOTH),
+    "user disabled": (lambda flow, _: set_user(flow.app, flow.user_id, disabled=True), BOTH),
+    "client disabled": (lambda flow, _: set_client(flow.app, flow.program, disabled=True), BOTH),
+    "nothing registered of it": (
         lambda flow, _: set_client(flow.app, flow.program, scope="patient/*.rs"),
-        {ACCESS, REFRESH},
+        BOTH,
     ),
 }
 
 
-@pytest.mark.parametrize(("end", "dead"), ENDS.values(), ids=ENDS)
-def test_what_has_ended_is_not_active(flow, end, dead):
+@pytest.mark.parametrize(("end", "ended"), ENDS.values(), ids=ENDS)
+def test_ended_token_is_not_active(flow, end, ended):
     issued = flow.tokens("user/*.rs online_access")
     end(flow, issued)
     for name in (ACCESS, REFRESH):
         answer = flow.introspect(issued[name], proof=OF_BACKEND)
-        if name in dead:
+        if name in ended:
             assert_inactive(answer)
         else:
             assert answer.get_json()["active"]
 
 
-def test_only_what_client_and_user_may_still_see_is_told(oauth):
+def test_scope_is_what_client_and_user_may_still_see(oauth):
     flow = Flow(oauth, add_program(oauth), add_person(oauth, CLINICIAN))
-    token = flow.tokens("openid patient/*.rs user/*.rs", patient="p1")["access_token"]
+    token = flow.tokens("openid patient/*.rs user/*.rs", patient="p1")[ACCESS]
 
     def scope() -> str:
-        told: str = flow.introspect(token, proof=OF_BACKEND).get_json()["scope"]
-        return told
+        return str(flow.introspect(token, proof=OF_BACKEND).get_json()["scope"])
 
     assert scope() == "openid patient/*.rs user/*.rs"
     set_client(oauth, flow.program, scope="openid patient/AllergyIntolerance.r user/*.rs")
@@ -285,9 +235,9 @@ def test_only_what_client_and_user_may_still_see_is_told(oauth):
     assert scope() == "openid patient/AllergyIntolerance.r"
 
 
-def test_a_patient_who_is_not_the_users_any_more_is_not_told(oauth):
+def test_patient_who_is_no_longer_linked_is_not_in_context(oauth):
     flow = Flow(oauth, add_program(oauth), add_person(oauth, PATIENT, "p1", "p2"))
-    token = flow.tokens("patient/*.rs", patient="p2")["access_token"]
+    token = flow.tokens("patient/*.rs", patient="p2")[ACCESS]
     assert flow.introspect(token, proof=OF_BACKEND).get_json()["patient"] == "p2"
     with oauth.app_context(), writing() as connection:
         unlink(connection, flow.user_id, "p2")

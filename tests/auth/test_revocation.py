@@ -1,15 +1,26 @@
-"""Tokens that are given back: RFC 7009; issue 4."""
+"""Tokens that end: revoked by their client (RFC 7009), expired, or deleted a day later."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from flask import Flask
 from sqlalchemy import select, update
-from werkzeug.test import TestResponse
 
-from fhirapp.auth.models import BASIC, CLINICIAN, NONE, SIGNED, Grant, RefreshToken, digest
+from fhirapp.auth.models import (
+    BASIC,
+    CLINICIAN,
+    NONE,
+    SIGNED,
+    AccessToken,
+    AuthorizationCode,
+    Grant,
+    RefreshToken,
+    digest,
+)
+from fhirapp.auth.tokens import new_token
 from tests.support.authorizing import (
     Flow,
     add_backend,
@@ -19,143 +30,147 @@ from tests.support.authorizing import (
     rows,
     set_client,
 )
-from tests.support.grants import ENDED, is_alive
 from tests.support.helpers import Fhir, assert_outcome
-from tests.support.token_endpoint import assert_error
+from tests.support.token_endpoint import ENDED, assert_error, is_valid
 
 SCOPE = "user/*.rs offline_access"
+DAY = 86_400
+ACCESS, REFRESH = "access_token", "refresh_token"
 
 
 @pytest.fixture
 def flow(oauth: Flask) -> Flow:
-    """Return a clinician with an app that has a secret."""
+    """A clinician with an app that has a secret."""
     return Flow(oauth, add_program(oauth, BASIC), add_person(oauth, CLINICIAN))
 
 
-def assert_done(response: TestResponse) -> None:
-    """Assert that the client hears that its token is none, whether it was one or not."""
+def revoke(flow: Flow, token: str, **form: Any) -> None:
+    """Revoke a token; the answer is the same whether it was one or not."""
+    response = flow.revoke(token, **form)
     assert response.status_code == 200, response.text
     assert response.headers["Cache-Control"] == "no-store"
     assert response.get_json() == {}
 
 
+def expire(flow: Flow, model: Any, token: str, seconds: int) -> None:
+    """Let something have expired so many seconds ago."""
+    row = update(model).where(model.digest == digest(token))
+    alter(flow.app, row.values(expires_at=int(time.time()) - seconds))
+
+
 @pytest.mark.parametrize("method", [NONE, BASIC, SIGNED])
-def test_a_refresh_token_takes_all_that_came_of_it_along(oauth, method):
+def test_refresh_token_is_revoked_with_all_that_came_of_its_consent(oauth, method):
     flow = Flow(oauth, add_program(oauth, method), add_person(oauth, CLINICIAN))
+    # The one that was used last, and one that was used before.
+    for revoked in (1, 0):
+        first, other = flow.tokens(SCOPE), flow.tokens(SCOPE)
+        issued = [first, flow.refresh(first[REFRESH]).get_json()]
+        assert is_valid(flow, first[ACCESS])
+        revoke(flow, issued[revoked][REFRESH])
+        for answer in issued:
+            response = Fhir(oauth, answer[ACCESS]).get("AllergyIntolerance")
+            assert_outcome(response, 401, "login", "The access token is not valid.")
+        assert_error(flow.refresh(issued[1][REFRESH]), "invalid_grant", ENDED)
+        # Another consent goes on.
+        assert is_valid(flow, other[ACCESS])
+        assert flow.refresh(other[REFRESH]).status_code == 200
+
+
+def test_access_token_is_revoked_alone(flow):
     first = flow.tokens(SCOPE)
-    second = flow.refresh(first["refresh_token"]).get_json()
-    assert is_alive(flow, first["access_token"])
-    assert_done(flow.revoke(second["refresh_token"]))
-    for issued in (first, second):
-        response = Fhir(oauth, issued["access_token"]).get("AllergyIntolerance")
-        assert_outcome(response, 401, "login", "The access token is not valid.")
-    assert_error(flow.refresh(second["refresh_token"]), "invalid_grant", ENDED)
+    second = flow.refresh(first[REFRESH]).get_json()
+    revoke(flow, first[ACCESS])
+    assert not is_valid(flow, first[ACCESS])
+    assert is_valid(flow, second[ACCESS])
+    assert flow.refresh(second[REFRESH]).status_code == 200
 
 
-def test_a_refresh_token_that_was_used_does_so_too(flow):
-    first = flow.tokens(SCOPE)
-    second = flow.refresh(first["refresh_token"]).get_json()
-    assert_done(flow.revoke(first["refresh_token"]))
-    assert not is_alive(flow, second["access_token"])
-    assert_error(flow.refresh(second["refresh_token"]), "invalid_grant", ENDED)
-
-
-def test_an_access_token_ends_alone(flow):
-    first = flow.tokens(SCOPE)
-    second = flow.refresh(first["refresh_token"]).get_json()
-    assert_done(flow.revoke(first["access_token"]))
-    assert not is_alive(flow, first["access_token"])
-    assert is_alive(flow, second["access_token"])
-    assert flow.refresh(second["refresh_token"]).status_code == 200
-
-
-def test_other_consents_go_on(flow):
-    issued, other = flow.tokens(SCOPE), flow.tokens(SCOPE)
-    assert_done(flow.revoke(issued["refresh_token"]))
-    assert is_alive(flow, other["access_token"])
-    assert flow.refresh(other["refresh_token"]).status_code == 200
-
-
-def test_a_backend_gives_its_token_back(oauth):
+def test_backend_revokes_its_token(oauth):
     backend = Flow(oauth, add_backend(oauth), add_person(oauth, CLINICIAN))
     form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
-    token = backend.ask("/oauth/token", **form).get_json()["access_token"]
-    assert is_alive(backend, token)
-    assert_done(backend.revoke(token))
-    assert not is_alive(backend, token)
+    token = backend.ask("/oauth/token", **form).get_json()[ACCESS]
+    assert is_valid(backend, token)
+    revoke(backend, token)
+    assert not is_valid(backend, token)
 
 
-@pytest.mark.parametrize("token", ["unknown", "x" * 10_000, "a.b.c"])
-def test_what_is_no_token_is_none_already(flow, token):
-    assert_done(flow.revoke(token))
-
-
-def test_what_was_given_back_can_be_given_back_again(flow):
+def test_unknown_revoked_or_expired_token_can_be_revoked(flow):
+    for token in ("unknown", "x" * 10_000, "a.b.c"):
+        revoke(flow, token)
     issued = flow.tokens(SCOPE)
-    for name in ("access_token", "access_token", "refresh_token", "refresh_token", "access_token"):
-        assert_done(flow.revoke(issued[name]))
+    for name in (ACCESS, ACCESS, REFRESH, REFRESH, ACCESS):
+        revoke(flow, issued[name])
     ((revoked_at,),) = rows(flow.app, select(Grant.revoked_at).where(Grant.user_id == flow.user_id))
     assert time.time() - revoked_at < 60
-
-
-def test_what_has_expired_can_be_given_back(flow):
     issued = flow.tokens(SCOPE)
-    row = update(RefreshToken).where(RefreshToken.digest == digest(issued["refresh_token"]))
-    alter(flow.app, row.values(expires_at=int(time.time()) - 5))
-    assert_done(flow.revoke(issued["refresh_token"]))
-    assert not is_alive(flow, issued["access_token"])
+    expire(flow, RefreshToken, issued[REFRESH], 5)
+    revoke(flow, issued[REFRESH])
+    assert not is_valid(flow, issued[ACCESS])
 
 
-@pytest.mark.parametrize("name", ["access_token", "refresh_token"])
-def test_nobody_ends_the_tokens_of_another_client(oauth, flow, name):
+def test_token_of_another_client_is_not_revoked(oauth, flow):
     issued = flow.tokens(SCOPE)
-    backend = add_backend(oauth)
-    for program in (add_program(oauth), add_program(oauth, SIGNED), backend):
+    for program in (add_program(oauth), add_program(oauth, SIGNED), add_backend(oauth)):
         other = Flow(oauth, program, flow.user_id)
-        assert_error(other.revoke(issued[name]), "invalid_grant")
-    assert is_alive(flow, issued["access_token"])
-    assert flow.refresh(issued["refresh_token"]).status_code == 200
+        for name in (ACCESS, REFRESH):
+            assert_error(other.revoke(issued[name]), "invalid_grant")
+    assert is_valid(flow, issued[ACCESS])
+    assert flow.refresh(issued[REFRESH]).status_code == 200
 
 
-@pytest.mark.parametrize("hint", ["access_token", "refresh_token", "id_token", "x", ""])
-@pytest.mark.parametrize("name", ["access_token", "refresh_token"])
-def test_the_hint_need_not_be_right(flow, name, hint):
+def test_token_is_revoked_whatever_the_hint_says(flow):
+    for name in (ACCESS, REFRESH):
+        for hint in (ACCESS, REFRESH, "id_token", ""):
+            issued = flow.tokens(SCOPE)
+            revoke(flow, issued[name], token_type_hint=hint)
+            assert not is_valid(flow, issued[ACCESS])
+
+
+def test_request_without_proof_revokes_nothing(flow):
     issued = flow.tokens(SCOPE)
-    assert_done(flow.revoke(issued[name], token_type_hint=hint))
-    assert not is_alive(flow, issued["access_token"])
-
-
-@pytest.mark.parametrize("token", [None, "", ["a", "b"], "é", "a\nb"])
-def test_a_request_without_one_token_is_refused(flow, token):
-    assert_error(flow.revoke(token), "invalid_request")
-
-
-def test_a_request_is_a_post_with_a_form(flow):
-    assert flow.app.test_client().get("/oauth/revoke").status_code == 405
-    asked = flow.ask("/oauth/revoke?token=x", token="x")
-    assert_error(asked, "invalid_request", "Parameters belong in the body.")
-
-
-@pytest.mark.parametrize("proof", [{}, {"client_id": "unknown"}, {"auth": ("x", "y")}, None])
-def test_who_does_not_say_who_asks_ends_nothing(flow, proof):
-    issued = flow.tokens(SCOPE)
-    # The name of a client that has a secret is no proof.
-    given = {"client_id": flow.program.client_id} if proof is None else proof
-    refused = flow.revoke(issued["refresh_token"], proof=given)
-    assert refused.status_code in (400, 401)
-    assert_error(refused, "invalid_client", status=refused.status_code)
-    assert is_alive(flow, issued["access_token"])
-
-
-def test_a_bearer_is_no_proof_here(flow):
-    issued = flow.tokens(SCOPE)
-    proof = {"headers": {"Authorization": f"Bearer {issued['access_token']}"}}
-    assert_error(flow.revoke(issued["refresh_token"], proof=proof), "invalid_client", status=401)
-    assert is_alive(flow, issued["access_token"])
-
-
-def test_a_client_that_is_disabled_ends_nothing_and_its_tokens_are_none(flow):
-    issued = flow.tokens(SCOPE)
+    bearer = {"headers": {"Authorization": f"Bearer {issued[ACCESS]}"}}
+    # The id of a client that has a secret is no proof.
+    named = {"client_id": flow.program.client_id}
+    for proof in ({}, {"client_id": "unknown"}, {"auth": ("x", "y")}, named, bearer):
+        assert_error(flow.revoke(issued[REFRESH], proof=proof), "invalid_client", status=None)
+    assert is_valid(flow, issued[ACCESS])
     set_client(flow.app, flow.program, disabled=True)
-    assert_error(flow.revoke(issued["refresh_token"]), "invalid_client", status=401)
-    assert not is_alive(flow, issued["access_token"])
+    assert_error(flow.revoke(issued[REFRESH]), "invalid_client", status=401)
+    assert not is_valid(flow, issued[ACCESS])
+
+
+def test_expired_token_is_told_apart_from_an_unknown_one_for_a_day(flow):
+    token = flow.tokens("user/*.rs")[ACCESS]
+    for seconds in (0, DAY - 60):
+        expire(flow, AccessToken, token, seconds)
+        flow.tokens("user/*.rs")
+        response = Fhir(flow.app, token).get("AllergyIntolerance")
+        issue = response.get_json(force=True)["issue"][0]
+        assert (response.status_code, issue["code"]) == (401, "expired")
+
+
+def test_expired_code_that_is_used_again_still_ends_its_tokens(flow):
+    code = flow.code("user/*.rs")
+    token = flow.redeem(code).get_json()[ACCESS]
+    expire(flow, AuthorizationCode, code, DAY - 60)
+    flow.tokens("user/*.rs")
+    assert is_valid(flow, token)
+    assert_error(flow.redeem(code), "invalid_grant")
+    assert not is_valid(flow, token)
+
+
+def test_rows_that_expired_a_day_ago_are_deleted_with_the_next_token(flow):
+    code = flow.code(SCOPE)
+    issued = flow.redeem(code).get_json()
+    stored = ((AccessToken, issued[ACCESS]), (RefreshToken, issued[REFRESH]))
+    stored += ((AuthorizationCode, code),)
+    for model, secret in stored:
+        expire(flow, model, secret, DAY + 5)
+    flow.tokens("user/*.rs")
+    for model, secret in stored:
+        assert rows(flow.app, select(model).where(model.digest == digest(secret))) == []
+
+
+def test_no_two_tokens_are_the_same():
+    assert len({new_token() for _ in range(1000)}) == 1000
+    assert {len(new_token()) for _ in range(100)} == {43}

@@ -1,56 +1,49 @@
-"""`fhirapp patient`: what its commands ask, print and refuse."""
+"""`fhirapp patient`: deletion, erasure and merges of records."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from fhirapp.cli import cli
-from tests.support.client_commands import done, refusal
+from tests.support.client_commands import done, refusal, shell
 from tests.support.importing import ALLERGY, PATIENT, lines
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    records = tmp_path / "records.ndjson"
-    records.write_bytes(lines(PATIENT, ALLERGY))
-    done(tmp_path, "import", str(records), "--no-provenance")
-    return tmp_path
+def folder(instance: Path) -> Path:
+    """An instance folder with the patients one, who has an allergy, and two."""
+    records = instance / "records.ndjson"
+    records.write_bytes(lines(PATIENT, {**PATIENT, "id": "two"}, ALLERGY))
+    done(instance, "import", str(records), "--no-provenance")
+    return instance
 
 
-def test_a_record_is_deleted_and_counted(folder):
-    told = done(folder, "patient", "delete", "Patient/one", "--reason", "A letter", "--yes")
-    assert told.stdout.split() == ["AllergyIntolerance", "1", "Patient", "1"]
-    assert "Patient one is deleted." in told.stderr
-    trail = done(folder, "audit", "list", "--patient", "one").stdout
-    assert "A letter" in trail
+def test_record_is_deleted_with_a_reason_in_the_audit_trail(folder):
+    for patient, reason, words in (
+        ("three", "A letter", "Unknown patient: three."),
+        ("one", " ", "Enter a reason"),
+    ):
+        command = ("patient", "delete", patient, "--reason", reason, "--yes")
+        assert words in refusal(folder, *command)
+    result = done(folder, "patient", "delete", "Patient/one", "--reason", "A letter", "--yes")
+    assert result.stdout.split() == ["AllergyIntolerance", "1", "Patient", "1"]
+    assert "one is deleted" in result.stderr
+    assert "A letter" in done(folder, "audit", "list", "--patient", "one").stdout
 
 
-@pytest.mark.parametrize(("typed", "status"), [("two", 2), ("one", 0)])
-def test_the_id_is_asked_for_again(folder, typed, status):
-    command = ["patient", "delete", "one", "--reason", "A letter", "--erase"]
-    runner = CliRunner(env={"FHIRAPP_INSTANCE_PATH": str(folder)})
-    answer = runner.invoke(cli, command, input=f"{typed}\n")
-    assert answer.exit_code == status
-    assert ("Patient one is erased." in answer.stderr) == (status == 0)
+def test_erasure_asks_for_the_id_again(folder):
+    command = ("patient", "delete", "one", "--reason", "A letter", "--erase")
+    assert shell(folder, *command, stdin=b"two\n", echoes=True).exit_code == 2
+    result = shell(folder, *command, stdin=b"one\n", echoes=True)
+    assert result.exit_code == 0
+    assert "one is erased" in result.stderr
 
 
 def test_records_are_merged_and_separated(folder):
-    other = folder / "other.ndjson"
-    other.write_bytes(lines({**PATIENT, "id": "two"}))
-    done(folder, "import", str(other), "--no-provenance")
-    told = done(folder, "patient", "merge", "one", "Patient/two", "--reason", "Twice", "--yes")
-    assert told.stdout.split() == ["AllergyIntolerance", "1"]
-    assert "Patient one is merged into two." in told.stderr
-    told = done(folder, "patient", "undo-merge", "Patient/one", "--reason", "Two people")
-    assert told.stdout.split() == ["AllergyIntolerance", "1"]
-    assert "Patient one is a record of its own again." in told.stderr
-
-
-def test_without_a_record_or_a_reason_nothing_is_done(folder):
-    assert "Unknown patient: two." in refusal(
-        folder, "patient", "delete", "two", "--reason", "A letter", "--yes"
-    )
-    assert "Enter a reason" in refusal(folder, "patient", "delete", "one", "--reason", " ", "--yes")
+    result = done(folder, "patient", "merge", "one", "Patient/two", "--reason", "Twice", "--yes")
+    assert result.stdout.split() == ["AllergyIntolerance", "1"]
+    assert "one is merged into two" in result.stderr
+    result = done(folder, "patient", "undo-merge", "Patient/one", "--reason", "Two people")
+    assert result.stdout.split() == ["AllergyIntolerance", "1"]
+    assert "one is a record of its own again" in result.stderr

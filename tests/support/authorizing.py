@@ -25,13 +25,13 @@ import pytest
 from flask import Flask
 from joserfc import jwt
 from joserfc.jwk import ECKey
-from sqlalchemy import Executable, update
+from sqlalchemy import Executable, func, select, update
 from werkzeug.datastructures import MultiDict
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.clients.administration import new_secret
 from fhirapp.auth.clients.registration import Registration, register
-from fhirapp.auth.models import BASIC, NONE, SIGNED, Client, User
+from fhirapp.auth.models import BASIC, NONE, SIGNED, Client, ParkedRequest, User
 from fhirapp.auth.oauth import authorization_request, authorize
 from fhirapp.auth.oauth.authorize import Offer, SendBack
 from fhirapp.auth.scopes import SESSION_SCOPES
@@ -300,6 +300,11 @@ def rows(app: Flask, statement: Any) -> list[Any]:
     """Return what a SELECT finds."""
     with app.app_context():
         return list(db.session.execute(statement))
+
+
+def parked_requests(flow: Flow) -> int:
+    """Return how many authorization requests wait for an answer."""
+    return int(rows(flow.app, select(func.count()).select_from(ParkedRequest))[0][0])
 
 
 def _parked(handle: str) -> Any:

@@ -1,23 +1,51 @@
-"""Runs `fhirapp client` commands in a process of their own."""
+"""Runs `fhirapp` commands in this process, on an instance folder."""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from flask import Flask
 
+from fhirapp import create_app
 from fhirapp.cli import cli
+from fhirapp.config import load_settings
+from fhirapp.db import db
 
 
-def shell(folder: Path, *arguments: str, stdin: bytes = b"", **settings: str) -> Result:
-    """Run a command in this process, on an instance folder; what it was told it must not repeat."""
-    environ = {f"FHIRAPP_{name}": value for name, value in settings.items()}
+@contextmanager
+def app_of(folder: Path) -> Iterator[Flask]:
+    """Make the app of an instance folder current."""
+    app = create_app(load_settings({}, instance_path=str(folder)))
+    with app.test_request_context():
+        yield app
+        db.session.remove()
+        db.engine.dispose()
+
+
+def shell(
+    folder: Path, *arguments: str, stdin: bytes = b"", echoes: bool = False, **settings: str
+) -> Result:
+    """Run a command with these FHIRAPP_ settings; it must not repeat its input unless it echoes."""
+    environ: dict[str, str | None] = dict.fromkeys(
+        name for name in os.environ if name.startswith("FHIRAPP_")
+    )
+    environ |= {f"FHIRAPP_{name}": value for name, value in settings.items()}
     runner = CliRunner(env={"FHIRAPP_INSTANCE_PATH": str(folder), **environ})
-    result = runner.invoke(cli, arguments, input=stdin)
+    # As main() sets it.
+    umask = os.umask(0o077)
+    try:
+        result = runner.invoke(cli, arguments, input=stdin, prog_name="fhirapp")
+    finally:
+        os.umask(umask)
     assert isinstance(result.exception, SystemExit | None), result.exception
-    assert not stdin.strip() or stdin.strip().decode(errors="replace") not in result.output
+    typed = stdin.strip().decode(errors="replace")
+    assert echoes or not typed or typed not in result.output
     return result
 
 
