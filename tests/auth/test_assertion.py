@@ -18,8 +18,7 @@ from uuid import uuid4
 import pytest
 from flask import Flask
 from joserfc import jws
-from joserfc.jwk import ECKey, KeySet, RSAKey
-from sqlalchemy import URL, create_engine, text
+from joserfc.jwk import ECKey, RSAKey
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.clients.administration import set_disabled
@@ -29,13 +28,13 @@ from fhirapp.auth.oauth.client_assertion import ALGORITHMS
 from fhirapp.db import db, writing
 from tests.support.helpers import BASE_URL, Fhir
 from tests.support.key_server import KeyServer, ok, reply, running
+from tests.support.registrations import EC, RSA
+from tests.support.token_endpoint import assert_error
 
 TOKEN_URL = f"{BASE_URL}/oauth/token"
 JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 CLIENT = "clinic"
 
-RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
-EC = ECKey.generate_key("P-384", {"kid": "ec"})
 STRANGER = RSAKey.generate_key(2048, {"kid": "rsa"})
 # Failures are counted by address: each request of these tests comes from one of its own.
 _ADDRESSES = (f"198.51.{n // 250}.{n % 250}" for n in count())
@@ -60,7 +59,7 @@ def oauth(make_app: Callable[..., Flask]) -> Flask:
     app = make_app(seed=False, threads=9)
     jwks = {"keys": [key.as_dict(private=False) for key in (RSA, EC)]}
     with app.app_context(), writing() as connection:
-        for name in (CLIENT, "disabled"):
+        for name in (CLIENT, "second", "disabled"):
             register(connection, backend(name, jwks), client_id=name)
         set_disabled(connection, "disabled", disabled=True)
     return app
@@ -108,109 +107,66 @@ def ask(app: Flask, assertion: str, **form: Any) -> TestResponse:
     )
 
 
-def assert_refused(response: TestResponse) -> str:
-    """Assert that the client was not believed, as RFC 6749 §5.2 has it; return the description."""
-    assert response.status_code in (400, 401), response.text
-    assert response.headers["Cache-Control"] == "no-store"
-    assert response.content_type == "application/json"
-    answer = response.get_json()
-    assert answer["error"] == "invalid_client"
-    assert answer.keys() <= {"error", "error_description", "error_uri"}
-    return str(answer["error_description"])
+def refusal_of(response: TestResponse) -> str:
+    """Return the description of an answer that must be invalid_client."""
+    assert_error(response, "invalid_client", status=None)
+    return str(response.get_json()["error_description"])
 
 
 @pytest.mark.parametrize("alg", ALGORITHMS)
-def test_a_signed_assertion_gets_a_token_that_works(oauth, alg):
+def test_signed_assertion_gets_a_valid_token(oauth, alg):
     response = ask(oauth, signed(alg))
     answer = response.get_json()
     assert response.status_code == 200, response.text
-    assert answer.pop("access_token")
+    token = answer.pop("access_token")
     assert answer == {"token_type": "Bearer", "expires_in": 300, "scope": "system/*.rs"}
-    token = ask(oauth, signed(alg)).get_json()["access_token"]
     assert Fhir(oauth, token).read("AllergyIntolerance")["total"] == 0
 
 
-def test_aud_may_be_a_list_that_holds_the_token_endpoint(oauth):
+def test_aud_may_be_a_list_and_client_id_may_repeat_the_subject(oauth):
     assert ask(oauth, signed(aud=["https://other.example", TOKEN_URL])).status_code == 200
-
-
-def test_client_id_may_repeat_the_assertions_subject(oauth):
     assert ask(oauth, signed(), client_id=CLIENT).status_code == 200
+    assert "contradicts" in refusal_of(ask(oauth, signed(), client_id="demo-backend"))
 
 
-def test_client_id_that_contradicts_the_assertion_is_refused(oauth):
-    refused = ask(oauth, signed(), client_id="demo-backend")
-    assert assert_refused(refused) == "client_id contradicts the assertion."
-
-
-def _wrong() -> Iterator[Any]:
+def test_assertion_with_a_wrong_claim_is_refused(oauth):
     now = int(time.time())
-    for name, changes in {
-        "wrong aud": {"aud": "https://other.example/oauth/token"},
-        "aud is the base address": {"aud": BASE_URL},
-        "aud is longer": {"aud": TOKEN_URL + "/"},
-        "no aud": {"aud": None},
-        "aud is a number": {"aud": 7},
-        "exp past": {"exp": now - 120},
-        "exp too far": {"exp": now + 36_000},
-        "exp missing": {"exp": None},
-        "exp is text": {"exp": str(now + 200)},
-        "exp is true": {"exp": True},
-        "exp is NaN": {"exp": float("nan")},
-        "exp is infinite": {"exp": float("inf")},
-        "exp is minus infinite": {"exp": float("-inf")},
-        "nbf in the future": {"nbf": now + 3600},
-        "iat in the future": {"iat": now + 3600},
-        "iss missing": {"iss": None},
-        "iss is not sub": {"iss": "somebody"},
-        "sub missing": {"sub": None},
-        "sub unknown": {"sub": "unknown", "iss": "unknown"},
-        "sub disabled": {"sub": "disabled", "iss": "disabled"},
-        "sub has no key": {"sub": "operator", "iss": "operator"},
-        "sub is a list": {"sub": [CLIENT]},
-        "sub has a NUL": {"sub": "clinic\0", "iss": "clinic\0"},
-        "sub is no text": {"sub": "\ud800", "iss": "\ud800"},
-        "jti missing": {"jti": None},
-        "jti is a number": {"jti": 7},
-        "jti is empty": {"jti": ""},
-        "jti too long": {"jti": "x" * 256},
-        "jti has a NUL": {"jti": "a\0b"},
-        "jti is no text": {"jti": "\ud800"},
-    }.items():
-        yield pytest.param(lambda changes=changes: signed(**changes), id=name)
-    for name, make in {
-        "RS256": lambda: signed("RS256"),
-        "RS512": lambda: signed("RS512"),
-        "PS384": lambda: signed("PS384"),
-        "HS256 with the public key": lambda: _keyed_with_public_key("HS256", hashlib.sha256),
-        "HS384 with the public key": lambda: _keyed_with_public_key("HS384", hashlib.sha384),
-        "a stranger's key": lambda: signed(key=STRANGER),
-        "unknown kid": lambda: signed(header={"kid": "other"}),
-        "kid of the other key": lambda: signed(header={"kid": "ec"}),
-        "kid is a number": lambda: _resigned({"alg": "RS384", "kid": 7}),
-        "jku": lambda: signed(header={"jku": "https://clinic.example/jwks.json"}),
-        "none": lambda: raw({"alg": "none"}, {"sub": CLIENT, "iss": CLIENT}, b""),
-        "None": lambda: raw({"alg": "None"}, {"sub": CLIENT, "iss": CLIENT}),
-        "alg is a list": lambda: raw({"alg": ["RS384"]}, {"sub": CLIENT}),
-        "alg missing": lambda: raw({"typ": "JWT"}, {"sub": CLIENT}),
-        "header is a list": lambda: raw([], {"sub": CLIENT}),
-        "claims are a list": lambda: raw({"alg": "RS384"}, []),
-        "claims are no JSON": lambda: raw({"alg": "RS384"}, "{"),
-        "claims are deep": lambda: raw({"alg": "RS384"}, "[" * 100_000),
-        "header is deep": lambda: raw("[" * 100_000, {"sub": CLIENT}),
-        "no kid": lambda: signed(header={"kid": None}),
-        "text": lambda: "junk",
-        "two dots": lambda: "..",
-        "five parts": lambda: "a.b.c.d.e",
-        "no base64": lambda: "!.!.!",
-        "tampered": lambda: _tampered(signed()),
-        "signature cut": lambda: signed()[:-8],
-    }.items():
-        yield pytest.param(make, id=name)
+    for changes in (
+        *({"aud": aud} for aud in ("https://other.example/oauth/token", BASE_URL, None, 7)),
+        {"aud": f"{TOKEN_URL}/"},
+        # Past, too far, missing, and no number.
+        *({"exp": exp} for exp in (now - 120, now + 36_000, None, str(now + 200), True)),
+        *({"exp": float(text)} for text in ("nan", "inf", "-inf")),
+        *({"nbf": now + 3600}, {"iat": now + 3600}, {"iss": None}, {"iss": "somebody"}),
+        *({"sub": None}, {"sub": [CLIENT]}),
+        *({"sub": name, "iss": name} for name in ("unknown", "disabled", "operator", "clinic\0")),
+        {"sub": "\ud800", "iss": "\ud800"},
+        *({"jti": jti} for jti in (None, 7, "", "x" * 256, "a\0b", "\ud800")),
+    ):
+        response = ask(oauth, signed(**changes))
+        assert response.status_code in (400, 401), changes
+        refusal_of(response)
 
 
-def _resigned(header: dict[str, Any]) -> str:
-    return raw(header, {"iss": CLIENT, "sub": CLIENT, "aud": TOKEN_URL, "jti": "1"})
+def test_assertion_with_a_wrong_signature_or_form_is_refused(oauth):
+    claims = {"iss": CLIENT, "sub": CLIENT, "aud": TOKEN_URL, "jti": "1"}
+    for assertion in (
+        *(signed(alg) for alg in ("RS256", "RS512", "PS384")),
+        _keyed_with_public_key("HS256", hashlib.sha256),
+        _keyed_with_public_key("HS384", hashlib.sha384),
+        signed(key=STRANGER),
+        *(signed(header={"kid": kid}) for kid in ("other", "ec", None)),
+        raw({"alg": "RS384", "kid": 7}, claims),
+        signed(header={"jku": "https://clinic.example/jwks.json"}),
+        raw({"alg": "none"}, claims, b""),
+        *(raw(header, claims) for header in ({"alg": "None"}, {"alg": ["RS384"]}, {"typ": "JWT"})),
+        *(raw(header, claims) for header in ([], "[" * 100_000)),
+        *(raw({"alg": "RS384"}, text) for text in ([], "{", "[" * 100_000)),
+        *("junk", "..", "a.b.c.d.e", "!.!.!", _tampered(signed()), signed()[:-8]),
+    ):
+        response = ask(oauth, assertion)
+        assert response.status_code in (400, 401), assertion[:60]
+        refusal_of(response)
 
 
 def _keyed_with_public_key(alg: str, digest: Any) -> str:
@@ -227,48 +183,29 @@ def _tampered(assertion: str) -> str:
     return f"{header}.{raw({}, claims).split('.')[1]}.{signature}"
 
 
-@pytest.mark.parametrize("make", list(_wrong()))
-def test_an_assertion_that_is_wrong_in_any_way_is_refused(oauth, make):
-    assert_refused(ask(oauth, make()))
-
-
-def test_a_jti_serves_once(oauth):
-    assertion = signed()
+def test_jti_is_used_once_by_each_client(oauth):
+    assertion, jti = signed(), str(uuid4())
     assert ask(oauth, assertion).status_code == 200
-    assert_refused(ask(oauth, assertion))
-    same_jti = {"jti": "jti-used-twice"}
-    assert ask(oauth, signed(**same_jti)).status_code == 200
-    assert_refused(ask(oauth, signed("ES384", **same_jti)))
-
-
-def test_a_jti_of_another_client_is_another(oauth):
-    jti = str(uuid4())
-    jwks = KeySet([EC]).as_dict(private=False)
-    with oauth.app_context(), writing() as connection:
-        register(connection, backend("second", jwks), client_id="second")
+    refusal_of(ask(oauth, assertion))
+    # A refused assertion does not use its jti.
+    refusal_of(ask(oauth, signed(jti=jti, aud="https://other.example")))
     assert ask(oauth, signed(jti=jti)).status_code == 200
+    refusal_of(ask(oauth, signed("ES384", jti=jti)))
     assert ask(oauth, signed("ES384", iss="second", sub="second", jti=jti)).status_code == 200
 
 
-def test_of_eight_at_once_with_one_jti_exactly_one_wins(oauth):
+def test_jti_that_eight_send_at_once_is_accepted_once(oauth):
     for _ in range(3):
         assertion = signed()
         with ThreadPoolExecutor(8) as threads:
-            answers = list(threads.map(lambda one: ask(oauth, one), [assertion] * 8))
+            answers = list(threads.map(lambda text: ask(oauth, text), [assertion] * 8))
         assert [answer.status_code for answer in answers].count(200) == 1
         for answer in answers:
             if answer.status_code != 200:
-                assert_refused(answer)
+                refusal_of(answer)
 
 
-def test_a_refused_assertion_does_not_use_up_its_jti(oauth):
-    jti = str(uuid4())
-    assert_refused(ask(oauth, signed(jti=jti, aud="https://other.example")))
-    assert ask(oauth, signed(jti=jti)).status_code == 200
-
-
-UNFETCHED = "The client's keys could not be fetched."
-UNFIT = "The signature does not fit a registered key."
+UNFETCHED, UNFIT = "could not be fetched", "does not fit a registered key"
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +222,7 @@ def keys() -> Iterator[KeyServer]:
         yield server
 
 
-def published(*keys: RSAKey | ECKey) -> bytes:
+def published(*keys: Any) -> bytes:
     """Return the answer of a client that publishes these keys."""
     return ok({"keys": [key.as_dict(private=False) for key in keys]})
 
@@ -298,113 +235,89 @@ def client_at(app: Flask, uri: str) -> dict[str, str]:
     return {"iss": name, "sub": name}
 
 
-@pytest.mark.parametrize("alg", ALGORITHMS)
-def test_keys_at_the_clients_address_prove_who_it_is(fetching, keys, alg):
-    named = client_at(fetching, keys.url)
-    response = ask(fetching, signed(alg, **named))
-    assert response.status_code == 200, response.text
+def test_keys_at_a_url_are_fetched_once_for_many_assertions(fetching, keys):
+    named, others = client_at(fetching, keys.url), client_at(fetching, keys.url)
+    for alg, claims in (("RS384", named), ("ES384", named), ("ES384", others)):
+        response = ask(fetching, signed(alg, **claims))
+        assert response.status_code == 200, response.text
     token = response.get_json()["access_token"]
     assert Fhir(fetching, token).read("AllergyIntolerance")["total"] == 0
-
-
-def test_keys_at_an_address_are_fetched_once_for_many_assertions(fetching, keys):
-    named, others = client_at(fetching, keys.url), client_at(fetching, keys.url)
-    for claims in (named, named, others):
-        assert ask(fetching, signed("ES384", **claims)).status_code == 200
     assert len(keys.asked) == 1
 
 
-@pytest.mark.parametrize("alg", ALGORITHMS)
 @pytest.mark.parametrize("kid", ["new", None])
-def test_a_client_changes_its_keys_whenever_it_likes(fetching, keys, alg, kid):
+def test_client_may_replace_its_keys_at_any_time(fetching, keys, kid):
     named = client_at(fetching, keys.url)
-    old = RSA if alg == "RS384" else EC
-    keys.answer = published(old)
-    assert ask(fetching, signed(alg, **named)).status_code == 200
+    keys.answer = published(EC)
+    assert ask(fetching, signed("ES384", **named)).status_code == 200
     # The same kid with another key is no change that clients should make, but some do.
-    parameters = {"kid": kid or old.kid}
-    new = (
-        RSAKey.generate_key(2048, parameters)
-        if alg == "RS384"
-        else ECKey.generate_key("P-384", parameters)
-    )
+    new = ECKey.generate_key("P-384", {"kid": kid or EC.kid})
     keys.answer = published(new)
-    assert ask(fetching, signed(alg, new, **named)).status_code == 200
-    assert assert_refused(ask(fetching, signed(alg, old, **named))) == UNFIT
+    assert ask(fetching, signed("ES384", new, **named)).status_code == 200
+    assert UNFIT in refusal_of(ask(fetching, signed("ES384", **named)))
     assert len(keys.asked) == 2
 
 
-def test_a_key_that_is_not_there_makes_the_keys_be_fetched_once_more_and_not_again(fetching, keys):
+def test_unknown_key_makes_the_keys_be_fetched_once_more(fetching, keys):
     named = client_at(fetching, keys.url)
     assert ask(fetching, signed(**named)).status_code == 200
     for change in ({"header": {"kid": "other"}}, {"key": STRANGER}, {"header": {"kid": None}}):
-        assert assert_refused(ask(fetching, signed(**change, **named))) == UNFIT
+        assert UNFIT in refusal_of(ask(fetching, signed(**change, **named)))
     assert len(keys.asked) == 2
     assert ask(fetching, signed(**named)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_url_without_keys_is_refused_without_a_word_of_what_is_there(fetching, keys):
+    for answer in (
         reply("302 Found", b"", "Location: http://localhost/"),
         reply("404 Not Found"),
         ok({"keys": []}),
         ok(b"secret"),
         b"",
-    ],
-)
-def test_an_address_without_keys_is_refused_without_a_word_of_what_is_there(fetching, keys, said):
-    keys.answer = said
-    named = client_at(fetching, keys.url)
-    response = ask(fetching, signed(**named))
-    assert assert_refused(response) == UNFETCHED
-    with fetching.app_context():
-        kept = db.session.get_one(Refusal, response.headers["X-Request-Id"])
-        assert (kept.client_id, kept.reasons) == (
-            named["sub"],
-            [f"invalid_client: {UNFETCHED}"],
-        )
+        None,
+    ):
+        keys.answer = answer or b""
+        uri = keys.url if answer is not None else "http://localhost:1/jwks.json"
+        named = client_at(fetching, f"{uri}?{uuid4()}")
+        response = ask(fetching, signed(**named))
+        message = refusal_of(response)
+        assert UNFETCHED in message
+        with fetching.app_context():
+            refusal = db.session.get_one(Refusal, response.headers["X-Request-Id"])
+            assert refusal.client_id == named["sub"]
+            assert refusal.reasons == [f"invalid_client: {message}"]
 
 
-def test_an_address_where_nobody_listens_is_refused_with_the_same_words(fetching):
-    named = client_at(fetching, "http://localhost:1/jwks.json")
-    assert assert_refused(ask(fetching, signed(**named))) == UNFETCHED
-
-
-def test_a_private_address_is_not_asked_where_the_operator_does_not_allow_it(oauth, keys):
-    https = keys.url.replace("http:", "https:")
-    for uri in (keys.url, https):
-        assert assert_refused(ask(oauth, signed(**client_at(oauth, uri)))) == UNFETCHED
+def test_private_url_is_not_fetched_where_the_operator_does_not_allow_it(oauth, keys):
+    for uri in (keys.url, keys.url.replace("http:", "https:")):
+        assert UNFETCHED in refusal_of(ask(oauth, signed(**client_at(oauth, uri))))
     assert keys.asked == []
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_assertion_that_is_refused_anyway_fetches_nothing(fetching, keys):
+    for changes in (
         {"header": {"jku": "http://localhost/jwks.json"}},
         {"alg": "RS256"},
         {"sub": "unknown", "iss": "unknown"},
-    ],
-)
-def test_what_is_refused_anyway_makes_nobody_fetch(fetching, keys, changes):
-    assert_refused(ask(fetching, signed(**{**client_at(fetching, keys.url), **changes})))
+    ):
+        refusal_of(ask(fetching, signed(**{**client_at(fetching, keys.url), **changes})))
     assert keys.asked == []
 
 
-def test_jku_may_name_the_registered_address_and_no_other(fetching, keys):
+def test_jku_may_name_only_the_registered_url(fetching, keys):
     """SMART App Launch 2.2, client-confidential-asymmetric: it must match what is registered."""
     client = client_at(fetching, keys.url)
     assert ask(fetching, signed(header={"jku": keys.url}, **client)).status_code == 200
     refused = ask(fetching, signed(header={"jku": f"{keys.url}/"}, **client))
-    assert assert_refused(refused) == "jku must be the address of the keys that is registered."
+    assert "jku must be" in refusal_of(refused)
 
 
-def test_no_snapshot_is_held_while_keys_are_fetched(fetching, keys):
+def test_no_snapshot_is_open_while_keys_are_fetched(fetching, keys):
     named = client_at(fetching, keys.url)
     held: list[int] = []
     with fetching.app_context():
-        url = db.engine.url
-    keys.before = lambda: held.append(_snapshots(url))
+        path = str(db.engine.url.database)
+    keys.before = lambda: held.append(_snapshots(path))
     # From a browser, whose origin is looked for among the clients' addresses.
     response = fetching.test_client().post(
         "/oauth/token",
@@ -420,7 +333,7 @@ def test_no_snapshot_is_held_while_keys_are_fetched(fetching, keys):
     assert held == [0]
 
 
-def test_one_thread_is_left_to_others_while_keys_are_fetched(make_app, keys):
+def test_one_thread_is_left_free_while_keys_are_fetched(make_app, keys):
     app = make_app(seed=False, threads=2, fetch_private=True)
     named = client_at(app, keys.url)
     asked = keys.hold()
@@ -430,28 +343,11 @@ def test_one_thread_is_left_to_others_while_keys_are_fetched(make_app, keys):
         refused = ask(app, signed(**named))
         keys.over.set()
         assert waits.result().status_code == 200
-    assert refused.status_code == 503
+    assert_error(refused, "temporarily_unavailable", status=503)
     assert refused.headers["Retry-After"] == "2"
-    assert refused.headers["Cache-Control"] == "no-store"
-    assert refused.get_json() == {
-        "error": "temporarily_unavailable",
-        "error_description": "Too many wait for keys of clients; try again shortly.",
-    }
 
 
-def _snapshots(url: URL) -> int:
-    """Return how many transactions others have open; on SQLite 1 for any number of them."""
-    if url.get_backend_name() == "sqlite":
-        with closing(sqlite3.connect(str(url.database), timeout=0)) as connection:
-            # It empties the log, unless somebody reads in it.
-            return int(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        count = connection.execute(
-            text(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-                "AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
-            )
-        ).scalar_one()
-    engine.dispose()
-    return int(count)
+def _snapshots(path: str) -> int:
+    """Return whether others read in the database: then its log cannot be emptied."""
+    with closing(sqlite3.connect(path, timeout=0)) as connection:
+        return int(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])

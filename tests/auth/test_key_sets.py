@@ -1,4 +1,4 @@
-"""Remembering clients' keys: when they are fetched again, and who waits for whom."""
+"""The cache of clients' key sets: expiry, renewal, failures, and concurrent requests."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def given(key_sets: KeySets, uri: str, most: int = 1, settings: Settings = SETTI
     return [keys.keys[0].kid or "" for keys in islice(key_sets.at(uri, settings), most)]
 
 
-def test_a_set_is_kept_ten_minutes(server, key_sets, clock):
+def test_key_set_is_cached_for_ten_minutes(server, key_sets, clock):
     assert given(key_sets, server.url) == ["first"]
     server.answer = named("second")
     clock.now += KEPT_SECONDS - 1
@@ -71,35 +71,41 @@ def test_a_set_is_kept_ten_minutes(server, key_sets, clock):
     assert len(server.asked) == 1
     clock.now += 1
     assert given(key_sets, server.url) == ["second"]
+    # An expired set is not used where it cannot be fetched again.
+    clock.now += KEPT_SECONDS
+    server.answer = BROKEN
+    with pytest.raises(Unfetched):
+        given(key_sets, server.url)
 
 
-@pytest.mark.parametrize(
-    ("said", "seconds"),
-    [
-        ("max-age=60", 60),
-        ("max-age=86400", KEPT_SECONDS),
-        ("max-age=0", REST_SECONDS),
-        ("max-age=-60", REST_SECONDS),
-        ("no-store", REST_SECONDS),
-    ],
-)
-def test_a_server_may_say_that_its_set_is_kept_for_less(server, key_sets, clock, said, seconds):
-    server.answer = named("first", f"Cache-Control: {said}")
-    given(key_sets, server.url)
-    clock.now += seconds - 1
-    given(key_sets, server.url)
-    assert len(server.asked) == 1
-    clock.now += 1
-    given(key_sets, server.url)
-    assert len(server.asked) == 2
+def test_key_set_is_cached_for_less_where_the_server_says_so(server, key_sets, clock):
+    for number, (header, seconds) in enumerate(
+        (
+            ("max-age=60", 60),
+            ("max-age=86400", KEPT_SECONDS),
+            ("max-age=0", REST_SECONDS),
+            ("max-age=-60", REST_SECONDS),
+            ("no-store", REST_SECONDS),
+        )
+    ):
+        uri = f"{server.url}?{number}"
+        server.answer = named("first", f"Cache-Control: {header}")
+        server.asked.clear()
+        given(key_sets, uri)
+        clock.now += seconds - 1
+        given(key_sets, uri)
+        assert len(server.asked) == 1, header
+        clock.now += 1
+        given(key_sets, uri)
+        assert len(server.asked) == 2, header
 
 
-def test_a_set_that_was_fetched_just_now_is_the_only_one(server, key_sets):
+def test_key_set_that_was_fetched_just_now_is_the_only_one(server, key_sets):
     assert given(key_sets, server.url, 2) == ["first"]
     assert len(server.asked) == 1
 
 
-def test_a_set_that_does_not_fit_is_fetched_again_once_a_minute(server, key_sets, clock):
+def test_key_set_that_does_not_fit_is_fetched_again_once_a_minute(server, key_sets, clock):
     given(key_sets, server.url)
     server.answer = named("second")
     assert given(key_sets, server.url, 3) == ["first", "second"]
@@ -111,7 +117,7 @@ def test_a_set_that_does_not_fit_is_fetched_again_once_a_minute(server, key_sets
     assert given(key_sets, server.url, 3) == ["second", "third"]
 
 
-def test_a_failure_is_remembered_a_short_time(server, key_sets, clock, caplog):
+def test_failure_is_cached_for_a_short_time(server, key_sets, clock, caplog):
     server.answer = BROKEN
     with pytest.raises(Unfetched, match="status 500"):
         given(key_sets, server.url)
@@ -122,25 +128,25 @@ def test_a_failure_is_remembered_a_short_time(server, key_sets, clock, caplog):
     assert len(server.asked) == 1
     clock.now += 1
     assert given(key_sets, server.url) == ["first"]
-    (warning,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.getMessage() == "The keys of a client at localhost were not fetched: status 500"
 
 
-def test_the_log_names_the_host_alone(server, key_sets, caplog):
+def test_log_names_only_the_host(server, key_sets, caplog):
     caplog.set_level(logging.INFO)
     uri = f"http://user:password@localhost:{server.port}/path?token=query"
     given(key_sets, uri)
     server.answer = BROKEN
     with pytest.raises(Unfetched):
         given(key_sets, uri, 2)
-    said = [one.getMessage() for one in caplog.records]
+    said = [record.getMessage() for record in caplog.records]
     assert said == [
         "The keys of a client at localhost were fetched: 1",
         "The keys of a client at localhost were not fetched: status 500",
     ]
 
 
-def test_a_renewal_that_fails_leaves_the_known_set_and_is_not_repeated(server, key_sets, clock):
+def test_failed_renewal_keeps_the_cached_set_and_is_not_repeated(server, key_sets, clock):
     given(key_sets, server.url)
     server.answer = BROKEN
     with pytest.raises(Unfetched, match="status 500"):
@@ -152,40 +158,30 @@ def test_a_renewal_that_fails_leaves_the_known_set_and_is_not_repeated(server, k
     assert given(key_sets, server.url, 2) == ["first", "second"]
 
 
-def test_a_set_that_is_too_old_is_not_given_when_it_cannot_be_fetched_again(
-    server, key_sets, clock
-):
-    given(key_sets, server.url)
-    clock.now += KEPT_SECONDS
-    server.answer = BROKEN
-    with pytest.raises(Unfetched):
-        given(key_sets, server.url)
-
-
 @pytest.mark.parametrize("is_renewal", [False, True])
-def test_of_eight_who_ask_at_once_one_fetches(server, key_sets, is_renewal):
+def test_eight_requests_at_once_fetch_once(server, key_sets, is_renewal):
     if is_renewal:
         given(key_sets, server.url)
         server.answer = named("second")
     expected = ["first", "second"] if is_renewal else ["first"]
     with ThreadPoolExecutor(8) as threads:
         asking = [threads.submit(given, key_sets, server.url, len(expected)) for _ in range(8)]
-        answers = [one.result() for one in asking]
+        answers = [future.result() for future in asking]
     # Who came when it was done already was given the new set alone.
-    assert {tuple(one) for one in answers} <= {tuple(expected), tuple(expected[-1:])}
+    assert {tuple(answer) for answer in answers} <= {tuple(expected), tuple(expected[-1:])}
     assert len(server.asked) == len(expected)
 
 
-def test_of_eight_who_ask_at_once_one_fails_and_the_others_with_it(server, key_sets):
+def test_eight_requests_at_once_fail_with_one_fetch(server, key_sets):
     server.answer = BROKEN
     with ThreadPoolExecutor(8) as threads:
         asking = [threads.submit(given, key_sets, server.url) for _ in range(8)]
-        reasons = [str(one.exception()) for one in asking]
+        reasons = [str(future.exception()) for future in asking]
     assert sorted(reasons) == ["failed a moment ago"] * 7 + ["status 500"]
     assert len(server.asked) == 1
 
 
-def test_the_last_free_thread_does_not_wait(server, key_sets):
+def test_last_free_thread_does_not_wait(server, key_sets):
     asked = server.hold()
     two = Settings(fetch_private=True, threads=2)
     with ThreadPoolExecutor(1) as threads:
@@ -199,7 +195,7 @@ def test_the_last_free_thread_does_not_wait(server, key_sets):
     assert given(key_sets, server.url + "?other", 1, two) == ["first"]
 
 
-def test_who_finds_a_key_that_fits_does_not_wait_for_a_renewal(server, key_sets):
+def test_request_with_a_cached_key_does_not_wait_for_a_renewal(server, key_sets):
     given(key_sets, server.url)
     asked = server.hold()
     server.answer = named("second")
@@ -211,7 +207,7 @@ def test_who_finds_a_key_that_fits_does_not_wait_for_a_renewal(server, key_sets)
         assert renews.result() == ["first", "second"]
 
 
-def test_the_address_not_asked_for_longest_is_forgotten(server, key_sets):
+def test_least_recently_used_url_is_dropped_from_the_cache(server, key_sets):
     for number in range(MOST_ADDRESSES):
         given(key_sets, f"{server.url}?{number}")
     given(key_sets, f"{server.url}?0")

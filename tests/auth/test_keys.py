@@ -1,9 +1,10 @@
-"""The server's own keys: made once, by whichever process, and for nobody else to read."""
+"""The server's own keys: created once, by whichever process, readable by their owner only."""
 
 from __future__ import annotations
 
 import base64
 import os
+import re
 import stat
 
 import pytest
@@ -19,7 +20,7 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_key_is_made_once_and_only_its_owner_may_read_it(tmp_path):
+def test_key_is_created_once_and_readable_by_its_owner_only(tmp_path):
     instance = tmp_path / "deep" / "instance"
     key = secret_key(instance)
     assert len(key) == 32
@@ -28,7 +29,7 @@ def test_the_key_is_made_once_and_only_its_owner_may_read_it(tmp_path):
     assert [path.name for path in instance.iterdir()] == [NAME]
 
 
-def test_no_wider_mode_comes_of_a_wide_umask(tmp_path):
+def test_key_files_are_private_whatever_the_umask(tmp_path):
     before = os.umask(0)
     try:
         secret_key(tmp_path)
@@ -38,7 +39,7 @@ def test_no_wider_mode_comes_of_a_wide_umask(tmp_path):
     assert mode(tmp_path / NAME) == mode(tmp_path / DEMO_KEY) == 0o600
 
 
-def test_a_secret_is_a_key_or_gives_one():
+def test_secret_is_a_key_or_one_is_derived_from_it():
     key = bytes(range(32))
     assert derived_key(base64.b64encode(key).decode() + "\n") == key
     words = "correct horse battery staple, twice"
@@ -49,11 +50,8 @@ def test_a_secret_is_a_key_or_gives_one():
     assert len({made, key, bytes(32), *others}) == 6
 
 
-def test_each_instance_has_a_key_of_its_own(tmp_path):
+def test_each_instance_keeps_a_key_of_its_own(tmp_path):
     assert secret_key(tmp_path / "a") != secret_key(tmp_path / "b")
-
-
-def test_a_key_that_is_there_is_kept(tmp_path):
     (tmp_path / NAME).write_bytes(b"k" * 32)
     assert secret_key(tmp_path) == b"k" * 32
 
@@ -68,52 +66,39 @@ print(secret_key(Path(sys.argv[1])).hex(), demo_key(Path(sys.argv[1]))["d"])
 """
 
 
-def test_two_processes_that_start_together_get_the_same_keys(tmp_path):
+@pytest.mark.process
+def test_processes_that_start_together_get_the_same_keys(tmp_path):
     made = set(together(MAKE, tmp_path))
     assert made == {f"{secret_key(tmp_path).hex()} {demo_key(tmp_path)['d']}"}
     assert sorted(path.name for path in tmp_path.iterdir()) == [DEMO_KEY, NAME]
 
 
-def test_what_a_crash_left_behind_does_not_stop_the_start(tmp_path):
+def test_temporary_file_of_a_crash_does_not_stop_the_start(tmp_path):
     """In a container the server has the same process number at every start."""
     (tmp_path / f"{NAME}.{os.getpid()}").write_bytes(b"half")
     assert len(secret_key(tmp_path)) == 32
 
 
-@pytest.mark.parametrize("content", [b"", b"short"])
-def test_a_key_that_is_cut_short_is_refused(tmp_path, content):
+def test_key_that_is_cut_short_is_refused(tmp_path):
     """With an empty key anybody could sign."""
-    (tmp_path / NAME).write_bytes(content)
-    with pytest.raises(ConfigurationError, match=NAME):
-        secret_key(tmp_path)
+    for content in (b"", b"short"):
+        (tmp_path / NAME).write_bytes(content)
+        with pytest.raises(ConfigurationError, match=NAME):
+            secret_key(tmp_path)
 
 
-def spoil_key(instance):
-    instance.mkdir()
-    (instance / NAME).mkdir()
+def test_key_that_cannot_be_read_is_named_with_the_setting(tmp_path):
+    (tmp_path / "folder" / NAME).mkdir(parents=True)
+    (tmp_path / "file").write_text("a file, no folder")
+    for instance in (tmp_path / "folder", tmp_path / "file"):
+        with pytest.raises(ConfigurationError, match=re.escape(str(instance / NAME))) as raised:
+            secret_key(instance)
+        assert "FHIRAPP_INSTANCE_PATH" in str(raised.value)
 
 
-def spoil_folder(instance):
-    instance.write_text("a file, no folder")
-
-
-@pytest.mark.parametrize("spoil", [spoil_key, spoil_folder])
-def test_a_key_that_cannot_be_read_is_told_in_a_sentence(tmp_path, spoil):
-    instance = tmp_path / "instance"
-    spoil(instance)
-    with pytest.raises(ConfigurationError) as raised:
-        secret_key(instance)
-    assert str(raised.value).startswith(f"The key {instance / NAME} can neither be read nor made (")
-    assert "FHIRAPP_INSTANCE_PATH" in str(raised.value)
-
-
-def test_the_demo_key_is_a_key_for_es384(tmp_path):
+def test_demo_key_is_a_key_for_es384(tmp_path):
     key = demo_key(tmp_path)
     assert demo_key(tmp_path) == key
-    assert {name: key[name] for name in ("kty", "crv", "alg", "use")} == {
-        "kty": "EC",
-        "crv": "P-384",
-        "alg": "ES384",
-        "use": "sig",
-    }
+    kind = {"kty": "EC", "crv": "P-384", "alg": "ES384", "use": "sig"}
+    assert {name: key[name] for name in kind} == kind
     assert key["kid"]

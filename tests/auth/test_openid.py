@@ -1,4 +1,4 @@
-"""The id token that comes with a code, and /oauth/userinfo: whom they name, to whom.
+"""ID tokens and /oauth/userinfo: the claims about a user, and the tokens that may have them.
 
 OpenID Connect Core §2, §3.1.3.6, §5.3; RFC 6750 §3; SMART App
 Launch 2.2 §Scopes for requesting identity data.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
-from typing import Any
 
 import pytest
 from flask import Flask
@@ -39,7 +38,7 @@ def flow(oauth: Flask) -> Flow:
     return Flow(oauth, add_program(oauth), add_person(oauth, CLINICIAN, fhir_user=DOCTOR))
 
 
-def test_an_id_token_says_who_signed_in_when_and_for_whom_it_is(flow):
+def test_id_token_has_its_user_client_nonce_and_time_of_sign_in(flow):
     signed_in_at = int(time.time()) - 1000
     mine = update(Session).where(Session.user_id == flow.user_id)
     alter(flow.app, mine.values(signed_in_at=signed_in_at))
@@ -63,38 +62,34 @@ def test_an_id_token_says_who_signed_in_when_and_for_whom_it_is(flow):
     }
 
 
-def test_it_names_the_key_that_signed_it(flow):
+def test_id_token_names_the_key_that_signed_it(flow):
     header = header_of(flow.tokens("openid user/*.rs")["id_token"])
     (published,) = flow.app.test_client().get("/oauth/jwks.json").get_json()["keys"]
     assert header == {"alg": "RS256", "typ": "JWT", "kid": published["kid"]}
 
 
-@pytest.mark.parametrize(
-    ("role", "patients", "fhir_user", "told"),
-    [
+def test_fhir_user_is_who_the_user_is_in_the_records(oauth):
+    for role, patients, fhir_user, expected in (
         (CLINICIAN, [], DOCTOR, DOCTOR),
         (ADMINISTRATOR, [], None, None),
         (PATIENT, ["p1", "p2"], None, "Patient/p1"),
         (PATIENT, [], None, None),
-    ],
-)
-def test_fhir_user_is_who_the_user_is_in_the_records(oauth, role, patients, fhir_user, told):
-    user_id = add_person(oauth, role, *patients, fhir_user=fhir_user)
-    flow = Flow(oauth, add_program(oauth), user_id)
-    answer = flow.tokens("openid fhirUser")
-    claims = claims_of(flow, answer)
-    assert claims.get("fhirUser") == (told and f"{BASE_URL}/fhir/{told}")
-    assert ("fhirUser" in answer["scope"]) == bool(told)
+    ):
+        user_id = add_person(oauth, role, *patients, fhir_user=fhir_user)
+        flow = Flow(oauth, add_program(oauth), user_id)
+        answer = flow.tokens("openid fhirUser")
+        claim = claims_of(flow, answer).get("fhirUser")
+        assert claim == (expected and f"{BASE_URL}/fhir/{expected}")
+        assert ("fhirUser" in answer["scope"]) == bool(expected)
 
 
-@pytest.mark.parametrize("scope", ["openid user/*.rs", "openid offline_access"])
-def test_what_was_not_granted_is_not_told(flow, scope):
-    answer = flow.tokens(scope)
-    assert claims_of(flow, answer).keys().isdisjoint({"fhirUser", "name", "preferred_username"})
-    assert "nonce" not in claims_of(flow, answer)
+def test_id_token_has_no_claims_that_were_not_granted(flow):
+    for scope in ("openid user/*.rs", "openid offline_access"):
+        claims = claims_of(flow, flow.tokens(scope))
+        assert claims.keys().isdisjoint({"fhirUser", "name", "preferred_username", "nonce"})
 
 
-def test_a_user_who_unticks_openid_tells_no_app_who_they_are(flow):
+def test_unticked_openid_gives_no_id_token(flow):
     answer = flow.tokens("openid fhirUser user/*.rs", ticked=["user/*.rs", "fhirUser"])
     assert answer["scope"] == "fhirUser user/*.rs"
     assert "id_token" not in answer
@@ -107,37 +102,30 @@ def test_no_id_token_comes_without_openid_or_with_a_refresh(flow):
     assert "id_token" not in flow.refresh(answer["refresh_token"]).get_json()
 
 
-def test_users_have_subjects_of_their_own_whatever_the_app(oauth):
+def test_subject_is_the_user_in_every_app(oauth):
     person, other = add_person(oauth, CLINICIAN), add_person(oauth, CLINICIAN)
     first, second = add_program(oauth), add_program(oauth)
-    subjects = [
-        claims_of(flow, flow.tokens("openid"))["sub"]
-        for flow in (Flow(oauth, first, person), Flow(oauth, second, person))
-    ]
-    assert subjects == [person, person]
-    assert claims_of(*_with_tokens(Flow(oauth, first, other)))["sub"] == other
-
-
-def _with_tokens(flow: Flow) -> tuple[Flow, dict[str, Any]]:
-    return flow, flow.tokens("openid")
+    for program, user_id in ((first, person), (second, person), (first, other)):
+        flow = Flow(oauth, program, user_id)
+        assert claims_of(flow, flow.tokens("openid"))["sub"] == user_id
 
 
 SHOWN = "openid fhirUser profile"
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("scope", ["openid", "openid fhirUser", "openid profile", SHOWN])
-def test_user_info_tells_what_the_id_token_tells_of_the_user(flow, scope, method):
-    answer = flow.tokens(f"{scope} user/*.rs")
-    response = user_info(flow, answer["access_token"], method)
-    assert (response.status_code, response.content_type) == (200, "application/json")
-    assert response.headers["Cache-Control"] == "no-store"
+def test_user_info_has_the_claims_of_the_id_token_about_the_user(flow):
     of_token = {"iss", "aud", "exp", "iat", "auth_time", "nonce", "at_hash"}
-    claims = claims_of(flow, answer)
-    assert response.get_json() == {name: claims[name] for name in claims.keys() - of_token}
+    for scope in ("openid", "openid fhirUser", "openid profile", SHOWN):
+        answer = flow.tokens(f"{scope} user/*.rs")
+        claims = claims_of(flow, answer)
+        for method in ("GET", "POST"):
+            response = user_info(flow, answer["access_token"], method)
+            assert (response.status_code, response.content_type) == (200, "application/json")
+            assert response.headers["Cache-Control"] == "no-store"
+            assert response.get_json() == {name: claims[name] for name in claims.keys() - of_token}
 
 
-def test_user_info_is_as_user_and_client_are_now(oauth):
+def test_user_info_follows_changes_of_user_and_client(oauth):
     user_id = add_person(oauth, PATIENT, "p1")
     flow = Flow(oauth, add_program(oauth), user_id)
     token = flow.tokens("openid fhirUser patient/*.rs")["access_token"]
@@ -158,8 +146,7 @@ def test_user_info_is_as_user_and_client_are_now(oauth):
 
 def assert_without_openid(response: TestResponse) -> None:
     """Assert that the token is known, and tells nobody who its user is."""
-    text = "Only a user's token with openid says who the user is."
-    assert_error(response, "insufficient_scope", text, 403)
+    assert_error(response, "insufficient_scope", status=403)
     challenge = 'Bearer realm="fhirapp", error="insufficient_scope", scope="openid"'
     assert response.headers["WWW-Authenticate"] == challenge
 
@@ -198,14 +185,14 @@ def take_back(flow: Flow) -> None:
         lambda flow: set_client(flow.app, flow.program, disabled=True),
     ],
 )
-def test_user_info_is_refused_as_records_are_once_access_has_ended(flow, end):
+def test_user_info_is_refused_once_access_has_ended(flow, end):
     token = flow.tokens("openid offline_access user/*.rs")["access_token"]
     assert user_info(flow, token).status_code == 200
     end(flow)
     assert_invalid(user_info(flow, token))
 
 
-def test_user_info_is_for_access_tokens_alone(flow):
+def test_user_info_is_for_access_tokens_only(flow):
     answer = flow.tokens("openid offline_access user/*.rs")
     for token in (answer["refresh_token"], answer["id_token"], "nonsense", "é"):
         assert_invalid(user_info(flow, token))
@@ -219,7 +206,7 @@ def assert_invalid(response: TestResponse) -> None:
     assert response.headers["WWW-Authenticate"] == challenge
 
 
-def test_user_info_takes_its_token_from_the_header_alone(flow):
+def test_user_info_takes_its_token_from_the_header_only(flow):
     token = flow.tokens("openid")["access_token"]
     http = flow.app.test_client()
     for response in (

@@ -1,4 +1,4 @@
-"""Sign-in by the clinic's identity provider: a real one, oidc-provider, asked over HTTP."""
+"""Sign-in by an identity provider: a real one, oidc-provider, over HTTP; and the role rules."""
 
 from __future__ import annotations
 
@@ -23,12 +23,9 @@ from tests.support.provider import SECRET, IdentityProvider, Person, running_pro
 
 ROLES = "groups: fhir-admins=administrator; doctors=clinician"
 LEE = {"name": "Dr. Lee", "preferred_username": "lee", "groups": ["staff", "doctors"]}
-NO_ROLE = "Your account at the identity provider has no role on this server."
-NOT_LINKED = (
-    "An administrator must first link your account at the identity provider to an account on this"
-    " server."
-)
-NOT_PROVED = "Clinic login did not confirm who you are. Try again."
+# Key words of refusals.
+NO_ROLE, NOT_LINKED = "has no role on this server", "An administrator must first link"
+NOT_PROVED = "did not confirm who you are"
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +61,10 @@ def user(app: Flask, username: str) -> Any:
 
 def events(app: Flask) -> list[tuple[str, str]]:
     with app.app_context():
-        return [(one.event, one.body) for one in entries(kind=ADMINISTRATION)]
+        return [(entry.event, entry.body) for entry in entries(kind=ADMINISTRATION)]
 
 
-def test_who_is_new_and_has_a_role_gets_an_account(by_rule, accounts, identity_provider):
+def test_new_user_with_a_role_gets_an_account(by_rule, accounts, identity_provider):
     accounts(s1=LEE)
     page = Person(Browser(by_rule), "s1").sign_in("/sign-in?next=/account")
     assert (page.status, page.path, page.heading) == (200, "/account", "Dr. Lee")
@@ -77,7 +74,7 @@ def test_who_is_new_and_has_a_role_gets_an_account(by_rule, accounts, identity_p
     assert ("provider-linked", f"{identity_provider.issuer}, s1") in events(by_rule)
 
 
-def test_the_provider_asks_once_and_the_account_stays_the_same(by_rule, accounts):
+def test_same_subject_is_the_same_account_without_a_second_password(by_rule, accounts):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
     person.sign_in()
@@ -89,7 +86,7 @@ def test_the_provider_asks_once_and_the_account_stays_the_same(by_rule, accounts
     assert len(rows(by_rule, select(User).where(User.username.like("lee%")))) == 1
 
 
-def test_the_role_follows_the_provider(by_rule, accounts):
+def test_role_follows_the_provider(by_rule, accounts):
     add_person(by_rule, ADMINISTRATOR)
     accounts(s1={**LEE, "groups": ["fhir-admins", "doctors"]})
     person = Person(Browser(by_rule), "s1")
@@ -103,7 +100,7 @@ def test_the_role_follows_the_provider(by_rule, accounts):
     assert (page.status, NO_ROLE in page.words) == (403, True)
 
 
-def test_the_last_administrator_does_not_lose_the_role_unseen(by_rule, accounts):
+def test_last_administrator_keeps_the_role(by_rule, accounts):
     accounts(s1={**LEE, "groups": ["fhir-admins"]})
     person = Person(Browser(by_rule), "s1")
     alter(by_rule, update(User).values(disabled=True))
@@ -114,14 +111,14 @@ def test_the_last_administrator_does_not_lose_the_role_unseen(by_rule, accounts)
     assert user(by_rule, "lee").role == ADMINISTRATOR
 
 
-def test_a_role_may_lie_within_a_claim(make_app, accounts, identity_provider):
+def test_role_may_be_within_a_nested_claim(make_app, accounts, identity_provider):
     app = make_app(**identity_provider.settings, oidc_roles="realm_access.roles: dr=clinician")
     accounts(s1={**LEE, "realm_access": {"roles": ["dr"]}}, s2={"realm_access": {"roles": "dr"}})
     assert Person(Browser(app), "s1").sign_in().heading == "Dr. Lee"
     assert Person(Browser(app), "s2").sign_in().path == "/account"
 
 
-def test_a_name_that_is_taken_is_nobodys_proof(by_rule, accounts):
+def test_user_name_that_is_taken_links_no_account(by_rule, accounts):
     """Who has an account of that name may be somebody else: an administrator knows."""
     username = add_person(by_rule, CLINICIAN)
     accounts(s1={**LEE, "preferred_username": username})
@@ -129,7 +126,7 @@ def test_a_name_that_is_taken_is_nobodys_proof(by_rule, accounts):
     assert (page.status, NOT_LINKED in page.words) == (403, True)
 
 
-def test_an_administrator_links_who_came(by_hand, accounts, identity_provider):
+def test_administrator_links_and_unlinks_an_account(by_hand, accounts, identity_provider):
     accounts(s1=LEE)
     person = Person(Browser(by_hand), "s1")
     page = person.sign_in()
@@ -152,7 +149,7 @@ def test_an_administrator_links_who_came(by_hand, accounts, identity_provider):
     assert {"provider-linked", "provider-unlinked", "sign-in-failed"} <= set(seen)
 
 
-def test_one_account_there_is_one_user_here(by_hand, accounts):
+def test_subject_is_linked_to_one_user(by_hand, accounts):
     admin = Browser(by_hand).resume(add_person(by_hand, ADMINISTRATOR))
     first, second = (f"/admin/users/{id_of(by_hand, add_person(by_hand, CLINICIAN))}" for _ in "ab")
     assert admin.get(first).submit("Link account", subject="s9").status == 200
@@ -162,7 +159,7 @@ def test_one_account_there_is_one_user_here(by_hand, accounts):
     assert (row.subject, row.user_id) == ("s9", first.rpartition("/")[2])
 
 
-def test_who_is_switched_off_does_not_come_in(by_rule, accounts):
+def test_disabled_user_cannot_sign_in(by_rule, accounts):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
     person.sign_in()
@@ -171,7 +168,7 @@ def test_who_is_switched_off_does_not_come_in(by_rule, accounts):
     assert (page.status, "account on this server is disabled" in page.words) == (403, True)
 
 
-def test_a_second_factor_of_this_server_is_asked_for(by_rule, accounts):
+def test_second_factor_of_this_server_is_asked_for(by_rule, accounts):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
     page = person.sign_in("/sign-in?next=/account/second-factor")
@@ -189,7 +186,7 @@ def test_a_second_factor_of_this_server_is_asked_for(by_rule, accounts):
     assert page.submit("Sign in", code=pyotp.TOTP(key).now()).heading == "Dr. Lee"
 
 
-def test_it_is_long_ago_that_the_provider_proved_them(by_rule, accounts, monkeypatch):
+def test_old_sign_in_by_the_provider_does_not_turn_on_a_factor(by_rule, accounts, monkeypatch):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
     page = person.sign_in("/sign-in?next=/account/second-factor")
@@ -199,7 +196,7 @@ def test_it_is_long_ago_that_the_provider_proved_them(by_rule, accounts, monkeyp
     assert (page.status, "Sign in again" in page.words) == (403, True)
 
 
-def test_a_factor_is_asked_of_staff_unless_the_provider_vouches(
+def test_required_factor_is_waived_where_the_provider_used_several(
     make_app, accounts, identity_provider, monkeypatch
 ):
     app = make_app(**identity_provider.settings, oidc_roles=ROLES, second_factor="staff")
@@ -213,7 +210,7 @@ def test_a_factor_is_asked_of_staff_unless_the_provider_vouches(
     assert person.sign_in().heading == "Dr. Lee"
 
 
-def test_who_is_signed_in_here_proves_it_anew_there(by_rule, accounts):
+def test_signed_in_user_authenticates_again_at_the_provider(by_rule, accounts):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
     person.sign_in()
@@ -221,7 +218,7 @@ def test_who_is_signed_in_here_proves_it_anew_there(by_rule, accounts):
     assert person.asked == 2
 
 
-def test_an_app_that_asks_for_a_new_sign_in_gets_one(by_rule, accounts, make_app):
+def test_app_with_prompt_login_gets_a_new_sign_in(by_rule, accounts, make_app):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
     person.sign_in()
@@ -233,7 +230,7 @@ def test_an_app_that_asks_for_a_new_sign_in_gets_one(by_rule, accounts, make_app
     assert page.path.startswith("/oauth/authorize/")
 
 
-def test_signing_out_tells_of_the_provider_and_leads_there(by_rule, accounts, identity_provider):
+def test_sign_out_links_to_the_providers_sign_out(by_rule, accounts, identity_provider):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
     person.sign_in()
@@ -245,7 +242,7 @@ def test_signing_out_tells_of_the_provider_and_leads_there(by_rule, accounts, id
     assert "client_id=fhirapp" in away.location
 
 
-def test_an_answer_serves_once_and_only_the_browser_that_began(by_rule, accounts):
+def test_answer_is_used_once_by_the_browser_that_began(by_rule, accounts):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
     begun = person.browser.get("/sign-in/provider")
@@ -265,21 +262,16 @@ def test_an_answer_serves_once_and_only_the_browser_that_began(by_rule, accounts
     assert (page.status, NOT_PROVED in page.words) == (403, True)
 
 
-@pytest.mark.parametrize("change", ["state", "iss", "code"])
-def test_an_answer_that_was_changed_is_refused(by_rule, accounts, change):
+def test_answer_that_was_changed_or_is_an_error_is_refused(by_rule, accounts, identity_provider):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
-    begun = person.browser.get("/sign-in/provider")
-    back = person.at_provider(str(begun.location))
-    path, _mark, query = back.partition("?")
-    parameters = {name: values[0] for name, values in parse_qs(query).items()}
-    page = person.browser.get(path, query_string=parameters | {change: "another"})
-    assert (page.status, NOT_PROVED in page.words) == (403, True)
+    for change in ("state", "iss", "code"):
+        begun = person.browser.get("/sign-in/provider")
+        path, _mark, query = person.at_provider(str(begun.location)).partition("?")
+        parameters = {name: values[0] for name, values in parse_qs(query).items()}
+        page = person.browser.get(path, query_string=parameters | {change: "another"})
+        assert (page.status, NOT_PROVED in page.words) == (403, True), change
     assert any(event == "sign-in-failed" for event, _what in events(by_rule))
-
-
-def test_who_refuses_there_is_told_so(by_rule, accounts, identity_provider):
-    person = Person(Browser(by_rule), "s1")
     begun = person.browser.get("/sign-in/provider")
     state = parse_qs(urlsplit(str(begun.location)).query)["state"][0]
     answer = {"error": "access_denied", "state": state, "iss": identity_provider.issuer}
@@ -287,7 +279,7 @@ def test_who_refuses_there_is_told_so(by_rule, accounts, identity_provider):
     assert (page.status, NOT_PROVED in page.words) == (403, True)
 
 
-def test_a_wrong_secret_is_the_servers_fault_and_told(
+def test_wrong_client_secret_is_logged_without_the_secret(
     make_app, accounts, identity_provider, caplog
 ):
     values = {**identity_provider.settings, "oidc_client_secret": "wrong"}
@@ -299,7 +291,7 @@ def test_a_wrong_secret_is_the_servers_fault_and_told(
     assert SECRET not in caplog.text
 
 
-def test_where_it_does_not_answer_passwords_still_serve(make_app):
+def test_passwords_are_valid_while_the_provider_does_not_answer(make_app):
     app = make_app(oidc_issuer="http://127.0.0.1:9", oidc_client_id="x", oidc_name="Clinic login")
     browser = Browser(app)
     page = browser.get(browser.get("/sign-in").offered["Sign in with Clinic login"])
@@ -307,14 +299,14 @@ def test_where_it_does_not_answer_passwords_still_serve(make_app):
     assert browser.sign_in(add_person(app, CLINICIAN)).path == "/account"
 
 
-def test_without_a_provider_there_is_no_such_page(make_app):
+def test_pages_of_a_provider_are_absent_without_one(make_app):
     app = make_app()
     assert "Sign in with" not in Browser(app).get("/sign-in").words
     for path in ("", "/answer", "/leave"):
         assert Browser(app).get(f"/sign-in/provider{path}").status == 404
 
 
-def test_failures_of_one_address_are_bounded(by_rule, accounts):
+def test_failures_of_one_address_are_throttled(by_rule, accounts):
     statuses = []
     browser = Browser(by_rule)
     for _ in range(22):
@@ -323,27 +315,21 @@ def test_failures_of_one_address_are_bounded(by_rule, accounts):
     assert (statuses[0], statuses[-1]) == (403, 429)
 
 
-@pytest.mark.parametrize(
-    ("claims", "role"),
-    [
-        ({"groups": ["doctors"]}, CLINICIAN),
-        ({"groups": ["doctors", "fhir-admins"]}, ADMINISTRATOR),
-        ({"groups": "doctors"}, CLINICIAN),
-        ({"groups": ["Doctors"]}, None),
-        ({"groups": "doctors fhir-admins"}, None),
-        ({"groups": []}, None),
-        ({"groups": None}, None),
-        ({}, None),
-        ({"groups": {"doctors": True}}, None),
-    ],
-)
-def test_a_rule_gives_the_first_role_whose_value_is_there(claims, role):
+def test_role_rule_gives_the_first_role_whose_value_is_in_the_claim():
     rule = rule_of(ROLES)
     assert rule is not None
-    assert rule.role(claims) == role
-
-
-def test_a_rule_takes_the_names_of_a_directory():
+    for groups, role in (
+        (["doctors"], CLINICIAN),
+        (["doctors", "fhir-admins"], ADMINISTRATOR),
+        ("doctors", CLINICIAN),
+        (["Doctors"], None),
+        ("doctors fhir-admins", None),
+        ([], None),
+        (None, None),
+        ({"doctors": True}, None),
+    ):
+        assert rule.role({"groups": groups}) == role
+    assert rule.role({}) is None
     rule = rule_of("memberOf: CN=Doctors,OU=Clinic,DC=example=clinician; *=patient")
     assert rule is not None
     assert rule.role({"memberOf": ["CN=Doctors,OU=Clinic,DC=example"]}) == CLINICIAN
@@ -351,28 +337,26 @@ def test_a_rule_takes_the_names_of_a_directory():
     assert rule.role({}) is None
 
 
-@pytest.mark.parametrize(
-    "rule",
-    ["groups", "groups:", "groups: a", "groups: a=king", ": a=clinician", "groups: =clinician"],
-)
-def test_a_rule_that_cannot_be_read_stops_the_start(rule):
-    with pytest.raises(ConfigurationError, match="FHIRAPP_OIDC_ROLES"):
-        rule_of(rule)
-
-
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
+def test_invalid_role_rule_or_setting_stops_the_start():
+    for text in (
+        *(
+            "groups",
+            "groups:",
+            "groups: a",
+            "groups: a=king",
+            ": a=clinician",
+            "groups: =clinician",
+        ),
+    ):
+        with pytest.raises(ConfigurationError, match="FHIRAPP_OIDC_ROLES"):
+            rule_of(text)
+    client = {"OIDC_CLIENT_ID": "x"}
+    for settings, why in (
         ({"OIDC_ISSUER": "http://login.example"}, "https"),
         ({"OIDC_ISSUER": "login.example"}, "https"),
         ({"OIDC_ISSUER": "https://login.example"}, "OIDC_CLIENT_ID"),
-        ({"OIDC_CLIENT_ID": "x"}, "OIDC_ISSUER"),
-        (
-            {"OIDC_ISSUER": "https://a.example", "OIDC_CLIENT_ID": "x", "OIDC_SCOPE": "email"},
-            "openid",
-        ),
-    ],
-)
-def test_settings_that_cannot_serve_stop_the_start(settings, why):
-    with pytest.raises(ConfigurationError, match=why):
-        load_settings({f"FHIRAPP_{name}": value for name, value in settings.items()})
+        (client, "OIDC_ISSUER"),
+        ({"OIDC_ISSUER": "https://a.example", **client, "OIDC_SCOPE": "email"}, "openid"),
+    ):
+        with pytest.raises(ConfigurationError, match=why):
+            load_settings({f"FHIRAPP_{name}": value for name, value in settings.items()})

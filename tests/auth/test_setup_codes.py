@@ -1,10 +1,9 @@
-"""Users as the pages know them: who signs in, who is who, and the one-time addresses."""
+"""Users in the records, accounts that can sign in, and one-time setup codes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -16,14 +15,7 @@ from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES, SetupC
 from fhirapp.auth.users import accounts
 from fhirapp.auth.users.sign_in import enable, new_secret, sign_in
 from fhirapp.db import db, writing
-from tests.auth.test_users import PASSWORD, add
-
-
-class Asked(NamedTuple):
-    """What the pages learn of a user."""
-
-    linked: list[str]
-    fhir_user: str | None
+from tests.support.accounts import PASSWORD, add
 
 
 @pytest.fixture(scope="module")
@@ -32,52 +24,48 @@ def clinic(make_app: Callable[..., Flask]) -> Flask:
     return make_app(seed=False)
 
 
-def asked(clinic: Flask, user_id: str) -> Asked:
+def identity_of(clinic: Flask, user_id: str) -> tuple[list[str], str | None]:
+    """Return the patients that a user is linked to, and who the user is in the records."""
     with clinic.app_context():
         user = db.session.get_one(User, user_id)
-        return Asked(linked_patients(user_id), accounts.fhir_user_of(user, None))
+        return linked_patients(user_id), accounts.fhir_user_of(user, None)
 
 
-def test_who_a_patient_is_in_the_records_is_the_own_record(clinic):
+def test_patient_is_their_own_record(clinic):
     with clinic.app_context(), writing() as connection:
         user_id = add(connection, "patient-1", role=PATIENT)
         accounts.link(connection, user_id, "p5", is_self=False)
-    assert asked(clinic, user_id) == (["p5"], None)
+    assert identity_of(clinic, user_id) == (["p5"], None)
     with clinic.app_context(), writing() as connection:
         accounts.link(connection, user_id, "p9")
-    assert asked(clinic, user_id) == (["p9", "p5"], "Patient/p9")
+    assert identity_of(clinic, user_id) == (["p9", "p5"], "Patient/p9")
 
 
-def test_who_one_of_the_staff_is_in_the_records_is_what_was_said(clinic):
-    with clinic.app_context(), writing() as connection:
-        user_id = add(connection, "clinician-1", fhir_user="Practitioner/dr")
-        nobody = add(connection, "clinician-2")
-    assert asked(clinic, user_id) == ([], "Practitioner/dr")
-    assert asked(clinic, nobody) == ([], None)
-
-
-def test_a_change_of_role_changes_who_a_user_is(clinic):
+def test_identity_follows_the_role(clinic):
     with clinic.app_context(), writing() as connection:
         user_id = add(connection, "both", fhir_user="Practitioner/dr")
+        nobody = add(connection, "clinician-2")
+    assert identity_of(clinic, user_id) == ([], "Practitioner/dr")
+    assert identity_of(clinic, nobody) == ([], None)
+    with clinic.app_context(), writing() as connection:
         accounts.set_role(connection, user_id, PATIENT)
         accounts.link(connection, user_id, "p1")
-    assert asked(clinic, user_id).fhir_user == "Patient/p1"
+    assert identity_of(clinic, user_id)[1] == "Patient/p1"
     with clinic.app_context(), writing() as connection:
         accounts.set_role(connection, user_id, CLINICIAN)
-    assert asked(clinic, user_id).fhir_user == "Practitioner/dr"
+    assert identity_of(clinic, user_id)[1] == "Practitioner/dr"
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("password", ["", "nobody's password", PASSWORD])
-def test_nobody_signs_in_as_a_user_who_has_no_password_yet(clinic, role, password):
-    username = f"invited-{role}-{len(password)}"
+def test_user_without_a_password_cannot_sign_in(clinic, role):
     with clinic.app_context(), writing() as connection:
-        add(connection, username, role=role, password=None)
+        add(connection, f"invited-{role}", role=role, password=None)
     with clinic.app_context():
-        assert sign_in(username, password, f"192.0.2.{len(password)}") is None
+        for password in ("", "nobody's password", PASSWORD):
+            assert sign_in(f"invited-{role}", password, "192.0.2.1") is None
 
 
-def test_the_password_that_was_set_last_signs_in(clinic):
+def test_password_that_was_set_last_signs_in(clinic):
     with clinic.app_context(), writing() as connection:
         user_id = add(connection, "changing", password=None)
         accounts.set_password(connection, user_id, PASSWORD)
@@ -89,7 +77,7 @@ def test_the_password_that_was_set_last_signs_in(clinic):
         assert sign_in("changing", PASSWORD, "192.0.2.99") is None
 
 
-def test_a_disabled_user_does_not_sign_in(clinic):
+def test_disabled_user_cannot_sign_in(clinic):
     with clinic.app_context(), writing() as connection:
         user_id = add(connection, "leaving")
         accounts.set_user_disabled(connection, user_id, disabled=True)
@@ -101,8 +89,8 @@ def test_a_disabled_user_does_not_sign_in(clinic):
         assert sign_in("leaving", PASSWORD, "192.0.2.98") is not None
 
 
-def serves(app: Flask, code: str) -> bool:
-    """Say whether the page at a one-time address would open."""
+def is_valid(app: Flask, code: str) -> bool:
+    """Return whether the page at a one-time address would open."""
     with app.app_context():
         return accounts.setup_code(code) is not None
 
@@ -124,53 +112,53 @@ def invited(clinic: Flask) -> str:
         return add(connection, f"user-{uuid4().hex}", password=None)
 
 
-def test_a_setup_code_serves_once(clinic, invited):
+def test_setup_code_is_used_once(clinic, invited):
     code = new_code(clinic, invited)
     with clinic.app_context():
         found = accounts.setup_code(code)
         assert found is not None
         assert found.user_id == invited
     assert [spend(clinic, code), spend(clinic, code)] == [True, False]
-    assert not serves(clinic, code)
+    assert not is_valid(clinic, code)
 
 
-def test_a_setup_code_expires_after_a_day(clinic, invited):
+def test_setup_code_expires_after_a_day(clinic, invited):
     code = new_code(clinic, invited)
     with clinic.app_context(), writing() as connection:
         mine = SetupCode.user_id == invited
         expires_at = connection.execute(select(SetupCode.expires_at).where(mine)).scalar_one()
         assert abs(expires_at - time.time() - 24 * 3600) < 60
         connection.execute(update(SetupCode).where(mine).values(expires_at=int(time.time())))
-    assert not serves(clinic, code)
+    assert not is_valid(clinic, code)
     assert not spend(clinic, code)
 
 
-def test_a_new_setup_code_voids_the_one_before_of_the_same_user(clinic, invited):
+def test_new_setup_code_voids_the_one_before_of_the_same_user(clinic, invited):
     first_administrators = new_code(clinic)
     before, code = new_code(clinic, invited), new_code(clinic, invited)
-    assert [serves(clinic, one) for one in (before, code)] == [False, True]
-    assert serves(clinic, first_administrators)
-    assert not serves(clinic, new_code(clinic)[:-1])
-    assert not serves(clinic, first_administrators)
+    assert [is_valid(clinic, text) for text in (before, code)] == [False, True]
+    assert is_valid(clinic, first_administrators)
+    assert not is_valid(clinic, new_code(clinic)[:-1])
+    assert not is_valid(clinic, first_administrators)
 
 
-def test_a_password_voids_the_setup_code(clinic, invited):
+def test_password_voids_the_setup_code(clinic, invited):
     code = new_code(clinic, invited)
     with clinic.app_context(), writing() as connection:
         accounts.set_password(connection, invited, PASSWORD)
-    assert not serves(clinic, code)
+    assert not is_valid(clinic, code)
 
 
 @pytest.mark.parametrize(("role", "still"), [(CLINICIAN, True), (ADMINISTRATOR, False)])
-def test_once_there_is_an_administrator_nobody_makes_the_first_one(clinic, invited, role, still):
+def test_first_administrators_code_is_void_once_there_is_one(clinic, invited, role, still):
     first_administrators, other = new_code(clinic), new_code(clinic, invited)
     with clinic.app_context(), writing() as connection:
         add(connection, f"new-{role}", role=role)
-    assert serves(clinic, first_administrators) is still
-    assert serves(clinic, other)
+    assert is_valid(clinic, first_administrators) is still
+    assert is_valid(clinic, other)
 
 
-def test_setup_codes_are_stored_as_hashes(clinic, invited):
+def test_setup_codes_are_stored_as_digests(clinic, invited):
     code = new_code(clinic, invited)
     with clinic.app_context(), writing() as connection:
         stored = connection.execute(
@@ -180,7 +168,7 @@ def test_setup_codes_are_stored_as_hashes(clinic, invited):
     assert stored != code.encode()
 
 
-def test_a_new_password_leaves_the_second_factor(clinic):
+def test_new_password_keeps_the_second_factor(clinic):
     with clinic.app_context(), writing() as connection:
         user_id = add(connection, "with-a-phone")
         enable(connection, user_id, new_secret(), 0)
