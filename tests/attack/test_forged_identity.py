@@ -1,7 +1,6 @@
-"""An identity provider that lies, or somebody between it and here: nobody comes in by it.
+"""A forged identity provider, or somebody in between: nobody signs in by it.
 
-The provider of these tests is ours, for no real one gives such answers; what a real one gives is
-tried in tests/auth/test_provider.py.
+No real provider gives such answers; tests/auth/test_provider.py has a real one.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Liar:
         payload = json.dumps(self.claims).encode()
         if self.key is None or isinstance(self.key, bytes):
             # The library makes none like these: no signature, and one by what everybody knows.
-            body = b".".join(_encoded(one) for one in (json.dumps(self.header).encode(), payload))
+            body = b".".join(map(_encoded, (json.dumps(self.header).encode(), payload)))
             made = hmac.digest(self.key, body, "sha256") if self.key else b""
             return b".".join((body, _encoded(made))).decode()
         algorithms = [self.header["alg"]]
@@ -127,7 +126,7 @@ def come_back(app: Flask, liar: Liar, lie: Callable[[Liar], object], **answer: s
     begun = browser.get("/sign-in/provider")
     if begun.location is None:
         return begun
-    sent = {name: one[0] for name, one in parse_qs(urlsplit(begun.location).query).items()}
+    sent = {name: values[0] for name, values in parse_qs(urlsplit(begun.location).query).items()}
     now = int(time.time())
     liar.claims = {"iss": ISSUER, "sub": "s1", "aud": CLIENT, "iat": now, "exp": now + 300}
     liar.claims["nonce"] = sent["nonce"]
@@ -141,7 +140,7 @@ def sessions_of(app: Flask) -> int:
     return int(count[0])
 
 
-def test_one_that_tells_the_truth_is_believed(app, liar):
+def test_valid_answer_signs_in(app, liar):
     """Else what follows would be refused for another reason."""
     assert come_back(app, liar, lambda _: None).path == "/account"
 
@@ -197,19 +196,17 @@ LIES: dict[str, Callable[[Liar], object]] = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_token_is_refused(app, liar, name):
+def test_forged_id_token_is_refused(app, liar, name):
     before = sessions_of(app)
     page = come_back(app, liar, LIES[name])
     assert (page.status, REFUSED in page.words) == (403, True)
     assert sessions_of(app) == before
 
 
-@pytest.mark.parametrize(
-    "answer", [{"iss": "https://evil.example"}, {"iss": ""}, {"state": "another"}, {"state": ""}]
-)
-def test_an_answer_of_somebody_else_is_refused_before_its_code_is_sent(app, liar, answer):
-    page = come_back(app, liar, lambda _: None, **answer)
-    assert (page.status, REFUSED in page.words) == (403, True)
+def test_answer_of_another_issuer_or_state_is_refused_before_its_code_is_sent(app, liar):
+    for answer in ({"iss": "https://evil.example"}, {"iss": ""}, {"state": "x"}, {"state": ""}):
+        page = come_back(app, liar, lambda _: None, **answer)
+        assert (page.status, REFUSED in page.words) == (403, True)
     assert f"{ISSUER}/token" not in liar.asked
 
 
@@ -221,13 +218,13 @@ def test_an_answer_of_somebody_else_is_refused_before_its_code_is_sent(app, liar
         {"id_token_signing_alg_values_supported": ["HS256", "none"]},
     ],
 )
-def test_one_that_is_another_or_cannot_sign_is_not_begun_with(app, liar, changed):
+def test_provider_with_wrong_metadata_is_not_used(app, liar, changed):
     liar.metadata |= changed
     page = Browser(app).get("/sign-in/provider")
     assert (page.status, REFUSED in page.words) == (403, True)
 
 
-def test_it_sends_this_server_nowhere_else(app, liar, monkeypatch):
+def test_redirect_of_a_provider_is_not_followed(app, liar, monkeypatch):
     """A real one, for the redirect is requests' own: nothing is asked of where it leads."""
     monkeypatch.undo()
     asked: list[str] = []
@@ -251,44 +248,35 @@ def test_it_sends_this_server_nowhere_else(app, liar, monkeypatch):
     assert (page.status, asked) == (503, ["/.well-known/openid-configuration"])
 
 
-@pytest.mark.parametrize(
-    ("amr", "several"),
-    [
+def test_second_factor_is_read_from_signed_amr_only(app, liar, monkeypatch):
+    found: list[Any] = []
+    monkeypatch.setattr(identities, "enter", lambda arrived, **_: found.append(arrived) or STOP)
+    for amr, several in (
         *((["mfa"], True), (["pwd", "otp"], True), (["hwk", "fpt"], True), (["pin", "sc"], True)),
         *((["pwd"], False), (["otp"], False), (["pwd", "pin"], False), ([], False), ([7], False)),
-    ],
-)
-def test_one_factor_is_not_several(app, liar, monkeypatch, amr, several):
-    found = []
-    monkeypatch.setattr(identities, "enter", lambda arrived, **_: found.append(arrived) or STOP)
-    come_back(app, liar, claims(amr=amr))
-    assert [one.several_factors for one in found] == [several]
-
-
-@pytest.mark.parametrize("amr", ["mfa", 7, {"mfa": 1}])
-def test_what_is_no_list_of_methods_is_none(app, liar, amr):
-    page = come_back(app, liar, claims(amr=amr))
-    assert (page.status, REFUSED in page.words) == (403, True)
-
-
-def test_only_what_is_signed_tells_of_a_second_factor(app, liar, monkeypatch):
-    found = []
-    monkeypatch.setattr(identities, "enter", lambda arrived, **_: found.append(arrived) or STOP)
+    ):
+        come_back(app, liar, claims(amr=amr))
+        assert found.pop().several_factors is several, amr
+    for amr in ("mfa", 7, {"mfa": 1}):
+        page = come_back(app, liar, claims(amr=amr))
+        assert (page.status, REFUSED in page.words, found) == (403, True, [])
     come_back(app, liar, told(amr=["mfa"]))
-    assert [one.several_factors for one in found] == [False]
+    assert not found.pop().several_factors
 
 
-def test_what_it_says_is_one_line_of_the_log(app, liar, caplog):
+def test_error_of_a_provider_is_one_line_of_the_log(app, liar, caplog):
     liar.token = {"error": "invalid_grant", "error_description": "no\nWARNING all is well"}
     come_back(app, liar, lambda _: None)
-    (line,) = [one.getMessage() for one in caplog.records if "sign-in by" in one.getMessage()]
+    (line,) = [
+        record.getMessage() for record in caplog.records if "sign-in by" in record.getMessage()
+    ]
     assert "\n" not in line
 
 
-@pytest.mark.parametrize("role", ["administrator", ["administrator"], {"doctors": 1}, 7, None])
-def test_a_role_is_the_rules_and_never_the_claims(app, liar, role):
-    page = come_back(app, liar, claims(groups=role, role="administrator"))
-    assert page.path != "/account"
+def test_role_comes_of_the_rule_and_never_of_the_claim(app, liar):
+    for role in ("administrator", ["administrator"], {"doctors": 1}, 7, None):
+        page = come_back(app, liar, claims(groups=role, role="administrator"))
+        assert page.path != "/account"
 
 
 def test_names_are_shown_as_text(app, liar):
@@ -299,7 +287,7 @@ def test_names_are_shown_as_text(app, liar):
     assert name not in page.response.text
 
 
-def test_it_leads_only_to_a_page_of_ours(app, liar):
+def test_sign_in_by_a_provider_leads_only_to_our_pages(app, liar):
     browser = Browser(app)
     begun = browser.get("/sign-in/provider", query_string={"next": "//evil.example/"})
     assert str(begun.location).startswith(f"{ISSUER}/auth?")

@@ -1,8 +1,8 @@
-"""What strangers send to every page: where it leads, what is echoed, what it changes."""
+"""Hostile input to pages: redirects, echoed markup, forwarded headers and cookies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from html import unescape
 
 import pytest
@@ -36,90 +36,75 @@ def browsers(clinic: Flask) -> dict[str, Browser]:
     return found
 
 
-@pytest.mark.parametrize(
-    "back",
-    [
-        "https://evil.example/",
-        "//evil.example/",
-        "///evil.example/",
-        "/\\evil.example/",
-        "\\/evil.example",
-        "\\\\evil.example",
-        "/\t/evil.example",
-        "/\n/evil.example",
-        "\t//evil.example",
-        " //evil.example",
-        "/\r\nLocation: https://evil.example",
-        "http:evil.example",
-        "javascript:alert(1)",
-        "evil.example",
-        "",
-        "/é",
-        "/\0",
-        "/\x7f",
-        "/" * 2000,
-        "/" + "a" * 16_000,
-        "%2F%2Fevil.example",
-        "account",
-        None,
-    ],
-)
-def test_who_signs_in_stays_on_this_site(clinic, back):
-    assert local_path(back) == "/account"
-    browser = Browser(clinic)
+def sign_in_location(app: Flask, back: str | None, **typed: str) -> str:
+    """Return where a sign-in leads whose page was asked for with `next`."""
+    browser = Browser(app)
     page = browser.get("/sign-in", query_string={} if back is None else {"next": back})
-    form = page.form("Sign in")
-    assert form.fields["next"] == "/account"
-    fields = {**form.fields, "username": "clinician", "password": PASSWORD, "next": back or ""}
-    answer = browser.client.post("/sign-in", base_url=BASE_URL, data=fields)
-    assert (answer.status_code, answer.headers["Location"]) == (303, "/account")
+    fields = {**page.form("Sign in").fields, "username": "clinician", "password": PASSWORD}
+    answer = browser.client.post("/sign-in", base_url=BASE_URL, data=fields | typed)
+    assert answer.status_code == 303
+    return answer.headers["Location"]
 
 
-@pytest.mark.parametrize(
-    "back",
-    [
-        "/account/apps",
-        "/oauth/authorize/abc?patient=other",
-        "/launch?name=%2F%2Fevil.example",
-        "/%2F%2Fevil.example",
-        "/a/..//evil.example",
-        "/?//evil.example",
-        "/@evil.example",
+def test_sign_in_leads_to_a_page_of_this_site_only(clinic):
+    elsewhere = (
+        *("https://evil.example/", "//evil.example/", "///evil.example/", "/\\evil.example/"),
+        *("\\/evil.example", "\\\\evil.example", "/\t/evil.example", "/\n/evil.example"),
+        *("\t//evil.example", " //evil.example", "/\r\nLocation: https://evil.example"),
+        *("http:evil.example", "javascript:alert(1)", "evil.example", "", "/é", "/\0", "/\x7f"),
+        *("/" * 2000, "/" + "a" * 16_000, "%2F%2Fevil.example", "account", None),
+    )
+    assert {local_path(back) for back in elsewhere} == {"/account"}
+    own = (
+        *("/account/apps", "/oauth/authorize/abc?patient=other", "/launch?name=%2F%2Fevil.example"),
+        *("/%2F%2Fevil.example", "/a/..//evil.example", "/?//evil.example", "/@evil.example"),
         "/:80",
-    ],
-)
-def test_who_asked_for_a_page_of_ours_is_sent_there(clinic, back):
-    assert local_path(back) == back
-    browser = Browser(clinic)
-    form = browser.get("/sign-in", query_string={"next": back}).form("Sign in")
-    fields = {**form.fields, "username": "clinician", "password": PASSWORD}
-    answer = browser.client.post("/sign-in", base_url=BASE_URL, data=fields)
-    assert (answer.status_code, answer.headers["Location"]) == (303, back)
+    )
+    assert {back: local_path(back) for back in own} == {back: back for back in own}
+    for back in ("//evil.example/", None, "/\\evil.example/"):
+        assert sign_in_location(clinic, back) == "/account"
+        assert sign_in_location(clinic, back, next=back or "") == "/account"
+    assert sign_in_location(clinic, own[1]) == own[1]
 
 
-def test_nothing_of_an_address_is_echoed_as_markup(clinic, browsers):
-    for name in ("next", "code", "name", "born", "patient", "kind", "q", "role", "done", "client"):
-        for one in addresses(clinic, "GET"):
-            if one.rule in NO_PAGES:
-                continue
-            page = browsers[ADMINISTRATOR].get(one.path, query_string={name: SCRIPT})
-            assert page.status < 500, (one, name)
-            assert_page(page)
+NAMES = ("next", "code", "name", "born", "patient", "kind", "q", "role", "done", "client")
+
+
+def assert_not_echoed(browser: Browser, path: str, name: str) -> None:
+    page = browser.get(path, query_string={name: SCRIPT})
+    assert page.status < 500, (path, name)
+    assert_page(page)
+
+
+def test_query_of_a_page_is_not_echoed_as_markup(browsers):
+    for path, name in (
+        *(("/sign-in", "next"), ("/sign-in", "done"), ("/apps/register", "kind")),
+        *(("/launch", "patient"), ("/notes", "q"), ("/admin/clients", "client")),
+    ):
+        assert_not_echoed(browsers[ADMINISTRATOR], path, name)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", NAMES)
+def test_query_of_every_page_is_not_echoed_as_markup(clinic, browsers, name):
+    for address in addresses(clinic, "GET"):
+        if address.rule not in NO_PAGES:
+            assert_not_echoed(browsers[ADMINISTRATOR], address.path, name)
 
 
 @pytest.mark.parametrize("part", [IMAGE, "%00", "%F0%9F", "é", "a" * 3000, ".."])
-def test_nothing_of_a_path_is_echoed_as_markup(clinic, browsers, part):
+def test_path_of_a_page_is_not_echoed_as_markup(clinic, browsers, part):
     for method in ("GET", "POST"):
-        for one in addresses(clinic, method):
-            if "<" not in one.rule:
+        for address in addresses(clinic, method):
+            if "<" not in address.rule:
                 continue
-            path = one.path.replace("/x", f"/{part}").replace(UUID, part)
+            path = address.path.replace("/x", f"/{part}").replace(UUID, part)
             page = browsers[ADMINISTRATOR]._open(method, path)
-            assert page.status in (400, 404), one
+            assert page.status in (400, 404), address
             assert IMAGE not in page.response.text
 
 
-def test_nothing_of_a_form_is_echoed_as_markup(clinic, browsers):
+def test_form_input_is_not_echoed_as_markup(clinic, browsers):
     """What was typed stands in the form again, as text."""
     browser = browsers["nobody"]
     page = browser.get("/sign-in").submit("Sign in", username=SCRIPT, password="x")
@@ -129,7 +114,7 @@ def test_nothing_of_a_form_is_echoed_as_markup(clinic, browsers):
     assert_page(page)
 
 
-def test_nothing_that_is_stored_is_echoed_as_markup(make_app):
+def test_stored_text_is_not_shown_as_markup(make_app):
     app = make_app()
     person = add_person(app, ADMINISTRATOR)
     alter(
@@ -148,35 +133,50 @@ def test_nothing_that_is_stored_is_echoed_as_markup(make_app):
     assert shown == 4
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"X-Forwarded-Host": "evil.example"},
-        {"X-Forwarded-For": "203.0.113.1", "X-Forwarded-Proto": "http"},
-        {"X-Forwarded-Prefix": "/evil", "X-Forwarded-Port": "1"},
-        {"Forwarded": "for=203.0.113.1;host=evil.example;proto=http"},
-        {"X-Original-URL": "/admin/users", "X-Rewrite-URL": "/admin/users"},
-        {"X-HTTP-Method-Override": "DELETE"},
-    ],
+FORWARDED = (
+    {"X-Forwarded-Host": "evil.example"},
+    {"X-Forwarded-For": "203.0.113.1", "X-Forwarded-Proto": "http"},
+    {"X-Forwarded-Prefix": "/evil", "X-Forwarded-Port": "1"},
+    {"Forwarded": "for=203.0.113.1;host=evil.example;proto=http"},
+    {"X-Original-URL": "/admin/users", "X-Rewrite-URL": "/admin/users"},
+    {"X-HTTP-Method-Override": "DELETE"},
 )
-def test_what_strangers_say_of_the_address_changes_nothing(clinic, browsers, headers):
+
+
+def assert_same_with(
+    clinic: Flask, browsers: dict[str, Browser], headers: dict[str, str], paths: Iterable[str]
+) -> None:
+    """Assert that pages are the same with these headers, for nobody and for a clinician."""
     # It would send its cookies to the host that is named.
     client = clinic.test_client(use_cookies=False)
+    paths = list(paths)
     for role, cookie in (("nobody", VISITOR), (CLINICIAN, SESSION)):
         browsers[role].get("/sign-in")
         name, value = cookie_name(clinic, cookie), browsers[role].cookie(cookie)
         assert value
         cookies = {"Cookie": f"{name}={value}"}
-        for one in addresses(clinic, "GET"):
-            plain = client.get(one.path, base_url=BASE_URL, headers=cookies)
-            said = client.get(one.path, base_url=BASE_URL, headers=cookies | headers)
+        for path in paths:
+            plain = client.get(path, base_url=BASE_URL, headers=cookies)
+            forwarded = client.get(path, base_url=BASE_URL, headers=cookies | headers)
             for header in ("Location", "Content-Security-Policy", "Content-Type", "Set-Cookie"):
-                assert said.headers.get(header) == plain.headers.get(header), one
-            assert said.status_code == plain.status_code
-            assert "evil" not in said.text
+                assert forwarded.headers.get(header) == plain.headers.get(header), path
+            assert forwarded.status_code == plain.status_code
+            assert "evil" not in forwarded.text
 
 
-def test_failures_are_counted_by_who_asks_not_by_what_is_said(clinic):
+def test_forwarded_headers_of_strangers_change_nothing(clinic, browsers):
+    for headers in FORWARDED:
+        assert_same_with(clinic, browsers, headers, ("/", "/sign-in", "/account", "/launch"))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("headers", FORWARDED)
+def test_forwarded_headers_of_strangers_change_no_page(clinic, browsers, headers):
+    paths = [address.path for address in addresses(clinic, "GET")]
+    assert_same_with(clinic, browsers, headers, paths)
+
+
+def test_failures_are_counted_by_the_address_of_the_connection(clinic):
     person, browser = add_person(clinic, CLINICIAN), Browser(clinic)
     form = browser.get("/sign-in").form("Sign in")
     statuses = []
@@ -187,30 +187,16 @@ def test_failures_are_counted_by_who_asks_not_by_what_is_said(clinic):
     assert statuses == [403] * 5 + [429]
 
 
-@pytest.mark.parametrize(
-    "cookie",
-    [
-        b"\xff\xfe",
-        b"%s=\xff",
-        b"%s=\xc3\xa9",
-        b";;=;,",
-        b"a" * 9000,
-    ],
-)
-def test_cookies_that_are_no_text_are_nobodys(clinic, cookie):
+def test_cookies_that_are_not_text_are_ignored(clinic):
     client = clinic.test_client(use_cookies=False)
-    text = cookie.replace(b"%s", cookie_name(clinic).encode()).decode("latin-1")
-    headers = {"Cookie": text}
-    answer = client.get("/account", base_url=BASE_URL, headers=headers)
-    assert (answer.status_code, answer.headers["Location"]) == (303, "/sign-in?next=%2Faccount")
-
-
-def test_with_a_cookie_that_is_no_text_beside_ours_one_signs_in(clinic):
+    for cookie in (b"\xff\xfe", b"%s=\xff", b"%s=\xc3\xa9", b";;=;,", b"a" * 9000):
+        text = cookie.replace(b"%s", cookie_name(clinic).encode()).decode("latin-1")
+        answer = client.get("/account", base_url=BASE_URL, headers={"Cookie": text})
+        assert (answer.status_code, answer.headers["Location"]) == (303, "/sign-in?next=%2Faccount")
     browser = Browser(clinic)
     page = browser.get("/sign-in")
     name, visitor = cookie_name(clinic, VISITOR), browser.cookie(VISITOR)
     fields = {**page.form("Sign in").fields, "username": "clinician", "password": PASSWORD}
     headers = {"Cookie": f"other=\xff; {name}={visitor}"}
-    client = clinic.test_client(use_cookies=False)
     answer = client.post("/sign-in", base_url=BASE_URL, data=fields, headers=headers)
     assert (answer.status_code, answer.headers["Location"]) == (303, "/account")

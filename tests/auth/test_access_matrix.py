@@ -1,14 +1,16 @@
-"""Every path gives the same answer: what a token may read or find by itself, and nothing else.
+"""What each kind of token sees by every route: nothing of another patient's record, by any.
 
-The paths are found in the declarations, so that a new type, parameter or operation is covered. What
-a token reads by `GET Type/id` and finds by `GET Type` is worked out from the records for some kinds
-of token; for all kinds, every other path returns nothing beyond it. decisions §6
+Routes come from the declarations of the resource types, so a new type, parameter or operation is
+covered. What belongs to a patient is worked out from the records (contract.owned). The tests of all
+kinds of token are a campaign: what a token reads by `GET Type/id` and finds by `GET Type` bounds
+every other route. decisions §6
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,14 +23,15 @@ from fhirapp.definition import Definition, Visibility
 from fhirapp.rest.include_parameters import includable, referring
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.bulk import Exports
-from tests.support.contract import SERVED, Held, fill, owned, publish, versions_held
+from tests.support.contract import SERVED, Held, addresses, fill, owned, publish, versions_held
 from tests.support.fuzz import Request, send
-from tests.support.helpers import FHIR_JSON, Fhir, token_for
+from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, token_for
 from tests.support.helpers import link as link_of
 from tests.support.valid_requests import operation_requests
 
 PATIENT_ID, DOCTOR, RELATED = "p1", "Practitioner/dr-adeyemi", "RelatedPerson/rp-p1"
 JSON = {"Accept": FHIR_JSON}
+SEARCHABLE = {name: definition for name, definition in SERVED.items() if definition.searchable}
 Name = tuple[str, str]
 # Types that an answer is made of, and which are no records.
 MADE = frozenset({"Bundle", "OperationOutcome", "Composition", "Device", "Parameters"})
@@ -38,7 +41,7 @@ TERMINOLOGY = frozenset({"ValueSet", "CodeSystem", "ConceptMap"})
 
 @pytest.fixture(scope="module")
 def clinic(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app that holds resources of every type; p1 has a related person."""
+    """An app that holds resources of every type; p1 has a related person."""
     app = make_app()
     fill(app)
     related = {"resourceType": "RelatedPerson", "id": RELATED.partition("/")[2], "active": True}
@@ -64,7 +67,7 @@ def clinic(make_app: Callable[..., Flask]) -> Flask:
 
 @pytest.fixture(scope="module")
 def held(clinic: Flask) -> Held:
-    """Return all that it holds."""
+    """All that it holds."""
     return versions_held(clinic)
 
 
@@ -128,7 +131,7 @@ class Reached(NamedTuple):
 
 @pytest.fixture(scope="module")
 def reach(clinic: Flask, held: Held) -> Callable[[Kind], Reached]:
-    """Return what works out a token's reach: a GET of each resource, a search of each type."""
+    """Return a function for a token's reach: a GET of each resource, a search of each type."""
     known: dict[Kind, Reached] = {}
 
     def reach_of(kind: Kind) -> Reached:
@@ -139,14 +142,11 @@ def reach(clinic: Flask, held: Held) -> Callable[[Kind], Reached]:
                 for name in SERVED
                 for row_id in held[name]
             }
-            read = frozenset(one for one, status in statuses.items() if status == 200)
-            gone = frozenset(one for one, status in statuses.items() if status == 410)
-            found = {
-                one
-                for name, definition in SERVED.items()
-                if definition.searchable
-                for one in names_in(fhir, f"{name}?_count=1000")
-            }
+            read = frozenset(name for name, status in statuses.items() if status == 200)
+            gone = frozenset(name for name, status in statuses.items() if status == 410)
+            found: set[Name] = set()
+            for type_name in SEARCHABLE:
+                found |= names_in(fhir, f"{type_name}?_count=1000")
             known[kind] = Reached(fhir, read, read | gone, frozenset(found))
         return known[kind]
 
@@ -196,8 +196,8 @@ def search_paths(app: Flask, definition: Definition) -> Iterator[str]:
     for root in ("/fhir", "/api"):
         yield f"{root}/{name}?_count=1000"
         yield f"{root}/{name}/_search?_count=1000"
-    yield from (f"{name}?_count=1000&_include={one}" for one in followed)
-    yield from (f"{name}?_count=1000&_revinclude={one}" for one in reverse)
+    yield from (f"{name}?_count=1000&_include={value}" for value in followed)
+    yield from (f"{name}?_count=1000&_revinclude={value}" for value in reverse)
     if followed and not definition.provenance_alone:
         yield f"{name}?_count=50&_include=*&_revinclude=*&_include:iterate=*&_revinclude:iterate=*"
     yield f"/fhir?_type={name}&_count=1000"
@@ -221,157 +221,91 @@ def ask(app: Flask, fhir: Fhir, request: Request) -> Any:
     return json.loads(send(app, sent).body)
 
 
-def kinds(*chosen: Kind) -> Any:
-    return pytest.mark.parametrize(
-        "kind", chosen, ids=[" ".join(filter(None, one)).replace("/", ".") for one in chosen]
-    )
+def matrix(*kinds: Kind) -> Any:
+    """Give a test an item for each kind of token."""
+    names = [" ".join(filter(None, kind)).replace("/", ".") for kind in kinds]
+    return pytest.mark.parametrize("kind", kinds, ids=names)
 
 
-@kinds(*KINDS)
-def test_no_read_or_history_returns_what_a_read_refuses(clinic, held, reach, kind):
-    reached = reach(kind)
-    paths = [path for one in SERVED.values() for path in read_paths(one, held)]
-    for path in (*paths, *READ_EVERYWHERE):
-        assert names_in(reached.fhir, path) <= reached.known, path
-
-
-@kinds(*KINDS)
-def test_no_search_returns_what_the_search_of_its_type_does_not(clinic, reach, kind):
-    reached = reach(kind)
-    paths = [path for one in SERVED.values() for path in search_paths(clinic, one)]
-    for path in (*paths, *SEARCH_EVERYWHERE):
-        assert names_in(reached.fhir, path) <= reached.found, path
-
-
-@kinds(*KINDS)
-def test_no_operation_returns_what_a_read_and_a_search_refuse(clinic, held, reach, kind):
-    reached = reach(kind)
-    for definition in SERVED.values():
-        for request in operations(definition):
-            returned = set(resources_in(ask(clinic, reached.fhir, request)))
-            assert returned <= reached.read | reached.found, request
-    everything = names_in(reached.fhir, f"Patient/{PATIENT_ID}/$everything")
-    assert everything <= reached.read
-    own = {one for one in owned(held, PATIENT_ID) if SERVED[one[0]].compartment}
-    if ("Patient", PATIENT_ID) in reached.read:
-        assert everything & own == reached.read & own
-
-
-@kinds(*KINDS)
-def test_everything_brings_all_beside_the_record_that_can_be_read(reach, kind):
-    reached, whole = reach(kind), reach(WHOLE)
-    path = f"Patient/{PATIENT_ID}/$everything"
-    all_there, there = names_in(whole.fhir, path), names_in(reached.fhir, path)
-    in_record = {one for one in all_there if SERVED[one[0]].compartment}
-    if in_record <= there:
-        assert there == all_there & reached.read
-
-
-@kinds(*KINDS)
-def test_an_include_brings_all_that_can_be_found(clinic, reach, kind):
-    reached, whole = reach(kind), reach(WHOLE)
-    for name, definition in SERVED.items():
-        if not definition.searchable or not any(one == name for one, _ in reached.found):
-            continue
-        with clinic.app_context():
-            values = [f"_include={one}" for one in includable(definition)]
-        for value in values:
-            path = f"{name}?patient={PATIENT_ID}&_count=1000&{value}"
-            if "patient" not in definition.references:
-                path = f"{name}?_count=1000&{value}"
-            matched = set(names_in(whole.fhir, path.rpartition("&")[0]))
-            if matched <= names_in(reached.fhir, path.rpartition("&")[0]):
-                expected = names_in(whole.fhir, path) & reached.found
-                assert names_in(reached.fhir, path) == expected, path
-
-
-@kinds(*KINDS)
-def test_a_chain_finds_only_by_what_can_be_found(clinic, held, reach, kind):
-    """A search by a reference to a resource, by its id, tells that it is here."""
-    reached = reach(kind)
-    for name, definition in SERVED.items():
-        for parameter in definition.references.values() if definition.searchable else ():
-            for target in parameter.targets or sorted(SERVED):
-                if target not in SERVED or not SERVED[target].searchable:
-                    continue
-                hidden = [row for row in held[target] if (target, row) not in reached.found]
-                if not hidden:
-                    continue
-                asked = ",".join(hidden[:90])
-                chain = f"{name}?{parameter.name}:{target}._id={asked}"
-                assert names_in(reached.fhir, chain) == set(), chain
-                rows = [row for row in held[name] if (name, row) not in reached.found]
-                if rows:
-                    has = f"_has:{name}:{parameter.name}:_id={','.join(rows[:90])}"
-                    assert names_in(reached.fhir, f"{target}?{has}") == set(), has
-
-
-@kinds(*KINDS)
-def test_a_batch_answers_each_address_as_it_is_answered_alone(clinic, held, reach, kind):
-    reached = reach(kind)
-    paths = [
-        *(
-            next(iter(path for path in read_paths(one, held) if "/" in path))
-            for one in SERVED.values()
-        ),
-        *(path for one in SERVED.values() for path in search_paths(clinic, one)),
-        *READ_EVERYWHERE,
-        f"Patient/{PATIENT_ID}/*",
-        *(
-            f"{one.path.decode().removeprefix('/fhir/')}?{one.query.decode()}"
-            for definition in SERVED.values()
-            for one in operations(definition)
-            if one.method == "GET"
-        ),
-    ]
-    asked = [path for path in paths if not path.startswith(("/fhir?", "/api"))]
-    for entries in batches([path.removeprefix("/fhir/") for path in asked], 100):
-        for path, entry in batch(reached.fhir, entries):
-            alone = reached.fhir.get(path, headers=JSON)
-            status = int(entry["response"]["status"][:3])
-            assert status == alone.status_code, path
-            content = entry.get("resource") or entry["response"].get("outcome")
-            names = set(resources_in(alone.get_json(force=True)))
-            assert set(resources_in(content)) == names, path
-
-
-def batches(paths: list[str], size: int) -> Iterable[list[str]]:
-    return (paths[start : start + size] for start in range(0, len(paths), size))
-
-
-def batch(fhir: Fhir, paths: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each path with its entry in the answer of a batch."""
-    asked = [{"request": {"method": "GET", "url": path}} for path in paths]
-    headers = {"Authorization": f"Bearer {fhir.token}", "Accept": FHIR_JSON}
-    response = fhir._client.post(
-        "/fhir",
-        json={"resourceType": "Bundle", "type": "batch", "entry": asked},
-        headers=headers,
-        content_type=FHIR_JSON,
-    )
-    assert response.status_code == 200, response.text
-    yield from zip(paths, response.get_json(force=True)["entry"], strict=True)
-
-
-@pytest.mark.parametrize(
-    "scope", [one.scope for one in KINDS if not one.user and "patient/" not in one.scope]
+# Each role whose token is for p1's record and nothing else.
+SCOPE = f"{WHO} patient/*.rs"
+ROLES = (
+    OWN,
+    Kind(SCOPE, PATIENT),
+    Kind("patient/*.rs", CLINICIAN, PATIENT_ID),
+    Kind(SCOPE, "related person"),
 )
-def test_an_export_brings_what_can_be_both_read_and_found(clinic, held, scope):
-    exports = Exports(clinic, scope)
-    response = exports.kick_off()
-    if response.status_code == 403:
-        return
-    assert exports.work()
-    manifest = exports.manifest(response.headers["Content-Location"].partition("/fhir/")[2])
-    for resource in exports.lines(manifest):
-        name, row_id = resource["resourceType"], resource["id"]
-        assert exports.get(f"{name}/{row_id}").status_code == 200
-        assert exports.ids(f"{name}?_id={row_id}") == [row_id]
 
 
-def test_the_reach_of_each_kind_is_what_the_records_say(held, reach):
+@pytest.fixture(scope="module")
+def own(held: Held) -> set[Name]:
+    """All that p1's record and what everybody sees consist of."""
+    return owned(held, PATIENT_ID)
+
+
+@pytest.fixture(scope="module")
+def client(clinic: Flask) -> Callable[[Kind], Fhir]:
+    """Return a function for a client with a token of a kind, the same for all tests."""
+    return cache(lambda kind: kind.fhir(clinic))
+
+
+def beyond(fhir: Fhir, paths: Iterable[str], visible: Set[Name]) -> dict[str, set[Name]]:
+    """Return what each path shows that is not visible."""
+    shown = {path: names_in(fhir, path) - visible for path in paths}
+    return {path: names for path, names in shown.items() if names}
+
+
+@matrix(*ROLES)
+def test_record_of_another_patient_is_not_found_at_any_address_of_it(held, own, client, kind):
+    fhir, wrong = client(kind), {}
+    for name, definition in SERVED.items():
+        rows = held[name]
+        hidden = [row_id for row_id in rows if (name, row_id) not in own]
+        visible = [row_id for row_id in rows if (name, row_id) in own and rows[row_id][-1]]
+        expected = dict.fromkeys(hidden[:3], 404) | dict.fromkeys(visible[:1], 200)
+        for row_id, status in expected.items():
+            for path in addresses(definition, row_id)[definition.searchable :]:
+                response = fhir.get(path, headers=JSON)
+                if response.status_code != status:
+                    wrong[path] = response.status_code
+                elif status == 404:
+                    message = f"{path.removesuffix('/_history')} is not known here."
+                    assert_outcome(response, 404, "not-found", message)
+    assert wrong == {}
+
+
+@matrix(*ROLES)
+def test_search_or_history_shows_nothing_of_another_patient(clinic, held, own, client, kind):
+    fhir = client(kind)
+    histories = [
+        f"{name}/_history?_count=1000"
+        for name, definition in SERVED.items()
+        if "history-type" in definition.interactions
+    ]
+    paths = [path for one in SERVED.values() for path in search_paths(clinic, one)]
+    paths = [path for path in paths if "clude=" not in path]
+    everywhere = (*READ_EVERYWHERE, *SEARCH_EVERYWHERE, "/fhir?_count=3")
+    assert beyond(fhir, [*paths, *histories, *everywhere], own) == {}
+    counts = {name: fhir.read(f"{name}?_summary=count")["total"] for name in SEARCHABLE}
+    current = [name for name, row_id in own if held[name][row_id][-1] is not None]
+    assert counts == {name: current.count(name) for name in SEARCHABLE}
+
+
+@matrix(*ROLES)
+def test_include_or_operation_shows_nothing_of_another_patient(clinic, own, client, kind):
+    fhir = client(kind)
+    paths = [path for one in SERVED.values() for path in search_paths(clinic, one)]
+    paths = [path for path in paths if "clude=" in path]
+    record = f"Patient/{PATIENT_ID}"
+    operations = (f"{record}/$everything", f"{record}/$everything?_count=3", f"{record}/$summary")
+    documents = f"DocumentReference/$docref?patient={PATIENT_ID}"
+    paths += [*operations, documents, f"{documents}&on-demand=false&_count=2"]
+    assert beyond(fhir, paths, own) == {}
+    assert names_in(fhir, operations[0]) >= {("Patient", PATIENT_ID)}
+
+
+def test_reach_of_some_kinds_is_what_the_records_say(held, own, reach):
     everything = {(name, row_id) for name in SERVED for row_id in held[name]}
-    own = owned(held, PATIENT_ID)
     expected: dict[Kind, set[Name]] = {
         WHOLE: everything,
         OWN: own,
@@ -384,14 +318,135 @@ def test_the_reach_of_each_kind_is_what_the_records_say(held, reach):
     for kind, names in expected.items():
         current = {(name, row_id) for name, row_id in names if held[name][row_id][-1] is not None}
         # The target of one that is seeded is not here.
-        assert current - reach(kind).read <= {one for one in current if one[0] == "Provenance"}
+        assert {name for name, _ in current - reach(kind).read} <= {"Provenance"}
         assert reach(kind).read <= names, kind
 
 
-def test_every_type_that_hangs_on_other_scopes_is_beside_the_record(reach):
-    """Without one of each on the way, the tests above would show nothing."""
+def test_every_type_that_depends_on_other_scopes_is_beside_the_record(reach):
+    """Without one of each on the way, the tests of this module would show nothing."""
     whole = reach(WHOLE)
     brought = {name for name, _ in names_in(whole.fhir, f"Patient/{PATIENT_ID}/$everything")}
     assert {"Practitioner", "Organization", "Provenance"} <= brought
     by_any = {one.name for one in SERVED.values() if one.visibility is Visibility.ANY_SCOPE}
     assert by_any & brought
+
+
+# All kinds of token.
+
+
+@pytest.mark.campaign
+@matrix(*KINDS)
+def test_no_route_shows_what_a_read_and_a_search_refuse(clinic, held, reach, kind):
+    reached = reach(kind)
+    fhir = reached.fhir
+    reads = [path for one in SERVED.values() for path in read_paths(one, held)]
+    assert beyond(fhir, [*reads, *READ_EVERYWHERE], reached.known) == {}
+    searches = [path for one in SERVED.values() for path in search_paths(clinic, one)]
+    assert beyond(fhir, [*searches, *SEARCH_EVERYWHERE], reached.found) == {}
+    for definition in SERVED.values():
+        for request in operations(definition):
+            returned = set(resources_in(ask(clinic, fhir, request)))
+            assert returned <= reached.read | reached.found, request
+
+
+@pytest.mark.campaign
+@matrix(*KINDS)
+def test_everything_shows_all_of_the_record_that_can_be_read(held, own, reach, kind):
+    reached, whole = reach(kind), reach(WHOLE)
+    path = f"Patient/{PATIENT_ID}/$everything"
+    all_there, there = names_in(whole.fhir, path), names_in(reached.fhir, path)
+    assert there <= reached.read
+    compartment = {name for name in own if SERVED[name[0]].compartment}
+    if ("Patient", PATIENT_ID) in reached.read:
+        assert there & compartment == reached.read & compartment
+    in_record = {name for name in all_there if SERVED[name[0]].compartment}
+    if in_record <= there:
+        assert there == all_there & reached.read
+
+
+@pytest.mark.campaign
+@matrix(*KINDS)
+def test_include_shows_all_that_can_be_found(clinic, reach, kind):
+    reached, whole = reach(kind), reach(WHOLE)
+    for name, definition in SEARCHABLE.items():
+        if not any(type_name == name for type_name, _ in reached.found):
+            continue
+        with clinic.app_context():
+            values = [f"_include={value}" for value in includable(definition)]
+        of_patient = f"patient={PATIENT_ID}&" * ("patient" in definition.references)
+        plain = f"{name}?{of_patient}_count=1000"
+        if not names_in(whole.fhir, plain) <= names_in(reached.fhir, plain):
+            continue
+        for path in (f"{plain}&{value}" for value in values):
+            expected = names_in(whole.fhir, path) & reached.found
+            assert names_in(reached.fhir, path) == expected, path
+
+
+@pytest.mark.campaign
+@matrix(*KINDS)
+def test_chain_finds_only_by_what_can_be_found(held, reach, kind):
+    """A search by a reference to a resource, by its id, tells that it is here."""
+    reached = reach(kind)
+    for name, definition in SEARCHABLE.items():
+        hidden_rows = [row for row in held[name] if (name, row) not in reached.found]
+        for parameter in definition.references.values():
+            for target in SEARCHABLE.keys() & set(parameter.targets or SERVED):
+                hidden = [row for row in held[target] if (target, row) not in reached.found]
+                if not hidden:
+                    continue
+                chain = f"{name}?{parameter.name}:{target}._id={','.join(hidden[:90])}"
+                assert names_in(reached.fhir, chain) == set(), chain
+                if hidden_rows:
+                    has = f"_has:{name}:{parameter.name}:_id={','.join(hidden_rows[:90])}"
+                    assert names_in(reached.fhir, f"{target}?{has}") == set(), has
+
+
+@pytest.mark.campaign
+@matrix(*KINDS)
+def test_batch_answers_each_address_as_it_is_answered_alone(clinic, held, reach, kind):
+    reached = reach(kind)
+    paths = [*READ_EVERYWHERE, f"Patient/{PATIENT_ID}/*"]
+    for definition in SERVED.values():
+        paths.append(next(path for path in read_paths(definition, held) if "/" in path))
+        paths += search_paths(clinic, definition)
+        paths += [
+            f"{request.path.decode().removeprefix('/fhir/')}?{request.query.decode()}"
+            for request in operations(definition)
+            if request.method == "GET"
+        ]
+    paths = [
+        path.removeprefix("/fhir/") for path in paths if not path.startswith(("/fhir?", "/api"))
+    ]
+    for start in range(0, len(paths), 100):
+        for path, entry in batch(reached.fhir, paths[start : start + 100]):
+            alone = reached.fhir.get(path, headers=JSON)
+            assert int(entry["response"]["status"][:3]) == alone.status_code, path
+            content = entry.get("resource") or entry["response"].get("outcome")
+            names = set(resources_in(alone.get_json(force=True)))
+            assert set(resources_in(content)) == names, path
+
+
+def batch(fhir: Fhir, paths: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each path with its entry in the answer of a batch."""
+    entries = [{"request": {"method": "GET", "url": path}} for path in paths]
+    bundle = {"resourceType": "Bundle", "type": "batch", "entry": entries}
+    response = fhir.post("/fhir", json.dumps(bundle), content_type=FHIR_JSON, headers=JSON)
+    assert response.status_code == 200, response.text
+    yield from zip(paths, response.get_json(force=True)["entry"], strict=True)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    "scope", [kind.scope for kind in KINDS if not kind.user and "patient/" not in kind.scope]
+)
+def test_export_holds_what_can_be_both_read_and_found(clinic, scope):
+    exports = Exports(clinic, scope)
+    response = exports.kick_off()
+    if response.status_code == 403:
+        return
+    assert exports.work()
+    manifest = exports.manifest(response.headers["Content-Location"].partition("/fhir/")[2])
+    for resource in exports.lines(manifest):
+        name, row_id = resource["resourceType"], resource["id"]
+        assert exports.get(f"{name}/{row_id}").status_code == 200
+        assert exports.ids(f"{name}?_id={row_id}") == [row_id]

@@ -1,118 +1,164 @@
-"""The protector, through HTTP: tokens that are refused, and clients that change under a token."""
+"""Bearer tokens of requests: headers that are refused, throttling, and the cache of tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
-from flask import Flask
-from sqlalchemy import update
 
-from fhirapp.auth.clients.administration import issue_token, set_disabled
-from fhirapp.auth.models import Client
+import fhirapp
+from fhirapp.auth.protector import LONGEST_SECONDS, Verified
+from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
-from tests.support.access import ALLERGY
+from fhirapp.db.generation import Generation, generation
 from tests.support.helpers import Fhir, assert_outcome, token_for
 
-
-@pytest.fixture
-def changing(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own, for tests that change clients."""
-    return make_app()
+KEY = b"k" * 32
+SEARCH = "/fhir/AllergyIntolerance"
+REALM = 'Bearer realm="fhirapp"'
 
 
-def token_of(app: Flask, scope: str, client_id: str = "demo-backend") -> Fhir:
-    """Return a client of the app with a token of a registered client."""
-    with app.app_context(), writing() as connection:
-        return Fhir(app, issue_token(connection, scope=scope, client_id=client_id))
-
-
-def register(app: Flask, scope: str) -> None:
-    """Change what demo-backend is registered for."""
-    with app.app_context(), writing() as connection:
-        connection.execute(
-            update(Client).where(Client.client_id == "demo-backend").values(scope=scope)
-        )
-
-
-def test_a_disabled_client_and_a_changed_registration_act_on_the_next_request(changing):
-    fhir = token_of(changing, "system/*.rs")
-    assert fhir.get("AllergyIntolerance").status_code == 200
-    register(changing, "system/*.r")
-    assert fhir.get("AllergyIntolerance").status_code == 403
-    assert fhir.get(ALLERGY).status_code == 200
-    register(changing, "system/*.rs")
-    assert fhir.get("AllergyIntolerance").status_code == 200
-    with changing.app_context(), writing() as connection:
-        set_disabled(connection, "demo-backend", disabled=True)
-    response = fhir.get("AllergyIntolerance")
-    assert_outcome(response, 401, "login", "The access token is not valid.")
-    with changing.app_context(), writing() as connection:
-        set_disabled(connection, "demo-backend", disabled=False)
-    assert fhir.get("AllergyIntolerance").status_code == 200
-
-
-def test_a_registration_narrowed_to_one_type_leaves_a_wildcard_token_that_type(changing):
-    fhir = token_of(changing, "system/*.rs")
-    register(changing, "system/AllergyIntolerance.rs")
-    assert fhir.get("DocumentReference").status_code == 403
-    assert fhir.get("AllergyIntolerance").status_code == 200
-
-
-def test_a_registration_narrowed_by_a_filter_narrows_a_token_without_one(changing):
-    fhir = token_of(changing, "system/AllergyIntolerance.rs")
-    register(changing, "system/AllergyIntolerance.rs?category=environment")
-    assert set(fhir.ids("AllergyIntolerance?patient=p1")) == {"al-p1-latex", "al-p1-ragweed"}
-
-
-def test_an_expired_token_is_told_apart_from_an_invalid_one(app):
-    expired = Fhir(app, token_for(app, "system/*.rs", lifetime=-1)).get("AllergyIntolerance")
+def test_expired_token_is_told_apart_from_an_invalid_one(app):
+    expired = Fhir(app, token_for(app, "system/*.rs", lifetime=-1)).get(SEARCH)
     assert_outcome(expired, 401, "expired", "The access token has expired; ask for a new one.")
-    assert expired.headers["WWW-Authenticate"] == 'Bearer realm="fhirapp", error="invalid_token"'
+    assert expired.headers["WWW-Authenticate"] == f'{REALM}, error="invalid_token"'
+    for token in ("junk", "demo", "a.b.c", "x" * 4000):
+        response = Fhir(app, token).get(SEARCH)
+        assert_outcome(response, 401, "login", "The access token is not valid.")
+        assert response.headers["WWW-Authenticate"] == f'{REALM}, error="invalid_token"'
 
 
-@pytest.mark.parametrize("token", ["junk", "demo", "a.b.c", "x" * 4000])
-def test_what_is_no_token_of_this_server_is_refused(app, token):
-    response = Fhir(app, token).get("AllergyIntolerance")
-    assert_outcome(response, 401, "login", "The access token is not valid.")
-    assert response.headers["WWW-Authenticate"] == 'Bearer realm="fhirapp", error="invalid_token"'
+def test_authorization_header_without_one_bearer_token_is_refused(http):
+    message = "The Authorization header must be: Bearer <token>."
+    for header in ("Basic ZGVtby1iYWNrZW5kOmRlbW8=", "DPoP abc", "Token abc"):
+        response = http.get(SEARCH, headers={"Authorization": header})
+        assert_outcome(response, 401, "login", message)
+        assert response.headers["WWW-Authenticate"] == REALM
+    for header in ("Bearer", "Bearer ", "Bearer a b", "Bearer \xe9"):
+        response = http.get(SEARCH, headers={"Authorization": header})
+        assert response.status_code == 401
+        assert response.get_json(force=True)["issue"][0]["code"] == "login"
 
 
-@pytest.mark.parametrize("header", ["Basic ZGVtby1iYWNrZW5kOmRlbW8=", "DPoP abc", "Token abc"])
-def test_a_token_of_another_kind_is_refused(http, header):
-    response = http.get("/fhir/AllergyIntolerance", headers={"Authorization": header})
-    assert_outcome(response, 401, "login", "The Authorization header must be: Bearer <token>.")
-    assert response.headers["WWW-Authenticate"] == 'Bearer realm="fhirapp"'
-
-
-@pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Bearer a b", "Bearer \xe9"])
-def test_a_bearer_header_without_one_token_is_refused(http, header):
-    response = http.get("/fhir/AllergyIntolerance", headers={"Authorization": header})
-    assert response.status_code == 401
-    assert response.get_json(force=True)["issue"][0]["code"] == "login"
-
-
-def test_a_token_in_the_address_or_the_body_is_no_token(app, http):
+def test_token_in_the_url_or_the_body_is_no_token(app, http):
     token = token_for(app, "system/*.rs")
     needed = "An access token is needed: send Authorization: Bearer <token>."
-    in_url = http.get(f"/fhir/AllergyIntolerance?access_token={token}")
-    assert_outcome(in_url, 401, "login", needed)
-    in_body = http.post("/fhir/AllergyIntolerance/_search", data={"access_token": token})
-    assert_outcome(in_body, 401, "login", needed)
-    assert in_body.headers["WWW-Authenticate"] == 'Bearer realm="fhirapp"'
+    in_url = http.get(f"{SEARCH}?access_token={token}")
+    in_body = http.post(f"{SEARCH}/_search", data={"access_token": token})
+    for response in (in_url, in_body):
+        assert_outcome(response, 401, "login", needed)
+        assert response.headers["WWW-Authenticate"] == REALM
 
 
-def test_too_many_requests_without_a_valid_token_are_throttled_and_valid_ones_are_not(app):
+def test_requests_without_a_valid_token_are_throttled_and_valid_ones_are_not(app):
     """121 failures take less than the two windows of a minute that they could spread over."""
     fhir, other = Fhir(app, token_for(app, "system/*.rs")), Fhir(app, "junk")
     origin = {"REMOTE_ADDR": "192.0.2.77"}
-    answers = [other.get("AllergyIntolerance", environ_base=origin) for _ in range(121)]
-    throttled = [answer for answer in answers if answer.status_code == 429]
-    assert_outcome(
-        throttled[0],
-        429,
-        "throttled",
-        "Too many requests without a valid access token; wait before the next one.",
-    )
-    assert 1 <= int(throttled[0].headers["Retry-After"]) <= 60
-    assert fhir.get("AllergyIntolerance", environ_base=origin).status_code == 200
+    answers = [other.get(SEARCH, environ_base=origin) for _ in range(121)]
+    throttled = next(answer for answer in answers if answer.status_code == 429)
+    assert throttled.get_json(force=True)["issue"][0]["code"] == "throttled"
+    assert 1 <= int(throttled.headers["Retry-After"]) <= 60
+    assert fhir.get(SEARCH, environ_base=origin).status_code == 200
+
+
+# The cache of tokens.
+
+
+class LookUp:
+    """Counts look-ups; found is what they find."""
+
+    def __init__(self, found: str | None = "token") -> None:
+        self.found = found
+        self.times = 0
+
+    def __call__(self, digest: bytes) -> str | None:
+        assert digest == KEY
+        self.times += 1
+        return self.found
+
+
+@pytest.fixture
+def in_app(app):
+    with app.app_context():
+        yield app
+
+
+def test_token_is_looked_up_once_until_something_is_committed(in_app):
+    verified, look_up = Verified(), LookUp()
+    assert [verified.get(KEY, look_up) for _ in range(5)] == ["token"] * 5
+    assert look_up.times == 1
+    with writing():
+        pass
+    look_up.found = "changed"
+    assert verified.get(KEY, look_up) == "changed"
+    assert look_up.times == 2
+
+
+def test_commit_during_a_look_up_makes_the_next_request_look_again(in_app):
+    verified = Verified()
+
+    def look_up(digest: bytes) -> str:
+        generation().change()
+        return "as it was before"
+
+    verified.get(KEY, look_up)
+    assert verified.get(KEY, LookUp()) == "token"
+
+
+def test_unknown_token_is_not_cached(in_app):
+    verified, look_up = Verified(), LookUp(None)
+    assert verified.get(KEY, look_up) is None
+    look_up.found = "issued meanwhile"
+    assert verified.get(KEY, look_up) == "issued meanwhile"
+
+
+def test_token_is_cached_for_a_second(in_app, monkeypatch):
+    """Another host that writes to the same PostgreSQL has another generation file."""
+    verified, look_up, clock = Verified(), LookUp(), time.monotonic()
+    monkeypatch.setattr("fhirapp.auth.protector.time.monotonic", lambda: clock)
+    verified.get(KEY, look_up)
+    clock += LONGEST_SECONDS + 0.001
+    verified.get(KEY, look_up)
+    assert look_up.times == 2
+
+
+@pytest.mark.process
+def test_change_by_another_process_is_noticed_at_once(tmp_path):
+    ours = Generation(tmp_path)
+    before = ours.now()
+    program = "import sys, pathlib; from fhirapp.db.generation import Generation as G;"
+    program += "G(pathlib.Path(sys.argv[1])).change()"
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
+    assert ours.now() != before
+    assert ours.now() == Generation(tmp_path).now()
+
+
+def test_generation_of_another_object_is_noticed_and_a_wrong_folder_is_named(tmp_path):
+    ours = Generation(tmp_path)
+    before = ours.now()
+    Generation(tmp_path).change()
+    assert ours.now() != before
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="FHIRAPP_INSTANCE_PATH"):
+        Generation(tmp_path / "file").now()
+
+
+def test_only_one_module_commits():
+    """A commit elsewhere would not say that something was written.
+
+    seed.py loads the demo before anybody is served, and schemas.py a backup; the rest writes what
+    no token depends on: the trail and counts of failed attempts.
+    """
+    root = Path(fhirapp.__file__).parent
+    found = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if re.search(r"\.commit\(|\.begin\(\)|session\.(add|merge|delete)\(", path.read_text())
+    }
+    trail = {"audit/tables.py", "trail/moving.py", "trail/packing.py"}
+    restored = {"ops/backups/schemas.py"}
+    assert found - trail - restored == {"auth/throttle.py", "db/__init__.py", "store/seed.py"}

@@ -268,8 +268,7 @@ def test_network_of_a_sign_in_is_known_for_ninety_days(clinic, person):
 
 def test_name_that_reads_like_a_counter_counts_for_nobody_else(clinic, person):
     browser, stranger = Browser(clinic), Browser(clinic)
-    for name in ("{address} {name}", "of {name}", "{name} {address}", "code {name}"):
-        typed = name.format(address=browser.address, name=person)
+    for typed in (f"{browser.address} {person}", f"of {person}", f"code {person}"):
         fail(clinic, typed, PER_NAME_AND_ADDRESS, stranger)
     assert fail(clinic, person, PER_NAME_AND_ADDRESS - 1, browser).sign_in(person).status == 200
 
