@@ -84,6 +84,15 @@ class Denied(NamedTuple):
         mine = model.client_id == self.flow.program.client_id
         alter(self.flow.app, update(model).where(mine).values(**values))
 
+    def set_client(self, **values: Any) -> None:
+        set_client(self.flow.app, self.flow.program, **values)
+
+    def set_user(self, **values: Any) -> None:
+        set_user(self.flow.app, self.flow.user_id, **values)
+
+    def unlink(self) -> None:
+        alter(self.flow.app, delete(UserPatient).where(UserPatient.user_id == self.flow.user_id))
+
 
 def denied(app: Flask, role: str, *patients: str) -> Denied:
     """Return a user and an app that was allowed everything for p1."""
@@ -116,53 +125,22 @@ def reason_of(refusal: Refusal, beginning: str) -> str | None:
     return next((reason for reason in refusal.reasons if reason.startswith(beginning)), None)
 
 
-# What happened to a token: the change, the status of the next request, and the reason.
-CHANGES: dict[str, tuple[Callable[[Denied], Any], int, str]] = {
-    "expired": (
-        lambda user: user.set_rows(AccessToken, expires_at=int(time.time()) - 5),
-        401,
-        "The token expired at ",
-    ),
-    "revoked": (
-        lambda user: user.flow.revoke(user.tokens["access_token"]),
-        401,
-        "The token was revoked.",
-    ),
-    "consent ended": (
-        lambda user: user.flow.revoke(user.tokens["refresh_token"]),
-        401,
-        "The user, or the client, ended the consent",
-    ),
-    "client disabled": (
-        lambda user: set_client(user.flow.app, user.flow.program, disabled=True),
-        401,
-        "The client is disabled.",
-    ),
-    "user disabled": (
-        lambda user: set_user(user.flow.app, user.flow.user_id, disabled=True),
-        401,
-        "The user is disabled.",
-    ),
-    "client narrowed": (
-        lambda user: set_client(
-            user.flow.app, user.flow.program, scope="patient/DocumentReference.rs"
-        ),
-        403,
-        "The client is registered for: patient/DocumentReference.rs",
-    ),
-    "unlinked": (
-        lambda user: alter(
-            user.flow.app, delete(UserPatient).where(UserPatient.user_id == user.flow.user_id)
-        ),
-        403,
-        "The patient in context is not linked",
-    ),
+OTHER_SCOPE = "patient/DocumentReference.rs"
+# What happened to a token: the status of the next request, the reason, and the change.
+CHANGES: dict[str, tuple[int, str, Callable[[Denied], Any]]] = {
+    "expired": (401, "The token expired at ", lambda it: it.set_rows(AccessToken, expires_at=1)),
+    "revoked": (401, "The token was rev", lambda it: it.flow.revoke(it.tokens["access_token"])),
+    "ended": (401, "The user, or the cl", lambda it: it.flow.revoke(it.tokens["refresh_token"])),
+    "client off": (401, "The client is disabled.", lambda it: it.set_client(disabled=True)),
+    "user off": (401, "The user is disabled.", lambda it: it.set_user(disabled=True)),
+    "narrowed": (403, "The client is reg", lambda it: it.set_client(scope=OTHER_SCOPE)),
+    "unlinked": (403, "The patient in context is not linked", lambda it: it.unlink()),
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_change_to_a_token_is_recorded_as_a_reason(patient, name):
-    change, status, reason = CHANGES[name]
+    status, reason, change = CHANGES[name]
     assert patient.fhir.get("AllergyIntolerance").status_code == 200
     change(patient)
     response = patient.fhir.get("AllergyIntolerance")
@@ -241,51 +219,31 @@ def test_request_without_a_known_token_is_not_recorded(app, http):
         assert len(newest_refusals(1000)) == before
 
 
-# Why a code is refused: the change to it, changes of the request, and the reason.
-CODES: dict[str, tuple[Callable[[Denied], Any], dict[str, Any], str]] = {
-    "used": (lambda user: user.set_rows(AuthorizationCode, used_at=1), {}, "The code was used"),
-    "expired": (
-        lambda user: user.set_rows(AuthorizationCode, expires_at=int(time.time()) - 5),
-        {},
-        "The code expired at ",
-    ),
+def unchanged(_: Denied) -> None:
+    """Change nothing."""
+
+
+# Why a code is refused: the reason, a change before it is redeemed, and fields of the request.
+CODES: dict[str, tuple[str, Callable[[Denied], Any], dict[str, Any]]] = {
+    "used": ("The code was used", lambda it: it.set_rows(AuthorizationCode, used_at=1), {}),
+    "old": ("The code expired at", lambda it: it.set_rows(AuthorizationCode, expires_at=1), {}),
     "another client's": (
-        lambda user: user.set_rows(AuthorizationCode, client_id="demo-app"),
-        {},
         "The code was issued to another client.",
-    ),
-    "other URI": (
-        lambda _: None,
-        {"redirect_uri": "https://app.example/other"},
-        "redirect_uri is not the one",
-    ),
-    "other verifier": (
-        lambda _: None,
-        {"code_verifier": "w" * 43},
-        "code_verifier does not match the code_challenge",
-    ),
-    "consent ended": (
-        lambda user: user.set_rows(Grant, revoked_at=int(time.time())),
+        lambda it: it.set_rows(AuthorizationCode, client_id="demo-app"),
         {},
-        "The consent ended at ",
     ),
-    "consent over": (
-        lambda user: user.set_rows(Grant, expires_at=int(time.time()) - 5),
-        {},
-        "The consent expired at ",
-    ),
-    "user disabled": (
-        lambda user: set_user(user.flow.app, user.flow.user_id, disabled=True),
-        {},
-        "The user is disabled.",
-    ),
-    "unknown": (lambda _: None, {"code": UNKNOWN}, "The code was not issued here, or more than a"),
+    "ended": ("The consent ended at ", lambda it: it.set_rows(Grant, revoked_at=1), {}),
+    "over": ("The consent expired at ", lambda it: it.set_rows(Grant, expires_at=1), {}),
+    "user off": ("The user is disabled.", lambda it: it.set_user(disabled=True), {}),
+    "URI": ("redirect_uri is not the", unchanged, {"redirect_uri": "https://app.example/other"}),
+    "verifier": ("code_verifier does not match", unchanged, {"code_verifier": "w" * 43}),
+    "unknown": ("The code was not issued here, or more than a", unchanged, {"code": UNKNOWN}),
 }
 
 
 @pytest.mark.parametrize("name", CODES)
 def test_refused_code_is_recorded_with_what_is_wrong(clinician, name):
-    change, fields, reason = CODES[name]
+    reason, change, fields = CODES[name]
     code = clinician.flow.code(SCOPE, patient="p1")
     change(clinician)
     response = clinician.flow.redeem(**{"code": code} | fields)

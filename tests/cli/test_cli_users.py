@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import select
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from contextlib import closing
@@ -22,9 +18,8 @@ from click.testing import Result
 from fhirapp.auth.users import sessions, sign_in
 from fhirapp.auth.users.accounts import find_user, setup_code
 from fhirapp.db import db, writing
-from tests.support.client_commands import app_of, done, refusal
+from tests.support.client_commands import app_of, done, refusal, shell
 from tests.support.contract import publish
-from tests.support.shell import MAIN, environment
 
 PASSWORD = "correct horse battery"
 STDIN = f"{PASSWORD}\n".encode()
@@ -159,74 +154,17 @@ def test_password_is_not_asked_for_without_a_terminal(staffed):
     assert_refused(staffed, refused, stdin=STDIN)
 
 
-def read_until(terminal: int, *words: bytes) -> bytes:
-    """Return what a terminal shows up to one of these words, or all of it."""
-    shown = b""
-    while not (words and shown.endswith(words)):
-        assert select.select([terminal], [], [], 60)[0], shown
-        try:
-            letter = os.read(terminal, 1)
-        except OSError:
-            # How Linux says that the other end is closed.
-            letter = b""
-        if not letter:
-            break
-        shown += letter
-    return shown
-
-
-def type_at(clinic: Path, *arguments: str, typed: list[str]) -> tuple[str, list[str]]:
-    """Answer a command's questions at a terminal; return what it printed, and what was shown."""
-    pty = pytest.importorskip("pty")
-    terminal, other_end = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", MAIN, *arguments],
-        env=environment(clinic),
-        stdin=other_end,
-        stdout=subprocess.PIPE,
-        stderr=other_end,
-        start_new_session=True,
-    )
-    os.close(other_end)
-    shown = b""
-    try:
-        for answer in typed:
-            # What is typed before the question was asked would be shown, and forgotten.
-            shown += read_until(terminal, b"Password: ", b"Repeat the password: ")
-            os.write(terminal, f"{answer}\n".encode())
-        shown += read_until(terminal)
-        stdout, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        os.close(terminal)
-    assert process.returncode == 0, shown
-    return stdout.decode(), shown.decode().splitlines()
-
-
-@pytest.mark.process
-def test_password_is_asked_for_twice_and_not_shown(clinic):
-    asked = ("user", "add", "maria", "--role", "clinician")
-    stdout, shown = type_at(clinic, *asked, typed=[PASSWORD, PASSWORD])
-    assert stdout == ""
-    assert shown == ["Password: ", "Repeat the password: ", "User maria is added."]
-    assert has_password(clinic, "maria", PASSWORD)
-
-
-@pytest.mark.process
-def test_two_passwords_that_differ_are_asked_for_again(clinic):
+def test_password_is_asked_for_until_it_is_repeated_and_never_shown(clinic, monkeypatch):
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _self: True)
     add(clinic, "maria", "clinician")
     another = "quite another one"
-    typed = [another, "a slip of the hand", another, another]
-    stdout, shown = type_at(clinic, "user", "password", "maria", typed=typed)
-    assert stdout == ""
-    assert shown == [
-        "Password: ",
-        "Repeat the password: ",
-        "Error: The two entered values do not match.",
-        "Password: ",
-        "Repeat the password: ",
-        "User maria has a new password.",
-    ]
+    typed = "\n".join([another, "a slip of the hand", another, another])
+    result = shell(clinic, "user", "password", "maria", stdin=f"{typed}\n".encode())
+    assert result.exit_code == 0
+    shown = re.findall(r"Password|Repeat|do not match|new password", result.stderr)
+    asked = ["Password", "Repeat"]
+    assert shown == [*asked, "do not match", *asked, "new password"]
+    assert result.stdout.strip() == ""
     assert has_password(clinic, "maria", another)
 
 
@@ -258,29 +196,13 @@ def test_invited_user_chooses_the_password_at_a_printed_url(clinic):
     assert not has_password(clinic, "maria", "")
 
 
-def test_invitation_without_a_base_url_names_host_and_port(clinic):
-    options = ("--role", "clinician", "--invite")
-    result = done(clinic, "user", "add", "maria", *options, PORT="8123")
-    assert code_of(result, "http://127.0.0.1:8123")
-
-
 def test_newest_invitation_counts_and_the_old_password_is_valid_until_it_is_used(clinic):
     add(clinic, "maria", "clinician")
-    codes = [
-        code_of(done(clinic, "user", "password", "maria", "--invite"), "http://127.0.0.1:8000")
-        for _ in range(2)
-    ]
+    invite = ("user", "password", "maria", "--invite")
+    # Without a base URL it is that of host and port.
+    codes = [code_of(done(clinic, *invite, PORT="8123"), "http://127.0.0.1:8123") for _ in "ab"]
     assert [user_of(clinic, code) for code in codes] == [None, "maria"]
     assert has_password(clinic, "maria", PASSWORD)
-
-
-def test_password_is_changed(clinic):
-    add(clinic, "maria", "clinician")
-    given = ("user", "password", "maria", "--password-stdin")
-    result = done(clinic, *given, stdin=b"quite another one\n")
-    assert (result.stdout, result.stderr) == ("", "User maria has a new password.\n")
-    assert has_password(clinic, "maria", "quite another one")
-    assert not has_password(clinic, "maria", PASSWORD)
 
 
 def test_unknown_user_is_named(staffed):
@@ -292,21 +214,22 @@ def test_unknown_user_is_named(staffed):
     assert_refused(staffed, refused, stdin=STDIN)
 
 
-def test_user_is_disabled_and_enabled(clinic):
+def test_user_is_disabled_enabled_and_changed(clinic):
     add(clinic, "admin", "administrator")
     add(clinic, "maria", "clinician")
     assert done(clinic, "user", "disable", "maria").stderr == "User maria is disabled.\n"
     assert listed(clinic)["maria"]["disabled"]
     assert "maria (disabled)\tclinician\tmaria\t\n" in done(clinic, "user", "list").stdout
     assert done(clinic, "user", "enable", "maria").stderr == "User maria is enabled.\n"
-    assert not listed(clinic)["maria"]["disabled"]
-
-
-def test_role_is_changed(clinic):
-    add(clinic, "maria", "clinician")
     result = done(clinic, "user", "role", "maria", "administrator")
     assert (result.stdout, result.stderr) == ("", "User maria has the role administrator.\n")
-    assert listed(clinic)["maria"]["role"] == "administrator"
+    row = listed(clinic)["maria"]
+    assert (row["disabled"], row["role"]) == (False, "administrator")
+    command = ("user", "password", "maria", "--password-stdin")
+    result = done(clinic, *command, stdin=b"quite another one\n")
+    assert (result.stdout, result.stderr) == ("", "User maria has a new password.\n")
+    assert has_password(clinic, "maria", "quite another one")
+    assert not has_password(clinic, "maria", PASSWORD)
 
 
 def test_records_are_linked_and_unlinked(clinic):
