@@ -57,7 +57,7 @@ def outcome(flow: Flow, changes: dict[str, Any]) -> tuple[str, str]:
         return "app", error.location
 
 
-@settings(max_examples=sample(30, 2_000))
+@settings(max_examples=sample(20, 2_000))
 @given(changes=st.dictionaries(st.sampled_from(ASKED), VALUES, max_size=4))
 @example(changes={"response_type": 'co"de'})
 @example(changes={"state": "\r\nSet-Cookie: a=b"})
@@ -81,7 +81,7 @@ HEADERS = st.one_of(
 )
 
 
-@settings(max_examples=sample(30, 3_000))
+@settings(max_examples=sample(20, 3_000))
 @given(
     path=st.sampled_from(["/oauth/token", "/oauth/introspect", "/oauth/revoke"]),
     header=HEADERS,

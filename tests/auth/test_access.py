@@ -88,6 +88,11 @@ def test_scope_covers_its_context_type_and_interaction(app):
     }
     found = {scope: statuses(as_scope(app, scope), *paths) for scope in expected}
     assert found == expected
+    # A history of all types needs a scope to read one.
+    everything = {scope: as_scope(app, scope).get("_history").status_code for scope in expected}
+    assert {scope for scope, status in everything.items() if status == 403} == {
+        scope for scope in expected if scope.endswith(".s")
+    }
 
 
 def test_missing_scope_is_named_in_the_challenge(app):

@@ -196,6 +196,8 @@ def test_key_set_that_is_malformed_is_refused():
         *(7, None, "text", [], [1], {"keys": 5}, {"keys": []}, {"keys": [5]}, {"keys": {}}),
         {"keys": [EC_PUBLIC] * 51},
         *({"keys": [EC_PUBLIC, {"kty": "RSA", "n": "!", "e": "AQAB"}]}, {}),
+        # A point that is not on the curve, and a key without one.
+        *({"kty": "EC", "crv": "P-384", "x": "AA", "y": "AA"}, {"kty": "EC", "crv": "P-384"}),
         *({**EC_PUBLIC, "kid": kid} for kid in (5, None, ["k"], "x" * 256, "a\nb", "\ud800", "\0")),
     ):
         assert refusal_of(public_keys, content), content

@@ -17,7 +17,7 @@ from click.testing import Result
 
 from fhirapp.auth.users import sessions, sign_in
 from fhirapp.auth.users.accounts import find_user, setup_code
-from fhirapp.db import db, writing
+from fhirapp.db import writing
 from tests.support.client_commands import app_of, done, refusal, shell
 from tests.support.contract import publish
 
@@ -116,17 +116,13 @@ def test_user_who_cannot_be_added_is_refused(staffed):
     refused = [
         (("add", username, "--role", "clinician", "--password-stdin", *options), words)
         for username, options, words in (
-            ("m", (), "A user name must have 2 to 64"),
             ("\udcff", (), "A user name must have 2 to 64"),
-            ("admin", (), "admin already exists"),
             ("paul", ("--role", "doctor"), "Invalid value for '--role': 'doctor' is not one of"),
             ("paul", ("--name", "\udcff"), "A name must have 1 to 200"),
-            ("paul", ("--patient", "ana"), "Only users with the role patient"),
             ("paul", ("--practitioner", "nobody"), "There is no Practitioner/nobody."),
             ("paul", ("--practitioner", "a b"), "'a b' is not a Practitioner id."),
             ("paul", (*patient, "nobody"), "There is no Patient/nobody."),
             ("paul", (*patient, "a\nb"), "'a\\nb' is not a Patient id."),
-            ("paul", ("--role", "patient", "--practitioner", "dr"), "cannot be a Practitioner"),
             ("paul", ("--invite",), "--password-stdin or --invite, not both"),
         )
     ]
@@ -177,9 +173,9 @@ def code_of(result: Result, base_url: str) -> str:
 
 def user_of(folder: Path, code: str) -> str | None:
     """Return whose password a code would set, None where it does not serve."""
-    with app_of(folder), db.engine.connect() as connection:
+    with app_of(folder):
         found = setup_code(code)
-        names = {find_user(connection, name)["id"]: name for name in listed(folder)}
+    names = dict(rows(folder, "auth_user", "id, username"))
     return None if found is None else names[str(found.user_id)]
 
 
@@ -205,12 +201,16 @@ def test_newest_invitation_counts_and_the_old_password_is_valid_until_it_is_used
     assert has_password(clinic, "maria", PASSWORD)
 
 
-def test_unknown_user_is_named(staffed):
-    commands = (
-        *(("password", "--invite"), ("password", "--password-stdin"), ("disable",), ("enable",)),
-        *(("role", "patient"), ("link", "ana"), ("unlink", "ana"), ("second-factor-off",)),
-    )
-    refused = [((name, "Nobody", *more), "Unknown user: nobody.") for name, *more in commands]
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("password --invite", "password --password-stdin", "disable", "enable"),
+        *("role patient", "link ana", "unlink ana", "second-factor-off"),
+    ],
+)
+def test_unknown_user_is_named(staffed, command):
+    name, *more = command.split()
+    refused = [((name, "Nobody", *more), "Unknown user: nobody.")]
     assert_refused(staffed, refused, stdin=STDIN)
 
 
@@ -272,9 +272,7 @@ def test_change_that_cannot_be_made_is_refused(staffed):
     refused = [
         (("disable", "admin"), "the last administrator"),
         (("role", "maria", "doctor"), "Invalid value for '{clinician|administrator|patient}'"),
-        (("link", "maria", "nobody"), "There is no Patient/nobody."),
         (("link", "maria", "Practitioner/dr"), "'Practitioner/dr' is not a Patient id."),
-        (("link", "admin", "ana"), "Only users with the role patient"),
         (("link", "maria"), "Missing argument 'PATIENT_ID'. See --help."),
         ((*related, "nobody"), "There is no RelatedPerson/nobody."),
         ((*related, "gran"), "The period of this RelatedPerson has ended."),
