@@ -188,7 +188,7 @@ def test_user_reads_their_own_resource_with_fhir_user(clinician, patient):
     staff = clinician.fhir("openid fhirUser user/AllergyIntolerance.rs")
     assert statuses(staff, DOCTOR, "Patient/p1") == [200, 403]
     alone = clinician.fhir("openid fhirUser")
-    assert statuses(alone, DOCTOR, "Practitioner/dr-okafor", OWN) == [200, 404, 403]
+    assert statuses(alone, DOCTOR, "Practitioner/dr-okafor", OWN) == [200, 403, 403]
     in_database(patient, link, patient.user_id, "p3")
     assert statuses(fhir, "Patient/p3", "Patient/p1") == [200, 404]
 
