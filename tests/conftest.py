@@ -42,6 +42,7 @@ OPTIONAL = ("process", "browser", "postgres", "campaign", "image")
 # The marker that all tests of a folder carry.
 _MARKERS_BY_FOLDER = {
     TESTS / "browser": "browser",
+    TESTS / "campaigns": "campaign",
     TESTS / "clients": "browser",
     TESTS / "cluster": "campaign",
     TESTS / "deploy": "image",

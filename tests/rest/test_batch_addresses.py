@@ -1,6 +1,6 @@
-"""Addresses in a batch: each spelling is answered, or refused, as the same request by itself.
+"""URLs in a batch: each spelling is answered, or refused, as the same request by itself.
 
-What begins an export is refused, whatever its spelling: nothing is written, no job is queued.
+A URL that starts an export is refused, whatever its spelling: nothing is written, no job is queued.
 """
 
 from __future__ import annotations
@@ -16,11 +16,22 @@ from tests.support.contract import SERVED
 from tests.support.fuzz import Request, send
 from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir
 
-LEVELS = ("", "Patient/", "%50atient%2F", "Group/grp-allergy-clinic/")
-# Ways to write $export that a server decodes.
+# Spellings of $export that a server decodes.
 SPELLED = ("$export", "%24export", "$ex%70ort", "%24%65%78%70%6f%72%74", "%24%65%78%70%6F%72%74")
-QUERIES = ("", "?_type=Patient", "?_outputFormat=ndjson&_type=Patient", "?", "?x=$export")
-# Ways to write what is no operation.
+STARTING = (
+    *(
+        f"{root}{level}{SPELLED[0]}"
+        for root in ("", "/", f"{BASE_URL}/fhir/")
+        for level in ("", "Patient/", "%50atient%2F", "Group/grp-allergy-clinic/")
+    ),
+    *(f"{level}{spelled}" for level in ("", "Patient/", "%50atient%2F") for spelled in SPELLED),
+    *(
+        f"Patient/{spelled}{query}"
+        for spelled in SPELLED[:3]
+        for query in ("?_type=Patient", "?_outputFormat=ndjson&_type=Patient", "?", "?x=$export")
+    ),
+)
+# Spellings of what is no operation.
 STRANGE = (
     *("Patient//$export", "./Patient/$export", "Patient/$export/", "Patient/./$export"),
     *("Patient/x/../$export", "Patient/%2e%2e/$export", "Patient/$EXPORT", "Patient/%24EXPORT"),
@@ -33,29 +44,7 @@ STRANGE = (
     *("Patient/%FF", "Patient/%24%FF", "Patient/%", "Patient/%2", "Patient/%zz", "Patient/p%31"),
     *("Patient/\u00e9", "Patient/%C3%A9", "%2e%2e/oauth/jwks.json", "..%2foauth/jwks.json"),
 )
-
-
-def entry(fhir: Fhir, url: str, method: str = "GET") -> dict[str, Any]:
-    """Return the entry that answers an address in a batch."""
-    content = {
-        "resourceType": "Bundle",
-        "type": "batch",
-        "entry": [{"request": {"method": method, "url": url}}],
-    }
-    headers = {**ASYNC, "Authorization": f"Bearer {fhir.token}"}
-    response = fhir._client.post("/fhir", json=content, headers=headers, content_type=FHIR_JSON)
-    assert response.status_code == 200, response.text
-    (found,) = response.get_json(force=True)["entry"]
-    return dict(found)
-
-
-def alone(app: Flask, fhir: Fhir, url: str) -> tuple[int, Any]:
-    """Return the status and the content of the answer to the same address by itself."""
-    path, _, query = url.partition("?")
-    headers = {**ASYNC, "Authorization": f"Bearer {fhir.token}"}
-    request = Request("GET", b"/fhir/" + path.encode(), query.encode(), headers)
-    answer = send(app, request)
-    return answer.status, json.loads(answer.body)
+REFUSAL = "url: begins an export; ask for it by itself"
 
 
 @pytest.fixture(scope="module")
@@ -63,77 +52,79 @@ def exports(make_app) -> Exports:
     return Exports(make_app())
 
 
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("spelled", SPELLED)
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("root", ["", "/", f"{BASE_URL}/fhir/"])
-def test_what_begins_an_export_is_refused_and_queues_nothing(exports, root, level, spelled, query):
+def entries(fhir: Fhir, *urls: str, method: str = "GET") -> list[dict[str, Any]]:
+    """Return the entries that answer these URLs in a batch."""
+    content = {
+        "resourceType": "Bundle",
+        "type": "batch",
+        "entry": [{"request": {"method": method, "url": url}} for url in urls],
+    }
+    headers = {**ASYNC, "Authorization": f"Bearer {fhir.token}"}
+    response = fhir._client.post("/fhir", json=content, headers=headers, content_type=FHIR_JSON)
+    assert response.status_code == 200, response.text
+    return list(response.get_json(force=True)["entry"])
+
+
+def assert_as_by_themselves(app: Flask, fhir: Fhir, *urls: str) -> None:
+    """Assert that each URL in a batch has the status and the content that it has by itself."""
+    for url, entry in zip(urls, entries(fhir, *urls), strict=True):
+        path, _, query = url.partition("?")
+        headers = {**ASYNC, "Authorization": f"Bearer {fhir.token}"}
+        alone = send(app, Request("GET", b"/fhir/" + path.encode(), query.encode(), headers))
+        assert int(entry["response"]["status"][:3]) == alone.status, url
+        assert (entry.get("resource") or entry["response"]["outcome"]) == json.loads(alone.body)
+
+
+def test_url_that_starts_an_export_is_refused_and_queues_nothing(exports):
     for method in ("GET", "HEAD"):
-        found = entry(exports, f"{root}{level}{spelled}{query}", method)
-        assert found["response"]["status"] == "400 Bad Request"
-        if method == "GET":
-            (issue,) = found["response"]["outcome"]["issue"]
-            assert issue["diagnostics"] == "url: begins an export; ask for it by itself"
-    assert exports.kept() == 0
-    assert exports.work() == 0
+        for url, entry in zip(STARTING, entries(exports, *STARTING, method=method), strict=True):
+            assert entry["response"]["status"] == "400 Bad Request", (method, url)
+            if method == "GET":
+                (issue,) = entry["response"]["outcome"]["issue"]
+                assert issue["diagnostics"] == REFUSAL
+    for spelled in SPELLED:
+        urls = [{"request": {"method": "GET", "url": url}} for url in ("Patient/p1", spelled)]
+        content = {"resourceType": "Bundle", "type": "transaction", "entry": urls}
+        response = exports.request(
+            "POST", "/fhir", headers=ASYNC, json=content, content_type=FHIR_JSON
+        )
+        assert response.status_code == 400
+        (issue,) = response.get_json(force=True)["issue"]
+        assert issue["diagnostics"] == REFUSAL
+    assert (exports.kept(), exports.work()) == (0, 0)
 
 
-@pytest.mark.parametrize("spelled", SPELLED)
-def test_a_transaction_that_would_begin_an_export_is_refused(exports, spelled):
-    asked = [{"request": {"method": "GET", "url": url}} for url in ("Patient/p1", spelled)]
-    content = {"resourceType": "Bundle", "type": "transaction", "entry": asked}
-    response = exports.request("POST", "/fhir", headers=ASYNC, json=content, content_type=FHIR_JSON)
-    assert response.status_code == 400
-    (issue,) = response.get_json(force=True)["issue"]
-    assert issue["diagnostics"] == "url: begins an export; ask for it by itself"
-    assert exports.kept() == 0
-
-
-@pytest.mark.parametrize("url", STRANGE)
-def test_what_is_no_operation_is_answered_as_by_itself(exports, url):
-    status, content = alone(exports.app, exports, url)
-    found = entry(exports, url)
-    assert int(found["response"]["status"][:3]) == status
-    assert (found.get("resource") or found["response"]["outcome"]) == content
+def test_url_of_no_operation_is_answered_as_by_itself(exports):
+    assert_as_by_themselves(exports.app, exports, *STRANGE)
     assert exports.kept() == 0
 
 
-OPERATIONS = [
-    (definition.name, operation.name)
-    for definition in SERVED.values()
-    for operation in definition.operations
-    if not operation.instance
-]
+def test_each_spelling_of_an_operation_is_answered_as_by_itself(exports):
+    for definition in SERVED.values():
+        for operation in definition.operations:
+            if operation.instance:
+                continue
+            name = operation.name
+            encoded = "".join(f"%{ord(letter):02X}" for letter in name)
+            names = (f"${name}", f"%24{name}", f"%24{encoded}", f"${name.upper()}", f"%2524{name}")
+            urls = [f"{definition.name}/{spelled}?patient=p1" for spelled in names]
+            assert_as_by_themselves(exports.app, exports, *urls)
 
 
-@pytest.mark.parametrize(("type_name", "name"), OPERATIONS)
-def test_each_spelling_of_an_operation_is_answered_as_by_itself(exports, type_name, name):
-    encoded = "".join(f"%{ord(letter):02X}" for letter in name)
-    for spelled in (f"${name}", f"%24{name}", f"%24{encoded}", f"${name.upper()}", f"%2524{name}"):
-        url = f"{type_name}/{spelled}?patient=p1"
-        status, content = alone(exports.app, exports, url)
-        found = entry(exports, url)
-        assert int(found["response"]["status"][:3]) == status, url
-        assert (found.get("resource") or found["response"]["outcome"]) == content
+def test_format_in_the_url_of_an_entry_is_ignored(exports):
+    urls = [
+        f"Patient/p1?{name}=xml&_pretty=false" for name in ("_format", "%5Fformat", "_%66ormat")
+    ]
+    assert [entry["resource"]["id"] for entry in entries(exports, *urls)] == ["p1"] * 3
 
 
-@pytest.mark.parametrize("name", ["_format", "%5Fformat", "_%66ormat"])
-def test_the_format_of_the_whole_is_that_of_each_answer(exports, name):
-    found = entry(exports, f"Patient/p1?{name}=xml&_pretty=false")
-    assert found["resource"]["id"] == "p1"
-
-
-@pytest.mark.parametrize(
-    ("url", "status"),
-    [
-        ("Patient/p1", "200 OK"),
-        ("Patient/nobody", "404 Not Found"),
-        ("Patient?birthdate=soon", "400 Bad Request"),
-        ("AllergyIntolerance/al-p5-codeine", "410 Gone"),
-    ],
-)
-def test_an_entry_by_head_has_a_status_alone(exports, url, status):
-    found = entry(exports, url, "HEAD")
-    assert found["response"]["status"] == status
-    assert "resource" not in found
-    assert "outcome" not in found["response"]
+def test_entry_by_head_has_only_a_status(exports):
+    statuses = {
+        "Patient/p1": "200 OK",
+        "Patient/nobody": "404 Not Found",
+        "Patient?birthdate=soon": "400 Bad Request",
+        "AllergyIntolerance/al-p5-codeine": "410 Gone",
+    }
+    found = entries(exports, *statuses, method="HEAD")
+    assert [entry["response"]["status"] for entry in found] == [*statuses.values()]
+    assert not any("resource" in entry or "outcome" in entry["response"] for entry in found)

@@ -14,15 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, instant_of, interval, period_interval
 from fhirapp.search.date import PREFIXES, Date, Searched, compare
 from tests.support.databases import POSTGRESQL, SQLITE
-from tests.support.helpers import assert_outcome
+from tests.support.effort import sample
 
 pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
-REPEATABLE = settings(deadline=None, derandomize=True, max_examples=100)
+REPEATABLE = settings(max_examples=sample(20, 300))
 DATE = Date("date", ("date",), "When", closed_range=True)
 
 
@@ -142,64 +141,19 @@ def test_approximately_is_within_a_tenth_of_the_distance_to_now(value, target):
         assert not found
 
 
-@pytest.mark.parametrize(
-    ("value", "prefix", "covered"),
-    [
-        ("2024", "", "2024"),
-        ("eq2024-02", "eq", "2024-02"),
-        ("sa2024-02-29T10:00", "sa", "2024-02-29T10:00Z"),
-        # a plus sign that the client did not escape
-        ("ge2024-02-29T10:00:00 01:00", "ge", "2024-02-29T09:00:00Z"),
-        ("ap2024-02-29T10:00:00+01:00", "ap", "2024-02-29T09:00:00Z"),
-    ],
-)
-def test_a_prefix_and_a_date_are_read(value, prefix, covered):
-    assert DATE.parse(value) == (prefix, interval(covered))
+READ = [
+    ("2024", "", "2024"),
+    ("eq2024-02", "eq", "2024-02"),
+    ("sa2024-02-29T10:00", "sa", "2024-02-29T10:00Z"),
+    # a plus sign that the client did not escape
+    ("ge2024-02-29T10:00:00 01:00", "ge", "2024-02-29T09:00:00Z"),
+    ("ap2024-02-29T10:00:00+01:00", "ap", "2024-02-29T09:00:00Z"),
+]
 
 
-@pytest.mark.parametrize(
-    "value", ["x", "GE2024", "gege2024", "=2024", ">2024", "ge", "2024-02-30", "20240229", " 2024"]
-)
-def test_what_is_no_date_is_refused(fhir, value):
-    with pytest.raises(InvalidParameter):
-        DATE.parse(value)
-    response = fhir.get("AllergyIntolerance", query_string={"date": value})
-    diagnostics = response.get_json(force=True)["issue"][0]["diagnostics"]
-    assert diagnostics.startswith(f"date: {value!r} is not a date")
-    assert_outcome(response, 400, "value", diagnostics, "date")
-
-
-CLOSED = "two values must form a closed range: one with gt, ge or sa, one with lt, le or eb"
-BETWEEN = f"{CLOSED}; here nothing lies between the two"
-
-
-@pytest.mark.parametrize(
-    ("bounds", "reason"),
-    [
-        (("2023", "2024"), CLOSED),
-        (("eq2023", "le2024"), CLOSED),
-        (("ne2023", "ge2022"), CLOSED),
-        (("ap2023", "ge2022"), CLOSED),
-        (("ge2023", "gt2024"), CLOSED),
-        (("le2023", "eb2024"), CLOSED),
-        (("ge2023", "2024"), CLOSED),
-        (("ge2022", "le2024", "le2025"), CLOSED),
-        (("ge2022", "ge2023", "le2024", "le2025"), CLOSED),
-        (("ge2022,ge2023", "le2024"), CLOSED),
-        (("ge2022", "le2024,2025"), CLOSED),
-        (("ge2025", "le2024"), BETWEEN),
-        (("gt2024", "le2024"), BETWEEN),
-        (("ge2024", "lt2024"), BETWEEN),
-        (("gt2024-03-01", "lt2024-03-02"), BETWEEN),
-        (("sa2024", "eb2024"), BETWEEN),
-    ],
-)
-@pytest.mark.parametrize("name", ["AllergyIntolerance", "DocumentReference"])
-def test_two_values_that_form_no_closed_range_are_refused(fhir, name, bounds, reason):
-    """decisions 2.7."""
-    for ordered in (bounds, bounds[::-1]):
-        response = fhir.get(name, query_string=[("date", bound) for bound in ordered])
-        assert_outcome(response, 400, "value", f"date: {reason}", "date")
+def test_a_prefix_and_a_date_are_read():
+    for value, prefix, covered in READ:
+        assert DATE.parse(value) == (prefix, interval(covered))
 
 
 @pytest.mark.parametrize("lower", ["gt", "ge", "sa"])

@@ -42,6 +42,25 @@ PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
 
+# Texts with numbers, scripts without spaces, hyphens at line ends, and operators, by a name.
+TEXTS_OF_NOTES = {
+    "five": "Metformin 5 mg daily, 37 C",
+    "close": "Metformin 5mg daily",
+    "half": "Metformin 2.5 mg daily",
+    "comma": "Metformin 12,5 mg daily",
+    "naked": "Metformin .5 mg daily",
+    "many": "Heparin 1,234,567.5 mg",
+    "dated": "Seen on 01.03.2024, 5 tablets of 10 mg",
+    "code": "Asthma J45.0, vitamin B12",
+    "chinese": "患者主诉胸痛三天\uff0c每次2.5毫克。",
+    "japanese": "患者は胸の痛みを訴え、アレルギーはない。\n発熱あ\nり",
+    "thai": "ผู้ป่วยปวดหัวมาก",
+    "korean": "환자는 두통을 호소한다",
+    "turkish": "Şiddetli baş AĞRISI, k\u0131r\u0131k",
+    "hyphen": "Suspected pneu-\nmonia and well-\nknown COPD, follow-up",
+    "pain": "chest pain, NOT fever and cough",
+}
+
 
 def note(note_id: str, *attached: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return a note of p1's; more are its elements, without those that are None."""

@@ -15,12 +15,13 @@ from flask import Flask
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.search.test_search_words import SAID
+from fhirapp.rest import chains
 from tests.support.contract import allergy, publish
 from tests.support.effort import sample
 from tests.support.evaluator import (
     BROADER,
     KINDS,
+    TARGETS,
     VALUE_SETS,
     Date,
     Reference,
@@ -29,6 +30,7 @@ from tests.support.evaluator import (
     Token,
     covered,
     fits,
+    fits_chain,
     is_piecemeal,
     picked,
     references,
@@ -36,9 +38,10 @@ from tests.support.evaluator import (
     sorted_by,
     tokens,
     told,
+    values_of,
 )
 from tests.support.helpers import BASE_URL, Fhir, ids, token_for
-from tests.support.noted import add, attached, note
+from tests.support.noted import TEXTS_OF_NOTES, add, attached, note
 from tests.support.search_semantics import (
     KINDS_OF_LOCAL,
     LOCAL,
@@ -80,7 +83,7 @@ def app(make_app: Callable[..., Flask], tmp_path_factory: pytest.TempPathFactory
     """An app with the seed, and what that has little of."""
     app = make_app()
     resources: list[Resource] = []
-    for at, (said, text) in enumerate(SAID.items()):
+    for at, (said, text) in enumerate(TEXTS_OF_NOTES.items()):
         time = TIMES[at % len(TIMES)]
         system, code = CODINGS[at % len(CODINGS)]
         coding = {"code": code} | ({"system": system} if system else {})
@@ -389,5 +392,84 @@ def test_a_random_search_is_sorted_by_a_date(app, name, own):
         shape = [("_sort", f"{'-' if down else ''}{own}"), ("_count", str(count))]
         fitting = [one for one in held if all(fits(asked, one, value) for asked, value in terms)]
         assert all_pages(fhir, name, [*terms, *shape]) == sorted_by(kind, fitting, down=down)
+
+    check()
+
+
+def leads(name: str, held: list[Resource]) -> set[str]:
+    """Return the references of a type that lead to types which are searched, as they are named."""
+    return {
+        f"{own}:{target}"
+        for own, kind in KINDS[name].items()
+        if isinstance(kind, Reference)
+        for one in held
+        for value in values_of(kind, one)
+        if (target := str(value.get("reference")).partition("/")[0]) in TARGETS
+    }
+
+
+@pytest.mark.parametrize("most", [1_000, 1], ids=["targets listed", "row by row"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_random_chain_finds_what_fits_in_order(app, monkeypatch, name, most):
+    monkeypatch.setattr(chains, "MOST", most)
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    held = everything(fhir, name)
+    targets = {target: everything(fhir, target) for target in TARGETS}
+    here = {target: {one["id"]: one for one in some} for target, some in targets.items()}
+    chained = [
+        strategy.map(lambda term, lead=lead: (f"{lead}.{term[0]}", term[1]))
+        for lead in sorted(leads(name, held))
+        for own, kind in TARGETS[lead.partition(":")[2]].items()
+        for strategy in terms_of(own, kind, targets[lead.partition(":")[2]])
+    ]
+    direct = [one for own, kind in KINDS[name].items() for one in terms_of(own, kind, held)]
+    direct = [one.filter(lambda term: term[0] != "date") for one in direct]
+    assert len({lead.partition(":")[2] for lead in leads(name, held)}) > 1
+
+    @THOROUGH
+    @given(
+        st.lists(st.one_of(*chained), min_size=1, max_size=2),
+        st.lists(st.one_of(*direct), max_size=1),
+    )
+    def check(asked: list[tuple[str, str]], beside: list[tuple[str, str]]) -> None:
+        fitting = [
+            one for one in held if all(fits_chain(own, one, value, here) for own, value in asked)
+        ]
+        found = all_pages(fhir, name, [*asked, *beside, ("_count", "4")])
+        assert found == picked(fitting, beside)
+
+    check()
+
+
+@pytest.mark.parametrize("most", [1_000, 1], ids=["listed", "row by row"])
+def test_a_random_has_finds_what_is_referred_to(app, monkeypatch, most):
+    monkeypatch.setattr(chains, "MOST", most)
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    held = {name: everything(fhir, name) for name in (*KINDS, *TARGETS)}
+    asked = [
+        strategy.map(lambda term, step=(target, name, lead): (step, *term))
+        for name in KINDS
+        for lead in sorted(leads(name, held[name]))
+        if (target := lead.partition(":")[2]) in TARGETS
+        for own, kind in KINDS[name].items()
+        for strategy in terms_of(own, kind, held[name])
+    ]
+    terms = st.one_of(*asked).filter(lambda term: term[1] != "date")
+
+    @THOROUGH
+    @given(terms)
+    def check(term: tuple[tuple[str, str, str], str, str]) -> None:
+        (target, name, lead), own, value = term
+        lead = lead.partition(":")[0]
+        kind = KINDS[name][lead]
+        referred = {
+            str(reference.get("reference")).partition("/_history/")[0]
+            for one in held[name]
+            if fits(own, one, value)
+            for reference in values_of(kind, one)
+        }
+        fitting = [one for one in held[target] if f"{target}/{one['id']}" in referred]
+        query = [(f"_has:{name}:{lead}:{own}", value), ("_count", "3")]
+        assert all_pages(fhir, target, query) == picked(fitting, [])
 
     check()
