@@ -281,6 +281,8 @@ CONTROLS = [
     ("value", "_cursor", NO_CURSOR,
      [f"_cursor={value}"
       for value in ("x", ".", "W10.x", "é", "a" * 10_000, "a." * 5_000, "..", "%00")]),
+    ("not-supported", "_revinclude:iterate", "the modifier is not supported on this type",
+     ["_revinclude:iterate=Provenance:target"]),
     ("value", "_id", "lists 101 ids; 100 is the most", [f"_id={','.join(map(str, range(101)))}"]),
     ("value", "code", "200 values in a search are the most", [f"code={','.join('1' * 10_000)}"]),
     ("value", "code", "is longer than 20000 characters", [f"code={'1' * 20_001}"]),

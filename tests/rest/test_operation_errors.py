@@ -5,8 +5,6 @@ Source: FHIR R4 operations §3.2.0.5; decisions §4.
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.helpers import FHIR_JSON, assert_outcome
 from tests.support.operations import DOCREF, EVERYTHING, FORM, LOINC, parameters, post
 
@@ -90,12 +88,12 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "query", "code", "parameter", "message"), WRONG)
-def test_a_wrong_question_is_a_400(fhir, path, query, code, parameter, message):
-    wrong = (400, code, f"{parameter}: {message}", parameter)
-    assert_outcome(fhir.get(f"{path}{query}"), *wrong)
-    by_form = fhir.post(path, query.removeprefix("?").encode(), content_type=FORM)
-    assert_outcome(by_form, *wrong)
+def test_a_wrong_question_is_a_400_by_get_and_by_form(fhir):
+    for path, query, code, parameter, message in WRONG:
+        wrong = (400, code, f"{parameter}: {message}", parameter)
+        assert_outcome(fhir.get(f"{path}{query}"), *wrong)
+        by_form = fhir.post(path, query.removeprefix("?").encode(), content_type=FORM)
+        assert_outcome(by_form, *wrong)
 
 
 def test_a_value_that_is_too_long_is_a_400(fhir):
@@ -103,96 +101,96 @@ def test_a_value_that_is_too_long_is_a_400(fhir):
     assert_outcome(response, 400, "value", "type: is longer than 20000 characters", "type")
 
 
-@pytest.mark.parametrize(
-    ("given", "diagnostics", "parameter"),
-    [
-        (("patient", "valueId", "p1,p2"), "is not the id of one patient", "patient"),
-        (("patient", "valueReference", {"reference": "Patient/p1"}), None, "patient"),
-        (("patient", "valueId", ""), None, "patient"),
-        (("patient", "valueId", None), None, "patient"),
-        (("patient", "valueId", 1), None, "patient"),
-        (("patient", "valueId", ["p1"]), None, "patient"),
-        (("patient", "valueId", {"code": "p1"}), None, "patient"),
-        (("patient", "valueX", "p1"), None, "patient"),
-        (("patient", "value", "p1"), None, "patient"),
-        (("patient", "valueId", "p1\0"), "has a NUL character", "patient"),
-        (("patient", "valueString", "\ud800"), None, "patient"),
-        (("type", "valueCoding", {"system": LOINC}), None, "type"),
-        (("type", "valueCoding", {"system": LOINC, "code": ""}), None, "type"),
-        (("type", "valueCoding", {"system": 1, "code": "x"}), None, "type"),
-        (("type", "valueCoding", {"system": LOINC, "code": ["18842-5"]}), None, "type"),
-        (("type", "valueCoding", "18842-5"), None, "type"),
-        (("type", "valueCoding", {"code": "\udfff"}), None, "type"),
-        (("type", "valueCodeableConcept", {"coding": [{"code": "18842-5"}]}), None, "type"),
-        (("_count", "valueInteger", "5"), None, "_count"),
-        (("_count", "valueInteger", True), None, "_count"),
-        (("_count", "valueInteger", 10**30), None, "_count"),
-        (("_count", "valueDecimal", 5.0), None, "_count"),
-        (("_count", "valueInteger", -1), "'-1' is not a whole number of 0 or more", "_count"),
-        (("on-demand", "valueBoolean", "true"), None, "on-demand"),
-        (("on-demand", "valueBoolean", 1), None, "on-demand"),
-        (
-            ("start", "valueBoolean", True),
-            "'true' is not a date; use YYYY, YYYY-MM or YYYY-MM-DD",
-            "start",
-        ),
-    ],
-)
-def test_a_value_that_is_not_what_its_name_says_is_a_400(fhir, given, diagnostics, parameter):
-    beside = [] if given[0] == "patient" else [("patient", "valueId", "p1")]
-    response = post(fhir, DOCREF, parameters(given, *beside))
-    wrong = diagnostics or f"has a {given[1]} that is not understood"
-    assert_outcome(response, 400, "value", f"{parameter}: {wrong}", parameter)
+MISMATCHES = [
+    (("patient", "valueId", "p1,p2"), "is not the id of one patient", "patient"),
+    (("patient", "valueReference", {"reference": "Patient/p1"}), None, "patient"),
+    (("patient", "valueId", ""), None, "patient"),
+    (("patient", "valueId", None), None, "patient"),
+    (("patient", "valueId", 1), None, "patient"),
+    (("patient", "valueId", ["p1"]), None, "patient"),
+    (("patient", "valueId", {"code": "p1"}), None, "patient"),
+    (("patient", "valueX", "p1"), None, "patient"),
+    (("patient", "value", "p1"), None, "patient"),
+    (("patient", "valueId", "p1\0"), "has a NUL character", "patient"),
+    (("patient", "valueString", "\ud800"), None, "patient"),
+    (("type", "valueCoding", {"system": LOINC}), None, "type"),
+    (("type", "valueCoding", {"system": LOINC, "code": ""}), None, "type"),
+    (("type", "valueCoding", {"system": 1, "code": "x"}), None, "type"),
+    (("type", "valueCoding", {"system": LOINC, "code": ["18842-5"]}), None, "type"),
+    (("type", "valueCoding", "18842-5"), None, "type"),
+    (("type", "valueCoding", {"code": "\udfff"}), None, "type"),
+    (("type", "valueCodeableConcept", {"coding": [{"code": "18842-5"}]}), None, "type"),
+    (("_count", "valueInteger", "5"), None, "_count"),
+    (("_count", "valueInteger", True), None, "_count"),
+    (("_count", "valueInteger", 10**30), None, "_count"),
+    (("_count", "valueDecimal", 5.0), None, "_count"),
+    (("_count", "valueInteger", -1), "'-1' is not a whole number of 0 or more", "_count"),
+    (("on-demand", "valueBoolean", "true"), None, "on-demand"),
+    (("on-demand", "valueBoolean", 1), None, "on-demand"),
+    (
+        ("start", "valueBoolean", True),
+        "'true' is not a date; use YYYY, YYYY-MM or YYYY-MM-DD",
+        "start",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("body", "diagnostics"),
-    [
-        (b"patient=p1", "the body is not JSON"),
-        (b"{", "the body is not JSON"),
-        (b"\xff{}", "the body is not JSON"),
-        (b"\xef\xbb\xbf{}", "the body is not JSON"),
-        (b"[" * 500_000, "the body is not JSON"),
-        (b'{"a":' * 100_000, "the body is not JSON"),
-        (b'{"resourceType": "Parameters", "resourceType": "Parameters"}', "the body is not JSON"),
-        (b'{"resourceType": "Parameters", "parameter": NaN}', "the body is not JSON"),
-        (b'{"resourceType": "Parameters", "id": 1e9999999999999999999}', "the body is not JSON"),
-        ([], "the body is not a Parameters resource"),
-        ("Parameters", "the body is not a Parameters resource"),
-        ({}, "the body is not a Parameters resource"),
-        ({"resourceType": ["Parameters"]}, "the body is not a Parameters resource"),
-        ({"resourceType": "Patient"}, "the body is not a Parameters resource"),
-        *(
-            (
-                {"resourceType": "Parameters", "parameter": wrong},
-                "the member parameter must be a list of objects",
-            )
-            for wrong in (None, {}, "x", 1, [None], [[]], ["patient"], [{"name": "x"}, 1])
-        ),
-        *(
-            ({"resourceType": "Parameters", "parameter": [wrong]}, NOT_A_PAIR)
-            for wrong in (
-                {},
-                {"name": "patient"},
-                {"valueId": "p1"},
-                {"name": None, "valueId": "p1"},
-                {"name": 1, "valueId": "p1"},
-                {"name": "\ud800", "valueId": "p1"},
-                {"name": "patient", "_valueId": {"id": "p1"}},
-                {"name": "patient", "resource": {"resourceType": "Patient"}},
-                {"name": "patient", "part": [{"name": "patient", "valueId": "p1"}]},
-                {"name": "patient", "valueId": "p1", "valueString": "p2"},
-            )
-        ),
+def test_a_value_that_is_not_what_its_name_says_is_a_400(fhir):
+    for given, diagnostics, parameter in MISMATCHES:
+        beside = [] if given[0] == "patient" else [("patient", "valueId", "p1")]
+        response = post(fhir, DOCREF, parameters(given, *beside))
+        wrong = diagnostics or f"has a {given[1]} that is not understood"
+        assert_outcome(response, 400, "value", f"{parameter}: {wrong}", parameter)
+
+
+NO_PARAMETERS = [
+    (b"patient=p1", "the body is not JSON"),
+    (b"{", "the body is not JSON"),
+    (b"\xff{}", "the body is not JSON"),
+    (b"\xef\xbb\xbf{}", "the body is not JSON"),
+    (b"[" * 100_000, "the body is not JSON"),
+    (b'{"a":' * 100_000, "the body is not JSON"),
+    (b'{"resourceType": "Parameters", "resourceType": "Parameters"}', "the body is not JSON"),
+    (b'{"resourceType": "Parameters", "parameter": NaN}', "the body is not JSON"),
+    (b'{"resourceType": "Parameters", "id": 1e9999999999999999999}', "the body is not JSON"),
+    ([], "the body is not a Parameters resource"),
+    ("Parameters", "the body is not a Parameters resource"),
+    ({}, "the body is not a Parameters resource"),
+    ({"resourceType": ["Parameters"]}, "the body is not a Parameters resource"),
+    ({"resourceType": "Patient"}, "the body is not a Parameters resource"),
+    *(
         (
-            parameters(*[("type", "valueCoding", {"code": "x"})] * 201),
-            "has more than 200 parameters; that is the most",
-        ),
-    ],
-)
-def test_a_body_that_is_no_parameters_is_a_400(fhir, body, diagnostics):
-    response = post(fhir, DOCREF, body)
-    assert_outcome(response, 400, "value", f"request: {diagnostics}", "request")
+            {"resourceType": "Parameters", "parameter": wrong},
+            "the member parameter must be a list of objects",
+        )
+        for wrong in (None, {}, "x", 1, [None], [[]], ["patient"], [{"name": "x"}, 1])
+    ),
+    *(
+        ({"resourceType": "Parameters", "parameter": [wrong]}, NOT_A_PAIR)
+        for wrong in (
+            {},
+            {"name": "patient"},
+            {"valueId": "p1"},
+            {"name": None, "valueId": "p1"},
+            {"name": 1, "valueId": "p1"},
+            {"name": "\ud800", "valueId": "p1"},
+            {"name": "patient", "_valueId": {"id": "p1"}},
+            {"name": "patient", "resource": {"resourceType": "Patient"}},
+            {"name": "patient", "part": [{"name": "patient", "valueId": "p1"}]},
+            {"name": "patient", "valueId": "p1", "valueString": "p2"},
+        )
+    ),
+    (
+        parameters(*[("type", "valueCoding", {"code": "x"})] * 201),
+        "has more than 200 parameters; that is the most",
+    ),
+]
+
+
+def test_a_body_that_is_no_parameters_is_a_400(fhir):
+    for body, diagnostics in NO_PARAMETERS:
+        response = post(fhir, DOCREF, body)
+        assert_outcome(response, 400, "value", f"request: {diagnostics}", "request")
 
 
 def test_a_name_that_is_given_twice_is_a_400(fhir):
@@ -209,29 +207,24 @@ def test_a_name_that_is_unknown_is_a_400_whatever_its_length(fhir):
     assert_outcome(response, 400, "not-supported", message, "n" * 40)
 
 
-@pytest.mark.parametrize(
-    ("media", "body"),
-    [
-        ("text/plain", b"patient=p1"),
-        ("application/xhtml+xml", b"<Parameters/>"),
-        ("multipart/form-data; boundary=x", b"--x--"),
-        ("application/json-patch+json", b"[]"),
-        (None, b"patient=p1"),
-    ],
-)
-@pytest.mark.parametrize("path", [DOCREF, EVERYTHING])
-def test_another_body_is_a_415(fhir, path, media, body):
-    response = fhir.post(path, body, content_type=media)
-    assert_outcome(response, 415, "not-supported", NO_BODY)
-
-
-@pytest.mark.parametrize("media", [FHIR_JSON, FORM])
-def test_a_compressed_body_is_a_415(fhir, media):
-    response = fhir.post(
-        EVERYTHING, b"\x1f\x8b", content_type=media, headers={"Content-Encoding": "gzip"}
-    )
+def test_a_body_of_another_type_or_compressed_is_a_415(fhir):
+    bodies = {
+        "text/plain": b"patient=p1",
+        "application/xhtml+xml": b"<Parameters/>",
+        "multipart/form-data; boundary=x": b"--x--",
+        "application/json-patch+json": b"[]",
+        None: b"patient=p1",
+    }
+    for path in (DOCREF, EVERYTHING):
+        for media, body in bodies.items():
+            response = fhir.post(path, body, content_type=media)
+            assert_outcome(response, 415, "not-supported", NO_BODY)
     message = "An operation by POST takes a body without Content-Encoding."
-    assert_outcome(response, 415, "not-supported", message)
+    for media in (FHIR_JSON, FORM):
+        response = fhir.post(
+            EVERYTHING, b"\x1f\x8b", content_type=media, headers={"Content-Encoding": "gzip"}
+        )
+        assert_outcome(response, 415, "not-supported", message)
 
 
 def test_a_body_that_is_too_long_is_a_413(fhir):
@@ -239,27 +232,18 @@ def test_a_body_that_is_too_long_is_a_413(fhir):
     assert_outcome(response, 413, "too-long", "The body is longer than 1048576 bytes.")
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
-@pytest.mark.parametrize("path", [f"{DOCREF}?patient=p1", EVERYTHING])
-def test_another_method_is_a_405(fhir, method, path):
-    response = fhir.request(method, path)
-    message = f"{method} is not supported here; this server only reads."
-    assert_outcome(response, 405, "not-supported", message)
-    assert response.headers["Allow"] == "GET, HEAD, OPTIONS, POST"
+def test_another_method_is_a_405(fhir):
+    for path in (f"{DOCREF}?patient=p1", EVERYTHING):
+        response = fhir.request("PATCH", path)
+        message = "PATCH is not supported here; this server only reads."
+        assert_outcome(response, 405, "not-supported", message)
+        assert response.headers["Allow"] == "GET, HEAD, OPTIONS, POST"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "DocumentReference/doc-p1-hp-2024/$docref",
-        "AllergyIntolerance/$docref",
-        "Patient/$everything",
-        "Patient/$docref?patient=p1",
-        "$docref",
-        "/api/DocumentReference/$docref",
-        f"{EVERYTHING}/",
-        f"{EVERYTHING}x",
-    ],
-)
-def test_an_operation_elsewhere_is_a_404(fhir, path):
-    assert_outcome(fhir.get(path), 404, "not-supported", NOT_HERE)
+def test_an_operation_elsewhere_is_a_404(fhir):
+    for path in (
+        *("DocumentReference/doc-p1-hp-2024/$docref", "AllergyIntolerance/$docref"),
+        *("Patient/$everything", "Patient/$docref?patient=p1", "$docref"),
+        *("/api/DocumentReference/$docref", f"{EVERYTHING}/", f"{EVERYTHING}x"),
+    ):
+        assert_outcome(fhir.get(path), 404, "not-supported", NOT_HERE)

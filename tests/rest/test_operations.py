@@ -65,16 +65,16 @@ QUERY = (
 FOUND = ["doc-p1-discharge-2024", "doc-p1-hp-2024"]
 
 
-@pytest.mark.parametrize(
-    "media",
-    [FHIR_JSON, "application/json", f"{FHIR_JSON}; charset=utf-8; fhirVersion=4.0"],
-)
-def test_parameters_by_post_ask_what_a_url_asks(fhir, media):
-    by_get = fhir.read(f"{DOCREF}?{QUERY}")
-    assert ids(by_get) == FOUND
-    by_post = post(fhir, DOCREF, parameters(*ASKED), media)
-    assert by_post.status_code == 200
-    assert ids(by_post.get_json(force=True)) == FOUND
+MEDIA_TYPES = [FHIR_JSON, "application/json", f"{FHIR_JSON}; charset=utf-8; fhirVersion=4.0"]
+
+
+def test_parameters_by_post_ask_what_a_url_asks(fhir):
+    for media in MEDIA_TYPES:
+        by_get = fhir.read(f"{DOCREF}?{QUERY}")
+        assert ids(by_get) == FOUND
+        by_post = post(fhir, DOCREF, parameters(*ASKED), media)
+        assert by_post.status_code == 200
+        assert ids(by_post.get_json(force=True)) == FOUND
 
 
 def test_a_form_by_post_asks_what_a_url_asks(fhir):
@@ -88,70 +88,73 @@ def test_a_form_by_post_asks_what_a_url_asks(fhir):
     assert again.data == by_get.data
 
 
-@pytest.mark.parametrize(
-    ("body", "media"),
-    [
-        (parameters(ASKED[1], ASKED[2], ASKED[3]), FHIR_JSON),
-        (f"start=2024-01-01T00:00:00%2B00:00&end=2024-01-31&type={LOINC}|18842-5".encode(), FORM),
-    ],
-)
-def test_url_and_body_are_read_together(fhir, body, media):
-    response = post(fhir, f"{DOCREF}?patient=p1", body, media)
-    assert ids(response.get_json(force=True)) == FOUND[:1]
+BODIES = [
+    (parameters(ASKED[1], ASKED[2], ASKED[3]), FHIR_JSON),
+    (f"start=2024-01-01T00:00:00%2B00:00&end=2024-01-31&type={LOINC}|18842-5".encode(), FORM),
+]
 
 
-@pytest.mark.parametrize("media", [FHIR_JSON, FORM, None])
-def test_a_post_without_a_body_asks_what_its_url_asks(fhir, media):
-    response = fhir.post(EVERYTHING, content_type=media)
-    assert response.status_code == 200
-    assert response.get_json(force=True)["total"] == fhir.read(EVERYTHING)["total"]
+def test_url_and_body_are_read_together(fhir):
+    for body, media in BODIES:
+        response = post(fhir, f"{DOCREF}?patient=p1", body, media)
+        assert ids(response.get_json(force=True)) == FOUND[:1]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "value", "written"),
-    [
-        ("patient", "valueString", "p1", "patient=p1"),
-        ("type", "valueCode", "18842-5", "type=18842-5"),
-        ("type", "valueCoding", {"system": "", "code": "18842-5"}, "type=18842-5"),
-        ("start", "valueDate", "2024-01-30", "start=2024-01-30"),
-        ("start", "valueInstant", "2024-01-30T00:00:00Z", "start=2024-01-30T00:00:00Z"),
-        ("on-demand", "valueBoolean", True, "on-demand=true"),
-        ("profile", "valueUri", "http://x.example/a", "profile=http://x.example/a"),
-        ("profile", "valueUrl", "http://x.example/a", "profile=http://x.example/a"),
-        ("_count", "valuePositiveInt", 3, "_count=3"),
-        ("_count", "valueUnsignedInt", 0, "_count=0"),
-    ],
-)
-def test_a_value_says_the_same_in_json_and_in_a_url(fhir, name, kind, value, written):
-    beside = [] if name == "patient" else [("patient", "valueId", "p1")]
-    response = post(fhir, DOCREF, parameters((name, kind, value), *beside))
-    assert response.status_code == 200
-    there = "" if name == "patient" else "patient=p1&"
-    by_get = fhir.read(f"{DOCREF}?{there}{written}")
-    assert ids(response.get_json(force=True)) == ids(by_get)
+NO_BODY = [FHIR_JSON, FORM, None]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "value"),
-    [
-        # In a URL each of these would be two values, of which one occurs.
-        ("type", "valueCoding", {"code": "18842-5,34117-2"}),
-        ("type", "valueCoding", {"code": f"{LOINC}|18842-5"}),
-        ("type", "valueCoding", {"system": f"x,{LOINC}", "code": "18842-5"}),
-        ("type", "valueCoding", {"code": "x\\,18842-5"}),
-        (
-            "profile",
-            "valueCanonical",
-            "x,http://hl7.org/fhir/us/core/StructureDefinition/us-core-documentreference",
-        ),
-    ],
-)
-def test_what_separates_values_in_a_url_separates_none_in_json(fhir, name, kind, value):
-    response = post(fhir, DOCREF, parameters(("patient", "valueId", "p1"), (name, kind, value)))
-    assert response.get_json(force=True)["total"] == 0
-    # Nor in the links, which ask the same by GET.
-    first = link(response.get_json(force=True), "first")
-    assert fhir.read(first or "")["total"] == 0
+def test_a_post_without_a_body_asks_what_its_url_asks(fhir):
+    for media in NO_BODY:
+        response = fhir.post(EVERYTHING, content_type=media)
+        assert response.status_code == 200
+        assert response.get_json(force=True)["total"] == fhir.read(EVERYTHING)["total"]
+
+
+SAME = [
+    ("patient", "valueString", "p1", "patient=p1"),
+    ("type", "valueCode", "18842-5", "type=18842-5"),
+    ("type", "valueCoding", {"system": "", "code": "18842-5"}, "type=18842-5"),
+    ("start", "valueDate", "2024-01-30", "start=2024-01-30"),
+    ("start", "valueInstant", "2024-01-30T00:00:00Z", "start=2024-01-30T00:00:00Z"),
+    ("on-demand", "valueBoolean", True, "on-demand=true"),
+    ("profile", "valueUri", "http://x.example/a", "profile=http://x.example/a"),
+    ("profile", "valueUrl", "http://x.example/a", "profile=http://x.example/a"),
+    ("_count", "valuePositiveInt", 3, "_count=3"),
+    ("_count", "valueUnsignedInt", 0, "_count=0"),
+]
+
+
+def test_a_value_says_the_same_in_json_and_in_a_url(fhir):
+    for name, kind, value, written in SAME:
+        beside = [] if name == "patient" else [("patient", "valueId", "p1")]
+        response = post(fhir, DOCREF, parameters((name, kind, value), *beside))
+        assert response.status_code == 200
+        there = "" if name == "patient" else "patient=p1&"
+        by_get = fhir.read(f"{DOCREF}?{there}{written}")
+        assert ids(response.get_json(force=True)) == ids(by_get)
+
+
+SEPARATORS = [
+    # In a URL each of these would be two values, of which one occurs.
+    ("type", "valueCoding", {"code": "18842-5,34117-2"}),
+    ("type", "valueCoding", {"code": f"{LOINC}|18842-5"}),
+    ("type", "valueCoding", {"system": f"x,{LOINC}", "code": "18842-5"}),
+    ("type", "valueCoding", {"code": "x\\,18842-5"}),
+    (
+        "profile",
+        "valueCanonical",
+        "x,http://hl7.org/fhir/us/core/StructureDefinition/us-core-documentreference",
+    ),
+]
+
+
+def test_what_separates_values_in_a_url_separates_none_in_json(fhir):
+    for name, kind, value in SEPARATORS:
+        response = post(fhir, DOCREF, parameters(("patient", "valueId", "p1"), (name, kind, value)))
+        assert response.get_json(force=True)["total"] == 0
+        # Nor in the links, which ask the same by GET.
+        first = link(response.get_json(force=True), "first")
+        assert fhir.read(first or "")["total"] == 0
 
 
 def test_the_links_repeat_what_was_asked(fhir):
