@@ -81,23 +81,24 @@ def test_it_is_for_administrators_whose_app_asked_for_it_by_name(own_app, role, 
     assert administrator(own_app, scope, role).get(path).status_code == 403
 
 
-@pytest.mark.parametrize("path", ["AuditEvent", "AuditEvent/1"])
-def test_no_system_and_no_stranger_sees_it(own_app, path):
-    everything = Fhir(own_app, token_for(own_app, "system/*.rs"))
-    assert everything.get(path).status_code == 403
-    assert Fhir(own_app, "").get(path).status_code == 401
+def test_no_system_and_no_stranger_sees_it(own_app):
+    for path in ["AuditEvent", "AuditEvent/1"]:
+        everything = Fhir(own_app, token_for(own_app, "system/*.rs"))
+        assert everything.get(path).status_code == 403
+        assert Fhir(own_app, "").get(path).status_code == 401
 
 
-@pytest.mark.parametrize(
-    "query", ["agent=x", "_sort=date", "date=x", "date=ap2020", "_count=x", "patient=a/b", "x=1"]
-)
-def test_what_it_does_not_know_is_refused(own_app, query):
-    assert administrator(own_app).get(f"AuditEvent?{query}").status_code == 400
+UNKNOWN = ["agent=x", "_sort=date", "date=x", "date=ap2020", "_count=x", "patient=a/b", "x=1"]
 
 
-@pytest.mark.parametrize("event_id", ["unknown", "%00", "a" * 65])
-def test_what_is_not_there_is_404(own_app, event_id):
-    assert administrator(own_app).get(f"AuditEvent/{event_id}").status_code == 404
+def test_what_it_does_not_know_is_refused(own_app):
+    for query in UNKNOWN:
+        assert administrator(own_app).get(f"AuditEvent?{query}").status_code == 400
+
+
+def test_what_is_not_there_is_404(own_app):
+    for event_id in ["unknown", "%00", "a" * 65]:
+        assert administrator(own_app).get(f"AuditEvent/{event_id}").status_code == 404
 
 
 def test_the_capability_statement_tells_of_it(own_app):

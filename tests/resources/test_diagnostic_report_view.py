@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,114 +45,114 @@ def made(**elements: Any) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.parametrize(
-    ("elements", "category", "profile"),
-    [
-        # US Core's types, each with its category
-        ({"type": concept("11502-2")}, (SECTIONS, "LAB"), LAB),
-        ({"type": concept("11526-1")}, (LOINC, "LP7839-6"), NOTE),
-        ({"type": concept("18748-4")}, (LOINC, "LP29684-5"), NOTE),
-        ({"type": concept("28570-0")}, (LOINC, "28570-0"), NOTE),
-        # any type, by its category
-        ({"type": concept("24627-2"), "category": [concept("LP29684-5")]},
-         (LOINC, "LP29684-5"), NOTE),
-        ({"type": concept("34552-0"), "category": [concept("LP29708-2")]},
-         (LOINC, "LP29708-2"), NOTE),
-        ({"type": concept("11529-5"), "category": [concept("LP7839-6")]},
-         (LOINC, "LP7839-6"), NOTE),
-        ({"type": concept("58410-2"), "category": [concept("LAB", SECTIONS)]},
-         (SECTIONS, "LAB"), LAB),
-        ({"type": {"text": "X-ray"}, "category": [concept("RAD", SECTIONS)]},
-         (SECTIONS, "RAD"), NOTE),
-        # the document's own category before that of its type
-        ({"type": concept("18748-4"), "category": [concept("LP29708-2")]},
-         (LOINC, "LP29708-2"), NOTE),
-    ],
-)  # fmt: skip
-def test_the_category_of_a_report(elements, category, profile):
-    report = made(**elements)
-    (found,) = [coding for one in report["category"] for coding in one["coding"]]
-    assert (found["system"], found["code"]) == category
-    assert report["meta"]["profile"] == [profile]
+CATEGORIES = [
+    # US Core's types, each with its category
+    ({"type": concept("11502-2")}, (SECTIONS, "LAB"), LAB),
+    ({"type": concept("11526-1")}, (LOINC, "LP7839-6"), NOTE),
+    ({"type": concept("18748-4")}, (LOINC, "LP29684-5"), NOTE),
+    ({"type": concept("28570-0")}, (LOINC, "28570-0"), NOTE),
+    # any type, by its category
+    ({"type": concept("24627-2"), "category": [concept("LP29684-5")]},
+     (LOINC, "LP29684-5"), NOTE),
+    ({"type": concept("34552-0"), "category": [concept("LP29708-2")]},
+     (LOINC, "LP29708-2"), NOTE),
+    ({"type": concept("11529-5"), "category": [concept("LP7839-6")]},
+     (LOINC, "LP7839-6"), NOTE),
+    ({"type": concept("58410-2"), "category": [concept("LAB", SECTIONS)]},
+     (SECTIONS, "LAB"), LAB),
+    ({"type": {"text": "X-ray"}, "category": [concept("RAD", SECTIONS)]},
+     (SECTIONS, "RAD"), NOTE),
+    # the document's own category before that of its type
+    ({"type": concept("18748-4"), "category": [concept("LP29708-2")]},
+     (LOINC, "LP29708-2"), NOTE),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "elements",
-    [
-        # broader than one report
-        *({"type": concept(code)} for code in ("11506-3", "18842-5", "34117-2", "11488-4")),
-        {"type": concept("42348-3")},
-        {"type": concept("11502-2", "urn:oid:1.2.3")},
-        {"type": None},
-        # no report without a kind
-        {"type": None, "category": [concept("LAB", SECTIONS)]},
-        # what is no longer valid would look like a second valid report
-        {"status": "superseded"},
-        {"subject": None},
-        {"subject": {"reference": "Group/g1"}},
-        {"subject": {"reference": "#contained"}},
-    ],
-)
-def test_a_document_that_is_no_report(elements):
-    assert report_of(document(**elements)) is None
+def test_the_category_of_a_report():
+    for elements, category, profile in CATEGORIES:
+        report = made(**elements)
+        (found,) = [coding for one in report["category"] for coding in one["coding"]]
+        assert (found["system"], found["code"]) == category
+        assert report["meta"]["profile"] == [profile]
 
 
-@pytest.mark.parametrize(
-    ("status", "doc_status", "expected"),
-    [
-        ("current", "preliminary", "preliminary"),
-        ("current", "final", "final"),
-        ("current", "amended", "amended"),
-        ("current", None, "final"),
-        ("current", "entered-in-error", "entered-in-error"),
-        ("entered-in-error", "final", "entered-in-error"),
-        ("entered-in-error", None, "entered-in-error"),
-        # its status has an extension alone
-        (None, None, "unknown"),
-    ],
-)
-def test_the_status_of_a_report(status, doc_status, expected):
-    assert made(status=status, docStatus=doc_status)["status"] == expected
+NO_REPORTS = [
+    # broader than one report
+    *({"type": concept(code)} for code in ("11506-3", "18842-5", "34117-2", "11488-4")),
+    {"type": concept("42348-3")},
+    {"type": concept("11502-2", "urn:oid:1.2.3")},
+    {"type": None},
+    # no report without a kind
+    {"type": None, "category": [concept("LAB", SECTIONS)]},
+    # what is no longer valid would look like a second valid report
+    {"status": "superseded"},
+    {"subject": None},
+    {"subject": {"reference": "Group/g1"}},
+    {"subject": {"reference": "#contained"}},
+]
 
 
-@pytest.mark.parametrize(
-    ("elements", "times", "profile"),
-    [
-        ({}, {"effectiveDateTime": "2024-01-19T09:10:00+00:00",
-              "issued": "2024-01-19T09:10:00+00:00"}, LAB),
-        ({"context": {"period": {"start": "2024-01-18"}}},
-         {"effectivePeriod": {"start": "2024-01-18"}, "issued": "2024-01-19T09:10:00+00:00"}, LAB),
-        # us-core-9: a laboratory report that is final has an instant
-        ({"date": "2024-01"}, {"effectiveDateTime": "2024-01"}, NOTE),
-        ({"date": None, "context": {"period": {"end": "2024"}}},
-         {"effectivePeriod": {"end": "2024"}}, NOTE),
-        # us-core-8, us-core-10: so has every one a time
-        ({"date": None}, {}, None),
-        ({"date": None, "status": "entered-in-error"}, {}, LAB),
-    ],
-)  # fmt: skip
-def test_the_times_of_a_report(elements, times, profile):
-    report = made(**elements)
-    assert {name: report[name] for name in report if name[:3] in ("eff", "iss")} == times
-    assert report.get("meta", {}).get("profile") == ([profile] if profile else None)
+def test_a_document_that_is_no_report():
+    for elements in NO_REPORTS:
+        assert report_of(document(**elements)) is None
 
 
-@pytest.mark.parametrize(
-    ("author", "is_performer"),
-    [
-        ({"reference": "Practitioner/dr-rosen"}, True),
-        ({"reference": "https://elsewhere.example/fhir/Organization/o1/_history/2"}, True),
-        ({"reference": "Practitioner?identifier=http://hl7.org/fhir/sid/us-npi|1"}, True),
-        ({"display": "Dr. Rosen"}, True),
-        ({"type": "PractitionerRole", "identifier": {"value": "1"}}, True),
-        ({"reference": "Patient/p1"}, False),
-        ({"reference": "Device/d1"}, False),
-        ({"reference": "#contained"}, False),
-        ({"type": "RelatedPerson", "identifier": {"value": "1"}}, False),
-    ],
-)
-def test_the_performers_are_the_authors_that_may_be(author, is_performer):
-    assert made(author=[author]).get("performer") == ([author] if is_performer else None)
+STATUSES = [
+    ("current", "preliminary", "preliminary"),
+    ("current", "final", "final"),
+    ("current", "amended", "amended"),
+    ("current", None, "final"),
+    ("current", "entered-in-error", "entered-in-error"),
+    ("entered-in-error", "final", "entered-in-error"),
+    ("entered-in-error", None, "entered-in-error"),
+    # its status has an extension alone
+    (None, None, "unknown"),
+]
+
+
+def test_the_status_of_a_report():
+    for status, doc_status, expected in STATUSES:
+        assert made(status=status, docStatus=doc_status)["status"] == expected
+
+
+TIMES = [
+    ({}, {"effectiveDateTime": "2024-01-19T09:10:00+00:00",
+          "issued": "2024-01-19T09:10:00+00:00"}, LAB),
+    ({"context": {"period": {"start": "2024-01-18"}}},
+     {"effectivePeriod": {"start": "2024-01-18"}, "issued": "2024-01-19T09:10:00+00:00"}, LAB),
+    # us-core-9: a laboratory report that is final has an instant
+    ({"date": "2024-01"}, {"effectiveDateTime": "2024-01"}, NOTE),
+    ({"date": None, "context": {"period": {"end": "2024"}}},
+     {"effectivePeriod": {"end": "2024"}}, NOTE),
+    # us-core-8, us-core-10: so has every one a time
+    ({"date": None}, {}, None),
+    ({"date": None, "status": "entered-in-error"}, {}, LAB),
+]  # fmt: skip
+
+
+def test_the_times_of_a_report():
+    for elements, times, profile in TIMES:
+        report = made(**elements)
+        assert {name: report[name] for name in report if name[:3] in ("eff", "iss")} == times
+        assert report.get("meta", {}).get("profile") == ([profile] if profile else None)
+
+
+AUTHORS = [
+    ({"reference": "Practitioner/dr-rosen"}, True),
+    ({"reference": "https://elsewhere.example/fhir/Organization/o1/_history/2"}, True),
+    ({"reference": "Practitioner?identifier=http://hl7.org/fhir/sid/us-npi|1"}, True),
+    ({"display": "Dr. Rosen"}, True),
+    ({"type": "PractitionerRole", "identifier": {"value": "1"}}, True),
+    ({"reference": "Patient/p1"}, False),
+    ({"reference": "Device/d1"}, False),
+    ({"reference": "#contained"}, False),
+    ({"type": "RelatedPerson", "identifier": {"value": "1"}}, False),
+]
+
+
+def test_the_performers_are_the_authors_that_may_be():
+    for author, is_performer in AUTHORS:
+        assert made(author=[author]).get("performer") == ([author] if is_performer else None)
 
 
 def test_who_attests_it_answers_for_its_conclusions():
@@ -179,18 +178,18 @@ def test_order_results_and_images_are_what_it_is_related_to():
     assert not {"basedOn", "result", "media"} & made(context={"related": [note, untold]}).keys()
 
 
-@pytest.mark.parametrize(
-    ("encounters", "expected"),
-    [
-        (["Encounter/e1"], "Encounter/e1"),
-        (["EpisodeOfCare/c1", "Encounter/e1"], "Encounter/e1"),
-        (["Encounter/e1", "Encounter/e2"], None),
-        (["EpisodeOfCare/c1"], None),
-    ],
-)
-def test_the_encounter_is_the_only_one(encounters, expected):
-    context = {"encounter": [{"reference": one} for one in encounters]}
-    assert made(context=context).get("encounter", {}).get("reference") == expected
+ENCOUNTERS = [
+    (["Encounter/e1"], "Encounter/e1"),
+    (["EpisodeOfCare/c1", "Encounter/e1"], "Encounter/e1"),
+    (["Encounter/e1", "Encounter/e2"], None),
+    (["EpisodeOfCare/c1"], None),
+]
+
+
+def test_the_encounter_is_the_only_one():
+    for encounters, expected in ENCOUNTERS:
+        context = {"encounter": [{"reference": one} for one in encounters]}
+        assert made(context=context).get("encounter", {}).get("reference") == expected
 
 
 def test_labels_identifiers_and_language_are_the_documents():
@@ -213,22 +212,22 @@ def test_labels_identifiers_and_language_are_the_documents():
     assert report["language"] == "es"
 
 
-@pytest.mark.parametrize("name", ["modifierExtension", "implicitRules"])
-def test_what_changes_the_meaning_of_the_whole_is_kept(name):
-    value = "urn:rules" if name == "implicitRules" else [{"url": "urn:x", "valueBoolean": True}]
-    assert made(**{name: value})[name] == value
+def test_what_changes_the_meaning_of_the_whole_is_kept():
+    for name in ["modifierExtension", "implicitRules"]:
+        value = "urn:rules" if name == "implicitRules" else [{"url": "urn:x", "valueBoolean": True}]
+        assert made(**{name: value})[name] == value
 
 
-@pytest.mark.parametrize(
-    "elements",
-    [
-        {"context": {"modifierExtension": [{"url": "urn:x", "valueBoolean": True}]}},
-        {"content": [{"attachment": {"title": "x"},
-                      "modifierExtension": [{"url": "urn:x", "valueBoolean": True}]}]},
-    ],
-)  # fmt: skip
-def test_what_changes_the_meaning_of_a_part_makes_it_no_report(elements):
-    assert report_of(document(**elements)) is None
+MODIFYING = [
+    {"context": {"modifierExtension": [{"url": "urn:x", "valueBoolean": True}]}},
+    {"content": [{"attachment": {"title": "x"},
+                  "modifierExtension": [{"url": "urn:x", "valueBoolean": True}]}]},
+]  # fmt: skip
+
+
+def test_what_changes_the_meaning_of_a_part_makes_it_no_report():
+    for elements in MODIFYING:
+        assert report_of(document(**elements)) is None
 
 
 def test_what_the_report_refers_to_is_contained_as_it_is_in_the_document():

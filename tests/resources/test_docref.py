@@ -65,47 +65,47 @@ def test_documents_of_care_in_a_time_are_those_that_a_reader_would_pick(dated, s
         assert ids(response.get_json(force=True)) == picked, (start, end)
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        # Newest first; the error is not there, nor what has been superseded.
-        ("patient=p7", ["doc-p7-consult-2024", "doc-p7-ed-2024"]),
-        ("patient=Patient/p7", ["doc-p7-consult-2024", "doc-p7-ed-2024"]),
-        ("patient=p12&start=2023-05-16&end=2023-05-16&type=18842-5",
-         ["doc-p12-discharge-2023-corrected"]),
-        ("patient=p9", ["doc-p9-lab-2025-10", "doc-p9-lab-2025-03", "doc-p9-lab-2024"]),
-        # By context.period, though the report is dated days later.
-        ("patient=p2&type=11526-1&end=2023-06-13", ["doc-p2-pathology-2023"]),
-        ("patient=p2&type=11526-1&start=2023-06-14", []),
-        # By date, where there is no period.
-        ("patient=p9&start=2025-10-14&end=2025-10-14", ["doc-p9-lab-2025-10"]),
-        (f"patient=p1&type={LOINC}|18842-5&type=34117-2",
-         ["doc-p1-discharge-2024", "doc-p1-hp-2024"]),
-        (f"patient=p1&type={LOINC}|18842-5,34117-2",
-         ["doc-p1-discharge-2024", "doc-p1-hp-2024"]),
-        ("patient=p1&type=http://other.example|18842-5", []),
-        ("patient=p1&type=|18842-5", []),
-        (f"patient=p10&type={LOINC}|", ["doc-p10-lab-2025", "doc-p10-lab-2024"]),
-        (f"patient=p10&profile={PROFILE}", []),
-        (f"patient=p7&profile={PROFILE}", ["doc-p7-consult-2024", "doc-p7-ed-2024"]),
-        (f"patient=p7&profile=http://x.example&profile={PROFILE}&type=34111-5",
-         ["doc-p7-ed-2024"]),
-        # Nothing is made on demand.
-        ("patient=p7&on-demand=true", []),
-        ("patient=p7&on-demand=false&type=34111-5", ["doc-p7-ed-2024"]),
-        # US Core: if there is no match, an empty Bundle is returned.
-        ("patient=nobody", []),
-        ("patient=p7&type=34111-5,", ["doc-p7-ed-2024"]),
-        # What has no value asks nothing.
-        ("patient=p7&start=&end=&type=34111-5&profile=&on-demand=", ["doc-p7-ed-2024"]),
-    ],
-)  # fmt: skip
-def test_the_current_documents_that_fit_are_found(fhir, query, found):
-    bundle = fhir.read(f"{DOCREF}?{query}")
-    assert (bundle["resourceType"], bundle["type"]) == ("Bundle", "searchset")
-    assert ids(bundle) == found
-    assert bundle["total"] == len(found)
-    assert ("entry" in bundle) == bool(found)
+FOUND = [
+    # Newest first; the error is not there, nor what has been superseded.
+    ("patient=p7", ["doc-p7-consult-2024", "doc-p7-ed-2024"]),
+    ("patient=Patient/p7", ["doc-p7-consult-2024", "doc-p7-ed-2024"]),
+    ("patient=p12&start=2023-05-16&end=2023-05-16&type=18842-5",
+     ["doc-p12-discharge-2023-corrected"]),
+    ("patient=p9", ["doc-p9-lab-2025-10", "doc-p9-lab-2025-03", "doc-p9-lab-2024"]),
+    # By context.period, though the report is dated days later.
+    ("patient=p2&type=11526-1&end=2023-06-13", ["doc-p2-pathology-2023"]),
+    ("patient=p2&type=11526-1&start=2023-06-14", []),
+    # By date, where there is no period.
+    ("patient=p9&start=2025-10-14&end=2025-10-14", ["doc-p9-lab-2025-10"]),
+    (f"patient=p1&type={LOINC}|18842-5&type=34117-2",
+     ["doc-p1-discharge-2024", "doc-p1-hp-2024"]),
+    (f"patient=p1&type={LOINC}|18842-5,34117-2",
+     ["doc-p1-discharge-2024", "doc-p1-hp-2024"]),
+    ("patient=p1&type=http://other.example|18842-5", []),
+    ("patient=p1&type=|18842-5", []),
+    (f"patient=p10&type={LOINC}|", ["doc-p10-lab-2025", "doc-p10-lab-2024"]),
+    (f"patient=p10&profile={PROFILE}", []),
+    (f"patient=p7&profile={PROFILE}", ["doc-p7-consult-2024", "doc-p7-ed-2024"]),
+    (f"patient=p7&profile=http://x.example&profile={PROFILE}&type=34111-5",
+     ["doc-p7-ed-2024"]),
+    # Nothing is made on demand.
+    ("patient=p7&on-demand=true", []),
+    ("patient=p7&on-demand=false&type=34111-5", ["doc-p7-ed-2024"]),
+    # US Core: if there is no match, an empty Bundle is returned.
+    ("patient=nobody", []),
+    ("patient=p7&type=34111-5,", ["doc-p7-ed-2024"]),
+    # What has no value asks nothing.
+    ("patient=p7&start=&end=&type=34111-5&profile=&on-demand=", ["doc-p7-ed-2024"]),
+]  # fmt: skip
+
+
+def test_the_current_documents_that_fit_are_found(fhir):
+    for query, found in FOUND:
+        bundle = fhir.read(f"{DOCREF}?{query}")
+        assert (bundle["resourceType"], bundle["type"]) == ("Bundle", "searchset")
+        assert ids(bundle) == found
+        assert bundle["total"] == len(found)
+        assert ("entry" in bundle) == bool(found)
 
 
 def test_a_document_is_answered_as_it_is_read(fhir):
@@ -165,41 +165,42 @@ def test_a_cursor_of_other_documents_is_a_400(fhir):
 ANOTHER = "patient: the token is for one patient, and this is another."
 
 
-@pytest.mark.parametrize("patient", ["p2", "Patient/p2", "nobody"])
-def test_a_patients_token_asks_for_its_own_patient_alone(as_patient, fhir, patient):
-    own = as_patient("p1")
-    assert own.read(f"{DOCREF}?patient=p1") == fhir.read(f"{DOCREF}?patient=p1")
-    refused = own.get(f"{DOCREF}?patient={patient}")
-    assert_outcome(refused, 403, "forbidden", ANOTHER, "patient")
-    assert 'error="insufficient_scope"' in refused.headers["WWW-Authenticate"]
-    by_post = post(own, DOCREF, parameters(("patient", "valueId", patient)))
-    assert_outcome(by_post, 403, "forbidden", ANOTHER, "patient")
+def test_a_patients_token_asks_for_its_own_patient_alone(as_patient, fhir):
+    for patient in ["p2", "Patient/p2", "nobody"]:
+        own = as_patient("p1")
+        assert own.read(f"{DOCREF}?patient=p1") == fhir.read(f"{DOCREF}?patient=p1")
+        refused = own.get(f"{DOCREF}?patient={patient}")
+        assert_outcome(refused, 403, "forbidden", ANOTHER, "patient")
+        assert 'error="insufficient_scope"' in refused.headers["WWW-Authenticate"]
+        by_post = post(own, DOCREF, parameters(("patient", "valueId", patient)))
+        assert_outcome(by_post, 403, "forbidden", ANOTHER, "patient")
 
 
-@pytest.mark.parametrize(
-    "scope", ["system/DocumentReference.r", "system/AllergyIntolerance.rs", "system/Patient.rs"]
-)
-def test_it_takes_the_scope_to_search_documents(app, scope):
-    refused = Fhir(app, token_for(app, scope)).get(f"{DOCREF}?patient=p1")
-    message = "The token's scope does not cover search of DocumentReference."
-    assert_outcome(refused, 403, "forbidden", message)
-    assert 'scope="system/DocumentReference.s"' in refused.headers["WWW-Authenticate"]
+SCOPES = ["system/DocumentReference.r", "system/AllergyIntolerance.rs", "system/Patient.rs"]
 
 
-@pytest.mark.parametrize(
-    ("scope", "patient", "found"),
-    [
-        ("system/DocumentReference.s", None, 9),
-        (f"system/DocumentReference.rs?type={LOINC}|34117-2", None, 1),
-        (f"patient/DocumentReference.rs?type={LOINC}|34117-2", "p1", 1),
-        ("user/DocumentReference.rs?status=superseded", None, 0),
-        ("patient/DocumentReference.rs system/DocumentReference.rs", "p2", 9),
-        (f"patient/DocumentReference.rs system/DocumentReference.rs?type={LOINC}|34117-2", "p2", 1),
-    ],
-)
-def test_only_what_the_token_may_see_is_found_and_counted(app, scope, patient, found):
-    bundle = Fhir(app, token_for(app, scope, patient=patient)).read(f"{DOCREF}?patient=p1")
-    assert (bundle["total"], len(ids(bundle))) == (found, found)
+def test_it_takes_the_scope_to_search_documents(app):
+    for scope in SCOPES:
+        refused = Fhir(app, token_for(app, scope)).get(f"{DOCREF}?patient=p1")
+        message = "The token's scope does not cover search of DocumentReference."
+        assert_outcome(refused, 403, "forbidden", message)
+        assert 'scope="system/DocumentReference.s"' in refused.headers["WWW-Authenticate"]
+
+
+SEEN = [
+    ("system/DocumentReference.s", None, 9),
+    (f"system/DocumentReference.rs?type={LOINC}|34117-2", None, 1),
+    (f"patient/DocumentReference.rs?type={LOINC}|34117-2", "p1", 1),
+    ("user/DocumentReference.rs?status=superseded", None, 0),
+    ("patient/DocumentReference.rs system/DocumentReference.rs", "p2", 9),
+    (f"patient/DocumentReference.rs system/DocumentReference.rs?type={LOINC}|34117-2", "p2", 1),
+]
+
+
+def test_only_what_the_token_may_see_is_found_and_counted(app):
+    for scope, patient, found in SEEN:
+        bundle = Fhir(app, token_for(app, scope, patient=patient)).read(f"{DOCREF}?patient=p1")
+        assert (bundle["total"], len(ids(bundle))) == (found, found)
 
 
 def test_what_was_deleted_or_filed_anew_is_found_no_more(make_app):

@@ -223,43 +223,44 @@ def test_post_asks_what_get_asks(fhir):
 # Who is asked about.
 
 
-@pytest.mark.parametrize(
-    "value", ["LGH-100237", "http://hospital.lakeshore.example/mrn|LGH-100237"]
-)
-def test_a_patient_is_found_by_an_identifier(fhir, value):
-    (system,) = {
-        one["system"]
-        for one in fhir.read("Patient/p1")["identifier"]
-        if one.get("value") == "LGH-100237"
-    }
-    value = f"{system}|LGH-100237" if "|" in value else value
-    document = fhir.get("Patient/$summary", query_string={"identifier": value})
-    assert_is_document(document.get_json(force=True), "p1")
+X = ["LGH-100237", "http://hospital.lakeshore.example/mrn|LGH-100237"]
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "code", "diagnostics", "parameter"),
-    [
-        ("", 400, "required", "identifier: is required by $summary", "identifier"),
-        ("identifier=a|", 400, "value", "identifier: has no value; use system|value", "identifier"),
-        ("identifier=a|b|c", 400, "value",
-         "identifier: is not a token; use code, system|code, |code or system|", "identifier"),
-        ("identifier=x&graph=y", 400, "not-supported", "graph: is not a parameter of $summary",
-         "graph"),
-        ("identifier=x&_count=1", 400, "not-supported", "_count: is not a parameter of $summary",
-         "_count"),
-        ("identifier=x&profile=http://x.example", 400, "value",
-         f"profile: is not supported; use {IPS}Composition-uv-ips", "profile"),
-        ("identifier=nobodys", 404, "not-found",
-         "No patient with this identifier is known here.", None),
-        # Two numbers in a URL are one that has a comma.
-        ("identifier=LGH-100237,LGH-100274", 404, "not-found",
-         "No patient with this identifier is known here.", None),
-    ],
-)  # fmt: skip
-def test_what_is_asked_otherwise_is_refused(fhir, query, status, code, diagnostics, parameter):
-    answer = fhir.get(f"Patient/$summary?{query}")
-    assert_outcome(answer, status, code, diagnostics, parameter)
+def test_a_patient_is_found_by_an_identifier(fhir):
+    for value in X:
+        (system,) = {
+            one["system"]
+            for one in fhir.read("Patient/p1")["identifier"]
+            if one.get("value") == "LGH-100237"
+        }
+        value = f"{system}|LGH-100237" if "|" in value else value
+        document = fhir.get("Patient/$summary", query_string={"identifier": value})
+        assert_is_document(document.get_json(force=True), "p1")
+
+
+REFUSED = [
+    ("", 400, "required", "identifier: is required by $summary", "identifier"),
+    ("identifier=a|", 400, "value", "identifier: has no value; use system|value", "identifier"),
+    ("identifier=a|b|c", 400, "value",
+     "identifier: is not a token; use code, system|code, |code or system|", "identifier"),
+    ("identifier=x&graph=y", 400, "not-supported", "graph: is not a parameter of $summary",
+     "graph"),
+    ("identifier=x&_count=1", 400, "not-supported", "_count: is not a parameter of $summary",
+     "_count"),
+    ("identifier=x&profile=http://x.example", 400, "value",
+     f"profile: is not supported; use {IPS}Composition-uv-ips", "profile"),
+    ("identifier=nobodys", 404, "not-found",
+     "No patient with this identifier is known here.", None),
+    # Two numbers in a URL are one that has a comma.
+    ("identifier=LGH-100237,LGH-100274", 404, "not-found",
+     "No patient with this identifier is known here.", None),
+]  # fmt: skip
+
+
+def test_what_is_asked_otherwise_is_refused(fhir):
+    for query, status, code, diagnostics, parameter in REFUSED:
+        answer = fhir.get(f"Patient/$summary?{query}")
+        assert_outcome(answer, status, code, diagnostics, parameter)
 
 
 def test_an_id_is_not_asked_for_with_an_identifier(fhir):
@@ -289,17 +290,17 @@ def test_a_patient_who_is_not_here_has_no_summary(clinic, asking):
 # Who may ask.
 
 
-@pytest.mark.parametrize("patient", ["p1", "p4", "p9"])
-def test_a_patients_token_gets_its_own_whole(fhir, as_patient, patient):
-    own = as_patient(patient).read(f"Patient/{patient}/$summary")
-    whole = fhir.read(f"Patient/{patient}/$summary")
-    assert own["entry"][1:-1] == whole["entry"][1:-1]
+def test_a_patients_token_gets_its_own_whole(fhir, as_patient):
+    for patient in ["p1", "p4", "p9"]:
+        own = as_patient(patient).read(f"Patient/{patient}/$summary")
+        whole = fhir.read(f"Patient/{patient}/$summary")
+        assert own["entry"][1:-1] == whole["entry"][1:-1]
 
 
-@pytest.mark.parametrize("patient", ["p2", "nobody", "p" * 64])
-def test_what_is_another_patients_answers_as_if_it_were_unknown(as_patient, patient):
-    answer = as_patient("p1").get(f"Patient/{patient}/$summary")
-    assert_outcome(answer, 404, "not-found", f"Patient/{patient} is not known here.")
+def test_what_is_another_patients_answers_as_if_it_were_unknown(as_patient):
+    for patient in ["p2", "nobody", "p" * 64]:
+        answer = as_patient("p1").get(f"Patient/{patient}/$summary")
+        assert_outcome(answer, 404, "not-found", f"Patient/{patient} is not known here.")
 
 
 def test_an_identifier_of_another_patient_answers_as_if_it_were_unknown(as_patient):
@@ -309,22 +310,22 @@ def test_an_identifier_of_another_patient_answers_as_if_it_were_unknown(as_patie
     assert fhir.get("Patient/$summary?identifier=LGH-100274").data == unknown.data
 
 
-@pytest.mark.parametrize(
-    ("scope", "message"),
-    [
-        ("system/AllergyIntolerance.rs", "The token's scope does not cover read of Patient."),
-        ("system/Patient.rs", LACKS),
-        ("system/Patient.rs system/AllergyIntolerance.s", LACKS),
-        ("system/Patient.rs system/AllergyIntolerance.rs?category=food", LACKS),
-        ("patient/Patient.rs patient/AllergyIntolerance.rs?clinical-status=active", LACKS),
-        ("patient/Patient.rs", LACKS),
-    ],
-)
-def test_a_summary_that_would_lack_allergies_is_refused(app, scope, message):
-    patient = "p3" if "patient/" in scope else None
-    fhir = Fhir(app, token_for(app, scope, patient=patient))
-    for path in ("Patient/p3/$summary", "Patient/nobody/$summary"):
-        assert_outcome(fhir.get(path), 403, "forbidden", message)
+LACKING = [
+    ("system/AllergyIntolerance.rs", "The token's scope does not cover read of Patient."),
+    ("system/Patient.rs", LACKS),
+    ("system/Patient.rs system/AllergyIntolerance.s", LACKS),
+    ("system/Patient.rs system/AllergyIntolerance.rs?category=food", LACKS),
+    ("patient/Patient.rs patient/AllergyIntolerance.rs?clinical-status=active", LACKS),
+    ("patient/Patient.rs", LACKS),
+]
+
+
+def test_a_summary_that_would_lack_allergies_is_refused(app):
+    for scope, message in LACKING:
+        patient = "p3" if "patient/" in scope else None
+        fhir = Fhir(app, token_for(app, scope, patient=patient))
+        for path in ("Patient/p3/$summary", "Patient/nobody/$summary"):
+            assert_outcome(fhir.get(path), 403, "forbidden", message)
 
 
 def test_allergies_of_one_patient_are_not_those_of_another(app):

@@ -13,32 +13,32 @@ WITH = "_revinclude=Provenance:target"
 LATER = "2026-03-01T00:00:00.000+00:00"
 
 
-@pytest.mark.parametrize(
-    ("path", "included"),
-    [
-        ("AllergyIntolerance?patient=p4", ["prov-p4-nkda"]),
-        ("AllergyIntolerance?patient=p1", ["prov-p1-metformin", "prov-p1-list",
-                                           "prov-p1-penicillin"]),
-        ("AllergyIntolerance?_id=al-p1-latex", ["prov-p1-list"]),
-        # one Provenance for two documents comes once
-        ("DocumentReference?_id=doc-p12-discharge-2023,doc-p12-discharge-2023-corrected",
-         ["prov-p12-knee"]),
-        ("DocumentReference?patient=p1", ["prov-p1-consult", "prov-p1-discharge"]),
-        ("AllergyIntolerance?patient=p8", []),
-        ("AllergyIntolerance?_id=nobody", []),
-        ("AllergyIntolerance?patient=p4&_summary=count", []),
-    ],
-)  # fmt: skip
-def test_a_search_brings_the_provenance_of_its_matches(fhir, path, included):
-    alone, bundle = fhir.read(path), fhir.read(f"{path}&{WITH}")
-    assert ids(bundle, "include") == included
-    assert bundle["total"] == alone["total"]
-    assert ids(bundle) == ids(alone)
-    for entry in bundle.get("entry", ()):
-        if entry["search"]["mode"] == "include":
-            row_id = entry["resource"]["id"]
-            assert entry["fullUrl"] == f"{BASE_URL}/fhir/Provenance/{row_id}"
-            assert entry["resource"] == fhir.read(f"Provenance/{row_id}")
+INCLUDED = [
+    ("AllergyIntolerance?patient=p4", ["prov-p4-nkda"]),
+    ("AllergyIntolerance?patient=p1", ["prov-p1-metformin", "prov-p1-list",
+                                       "prov-p1-penicillin"]),
+    ("AllergyIntolerance?_id=al-p1-latex", ["prov-p1-list"]),
+    # one Provenance for two documents comes once
+    ("DocumentReference?_id=doc-p12-discharge-2023,doc-p12-discharge-2023-corrected",
+     ["prov-p12-knee"]),
+    ("DocumentReference?patient=p1", ["prov-p1-consult", "prov-p1-discharge"]),
+    ("AllergyIntolerance?patient=p8", []),
+    ("AllergyIntolerance?_id=nobody", []),
+    ("AllergyIntolerance?patient=p4&_summary=count", []),
+]  # fmt: skip
+
+
+def test_a_search_brings_the_provenance_of_its_matches(fhir):
+    for path, included in INCLUDED:
+        alone, bundle = fhir.read(path), fhir.read(f"{path}&{WITH}")
+        assert ids(bundle, "include") == included
+        assert bundle["total"] == alone["total"]
+        assert ids(bundle) == ids(alone)
+        for entry in bundle.get("entry", ()):
+            if entry["search"]["mode"] == "include":
+                row_id = entry["resource"]["id"]
+                assert entry["fullUrl"] == f"{BASE_URL}/fhir/Provenance/{row_id}"
+                assert entry["resource"] == fhir.read(f"Provenance/{row_id}")
 
 
 def test_each_page_brings_that_of_its_own_matches(fhir):
@@ -73,19 +73,19 @@ def test_a_patient_reads_the_provenance_of_the_own_record(as_patient):
         assert fhir.get(f"Provenance/prov-p4-nkda{tail}").status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("scope", "status"),
-    [
-        ("system/AllergyIntolerance.rs", 200),
-        ("system/DocumentReference.rs", 404),
-        ("system/AllergyIntolerance.rs?code=http://snomed.info/sct|409137002", 200),
-        ("system/AllergyIntolerance.rs?code=http://snomed.info/sct|1", 404),
-        ("system/AllergyIntolerance.s", 403),
-    ],
-)
-def test_a_provenance_is_read_by_whoever_may_read_its_target(app, scope, status):
-    fhir = Fhir(app, token_for(app, scope))
-    assert fhir.get("Provenance/prov-p4-nkda").status_code == status
+READERS = [
+    ("system/AllergyIntolerance.rs", 200),
+    ("system/DocumentReference.rs", 404),
+    ("system/AllergyIntolerance.rs?code=http://snomed.info/sct|409137002", 200),
+    ("system/AllergyIntolerance.rs?code=http://snomed.info/sct|1", 404),
+    ("system/AllergyIntolerance.s", 403),
+]
+
+
+def test_a_provenance_is_read_by_whoever_may_read_its_target(app):
+    for scope, status in READERS:
+        fhir = Fhir(app, token_for(app, scope))
+        assert fhir.get("Provenance/prov-p4-nkda").status_code == status
 
 
 @pytest.fixture(scope="module")
@@ -112,23 +112,23 @@ def mixed(make_app):
     return app
 
 
-@pytest.mark.parametrize(
-    ("scope", "patient", "seen"),
-    [
-        ("system/*.rs", None, ["prov-two-types", "prov-two-patients", "prov-p4-nkda"]),
-        ("patient/*.rs", "p4", ["prov-two-types", "prov-p4-nkda"]),
-        ("system/AllergyIntolerance.rs", None, ["prov-two-patients", "prov-p4-nkda"]),
-        ("patient/AllergyIntolerance.rs", "p4", ["prov-p4-nkda"]),
-    ],
-)
-def test_every_target_must_be_visible(mixed, scope, patient, seen):
-    fhir = Fhir(mixed, token_for(mixed, scope, patient=patient))
-    bundle = fhir.read(f"AllergyIntolerance?_id=al-p4-nkda&{WITH}")
-    assert ids(bundle, "include") == seen
-    for row_id in ("prov-two-types", "prov-two-patients", "prov-p4-nkda", "prov-elsewhere"):
-        status = 200 if row_id in seen else 404
-        for tail in ("", "/_history/1", "/_history"):
-            assert fhir.get(f"Provenance/{row_id}{tail}").status_code == status
+SEEN = [
+    ("system/*.rs", None, ["prov-two-types", "prov-two-patients", "prov-p4-nkda"]),
+    ("patient/*.rs", "p4", ["prov-two-types", "prov-p4-nkda"]),
+    ("system/AllergyIntolerance.rs", None, ["prov-two-patients", "prov-p4-nkda"]),
+    ("patient/AllergyIntolerance.rs", "p4", ["prov-p4-nkda"]),
+]
+
+
+def test_every_target_must_be_visible(mixed):
+    for scope, patient, seen in SEEN:
+        fhir = Fhir(mixed, token_for(mixed, scope, patient=patient))
+        bundle = fhir.read(f"AllergyIntolerance?_id=al-p4-nkda&{WITH}")
+        assert ids(bundle, "include") == seen
+        for row_id in ("prov-two-types", "prov-two-patients", "prov-p4-nkda", "prov-elsewhere"):
+            status = 200 if row_id in seen else 404
+            for tail in ("", "/_history/1", "/_history"):
+                assert fhir.get(f"Provenance/{row_id}{tail}").status_code == status
 
 
 AGENT = [{"who": {"reference": "Organization/org-lakeside"}}]
@@ -270,22 +270,22 @@ def test_pages_count_and_hold_only_what_may_be_seen(many):
     assert sorted(found) == sorted(fhir.ids("Provenance"))
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("target=DocumentReference/doc-p12-discharge-2023", ["prov-p12-knee"]),
-        ("target=al-p4-nkda", ["prov-p4-nkda"]),
-        ("agent=Organization/org-meridian", ["prov-p9-labs", "prov-p2-pathology"]),
-        ("recorded=2023-06", ["prov-p2-pathology", "prov-p2-mariscos"]),
-        ("when=2024-08-17", ["prov-p7-bee"]),
-        ("entity=DocumentReference/doc-p12-consult-2025", ["prov-p12-penicillin"]),
-        ("signature-type:missing=false", ["prov-p1-discharge"]),
-        # R4: the patient must be a target
-        ("patient=p4", []),
-    ],
-)
-def test_a_search_of_provenance(fhir, query, found):
-    assert fhir.ids(f"Provenance?{query}") == found
+FOUND = [
+    ("target=DocumentReference/doc-p12-discharge-2023", ["prov-p12-knee"]),
+    ("target=al-p4-nkda", ["prov-p4-nkda"]),
+    ("agent=Organization/org-meridian", ["prov-p9-labs", "prov-p2-pathology"]),
+    ("recorded=2023-06", ["prov-p2-pathology", "prov-p2-mariscos"]),
+    ("when=2024-08-17", ["prov-p7-bee"]),
+    ("entity=DocumentReference/doc-p12-consult-2025", ["prov-p12-penicillin"]),
+    ("signature-type:missing=false", ["prov-p1-discharge"]),
+    # R4: the patient must be a target
+    ("patient=p4", []),
+]
+
+
+def test_a_search_of_provenance(fhir):
+    for query, found in FOUND:
+        assert fhir.ids(f"Provenance?{query}") == found
 
 
 def test_a_target_that_may_not_be_seen_finds_nothing(as_patient):
@@ -298,9 +298,9 @@ def test_the_provenance_of_a_patient_is_that_of_the_patient_resource(many):
     assert fhir.ids("Provenance?patient=p4") == ["patient"]
 
 
-@pytest.mark.parametrize("scope", ["patient/*.rs", "patient/AllergyIntolerance.rs"])
-def test_another_patient_is_refused(as_patient, scope):
-    response = as_patient("p1", scope).get("Provenance?patient=p4")
-    message = "patient: the token is for one patient, and this is another."
-    assert_outcome(response, 403, "forbidden", message, "patient")
-    assert as_patient("p1", scope).ids("Provenance?patient=p1") == []
+def test_another_patient_is_refused(as_patient):
+    for scope in ["patient/*.rs", "patient/AllergyIntolerance.rs"]:
+        response = as_patient("p1", scope).get("Provenance?patient=p4")
+        message = "patient: the token is for one patient, and this is another."
+        assert_outcome(response, 403, "forbidden", message, "patient")
+        assert as_patient("p1", scope).ids("Provenance?patient=p1") == []

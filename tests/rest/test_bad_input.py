@@ -218,7 +218,8 @@ WITH_MODIFIER = [
     *((f"{DOCUMENT}?location:{modifier}", "location",
        (f"{{}} has no path to compare: :{modifier} takes a URL with its scheme, such as"
         " https://clinic.example/fhir; search for others without it"),
-       ("x", "urn:uuid:x", "clinic.example/fhir")) for modifier in ("above", "below")),
+       ("x", "urn:uuid:x", "clinic.example/fhir", "//clinic.example/fhir"))
+      for modifier in ("above", "below")),
     *((f"{DOCUMENT}?location:{modifier}", "location",
        f":{modifier} takes at most 100 characters", ("http://" + "a" * 100, "http://" + "a/" * 999))
       for modifier in ("above", "below")),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from fhirapp.audit.read import RECORDS
 from fhirapp.audit.read import entries as lines
 from fhirapp.rest import batch
@@ -57,39 +55,39 @@ def test_reads_and_searches_are_answered_as_by_themselves(fhir):
     assert "fullUrl" not in answered[2]
 
 
-@pytest.mark.parametrize(
-    ("entry", "status", "told"),
-    [
-        ("Patient/nobody", "404 Not Found", "Patient"),
-        ("Nonsense/1", "404 Not Found", "There is no such resource type"),
-        ("AllergyIntolerance?date=soon", "400 Bad Request", "date: 'soon' is not a date"),
-        ({"request": {"method": "POST", "url": "Patient"}}, "405 Method Not Allowed", "only reads"),
-        (
-            {"request": {"method": "PUT", "url": "Patient/p1"}},
-            "405 Method Not Allowed",
-            "only reads",
-        ),
-        (
-            {"request": {"method": "DELETE", "url": "Patient/p1"}},
-            "405 Method Not Allowed",
-            "only reads",
-        ),
-        ({"resource": {}}, "400 Bad Request", "Bundle.entry[1].request: is missing"),
-        (7, "400 Bad Request", "Bundle.entry[1].request: is missing"),
-        ({"request": {"method": "GET"}}, "400 Bad Request", "needs a method and a url"),
-        ("https://elsewhere.example/fhir/Patient/p1", "400 Bad Request", "is no address here"),
-        ("Patient/p1#x", "400 Bad Request", "is no address here"),
-        ("../oauth/jwks.json", "404 Not Found", "There is no such resource type"),
-        ("Patient/$export?_type=Patient", "400 Bad Request", "begins an export"),
-    ],
-)
-def test_an_entry_that_is_refused_leaves_the_others(fhir, entry, status, told):
-    before, refused, after = entries(fhir, PENICILLIN, entry, "Patient/p1")
-    assert before["resource"]["id"] == "al-p1-penicillin"
-    assert after["resource"]["id"] == "p1"
-    assert refused["response"]["status"] == status
-    assert "resource" not in refused
-    assert told in refused["response"]["outcome"]["issue"][0]["diagnostics"]
+REFUSED = [
+    ("Patient/nobody", "404 Not Found", "Patient"),
+    ("Nonsense/1", "404 Not Found", "There is no such resource type"),
+    ("AllergyIntolerance?date=soon", "400 Bad Request", "date: 'soon' is not a date"),
+    ({"request": {"method": "POST", "url": "Patient"}}, "405 Method Not Allowed", "only reads"),
+    (
+        {"request": {"method": "PUT", "url": "Patient/p1"}},
+        "405 Method Not Allowed",
+        "only reads",
+    ),
+    (
+        {"request": {"method": "DELETE", "url": "Patient/p1"}},
+        "405 Method Not Allowed",
+        "only reads",
+    ),
+    ({"resource": {}}, "400 Bad Request", "Bundle.entry[1].request: is missing"),
+    (7, "400 Bad Request", "Bundle.entry[1].request: is missing"),
+    ({"request": {"method": "GET"}}, "400 Bad Request", "needs a method and a url"),
+    ("https://elsewhere.example/fhir/Patient/p1", "400 Bad Request", "is no address here"),
+    ("Patient/p1#x", "400 Bad Request", "is no address here"),
+    ("../oauth/jwks.json", "404 Not Found", "There is no such resource type"),
+    ("Patient/$export?_type=Patient", "400 Bad Request", "begins an export"),
+]
+
+
+def test_an_entry_that_is_refused_leaves_the_others(fhir):
+    for entry, status, told in REFUSED:
+        before, refused, after = entries(fhir, PENICILLIN, entry, "Patient/p1")
+        assert before["resource"]["id"] == "al-p1-penicillin"
+        assert after["resource"]["id"] == "p1"
+        assert refused["response"]["status"] == status
+        assert "resource" not in refused
+        assert told in refused["response"]["outcome"]["issue"][0]["diagnostics"]
 
 
 def test_an_entry_tells_what_is_known_already(fhir):
@@ -140,35 +138,35 @@ def test_a_transaction_that_only_reads_is_answered(fhir):
     assert [entry["response"]["status"] for entry in content["entry"]] == ["200 OK", "200 OK"]
 
 
-@pytest.mark.parametrize(
-    ("failing", "status", "told"),
-    [
-        ("Patient/nobody", 404, "Patient"),
-        ({"request": {"method": "PUT", "url": "Patient/p1"}}, 405, "PUT is not supported here"),
-    ],
-)
-def test_a_transaction_fails_as_a_whole(fhir, failing, status, told):
-    response = post(fhir, bundle(PENICILLIN, failing, kind="transaction"))
-    assert response.status_code == status
-    content = response.get_json(force=True)
-    assert content["resourceType"] == "OperationOutcome"
-    assert told in content["issue"][0]["diagnostics"]
+FAILING = [
+    ("Patient/nobody", 404, "Patient"),
+    ({"request": {"method": "PUT", "url": "Patient/p1"}}, 405, "PUT is not supported here"),
+]
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ([], "Bundle: is asked for here"),
-        ({"resourceType": "Patient"}, "Bundle: is asked for here"),
-        (bundle(kind="collection"), "Bundle.type: has to be batch or transaction"),
-        ({**bundle(), "entry": {}}, "Bundle.entry: has to be a list of at most 100"),
-        (bundle(*["Patient/p1"] * 101), "Bundle.entry: has to be a list of at most 100"),
-    ],
-)
-def test_what_is_no_batch_is_refused(fhir, content, told):
-    response = post(fhir, content)
-    assert response.status_code == 400
-    assert told in response.get_json(force=True)["issue"][0]["diagnostics"]
+def test_a_transaction_fails_as_a_whole(fhir):
+    for failing, status, told in FAILING:
+        response = post(fhir, bundle(PENICILLIN, failing, kind="transaction"))
+        assert response.status_code == status
+        content = response.get_json(force=True)
+        assert content["resourceType"] == "OperationOutcome"
+        assert told in content["issue"][0]["diagnostics"]
+
+
+NO_BATCHES = [
+    ([], "Bundle: is asked for here"),
+    ({"resourceType": "Patient"}, "Bundle: is asked for here"),
+    (bundle(kind="collection"), "Bundle.type: has to be batch or transaction"),
+    ({**bundle(), "entry": {}}, "Bundle.entry: has to be a list of at most 100"),
+    (bundle(*["Patient/p1"] * 101), "Bundle.entry: has to be a list of at most 100"),
+]
+
+
+def test_what_is_no_batch_is_refused(fhir):
+    for content, told in NO_BATCHES:
+        response = post(fhir, content)
+        assert response.status_code == 400
+        assert told in response.get_json(force=True)["issue"][0]["diagnostics"]
 
 
 def test_what_is_no_json_is_refused(fhir):

@@ -28,69 +28,69 @@ def fault(check: Any, value: Any) -> str:
     return raised.value.path
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        {"given": ["Ana", None], "_given": [None, MASKED]},
-        {"given": [None, "Ana"], "_given": [{"id": "g"}, None]},
-        {"given": [None], "_given": [MASKED]},
-        {"given": ["Ana"], "_given": [{"id": "g"}]},
-        {"_family": MASKED},
-        {"family": "Ruiz", "_family": {"id": "f", **MASKED}},
-        {"extension": MASKED["extension"]},
-    ],
-)
-def test_a_primitive_has_its_extension_beside_it(name):
+EXTENDED = [
+    {"given": ["Ana", None], "_given": [None, MASKED]},
+    {"given": [None, "Ana"], "_given": [{"id": "g"}, None]},
+    {"given": [None], "_given": [MASKED]},
+    {"given": ["Ana"], "_given": [{"id": "g"}]},
+    {"_family": MASKED},
+    {"family": "Ruiz", "_family": {"id": "f", **MASKED}},
+    {"extension": MASKED["extension"]},
+]
+
+
+def test_a_primitive_has_its_extension_beside_it():
     """FHIR R4 json §2.6.2.3."""
-    assert HumanName(name) == name
+    for name in EXTENDED:
+        assert HumanName(name) == name
 
 
-@pytest.mark.parametrize(
-    ("name", "path"),
-    [
-        ({}, ""),
-        (None, ""),
-        ([], ""),
-        ("Ana", ""),
-        ({"family": None}, "family"),
-        ({"family": ""}, "family"),
-        ({"family": ["Ruiz"]}, "family"),
-        ({"given": "Ana"}, "given"),
-        ({"given": []}, "given"),
-        ({"given": [""]}, "given[0]"),
-        ({"given": [None]}, "given[0]"),
-        ({"given": ["Ana", None]}, "given[1]"),
-        ({"given": ["Ana", None], "_given": [MASKED]}, "given[1]"),
-        ({"given": ["Ana", None], "_given": [MASKED, None]}, "given[1]"),
-        ({"given": [None], "_given": [{}]}, "given[0]"),
-        ({"given": [["Ana"]]}, "given[0]"),
-        ({"_given": []}, "_given"),
-        ({"_given": MASKED}, "_given"),
-        ({"given": ["Ana"], "_given": [{}]}, "_given[0]"),
-        ({"given": ["Ana"], "_given": ["x"]}, "_given[0]"),
-        ({"_family": [MASKED]}, "_family"),
-        ({"_family": {"value": "x"}}, "_family.value"),
-        ({"_family": {"extension": []}}, "_family.extension"),
-        ({"_family": {"extension": [{"valueCode": "x"}]}}, "_family.extension[0].url"),
-        ({"_period": {"id": "x"}}, "_period"),
-        ({"__family": {"id": "x"}}, "__family"),
-        ({"_extension": [{"id": "x"}]}, "_extension"),
-        ({"period": {"start": "2024-13"}}, "period.start"),
-        ({"resourceType": "HumanName"}, "resourceType"),
-    ],
-)
-def test_null_and_empty_are_refused_where_they_mean_nothing(name, path):
+NULL_OR_EMPTY = [
+    ({}, ""),
+    (None, ""),
+    ([], ""),
+    ("Ana", ""),
+    ({"family": None}, "family"),
+    ({"family": ""}, "family"),
+    ({"family": ["Ruiz"]}, "family"),
+    ({"given": "Ana"}, "given"),
+    ({"given": []}, "given"),
+    ({"given": [""]}, "given[0]"),
+    ({"given": [None]}, "given[0]"),
+    ({"given": ["Ana", None]}, "given[1]"),
+    ({"given": ["Ana", None], "_given": [MASKED]}, "given[1]"),
+    ({"given": ["Ana", None], "_given": [MASKED, None]}, "given[1]"),
+    ({"given": [None], "_given": [{}]}, "given[0]"),
+    ({"given": [["Ana"]]}, "given[0]"),
+    ({"_given": []}, "_given"),
+    ({"_given": MASKED}, "_given"),
+    ({"given": ["Ana"], "_given": [{}]}, "_given[0]"),
+    ({"given": ["Ana"], "_given": ["x"]}, "_given[0]"),
+    ({"_family": [MASKED]}, "_family"),
+    ({"_family": {"value": "x"}}, "_family.value"),
+    ({"_family": {"extension": []}}, "_family.extension"),
+    ({"_family": {"extension": [{"valueCode": "x"}]}}, "_family.extension[0].url"),
+    ({"_period": {"id": "x"}}, "_period"),
+    ({"__family": {"id": "x"}}, "__family"),
+    ({"_extension": [{"id": "x"}]}, "_extension"),
+    ({"period": {"start": "2024-13"}}, "period.start"),
+    ({"resourceType": "HumanName"}, "resourceType"),
+]
+
+
+def test_null_and_empty_are_refused_where_they_mean_nothing():
     """FHIR R4 json §2.6.2: properties are never null nor empty, save to align extensions."""
-    assert fault(HumanName, name) == path
+    for name, path in NULL_OR_EMPTY:
+        assert fault(HumanName, name) == path
 
 
-@pytest.mark.parametrize(
-    "name",
-    [{"given": ["Ana"], "_given": [None]}, {"_given": [None]}, {"_given": [None, None]}],
-)
-def test_a_list_of_nulls_says_nothing_and_is_refused(name):
+NULLS = [{"given": ["Ana"], "_given": [None]}, {"_given": [None]}, {"_given": [None, None]}]
+
+
+def test_a_list_of_nulls_says_nothing_and_is_refused():
     """FHIR R4 json §2.6.2.3: null keeps a place beside an extension, and here is none."""
-    assert fault(HumanName, name) == "_given"
+    for name in NULLS:
+        assert fault(HumanName, name) == "_given"
 
 
 def test_extensions_beyond_the_values_they_belong_to_are_refused():
@@ -109,41 +109,41 @@ THING = backbone(
 )
 
 
-@pytest.mark.parametrize(
-    ("change", "path"),
-    [
-        ({"kind": None}, "kind"),
-        ({"whenString": "a", "whenReference": {"display": "b"}}, "whenReference"),
-        ({"whenString": "a", "_whenString": {"id": "x"}}, None),
-        ({"whenReference": {"display": "a"}, "_whenString": {"id": "x"}}, "whenReference"),
-        ({"whenString": "a", "wheneverString": "b"}, None),
-        ({"when": "a"}, "when"),
-        ({"whenReference": "a"}, "whenReference"),
-        ({"_whenReference": {"id": "x"}}, "_whenReference"),
-        ({"part": [{"url": "u"}, {"url": "u", "extension": [{"url": ""}]}]},
-         "part[1].extension[0].url"),
-        ({"modifierExtension": [{}]}, "modifierExtension[0]"),
-    ],
-)  # fmt: skip
-def test_of_a_choice_one_may_be_given(change, path):
-    thing = {"kind": "k", "who": {"display": "w"}, **change}
-    if path is None:
-        assert THING(thing) == thing
-    else:
+CHOICES = [
+    ({"kind": None}, "kind"),
+    ({"whenString": "a", "whenReference": {"display": "b"}}, "whenReference"),
+    ({"whenString": "a", "_whenString": {"id": "x"}}, None),
+    ({"whenReference": {"display": "a"}, "_whenString": {"id": "x"}}, "whenReference"),
+    ({"whenString": "a", "wheneverString": "b"}, None),
+    ({"when": "a"}, "when"),
+    ({"whenReference": "a"}, "whenReference"),
+    ({"_whenReference": {"id": "x"}}, "_whenReference"),
+    ({"part": [{"url": "u"}, {"url": "u", "extension": [{"url": ""}]}]},
+     "part[1].extension[0].url"),
+    ({"modifierExtension": [{}]}, "modifierExtension[0]"),
+]  # fmt: skip
+
+
+def test_of_a_choice_one_may_be_given():
+    for change, path in CHOICES:
+        thing = {"kind": "k", "who": {"display": "w"}, **change}
+        if path is None:
+            assert THING(thing) == thing
+        else:
+            assert fault(THING, thing) == path
+
+
+REQUIRED = [
+    ({"who": {"display": "w"}}, "kind"),
+    ({"kind": "k"}, "who"),
+    # Only a primitive's place can be taken by an extension.
+    ({"kind": "k", "_who": MASKED}, "_who"),
+]
+
+
+def test_what_is_required_must_be_there():
+    for thing, path in REQUIRED:
         assert fault(THING, thing) == path
-
-
-@pytest.mark.parametrize(
-    ("thing", "path"),
-    [
-        ({"who": {"display": "w"}}, "kind"),
-        ({"kind": "k"}, "who"),
-        # Only a primitive's place can be taken by an extension.
-        ({"kind": "k", "_who": MASKED}, "_who"),
-    ],
-)
-def test_what_is_required_must_be_there(thing, path):
-    assert fault(THING, thing) == path
 
 
 def test_an_extension_can_stand_for_a_required_primitive():

@@ -7,7 +7,7 @@ import pytest
 from fhirapp.auth.scopes import access_of
 from fhirapp.db import Reader, db
 from fhirapp.definition import types
-from fhirapp.rest.include import MAX_INCLUDED, MAX_STEPS, included_with
+from fhirapp.rest.include import MAX_STEPS, included_with
 from fhirapp.rest.include_parameters import parse_includes
 from fhirapp.rest.paging import Match
 from fhirapp.search.query import Include
@@ -33,79 +33,79 @@ def included(fhir: Fhir, path: str) -> list[str]:
     return [entry["fullUrl"].removeprefix(f"{BASE_URL}/fhir/") for entry in found]
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        (f"{ALLERGY}?_id=al-p1-penicillin&_include={ALLERGY}:patient", ["Patient/p1"]),
-        # The recorder is a practitioner, the asserter the patient.
-        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder", ["Practitioner/dr-adeyemi"]),
-        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:asserter", ["Patient/p1"]),
-        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder:Practitioner",
-         ["Practitioner/dr-adeyemi"]),
-        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder:Patient", []),
-        # R4 names it as a target; it is not served.
-        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder:PractitionerRole", []),
-        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:*",
-         ["Patient/p1", "Practitioner/dr-adeyemi"]),
-        (f"{ALLERGY}?_id=al-p1-sulfa&_include=*", ["Patient/p1", "Practitioner/dr-adeyemi"]),
-        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:*:Practitioner",
-         ["Practitioner/dr-adeyemi"]),
-        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder&_include={ALLERGY}:patient",
-         ["Patient/p1", "Practitioner/dr-adeyemi"]),
-        # Six matches of one patient.
-        (f"{ALLERGY}?patient=p1&_include={ALLERGY}:patient", ["Patient/p1"]),
-        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:author",
-         ["Organization/org-harbor", "Practitioner/dr-whitmore"]),
-        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:author:Organization",
-         ["Organization/org-harbor"]),
-        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:custodian",
-         ["Organization/org-harbor"]),
-        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:encounter",
-         ["Encounter/enc-p1-2025-allergy"]),
-        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:subject", ["Patient/p1"]),
-        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related",
-         [f"{ALLERGY}/al-p1-penicillin"]),
-        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related:{ALLERGY}",
-         [f"{ALLERGY}/al-p1-penicillin"]),
-        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related:{DOCUMENT}", []),
-        (f"{DOCUMENT}?_id=doc-p1-progress-2024&_include={DOCUMENT}:relatesto",
-         [f"{DOCUMENT}/doc-p1-discharge-2024"]),
-        # A match is not included.
-        ((f"{DOCUMENT}?_id=doc-p1-progress-2024,doc-p1-discharge-2024"
-          f"&_include={DOCUMENT}:relatesto"), []),
-        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:relatesto", []),
-        (f"{DOCUMENT}?_id=nobody&_include={DOCUMENT}:*", []),
-        # From what was included, an encounter, on.
-        ((f"{DOCUMENT}?_id=doc-p1-progress-2024&_include={DOCUMENT}:relatesto"
-          f"&_include:iterate={DOCUMENT}:encounter"),
-         [f"{DOCUMENT}/doc-p1-discharge-2024", "Encounter/enc-p1-2024-followup",
-          "Encounter/enc-p1-2024-pneumonia"]),
-        ((f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related"
-          f"&_include:iterate={ALLERGY}:recorder"),
-         [f"{ALLERGY}/al-p1-penicillin", "Practitioner/dr-adeyemi"]),
-        ("Patient?_id=p1&_include=Patient:general-practitioner", ["Practitioner/dr-adeyemi"]),
-        ("Provenance?_id=prov-p1-penicillin&_include=Provenance:target",
-         [f"{ALLERGY}/al-p1-penicillin"]),
-        # Whatever brought it: here a Provenance.
-        ((f"{ALLERGY}?_id=al-p1-penicillin&_revinclude=Provenance:target"
-          "&_include:iterate=Provenance:agent:Organization"),
-         ["Provenance/prov-p1-penicillin", "Organization/org-lakeside",
-          "Organization/org-northgate"]),
-    ],
-)  # fmt: skip
-def test_what_a_match_refers_to_is_included(fhir, query, found):
-    assert sorted(included(fhir, query)) == sorted(found)
+INCLUDED = [
+    (f"{ALLERGY}?_id=al-p1-penicillin&_include={ALLERGY}:patient", ["Patient/p1"]),
+    # The recorder is a practitioner, the asserter the patient.
+    (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder", ["Practitioner/dr-adeyemi"]),
+    (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:asserter", ["Patient/p1"]),
+    (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder:Practitioner",
+     ["Practitioner/dr-adeyemi"]),
+    (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder:Patient", []),
+    # R4 names it as a target; it is not served.
+    (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder:PractitionerRole", []),
+    (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:*",
+     ["Patient/p1", "Practitioner/dr-adeyemi"]),
+    (f"{ALLERGY}?_id=al-p1-sulfa&_include=*", ["Patient/p1", "Practitioner/dr-adeyemi"]),
+    (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:*:Practitioner",
+     ["Practitioner/dr-adeyemi"]),
+    (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder&_include={ALLERGY}:patient",
+     ["Patient/p1", "Practitioner/dr-adeyemi"]),
+    # Six matches of one patient.
+    (f"{ALLERGY}?patient=p1&_include={ALLERGY}:patient", ["Patient/p1"]),
+    (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:author",
+     ["Organization/org-harbor", "Practitioner/dr-whitmore"]),
+    (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:author:Organization",
+     ["Organization/org-harbor"]),
+    (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:custodian",
+     ["Organization/org-harbor"]),
+    (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:encounter",
+     ["Encounter/enc-p1-2025-allergy"]),
+    (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:subject", ["Patient/p1"]),
+    (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related",
+     [f"{ALLERGY}/al-p1-penicillin"]),
+    (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related:{ALLERGY}",
+     [f"{ALLERGY}/al-p1-penicillin"]),
+    (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related:{DOCUMENT}", []),
+    (f"{DOCUMENT}?_id=doc-p1-progress-2024&_include={DOCUMENT}:relatesto",
+     [f"{DOCUMENT}/doc-p1-discharge-2024"]),
+    # A match is not included.
+    ((f"{DOCUMENT}?_id=doc-p1-progress-2024,doc-p1-discharge-2024"
+      f"&_include={DOCUMENT}:relatesto"), []),
+    (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:relatesto", []),
+    (f"{DOCUMENT}?_id=nobody&_include={DOCUMENT}:*", []),
+    # From what was included, an encounter, on.
+    ((f"{DOCUMENT}?_id=doc-p1-progress-2024&_include={DOCUMENT}:relatesto"
+      f"&_include:iterate={DOCUMENT}:encounter"),
+     [f"{DOCUMENT}/doc-p1-discharge-2024", "Encounter/enc-p1-2024-followup",
+      "Encounter/enc-p1-2024-pneumonia"]),
+    ((f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related"
+      f"&_include:iterate={ALLERGY}:recorder"),
+     [f"{ALLERGY}/al-p1-penicillin", "Practitioner/dr-adeyemi"]),
+    ("Patient?_id=p1&_include=Patient:general-practitioner", ["Practitioner/dr-adeyemi"]),
+    ("Provenance?_id=prov-p1-penicillin&_include=Provenance:target",
+     [f"{ALLERGY}/al-p1-penicillin"]),
+    # Whatever brought it: here a Provenance.
+    ((f"{ALLERGY}?_id=al-p1-penicillin&_revinclude=Provenance:target"
+      "&_include:iterate=Provenance:agent:Organization"),
+     ["Provenance/prov-p1-penicillin", "Organization/org-lakeside",
+      "Organization/org-northgate"]),
+]  # fmt: skip
+
+
+def test_what_a_match_refers_to_is_included(fhir):
+    for query, found in INCLUDED:
+        assert sorted(included(fhir, query)) == sorted(found)
 
 
 def test_an_empty_include_is_none(fhir):
     assert included(fhir, f"{ALLERGY}?patient=p1&_include=") == []
 
 
-@pytest.mark.parametrize("query", ["_summary=count", "_count=0"])
-def test_the_count_alone_includes_nothing(fhir, query):
-    bundle = fhir.read(f"{ALLERGY}?patient=p1&_include={ALLERGY}:patient&{query}")
-    assert bundle["total"] == 6
-    assert "entry" not in bundle
+def test_the_count_alone_includes_nothing(fhir):
+    for query in ["_summary=count", "_count=0"]:
+        bundle = fhir.read(f"{ALLERGY}?patient=p1&_include={ALLERGY}:patient&{query}")
+        assert bundle["total"] == 6
+        assert "entry" not in bundle
 
 
 def test_each_page_carries_what_belongs_to_its_own_matches(fhir):
@@ -131,24 +131,24 @@ def test_each_page_carries_what_belongs_to_its_own_matches(fhir):
 INCLUDABLE = f"{ALLERGY}:patient, {ALLERGY}:recorder, {ALLERGY}:asserter, {ALLERGY}:*, *"
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("_include", value) for value in (
-            "patient", ALLERGY, f"{ALLERGY}:", f"{ALLERGY}::Patient", f"{ALLERGY}:patient:",
-            f"{ALLERGY}:patient:Patient:x", f"{ALLERGY}:code", f"{ALLERGY}:nothing",
-            f"{ALLERGY}:patient:Group", f"{ALLERGY}:recorder:Nothing", f"{ALLERGY}:*:Nothing",
-            f"{ALLERGY}:patient,{ALLERGY}:recorder", "**", ":patient",
-            # of another type, without iterate
-            f"{DOCUMENT}:author",
-        )),
-        *(("_include:iterate", value) for value in ("Nothing:patient", f"{ALLERGY}:nothing")),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_included_is_a_400_that_names_what_can(fhir, name, value):
-    response = fhir.get(f"{ALLERGY}?patient=p1&{name}={value}")
-    diagnostics = f"{name}: {value[:40]!r} cannot be included; use {INCLUDABLE}"
-    assert_outcome(response, 400, "value", diagnostics, name)
+NOT_INCLUDABLE = [
+    *(("_include", value) for value in (
+        "patient", ALLERGY, f"{ALLERGY}:", f"{ALLERGY}::Patient", f"{ALLERGY}:patient:",
+        f"{ALLERGY}:patient:Patient:x", f"{ALLERGY}:code", f"{ALLERGY}:nothing",
+        f"{ALLERGY}:patient:Group", f"{ALLERGY}:recorder:Nothing", f"{ALLERGY}:*:Nothing",
+        f"{ALLERGY}:patient,{ALLERGY}:recorder", "**", ":patient",
+        # of another type, without iterate
+        f"{DOCUMENT}:author",
+    )),
+    *(("_include:iterate", value) for value in ("Nothing:patient", f"{ALLERGY}:nothing")),
+]  # fmt: skip
+
+
+def test_what_cannot_be_included_is_a_400_that_names_what_can(fhir):
+    for name, value in NOT_INCLUDABLE:
+        response = fhir.get(f"{ALLERGY}?patient=p1&{name}={value}")
+        diagnostics = f"{name}: {value[:40]!r} cannot be included; use {INCLUDABLE}"
+        assert_outcome(response, 400, "value", diagnostics, name)
 
 
 def test_bytes_are_never_included(fhir):
@@ -156,15 +156,15 @@ def test_bytes_are_never_included(fhir):
     assert response.status_code == 400
 
 
-@pytest.mark.parametrize("modifier", ["recurse", "foo", ""])
-def test_a_modifier_of_include_other_than_iterate_is_refused(fhir, modifier):
-    name = f"_include:{modifier}"
-    response = fhir.get(f"{ALLERGY}?{name}={ALLERGY}:patient")
-    if modifier:
-        diagnostics = f"{name}: the modifier is not supported; use iterate"
-        assert_outcome(response, 400, "not-supported", diagnostics, name)
-    else:
-        assert response.status_code == 200
+def test_a_modifier_of_include_other_than_iterate_is_refused(fhir):
+    for modifier in ["recurse", "foo", ""]:
+        name = f"_include:{modifier}"
+        response = fhir.get(f"{ALLERGY}?{name}={ALLERGY}:patient")
+        if modifier:
+            diagnostics = f"{name}: the modifier is not supported; use iterate"
+            assert_outcome(response, 400, "not-supported", diagnostics, name)
+        else:
+            assert response.status_code == 200
 
 
 def test_the_includes_that_are_possible_are_told_in_the_statement(http):
@@ -181,32 +181,32 @@ def test_the_includes_that_are_possible_are_told_in_the_statement(http):
 ALL = f"_include={DOCUMENT}:*"
 
 
-@pytest.mark.parametrize(
-    ("scope", "patient", "found"),
-    [
-        ("system/*.rs", None,
-         [f"{ALLERGY}/al-p1-penicillin", "Encounter/enc-p1-2025-allergy", "Organization/org-harbor",
-          "Patient/p1", "Practitioner/dr-whitmore"]),
-        ("patient/*.rs", "p1",
-         [f"{ALLERGY}/al-p1-penicillin", "Encounter/enc-p1-2025-allergy", "Organization/org-harbor",
-          "Patient/p1", "Practitioner/dr-whitmore"]),
-        # Practitioner and Organization with any clinical scope, the others with one of their own.
-        ("system/DocumentReference.rs", None,
-         ["Organization/org-harbor", "Practitioner/dr-whitmore"]),
-        ("patient/DocumentReference.rs patient/Encounter.rs", "p1",
-         ["Encounter/enc-p1-2025-allergy", "Organization/org-harbor", "Practitioner/dr-whitmore"]),
-        # To include is to search.
-        ("system/DocumentReference.s system/Patient.r system/Encounter.s", None,
-         ["Encounter/enc-p1-2025-allergy", "Organization/org-harbor", "Practitioner/dr-whitmore"]),
-        ("system/DocumentReference.rs system/AllergyIntolerance.rs?criticality=low", None,
-         ["Organization/org-harbor", "Practitioner/dr-whitmore"]),
-        ("system/DocumentReference.rs system/AllergyIntolerance.rs?criticality=high", None,
-         [f"{ALLERGY}/al-p1-penicillin", "Organization/org-harbor", "Practitioner/dr-whitmore"]),
-    ],
-)  # fmt: skip
-def test_only_what_the_token_may_search_is_included(app, scope, patient, found):
-    fhir = Fhir(app, token_for(app, scope, patient=patient))
-    assert sorted(included(fhir, f"{DOCUMENT}?_id=doc-p1-consult-2025&{ALL}")) == found
+REACHED = [
+    ("system/*.rs", None,
+     [f"{ALLERGY}/al-p1-penicillin", "Encounter/enc-p1-2025-allergy", "Organization/org-harbor",
+      "Patient/p1", "Practitioner/dr-whitmore"]),
+    ("patient/*.rs", "p1",
+     [f"{ALLERGY}/al-p1-penicillin", "Encounter/enc-p1-2025-allergy", "Organization/org-harbor",
+      "Patient/p1", "Practitioner/dr-whitmore"]),
+    # Practitioner and Organization with any clinical scope, the others with one of their own.
+    ("system/DocumentReference.rs", None,
+     ["Organization/org-harbor", "Practitioner/dr-whitmore"]),
+    ("patient/DocumentReference.rs patient/Encounter.rs", "p1",
+     ["Encounter/enc-p1-2025-allergy", "Organization/org-harbor", "Practitioner/dr-whitmore"]),
+    # To include is to search.
+    ("system/DocumentReference.s system/Patient.r system/Encounter.s", None,
+     ["Encounter/enc-p1-2025-allergy", "Organization/org-harbor", "Practitioner/dr-whitmore"]),
+    ("system/DocumentReference.rs system/AllergyIntolerance.rs?criticality=low", None,
+     ["Organization/org-harbor", "Practitioner/dr-whitmore"]),
+    ("system/DocumentReference.rs system/AllergyIntolerance.rs?criticality=high", None,
+     [f"{ALLERGY}/al-p1-penicillin", "Organization/org-harbor", "Practitioner/dr-whitmore"]),
+]  # fmt: skip
+
+
+def test_only_what_the_token_may_search_is_included(app):
+    for scope, patient, found in REACHED:
+        fhir = Fhir(app, token_for(app, scope, patient=patient))
+        assert sorted(included(fhir, f"{DOCUMENT}?_id=doc-p1-consult-2025&{ALL}")) == found
 
 
 def document(row_id: str, patient: str = "p1", *relates_to: str, **elements) -> dict:
@@ -311,38 +311,39 @@ def outcome(fhir: Fhir, path: str) -> list:
     ]
 
 
-@pytest.mark.parametrize(("start", "issues"), [("chain-0", [CUT]), ("chain-4", [])])
-def test_what_is_left_out_is_told(documents, start, issues):
-    path = f"{DOCUMENT}?_id={start}&_include:iterate={DOCUMENT}:relatesto"
-    assert outcome(documents, path) == issues
+def test_what_is_left_out_is_told(documents):
+    for start, issues in [("chain-0", [CUT]), ("chain-4", [])]:
+        path = f"{DOCUMENT}?_id={start}&_include:iterate={DOCUMENT}:relatesto"
+        assert outcome(documents, path) == issues
 
 
-def test_a_page_includes_only_so_much(make_app):
+def test_a_page_includes_only_so_much(make_app, monkeypatch):
+    monkeypatch.setattr("fhirapp.rest.include.MAX_INCLUDED", 20)
     app = make_app()
-    many = [f"dr-{number:04}" for number in range(MAX_INCLUDED + 1)]
-    publish(app, *({"resourceType": "Practitioner", "id": one} for one in many), now=NOW)
-    authors = [{"reference": f"Practitioner/{one}"} for one in many]
+    many = [f"dr-{number:02}" for number in range(21)]
+    publish(app, *({"resourceType": "Practitioner", "id": row_id} for row_id in many), now=NOW)
+    authors = [{"reference": f"Practitioner/{row_id}"} for row_id in many]
     publish(app, document("crowd", author=authors), now=NOW)
     publish(app, document("fewer", author=authors[1:]), now=NOW)
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     for row_id, found, issues in (("crowd", many[:-1], [CUT]), ("fewer", many[1:], [])):
         path = f"{DOCUMENT}?_id={row_id}&_include={DOCUMENT}:author"
-        assert included(fhir, path) == [f"Practitioner/{one}" for one in found]
+        assert included(fhir, path) == [f"Practitioner/{author}" for author in found]
         assert outcome(fhir, path) == issues
 
 
-@pytest.mark.parametrize(
-    ("row_id", "versions"),
-    [("first", ["1"]), ("second", ["2"]), ("current", ["2"]), ("first,second", ["2", "1"]),
-     ("first,noted", ["1"]), ("second,noted", []), ("never", [])],
-)  # fmt: skip
-def test_a_reference_that_names_a_version_brings_that_one(documents, row_id, versions):
-    entries = documents.read(f"{DOCUMENT}?_id={row_id}&_include={DOCUMENT}:relatesto")["entry"]
-    found = [one["resource"] for one in entries if one["search"]["mode"] == "include"]
-    assert [one["meta"]["versionId"] for one in found if one["id"] == "noted"] == versions
-    assert [one["description"] for one in found if one["id"] == "noted"] == [
-        {"1": "first", "2": "second"}[version] for version in versions
-    ]
+VERSIONS = [("first", ["1"]), ("second", ["2"]), ("current", ["2"]), ("first,second", ["2", "1"]),
+     ("first,noted", ["1"]), ("second,noted", []), ("never", [])]  # fmt: skip
+
+
+def test_a_reference_that_names_a_version_brings_that_one(documents):
+    for row_id, versions in VERSIONS:
+        entries = documents.read(f"{DOCUMENT}?_id={row_id}&_include={DOCUMENT}:relatesto")["entry"]
+        found = [one["resource"] for one in entries if one["search"]["mode"] == "include"]
+        assert [one["meta"]["versionId"] for one in found if one["id"] == "noted"] == versions
+        assert [one["description"] for one in found if one["id"] == "noted"] == [
+            {"1": "first", "2": "second"}[version] for version in versions
+        ]
 
 
 def test_an_earlier_version_is_for_who_may_read_it(linked):
@@ -412,28 +413,28 @@ def fhir_of(app) -> Fhir:
     return Fhir(app, token_for(app, "system/*.rs"))
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        (f"Patient?_id=p4&_revinclude={ALLERGY}:patient", [f"{ALLERGY}/al-p4-nkda"]),
-        (f"Patient?_id=p4&_revinclude={ALLERGY}:patient:Patient", [f"{ALLERGY}/al-p4-nkda"]),
-        (f"Patient?_id=p4&_revinclude={ALLERGY}:*", [f"{ALLERGY}/al-p4-nkda"]),
-        (f"Patient?_id=p4&_revinclude={ALLERGY}:patient&_revinclude:iterate=Provenance:target",
-         [f"{ALLERGY}/al-p4-nkda", "Provenance/prov-p4-nkda"]),
-        (f"Patient?_id=p4&_revinclude={ALLERGY}:patient&_include:iterate={ALLERGY}:recorder",
-         [f"{ALLERGY}/al-p4-nkda", "Practitioner/dr-farrow"]),
-        (f"Encounter?_id=enc-p1-2025-allergy&_revinclude={DOCUMENT}:encounter",
-         [f"{DOCUMENT}/doc-p1-consult-2025"]),
-        # From what an include brought.
-        (f"{ALLERGY}?_id=al-p4-nkda&_include={ALLERGY}:patient&_include:iterate=*",
-         ["Organization/org-lakeside", "Organization/org-northgate", "Patient/p4",
-          "Practitioner/dr-adeyemi", "Practitioner/dr-farrow"]),
-        (f"Patient?_id=nobody&_revinclude={ALLERGY}:patient", []),
-        ("Patient?_id=p4&_revinclude=", []),
-    ],
-)  # fmt: skip
-def test_what_refers_to_a_match_is_included(fhir, query, found):
-    assert sorted(included(fhir, query)) == sorted(found)
+REFERRING = [
+    (f"Patient?_id=p4&_revinclude={ALLERGY}:patient", [f"{ALLERGY}/al-p4-nkda"]),
+    (f"Patient?_id=p4&_revinclude={ALLERGY}:patient:Patient", [f"{ALLERGY}/al-p4-nkda"]),
+    (f"Patient?_id=p4&_revinclude={ALLERGY}:*", [f"{ALLERGY}/al-p4-nkda"]),
+    (f"Patient?_id=p4&_revinclude={ALLERGY}:patient&_revinclude:iterate=Provenance:target",
+     [f"{ALLERGY}/al-p4-nkda", "Provenance/prov-p4-nkda"]),
+    (f"Patient?_id=p4&_revinclude={ALLERGY}:patient&_include:iterate={ALLERGY}:recorder",
+     [f"{ALLERGY}/al-p4-nkda", "Practitioner/dr-farrow"]),
+    (f"Encounter?_id=enc-p1-2025-allergy&_revinclude={DOCUMENT}:encounter",
+     [f"{DOCUMENT}/doc-p1-consult-2025"]),
+    # From what an include brought.
+    (f"{ALLERGY}?_id=al-p4-nkda&_include={ALLERGY}:patient&_include:iterate=*",
+     ["Organization/org-lakeside", "Organization/org-northgate", "Patient/p4",
+      "Practitioner/dr-adeyemi", "Practitioner/dr-farrow"]),
+    (f"Patient?_id=nobody&_revinclude={ALLERGY}:patient", []),
+    ("Patient?_id=p4&_revinclude=", []),
+]  # fmt: skip
+
+
+def test_what_refers_to_a_match_is_included(fhir):
+    for query, found in REFERRING:
+        assert sorted(included(fhir, query)) == sorted(found)
 
 
 def test_all_that_refers_to_a_patient_is_what_each_parameter_brings(fhir):
@@ -460,22 +461,24 @@ def test_a_page_is_refused_that_more_refers_to_than_is_brought(make_app, monkeyp
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "Patient:name",
-        f"{ALLERGY}:code",
-        f"{ALLERGY}",
-        "Binary:x",
-        f"{DOCUMENT}:encounter",
-        f"{ALLERGY}:patient:Group",
-    ],
-)
-def test_what_cannot_refer_is_a_400_that_names_what_can(fhir, value):
-    response = fhir.get(f"Patient?_id=p4&_revinclude={value}")
-    assert response.status_code == 400
-    told = response.get_json(force=True)["issue"][0]["diagnostics"]
-    assert told.startswith(f"_revinclude: {value!r} cannot be included; use {ALLERGY}:patient, ")
+NOT_REFERRING = [
+    "Patient:name",
+    f"{ALLERGY}:code",
+    f"{ALLERGY}",
+    "Binary:x",
+    f"{DOCUMENT}:encounter",
+    f"{ALLERGY}:patient:Group",
+]
+
+
+def test_what_cannot_refer_is_a_400_that_names_what_can(fhir):
+    for value in NOT_REFERRING:
+        response = fhir.get(f"Patient?_id=p4&_revinclude={value}")
+        assert response.status_code == 400
+        told = response.get_json(force=True)["issue"][0]["diagnostics"]
+        assert told.startswith(
+            f"_revinclude: {value!r} cannot be included; use {ALLERGY}:patient, "
+        )
 
 
 def test_nothing_is_brought_that_the_token_may_not_search(app):

@@ -93,7 +93,9 @@ def strange(
                     yield at
 
 
-@pytest.mark.parametrize("row_id", ["nobody", "DocumentReference-docref", "AllergyIntolerance"])
-def test_what_others_define_is_not_here(http, row_id):
-    response = http.get(f"/fhir/OperationDefinition/{row_id}")
-    assert_outcome(response, 404, "not-found", f"OperationDefinition/{row_id} is not known here.")
+def test_what_others_define_is_not_here(http):
+    for row_id in ["nobody", "DocumentReference-docref", "AllergyIntolerance"]:
+        response = http.get(f"/fhir/OperationDefinition/{row_id}")
+        assert_outcome(
+            response, 404, "not-found", f"OperationDefinition/{row_id} is not known here."
+        )

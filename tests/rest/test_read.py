@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.contract import allergy, delete, publish
 from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, lasting, token_for
 
@@ -12,19 +10,19 @@ SUMMARY = "DocumentReference/doc-p1-discharge-2024"
 CHANGED = "Tue, 25 Jun 2024 13:35:50 GMT"
 
 
-@pytest.mark.parametrize(("path", "versions"), [(EGG, 3), (SUMMARY, 3)])
-def test_each_version_is_read_as_it_was(fhir, path, versions):
-    seen = []
-    for version in range(1, versions + 1):
-        response = fhir.get(f"{path}/_history/{version}")
-        resource = response.get_json(force=True)
-        assert resource["meta"]["versionId"] == str(version)
-        assert response.headers["ETag"] == f'W/"{version}"'
-        seen.append(resource)
-    assert fhir.read(path) == seen[-1]
-    assert len({repr(one) for one in seen}) == versions
-    instants = [one["meta"]["lastUpdated"] for one in seen]
-    assert instants == sorted(set(instants))
+def test_each_version_is_read_as_it_was(fhir):
+    for path, versions in [(EGG, 3), (SUMMARY, 3)]:
+        seen = []
+        for version in range(1, versions + 1):
+            response = fhir.get(f"{path}/_history/{version}")
+            resource = response.get_json(force=True)
+            assert resource["meta"]["versionId"] == str(version)
+            assert response.headers["ETag"] == f'W/"{version}"'
+            seen.append(resource)
+        assert fhir.read(path) == seen[-1]
+        assert len({repr(one) for one in seen}) == versions
+        instants = [one["meta"]["lastUpdated"] for one in seen]
+        assert instants == sorted(set(instants))
 
 
 def test_a_version_says_what_was_known_then(fhir):
@@ -50,70 +48,70 @@ def test_a_read_has_the_headers_of_a_version(fhir):
     assert headers["Vary"] == "Accept, Authorization, Prefer"
 
 
-@pytest.mark.parametrize(
-    "held",
-    [
-        'W/"3"',
-        "W/3",
-        '"3"',
-        "3",
-        "*",
-        " * ",
-        'W/"1", W/"3"',
-        '"1","3"',
-        "1, 3",
-        ' W/"3" ',
-        'x,,"3"',
-    ],
-)
-@pytest.mark.parametrize("path", [EGG, f"{EGG}/_history/3"])
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_what_the_client_holds_is_not_sent_again(fhir, method, path, held):
-    response = fhir.request(method, path, headers={"If-None-Match": held})
-    assert (response.status_code, response.data) == (304, b"")
-    assert response.headers["ETag"] == 'W/"3"'
-    assert response.headers["Cache-Control"] == "no-cache, private"
-    # RFC 9110 §15.4.5: with an ETag no other metadata of what is not sent.
-    assert "Last-Modified" not in response.headers
-    assert "Content-Type" not in response.headers
+HELD = [
+    'W/"3"',
+    "W/3",
+    '"3"',
+    "3",
+    "*",
+    " * ",
+    'W/"1", W/"3"',
+    '"1","3"',
+    "1, 3",
+    ' W/"3" ',
+    'x,,"3"',
+]
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"If-None-Match": 'W/"2"'}, 200),
-        ({"If-None-Match": 'W/"33"'}, 200),
-        ({"If-None-Match": 'W/"1", W/"2"'}, 200),
-        ({"If-None-Match": ""}, 200),
-        ({"If-None-Match": '""'}, 200),
-        ({"If-None-Match": '"*"'}, 200),
-        ({"If-Modified-Since": CHANGED}, 304),
-        ({"If-Modified-Since": "Wed, 26 Jun 2024 00:00:00 GMT"}, 304),
-        ({"If-Modified-Since": "Tue, 25 Jun 2024 13:35:49 GMT"}, 200),
-        # RFC 9110 §5.6.7: the two obsolete forms are still read
-        ({"If-Modified-Since": "Tuesday, 25-Jun-24 13:35:50 GMT"}, 304),
-        ({"If-Modified-Since": "Tue Jun 25 13:35:49 2024"}, 200),
-        # §13.1.3: what is no date is ignored
-        ({"If-Modified-Since": "yesterday"}, 200),
-        ({"If-Modified-Since": ""}, 200),
-        ({"If-Modified-Since": "2026-01-01"}, 200),
-        ({"If-Modified-Since": "Tue, 25 Jun 99999999999 13:35:50 GMT"}, 200),
-        ({"If-Modified-Since": "Tue, 25 Jun 2026 13:35:50 +99999999999999999999"}, 200),
-        # If-None-Match wins
-        ({"If-None-Match": 'W/"2"', "If-Modified-Since": CHANGED}, 200),
-        ({"If-None-Match": "", "If-Modified-Since": CHANGED}, 200),
-        ({"If-None-Match": 'W/"3"', "If-Modified-Since": "Sun, 01 Jan 2023 00:00:00 GMT"}, 304),
-    ],
-)
-@pytest.mark.parametrize("path", [EGG, f"{EGG}/_history/3"])
-def test_a_condition_is_judged_by_version_and_by_time(fhir, path, headers, status):
-    assert fhir.get(path, headers=headers).status_code == status
+def test_what_the_client_holds_is_not_sent_again(fhir):
+    for held in HELD:
+        for path in [EGG, f"{EGG}/_history/3"]:
+            for method in ["GET", "HEAD"]:
+                response = fhir.request(method, path, headers={"If-None-Match": held})
+                assert (response.status_code, response.data) == (304, b"")
+                assert response.headers["ETag"] == 'W/"3"'
+                assert response.headers["Cache-Control"] == "no-cache, private"
+                # RFC 9110 §15.4.5: with an ETag no other metadata of what is not sent.
+                assert "Last-Modified" not in response.headers
+                assert "Content-Type" not in response.headers
 
 
-@pytest.mark.parametrize("condition", [{"If-None-Match": "*"}, {"If-Modified-Since": CHANGED}])
-def test_a_condition_does_not_hide_that_there_is_nothing(fhir, condition):
-    path = "AllergyIntolerance/al-p5-codeine"
-    assert_outcome(fhir.get(path, headers=condition), 410, "deleted", f"{path} was deleted.")
+CONDITIONS = [
+    ({"If-None-Match": 'W/"2"'}, 200),
+    ({"If-None-Match": 'W/"33"'}, 200),
+    ({"If-None-Match": 'W/"1", W/"2"'}, 200),
+    ({"If-None-Match": ""}, 200),
+    ({"If-None-Match": '""'}, 200),
+    ({"If-None-Match": '"*"'}, 200),
+    ({"If-Modified-Since": CHANGED}, 304),
+    ({"If-Modified-Since": "Wed, 26 Jun 2024 00:00:00 GMT"}, 304),
+    ({"If-Modified-Since": "Tue, 25 Jun 2024 13:35:49 GMT"}, 200),
+    # RFC 9110 §5.6.7: the two obsolete forms are still read
+    ({"If-Modified-Since": "Tuesday, 25-Jun-24 13:35:50 GMT"}, 304),
+    ({"If-Modified-Since": "Tue Jun 25 13:35:49 2024"}, 200),
+    # §13.1.3: what is no date is ignored
+    ({"If-Modified-Since": "yesterday"}, 200),
+    ({"If-Modified-Since": ""}, 200),
+    ({"If-Modified-Since": "2026-01-01"}, 200),
+    ({"If-Modified-Since": "Tue, 25 Jun 99999999999 13:35:50 GMT"}, 200),
+    ({"If-Modified-Since": "Tue, 25 Jun 2026 13:35:50 +99999999999999999999"}, 200),
+    # If-None-Match wins
+    ({"If-None-Match": 'W/"2"', "If-Modified-Since": CHANGED}, 200),
+    ({"If-None-Match": "", "If-Modified-Since": CHANGED}, 200),
+    ({"If-None-Match": 'W/"3"', "If-Modified-Since": "Sun, 01 Jan 2023 00:00:00 GMT"}, 304),
+]
+
+
+def test_a_condition_is_judged_by_version_and_by_time(fhir):
+    for headers, status in CONDITIONS:
+        for path in [EGG, f"{EGG}/_history/3"]:
+            assert fhir.get(path, headers=headers).status_code == status
+
+
+def test_a_condition_does_not_hide_that_there_is_nothing(fhir):
+    for condition in [{"If-None-Match": "*"}, {"If-Modified-Since": CHANGED}]:
+        path = "AllergyIntolerance/al-p5-codeine"
+        assert_outcome(fhir.get(path, headers=condition), 410, "deleted", f"{path} was deleted.")
 
 
 def test_versions_of_one_second_are_told_apart(make_app):
@@ -132,28 +130,28 @@ def test_versions_of_one_second_are_told_apart(make_app):
     assert fhir.get(path, headers=held).status_code == 304
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        EGG,
-        f"{EGG}/_history/2",
-        f"{EGG}/_history",
-        "AllergyIntolerance/_history?_count=2",
-        "AllergyIntolerance?patient=p1&_count=2",
-        "AllergyIntolerance/_search?patient=p1",
-        "/api/AllergyIntolerance",
-        "Binary/bin-p1-hp-2024",
-        "metadata",
-        "AllergyIntolerance/nobody",
-        "AllergyIntolerance?date=never",
-    ],
-)
-def test_head_is_get_without_the_body(fhir, path):
-    got, head = fhir.get(path), fhir.request("HEAD", path)
-    assert head.status_code == got.status_code
-    assert lasting(head) == lasting(got)
-    assert head.data == b""
-    assert got.data
+PATHS = [
+    EGG,
+    f"{EGG}/_history/2",
+    f"{EGG}/_history",
+    "AllergyIntolerance/_history?_count=2",
+    "AllergyIntolerance?patient=p1&_count=2",
+    "AllergyIntolerance/_search?patient=p1",
+    "/api/AllergyIntolerance",
+    "Binary/bin-p1-hp-2024",
+    "metadata",
+    "AllergyIntolerance/nobody",
+    "AllergyIntolerance?date=never",
+]
+
+
+def test_head_is_get_without_the_body(fhir):
+    for path in PATHS:
+        got, head = fhir.get(path), fhir.request("HEAD", path)
+        assert head.status_code == got.status_code
+        assert lasting(head) == lasting(got)
+        assert head.data == b""
+        assert got.data
 
 
 def test_every_address_that_answers_get_answers_head(fhir, app):
@@ -184,14 +182,12 @@ def test_every_address_that_answers_get_answers_head(fhir, app):
         assert lasting(head) == lasting(got)
 
 
-@pytest.mark.parametrize(
-    ("permissions", "read", "search"), [("r", 200, 403), ("s", 403, 200), ("rs", 200, 200)]
-)
-def test_read_and_search_are_permitted_apart(app, permissions, read, search):
-    fhir = Fhir(app, token_for(app, f"system/AllergyIntolerance.{permissions}"))
-    for path in (EGG, f"{EGG}/_history/1", f"{EGG}/_history"):
-        assert fhir.get(path).status_code == read
-    assert fhir.get("AllergyIntolerance").status_code == search
+def test_read_and_search_are_permitted_apart(app):
+    for permissions, read, search in [("r", 200, 403), ("s", 403, 200), ("rs", 200, 200)]:
+        fhir = Fhir(app, token_for(app, f"system/AllergyIntolerance.{permissions}"))
+        for path in (EGG, f"{EGG}/_history/1", f"{EGG}/_history"):
+            assert fhir.get(path).status_code == read
+        assert fhir.get("AllergyIntolerance").status_code == search
 
 
 def test_what_was_deleted_can_come_back(make_app):

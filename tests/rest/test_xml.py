@@ -75,24 +75,24 @@ def test_format_says_so_as_well_and_pretty_its_form(fhir, path):
     assert kind == fhir.get(path).get_json(force=True)["resourceType"]
 
 
-@pytest.mark.parametrize("path", [EGG, "AllergyIntolerance?patient=p1", "metadata"])
-def test_head_is_answered_as_get_without_the_body(fhir, path):
-    head, answer = fhir.request("HEAD", path, headers=XML), fhir.get(path, headers=XML)
-    assert head.data == b""
-    assert lasting(head) == lasting(answer)
+def test_head_is_answered_as_get_without_the_body(fhir):
+    for path in [EGG, "AllergyIntolerance?patient=p1", "metadata"]:
+        head, answer = fhir.request("HEAD", path, headers=XML), fhir.get(path, headers=XML)
+        assert head.data == b""
+        assert lasting(head) == lasting(answer)
 
 
-@pytest.mark.parametrize("path", [EGG, "AllergyIntolerance?patient=p1", "metadata"])
-def test_a_copy_in_json_is_never_taken_for_xml(fhir, path):
+def test_a_copy_in_json_is_never_taken_for_xml(fhir):
     """Their entity tag is FHIR's version: of XML none is kept, and none is compared."""
-    tag = fhir.get(path).headers["ETag"]
-    for held in (tag, "*"):
-        answer = fhir.get(path, headers={**XML, "If-None-Match": held})
-        assert (answer.status_code, answer.content_type) == (200, FHIR_XML)
-        assert answer.headers["ETag"] == tag
-        assert answer.headers["Cache-Control"] == "no-store"
-        assert "Accept" in answer.headers["Vary"]
-    assert fhir.get(path, headers={"If-None-Match": tag}).status_code == 304
+    for path in [EGG, "AllergyIntolerance?patient=p1", "metadata"]:
+        tag = fhir.get(path).headers["ETag"]
+        for held in (tag, "*"):
+            answer = fhir.get(path, headers={**XML, "If-None-Match": held})
+            assert (answer.status_code, answer.content_type) == (200, FHIR_XML)
+            assert answer.headers["ETag"] == tag
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert "Accept" in answer.headers["Vary"]
+        assert fhir.get(path, headers={"If-None-Match": tag}).status_code == 304
 
 
 def test_the_pages_of_a_search_stay_in_xml(fhir):
@@ -147,16 +147,16 @@ def posted(fhir: Fhir, path: str, resource, **headers: str):
     return fhir.post(path, body, headers=headers, content_type=media)
 
 
-@pytest.mark.parametrize("media", ["application/fhir+xml", "text/xml; charset=utf-8"])
-@pytest.mark.parametrize("accept", ["application/fhir+xml", FHIR_JSON])
-def test_a_batch_in_xml_is_answered_in_what_is_accepted(fhir, media, accept):
-    answer = posted(fhir, "/fhir", BATCH, Accept=accept, Content_Type=media)
-    read = xml_reader.loads if accept == XML["Accept"] else fhir_json.loads
-    first, second, third, fourth = read(answer.data)["entry"]
-    assert first["resource"] == fhir.get(EGG).get_json(force=True)
-    assert second["resource"] == fhir.get(f"{EGG}?_summary=text").get_json(force=True)
-    assert third["response"]["outcome"]["resourceType"] == "OperationOutcome"
-    assert fourth["resource"] == fhir_json.loads(fhir.get("metadata").data)
+def test_a_batch_in_xml_is_answered_in_what_is_accepted(fhir):
+    for media in ["application/fhir+xml", "text/xml; charset=utf-8"]:
+        for accept in ["application/fhir+xml", FHIR_JSON]:
+            answer = posted(fhir, "/fhir", BATCH, Accept=accept, Content_Type=media)
+            read = xml_reader.loads if accept == XML["Accept"] else fhir_json.loads
+            first, second, third, fourth = read(answer.data)["entry"]
+            assert first["resource"] == fhir.get(EGG).get_json(force=True)
+            assert second["resource"] == fhir.get(f"{EGG}?_summary=text").get_json(force=True)
+            assert third["response"]["outcome"]["resourceType"] == "OperationOutcome"
+            assert fourth["resource"] == fhir_json.loads(fhir.get("metadata").data)
 
 
 def test_a_transaction_that_fails_is_answered_in_xml(fhir):
@@ -165,22 +165,22 @@ def test_a_transaction_that_fails_is_answered_in_xml(fhir):
     assert xml_reader.loads(answer.data)["resourceType"] == "OperationOutcome"
 
 
-@pytest.mark.parametrize(
-    ("body", "diagnostics"),
-    [
-        (b"<", "Bundle: line 1: is not well-formed XML: unclosed token"),
-        (b"{}", "Bundle: line 1: is not well-formed XML: not well-formed (invalid token)"),
-        (b"<!DOCTYPE a><a/>", "Bundle: line 1: has a DOCTYPE, which FHIR never has; remove it"),
-        (
-            b'<Patient xmlns="http://hl7.org/fhir"/>',
-            "Bundle: is asked for here; resources are imported, not posted",
-        ),
-    ],
-)
-def test_a_batch_that_is_no_xml_is_refused(fhir, body, diagnostics):
-    answer = posted(fhir, "/fhir", body)
-    assert answer.status_code == 400
-    assert answer.get_json(force=True)["issue"][0]["diagnostics"] == diagnostics
+NO_XML = [
+    (b"<", "Bundle: line 1: is not well-formed XML: unclosed token"),
+    (b"{}", "Bundle: line 1: is not well-formed XML: not well-formed (invalid token)"),
+    (b"<!DOCTYPE a><a/>", "Bundle: line 1: has a DOCTYPE, which FHIR never has; remove it"),
+    (
+        b'<Patient xmlns="http://hl7.org/fhir"/>',
+        "Bundle: is asked for here; resources are imported, not posted",
+    ),
+]
+
+
+def test_a_batch_that_is_no_xml_is_refused(fhir):
+    for body, diagnostics in NO_XML:
+        answer = posted(fhir, "/fhir", body)
+        assert answer.status_code == 400
+        assert answer.get_json(force=True)["issue"][0]["diagnostics"] == diagnostics
 
 
 def test_the_parameters_of_an_operation_may_be_in_xml(fhir):
@@ -209,23 +209,32 @@ def test_a_patient_to_match_may_be_in_xml(fhir):
         assert xml_reader.loads(answer.data) == fhir_json.loads(plain.data)
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 100, PIECE, 2 * PIECE + 1])
-def test_a_binary_is_the_same_resource_in_xml_whatever_its_size(make_app, size):
+SIZES = (0, 1, 2, 3, 100, PIECE, 2 * PIECE + 1)
+
+
+@pytest.fixture(scope="module")
+def binaries(make_app):
+    """A client of an app with a Binary of each size."""
     app = make_app(seed=False)
-    data = Random(size).randbytes(size)
-    store(app, "b", data, contentType="text/xml")
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    for path in ("Binary/b", "Binary/b?_format=xml", "Binary/b?_format=xml&_pretty=false"):
-        answer = fhir.get(path, headers={} if "?" in path else XML)
-        assert answer.content_type == FHIR_XML
-        assert answer.content_length == len(answer.data)
+    for size in SIZES:
+        store(app, f"b{size}", Random(size).randbytes(size), contentType="text/xml")
+    return Fhir(app, token_for(app, "system/*.rs"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_binary_is_the_same_resource_in_xml_whatever_its_size(binaries, size):
+    name, data = f"Binary/b{size}", Random(size).randbytes(size)
+    plain = fhir_json.loads(binaries.get(f"{name}?_format=json").data)
+    for path in (name, f"{name}?_format=xml&_pretty=false"):
+        answer = binaries.get(path, headers={} if "?" in path else XML)
+        assert (answer.content_type, answer.content_length) == (FHIR_XML, len(answer.data))
         resource = xml_reader.loads(answer.data)
         assert base64.b64decode(resource.get("data", "")) == data
-        assert resource == fhir_json.loads(fhir.get("Binary/b?_format=json").data)
+        assert resource == plain
         assert (b"\n" in answer.data) != ("pretty" in path)
     # A document may be XML itself.
-    for accept in ("application/xml", "text/xml", "*/*", "application/fhir+xml;q=0.5, text/xml"):
-        answer = fhir.get("Binary/b", headers={"Accept": accept})
+    for accept in ("application/xml", "*/*", "application/fhir+xml;q=0.5, text/xml"):
+        answer = binaries.get(name, headers={"Accept": accept})
         assert (answer.data, answer.content_type) == (data, "text/xml")
 
 

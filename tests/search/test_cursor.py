@@ -15,11 +15,12 @@ from fhirapp.keys import key_of
 from fhirapp.rest.paging import Cursors, fingerprint
 from fhirapp.search.page import Cursor
 from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.effort import sample
 from tests.support.helpers import assert_outcome, link
 
 pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
-REPEATABLE = settings(deadline=None, derandomize=True, max_examples=100)
+REPEATABLE = settings(max_examples=sample(20, 200))
 KEY = b"k" * 32
 MARK = fingerprint("AllergyIntolerance", [("status", "active")])
 CURSOR = Cursor(("2024-03-01T09:00:00.000+00:00", "al-1"), backwards=False, mark=7)
@@ -80,12 +81,12 @@ def test_any_other_text_is_refused(value):
     assert refusal(Cursors(KEY), value) == FOREIGN
 
 
-@pytest.mark.parametrize("content", [[], [1, 2, 3], "abcd", 7, None, {"a": 1}, [1, 2, 3, 4, 5]])
-def test_what_was_signed_for_something_else_is_refused(content):
-    written = URLSafeSerializer(KEY, salt="cursor").dumps(content)
-    assert refusal(Cursors(KEY), written) in (FOREIGN, OTHER)
-    elsewhere = URLSafeSerializer(KEY, salt="other").dumps([*CURSOR, MARK])
-    assert refusal(Cursors(KEY), elsewhere) == FOREIGN
+def test_what_was_signed_for_something_else_is_refused():
+    for content in [[], [1, 2, 3], "abcd", 7, None, {"a": 1}, [1, 2, 3, 4, 5]]:
+        written = URLSafeSerializer(KEY, salt="cursor").dumps(content)
+        assert refusal(Cursors(KEY), written) in (FOREIGN, OTHER)
+        elsewhere = URLSafeSerializer(KEY, salt="other").dumps([*CURSOR, MARK])
+        assert refusal(Cursors(KEY), elsewhere) == FOREIGN
 
 
 PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=4)

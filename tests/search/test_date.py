@@ -156,16 +156,16 @@ def test_a_prefix_and_a_date_are_read():
         assert DATE.parse(value) == (prefix, interval(covered))
 
 
-@pytest.mark.parametrize("lower", ["gt", "ge", "sa"])
-@pytest.mark.parametrize("upper", ["lt", "le", "eb"])
-def test_every_pair_of_bounds_is_a_range_in_either_order(fhir, lower, upper):
+def test_every_pair_of_bounds_is_a_range_in_either_order(fhir):
     """What a range finds is what each bound alone finds, both at once."""
-    first, last = f"{lower}2022-01-01", f"{upper}2024-06"
-    both = set(fhir.ids(f"DocumentReference?date={first}"))
-    both &= set(fhir.ids(f"DocumentReference?date={last}"))
-    assert both
-    for query in (f"date={first}&date={last}", f"date={last}&date={first}"):
-        assert set(fhir.ids(f"DocumentReference?{query}")) == both
+    for lower in ["gt", "ge", "sa"]:
+        for upper in ["lt", "le", "eb"]:
+            first, last = f"{lower}2022-01-01", f"{upper}2024-06"
+            both = set(fhir.ids(f"DocumentReference?date={first}"))
+            both &= set(fhir.ids(f"DocumentReference?date={last}"))
+            assert both
+            for query in (f"date={first}&date={last}", f"date={last}&date={first}"):
+                assert set(fhir.ids(f"DocumentReference?{query}")) == both
 
 
 def test_the_whole_day_lies_between_its_own_bounds(fhir):

@@ -17,22 +17,22 @@ def all_ids(app) -> set[str]:
     return set(Fhir(app, token_for(app, "system/*.rs")).ids(f"{ALLERGY}?_count=1000"))
 
 
-@pytest.mark.parametrize(
-    ("query", "left_out"),
-    [
-        (f"_id:not={LATEX}", {LATEX}),
-        (f"_id:not={LATEX},{SULFA}", {LATEX, SULFA}),
-        (f"_id:not={LATEX}&_id:not={SULFA}", {LATEX, SULFA}),
-        (f"_id:not={LATEX},{LATEX},,", {LATEX}),
-        ("_id:not=nobodys", set()),
-        ("_id:not=AL-P1-LATEX", set()),
-        (f"_id:not={LATEX}&_id:not=nobodys", {LATEX}),
-    ],
-)
-def test_it_leaves_out_what_it_lists(fhir, all_ids, query, left_out):
-    found = fhir.read(f"{ALLERGY}?{query}&_count=1000")
-    assert {one["resource"]["id"] for one in found["entry"]} == all_ids - left_out
-    assert found["total"] == len(all_ids - left_out)
+LEFT_OUT = [
+    (f"_id:not={LATEX}", {LATEX}),
+    (f"_id:not={LATEX},{SULFA}", {LATEX, SULFA}),
+    (f"_id:not={LATEX}&_id:not={SULFA}", {LATEX, SULFA}),
+    (f"_id:not={LATEX},{LATEX},,", {LATEX}),
+    ("_id:not=nobodys", set()),
+    ("_id:not=AL-P1-LATEX", set()),
+    (f"_id:not={LATEX}&_id:not=nobodys", {LATEX}),
+]
+
+
+def test_it_leaves_out_what_it_lists(fhir, all_ids):
+    for query, left_out in LEFT_OUT:
+        found = fhir.read(f"{ALLERGY}?{query}&_count=1000")
+        assert {one["resource"]["id"] for one in found["entry"]} == all_ids - left_out
+        assert found["total"] == len(all_ids - left_out)
 
 
 def test_beside_other_parameters_all_hold(fhir):
@@ -49,11 +49,14 @@ def test_in_chains_and_has(fhir, all_ids):
     assert fhir.ids(f"Patient?{has}") == ["p1"]
 
 
-@pytest.mark.parametrize("path", ["Patient", "DocumentReference", "Practitioner", "Organization"])
-def test_on_every_type(fhir, path):
-    first, *others = fhir.ids(f"{path}?_count=1000")
-    assert fhir.ids(f"{path}?_id:not={first}&_count=1000") == others
-    assert first not in fhir.ids(f"/fhir?_type={path}&_id:not={first}&_count=1000")
+TYPES = ["Patient", "DocumentReference", "Practitioner", "Organization"]
+
+
+def test_on_every_type(fhir):
+    for path in TYPES:
+        first, *others = fhir.ids(f"{path}?_count=1000")
+        assert fhir.ids(f"{path}?_id:not={first}&_count=1000") == others
+        assert first not in fhir.ids(f"/fhir?_type={path}&_id:not={first}&_count=1000")
 
 
 def test_its_answer_has_pages_as_any_other(fhir, all_ids):
@@ -72,13 +75,14 @@ def test_it_may_list_more_ids_than_one_page_holds(fhir, all_ids):
     assert set(fhir.ids(f"{ALLERGY}?_id:not={listed}&_count=1000")) == all_ids - {LATEX}
 
 
-@pytest.mark.parametrize(
-    "query", [f"_id:not={LATEX}", "_id:missing=false", "patient:missing=false"]
-)
-def test_where_a_patient_or_id_is_required_it_names_none(fhir, query):
-    refused = fhir.get(f"{ALLERGY}?{query}", headers={"Prefer": "handling=strict"})
-    message = "patient: is required when _id is not given"
-    assert_outcome(refused, 400, "required", message, "patient")
+NAMING_NONE = [f"_id:not={LATEX}", "_id:missing=false", "patient:missing=false"]
+
+
+def test_where_a_patient_or_id_is_required_it_names_none(fhir):
+    for query in NAMING_NONE:
+        refused = fhir.get(f"{ALLERGY}?{query}", headers={"Prefer": "handling=strict"})
+        message = "patient: is required when _id is not given"
+        assert_outcome(refused, 400, "required", message, "patient")
 
 
 def test_within_the_access_of_the_token(as_patient, fhir):
@@ -98,21 +102,6 @@ def test_who_is_left_out_is_not_named_in_the_audit_trail(own_app, watched):
     with own_app.app_context():
         (entry,) = entries(kind=RECORDS, limit=1)
         assert patients_named_by([entry.number])[entry.number] == ["p2"]
-
-
-@pytest.mark.parametrize(
-    "value", ["clinic", "clinic.example/fhir", "urn:oid:1.2.3", "#x", "//clinic.example/fhir"]
-)
-@pytest.mark.parametrize("name", ["_source:below", "_source:above", "_profile:below"])
-def test_a_uri_without_a_path_is_refused_with_the_reason(fhir, name, value):
-    answer = fhir.get(f"{ALLERGY}?{name}={value.replace('#', '%23')}")
-    base, _, modifier = name.partition(":")
-    message = (
-        f"{base}: {value!r} has no path to compare: :{modifier} takes a URL with its scheme, such"
-        " as https://clinic.example/fhir; search for others without it"
-    )
-    assert_outcome(answer, 400, "value", message, base)
-    assert fhir.read(f"{ALLERGY}?{base}={value.replace('#', '%23')}")["total"] == 0
 
 
 def test_a_url_is_compared_by_its_path(fhir):

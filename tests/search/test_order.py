@@ -42,35 +42,36 @@ def app(make_app):
     return app
 
 
-@pytest.mark.parametrize(
-    ("sort", "found"),
-    [
-        ("date", [*BY_DATE, *UNDATED]),
-        ("-date", [*BY_DATE_DOWN, *UNDATED[::-1]]),
-        ("type", ["b", "d", "f", "a", "c", "e", "g", "h"]),
-        ("-type", ["h", "g", "e", "c", "a", "f", "d", "b"]),
-        ("type,date", ["f", "d", "b", "a", "c", "g", "e", "h"]),
-        ("criticality", ["a", "b", "c", "d", "e", "f", "g", "h"]),
-        ("_lastUpdated", list("bcdefgha")),
-        ("-_lastUpdated", list("ahgfedcb")),
-        ("_id", list("abcdefgh")),
-    ],
-)
+SORTED = [
+    ("date", [*BY_DATE, *UNDATED]),
+    ("-date", [*BY_DATE_DOWN, *UNDATED[::-1]]),
+    ("type", ["b", "d", "f", "a", "c", "e", "g", "h"]),
+    ("-type", ["h", "g", "e", "c", "a", "f", "d", "b"]),
+    ("type,date", ["f", "d", "b", "a", "c", "g", "e", "h"]),
+    ("criticality", ["a", "b", "c", "d", "e", "f", "g", "h"]),
+    ("_lastUpdated", list("bcdefgha")),
+    ("-_lastUpdated", list("ahgfedcb")),
+    ("_id", list("abcdefgh")),
+]
+
+
 @pytest.mark.parametrize("count", [1, 3, 100])
-@pytest.mark.parametrize("which", ["", "patient=p1&"])
-def test_a_sort_has_one_order_on_all_pages_and_back(fhir, sort, found, count, which):
-    """An end alone sorts by that; what is equal by id, in the direction of the sort."""
-    bundle = fhir.read(f"AllergyIntolerance?{which}_sort={sort}&_count={count}")
-    pages = [ids(bundle)]
-    while further := link(bundle, "next"):
-        bundle = fhir.read(further)
-        pages.append(ids(bundle))
-    assert [one for page in pages for one in page] == found
-    back = [ids(bundle)]
-    while former := link(bundle, "previous"):
-        bundle = fhir.read(former)
-        back.append(ids(bundle))
-    assert back == pages[::-1]
+def test_a_sort_has_one_order_on_all_pages_and_back(fhir, count):
+    """An end alone sorts by that; equals by id, in the direction of the sort."""
+    for sort, found in SORTED:
+        # Within a patient another index leads to the rows.
+        which = "patient=p1&" if count == 3 else ""
+        bundle = fhir.read(f"AllergyIntolerance?{which}_sort={sort}&_count={count}")
+        pages = [ids(bundle)]
+        while further := link(bundle, "next"):
+            bundle = fhir.read(further)
+            pages.append(ids(bundle))
+        assert [row_id for page in pages for row_id in page] == found, sort
+        back = [ids(bundle)]
+        while former := link(bundle, "previous"):
+            bundle = fhir.read(former)
+            back.append(ids(bundle))
+        assert back == pages[::-1], sort
 
 
 def test_a_period_with_an_end_only_is_searched_as_it_was(fhir):

@@ -99,12 +99,12 @@ def test_characters_that_are_in_no_code_find_nothing(fhir):
 
 
 SOUNDEX = [
-        # The examples of the National Archives.
-        ("washington", "W252"), ("lee", "L000"), ("gutierrez", "G362"), ("pfister", "P236"),
-        ("jackson", "J250"), ("tymczak", "T522"), ("ashcraft", "A261"), ("robert", "R163"),
-        ("rupert", "R163"), ("honeyman", "H555"), ("nguyen", "N250"), ("müller", "müller"),
-        ("иванов", "иванов"),
-    ]  # fmt: skip
+    # The examples of the National Archives.
+    ("washington", "W252"), ("lee", "L000"), ("gutierrez", "G362"), ("pfister", "P236"),
+    ("jackson", "J250"), ("tymczak", "T522"), ("ashcraft", "A261"), ("robert", "R163"),
+    ("rupert", "R163"), ("honeyman", "H555"), ("nguyen", "N250"), ("müller", "müller"),
+    ("иванов", "иванов"),
+]  # fmt: skip
 
 
 def test_the_soundex_code_of_a_word():

@@ -67,41 +67,41 @@ def test_a_date_is_compared_as_a_range(fhir):
 
 
 TOKENS = [
-        ("code=7984", ["penicillin"]),
-        (f"code={RXNORM}|7984", ["penicillin"]),
-        ("code=http://snomed.info/sct|7984", []),
-        # every coding of a system
-        (f"code={RXNORM}|", ["metformin", "ibuprofen", "sulfa", "penicillin"]),
-        # no system
-        ("code=|7984", []),
-        ("category=medication,food", ["metformin", "ibuprofen", "sulfa", "penicillin"]),
-        ("category=http://hl7.org/fhir/allergy-intolerance-category|environment",
-         ["ragweed", "latex"]),
-        ("type=intolerance", ["metformin", "ibuprofen"]),
-        ("status=entered-in-error", ["metformin"]),
-        ("status:not=active", ["metformin"]),
-        ("status:not=active,entered-in-error", []),
-        ("clinical-status:not=active", ["metformin"]),
-        (f"clinical-status={CLINICAL}|active", ["ragweed", "ibuprofen", "latex", "sulfa",
-                                                 "penicillin"]),
-        ("verification-status=confirmed&criticality=high", ["penicillin"]),
-        ("manifestation=418363000&manifestation=271807003", ["sulfa"]),
-        ("severity=severe", ["penicillin"]),
-        ("route=6064005", ["latex"]),
-        ("identifier=http://harbor-allergy.example/fhir/allergy-id|A-100417", ["penicillin"]),
-        ("recorder=dr-whitmore", ["ragweed"]),
-        ("recorder:Practitioner=dr-whitmore", ["ragweed"]),
-        ("recorder=Practitioner/dr-whitmore,Practitioner/nobody", ["ragweed"]),
-        (f"recorder={BASE_URL}/fhir/Practitioner/dr-whitmore", ["ragweed"]),
-        ("recorder=http://elsewhere.example/fhir/Practitioner/dr-whitmore", []),
-        ("asserter=Patient/p1", ["sulfa", "penicillin"]),
-        # a backslash makes the comma a part of the value
-        (r"code=7984\,733", []),
-        ("code=nothing-known", []),
-        ("_id=al-p1-latex,al-p2-mariscos", ["latex"]),
-        (r"_id=al-p1-latex\,al-p1-sulfa", []),
-        ("_id=al-p1-latex&_id=al-p1-sulfa", []),
-    ]  # fmt: skip
+    ("code=7984", ["penicillin"]),
+    (f"code={RXNORM}|7984", ["penicillin"]),
+    ("code=http://snomed.info/sct|7984", []),
+    # every coding of a system
+    (f"code={RXNORM}|", ["metformin", "ibuprofen", "sulfa", "penicillin"]),
+    # no system
+    ("code=|7984", []),
+    ("category=medication,food", ["metformin", "ibuprofen", "sulfa", "penicillin"]),
+    ("category=http://hl7.org/fhir/allergy-intolerance-category|environment",
+     ["ragweed", "latex"]),
+    ("type=intolerance", ["metformin", "ibuprofen"]),
+    ("status=entered-in-error", ["metformin"]),
+    ("status:not=active", ["metformin"]),
+    ("status:not=active,entered-in-error", []),
+    ("clinical-status:not=active", ["metformin"]),
+    (f"clinical-status={CLINICAL}|active", ["ragweed", "ibuprofen", "latex", "sulfa",
+                                             "penicillin"]),
+    ("verification-status=confirmed&criticality=high", ["penicillin"]),
+    ("manifestation=418363000&manifestation=271807003", ["sulfa"]),
+    ("severity=severe", ["penicillin"]),
+    ("route=6064005", ["latex"]),
+    ("identifier=http://harbor-allergy.example/fhir/allergy-id|A-100417", ["penicillin"]),
+    ("recorder=dr-whitmore", ["ragweed"]),
+    ("recorder:Practitioner=dr-whitmore", ["ragweed"]),
+    ("recorder=Practitioner/dr-whitmore,Practitioner/nobody", ["ragweed"]),
+    (f"recorder={BASE_URL}/fhir/Practitioner/dr-whitmore", ["ragweed"]),
+    ("recorder=http://elsewhere.example/fhir/Practitioner/dr-whitmore", []),
+    ("asserter=Patient/p1", ["sulfa", "penicillin"]),
+    # a backslash makes the comma a part of the value
+    (r"code=7984\,733", []),
+    ("code=nothing-known", []),
+    ("_id=al-p1-latex,al-p2-mariscos", ["latex"]),
+    (r"_id=al-p1-latex\,al-p1-sulfa", []),
+    ("_id=al-p1-latex&_id=al-p1-sulfa", []),
+]  # fmt: skip
 
 
 def test_a_token_or_a_reference_finds(fhir):

@@ -132,34 +132,34 @@ VERIFICATION = "unconfirmed, confirmed, refuted, entered-in-error"
 
 
 DOUBTED = [
-        (f"{ALLERGY}?clinical-status=activ",
-         f"clinical-status: one value is none of {CLINICAL}; did you mean active?"),
-        (f"{ALLERGY}?clinical-status=Active",
-         f"clinical-status: one value is none of {CLINICAL}; did you mean active?"),
-        (f"{ALLERGY}?clinical-status={CT}/allergyintolerance-clinical|resolve",
-         f"clinical-status: one value is none of {CLINICAL}; did you mean resolved?"),
-        (f"{ALLERGY}?clinical-status=active,xyz",
-         f"clinical-status: one value is none of {CLINICAL}"),
-        (f"{ALLERGY}?clinical-status:not=activ",
-         f"clinical-status:not: one value is none of {CLINICAL}; did you mean active?"),
-        (f"{ALLERGY}?status=confirm",
-         f"status: one value is none of {CLINICAL}, {VERIFICATION}; did you mean confirmed?"),
-        (f"{ALLERGY}?category=foods",
-         ("category: one value is none of food, medication, environment, biologic;"
-          " did you mean food?")),
-        (f"{ALLERGY}?severity=sever",
-         "severity: one value is none of mild, moderate, severe; did you mean severe?"),
-        (f"{ALLERGY}?type=urn:x|allergy",
-         "type: all values are of the system http://hl7.org/fhir/allergy-intolerance-type"),
-        (f"{DOCUMENT}?relation=replace",
-         ("relation: one value is none of replaces, transforms, signs, appends;"
-          " did you mean replaces?")),
-        ("Patient?gender=f",
-         "gender: one value is none of male, female, other, unknown"),
-        ("Patient?active=yes", "active: one value is none of true, false"),
-        ("Patient?address-use=house",
-         "address-use: one value is none of home, work, temp, old, billing; did you mean home?"),
-    ]  # fmt: skip
+    (f"{ALLERGY}?clinical-status=activ",
+     f"clinical-status: one value is none of {CLINICAL}; did you mean active?"),
+    (f"{ALLERGY}?clinical-status=Active",
+     f"clinical-status: one value is none of {CLINICAL}; did you mean active?"),
+    (f"{ALLERGY}?clinical-status={CT}/allergyintolerance-clinical|resolve",
+     f"clinical-status: one value is none of {CLINICAL}; did you mean resolved?"),
+    (f"{ALLERGY}?clinical-status=active,xyz",
+     f"clinical-status: one value is none of {CLINICAL}"),
+    (f"{ALLERGY}?clinical-status:not=activ",
+     f"clinical-status:not: one value is none of {CLINICAL}; did you mean active?"),
+    (f"{ALLERGY}?status=confirm",
+     f"status: one value is none of {CLINICAL}, {VERIFICATION}; did you mean confirmed?"),
+    (f"{ALLERGY}?category=foods",
+     ("category: one value is none of food, medication, environment, biologic;"
+      " did you mean food?")),
+    (f"{ALLERGY}?severity=sever",
+     "severity: one value is none of mild, moderate, severe; did you mean severe?"),
+    (f"{ALLERGY}?type=urn:x|allergy",
+     "type: all values are of the system http://hl7.org/fhir/allergy-intolerance-type"),
+    (f"{DOCUMENT}?relation=replace",
+     ("relation: one value is none of replaces, transforms, signs, appends;"
+      " did you mean replaces?")),
+    ("Patient?gender=f",
+     "gender: one value is none of male, female, other, unknown"),
+    ("Patient?active=yes", "active: one value is none of true, false"),
+    ("Patient?address-use=house",
+     "address-use: one value is none of home, work, temp, old, billing; did you mean home?"),
+]  # fmt: skip
 
 
 def test_a_value_that_cannot_be_is_named_with_the_nearest(fhir):
