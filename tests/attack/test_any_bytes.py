@@ -140,6 +140,7 @@ def test_what_a_known_client_signed_may_be_odd_too(app, backend, path):
         refused(app, path, assertion, backend.client_id)
 
 
+@pytest.mark.campaign
 @settings(max_examples=sample(150, 2_000))
 @given(
     path=st.sampled_from(ASSERTED), header=HEADERS, claims=CLAIMS, signature=st.binary(max_size=9)
@@ -149,7 +150,7 @@ def test_whatever_a_jwt_says_it_is_refused_without_a_fault(app, path, header, cl
     refused(app, path, jwt_of({"alg": "ES384", **header}, claims, signature))
 
 
-@settings(max_examples=sample(200, 5_000))
+@settings(max_examples=sample(30, 5_000))
 @given(
     st.one_of(st.text(max_size=60), st.binary(max_size=40).map(lambda b: f"{part(b)}.{part(b)}."))
 )
@@ -197,6 +198,26 @@ def posts(app: Flask) -> list[str]:
     )
 
 
+def test_a_malformed_body_is_no_fault_of_ours_at_any_address(app):
+    """Each address that takes a POST gets one of these bodies, with a token."""
+    bodies = (
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff=\xff",
+        b"%",
+        b'{"resourceType":"Parameters","parameter":5}',
+    )
+    kinds = ("application/fhir+json", "application/x-www-form-urlencoded", "multipart/form-data")
+    headers = {"Authorization": f"Bearer {token_for(app, 'system/*.rs')}"}
+    client = app.test_client()
+    for number, path in enumerate(posts(app)):
+        body, kind = bodies[number % len(bodies)], kinds[number % len(kinds)]
+        answer = client.post(path, data=body, headers={**headers, "Content-Type": kind})
+        assert answer.status_code < 500, (path, body)
+
+
+@pytest.mark.campaign
 @settings(max_examples=sample(300, 10_000))
 @given(data=st.data(), body=BODIES, kind=TYPES)
 def test_whatever_is_posted_anywhere_is_no_fault_of_ours(app, data, body, kind):

@@ -29,14 +29,14 @@ def test_the_bytes_are_sent_unless_json_is_asked_for(fhir):
         assert response.data.startswith(b"%PDF-")
 
 
-X = [
+OTHER_ACCEPTED = [
     "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
     "application/*",
 ]
 
 
 def test_json_must_be_asked_for_by_name(fhir):
-    for accept in X:
+    for accept in OTHER_ACCEPTED:
         assert fhir.get(PDF, headers={"Accept": accept}).content_type == "application/pdf"
 
 
@@ -184,9 +184,14 @@ def test_only_the_current_bytes_are_served(fhir, path):
     )
 
 
-@pytest.mark.parametrize("inline_max", [0, 5, 32_768])
-def test_bytes_that_come_with_a_document_are_kept_as_they_are(make_app, inline_max):
-    app = make_app(seed=False, inline_max=inline_max)
+@pytest.fixture(scope="module", params=[0, 5, 32_768])
+def inlining(request, make_app):
+    """An app, and the size up to which it sends an attachment within its document."""
+    return make_app(seed=False, inline_max=request.param), request.param
+
+
+def test_bytes_that_come_with_a_document_are_kept_as_they_are(inlining):
+    app, inline_max = inlining
     stored = bytes(range(256))[:6]
     document = {
         "resourceType": "DocumentReference",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fhirapp.resources.diagnostic_report.view import report_of
 from fhirapp.store.prepare import prepare
 from tests.support.contract import SERVED
+from tests.support.effort import sample
 from tests.support.round_trips import REPEATABLE, resources
 
 LOINC = "http://loinc.org"
@@ -254,7 +255,7 @@ def test_the_report_of_whatever_document_is_valid():
     """One that is not could not be published, nor could its document."""
     documents, reports = SERVED["DocumentReference"], SERVED["DiagnosticReport"]
 
-    @REPEATABLE
+    @settings(REPEATABLE, max_examples=sample(20, 100))
     @given(resources("DocumentReference"), st.sampled_from(["11502-2", "18748-4"]))
     def check(resource, code):
         resource = {**resource, "type": concept(code)}
@@ -269,7 +270,7 @@ def test_the_report_of_whatever_document_is_valid():
 
     found: list[str] = []
     check()
-    assert len(found) > 20
+    assert len(found) > 5
 
 
 def test_attachments_keep_their_addresses_and_not_their_bytes():

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.contract import delete, publish
+from tests.support.effort import sample
 from tests.support.evaluator import covered
 from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link, token_for
 from tests.support.operations import (
@@ -225,9 +226,7 @@ def walked(make_app: Callable[..., Flask]) -> Flask:
 
 
 @settings(
-    deadline=None,
-    derandomize=True,
-    max_examples=15,
+    max_examples=sample(5, 30),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

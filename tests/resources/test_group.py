@@ -45,11 +45,11 @@ def test_members_come_with_it(fhir):
     assert included == {"p1", "p2", "p3", "p6", "p8"}
 
 
-X = [f"Group/{CLINIC}", f"Group/{CLINIC}/_history", f"Group/{CLINIC}/_history/1"]
+GROUP_PATHS = [f"Group/{CLINIC}", f"Group/{CLINIC}/_history", f"Group/{CLINIC}/_history/1"]
 
 
 def test_a_patient_sees_no_group_though_a_member(as_patient, fhir):
-    for path in X:
+    for path in GROUP_PATHS:
         assert fhir.get(path).status_code == 200
         assert as_patient("p1").get(path).status_code == 404
         assert as_patient("p1").ids("Group") == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fhirapp.allergies.assertion import ABSENT_UNKNOWN, EXPOSURE_RISK
@@ -15,6 +15,7 @@ from fhirapp.allergies.contradictions import findings_of
 from fhirapp.allergies.summary import HOLDING, Group, conclusion_of, entries_of
 from fhirapp.fhir import terminology
 from tests.support.allergies import RXNORM, SEVERE, SNOMED, allergy, coded, patient_with, rich
+from tests.support.effort import sample
 from tests.support.helpers import Fhir, assert_outcome, token_for
 from tests.support.operations import FORM, parameters, post
 from tests.support.publishing import TIMES, delete, publish
@@ -93,6 +94,7 @@ _ALLERGY = st.fixed_dictionaries(
 )
 
 
+@settings(max_examples=sample(20, 200))
 @given(st.lists(_ALLERGY, max_size=8), st.randoms())
 def test_every_entry_is_told_once_in_an_order_that_is_always_the_same(drawn, random):
     resources = [{**one, "id": f"a{at}"} for at, one in enumerate(drawn)]
@@ -112,6 +114,7 @@ def test_every_entry_is_told_once_in_an_order_that_is_always_the_same(drawn, ran
     assert (conclusion_of(entries).code == "allergies") == holds
 
 
+@settings(max_examples=sample(20, 200))
 @given(_ALLERGY)
 def test_only_who_says_so_is_refuted_in_error_or_over(resource):
     (entry,) = entries_of([{**resource, "id": "a"}])
@@ -171,8 +174,14 @@ def test_what_a_search_finds_is_what_the_summary_tells(fhir, patient):
     assert "no decision support" in parts(content, "caveat")[0]
 
 
-def test_every_entry_that_r4_allows_is_told_once(clinic, asking):
-    patient, published = rich(clinic)
+@pytest.fixture(scope="module")
+def patient_with_rich_allergies(clinic):
+    """A patient with allergies of every element that R4 has, and their ids."""
+    return rich(clinic)
+
+
+def test_every_entry_that_r4_allows_is_told_once(asking, patient_with_rich_allergies):
+    patient, published = patient_with_rich_allergies
     assert len(published) >= 20
     searched = asking.ids(f"AllergyIntolerance?patient={patient}&_count=1000")
     content = asking.read(f"{SUMMARY}?patient={patient}")
@@ -180,6 +189,7 @@ def test_every_entry_that_r4_allows_is_told_once(clinic, asking):
     assert sorted(told(content)) == sorted(searched) == sorted(published)
 
 
+@pytest.mark.campaign
 def test_the_whole_is_told_however_much_there_is(clinic, asking):
     patient = patient_with(clinic, *(allergy(f"Substance {number}") for number in range(1_100)))
     assert len(set(told(asking.read(f"{SUMMARY}?patient={patient}")))) == 1_100

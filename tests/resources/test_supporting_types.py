@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tarfile
 from functools import cache
-from itertools import combinations
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -173,19 +172,14 @@ def test_the_encounters_of_another_patient_are_refused(as_patient):
         assert_outcome(response, 403, "forbidden", message, parameter.partition(":")[0])
 
 
-X = [("system/AllergyIntolerance.s", None), ("patient/Patient.rs", "p1")]
+CLINICAL_SCOPES = [("system/AllergyIntolerance.s", None), ("patient/Patient.rs", "p1")]
 
 
 def test_staff_are_found_with_any_clinical_scope(app, fhir):
     for name in ["Practitioner", "Organization"]:
-        for scope, patient in X:
+        for scope, patient in CLINICAL_SCOPES:
             other = Fhir(app, token_for(app, scope, patient=patient))
             assert other.ids(name) == fhir.ids(name) != []
-
-
-X = [
-    (f"system/{one}.rs", other) for one, other in combinations(("Patient", "Encounter"), 2)
-]  # fmt: skip
 
 
 def test_a_granular_scope_narrows_patients(app):

@@ -14,6 +14,7 @@ from fhirapp.fhir.elements import Complex, InvalidElement, choice, many
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.prepare import prepare
 from tests.support.contract import allergy, publish
+from tests.support.effort import sample
 from tests.support.helpers import Fhir, token_for
 from tests.support.resource_faults import faults
 
@@ -167,7 +168,7 @@ def test_every_fault_of_an_object_is_told_where_they_are_asked_for():
 STEPS = st.lists(st.sampled_from(["[0]", "[12]", "coding", "extension", "_given"]), min_size=1)
 
 
-@settings(deadline=None, derandomize=True, max_examples=50)
+@settings(max_examples=sample(20, 50))
 @given(STEPS)
 def test_a_path_is_gathered_on_the_way_up(steps):
     error = InvalidElement("wrong")

@@ -127,11 +127,11 @@ def test_a_cursor_fits_its_own_history_alone(fhir):
             assert_outcome(fhir.get(address), 400, "value", diagnostics, "_cursor")
 
 
-X = ["Patient", "Encounter", "Provenance", "Organization", "Binary"]
+WITHOUT_HISTORY = ["Patient", "Encounter", "Provenance", "Organization", "Binary"]
 
 
 def test_a_type_that_does_not_declare_it_has_no_history(fhir):
-    for name in X:
+    for name in WITHOUT_HISTORY:
         diagnostics = "There is no such resource type or operation here."
         assert_outcome(fhir.get(f"{name}/_history"), 404, "not-supported", diagnostics)
 

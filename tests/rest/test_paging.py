@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.contract import allergy, delete, publish
+from tests.support.effort import sample
 from tests.support.helpers import Fhir, ids, link, token_for
 
 CODES = ("a", "b", "c")
@@ -26,9 +27,7 @@ SORTS = (
     *("_lastUpdated", "_id", "-_id", "onset", "-onset,_id", "patient", "recorder", "-recorder"),
 )
 QUICK = settings(
-    deadline=None,
-    derandomize=True,
-    max_examples=25,
+    max_examples=sample(6, 25),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 _moments = (

@@ -27,6 +27,7 @@ from fhirapp.db.records import Source
 from fhirapp.rest.stream import PIECE, ContentFile, Span
 from tests.support.binaries import store
 from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.effort import sample
 from tests.support.helpers import FHIR_JSON, Fhir, token_for
 from tests.support.serving import Server, answer, get, listening_port
 from tests.support.shell import ROOT, environment
@@ -176,7 +177,7 @@ def opened(large: Flask) -> Callable[[int, int], tuple[ContentFile, InMemory]]:
     return open_span
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=sample(15, 50))
 @given(
     start=st.integers(0, 3 * PIECE),
     length=st.integers(0, 3 * PIECE),

@@ -94,11 +94,11 @@ def test_what_fhir_defines_is_not_here(http):
         assert_outcome(response, 404, "not-found", f"SearchParameter/{row_id} is not known here.")
 
 
-X = ["SearchParameter", "SearchParameter?code=status", f"{PATHS[0]}/_history"]
+NOT_HERE = ["SearchParameter", "SearchParameter?code=status", f"{PATHS[0]}/_history"]
 
 
 def test_they_are_read_and_nothing_else(fhir):
-    for path in X:
+    for path in NOT_HERE:
         message = "There is no such resource type or operation here."
         assert_outcome(fhir.get(path), 404, "not-supported", message)
 
