@@ -18,7 +18,6 @@ from fhirapp import docs
 from fhirapp.auth.refusals import KEPT, KEPT_SECONDS, PER_MINUTE, UNPROVED
 from fhirapp.auth.tokens import GRACE_SECONDS
 from tests import ROOT
-from tests.rest.test_capability import LEFT_OUT
 from tests.support import search_page
 from tests.support.shell import MAIN
 from tests.tools import manual

@@ -13,6 +13,7 @@ from tests.support.helpers import Fhir, token_for
 from tests.support.r4 import faults
 
 
+@pytest.mark.campaign
 def test_requests_and_events_are_valid_resources(watched, own_app):
     for path in (
         *("Patient/p1", "AllergyIntolerance?patient=p1", "Patient/p1/_history/1", "metadata"),

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.resources.test_diagnostic_report_view import LOINC, NOTE, concept, document, made
 from tests.support.contract import delete, publish, versions_held
 from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, ids, token_for
 from tests.support.importing import load_lines
+from tests.support.reports import LOINC, NOTE, concept, document, made
 
 TIMES = [f"2026-03-0{day}T00:00:00.000+00:00" for day in range(1, 6)]
 NOT_REACHED = "The token's scope does not cover search of DiagnosticReport."

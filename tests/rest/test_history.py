@@ -168,12 +168,6 @@ def test_a_patient_sees_the_history_of_the_own_record(as_patient):
     assert_outcome(fhir.get(f"{EGG}/_history"), 404, "not-found", f"{EGG} is not known here.")
 
 
-def test_a_narrower_scope_shows_what_is_resolved_now_in_no_version(app):
-    fhir = Fhir(app, token_for(app, f"system/{ALLERGY}.rs?clinical-status=active"))
-    for tail in ("", "/_history", "/_history/1", "/_history/3"):
-        assert fhir.get(EGG + tail).status_code == 404
-
-
 STATUS = "http://terminology.hl7.org/CodeSystem/allergyintolerance-clinical"
 # The status of each version of a resource, None for a deletion, and what a scope on `active` sees.
 CHANGES = [

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, instant_of, interval, period_interval
-from fhirapp.search.date import PREFIXES, Date, Searched, compare
+from fhirapp.search.date import PREFIXES, Date, Searched, compare, narrowed
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.effort import sample
 
@@ -177,3 +177,17 @@ def test_the_whole_day_lies_between_its_own_bounds(fhir):
 def test_now_is_within_itself():
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     assert asked(DATE.parse(f"ap{now}"), interval(now))
+
+
+@REPEATABLE
+@given(st.sampled_from(PREFIXES), SPELLED, st.sampled_from(PREFIXES), SPELLED, STORED)
+def test_what_leads_to_a_date_leaves_out_none_that_fits(first, low, second, high, stored):
+    bounds = [Searched(first, interval(low)), Searched(second, interval(high))]
+    leads = narrowed("date", bounds)
+    compared = [compare(one, "k.low", "k.high") for one in bounds]
+    fits = " AND ".join(sql for sql, _ in compared)
+    values = (*stored, *(value for _, given in compared for value in given), *leads.values)
+    row = "(SELECT 'date' AS param, ? AS low, ? AS high) k"
+    with closing(sqlite3.connect(":memory:")) as connection:
+        left_out = f"SELECT count(*) FROM {row} WHERE {fits} AND NOT ({leads.sql})"
+        assert connection.execute(left_out, values).fetchone() == (0,)

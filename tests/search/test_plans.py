@@ -9,26 +9,22 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pytest
 from flask import Flask
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fhirapp.db import Reader, db, reader, writing
 from fhirapp.definition import types
-from fhirapp.fhir.temporal import interval
-from fhirapp.search.date import PREFIXES, Searched, compare, narrowed
+from fhirapp.search.date import PREFIXES
 from fhirapp.search.fulltext import LATEST
 from fhirapp.search.query import GATHERED_MOST
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
 from fhirapp.store.write import Rendering
-from tests.search.test_date import REPEATABLE, SPELLED, STORED
 from tests.support import plenty
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import Fhir, ids, link, token_for
@@ -409,17 +405,3 @@ def pages(fhir: Fhir, path: str) -> list[str]:
 def of_patient(number: int) -> list[str]:
     start = number * OF_A_PATIENT
     return [f"r{one:05}" for one in range(start, start + OF_A_PATIENT)]
-
-
-@REPEATABLE
-@given(st.sampled_from(PREFIXES), SPELLED, st.sampled_from(PREFIXES), SPELLED, STORED)
-def test_what_leads_to_a_date_leaves_out_none_that_fits(first, low, second, high, stored):
-    bounds = [Searched(first, interval(low)), Searched(second, interval(high))]
-    leads = narrowed("date", bounds)
-    compared = [compare(one, "k.low", "k.high") for one in bounds]
-    fits = " AND ".join(sql for sql, _ in compared)
-    values = (*stored, *(value for _, given in compared for value in given), *leads.values)
-    row = "(SELECT 'date' AS param, ? AS low, ? AS high) k"
-    with closing(sqlite3.connect(":memory:")) as connection:
-        left_out = f"SELECT count(*) FROM {row} WHERE {fits} AND NOT ({leads.sql})"
-        assert connection.execute(left_out, values).fetchone() == (0,)

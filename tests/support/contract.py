@@ -41,6 +41,8 @@ Versions = list[dict[str, Any] | None]
 # All versions, by type and id.
 Held = Mapping[str, Mapping[str, Versions]]
 
+# R4's search parameters of every type that no type has here.
+PARAMETERS_LEFT_OUT = {"_query"}
 # The id of the resource of each type that the contract deletes.
 DELETED = "contract-deleted"
 NOW = "2026-02-01T00:00:00.000+00:00"
