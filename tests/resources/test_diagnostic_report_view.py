@@ -46,17 +46,13 @@ def test_the_category_of_a_report():
 NO_REPORTS = [
     # broader than one report
     *({"type": concept(code)} for code in ("11506-3", "18842-5", "34117-2", "11488-4")),
-    {"type": concept("42348-3")},
-    {"type": concept("11502-2", "urn:oid:1.2.3")},
-    {"type": None},
+    {"type": concept("42348-3")}, {"type": concept("11502-2", "urn:oid:1.2.3")}, {"type": None},
     # no report without a kind
     {"type": None, "category": [concept("LAB", SECTIONS)]},
     # what is no longer valid would look like a second valid report
-    {"status": "superseded"},
-    {"subject": None},
-    {"subject": {"reference": "Group/g1"}},
+    {"status": "superseded"}, {"subject": None}, {"subject": {"reference": "Group/g1"}},
     {"subject": {"reference": "#contained"}},
-]
+]  # fmt: skip
 
 
 def test_a_document_that_is_no_report():

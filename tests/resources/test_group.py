@@ -14,24 +14,16 @@ CLINIC, NEWBORNS = "grp-allergy-clinic", "grp-newborns"
 
 
 FOUND = [
-    ("", [NEWBORNS, CLINIC]),
-    (f"_id={CLINIC}", [CLINIC]),
+    ("", [NEWBORNS, CLINIC]), (f"_id={CLINIC}", [CLINIC]),
     ("identifier=http://lakeside.example/fhir/group|ALLERGY-CLINIC", [CLINIC]),
-    ("member=Patient/p2", [CLINIC]),
-    ("member=p2", [CLINIC]),
-    ("member:Patient=p6", [CLINIC]),
-    ("member=p4", []),
-    ("type=person", [NEWBORNS, CLINIC]),
-    ("type=http://hl7.org/fhir/group-type|animal", []),
-    ("actual=true", [CLINIC]),
-    ("code=roster", [CLINIC]),
-    ("managing-entity=org-harbor", [CLINIC]),
-    ("characteristic=76689-9", [NEWBORNS]),
-    ("value=female", [NEWBORNS]),
-    ("value=true", [NEWBORNS]),
-    ("exclude=true", [NEWBORNS]),
+    ("member=Patient/p2", [CLINIC]), ("member=p2", [CLINIC]), ("member:Patient=p6", [CLINIC]),
+    ("member=p4", []), ("type=person", [NEWBORNS, CLINIC]),
+    ("type=http://hl7.org/fhir/group-type|animal", []), ("actual=true", [CLINIC]),
+    ("code=roster", [CLINIC]), ("managing-entity=org-harbor", [CLINIC]),
+    ("characteristic=76689-9", [NEWBORNS]), ("value=female", [NEWBORNS]),
+    ("value=true", [NEWBORNS]), ("exclude=true", [NEWBORNS]),
     ("_include=Group:member", [NEWBORNS, CLINIC]),
-]
+]  # fmt: skip
 
 
 def test_a_search_finds(fhir):

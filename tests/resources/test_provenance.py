@@ -142,19 +142,15 @@ TARGETS = {
     "two-types": ["AllergyIntolerance/al-p4-nkda", "DocumentReference/doc-p4-hp-2025"],
     "patient": ["Patient/p4", "Encounter/enc-p4-2025-birth"],
     "staff": ["Practitioner/dr-novak", "Organization/org-harbor"],
-    "bytes": ["Binary/bin-p1-discharge-2024-v3"],
-    "deleted": ["AllergyIntolerance/gone"],
-    "moved": ["AllergyIntolerance/moved"],
-    "unknown": ["AllergyIntolerance/nobody"],
+    "bytes": ["Binary/bin-p1-discharge-2024-v3"], "deleted": ["AllergyIntolerance/gone"],
+    "moved": ["AllergyIntolerance/moved"], "unknown": ["AllergyIntolerance/nobody"],
     "unserved": ["AllergyIntolerance/al-p4-nkda", "Observation/o1"],
     "elsewhere": ["https://elsewhere.example/fhir/AllergyIntolerance/al-p4-nkda"],
     "urn": ["urn:uuid:0b9a7b3c-3a52-4c3c-9d6f-6c1c3e0e5d11"],
-    "of-allergy": ["Provenance/allergy"],
-    "of-unserved": ["Provenance/unserved"],
-    "of-of-allergy": ["Provenance/of-allergy"],
-    "circle-1": ["Provenance/circle-2"],
+    "of-allergy": ["Provenance/allergy"], "of-unserved": ["Provenance/unserved"],
+    "of-of-allergy": ["Provenance/of-allergy"], "circle-1": ["Provenance/circle-2"],
     "circle-2": ["Provenance/circle-1"],
-}
+}  # fmt: skip
 WITHOUT_REFERENCE = {
     "identifier": {"identifier": {"system": "urn:ids", "value": "1"}},
     "display": {"display": "A note"},
@@ -194,23 +190,19 @@ def many(make_app):
 
 
 TOKENS = [
-    ("system/*.rs", None),
-    ("system/AllergyIntolerance.rs", None),
-    ("system/DocumentReference.rs", None),
-    ("system/Patient.rs system/Encounter.rs", None),
-    ("system/Provenance.rs", None),
-    ("system/AllergyIntolerance.rs?clinical-status=active", None),
+    ("system/*.rs", None), ("system/AllergyIntolerance.rs", None),
+    ("system/DocumentReference.rs", None), ("system/Patient.rs system/Encounter.rs", None),
+    ("system/Provenance.rs", None), ("system/AllergyIntolerance.rs?clinical-status=active", None),
     ("system/AllergyIntolerance.rs?category:not=food", None),
     ("system/AllergyIntolerance.rs?_id=gone", None),
-    ("system/DocumentReference.rs?type=http://loinc.org|18842-5", None),
-    ("user/*.rs", None),
+    ("system/DocumentReference.rs?type=http://loinc.org|18842-5", None), ("user/*.rs", None),
     *(("patient/*.rs", f"p{number}") for number in (1, 2, 4, 12)),
     ("patient/AllergyIntolerance.rs", "p4"),
     ("patient/AllergyIntolerance.rs patient/DocumentReference.rs", "p1"),
     ("patient/DocumentReference.rs?type=http://loinc.org|18842-5", "p1"),
     ("patient/AllergyIntolerance.rs system/DocumentReference.rs", "p4"),
     ("patient/*.rs", "nobody"),
-]
+]  # fmt: skip
 
 
 def reads(fhir: Fhir, target: dict[str, str]) -> bool:

@@ -26,15 +26,11 @@ URIS = (
     "com.example.app:/callback",
 )
 FOR_ALL = (
-    "/.well-known/smart-configuration",
-    "/.well-known/openid-configuration",
-    "/.well-known/oauth-authorization-server",
-    "/fhir/.well-known/smart-configuration",
-    "/fhir/.well-known/openid-configuration",
-    "/fhir/metadata",
-    "/oauth/jwks.json",
+    "/.well-known/smart-configuration", "/.well-known/openid-configuration",
+    "/.well-known/oauth-authorization-server", "/fhir/.well-known/smart-configuration",
+    "/fhir/.well-known/openid-configuration", "/fhir/metadata", "/oauth/jwks.json",
     "/smart-style.json",
-)
+)  # fmt: skip
 FOR_NOBODY = ("/sign-in", "/oauth/authorize", "/oauth/introspect", "/account", "/admin/clients")
 ALLOWED = "Access-Control-Allow-Origin"
 EXPOSED = "Access-Control-Expose-Headers"
@@ -109,20 +105,16 @@ def ask_fhir(path: str, scope: str = "system/*.rs") -> Callable[[FlaskClient, st
 
 
 ASKED = [
-    (ask_token, 400),
-    (ask_revoke, 200),
-    (ask_user_info, 401),
-    (ask_fhir("/fhir/Patient/p1"), 200),
-    (ask_fhir("/fhir/AllergyIntolerance?_count=1"), 200),
+    (ask_token, 400), (ask_revoke, 200), (ask_user_info, 401),
+    (ask_fhir("/fhir/Patient/p1"), 200), (ask_fhir("/fhir/AllergyIntolerance?_count=1"), 200),
     (ask_fhir("/api/AllergyIntolerance?_count=1"), 200),
     (ask_fhir("/fhir/Patient?birthdate=x"), 400),
     (lambda http, origin: http.get("/fhir/Patient", headers={"Origin": origin}), 401),
     (ask_fhir("/fhir/Patient", "system/Encounter.rs"), 403),
-    (ask_fhir("/fhir/Patient/nobody"), 404),
-    (ask_fhir("/fhir/Nonsense"), 404),
+    (ask_fhir("/fhir/Patient/nobody"), 404), (ask_fhir("/fhir/Nonsense"), 404),
     (lambda http, origin: http.delete("/fhir/Patient/p1", headers={"Origin": origin}), 405),
     (lambda http, origin: http.get(f"/fhir/{'x' * 9000}", headers={"Origin": origin}), 414),
-]
+]  # fmt: skip
 
 
 def test_a_registered_origin_reads_answers_and_errors(http):
@@ -155,13 +147,9 @@ def test_an_answer_that_is_still_the_same_names_the_origin_too(http):
 
 
 PREFLIGHTS = [
-    "/oauth/token",
-    "/oauth/revoke",
-    "/oauth/userinfo",
-    "/fhir/Patient/p1",
-    "/api/AllergyIntolerance",
-    "/fhir",
-]
+    "/oauth/token", "/oauth/revoke", "/oauth/userinfo", "/fhir/Patient/p1",
+    "/api/AllergyIntolerance", "/fhir",
+]  # fmt: skip
 
 
 def test_a_preflight_says_what_may_be_sent(http):
@@ -182,31 +170,14 @@ def test_a_preflight_says_what_may_be_sent(http):
 
 
 STRANGERS = [
-    "",
-    "null",
-    "https://SPA.example",
-    "HTTPS://spa.example",
-    "http://spa.example",
-    "https://spa.example:443",
-    "https://spa.example:8443",
-    "https://spa.example.",
-    "https://spa.example.evil.example",
-    "https://evil-spa.example",
-    "https://sub.spa.example",
-    "https://spa.example/callback",
-    "https://spa.example/",
-    "https://user@spa.example",
-    "https://spa.example https://other.example",
-    "https://spa.example:x",
-    "https://[",
-    "https://port.example",
-    "https://port.example:443",
-    "com.example.app:",
-    "com.example.app://",
-    "loopback",
-    LOOPBACK,
-    "http://127.0.0.1",
-]
+    "", "null", "https://SPA.example", "HTTPS://spa.example", "http://spa.example",
+    "https://spa.example:443", "https://spa.example:8443", "https://spa.example.",
+    "https://spa.example.evil.example", "https://evil-spa.example", "https://sub.spa.example",
+    "https://spa.example/callback", "https://spa.example/", "https://user@spa.example",
+    "https://spa.example https://other.example", "https://spa.example:x", "https://[",
+    "https://port.example", "https://port.example:443", "com.example.app:", "com.example.app://",
+    "loopback", LOOPBACK, "http://127.0.0.1",
+]  # fmt: skip
 
 
 def test_what_is_not_to_the_letter_a_registered_origin_is_told_nothing(http):

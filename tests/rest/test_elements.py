@@ -47,36 +47,24 @@ def test_a_primitive_has_its_extension_beside_it():
 
 
 NULL_OR_EMPTY = [
-    ({}, ""),
-    (None, ""),
-    ([], ""),
-    ("Ana", ""),
-    ({"family": None}, "family"),
-    ({"family": ""}, "family"),
-    ({"family": ["Ruiz"]}, "family"),
-    ({"given": "Ana"}, "given"),
-    ({"given": []}, "given"),
-    ({"given": [""]}, "given[0]"),
-    ({"given": [None]}, "given[0]"),
+    ({}, ""), (None, ""), ([], ""), ("Ana", ""), ({"family": None}, "family"),
+    ({"family": ""}, "family"), ({"family": ["Ruiz"]}, "family"), ({"given": "Ana"}, "given"),
+    ({"given": []}, "given"), ({"given": [""]}, "given[0]"), ({"given": [None]}, "given[0]"),
     ({"given": ["Ana", None]}, "given[1]"),
     ({"given": ["Ana", None], "_given": [MASKED]}, "given[1]"),
     ({"given": ["Ana", None], "_given": [MASKED, None]}, "given[1]"),
-    ({"given": [None], "_given": [{}]}, "given[0]"),
-    ({"given": [["Ana"]]}, "given[0]"),
-    ({"_given": []}, "_given"),
-    ({"_given": MASKED}, "_given"),
+    ({"given": [None], "_given": [{}]}, "given[0]"), ({"given": [["Ana"]]}, "given[0]"),
+    ({"_given": []}, "_given"), ({"_given": MASKED}, "_given"),
     ({"given": ["Ana"], "_given": [{}]}, "_given[0]"),
-    ({"given": ["Ana"], "_given": ["x"]}, "_given[0]"),
-    ({"_family": [MASKED]}, "_family"),
+    ({"given": ["Ana"], "_given": ["x"]}, "_given[0]"), ({"_family": [MASKED]}, "_family"),
     ({"_family": {"value": "x"}}, "_family.value"),
     ({"_family": {"extension": []}}, "_family.extension"),
     ({"_family": {"extension": [{"valueCode": "x"}]}}, "_family.extension[0].url"),
-    ({"_period": {"id": "x"}}, "_period"),
-    ({"__family": {"id": "x"}}, "__family"),
+    ({"_period": {"id": "x"}}, "_period"), ({"__family": {"id": "x"}}, "__family"),
     ({"_extension": [{"id": "x"}]}, "_extension"),
     ({"period": {"start": "2024-13"}}, "period.start"),
     ({"resourceType": "HumanName"}, "resourceType"),
-]
+]  # fmt: skip
 
 
 def test_null_and_empty_are_refused_where_they_mean_nothing():

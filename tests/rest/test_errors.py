@@ -108,15 +108,10 @@ def test_another_patient_under_a_patient_token_is_a_403(as_patient):
 
 
 UNKNOWN = [
-    f"{ALLERGY}/nobody",
-    f"{ALLERGY}/nobody/_history",
-    f"{ALLERGY}/nobody/_history/1",
-    f"{ALLERGY}/al-p1-latex/_history/2",
-    f"{ALLERGY}/al-p1-latex/_history/01",
-    f"{ALLERGY}/al-p1-latex/_history/latest",
-    "Binary/nobody",
-    "Provenance/nobody",
-]
+    f"{ALLERGY}/nobody", f"{ALLERGY}/nobody/_history", f"{ALLERGY}/nobody/_history/1",
+    f"{ALLERGY}/al-p1-latex/_history/2", f"{ALLERGY}/al-p1-latex/_history/01",
+    f"{ALLERGY}/al-p1-latex/_history/latest", "Binary/nobody", "Provenance/nobody",
+]  # fmt: skip
 
 
 def test_an_unknown_id_or_version_is_a_404(fhir):
@@ -154,19 +149,12 @@ def without_length(headers):
 
 
 NOWHERE = [
-    "Observation",
-    "Observation/1",
+    "Observation", "Observation/1",
     # read, not searched
-    "Binary",
-    "$everything",
-    "Patient/$everything",
-    "Patient/p1/$export",
-    "Patient/p1/Practitioner",
-    f"{DOCUMENT}/$meta",
-    "Patient/_history",
-    f"/api/{DOCUMENT}/doc-p1-scan-2023",
-    "/api/Observation",
-]
+    "Binary", "$everything", "Patient/$everything", "Patient/p1/$export",
+    "Patient/p1/Practitioner", f"{DOCUMENT}/$meta", "Patient/_history",
+    f"/api/{DOCUMENT}/doc-p1-scan-2023", "/api/Observation",
+]  # fmt: skip
 
 
 def test_an_unknown_type_or_operation_is_a_404(fhir):

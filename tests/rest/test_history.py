@@ -63,31 +63,18 @@ def test_the_newest_entry_of_what_was_deleted_is_the_deletion(fhir):
 
 
 NARROWED = [
-    ("", [3, 2, 1]),
-    ("_count=2", [3, 2]),
-    ("_count=0", []),
-    ("_count=5000", [3, 2, 1]),
-    (f"_since={SECOND}%2B00:00", [3, 2]),
-    (f"_since={SECOND}Z", [3, 2]),
+    ("", [3, 2, 1]), ("_count=2", [3, 2]), ("_count=0", []), ("_count=5000", [3, 2, 1]),
+    (f"_since={SECOND}%2B00:00", [3, 2]), (f"_since={SECOND}Z", [3, 2]),
     # a plus sign that was not escaped
-    (f"_since={THIRD}+00:00", [3]),
-    ("_since=2024-01-24", [3, 2]),
-    ("_since=2024-01-24T09:41:33.010Z", [3]),
-    ("_since=2025", []),
+    (f"_since={THIRD}+00:00", [3]), ("_since=2024-01-24", [3, 2]),
+    ("_since=2024-01-24T09:41:33.010Z", [3]), ("_since=2025", []),
     # each version holds from its own time to that of the next
-    (f"_at={FIRST}Z", [1]),
-    (f"_at={SECOND}Z", [2]),
-    (f"_at={THIRD}Z", [3]),
-    ("_at=2024-01-23T15:20:05.149Z", []),
-    ("_at=2024-01-24T09:41:33.008Z", [1]),
-    ("_at=2024-01-24", [2, 1]),
-    ("_at=2024-01", [3, 2, 1]),
-    ("_at=2024-01-25", [2]),
-    ("_at=2026", [3]),
-    ("_at=2023", []),
-    ("_since=2024-01-24&_at=2024-01-24", [2]),
+    (f"_at={FIRST}Z", [1]), (f"_at={SECOND}Z", [2]), (f"_at={THIRD}Z", [3]),
+    ("_at=2024-01-23T15:20:05.149Z", []), ("_at=2024-01-24T09:41:33.008Z", [1]),
+    ("_at=2024-01-24", [2, 1]), ("_at=2024-01", [3, 2, 1]), ("_at=2024-01-25", [2]),
+    ("_at=2026", [3]), ("_at=2023", []), ("_since=2024-01-24&_at=2024-01-24", [2]),
     ("_format=json&_pretty=false", [3, 2, 1]),
-]
+]  # fmt: skip
 
 
 def test_a_history_can_be_narrowed(fhir):
@@ -171,18 +158,12 @@ def test_a_patient_sees_the_history_of_the_own_record(as_patient):
 STATUS = "http://terminology.hl7.org/CodeSystem/allergyintolerance-clinical"
 # The status of each version of a resource, None for a deletion, and what a scope on `active` sees.
 CHANGES = [
-    (["active", "active"], [2, 1]),
-    (["resolved", "active"], [2]),
-    (["active", "resolved"], []),
+    (["active", "active"], [2, 1]), (["resolved", "active"], [2]), (["active", "resolved"], []),
     # a deletion has no status: it is seen by whoever saw what it deleted
-    (["active", None], [2, 1]),
-    (["resolved", None], []),
-    (["resolved", "active", None], [3, 2]),
-    (["active", "resolved", None], []),
-    (["active", None, "active"], [3, 2, 1]),
-    (["resolved", None, "active"], [3]),
-    (["active", None, "resolved"], []),
-]
+    (["active", None], [2, 1]), (["resolved", None], []), (["resolved", "active", None], [3, 2]),
+    (["active", "resolved", None], []), (["active", None, "active"], [3, 2, 1]),
+    (["resolved", None, "active"], [3]), (["active", None, "resolved"], []),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

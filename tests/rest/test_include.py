@@ -462,13 +462,9 @@ def test_a_page_is_refused_that_more_refers_to_than_is_brought(make_app, monkeyp
 
 
 NOT_REFERRING = [
-    "Patient:name",
-    f"{ALLERGY}:code",
-    f"{ALLERGY}",
-    "Binary:x",
-    f"{DOCUMENT}:encounter",
+    "Patient:name", f"{ALLERGY}:code", f"{ALLERGY}", "Binary:x", f"{DOCUMENT}:encounter",
     f"{ALLERGY}:patient:Group",
-]
+]  # fmt: skip
 
 
 def test_what_cannot_refer_is_a_400_that_names_what_can(fhir):

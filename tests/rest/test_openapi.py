@@ -290,15 +290,11 @@ def test_the_answers_of_bytes_are_as_described(fhir, described):
 
 
 TOKEN_REQUESTS = [
-    (
-        {"grant_type": "client_credentials", "scope": "system/*.rs"},
-        ("demo-backend", "demo"),
-        200,
-    ),
+    ({"grant_type": "client_credentials", "scope": "system/*.rs"}, ("demo-backend", "demo"), 200),
     ({"grant_type": "password"}, ("demo-backend", "demo"), 400),
     ({"grant_type": "client_credentials"}, ("demo-backend", "wrong"), 401),
     ({"grant_type": "x" * 2**20}, None, 413),
-]
+]  # fmt: skip
 
 
 def test_the_answers_of_the_token_endpoint_are_as_described(http, described):

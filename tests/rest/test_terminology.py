@@ -180,32 +180,15 @@ def without(letters: str) -> str:
 
 
 MEMBERS = [
-    ("urn:v:few", "cdu"),
-    ("urn:v:few|7", "cdu"),
-    ("ValueSet/few", "cdu"),
-    ("urn:v:mixed", "cou"),
-    ("urn:v:whole", "acdkstu"),
-    ("urn:v:cats", CATS),
-    ("urn:v:under", "kst"),
-    ("urn:v:no-cats", "ad"),
-    ("urn:v:big", "st"),
-    ("urn:v:sized", "kst"),
-    ("urn:v:bare", "ad"),
-    ("urn:v:children", "cdu"),
-    ("urn:v:both", "st"),
-    ("urn:v:without", "ad"),
-    ("urn:v:living", "ackstu"),
-    ("urn:v:made", "cdou"),
-    ("urn:v:common", "cu"),
-    ("urn:v:nothing", ""),
-    ("urn:v:expanded", "cou"),
-    ("urn:v:fallback", "d"),
-    ("urn:v:of-two", ""),
-    ("penicillins", "mp"),
-    ("Penicillins", "mp"),
-    ("urn:fhirapp:substance-class:penicillins", "mp"),
-    ("tree nuts", ""),
-]
+    ("urn:v:few", "cdu"), ("urn:v:few|7", "cdu"), ("ValueSet/few", "cdu"), ("urn:v:mixed", "cou"),
+    ("urn:v:whole", "acdkstu"), ("urn:v:cats", CATS), ("urn:v:under", "kst"),
+    ("urn:v:no-cats", "ad"), ("urn:v:big", "st"), ("urn:v:sized", "kst"), ("urn:v:bare", "ad"),
+    ("urn:v:children", "cdu"), ("urn:v:both", "st"), ("urn:v:without", "ad"),
+    ("urn:v:living", "ackstu"), ("urn:v:made", "cdou"), ("urn:v:common", "cu"),
+    ("urn:v:nothing", ""), ("urn:v:expanded", "cou"), ("urn:v:fallback", "d"),
+    ("urn:v:of-two", ""), ("penicillins", "mp"), ("Penicillins", "mp"),
+    ("urn:fhirapp:substance-class:penicillins", "mp"), ("tree nuts", ""),
+]  # fmt: skip
 
 
 def test_in_and_not_in_a_value_set_divide_what_there_is(found):
@@ -230,17 +213,12 @@ def test_another_parameter_is_asked_of_its_own_codes(found):
 
 
 RELATED = [
-    ("code:below=urn:s|cat", CATS),
-    ("code:below=urn:s|animal", "acdkstu"),
-    ("code:below=urn:s|kitten", "k"),
-    ("code:above=urn:s|kitten", "acku"),
-    ("code:above=urn:s|animal", "a"),
-    ("code:below=urn:s|kitten,urn:s|dodo", "dk"),
-    ("code:below=penicillins", "mp"),
-    ("code:below=latex", ""),
-    ("code:below=penicillins,urn:s|kitten", "kmp"),
-    ("code:below=urn:circle|a", ""),
-]
+    ("code:below=urn:s|cat", CATS), ("code:below=urn:s|animal", "acdkstu"),
+    ("code:below=urn:s|kitten", "k"), ("code:above=urn:s|kitten", "acku"),
+    ("code:above=urn:s|animal", "a"), ("code:below=urn:s|kitten,urn:s|dodo", "dk"),
+    ("code:below=penicillins", "mp"), ("code:below=latex", ""),
+    ("code:below=penicillins,urn:s|kitten", "kmp"), ("code:below=urn:circle|a", ""),
+]  # fmt: skip
 
 
 def test_below_and_above_go_by_the_hierarchy(found):
@@ -517,15 +495,11 @@ def test_a_code_is_in_a_value_set_or_not(client):
 
 
 IN_CODE_SYSTEM = [
-    ("url=urn:s&code=cat", True),
-    ("url=urn:s&code=Cat", False),
-    ("url=urn:s&coding=urn:s|cat", True),
-    ("url=urn:s&codeableConcept=urn:t|y,urn:s|cat", True),
-    ("url=urn:s&codeableConcept=urn:t|cat,cat", False),
-    ("url=urn:some&code=a", True),
-    ("url=urn:twice&version=1&code=a", True),
-    ("url=urn:twice&version=2&code=a", False),
-]
+    ("url=urn:s&code=cat", True), ("url=urn:s&code=Cat", False),
+    ("url=urn:s&coding=urn:s|cat", True), ("url=urn:s&codeableConcept=urn:t|y,urn:s|cat", True),
+    ("url=urn:s&codeableConcept=urn:t|cat,cat", False), ("url=urn:some&code=a", True),
+    ("url=urn:twice&version=1&code=a", True), ("url=urn:twice&version=2&code=a", False),
+]  # fmt: skip
 
 
 def test_a_code_is_in_a_code_system_or_not(client):

@@ -19,32 +19,18 @@ from tests.support.importing import load, patient, write
 XML = {"Accept": "application/fhir+xml"}
 EGG = "AllergyIntolerance/al-p3-egg"
 PATHS = [
-    EGG,
-    f"{EGG}/_history/1",
-    f"{EGG}/_history",
-    "AllergyIntolerance/_history?_count=3",
+    EGG, f"{EGG}/_history/1", f"{EGG}/_history", "AllergyIntolerance/_history?_count=3",
     "AllergyIntolerance?patient=p1&_revinclude=Provenance:target",
-    "DocumentReference?patient=p1&_include=*&nonsense=1",
-    "DocumentReference?_summary=true",
-    "Patient?_elements=name",
-    "Patient?_summary=count",
-    "Patient/p1/AllergyIntolerance",
-    "?_type=Patient,AllergyIntolerance&_count=3",
-    "_history?_count=3",
-    "Patient?_id=nobody",
-    f"{EGG}?_summary=text",
-    "DocumentReference/$docref?patient=p1",
-    "AllergyIntolerance/$summary?patient=p1",
-    "Patient/p1/$everything",
-    "metadata",
+    "DocumentReference?patient=p1&_include=*&nonsense=1", "DocumentReference?_summary=true",
+    "Patient?_elements=name", "Patient?_summary=count", "Patient/p1/AllergyIntolerance",
+    "?_type=Patient,AllergyIntolerance&_count=3", "_history?_count=3", "Patient?_id=nobody",
+    f"{EGG}?_summary=text", "DocumentReference/$docref?patient=p1",
+    "AllergyIntolerance/$summary?patient=p1", "Patient/p1/$everything", "metadata",
     "SearchParameter/AllergyIntolerance-status",
     # refusals
-    "Patient/nobody",
-    "Nothing",
-    "AllergyIntolerance?date=x",
-    "AllergyIntolerance/al-p5-codeine",
+    "Patient/nobody", "Nothing", "AllergyIntolerance?date=x", "AllergyIntolerance/al-p5-codeine",
     "Patient/p1/$nothing",
-]
+]  # fmt: skip
 
 
 def asked_with(path: str, more: str) -> str:

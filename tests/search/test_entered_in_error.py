@@ -43,19 +43,14 @@ def entry(row_id: str, clinical: str = "", *verified: str, **more: Any) -> dict[
 OTHER_SYSTEM = entry("other-system", "active", "confirmed")
 OTHER_SYSTEM["verificationStatus"]["coding"].append({"system": "urn:x", "code": IN_ERROR})
 ENTRIES = (
-    entry("error-active", "active", IN_ERROR),
-    entry("error-inactive", "inactive", IN_ERROR),
-    entry("error-resolved", "resolved", IN_ERROR),
-    entry("error-alone", "", IN_ERROR),
+    entry("error-active", "active", IN_ERROR), entry("error-inactive", "inactive", IN_ERROR),
+    entry("error-resolved", "resolved", IN_ERROR), entry("error-alone", "", IN_ERROR),
     # What contradicts itself counts as the graver of the two.
     entry("error-or-confirmed", "active", IN_ERROR, "confirmed"),
-    entry("error-or-refuted", "active", "refuted", IN_ERROR),
-    OTHER_SYSTEM,
-    entry("confirmed", "active", "confirmed"),
-    entry("refuted", "active", "refuted"),
-    entry("unverified", "active"),
-    entry("without", "", "confirmed"),
-)
+    entry("error-or-refuted", "active", "refuted", IN_ERROR), OTHER_SYSTEM,
+    entry("confirmed", "active", "confirmed"), entry("refuted", "active", "refuted"),
+    entry("unverified", "active"), entry("without", "", "confirmed"),
+)  # fmt: skip
 ALL = {one["id"] for one in ENTRIES}
 ACTIVE = {
     *("error-or-confirmed", "error-or-refuted", "other-system"),

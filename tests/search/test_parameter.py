@@ -15,19 +15,12 @@ REPEATABLE = settings(max_examples=sample(20, 300))
 
 
 SPLIT = [
-    ("", [""]),
-    ("a", ["a"]),
-    ("a,b", ["a", "b"]),
-    (",a,,b,", ["", "a", "", "b", ""]),
+    ("", [""]), ("a", ["a"]), ("a,b", ["a", "b"]), (",a,,b,", ["", "a", "", "b", ""]),
     (r"a\,b,c", [r"a\,b", "c"]),
     # the backslash is escaped, the comma is not
-    (r"a\\,b", [r"a\\", "b"]),
-    (r"a\\\,b", [r"a\\\,b"]),
-    (r"a\|b\$c", [r"a\|b\$c"]),
-    ("a\\", ["a\\"]),
-    ("a,b\\", ["a", "b\\"]),
-    ("a\n,\\\n,b", ["a\n", "\\\n", "b"]),
-]
+    (r"a\\,b", [r"a\\", "b"]), (r"a\\\,b", [r"a\\\,b"]), (r"a\|b\$c", [r"a\|b\$c"]),
+    ("a\\", ["a\\"]), ("a,b\\", ["a", "b\\"]), ("a\n,\\\n,b", ["a\n", "\\\n", "b"]),
+]  # fmt: skip
 
 
 def test_a_value_is_split_at_commas_that_are_not_escaped():
@@ -36,14 +29,10 @@ def test_a_value_is_split_at_commas_that_are_not_escaped():
 
 
 ESCAPED = [
-    (r"a\,b\|c\$d\\e", r"a,b|c$d\e"),
-    (r"\\,", r"\,"),
-    (r"\\\,", r"\,"),
+    (r"a\,b\|c\$d\\e", r"a,b|c$d\e"), (r"\\,", r"\,"), (r"\\\,", r"\,"),
     # what needs no escape keeps its backslash
-    (r"a\bc", r"a\bc"),
-    ("a\\", "a\\"),
-    ("a", "a"),
-]
+    (r"a\bc", r"a\bc"), ("a\\", "a\\"), ("a", "a"),
+]  # fmt: skip
 
 
 def test_escapes_are_removed():
@@ -76,17 +65,10 @@ RESOURCE = {
 
 
 VALUES_AT = [
-    ("a.b.c", [1, 3, 4]),
-    ("a.b.d", [2]),
-    ("a.b.x", []),
-    ("a.x.c", []),
-    ("x", []),
+    ("a.b.c", [1, 3, 4]), ("a.b.d", [2]), ("a.b.x", []), ("a.x.c", []), ("x", []),
     # false and nought are values
-    ("e", [False]),
-    ("f", [0]),
-    ("g", []),
-    ("h.i", []),
-]
+    ("e", [False]), ("f", [0]), ("g", []), ("h.i", []),
+]  # fmt: skip
 
 
 def test_the_values_at_a_path_are_found_through_every_list():

@@ -48,29 +48,22 @@ def found(visits: Fhir, value: str, name: str = "length") -> set[str]:
 
 FOUND = [
     # as precise as it is written
-    ("30||min", {"half", "nearly", "hours"}),
-    ("30.0||min", {"half", "hours"}),
+    ("30||min", {"half", "nearly", "hours"}), ("30.0||min", {"half", "hours"}),
     (f"30|{UCUM}|min", {"half", "nearly", "hours"}),
     ("eq0.5||h", {"half", "nearly", "hours", "over"}),
-    ("3e1||min", {"half", "nearly", "hours", "over"}),
-    ("30||s", {"second"}),
+    ("3e1||min", {"half", "nearly", "hours", "over"}), ("30||s", {"second"}),
     # by the number alone, whatever the unit
-    ("30", {"second", "half", "nearly"}),
-    ("30||", {"second", "half", "nearly"}),
+    ("30", {"second", "half", "nearly"}), ("30||", {"second", "half", "nearly"}),
     ("1", {"week", "year", "hours"}),
     # "more than 1.5 h" is no day, and may be
-    ("gt1||d", {"days", "week", "year", "more"}),
-    ("sa2||h", {"days", "week", "year", "more"}),
-    ("lt30||min", {"second", "nearly"}),
-    ("eb30||min", {"second", "nearly"}),
+    ("gt1||d", {"days", "week", "year", "more"}), ("sa2||h", {"days", "week", "year", "more"}),
+    ("lt30||min", {"second", "nearly"}), ("eb30||min", {"second", "nearly"}),
     ("le30||min", {"second", "nearly", "half", "hours"}),
     ("ge30||min", {"half", "hours", "over", "more", "days", "week", "year"}),
     ("ne30||min", {"second", "over", "more", "days", "week", "year"}),
-    ("ap33||min", {"half", "hours", "over"}),
-    ("365.25||d", {"year"}),
-    ("30||s,1||wk", {"second", "week"}),
-    ("-1||min", set()),
-]
+    ("ap33||min", {"half", "hours", "over"}), ("365.25||d", {"year"}),
+    ("30||s,1||wk", {"second", "week"}), ("-1||min", set()),
+]  # fmt: skip
 
 
 def test_a_duration_is_found_by_how_long_it_is(visits):

@@ -44,24 +44,18 @@ def recorded(make_app):
 
 
 FOUND = [
-    ("recorder=Practitioner/x", "ab"),
-    (f"recorder={BASE_URL}/fhir/Practitioner/x", "ab"),
-    ("recorder:Practitioner=x", "ab"),
-    ("recorder:Practitioner=Practitioner/x", "ab"),
-    ("recorder=Practitioner/x/_history/3", "ab"),
-    ("recorder=Patient/x", "c"),
+    ("recorder=Practitioner/x", "ab"), (f"recorder={BASE_URL}/fhir/Practitioner/x", "ab"),
+    ("recorder:Practitioner=x", "ab"), ("recorder:Practitioner=Practitioner/x", "ab"),
+    ("recorder=Practitioner/x/_history/3", "ab"), ("recorder=Patient/x", "c"),
     ("recorder:Patient=x", "c"),
     # a bare id, of whatever type
-    ("recorder=x", "abc"),
-    ("recorder=X", "i"),
+    ("recorder=x", "abc"), ("recorder=X", "i"),
     ("recorder=https://other.example/fhir/Practitioner/x", "d"),
     ("recorder=https://elsewhere.example/fhir/Practitioner/x", ""),
-    ("recorder=urn:uuid:c757873d-ec9a-4326-a141-556f43239520", "e"),
-    ("recorder=x,X", "abci"),
-    ("recorder=Patient/x,Practitioner/X", "ci"),
-    ("recorder=x&recorder=Patient/x", "c"),
+    ("recorder=urn:uuid:c757873d-ec9a-4326-a141-556f43239520", "e"), ("recorder=x,X", "abci"),
+    ("recorder=Patient/x,Practitioner/X", "ci"), ("recorder=x&recorder=Patient/x", "c"),
     ("recorder=nobody", ""),
-]
+]  # fmt: skip
 
 
 def test_a_reference_finds(recorded):
@@ -83,21 +77,12 @@ def test_a_stored_reference_may_be_our_own_absolute_address(make_app):
 
 
 RELATIVE = [
-    ("Patient/p1", ("Patient", "p1")),
-    ("Patient/p1/_history/2", ("Patient", "p1")),
-    ("Patient/p1/", None),
-    ("Patient/p1/_history", None),
-    ("Patient/p1/_history/", None),
-    ("Patient/p1\n", None),
-    ("patient/p1", None),
-    ("p1", None),
-    ("#p1", None),
-    ("/Patient/p1", None),
-    ("https://a.example/Patient/p1", None),
-    ("Patient/" + "a" * 65, None),
-    ("Patient/á", None),
-    ("", None),
-]
+    ("Patient/p1", ("Patient", "p1")), ("Patient/p1/_history/2", ("Patient", "p1")),
+    ("Patient/p1/", None), ("Patient/p1/_history", None), ("Patient/p1/_history/", None),
+    ("Patient/p1\n", None), ("patient/p1", None), ("p1", None), ("#p1", None),
+    ("/Patient/p1", None), ("https://a.example/Patient/p1", None), ("Patient/" + "a" * 65, None),
+    ("Patient/á", None), ("", None),
+]  # fmt: skip
 
 
 def test_a_relative_reference_is_type_and_id():

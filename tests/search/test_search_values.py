@@ -60,26 +60,20 @@ FOUND = [
     ("contenttype=urn:other|text/plain", ""),
     ("contenttype=text/plain;charset=utf-8", "charset loud"),
     ("contenttype=text/plain; charset=UTF-8", "charset loud"),
-    ("contenttype=text/plain;charset=latin1", ""),
-    ("contenttype=text", ""),
+    ("contenttype=text/plain;charset=latin1", ""), ("contenttype=text", ""),
     ("contenttype:below=text", "bare charset loud near page"),
     ("contenttype:below=Text/*", "bare charset loud near page"),
     ("contenttype:below=text/plain", "bare charset loud"),
     ("contenttype:below=text/plain;charset=utf-8", "charset loud"),
-    ("contenttype:below=image,text/html", "page picture"),
-    ("contenttype:below=tex", ""),
+    ("contenttype:below=image,text/html", "page picture"), ("contenttype:below=tex", ""),
     ("contenttype:below=urn:ietf:bcp:13|image", "picture"),
-    ("contenttype:not=text/plain", "near page picture spoken"),
-    ("language=de-CH", "spoken"),
-    ("language=DE-ch", "spoken"),
-    ("language=urn:ietf:bcp:47|de-ch", "spoken"),
+    ("contenttype:not=text/plain", "near page picture spoken"), ("language=de-CH", "spoken"),
+    ("language=DE-ch", "spoken"), ("language=urn:ietf:bcp:47|de-ch", "spoken"),
     ("language=de", ""),
     # as an address elsewhere, with a version and without
-    (f"related={ELSEWHERE}", "spoken"),
-    (f"related={ELSEWHERE}/_history/7", "spoken"),
-    (f"related={ELSEWHERE}/_history/8", "spoken"),
-    (f"related={ELSEWHERE}x", ""),
-]
+    (f"related={ELSEWHERE}", "spoken"), (f"related={ELSEWHERE}/_history/7", "spoken"),
+    (f"related={ELSEWHERE}/_history/8", "spoken"), (f"related={ELSEWHERE}x", ""),
+]  # fmt: skip
 
 
 def test_a_document_is_found_by(fhir):
@@ -171,18 +165,13 @@ def test_a_value_that_cannot_be_is_named_with_the_nearest(fhir):
 
 
 VALID = [
-    f"{ALLERGY}?clinical-status=active",
-    f"{ALLERGY}?status=active,refuted",
+    f"{ALLERGY}?clinical-status=active", f"{ALLERGY}?status=active,refuted",
     f"{ALLERGY}?clinical-status=urn:translated|aktiv",
     f"{ALLERGY}?clinical-status={CT}/allergyintolerance-clinical|",
-    f"{ALLERGY}?clinical-status:text=activ",
-    f"{ALLERGY}?clinical-status:missing=true",
-    f"{ALLERGY}?code=penicilin",
-    f"{DOCUMENT}?type=nobodys",
-    "Patient?identifier=nobodys",
-    "Group?value=anything",
-    "Patient?active=true",
-]
+    f"{ALLERGY}?clinical-status:text=activ", f"{ALLERGY}?clinical-status:missing=true",
+    f"{ALLERGY}?code=penicilin", f"{DOCUMENT}?type=nobodys", "Patient?identifier=nobodys",
+    "Group?value=anything", "Patient?active=true",
+]  # fmt: skip
 
 
 def test_a_value_that_can_be_is_not_doubted(fhir):

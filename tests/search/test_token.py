@@ -56,49 +56,25 @@ ALL = "abcdefghijklm"
 
 FOUND = [
     # irrespective of the system
-    ("code=x", "abcfi"),
-    ("code=y", "b"),
-    ("code=X", "abcfij"),
+    ("code=x", "abcfi"), ("code=y", "b"), ("code=X", "abcfij"),
     # case counts where the system says so, or the value is an identifier
-    ("code=http://unitsofmeasure.org|X", "j"),
-    ("code=http://unitsofmeasure.org|x", ""),
-    ("code:not=http://unitsofmeasure.org|x", ALL),
-    ("code=urn:s|X", "abfi"),
-    ("code=|X", "c"),
-    ("code=z", "k"),
-    ("code=Z", ""),
-    ("code:not=Z", ALL),
-    ("code=lab", "l"),
-    ("code=http://terminology.hl7.org/CodeSystem/v2-0074|Lab", "l"),
-    ("identifier=Id-1", "m"),
-    ("identifier=urn:s|Id-1", "m"),
-    ("identifier=id-1,ID-1,urn:s|id-1", ""),
-    ("code=nothing", ""),
-    ("code=urn:s|x", "abfi"),
-    ("code=urn:t|x", ""),
-    ("code=urn:t|y", "b"),
+    ("code=http://unitsofmeasure.org|X", "j"), ("code=http://unitsofmeasure.org|x", ""),
+    ("code:not=http://unitsofmeasure.org|x", ALL), ("code=urn:s|X", "abfi"), ("code=|X", "c"),
+    ("code=z", "k"), ("code=Z", ""), ("code:not=Z", ALL), ("code=lab", "l"),
+    ("code=http://terminology.hl7.org/CodeSystem/v2-0074|Lab", "l"), ("identifier=Id-1", "m"),
+    ("identifier=urn:s|Id-1", "m"), ("identifier=id-1,ID-1,urn:s|id-1", ""), ("code=nothing", ""),
+    ("code=urn:s|x", "abfi"), ("code=urn:t|x", ""), ("code=urn:t|y", "b"),
     # without a system
-    ("code=|x", "c"),
-    ("code=|y", ""),
-    ("code=urn:s|,nothing", "abfi"),
-    ("code=urn:t|", "b"),
-    ("code=urn:nothing|", ""),
-    (r"code=urn:a\|b|c\|d", "h"),
-    (r"code=c\|d", "h"),
-    ("code=x,y,X", "abcfij"),
-    ("code=urn:t|,|x", "bc"),
-    ("code=x&code=y", "b"),
+    ("code=|x", "c"), ("code=|y", ""), ("code=urn:s|,nothing", "abfi"), ("code=urn:t|", "b"),
+    ("code=urn:nothing|", ""), (r"code=urn:a\|b|c\|d", "h"), (r"code=c\|d", "h"),
+    ("code=x,y,X", "abcfij"), ("code=urn:t|,|x", "bc"), ("code=x&code=y", "b"),
     ("code=x,X&code=urn:s|x,nothing", "abfi"),
     # a value's text is not its code
-    ("code:not=x", "deghjklm"),
-    ("code:not=urn:s|x", "cdeghjklm"),
-    ("code:not=|x", "abdefghijklm"),
-    ("code:not=nothing", ALL),
-    ("code:not=x&code:not=X", "deghklm"),
-    ("code=x&code:not=y", "acfi"),
-    ("manifestation=m", "i"),
+    ("code:not=x", "deghjklm"), ("code:not=urn:s|x", "cdeghjklm"),
+    ("code:not=|x", "abdefghijklm"), ("code:not=nothing", ALL),
+    ("code:not=x&code:not=X", "deghklm"), ("code=x&code:not=y", "acfi"), ("manifestation=m", "i"),
     ("manifestation:not=m", "abcdefghjklm"),
-]
+]  # fmt: skip
 
 
 def test_a_token_finds(tokens):

@@ -28,13 +28,9 @@ MARKS = ("common", "rare")
 _DAYS = ("2010-03-04", "1990-05-06")
 _URLS = tuple(f"https://plenty.example/{mark}" for mark in MARKS)
 _COMMON = {
-    "_tag": MARKS,
-    "_profile": _URLS,
-    "_security": MARKS,
-    "_source": _URLS,
-    "_text": MARKS,
+    "_tag": MARKS, "_profile": _URLS, "_security": MARKS, "_source": _URLS, "_text": MARKS,
     "_content": MARKS,
-}
+}  # fmt: skip
 # What is searched for, by parameter: the value of all save ten, and that of ten.
 VALUES = {
     ALLERGY: {
