@@ -1,8 +1,8 @@
-"""20,000 requests that nobody would send: none breaks the server, each refusal says why.
+"""Hostile requests: none breaks the server, and each refusal says why.
 
 Most begin as valid requests of every kind that the app serves, found in its declarations and in
-/openapi.json, so that a type, a parameter or an operation that is new is asked too; tests/fuzz.py
-changes them. The others are schemathesis's.
+/openapi.json; tests/support/fuzz.py changes them. The others are schemathesis's. There are 2,100
+with one seed, and 20,000 with FHIRAPP_TEST_LONG=1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Random searches of the seed agree with what a reader of the specification would pick by hand.
+"""Random searches of the seed find what a reader of the specification would pick by hand.
 
-tests/evaluator.py picks; here the questions are made up, of values that occur and of others.
-FHIRAPP_TEST_SEARCHES=10000 asks as many of each kind; without it 100, 250 with FHIRAPP_TEST_LONG=1.
+tests/support/evaluator.py picks. The searches are the same each time; FHIRAPP_TEST_LONG=1 makes
+more of them, FHIRAPP_TEST_SEARCHES=10000 as many of each kind. Explicit searches with their results
+are in tests/search and tests/support/search_page.py.
 """
 
 from __future__ import annotations
