@@ -40,7 +40,7 @@ def tokens(make_app):
         allergy("j-units", code=coded(("http://unitsofmeasure.org", "X"))),
         allergy("k-fhir", code=coded(("http://terminology.hl7.org/CodeSystem/x", "z"))),
         allergy("l-table", code=coded(("http://terminology.hl7.org/CodeSystem/v2-0074", "LAB"))),
-        allergy("m-name", identifier=[{"system": "urn:s", "value": "Id-1"}]),
+        allergy("m-name", identifier=[{"system": "urn:s", "value": "Id-1"}, {"value": "id-2"}]),
         allergy(
             "i-substance",
             reaction=[{"substance": coded(("urn:s", "x")), "manifestation": [coded((None, "m"))]}],
@@ -62,7 +62,8 @@ FOUND = [
     ("code:not=http://unitsofmeasure.org|x", ALL), ("code=urn:s|X", "abfi"), ("code=|X", "c"),
     ("code=z", "k"), ("code=Z", ""), ("code:not=Z", ALL), ("code=lab", "l"),
     ("code=http://terminology.hl7.org/CodeSystem/v2-0074|Lab", "l"), ("identifier=Id-1", "m"),
-    ("identifier=urn:s|Id-1", "m"), ("identifier=id-1,ID-1,urn:s|id-1", ""), ("code=nothing", ""),
+    ("identifier=urn:s|Id-1", "m"), ("identifier=id-2", "m"), ("identifier=ID-2", ""),
+    ("identifier=id-1,ID-1,urn:s|id-1", ""), ("code=nothing", ""),
     ("code=urn:s|x", "abfi"), ("code=urn:t|x", ""), ("code=urn:t|y", "b"),
     # without a system
     ("code=|x", "c"), ("code=|y", ""), ("code=urn:s|,nothing", "abfi"), ("code=urn:t|", "b"),

@@ -56,12 +56,6 @@ def _served() -> Mapping[str, Definition]:
 SERVED = _served()
 TYPES = [pytest.param(one, id=name) for name, one in SERVED.items()]
 SEARCHABLE = [pytest.param(one, id=name) for name, one in SERVED.items() if one.searchable]
-PARAMETERS = [
-    pytest.param(one, parameter, id=f"{name}-{parameter.name}")
-    for name, one in SERVED.items()
-    if one.searchable
-    for parameter in one.params
-]
 
 
 def publish(app: Flask, *resources: dict[str, Any], now: str) -> None:
