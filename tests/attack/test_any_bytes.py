@@ -111,7 +111,7 @@ def test_an_assertion_that_no_client_sends_is_refused(app):
 
 
 @pytest.mark.parametrize("path", ASSERTED)
-def test_what_a_known_client_signed_may_be_odd_too(app, backend, path):
+def test_odd_assertion_signed_by_a_known_client_is_refused(app, backend, path):
     for header, claims in (
         ({"crit": 5}, {}),
         ({"crit": ["exp"]}, {}),
@@ -140,7 +140,7 @@ def test_what_a_known_client_signed_may_be_odd_too(app, backend, path):
     path=st.sampled_from(ASSERTED), header=HEADERS, claims=CLAIMS, signature=st.binary(max_size=9)
 )
 @example(path="/oauth/token", header={"alg": "ES384", "crit": 5}, claims={}, signature=b"")
-def test_whatever_a_jwt_says_it_is_refused_without_a_fault(app, path, header, claims, signature):
+def test_random_jwt_is_refused_without_a_server_error(app, path, header, claims, signature):
     refused(app, path, jwt_of({"alg": "ES384", **header}, claims, signature))
 
 
@@ -192,7 +192,7 @@ def posts(app: Flask) -> list[str]:
     )
 
 
-def test_a_malformed_body_is_no_fault_of_ours_at_any_address(app):
+def test_malformed_body_is_no_server_error_at_any_address(app):
     """Every other address that takes a POST gets one of these bodies, with a token."""
     bodies = (
         b"{",
@@ -214,7 +214,7 @@ def test_a_malformed_body_is_no_fault_of_ours_at_any_address(app):
 @pytest.mark.campaign
 @settings(max_examples=sample(300, 10_000))
 @given(data=st.data(), body=BODIES, kind=TYPES)
-def test_whatever_is_posted_anywhere_is_no_fault_of_ours(app, data, body, kind):
+def test_random_body_is_no_server_error_at_any_address(app, data, body, kind):
     path = data.draw(st.sampled_from(posts(app)))
     headers = {"Content-Type": kind}
     if data.draw(st.booleans()):

@@ -52,7 +52,7 @@ def test_a_read_tells_who_what_of_whom_and_how(watched, own_app):
     assert asked == "GET /fhir/AllergyIntolerance/al-p1-penicillin"
 
 
-def test_it_is_paged_and_dated(watched, own_app):
+def test_audit_events_are_paged_and_searched_by_date(watched, own_app):
     for count in range(5):
         watched.get(f"Patient?_count={count}")
     client = administrator(own_app)
@@ -79,7 +79,7 @@ def test_it_is_paged_and_dated(watched, own_app):
     ],
 )
 @pytest.mark.parametrize("path", ["AuditEvent", "AuditEvent/1"])
-def test_it_is_for_administrators_whose_app_asked_for_it_by_name(own_app, role, scope, path):
+def test_audit_events_need_an_administrator_and_the_named_scope(own_app, role, scope, path):
     assert administrator(own_app, scope, role).get(path).status_code == 403
 
 
@@ -93,13 +93,13 @@ def test_no_system_and_no_stranger_sees_it(own_app):
 UNKNOWN = ["agent=x", "_sort=date", "date=x", "date=ap2020", "_count=x", "patient=a/b", "x=1"]
 
 
-def test_what_it_does_not_know_is_refused(own_app):
+def test_unknown_parameter_of_audit_events_is_refused(own_app):
     client = administrator(own_app)
     statuses = {query: client.get(f"AuditEvent?{query}").status_code for query in UNKNOWN}
     assert statuses == dict.fromkeys(UNKNOWN, 400)
 
 
-def test_what_is_not_there_is_404(own_app):
+def test_unknown_audit_event_is_not_found(own_app):
     client = administrator(own_app)
     for event_id in ["unknown", "%00", "a" * 65]:
         assert client.get(f"AuditEvent/{event_id}").status_code == 404

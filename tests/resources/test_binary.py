@@ -92,7 +92,7 @@ def test_the_bytes_are_saved_under_a_name_that_tells_what_they_are(content_type,
     assert parse_options_header(header)[1]["filename"] == f"Binary-p1.2-b.{extension}"
 
 
-def test_what_the_client_has_is_not_sent_again(fhir):
+def test_current_bytes_are_not_sent_again(fhir):
     for held in [{"If-None-Match": 'W/"1"'}, {"If-Modified-Since": LATER}]:
         for accept in ["*/*", FHIR_JSON]:
             for method in ["GET", "HEAD"]:
@@ -149,7 +149,7 @@ def test_a_patient_reads_what_an_own_document_carries(as_patient, scope):
 @pytest.mark.parametrize(
     "row_id", ["bin-p1-discharge-2024-v1", "bin-p1-discharge-2024-v2", "bin-p1-discharge-2024-v3"]
 )
-def test_what_an_earlier_version_carries_stays_readable(as_patient, row_id):
+def test_bytes_of_an_earlier_version_stay_readable(as_patient, row_id):
     assert as_patient("p1").get(f"Binary/{row_id}").status_code == 200
     assert as_patient("p2").get(f"Binary/{row_id}").status_code == 404
 

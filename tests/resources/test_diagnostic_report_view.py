@@ -175,7 +175,7 @@ def test_labels_identifiers_and_language_are_the_documents():
     assert report["language"] == "es"
 
 
-def test_what_changes_the_meaning_of_the_whole_is_kept():
+def test_modifier_extension_of_the_whole_is_kept():
     for name in ["modifierExtension", "implicitRules"]:
         value = "urn:rules" if name == "implicitRules" else [{"url": "urn:x", "valueBoolean": True}]
         assert made(**{name: value})[name] == value
@@ -188,12 +188,12 @@ MODIFYING = [
 ]  # fmt: skip
 
 
-def test_what_changes_the_meaning_of_a_part_makes_it_no_report():
+def test_modifier_extension_of_a_part_makes_no_report():
     for elements in MODIFYING:
         assert report_of(document(**elements)) is None
 
 
-def test_what_the_report_refers_to_is_contained_as_it_is_in_the_document():
+def test_contained_resources_of_the_document_are_in_the_report():
     organization = {"resourceType": "Organization", "id": "o", "name": "Clinic"}
     doctor = {
         "resourceType": "PractitionerRole",

@@ -180,7 +180,7 @@ def test_a_patients_token_asks_for_its_own_patient_alone(as_patient, fhir):
 SCOPES = ["system/DocumentReference.r", "system/AllergyIntolerance.rs", "system/Patient.rs"]
 
 
-def test_it_takes_the_scope_to_search_documents(app):
+def test_docref_needs_the_scope_to_search_documents(app):
     for scope in SCOPES:
         refused = Fhir(app, token_for(app, scope)).get(f"{DOCREF}?patient=p1")
         message = "The token's scope does not cover search of DocumentReference."
@@ -198,13 +198,13 @@ SEEN = [
 ]
 
 
-def test_only_what_the_token_may_see_is_found_and_counted(app):
+def test_docref_counts_only_documents_in_scope(app):
     for scope, patient, found in SEEN:
         bundle = Fhir(app, token_for(app, scope, patient=patient)).read(f"{DOCREF}?patient=p1")
         assert (bundle["total"], len(ids(bundle))) == (found, found)
 
 
-def test_what_was_deleted_or_filed_anew_is_found_no_more(make_app):
+def test_deleted_or_moved_document_is_not_found(make_app):
     app = make_app(seed=False)
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     publish(app, *(document(row_id) for row_id in ("stays", "gone", "moved")), now=FIRST)
@@ -240,7 +240,7 @@ def walked(make_app: Callable[..., Flask]) -> Flask:
         max_size=5,
     ),
 )
-def test_what_is_there_throughout_is_on_exactly_one_page(walked, size, page_size, changes):
+def test_unchanged_document_is_on_exactly_one_page(walked, size, page_size, changes):
     patient = next(_patients)
     fhir = Fhir(walked, token_for(walked, "system/*.rs"))
     there = {f"{patient}-{number}" for number in range(size)}

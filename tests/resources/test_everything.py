@@ -149,7 +149,7 @@ def test_types_that_are_named_come_alone(fhir, held):
         assert bool(with_it) == bool(named & BESIDE)
 
 
-def test_what_changed_since_comes_alone(fhir, held):
+def test_since_returns_only_later_changes(fhir, held):
     for since in ("2024-01-18", "2024-01-30T11:05:00Z", "2023", "2030"):
         found = set(names(fhir.read(f"{EVERYTHING}?_since={since}")))
         start = covered(since)[0]
@@ -201,12 +201,12 @@ def test_care_outside_of_a_time_is_left_out_and_an_allergy_never(dated, start):
 @pytest.mark.parametrize(
     "patient", ["p2", "nobody", "P1", "p" * 64], ids=["another", "unknown", "case", "long"]
 )
-def test_what_is_another_patients_answers_as_if_it_were_unknown(as_patient, patient):
+def test_record_of_another_patient_is_not_found(as_patient, patient):
     response = as_patient("p1").get(f"Patient/{patient}/$everything")
     assert_outcome(response, 404, "not-found", f"Patient/{patient} is not known here.")
 
 
-def test_what_can_be_no_id_is_a_404(fhir):
+def test_malformed_id_is_not_found(fhir):
     response = fhir.get("Patient/p_1/$everything")
     assert_outcome(response, 404, "not-found", "Patient: this can be no id.")
 
@@ -218,7 +218,7 @@ def token_of_p1(app: Flask, scope: str) -> str:
 SCOPES = ["system/DocumentReference.rs", "system/Patient.s", "patient/DocumentReference.rs"]
 
 
-def test_it_takes_the_scope_to_read_patients(app):
+def test_everything_needs_the_scope_to_read_patients(app):
     for scope in SCOPES:
         response = Fhir(app, token_of_p1(app, scope)).get(EVERYTHING)
         message = "The token's scope does not cover read of Patient."
@@ -248,7 +248,7 @@ def test_types_that_the_token_may_not_read_are_left_out(app, held):
                 assert {"/".join(one) for one in targets(entry["resource"])} <= shown
 
 
-def test_what_the_filter_of_a_scope_does_not_find_is_left_out(app, held):
+def test_resources_outside_the_scope_filter_are_left_out(app, held):
     scope = "patient/Patient.r patient/AllergyIntolerance.rs?criticality=high"
     bundle = Fhir(app, token_for(app, scope, patient="p1")).read(EVERYTHING)
     high = {

@@ -51,7 +51,7 @@ def walked(make_app: Callable[..., Flask]) -> Flask:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(size=st.integers(1, 4), page_size=st.integers(1, 4), changes=CHANGES)
-def test_what_is_there_throughout_is_on_exactly_one_page(walked, size, page_size, changes):
+def test_unchanged_resource_is_on_exactly_one_page(walked, size, page_size, changes):
     patient = next(_patients)
     fhir = Fhir(walked, token_for(walked, "patient/*.rs", patient=patient))
     there = {("Patient", patient)}
@@ -185,7 +185,7 @@ def test_more_than_comes_along_at_once_is_told(make_app, monkeypatch):
     }
 
 
-def test_what_is_of_the_compartment_takes_no_place_of_what_comes_along(make_app, monkeypatch):
+def test_compartment_resources_do_not_count_as_included(make_app, monkeypatch):
     monkeypatch.setattr("fhirapp.rest.include.MAX_INCLUDED", 40)
     app = make_app(seed=False)
     fhir = Fhir(app, token_for(app, "system/*.rs"))

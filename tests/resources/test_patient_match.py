@@ -243,7 +243,7 @@ def test_more_than_are_compared_is_said(make_app):
          "resource: identifier: 200 are the most"),
     ],
 )  # fmt: skip
-def test_who_cannot_be_looked_for_is_refused(fhir, resource, message):
+def test_patient_without_searchable_values_is_refused(fhir, resource, message):
     assert_outcome(post(fhir, MATCH, sent(resource)), 400, "value", message, "resource")
 
 
@@ -259,7 +259,7 @@ def test_who_cannot_be_looked_for_is_refused(fhir, resource, message):
         (("resource", "valueString", "x"), "invalid", "resource", "may be given once"),
     ],
 )  # fmt: skip
-def test_what_is_asked_otherwise_is_refused(fhir, given, code, parameter, message):
+def test_malformed_match_request_is_refused(fhir, given, code, parameter, message):
     answer = post(fhir, MATCH, sent(patient(**NUMBER), given))
     assert_outcome(answer, 400, code, f"{parameter}: {message}", parameter)
 
@@ -295,7 +295,7 @@ def test_nothing_of_a_patient_goes_in_an_address_or_a_form(fhir):
 # Who may ask, and about whom.
 
 
-def test_it_takes_the_scope_to_search_patients(app):
+def test_match_needs_the_scope_to_search_patients(app):
     fhir = Fhir(app, token_for(app, "system/Patient.r system/AllergyIntolerance.rs"))
     message = "The token's scope does not cover search of Patient."
     assert_outcome(post(fhir, MATCH, sent(patient(**NUMBER))), 403, "forbidden", message)
@@ -312,7 +312,7 @@ def test_a_patients_token_finds_itself_alone(as_patient):
     assert post(other, MATCH, sent(named)).data == unknown.data
 
 
-def test_who_may_not_be_seen_counts_for_nothing(clinic):
+def test_patient_out_of_reach_does_not_affect_the_match(clinic):
     fhir = Fhir(clinic, token_for(clinic, "system/Patient.rs?birthdate=1970-01-01"))
     shared = patient(identifier=[{"system": "urn:x", "value": "shared"}])
     assert found(fhir, shared) == {"one": "certain"}

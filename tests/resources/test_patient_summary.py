@@ -117,13 +117,13 @@ def test_a_summary_is_a_document_with_every_allergy(fhir, patient):
         assert resource == fhir.read(name)
 
 
-def test_who_recorded_an_allergy_is_in_it(fhir):
+def test_recorder_of_an_allergy_is_in_the_summary(fhir):
     document = fhir.read(SUMMARY)
     found = {(one["resource"]["resourceType"], one["resource"]["id"]) for one in document["entry"]}
     assert {("Practitioner", "dr-adeyemi"), ("Organization", "org-northgate")} <= found
 
 
-def test_what_is_not_held_is_never_said_to_be_none(fhir):
+def test_medications_and_problems_are_not_said_to_be_none(fhir):
     found = sections(fhir.read(SUMMARY))
     for code, what in ((MEDICATIONS, "takes none"), (PROBLEMS, "has none")):
         assert "are not held on this server" in words(found[code])
@@ -157,7 +157,7 @@ def test_each_kind_of_absence_is_said_as_what_it_is(clinic, asking, allergies, s
         assert "no known allergies" not in words(section).lower()
 
 
-def test_what_was_entered_in_error_is_left_out_and_counted(clinic, asking):
+def test_allergies_entered_in_error_are_left_out_and_counted(clinic, asking):
     patient = patient_with(clinic, allergy("Nuts"), allergy("Milk", **IN_ERROR))
     document = asking.read(f"Patient/{patient}/$summary")
     text = words(sections(document)[ALLERGIES])
@@ -173,7 +173,7 @@ def test_none_known_does_not_head_a_statement_about_drugs(clinic, asking):
     assert "Statements about allergies" in text
 
 
-def test_what_a_record_says_is_text_and_nothing_else(clinic, asking):
+def test_markup_in_a_record_is_text_in_the_summary(clinic, asking):
     hostile = "<script>alert(1)</script>&quot;]]>"
     note = {"note": [{"text": hostile}], "reaction": [{"manifestation": [{"text": hostile}]}]}
     patient = patient_with(clinic, allergy(hostile, **note))
@@ -188,7 +188,7 @@ def patient_with_rich_allergies(clinic):
     return rich(clinic)
 
 
-def test_it_is_made_of_any_allergy(asking, patient_with_rich_allergies):
+def test_summary_is_made_of_any_allergy(asking, patient_with_rich_allergies):
     patient, published = patient_with_rich_allergies
     document = asking.read(f"Patient/{patient}/$summary")
     assert_is_document(document, patient)
@@ -263,7 +263,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-def test_what_is_asked_otherwise_is_refused(fhir):
+def test_malformed_summary_request_is_refused(fhir):
     for query, status, code, diagnostics, parameter in REFUSED:
         answer = fhir.get(f"Patient/$summary?{query}")
         assert_outcome(answer, status, code, diagnostics, parameter)
@@ -303,7 +303,7 @@ def test_a_patients_token_gets_its_own_whole(fhir, as_patient):
         assert own["entry"][1:-1] == whole["entry"][1:-1]
 
 
-def test_what_is_another_patients_answers_as_if_it_were_unknown(as_patient):
+def test_summary_of_another_patient_is_not_found(as_patient):
     for patient in ["p2", "nobody", "p" * 64]:
         answer = as_patient("p1").get(f"Patient/{patient}/$summary")
         assert_outcome(answer, 404, "not-found", f"Patient/{patient} is not known here.")

@@ -201,7 +201,7 @@ def test_every_real_resource_is_valid(real, synthea_loaded, type_name):
         "metadata",
     ],
 )
-def test_what_carries_the_resources_is_valid_r4(app, path):
+def test_bundles_and_outcomes_are_valid_r4(app, path):
     answer = asking(app).get(path).get_json(force=True)
     for entry in answer.get("entry", ()):
         if entry.get("search") != {"mode": "outcome"}:

@@ -230,7 +230,7 @@ def test_a_search_finds_those_whose_every_target_can_be_read(many, scope, patien
 
 
 @pytest.mark.parametrize(("scope", "patient"), [TOKENS[2], ("patient/*.rs", "p4")])
-def test_what_a_search_finds_can_be_read_and_nothing_else(many, scope, patient):
+def test_search_finds_exactly_the_readable_provenance(many, scope, patient):
     fhir = Fhir(many, token_for(many, scope, patient=patient))
     found = fhir.ids("Provenance")
     for row_id in versions_held(many)["Provenance"]:

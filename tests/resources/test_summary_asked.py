@@ -116,7 +116,7 @@ def test_every_entry_is_told_once_in_an_order_that_is_always_the_same(drawn, ran
 
 @settings(max_examples=sample(20, 200))
 @given(_ALLERGY)
-def test_only_who_says_so_is_refuted_in_error_or_over(resource):
+def test_only_stated_codes_make_an_entry_past_refuted_or_in_error(resource):
     (entry,) = entries_of([{**resource, "id": "a"}])
     verified = resource.get("verificationStatus", {}).get("coding", ())
     status = resource.get("clinicalStatus", {}).get("coding", ())
@@ -164,7 +164,7 @@ def asking(clinic: Flask) -> Fhir:
 
 
 @pytest.mark.parametrize("patient", [f"p{number}" for number in range(1, 15)])
-def test_what_a_search_finds_is_what_the_summary_tells(fhir, patient):
+def test_summary_lists_the_entries_that_a_search_finds(fhir, patient):
     searched = fhir.ids(f"AllergyIntolerance?patient={patient}")
     content = fhir.read(f"{SUMMARY}?patient={patient}")
     assert sorted(told(content)) == sorted(searched)
@@ -227,7 +227,7 @@ def test_an_entry_tells_its_type_what_it_is_coded_as_and_what_was_written_beside
     assert parts(entries["House dust mite"], "comment") == []
 
 
-def test_what_may_hold_tells_what_else_is_in_its_class(clinic, asking):
+def test_possible_allergy_names_its_class_members(clinic, asking):
     def same_class(name: str, code: str, **elements: Any) -> list[list[str]]:
         about = coded((RXNORM, code), text=name)
         patient = patient_with(clinic, allergy(about, **elements))
@@ -242,7 +242,7 @@ def test_what_may_hold_tells_what_else_is_in_its_class(clinic, asking):
     assert same_class("Doxycycline", "3640") == [[]]
 
 
-def test_what_is_not_recorded_is_told_in_words(clinic, asking):
+def test_missing_statuses_are_stated_in_words(clinic, asking):
     patient = patient_with(clinic, allergy("Nuts", status=None, verified=None, **SEVERE))
     content = asking.read(f"{SUMMARY}?patient={patient}")
     (group,) = parts(content, "group")
@@ -308,7 +308,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-def test_what_is_asked_otherwise_is_refused(fhir):
+def test_malformed_summary_request_is_refused(fhir):
     for query, status, code, diagnostics, parameter in REFUSED:
         assert_outcome(fhir.get(f"{SUMMARY}?{query}"), status, code, diagnostics, parameter)
 

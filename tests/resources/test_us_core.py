@@ -217,7 +217,7 @@ def test_each_planted_fault_is_found(app, packages, planted_in, by):
     assert missed == []
 
 
-def test_what_is_valid_otherwise_is_no_fault(packages):
+def test_valid_resource_has_no_faults(packages):
     """A reason why a value is absent stands for it, and a choice of any type is one."""
     absent = {"url": "http://hl7.org/fhir/StructureDefinition/data-absent-reason"}
     unknown = {"extension": [{**absent, "valueCode": "unknown"}]}

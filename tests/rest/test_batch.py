@@ -120,7 +120,7 @@ def test_each_entry_has_the_access_of_the_token(app):
     ]
 
 
-def test_nobody_without_a_token_is_answered(app):
+def test_batch_without_a_token_is_refused(app):
     response = app.test_client().post("/fhir", json=bundle("metadata"), content_type=FHIR_JSON)
     assert response.status_code == 401
 
@@ -162,14 +162,14 @@ NO_BATCHES = [
 ]
 
 
-def test_what_is_no_batch_is_refused(fhir):
+def test_body_that_is_not_a_batch_is_refused(fhir):
     for content, told in NO_BATCHES:
         response = post(fhir, content)
         assert response.status_code == 400
         assert told in response.get_json(force=True)["issue"][0]["diagnostics"]
 
 
-def test_what_is_no_json_is_refused(fhir):
+def test_body_that_is_not_json_is_refused(fhir):
     headers = {"Authorization": f"Bearer {fhir.token}"}
     answered = fhir._client.post("/fhir", data="{", headers=headers, content_type=FHIR_JSON)
     assert answered.status_code == 400

@@ -47,7 +47,7 @@ def totals(own_app):
     return own_app.extensions[paging._TOTALS]
 
 
-def test_of_a_search_with_many_values_a_digest_is_kept(own_app, totals):
+def test_cache_key_of_a_search_with_many_values_is_a_digest(own_app, totals):
     fhir = Fhir(own_app, token_for(own_app, "system/*.rs"))
     for number in range(20):
         values = ",".join(f"http://a-long-system.example/codes|{number}-{n}" for n in range(150))
@@ -162,7 +162,7 @@ def test_long_texts_are_folded_and_not_remembered():
     assert _fold.cache_info().hits + _fold.cache_info().misses > 0
 
 
-def test_of_a_long_word_the_beginning_is_remembered():
+def test_cache_key_of_a_long_word_is_its_beginning():
     _indexed.cache_clear()
     long = "a" * 100_000
     ((word, start, end), *_) = located(long)

@@ -36,7 +36,7 @@ def statement(http):
     return response.get_json(force=True)
 
 
-def test_it_tells_of_the_server(statement):
+def test_capability_statement_describes_the_server(statement):
     assert statement["resourceType"] == "CapabilityStatement"
     assert statement["status"] == "active"
     assert statement["kind"] == "instance"
@@ -47,7 +47,7 @@ def test_it_tells_of_the_server(statement):
     assert rest["mode"] == "server"
 
 
-def test_it_tells_where_tokens_come_from(statement):
+def test_capability_statement_names_the_token_endpoint(statement):
     security = statement["rest"][0]["security"]
     (uris,) = security["extension"]
     assert uris["url"] == "http://fhir-registry.smarthealthit.org/StructureDefinition/oauth-uris"
@@ -55,7 +55,7 @@ def test_it_tells_where_tokens_come_from(statement):
     assert security["service"][0]["coding"][0]["code"] == "SMART-on-FHIR"
 
 
-def test_it_lists_the_types_that_are_served(statement, app):
+def test_capability_statement_lists_the_types_that_are_served(statement, app):
     listed = [one["type"] for one in statement["rest"][0]["resource"]]
     further = ["AuditEvent", "OperationDefinition", "SearchParameter"]
     assert listed == [*sorted(types(app)), *further]
@@ -73,7 +73,7 @@ def test_the_profiles_are_those_of_service_md(statement):
     assert listed["AllergyIntolerance"]["supportedProfile"] == [f"{CORE}allergyintolerance"]
 
 
-def test_what_service_md_asks_of_both_types_is_listed(listed):
+def test_interactions_and_parameters_of_service_md_are_listed(listed):
     wanted = {
         "DocumentReference": "_id date category code type patient subject",
         "AllergyIntolerance": "_id patient date status clinical-status",
@@ -173,7 +173,7 @@ def test_an_interaction_is_answered_where_it_is_listed_and_nowhere_else(fhir, li
             assert fhir.get(path).status_code == (200 if is_listed else 404)
 
 
-def test_of_the_whole_server_it_lists_what_there_is(fhir, statement):
+def test_interactions_of_the_whole_server_are_listed_and_answered(fhir, statement):
     for path in ["?_id=p1", "_search?_id=p1", "_history"]:
         rest = statement["rest"][0]
         listed = [one["code"] for one in rest["interaction"]]
@@ -226,7 +226,7 @@ def parameters_of_r4(shared: Path, *bases: str) -> set[str]:
 
 
 @pytest.mark.parametrize("definition", SEARCHABLE)
-def test_what_is_listed_can_be_included_and_what_is_no_reference_cannot(fhir, listed, definition):
+def test_listed_includes_are_accepted_and_others_refused(fhir, listed, definition):
     name = definition.name
     one = listed[name]
     kinds = {f"{name}:{each['name']}": each["type"] for each in one["searchParam"]}
@@ -279,6 +279,6 @@ def test_the_operation_of_the_whole_server_is_the_one_that_is_listed(fhir, state
     assert fhir.get("$everything").status_code == 404
 
 
-def test_it_is_not_sent_again(http):
+def test_capability_statement_is_not_sent_again(http):
     etag = http.get("/fhir/metadata").headers["ETag"]
     assert http.get("/fhir/metadata", headers={"If-None-Match": etag}).status_code == 304

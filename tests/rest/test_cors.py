@@ -180,7 +180,7 @@ STRANGERS = [
 ]  # fmt: skip
 
 
-def test_what_is_not_to_the_letter_a_registered_origin_is_told_nothing(http):
+def test_origin_that_is_not_registered_exactly_gets_no_cors_headers(http):
     for origin in STRANGERS:
         assert cors(ask_token(http, origin)) == {}
         assert cors(preflight(http, "/oauth/token", origin)) == {}
@@ -233,7 +233,7 @@ def test_an_address_that_only_begins_like_one_is_for_nobody(http):
         assert cors(http.get(path, headers={"Origin": REGISTERED})) == {}
 
 
-def test_whoever_sends_no_origin_is_told_none(http):
+def test_request_without_origin_gets_no_cors_headers(http):
     token = token_for(http.application, "system/*.rs")
     response = http.get("/fhir/Patient/p1", headers={"Authorization": f"Bearer {token}"})
     assert cors(response) == {}

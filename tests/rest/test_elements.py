@@ -113,7 +113,7 @@ CHOICES = [
 ]  # fmt: skip
 
 
-def test_of_a_choice_one_may_be_given():
+def test_choice_takes_one_value():
     for change, path in CHOICES:
         thing = {"kind": "k", "who": {"display": "w"}, **change}
         if path is None:
@@ -130,7 +130,7 @@ REQUIRED = [
 ]
 
 
-def test_what_is_required_must_be_there():
+def test_missing_required_element_is_refused():
     for thing, path in REQUIRED:
         assert fault(THING, thing) == path
 
@@ -213,7 +213,7 @@ def fhir_of_our_own(make_app):
     ],
     ids=["contained", "extension", "datatype", "extensions"],
 )  # fmt: skip
-def test_what_is_nested_too_deeply_is_refused_and_all_else_is_served(fhir_of_our_own, element):
+def test_too_deep_nesting_is_refused_and_the_rest_served(fhir_of_our_own, element):
     """Of a resource that was taken, nothing later on the way may break."""
     app, fhir = fhir_of_our_own
     taken = []

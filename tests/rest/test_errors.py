@@ -132,7 +132,7 @@ HIDDEN = [
 ]
 
 
-def test_what_is_outside_the_tokens_patient_looks_unknown(as_patient):
+def test_resource_of_another_patient_looks_unknown(as_patient):
     for path, hidden, unknown in HIDDEN:
         fhir = as_patient("p1")
         tails = [""] if path == "Binary" else ["", "/_history", "/_history/1", "/_history/9"]

@@ -144,7 +144,7 @@ def test_the_history_of_a_type_is_a_read_of_it(app, http):
         assert http.get(f"/fhir/{ALLERGY}/_history").status_code == 401
 
 
-def test_what_moved_to_another_patient_left_no_version_behind(make_app):
+def test_moved_resource_leaves_no_version_with_the_former_patient(make_app):
     app = make_app(seed=False)
     publish(app, allergy("a", "p1"), now=day(1))
     publish(app, allergy("b", "p1"), now=day(2))

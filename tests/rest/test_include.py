@@ -92,7 +92,7 @@ INCLUDED = [
 ]  # fmt: skip
 
 
-def test_what_a_match_refers_to_is_included(fhir):
+def test_include_returns_the_referenced_resources(fhir):
     for query, found in INCLUDED:
         assert sorted(included(fhir, query)) == sorted(found)
 
@@ -144,7 +144,7 @@ NOT_INCLUDABLE = [
 ]  # fmt: skip
 
 
-def test_what_cannot_be_included_is_a_400_that_names_what_can(fhir):
+def test_include_of_no_reference_is_refused_with_the_choices(fhir):
     for name, value in NOT_INCLUDABLE:
         response = fhir.get(f"{ALLERGY}?patient=p1&{name}={value}")
         diagnostics = f"{name}: {value[:40]!r} cannot be included; use {INCLUDABLE}"
@@ -203,7 +203,7 @@ REACHED = [
 ]  # fmt: skip
 
 
-def test_only_what_the_token_may_search_is_included(app):
+def test_include_returns_only_resources_in_scope(app):
     for scope, patient, found in REACHED:
         fhir = Fhir(app, token_for(app, scope, patient=patient))
         assert sorted(included(fhir, f"{DOCUMENT}?_id=doc-p1-consult-2025&{ALL}")) == found
@@ -260,7 +260,7 @@ def related_to(fhir: Fhir, row_id: str, name: str = "_include") -> list[str]:
     return [one.removeprefix(f"{DOCUMENT}/") for one in found]
 
 
-def test_what_is_deleted_unknown_or_elsewhere_is_left_out(documents):
+def test_deleted_unknown_or_external_targets_are_not_included(documents):
     assert related_to(documents, "strangers") == ["p2s"]
 
 
@@ -282,7 +282,7 @@ def test_a_circle_is_gone_round_once(documents):
         assert related_to(documents, "round-1,round-2", name) == []
 
 
-def test_only_iterate_goes_on_and_says_where_it_ends(documents):
+def test_include_iterate_goes_on_up_to_the_most_steps(documents):
     assert related_to(documents, "chain-0") == ["chain-1"]
     reached = [f"chain-{step}" for step in range(1, MAX_STEPS + 1)]
     assert related_to(documents, "chain-0", "_include:iterate") == reached
@@ -311,7 +311,7 @@ def outcome(fhir: Fhir, path: str) -> list:
     ]
 
 
-def test_what_is_left_out_is_told(documents):
+def test_truncated_include_is_a_warning(documents):
     for start, issues in [("chain-0", [CUT]), ("chain-4", [])]:
         path = f"{DOCUMENT}?_id={start}&_include:iterate={DOCUMENT}:relatesto"
         assert outcome(documents, path) == issues
@@ -432,7 +432,7 @@ REFERRING = [
 ]  # fmt: skip
 
 
-def test_what_refers_to_a_match_is_included(fhir):
+def test_revinclude_returns_the_referring_resources(fhir):
     for query, found in REFERRING:
         assert sorted(included(fhir, query)) == sorted(found)
 
@@ -467,7 +467,7 @@ NOT_REFERRING = [
 ]  # fmt: skip
 
 
-def test_what_cannot_refer_is_a_400_that_names_what_can(fhir):
+def test_revinclude_of_no_reference_is_refused_with_the_choices(fhir):
     for value in NOT_REFERRING:
         response = fhir.get(f"Patient?_id=p4&_revinclude={value}")
         assert response.status_code == 400

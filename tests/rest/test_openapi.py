@@ -44,16 +44,16 @@ def app(make_app) -> Flask:
 
 
 @pytest.mark.campaign
-def test_it_is_valid_openapi(described):
+def test_openapi_document_is_valid(described):
     OpenAPIV31SpecValidator(described.document).validate()
 
 
-def test_it_names_its_version_and_server(described):
+def test_openapi_names_its_version_and_server(described):
     assert described.document["openapi"] == "3.1.0"
     assert described.document["servers"] == [{"url": BASE_URL}]
 
 
-def test_it_needs_no_token_and_is_not_sent_again(http):
+def test_openapi_needs_no_token_and_is_not_sent_again(http):
     response = http.get("/openapi.json")
     assert (response.status_code, response.content_type) == (200, "application/json")
     again = http.get("/openapi.json", headers={"If-None-Match": response.headers["ETag"]})
@@ -62,7 +62,7 @@ def test_it_needs_no_token_and_is_not_sent_again(http):
     assert (head.data, lasting(head)) == (b"", lasting(response))
 
 
-def test_it_is_sent_in_gzip_to_who_accepts_that(http):
+def test_openapi_is_sent_in_gzip_where_accepted(http):
     plain = http.get("/openapi.json")
     accept = {"Accept-Encoding": "gzip, deflate, br"}
     packed = http.get("/openapi.json", headers=accept)
@@ -78,7 +78,7 @@ def test_it_is_sent_in_gzip_to_who_accepts_that(http):
         assert (again.status_code, again.data) == (304, b"")
 
 
-def test_it_is_packed_once(http, monkeypatch):
+def test_openapi_is_compressed_once(http, monkeypatch):
     accept = {"Accept-Encoding": "gzip"}
     http.get("/openapi.json", headers=accept)
     monkeypatch.setattr(gzip, "compress", lambda *_, **__: pytest.fail("again"))
@@ -177,7 +177,7 @@ def test_every_operations_parameter_is_described(described, definition):
         assert content[FHIR_JSON]["schema"] == {"$ref": "#/components/schemas/Parameters"}
 
 
-def test_what_needs_no_token_says_so(described, http):
+def test_paths_without_a_token_are_described_as_such(described, http):
     for number, (path, methods) in enumerate(described.paths.items()):
         if "get" in methods and "{" not in path:
             # Failures are counted by address.

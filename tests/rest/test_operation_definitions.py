@@ -36,7 +36,7 @@ def test_the_statement_names_a_definition_for_every_operation(http):
     assert own == [f"{BASE_URL}/fhir/{SUMMARY}"]
 
 
-def test_it_is_a_valid_resource(definition):
+def test_operation_definition_is_a_valid_resource(definition):
     assert list(faults(definition)) == []
     OperationDefinition.model_validate(definition)
     # opd-0, which neither checks: a name that a program can use.
@@ -44,7 +44,7 @@ def test_it_is_a_valid_resource(definition):
     assert definition["url"] == f"{BASE_URL}/fhir/{SUMMARY}"
 
 
-def test_it_tells_how_the_operation_is_asked(definition):
+def test_operation_definition_lists_parameters_and_levels(definition):
     asked = [one for one in definition["parameter"] if one["use"] == "in"]
     assert [(one["name"], one["min"], one["max"], one["type"]) for one in asked] == [
         ("patient", 1, "1", "id")
@@ -62,7 +62,7 @@ def test_an_answer_is_as_it_says(definition, fhir, patient):
     assert list(strange(told, answer["parameter"], "")) == []
 
 
-def test_what_it_does_not_say_is_noticed(definition, fhir):
+def test_answer_without_its_definition_is_noticed(definition, fhir):
     told = [one for one in definition["parameter"] if one["use"] == "out"]
     answer = fhir.read("AllergyIntolerance/$summary?patient=p1")["parameter"]
     entry = next(one for one in answer if one["name"] == "group")["part"][2]
@@ -93,7 +93,7 @@ def strange(
                     yield at
 
 
-def test_what_others_define_is_not_here(http):
+def test_operation_of_another_publisher_is_not_found(http):
     for row_id in ["nobody", "DocumentReference-docref", "AllergyIntolerance"]:
         response = http.get(f"/fhir/OperationDefinition/{row_id}")
         assert_outcome(

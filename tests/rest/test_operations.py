@@ -28,7 +28,7 @@ from tests.support.operations import DOCREF, EVERYTHING, FORM, LOINC, parameters
 BOTH = pytest.mark.parametrize("path", [f"{DOCREF}?patient=p1", EVERYTHING])
 
 
-def test_they_take_what_us_core_says(app, shared):
+def test_docref_takes_the_parameters_of_us_core(app, shared):
     package = shared / "data" / "us-core" / "us_core_610.tgz"
     with tarfile.open(package) as files:
         found = files.extractfile("package/OperationDefinition-docref.json")
@@ -148,7 +148,7 @@ SEPARATORS = [
 ]
 
 
-def test_what_separates_values_in_a_url_separates_none_in_json(fhir):
+def test_separators_of_urls_do_not_separate_values_in_json(fhir):
     for name, kind, value in SEPARATORS:
         response = post(fhir, DOCREF, parameters(("patient", "valueId", "p1"), (name, kind, value)))
         assert response.get_json(force=True)["total"] == 0
@@ -179,7 +179,7 @@ def test_a_head_has_the_headers_of_the_get(fhir, path):
 
 
 @BOTH
-def test_what_the_client_has_is_not_sent_again(fhir, path):
+def test_operation_answer_is_not_sent_again(fhir, path):
     etag = fhir.get(path).headers["ETag"]
     assert etag.startswith('W/"')
     for method in ("GET", "HEAD"):
@@ -189,7 +189,7 @@ def test_what_the_client_has_is_not_sent_again(fhir, path):
 
 
 @BOTH
-def test_it_is_indented_unless_asked_otherwise(fhir, path):
+def test_operation_answer_is_indented_unless_pretty_is_false(fhir, path):
     separator = "&" if "?" in path else "?"
     plain = fhir.get(f"{path}{separator}_pretty=false")
     assert b"\n" not in plain.data
@@ -209,7 +209,7 @@ def test_a_client_that_takes_neither_format_gets_a_406(fhir, path):
 
 
 @BOTH
-def test_it_is_refused_without_a_token(http, path):
+def test_operation_without_a_token_is_refused(http, path):
     # Failures are counted by address.
     response = http.get(f"/fhir/{path}", environ_overrides={"REMOTE_ADDR": "192.0.2.14"})
     message = "An access token is needed: send Authorization: Bearer <token>."

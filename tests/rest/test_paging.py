@@ -93,9 +93,7 @@ CHANGES = st.lists(
     changes=CHANGES,
     narrow=st.booleans(),
 )
-def test_what_is_there_throughout_is_on_exactly_one_page(
-    app, sort, size, page_size, changes, narrow
-):
+def test_unchanged_resource_is_on_exactly_one_page(app, sort, size, page_size, changes, narrow):
     patient = next(_patients)
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     now = next(_moments)

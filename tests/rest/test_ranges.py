@@ -215,7 +215,7 @@ def test_another_version_than_the_client_holds_is_not_sent(fhir):
 WHOLE = [{"If-None-Match": 'W/"1"'}, {"If-Modified-Since": PUBLISHED_DATE}]
 
 
-def test_what_the_client_has_whole_is_not_sent_in_part(fhir):
+def test_if_none_match_wins_over_range(fhir):
     for header in ["bytes=900-", "bytes=5000-"]:
         for held in WHOLE:
             response = fhir.get("Binary/b1000", headers={"Range": header, **held})

@@ -41,7 +41,7 @@ HELD = [
 ]  # fmt: skip
 
 
-def test_what_the_client_holds_is_not_sent_again(fhir):
+def test_current_version_is_not_sent_again(fhir):
     for held in HELD:
         for path in [EGG, f"{EGG}/_history/3"]:
             for method in ["GET", "HEAD"]:
@@ -133,7 +133,7 @@ def test_every_address_that_answers_get_answers_head(fhir, app, part):
         assert lasting(head) == lasting(got)
 
 
-def test_what_was_deleted_can_come_back(make_app):
+def test_deleted_resource_can_come_back(make_app):
     app = make_app(seed=False)
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     entry = allergy("a")

@@ -89,7 +89,7 @@ def test_each_element_is_marked_as_r4_marks_it(snapshots):
         assert declared(name) == top
 
 
-def test_what_is_inside_an_element_is_marked_as_r4_marks_it(snapshots):
+def test_nested_elements_are_marked_as_in_r4(snapshots):
     compared = {
         f"{name}.{path}": (in_it, snapshots[name][path].summary)
         for name in PROFILED
@@ -227,7 +227,7 @@ META = {"versionId": "1", "lastUpdated": "2026-01-01T00:00:00.000+00:00"}
 PART = {**META, "tag": [SUBSETTED]}
 
 
-def test_what_a_summary_leaves_empty_goes():
+def test_element_that_a_summary_empties_is_removed():
     document = {
         "resourceType": DOCUMENT,
         "id": "d",
@@ -356,7 +356,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-def test_what_cannot_be_cut_so_is_a_400(fhir):
+def test_unsupported_combination_of_summary_and_elements_is_refused(fhir):
     for query, headers, code, diagnostics, parameter in REFUSED:
         response = fhir.get(f"{ALLERGY}?{query}", headers=headers)
         assert_outcome(response, 400, code, diagnostics, parameter)

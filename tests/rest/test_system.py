@@ -121,7 +121,7 @@ def test_the_links_of_a_record_lead_to_its_pages(fhir):
     assert (response.status_code, "_cursor" in response.text) == (400, True)
 
 
-def test_what_is_published_meanwhile_is_on_no_later_page(make_app):
+def test_resource_published_meanwhile_is_on_no_later_page(make_app):
     app = make_app()
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     before = found(fhir.read("Patient/p1/*?_count=1000"))
@@ -153,7 +153,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-def test_what_would_change_the_answer_is_refused(fhir):
+def test_unsupported_parameter_of_a_system_search_is_refused(fhir):
     for path, code, diagnostics, parameter in REFUSED:
         response = fhir.get(path)
         told = response.get_json(force=True)["issue"][0]
@@ -162,7 +162,7 @@ def test_what_would_change_the_answer_is_refused(fhir):
         assert told["expression"] == [f"http.{parameter}"]
 
 
-def test_what_no_type_knows_is_ignored_and_told_or_refused(fhir):
+def test_unknown_parameter_is_a_warning_or_under_strict_handling_an_error(fhir):
     bundle = fhir.read("?_type=Patient,Encounter&nonsense=1")
     assert [one.partition(":")[0] for one in warned(bundle)] == ["nonsense"]
     strict = {"Prefer": "handling=strict"}
@@ -208,7 +208,7 @@ def answer(fhir: Fhir, path: str) -> dict:
 
 
 @pytest.mark.parametrize(("scope", "patient"), SCOPES)
-def test_what_a_token_may_not_see_changes_no_answer(make_app, scope, patient):
+def test_resources_out_of_reach_change_no_answer(make_app, scope, patient):
     """The same answers as where the other records are not here."""
     app = make_app()
     fhir = Fhir(app, token_for(app, scope, patient=patient))

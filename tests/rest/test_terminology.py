@@ -191,7 +191,7 @@ MEMBERS = [
 ]  # fmt: skip
 
 
-def test_in_and_not_in_a_value_set_divide_what_there_is(found):
+def test_value_set_membership_splits_resources_by_in_and_not_in(found):
     """`:not-in` also finds what has no code: it is the opposite of `:in` (decisions §3)."""
     for name, letters in MEMBERS:
         escaped = name.replace("|", "\\|")
@@ -261,7 +261,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-def test_what_cannot_be_worked_out_whole_is_refused(client):
+def test_value_set_that_cannot_be_expanded_completely_is_refused(client):
     """`:in` of what is not here as an empty set would find nothing, `:not-in` all there is."""
     for query, code, told in REFUSED:
         response = client.get(f"{ALLERGY}?{query}")
@@ -517,7 +517,7 @@ CONCEPTS = [
 ]
 
 
-def test_of_a_codeable_concept_one_code_is_enough(client):
+def test_codeable_concept_is_valid_by_one_of_its_codes(client):
     for codings, said in CONCEPTS:
         parameters = [
             {"name": "url", "valueUri": "urn:v:few"},

@@ -234,7 +234,7 @@ def hostile(make_app: Callable[..., Flask], tmp_path) -> Fhir:
     return Fhir(app, token_for(app, "system/*.rs"))
 
 
-def test_what_xml_cannot_hold_is_refused_and_json_has_it(hostile):
+def test_character_that_xml_cannot_hold_is_a_406(hostile):
     character = "has the character U+0001, which XML cannot hold: this cannot be written in XML"
     for path, place in (
         ("Patient/bad", "Patient.contained[0].code.text"),

@@ -277,7 +277,7 @@ def test_a_chain_goes_on_with_has_and_has_with_a_chain(fhir):
 @pytest.mark.parametrize(
     "scope", ["patient/*.rs", f"patient/Patient.rs patient/{ALLERGY}.rs patient/Encounter.rs"]
 )
-def test_what_goes_on_tells_nothing_of_what_is_out_of_reach(app, scope):
+def test_chain_with_has_reveals_nothing_out_of_reach(app, scope):
     own = Fhir(app, token_for(app, scope, patient="p2"))
     visits = set(own.ids("Encounter?_count=100"))
     assert set(own.ids(f"Encounter?patient._has:{ALLERGY}:patient:code=7984")) == set()

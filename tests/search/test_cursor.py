@@ -80,7 +80,7 @@ def test_any_other_text_is_refused(value):
     assert refusal(Cursors(KEY), value) == FOREIGN
 
 
-def test_what_was_signed_for_something_else_is_refused():
+def test_cursor_signed_for_another_purpose_is_refused():
     for content in [[], [1, 2, 3], "abcd", 7, None, {"a": 1}, [1, 2, 3, 4, 5]]:
         written = URLSafeSerializer(KEY, salt="cursor").dumps(content)
         assert refusal(Cursors(KEY), written) in (FOREIGN, OTHER)

@@ -181,7 +181,7 @@ def test_now_is_within_itself():
 
 @REPEATABLE
 @given(st.sampled_from(PREFIXES), SPELLED, st.sampled_from(PREFIXES), SPELLED, STORED)
-def test_what_leads_to_a_date_leaves_out_none_that_fits(first, low, second, high, stored):
+def test_index_bounds_of_a_date_leave_out_no_match(first, low, second, high, stored):
     bounds = [Searched(first, interval(low)), Searched(second, interval(high))]
     leads = narrowed("date", bounds)
     compared = [compare(one, "k.low", "k.high") for one in bounds]

@@ -142,7 +142,7 @@ def test_sorted_by_clinical_status_it_comes_last(clinic):
     assert set(ids[: len(ACTIVE)]) == ACTIVE
 
 
-def test_it_is_read_as_it_came(clinic):
+def test_entry_in_error_is_read_as_it_came(clinic):
     fhir = Fhir(clinic, token_for(clinic, "system/*.rs"))
     resource = fhir.read("AllergyIntolerance/error-active")
     assert resource["clinicalStatus"]["coding"][0]["code"] == "active"

@@ -28,7 +28,7 @@ LEFT_OUT = [
 ]
 
 
-def test_it_leaves_out_what_it_lists(fhir, all_ids):
+def test_id_not_excludes_the_listed_ids(fhir, all_ids):
     for query, left_out in LEFT_OUT:
         found = fhir.read(f"{ALLERGY}?{query}&_count=1000")
         assert {one["resource"]["id"] for one in found["entry"]} == all_ids - left_out
@@ -42,7 +42,7 @@ def test_beside_other_parameters_all_hold(fhir):
     assert fhir.ids(f"{ALLERGY}?_id={LATEX}&_id:not={LATEX}") == []
 
 
-def test_in_chains_and_has(fhir, all_ids):
+def test_id_not_works_in_chains_and_has(fhir, all_ids):
     own = set(fhir.ids(f"{ALLERGY}?patient=p1"))
     assert set(fhir.ids(f"{ALLERGY}?patient._id:not=p1&_count=1000")) == all_ids - own
     has = f"_has:{ALLERGY}:patient:_id:not={','.join(sorted(all_ids - own))}"
@@ -52,14 +52,14 @@ def test_in_chains_and_has(fhir, all_ids):
 TYPES = ["Patient", "DocumentReference", "Practitioner", "Organization"]
 
 
-def test_on_every_type(fhir):
+def test_id_not_works_on_every_type(fhir):
     for path in TYPES:
         first, *others = fhir.ids(f"{path}?_count=1000")
         assert fhir.ids(f"{path}?_id:not={first}&_count=1000") == others
         assert first not in fhir.ids(f"/fhir?_type={path}&_id:not={first}&_count=1000")
 
 
-def test_its_answer_has_pages_as_any_other(fhir, all_ids):
+def test_id_not_is_paged(fhir, all_ids):
     """With _id all is on one page: decisions 2.5."""
     page = fhir.read(f"{ALLERGY}?_id:not={LATEX}&_count=2")
     assert len(page["entry"]) == 2
@@ -70,7 +70,7 @@ def test_its_answer_has_pages_as_any_other(fhir, all_ids):
     assert seen == all_ids - {LATEX}
 
 
-def test_it_may_list_more_ids_than_one_page_holds(fhir, all_ids):
+def test_id_not_takes_more_ids_than_one_page_holds(fhir, all_ids):
     listed = ",".join([LATEX, *(f"x{n}" for n in range(MAX_IDS + 1))])
     assert set(fhir.ids(f"{ALLERGY}?_id:not={listed}&_count=1000")) == all_ids - {LATEX}
 
@@ -85,7 +85,7 @@ def test_where_a_patient_or_id_is_required_it_names_none(fhir):
         assert_outcome(refused, 400, "required", message, "patient")
 
 
-def test_within_the_access_of_the_token(as_patient, fhir):
+def test_id_not_stays_within_the_access_of_the_token(as_patient, fhir):
     own = set(fhir.ids(f"{ALLERGY}?patient=p1"))
     assert set(as_patient("p1").ids(f"{ALLERGY}?_id:not={LATEX}")) == own - {LATEX}
 
@@ -97,7 +97,7 @@ def test_a_scope_may_have_it(app):
     assert narrow.get(f"{ALLERGY}/{SULFA}").status_code == 200
 
 
-def test_who_is_left_out_is_not_named_in_the_audit_trail(own_app, watched):
+def test_excluded_patient_is_not_named_in_the_audit_trail(own_app, watched):
     watched.get("Patient?_id:not=p1&_count=1&_elements=id&_id=p2")
     with own_app.app_context():
         (entry,) = entries(kind=RECORDS, limit=1)

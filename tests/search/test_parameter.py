@@ -44,7 +44,7 @@ TEXT = st.text("ab\\,|$\n é", max_size=8)
 
 @REPEATABLE
 @given(st.lists(TEXT, min_size=1, max_size=4), st.sampled_from(",|$"))
-def test_what_was_escaped_and_joined_is_split_and_unescaped_again(values, separator):
+def test_escaped_and_joined_values_are_split_and_unescaped(values, separator):
     escaped = [re.sub(r"[\\,|$]", r"\\\g<0>", value) for value in values]
     assert [unescape(one) for one in split(separator.join(escaped), separator)] == values
 

@@ -92,7 +92,7 @@ def test_prefixes_compare_across_units(visits):
     assert wrong == {}
 
 
-def test_what_has_none_is_missing_and_sorts_last(visits):
+def test_encounter_without_length_is_missing_and_sorts_last(visits):
     assert found(visits, "true", "length:missing") == {"none"}
     assert found(visits, "false", "length:missing") == HELD.keys()
     ordered = ids(visits.read("Encounter?_sort=length&length=lt2||h"))

@@ -287,7 +287,7 @@ def test_the_entity_tag_of_a_search_tells_such_documents_apart(fhir, saying_that
     assert other.headers["ETag"] != fhir.get(path).headers["ETag"]
 
 
-def test_only_small_attachments_are_sent_inline(other_settings, fhir):
+def test_only_small_attachments_are_inline(other_settings, fhir):
     sizes = {True: [], False: []}
     for entry in other_settings.read(f"{DOCUMENT}?patient=p1")["entry"]:
         for content in entry["resource"]["content"]:
@@ -315,7 +315,7 @@ def test_the_total_is_exact_unless_none_is_wanted(fhir):
 TOTAL_ALONE = ["_count=0", "_summary=count"]
 
 
-def test_who_asks_for_the_total_alone_gets_it(fhir):
+def test_count_of_zero_returns_the_total(fhir):
     for alone in TOTAL_ALONE:
         for total in ("accurate", "estimate", "none"):
             bundle = fhir.read(f"{ALLERGY}?patient=p1&{alone}&_total={total}")

@@ -49,7 +49,7 @@ def test_the_statement_lists_the_type_as_one_that_is_read(http):
     }
 
 
-def test_it_is_a_valid_resource(definition):
+def test_search_parameter_is_a_valid_resource(definition):
     SearchParameter.model_validate(definition)
     # spd-0, which the models do not check: a name that a program can use.
     assert re.fullmatch("[A-Z][A-Za-z0-9_]{0,254}", definition["name"])
@@ -78,7 +78,7 @@ def test_code_is_the_type(http):
     assert found["expression"] == "DocumentReference.type"
 
 
-def test_it_is_not_sent_again(http):
+def test_search_parameter_is_not_sent_again(http):
     got = http.get(f"/fhir/{PATHS[0]}")
     held = {"If-None-Match": got.headers["ETag"]}
     again = http.get(f"/fhir/{PATHS[0]}", headers=held)
@@ -88,7 +88,7 @@ def test_it_is_not_sent_again(http):
     assert b"\n" not in http.get(f"/fhir/{PATHS[0]}?_pretty=false").data
 
 
-def test_what_fhir_defines_is_not_here(http):
+def test_definition_of_fhir_is_not_found(http):
     for row_id in ["nobody", "AllergyIntolerance-code", "AllergyIntolerance"]:
         response = http.get(f"/fhir/SearchParameter/{row_id}")
         assert_outcome(response, 404, "not-found", f"SearchParameter/{row_id} is not known here.")
@@ -97,13 +97,13 @@ def test_what_fhir_defines_is_not_here(http):
 NOT_HERE = ["SearchParameter", "SearchParameter?code=status", f"{PATHS[0]}/_history"]
 
 
-def test_they_are_read_and_nothing_else(fhir):
+def test_search_parameters_are_read_only(fhir):
     for path in NOT_HERE:
         message = "There is no such resource type or operation here."
         assert_outcome(fhir.get(path), 404, "not-supported", message)
 
 
-def test_what_else_is_refused(http):
+def test_search_parameter_refuses_other_formats_parameters_and_methods(http):
     path = f"/fhir/{PATHS[0]}"
     refused = http.get(path, headers={"Accept": "text/html"})
     assert_outcome(refused, 406, "not-supported", NEITHER)

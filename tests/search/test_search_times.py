@@ -80,7 +80,7 @@ def test_a_time_is_found_as_the_table_says(fhir):
 PATHS = ["AllergyIntolerance?date", "AllergyIntolerance?_id=second&date"]
 
 
-def test_what_a_browser_writes_finds_the_second(fhir):
+def test_date_with_milliseconds_as_browsers_write_it_finds_the_second(fhir):
     """JavaScript's toISOString() has milliseconds always."""
     for path in PATHS:
         point = f"{DAY}11:05:00.000Z"

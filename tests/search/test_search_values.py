@@ -104,7 +104,7 @@ def test_a_type_that_is_not_served_is_not_included_and_the_answer_says_so(fhir):
 NO_TYPES = ["identifier", "medication", "Medi1", ""]
 
 
-def test_what_is_no_type_cannot_be_included(fhir):
+def test_include_of_no_type_is_refused(fhir):
     for target in NO_TYPES:
         response = fhir.get(f"{DOCUMENT}?_include={DOCUMENT}:related:{target}")
         assert response.status_code == 400
