@@ -13,8 +13,9 @@ from tests.support.helpers import Fhir, token_for
 from tests.support.r4 import faults
 
 
-@pytest.mark.campaign
-def test_requests_and_events_are_valid_resources(watched, own_app):
+@pytest.fixture
+def with_events(watched, own_app):
+    """An app whose trail has requests of each interaction, and each event."""
     for path in (
         *("Patient/p1", "AllergyIntolerance?patient=p1", "Patient/p1/_history/1", "metadata"),
         *("Patient/p1/$everything", "Patient/nobody", "Patient/p1/_history", "Patient/_history"),
@@ -25,7 +26,11 @@ def test_requests_and_events_are_valid_resources(watched, own_app):
         for event in EVENTS:
             if event != "head":
                 record(event, about="user/u1", what="more", named=["p1"], user_id="u2")
-    client = administrator(own_app)
+    return own_app
+
+
+def test_requests_and_events_are_valid_resources(with_events):
+    client = administrator(with_events)
     found = listed(client)
     of_each_kind = {one["subtype"][0]["code"]: one for one in found}
     assert {fault for one in of_each_kind.values() for fault in faults(one)} == set()
