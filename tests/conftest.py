@@ -24,7 +24,6 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from fhirapp.auth.models import CLINICIAN
-from fhirapp.auth.users import sessions
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
 from fhirapp.exchange.imports.report import Report

@@ -154,12 +154,6 @@ def test_each_link_leads_to_a_file_and_a_heading():
                 assert anchor in map(docs.anchor_of, headings), link
 
 
-def test_parameters_that_are_not_supported_are_listed():
-    told = section("limits", "Not supported yet")
-    left_out = {name for kind, names in LEFT_OUT.items() if kind for name in names}
-    assert [name for name in left_out if f"`{name}`" not in told] == []
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Start the demo server as README does, on a free port; return the port."""
