@@ -25,6 +25,7 @@ from hypothesis import settings as hypothesis_settings
 
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.definition import types
+from fhirapp.documents.media import Reading
 from fhirapp.exchange.imports.importer import import_paths
 from fhirapp.exchange.imports.report import Report
 from tests import ROOT, TESTS
@@ -214,6 +215,14 @@ def _forked_jobs() -> Iterator[None]:
     """Have jobs forked from a process that has read the code: to read it takes each a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fhirapp.jobs.process._spawn", start_job)
+        yield
+
+
+@pytest.fixture(scope="module")
+def _unread_documents() -> Iterator[None]:
+    """Give documents no words to search: to start the process that reads them takes 0.3 s."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fhirapp.documents.extractor.Extractor.read", lambda *_document: Reading(""))
         yield
 
 

@@ -1,16 +1,26 @@
-"""Documents of people who share a number, and of visits that share one: nobody becomes another."""
+"""Imports of clinical documents: whose they are, what is reported, what API and chart show.
+
+People who share a number, and visits that share one, stay apart.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from flask import Flask
 
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.fhir.identity import contradiction
+from tests.support.browsing import Browser, add_person
 from tests.support.ccda_people import HOUSEHOLD, RECORD, document
+from tests.support.ccda_rules import cases, rules
 from tests.support.ccda_samples import SSN, only, read, sample
 from tests.support.importing import asking, current, lines, load, patient, stored, write
+
+pytestmark = pytest.mark.usefixtures("_unread_documents")
 
 
 def refused(report: Any) -> list[str]:
@@ -21,45 +31,46 @@ def refused(report: Any) -> list[str]:
     return [one for one in messages if one not in followers]
 
 
+def titles(app: Flask) -> list[str]:
+    """Return the titles of the documents that are there."""
+    return [
+        asking(app).read(f"DocumentReference/{one}")["content"][0]["attachment"]["title"]
+        for one in current(app, "DocumentReference")
+    ]
+
+
 @pytest.mark.parametrize("together", [True, False], ids=["in one import", "one after the other"])
-@pytest.mark.parametrize("order", [1, -1], ids=["household first", "household last"])
 @pytest.mark.parametrize(
-    ("twin", "why"),
+    ("twin", "why", "order"),
     [
-        ({"number": "1002"}, "has another number of urn:oid:2.999.2 than this patient"),
-        ({"gender": "F"}, "has another gender than this patient"),
-        ({"born": "20150302"}, "was born on another day than this patient"),
-        ({"given": "Eve"}, "has another given name than this patient"),
+        ({"number": "1002"}, "has another number of urn:oid:2.999.2 than this patient", 1),
+        ({"gender": "F"}, "has another gender than this patient", -1),
+        ({"born": "20150302"}, "was born on another day than this patient", 1),
+        ({"given": "Eve"}, "has another given name than this patient", -1),
     ],
-    ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
+    ids=["number", "gender", "born", "given"],
 )
 def test_twins_who_share_a_number_stay_apart(empty, tmp_path, together, order, twin, why):
+    """order: of the number that they share and of their own."""
     household = (HOUSEHOLD, "H-7")
-    adams = [household, (RECORD, "1001")][::order]
     told = {**twin}
     number = told.pop("number", "")
     eves = [household, *([(RECORD, number)] if number else [])][::order]
-    adam = write(tmp_path, document("adam", *adams), "1.xml")
-    eve = write(tmp_path, document("eve", *eves, **told), "2.xml")
+    adam = document("adam", *[household, (RECORD, "1001")][::order])
+    paths = [
+        write(tmp_path, adam, "1.xml"),
+        write(tmp_path, document("eve", *eves, **told), "2.xml"),
+    ]
     if together:
-        report = load(empty, adam, eve)
+        report = load(empty, *paths)
     else:
-        assert load(empty, adam).complete
-        report = load(empty, eve)
+        assert load(empty, paths[0]).complete
+        report = load(empty, paths[1])
     (said,) = refused(report)
     assert said.startswith(f"has the number urn:oid:{HOUSEHOLD}|H-7 of Patient/")
     assert f", who {why}: birth date " in said
     assert [len(current(empty, name)) for name in ("Patient", "AllergyIntolerance")] == [1, 1]
-    assert [one["title"] for one in documents(empty)] == ["adam"]
-
-
-def documents(app: Flask) -> list[dict[str, Any]]:
-    """Return the attachments of the documents that are there."""
-    fhir = asking(app)
-    return [
-        fhir.read(f"DocumentReference/{one}")["content"][0]["attachment"]
-        for one in current(app, "DocumentReference")
-    ]
+    assert titles(empty) == ["adam"]
 
 
 def test_twins_with_nothing_but_a_shared_number_stay_apart_in_one_batch(empty, tmp_path):
@@ -89,18 +100,20 @@ def test_a_patient_of_another_source_is_not_taken_for_a_twin_either(empty, tmp_p
     assert held["patient"]["reference"] == "Patient/adam"
 
 
+def visit_of(app: Flask, document_id: str) -> tuple[str, str]:
+    """Return the visit of a document, and its patient."""
+    found = asking(app).read(f"DocumentReference/{document_id}")
+    return found["context"]["encounter"][0]["reference"], found["subject"]["reference"]
+
+
 def test_a_visit_is_another_for_another_patient(empty, tmp_path):
     for name in ("1001", "1002"):
         write(tmp_path / "documents", document(name, (RECORD, name)), f"{name}.xml")
     assert load(empty, tmp_path / "documents").complete
-    fhir = asking(empty)
-    visits = {one: fhir.read(f"Encounter/{one}") for one in current(empty, "Encounter")}
-    assert len(visits) == 2
+    assert len(current(empty, "Encounter")) == 2
     for one in current(empty, "DocumentReference"):
-        found = fhir.read(f"DocumentReference/{one}")
-        (visit,) = found["context"]["encounter"]
-        whose = visits[visit["reference"].partition("/")[2]]["subject"]["reference"]
-        assert whose == found["subject"]["reference"]
+        visit, whose = visit_of(empty, one)
+        assert asking(empty).read(visit)["subject"]["reference"] == whose
 
 
 def test_a_visit_that_another_patient_is_known_to_have_had_is_not_meant(empty, tmp_path):
@@ -116,8 +129,7 @@ def test_a_visit_that_another_patient_is_known_to_have_had_is_not_meant(empty, t
     assert load(empty, write(tmp_path, document("1", (RECORD, "1001")), "1.xml")).complete
     assert len(current(empty, "Encounter")) == 2
     (found,) = current(empty, "DocumentReference")
-    (visit,) = asking(empty).read(f"DocumentReference/{found}")["context"]["encounter"]
-    assert visit["reference"] != "Encounter/theirs"
+    assert visit_of(empty, found)[0] != "Encounter/theirs"
 
 
 def test_documents_of_one_visit_of_a_patient_have_the_same(empty, tmp_path):
@@ -140,104 +152,134 @@ def numbered(*pairs: tuple[str, str]) -> dict[str, Any]:
     return patient(identifier=[{"system": system, "value": value} for system, value in pairs])
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (person("Adam"), person("Eve")),
-        (person("Adam", "Lee"), person("Eve", "Lee")),
-        (person("Boy A"), person("Boy B")),
-        (person("A"), person("E")),
-        (person("Adam John"), person("Adam", "James")),
-        (person("Ева"), person("Адам")),
-        (person("Adam", gender="male"), person("Adam", gender="female")),
-        (person(gender="other"), person(gender="female")),
-        (person(birthDate="2015-03-01"), person(birthDate="2015-03-02")),
-        (person(birthDate="2015"), person(birthDate="2016-03-02")),
-        (numbered(("urn:a", "1"), ("urn:b", "7")), numbered(("urn:a", "2"), ("urn:b", "7"))),
-        (numbered((SSN, "561-45-6780")), numbered((SSN, "561-45-6781"))),
-        (patient(name=[{"text": "Adam Doe"}]), person("Eve")),
-        (patient(name=[{"text": "Doe, Adam"}, {"text": "A. Doe"}]), person("Eve")),
-    ],
+OTHERS = (
+    (person("Adam"), person("Eve")),
+    (person("Adam", "Lee"), person("Eve", "Lee")),
+    (person("Boy A"), person("Boy B")),
+    (person("A"), person("E")),
+    (person("Adam John"), person("Adam", "James")),
+    (person("Ева"), person("Адам")),
+    (person("Adam", gender="male"), person("Adam", gender="female")),
+    (person(gender="other"), person(gender="female")),
+    (person(birthDate="2015-03-01"), person(birthDate="2015-03-02")),
+    (person(birthDate="2015"), person(birthDate="2016-03-02")),
+    (numbered(("urn:a", "1"), ("urn:b", "7")), numbered(("urn:a", "2"), ("urn:b", "7"))),
+    (numbered((SSN, "561-45-6780")), numbered((SSN, "561-45-6781"))),
+    (patient(name=[{"text": "Adam Doe"}]), person("Eve")),
+    (patient(name=[{"text": "Doe, Adam"}, {"text": "A. Doe"}]), person("Eve")),
 )
-def test_details_that_prove_another_person(one, other):
-    assert contradiction(one, other)
-    assert contradiction(other, one)
-    assert not contradiction(one, one)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (patient(), person("Adam", gender="male", birthDate="2015-03-01")),
-        (person("Adam"), person("ADAM")),
-        (person("José"), person("Jose")),
-        (person("Mary", "Ann"), person("Mary")),
-        (person("Mary", "Ann"), person("Ann")),
-        (person("Mary Jane"), person("Maryjane")),
-        (person("Anne-Marie"), person("Anne", "Marie")),
-        (person("J."), person("Jane")),
-        (person("J", "A"), person("Jane", "Ann")),
-        (person("太郎"), person("Taro")),
-        (person("Adam", gender="unknown"), person("Adam", gender="male")),
-        (person(birthDate="2015"), person(birthDate="2015-03-02")),
-        (
-            patient(name=[{"given": ["Bob"]}, {"given": ["Robert"]}]),
-            person("Robert"),
-        ),
-        (patient(name=[{"text": "Adam Doe"}]), person("Adam")),
-        (patient(name=[{"text": "DOE, ADAM"}]), person("Adam", "Lee")),
-        (patient(name=[{"text": "Doe, A."}]), person("Adam")),
-        (patient(name=[{"text": "Адам Доу"}]), person("Adam")),
-        (patient(name=[{"text": "Adam Doe"}]), patient(name=[{"text": "Eve Doe"}])),
-        (patient(name=[{"_given": [{"id": "x"}], "given": [None]}]), person("Adam")),
-        (numbered(("urn:a", "1"), ("urn:a", "2")), numbered(("urn:a", "2"))),
-        (numbered(("urn:a", "1")), numbered(("urn:b", "2"))),
-        (numbered((SSN, "561-45-6780")), numbered((SSN, "561456780"))),
-        (numbered((SSN, "999-99-9999")), numbered((SSN, "561-45-6780"))),
-        # Addresses of one form, and no two numbers of one kind.
-        (
-            numbered(("urn:ietf:rfc:3986", "urn:uuid:1")),
-            numbered(("urn:ietf:rfc:3986", "urn:uuid:2")),
-        ),
-    ],
+SAME = (
+    (patient(), person("Adam", gender="male", birthDate="2015-03-01")),
+    (person("Adam"), person("ADAM")),
+    (person("José"), person("Jose")),
+    (person("Mary", "Ann"), person("Mary")),
+    (person("Mary", "Ann"), person("Ann")),
+    (person("Mary Jane"), person("Maryjane")),
+    (person("Anne-Marie"), person("Anne", "Marie")),
+    (person("J."), person("Jane")),
+    (person("J", "A"), person("Jane", "Ann")),
+    (person("太郎"), person("Taro")),
+    (person("Adam", gender="unknown"), person("Adam", gender="male")),
+    (person(birthDate="2015"), person(birthDate="2015-03-02")),
+    (patient(name=[{"given": ["Bob"]}, {"given": ["Robert"]}]), person("Robert")),
+    (patient(name=[{"text": "Adam Doe"}]), person("Adam")),
+    (patient(name=[{"text": "DOE, ADAM"}]), person("Adam", "Lee")),
+    (patient(name=[{"text": "Doe, A."}]), person("Adam")),
+    (patient(name=[{"text": "Адам Доу"}]), person("Adam")),
+    (patient(name=[{"text": "Adam Doe"}]), patient(name=[{"text": "Eve Doe"}])),
+    (patient(name=[{"_given": [{"id": "x"}], "given": [None]}]), person("Adam")),
+    (numbered(("urn:a", "1"), ("urn:a", "2")), numbered(("urn:a", "2"))),
+    (numbered(("urn:a", "1")), numbered(("urn:b", "2"))),
+    (numbered((SSN, "561-45-6780")), numbered((SSN, "561456780"))),
+    (numbered((SSN, "999-99-9999")), numbered((SSN, "561-45-6780"))),
+    # Addresses of one form, and no two numbers of one kind.
+    (numbered(("urn:ietf:rfc:3986", "urn:uuid:1")), numbered(("urn:ietf:rfc:3986", "urn:uuid:2"))),
+    # The same patient in two documents.
+    tuple(only(read(sample(name)), "Patient") for name in ("ccd", "discharge-summary")),
 )
-def test_what_tells_nothing(one, other):
-    assert contradiction(one, other) == ""
-    assert contradiction(other, one) == ""
 
 
-def test_a_patient_who_is_imported_again_does_not_contradict_herself():
-    one, other = (only(read(sample(name)), "Patient") for name in ("ccd", "discharge-summary"))
-    assert contradiction(one, other) == ""
+def test_details_prove_another_person_or_nothing():
+    for one, other in OTHERS:
+        assert contradiction(one, other), (one, other)
+        assert contradiction(other, one), (one, other)
+        assert not contradiction(one, one), one
+    for one, other in SAME:
+        assert (contradiction(one, other), contradiction(other, one)) == ("", ""), (one, other)
 
 
-@pytest.mark.parametrize(
-    "guardian",
-    [
-        "<guardian/>",
-        '<guardian nullFlavor="UNK"/>',
-        '<guardian><guardianPerson><name nullFlavor="UNK"/></guardianPerson></guardian>',
-        '<guardian><addr nullFlavor="NI"/><telecom nullFlavor="NI"/></guardian>',
-        "<guardian><guardianPerson><name><given/></name></guardianPerson></guardian>",
-        "<guardian><guardianOrganization/></guardian>",
-    ],
-)
-def test_a_guardian_of_whom_nothing_is_known_is_no_contact(guardian):
-    text = document("a", (RECORD, "1")).decode().replace("</patient>", f"{guardian}</patient>")
-    assert "contact" not in only(read(text), "Patient")
+# What an import reports and what is shown then.
 
 
-@pytest.mark.parametrize(
-    ("guardian", "name"),
-    [
-        ("<guardianPerson><name><family>Doe</family></name></guardianPerson>", "name"),
-        ('<telecom value="tel:+1-555-1"/>', "telecom"),
-        ("<addr><city>Ulm</city></addr>", "address"),
-        ("<guardianOrganization><name>Home</name></guardianOrganization>", "organization"),
-    ],
-)
-def test_a_guardian_with_any_detail_is_a_contact(guardian, name):
-    text = document("a", (RECORD, "1")).decode()
-    text = text.replace("</patient>", f"<guardian>{guardian}</guardian></patient>")
-    (contact,) = only(read(text), "Patient")["contact"]
-    assert contact.keys() == {"relationship", name}
+def of_patient(text: str, number: str) -> bytes:
+    """Return a document as another one, of another patient."""
+    without_ssn = text.replace('<id extension="561-45-6780" root="2.16.840.1.113883.4.1"/>', "")
+    other = without_ssn.replace("MRN-40081", f"MRN-{number}")
+    return other.replace('<id root="11d1cf2a', f'<id extension="{number}" root="11d1cf2a').encode()
+
+
+class Clinic(NamedTuple):
+    """An app, and the patient whose document has a rule's case."""
+
+    app: Flask
+    patients: dict[str, str]
+
+
+SHOWN = [rule for rule, given in rules("shapes").items() if "chart" in given]
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask], tmp_path_factory: pytest.TempPathFactory) -> Clinic:
+    """An app with a document of a patient of their own for each rule about a chart."""
+    app = make_app(seed=False)
+    folder = tmp_path_factory.mktemp("documents")
+    for number, rule in enumerate(SHOWN):
+        text = next(cases("shapes", rule)).document
+        write(folder, of_patient(text, f"S{number}"), f"{number}.xml")
+    assert load(app, folder).rejected == []
+    fhir = asking(app)
+    identified = {rule: f"Patient?identifier=MRN-S{number}" for number, rule in enumerate(SHOWN)}
+    return Clinic(app, {rule: fhir.ids(search)[0] for rule, search in identified.items()})
+
+
+def test_the_chart_shows_what_a_document_says(clinic):
+    browser = Browser(clinic.app).resume(add_person(clinic.app, CLINICIAN))
+    lost = set()
+    for rule, patient_id in clinic.patients.items():
+        shown = browser.get(f"/patients/{patient_id}").words
+        lost |= {(rule, words) for words in rules("shapes")[rule]["chart"] if words not in shown}
+    assert lost == set()
+
+
+def test_the_summary_concludes_what_a_document_says(clinic):
+    fhir, found = asking(clinic.app), {}
+    for rule, patient_id in clinic.patients.items():
+        answer = fhir.read(f"AllergyIntolerance/$summary?patient={patient_id}")
+        (conclusion,) = [one for one in answer["parameter"] if one["name"] == "conclusion"]
+        (code,) = [one["valueCode"] for one in conclusion["part"] if one["name"] == "code"]
+        found[rule] = (code, len(fhir.ids(f"AllergyIntolerance?patient={patient_id}")))
+    assert found == {
+        rule: (rules("shapes")[rule]["conclusion"], len(rules("shapes")[rule]["groups"]))
+        for rule in SHOWN
+    }
+
+
+def test_all_names_of_one_substance_are_searched(empty, tmp_path: Path):
+    _, case = cases("shapes", "all names are kept")
+    load(empty, write(tmp_path, case.document.encode(), "names.xml"))
+    assert len(asking(empty).ids("AllergyIntolerance?code:text=pen-vee")) == 1
+
+
+def test_none_known_in_words_is_searched_by_its_code_and_is_not_unconfirmed(empty, tmp_path: Path):
+    case = next(cases("shapes", "a narrative that only says that none is known"))
+    load(empty, write(tmp_path, case.document.encode(), "document.xml"))
+    fhir = asking(empty)
+    assert fhir.ids("AllergyIntolerance?verification-status=unconfirmed") == []
+    assert len(fhir.ids("AllergyIntolerance?code=http://snomed.info/sct|716186003")) == 1
+
+
+def test_the_report_has_the_remarks_on_a_document_with_its_path(empty, tmp_path: Path):
+    case = next(cases("shapes", "a narrative without entries"))
+    path = write(tmp_path, case.document.encode(), "words.xml")
+    (remark,) = load(empty, path).remarks
+    assert remark.startswith(f"{path}: its Allergies section contains text")

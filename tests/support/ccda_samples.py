@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from fhirapp.exchange.ccda import resources_of
+from fhirapp.fhir import json as fhir_json
 from tests import TESTS
 
 SAMPLES = TESTS / "ccda"
@@ -28,6 +30,30 @@ def sample(name: str) -> str:
 def read(document: str | bytes) -> list[Resource]:
     """Return the resources of a document."""
     return resources_of(document if isinstance(document, bytes) else document.encode(), "sample")
+
+
+def served(resources: list[Resource]) -> list[Resource]:
+    """Return resources as JSON has them."""
+    found: list[Resource] = json.loads(fhir_json.dumps(resources))
+    return found
+
+
+def labelled(resources: list[Resource]) -> dict[str, Resource]:
+    """Return resources by Type/number, which replaces their ids, without the document itself."""
+    text = fhir_json.dumps(resources).decode()
+    numbers: dict[str, int] = {}
+    labels: list[str] = []
+    for resource in resources:
+        name = resource["resourceType"]
+        numbers[name] = numbers.get(name, 0) + 1
+        labels.append(f"{name}/{numbers[name]}")
+        text = text.replace(f"{name}/{resource['id']}", labels[-1])
+    found = dict(zip(labels, json.loads(text), strict=True))
+    for resource in found.values():
+        del resource["id"], resource["resourceType"]
+        if "content" in resource:
+            del resource["content"][0]["attachment"]["data"]
+    return found
 
 
 def of_type(resources: list[Resource], name: str) -> list[Resource]:

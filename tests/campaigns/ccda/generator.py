@@ -1,10 +1,10 @@
 """C-CDA documents with allergies in the shapes that vendors write, the same for the same number.
 
-    python -m tests.support.ccda_generator NUMBER
+    python -m tests.campaigns.ccda.generator NUMBER
 
 prints a document. The first numbers cover every pair of values of the dimensions below; after them
 come random documents with one to three entries. Each document comes with what was planted in it,
-which tests the oracle that reads it (tests/support/ccda_oracle.py).
+which tests the oracle that reads it (tests/campaigns/ccda/oracle.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from random import Random
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
-from tests.support.ccda_shapes import (
+from tests.campaigns.ccda.shapes import (
     ABSENCES,
     BESIDE,
     COLUMN_WORDS,

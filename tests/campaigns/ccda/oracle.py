@@ -1,8 +1,8 @@
 """What a C-CDA document says about allergies, read with ElementTree alone.
 
 Nothing of fhirapp is used, so that both agree only where both read the same. `facts_of` reads;
-tests/support/ccda_differences.py compares. Three rules decide: never milder than the source, words
-count, absence needs a statement.
+differences.py compares. Three rules decide: never milder than the source, words count, absence
+needs a statement.
 
 Sources: CDA R2, C-CDA R1.1 and R2.1 (Allergy - Intolerance Observation), FHIR R4.
 """

@@ -1,6 +1,6 @@
 """Where AllergyIntolerances say something else than the document that they were made of.
 
-`differences` compares what tests/support/ccda_oracle.py reads in the document: nothing milder,
+`differences` compares what tests/campaigns/ccda/oracle.py reads in the document: nothing milder,
 no fact missing, nothing denied without a statement. Nothing of fhirapp is used.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import Any, NamedTuple
 
-from tests.support.ccda_oracle import (
+from tests.campaigns.ccda.oracle import (
     NO_STATEMENTS,
     NONE_KNOWN,
     SECTION,

@@ -1,10 +1,10 @@
 """Generated C-CDA documents become what an independent reading of them says; nothing false is made.
 
-    FHIRAPP_TEST_CCDA=6000 python -m pytest tests/exchange/test_ccda_oracle.py
-    python -m tests.exchange.test_ccda_oracle FIRST COUNT
+    FHIRAPP_TEST_CCDA=6000 python -m pytest tests/campaigns/ccda/test_oracle.py
+    python -m tests.campaigns.ccda.test_oracle FIRST COUNT
 
 run more documents than the tests do by themselves; the second counts the differences of each kind,
-with a document for each: `python -m tests.support.ccda_generator NUMBER` prints it.
+with a document for each: `python -m tests.campaigns.ccda.generator NUMBER` prints it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ import pytest
 
 from fhirapp.allergies.contradictions import findings_of
 from fhirapp.allergies.summary import conclusion_of, entries_of
-from tests.support import ccda_differences, ccda_generator, ccda_oracle, ccda_shapes
-from tests.support.ccda_differences import (
+from tests.campaigns.ccda import differences as ccda_differences
+from tests.campaigns.ccda import generator as ccda_generator
+from tests.campaigns.ccda import oracle as ccda_oracle
+from tests.campaigns.ccda import shapes as ccda_shapes
+from tests.campaigns.ccda.differences import (
     LOINC,
     NULL_FLAVOR,
     Reading,
@@ -33,8 +36,8 @@ from tests.support.ccda_differences import (
     differences,
     repeated,
 )
-from tests.support.ccda_generator import Planted, covered, covering, effective, generate, pairs
-from tests.support.ccda_oracle import (
+from tests.campaigns.ccda.generator import Planted, covered, covering, effective, generate, pairs
+from tests.campaigns.ccda.oracle import (
     SECTION,
     SEVERITIES,
     STATUSES,
@@ -44,8 +47,8 @@ from tests.support.ccda_oracle import (
     holds,
     normal,
 )
+from tests.campaigns.ccda.shapes import SUITES
 from tests.support.ccda_samples import of_type, read, sample
-from tests.support.ccda_shapes import SUITES
 
 Resource = dict[str, Any]
 
@@ -178,7 +181,7 @@ def test_the_oracle_shares_no_code_with_fhirapp(module):
     names += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert not [name for name in names if name.startswith("fhirapp")]
     assert {name for name in names if name.startswith("tests")} <= {
-        *("tests.support.ccda_oracle", "tests.support.ccda_shapes"),
+        *("tests.campaigns.ccda.oracle", "tests.campaigns.ccda.shapes"),
     }
 
 

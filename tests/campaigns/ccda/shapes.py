@@ -1,6 +1,6 @@
 """The shapes that vendors write allergies in: dimensions, and what stands for each value.
 
-tests/support/ccda_generator.py combines them.
+tests/campaigns/ccda/generator.py combines them.
 """
 
 from __future__ import annotations
