@@ -20,45 +20,35 @@ from xml.sax.saxutils import escape, quoteattr
 
 from tests.campaigns.ccda.shapes import (
     ABSENCES,
-    BESIDE,
-    COLUMN_WORDS,
-    COMMENTS,
+    DATA,
     DOCUMENT,
-    DOUBLE_SEVERITIES,
     DOUBTFUL_ENDS,
-    ENDS,
-    EXTRA_ROWS,
     GENERAL_VALUE,
     GENERIC_VALUES,
     HEADER,
-    ICD10,
     LINKED_NAMES,
     LOCAL,
-    LOCAL_SEVERITIES,
     LOINC,
     NURSE,
     OTHER_NAME,
     PAST_ENDS,
-    REACTION_WORDS,
     RXNORM,
-    SEVERITY_WORDS,
+    SEVERITY,
     SILENT,
     SNOMED,
-    SNOMED_SEVERITIES,
     STATUS_WORDS,
     SUBSTANCE_HEADS,
     SUBSTANCES,
     SUITES,
     TEMPLATE,
-    TYPED_SEVERITIES,
     TYPES,
-    UNII,
     Substance,
     coded,
     original,
 )
 
 Choice = dict[str, str]
+_UNKNOWN = '<value xsi:type="CD" nullFlavor="UNK"/>'
 
 
 @dataclass
@@ -148,7 +138,7 @@ def _limit_reactions(made: Choice, *, cells: bool) -> None:
         made["reactions"] = "coded"
     if (
         made["narrative"] == "list"
-        and REACTION_WORDS.get(made["reactions"], "").lower()[:4] == "anap"
+        and DATA["reaction"].get(made["reactions"], "").lower()[:4] == "anap"
     ):
         # The item that names the substance has the extra row's reaction.
         made["extra"] = made["extra"] and "row"
@@ -273,13 +263,13 @@ class _Writer:
             entries, narrative, words = self._words(first)
         else:
             entries = "".join(map(self._entry, choices))
-            words = [*EXTRA_ROWS[first["extra"]], "Active"] if first["extra"] else []
+            words = [*DATA["extra"][first["extra"]], "Active"] if first["extra"] else []
             words = words if first["narrative"] in ("thead", "th") else words[:2]
             if first["beside"] in ("paragraph", "caption", "footnote", "title"):
-                words.append(BESIDE[first["beside"]])
+                words.append(DATA["beside"][first["beside"]])
             says_nothing = not {"allergy", "none-known"} & {one.kind for one in self.planted}
             if first["beside"] == "none-known" and says_nothing:
-                words.append(BESIDE["none-known"])
+                words.append(DATA["beside"]["none-known"])
             narrative = self._narrative(first)
         document = _around(first, narrative, entries)
         return Generated(choices, document, self.planted, words)
@@ -392,7 +382,7 @@ class _Writer:
         else:
             parts.append(comment)
         if choice["narrative"] != "empty":
-            more = COLUMN_WORDS.get(choice["column"], "")
+            more = DATA["column"].get(choice["column"], "")
             row = _Row(number, row_name, cell, choice["row-severity"], choice["row-status"], more)
             self.rows.append(row)
             texts = {"s": row_name, "r": cell, "v": row.severity, "row": row_name or cell}
@@ -419,7 +409,7 @@ class _Writer:
         return _observation(choice, attributes, "".join(parts)), beside, found
 
     def _comment(self, choice: Choice, number: int, planted: Planted) -> str:
-        words = COMMENTS.get(choice["comment"])
+        words = DATA["comment"].get(choice["comment"])
         if not words:
             return ""
         planted.comments.add(words)
@@ -442,7 +432,7 @@ class _Writer:
             return ""
         rows = list(self.rows)
         if choice.get("extra"):
-            rows.append(_Row(0, *EXTRA_ROWS[choice["extra"]], status="Active"))
+            rows.append(_Row(0, *DATA["extra"][choice["extra"]], status="Active"))
         beside = self._beside(choice)
         caption = f"<caption>{beside}</caption>" if choice.get("beside") == "caption" else ""
         more = "".join(self.paragraphs)
@@ -476,7 +466,7 @@ class _Writer:
             return ""
         names = [row.substance for row in self.rows if row.substance]
         name = names[0] if names else "Something"
-        return escape(BESIDE[shape].format(name=name))
+        return escape(DATA["beside"][shape].format(name=name))
 
 
 def _table_row(row: _Row, choice: Choice, order: Sequence[int]) -> str:
@@ -580,50 +570,30 @@ def _reaction(choice: Choice, content: str) -> str:
 
 def _reactions(choice: Choice, number: int) -> tuple[list[_Reaction], str]:
     """Return the reactions of an allergy, and what the narrative has in their column."""
-    shape, link = choice["reactions"], _reference(choice, number, "r")
+    shape = choice["reactions"]
     if not shape:
         return [], ""
-    null = '<value xsi:type="CD" nullFlavor="UNK"/>'
-    words = REACTION_WORDS.get(shape, "Hives")
-    more = {
-        "more": ", blistering feet",
-        "grave": "; throat tightness",
-        "lines": "\ncold sweat\n- pallor",
-    }
+    words = DATA["reaction"].get(shape, "Hives")
+    more = {"more": ", blistering feet", "grave": "; throat tightness"}
+    more["lines"] = "\ncold sweat\n- pallor"
     cell = words + more.get(choice["row-reaction"], "") if choice["row-reaction"] else ""
-    hives = ("247472004", SNOMED, "Hives")
-    content, said = {
-        "coded": (coded("value", *hives), {words}),
-        "two": (coded("value", *hives), {words}),
-        "same-twice": (coded("value", *hives, inner=original(words)), {words}),
-        "coded+text": (coded("value", *hives, inner=original(words)), {"Hives", words}),
-        "original": (coded("value", nullFlavor="OTH", inner=original(words)), {words}),
-        "text-link": (f"<text>{link}</text>{null}", {cell}),
-        "doubled": (coded("value", nullFlavor="UNK", inner=original(words, link)), {words, cell}),
-        "grave-code": (coded("value", "39579001", SNOMED, words), {words}),
-        "grave-local": (coded("value", "41291007"), set()),
-        "icd": (coded("value", "T78.2XXA", ICD10), set()),
-        "translation": (
-            coded("value", nullFlavor="OTH", inner=coded("translation", "R1", LOCAL, words)),
-            {words},
-        ),
-        "unknown": (null, set()),
-        "values": (
-            coded("value", *hives) + coded("value", nullFlavor="OTH", inner=original("hot ears")),
-            {"Hives", "hot ears"},
-        ),
-        "values-grave": (
-            coded("value", *hives) + coded("value", "39579001", SNOMED, "Anaphylaxis"),
-            {"Hives", "Anaphylaxis"},
-        ),
-        "values-null": (null + coded("value", *hives), {"Hives"}),
-    }.get(shape, (f"<text>{escape(words)}</text>{null}", {words}))
+    written, *said = DATA["reaction_value"].get(shape, DATA["reaction_value"]["text"])
+    content = written.format(
+        words=escape(words),
+        to_r=_reference(choice, number, "r"),
+        hives=f'xsi:type="CD" code="247472004" codeSystem="{SNOMED}" displayName="Hives"',
+        other='xsi:type="CD" nullFlavor="OTH"',
+        unknown=_UNKNOWN,
+        snomed=f'codeSystem="{SNOMED}"',
+        local=f'codeSystem="{LOCAL}"',
+    )
     severity, rank = _severity(choice["reaction-severity"])
-    found = [_Reaction(_reaction(choice, content + severity), said, rank)]
+    own = {text.format(words=words, cell=cell) for text in said}
+    found = [_Reaction(_reaction(choice, content + severity), own, rank)]
     if shape == "two":
         severity, rank = _severity("mild")
         wheezing = "wheezing at night"
-        content = f"<text>{wheezing}</text>{null}{severity}"
+        content = f"<text>{wheezing}</text>{_UNKNOWN}{severity}"
         found.append(_Reaction(_reaction(choice, content), {wheezing}, rank))
     if choice["reaction-place"] == "both":
         nausea = coded("value", "422587007", display="Nausea")
@@ -636,7 +606,7 @@ def _value(random: Random) -> str:
 
 
 def _times(choice: Choice) -> str:
-    low, high = ENDS[choice["end"]]
+    low, high = DATA["end"][choice["end"]]
     end = f"<high {high}/>" if high else ""
     return f"<effectiveTime><low {low}/>{end}</effectiveTime>" if low else ""
 
@@ -647,25 +617,24 @@ def _severity(shape: str) -> tuple[str, int]:
         return "", 0
     first, _, words = shape.partition(" ")
     code_of_severity = coded("code", "SEV", "2.16.840.1.113883.5.4")
-    if shape in DOUBLE_SEVERITIES:
-        found = [SNOMED_SEVERITIES[name] for name in DOUBLE_SEVERITIES[shape]]
+    graded = SEVERITY["snomed"]
+    if shape in SEVERITY["double"]:
+        found = [graded[name] for name in SEVERITY["double"][shape]]
         values = "".join(coded("value", code) for code, _ in found)
         return _related(code_of_severity + values), max(rank for _, rank in found)
-    if shape in TYPED_SEVERITIES:
-        code, rank = SNOMED_SEVERITIES[TYPED_SEVERITIES[shape]]
-        display = TYPED_SEVERITIES[shape].title()
-        return _related(code_of_severity + coded("value", code, display=display), "MFST"), rank
-    if shape in SNOMED_SEVERITIES:
-        code, rank = SNOMED_SEVERITIES[shape]
+    if shape in SEVERITY["typed"]:
+        name = SEVERITY["typed"][shape]
+        value = coded("value", graded[name][0], display=name.title())
+        return _related(code_of_severity + value, "MFST"), graded[name][1]
+    if shape in graded:
+        code, rank = graded[shape]
         value = coded("value", code)
-    elif shape in LOCAL_SEVERITIES:
-        rank, value = LOCAL_SEVERITIES[shape], coded("value", shape, LOCAL)
-    elif first == "text":
-        rank = SEVERITY_WORDS[words]
-        value = coded("value", nullFlavor="OTH", inner=original(words))
+    elif shape in SEVERITY["local"]:
+        rank, value = SEVERITY["local"][shape], coded("value", shape, LOCAL)
     else:
-        rank = SEVERITY_WORDS[words]
-        value = coded("value", "S7", LOCAL, words)
+        rank = SEVERITY["words"][words]
+        by_text = coded("value", nullFlavor="OTH", inner=original(words))
+        value = by_text if first == "text" else coded("value", "S7", LOCAL, words)
     return _related(code_of_severity + value), rank
 
 
@@ -712,95 +681,20 @@ def _criticality(choice: Choice) -> str:
 def _names(choice: Choice, number: int, about: Substance, planted: Planted) -> tuple[str, str, str]:
     """Return a value that names the substance, a participant, and the name in the narrative."""
     shape = choice["names"]
+    names = {**about._asdict(), "other": OTHER_NAME}
     to_substance = _reference(choice, number, "s")
-    to_reaction = _reference(choice, number, "r")
-    bare = f"<originalText>{to_substance}</originalText>"
-    wrong = f"<originalText>{to_reaction}</originalText>"
-    both = f"<originalText>{escape(about.brand)}{to_substance}</originalText>"
-    placeholder = original("Coded Allergy Name Not Available")
-    translation = coded("translation", about.translation_code, SNOMED, about.translation)
-    entity = f"<name>{escape(about.entity)}</name>"
-    desc = f"<desc>{escape(about.desc)}</desc>"
-    drug = (about.code, RXNORM)
-    # What stands in the playing entity, the names that it gives, the name in the narrative.
-    shapes: dict[str, tuple[str, tuple[str, ...], str]] = {
-        "display": (coded("code", *drug, about.display), (about.display,), about.display),
-        "original": (
-            coded("code", *drug, about.display, inner=original(about.brand)),
-            *((about.display, about.brand), about.brand),
-        ),
-        "original-link": (
-            coded("code", *drug, about.display, inner=bare),
-            *((about.display, about.brand), about.brand),
-        ),
-        "original-doubled": (
-            coded("code", *drug, inner=both),
-            *((about.brand,), about.brand),
-        ),
-        "translation": (
-            coded("code", *drug, about.display, inner=translation),
-            *((about.display, about.translation), about.display),
-        ),
-        "entity": (coded("code", *drug) + entity, (about.entity,), about.entity),
-        "desc": (coded("code", nullFlavor="OTH") + desc, (about.desc,), about.desc),
-        "placeholder+entity": (
-            coded("code", nullFlavor="OTH", inner=placeholder) + entity,
-            *((about.entity,), about.entity),
-        ),
-        "placeholder+row": (
-            coded("code", nullFlavor="UNK", inner=placeholder),
-            *((about.brand,), about.brand),
-        ),
-        "placeholder+translation": (
-            coded("code", "UNK1", LOCAL, "Unknown", inner=translation),
-            *((about.translation,), about.translation),
-        ),
-        "reaction-link+entity": (
-            coded("code", nullFlavor="OTH", inner=wrong) + entity,
-            *((about.entity,), about.entity),
-        ),
-        "reaction-link+row": (
-            coded("code", nullFlavor="OTH", inner=wrong),
-            *((about.brand,), about.brand),
-        ),
-        "reaction-link+display": (
-            coded("code", *drug, about.display, inner=wrong),
-            *((about.display,), about.display),
-        ),
-        "value": ("", (about.value,), about.value),
-        "value-link": (coded("code", nullFlavor="UNK"), (about.brand,), about.brand),
-        "row": (coded("code", nullFlavor="UNK"), (about.brand,), about.brand),
-        "local": (coded("code", "PCN01", LOCAL, about.brand), (about.brand,), about.brand),
-        "code": (coded("code", *drug), (), about.display),
-        "all": (
-            coded("code", *drug, about.display, inner=both + translation) + entity + desc,
-            (about.display, about.brand, about.translation, about.entity, about.desc),
-            about.brand,
-        ),
-        "placeholder-code": (
-            coded("code", "Unknown", UNII, about.display),
-            *((about.display,), about.display),
-        ),
-        "code-name": (
-            coded("code", *drug, about.code) + entity,
-            *((about.entity,), about.entity),
-        ),
-        "code-before-name": (
-            coded("code", *drug) + f"<name>{about.code} {escape(about.entity)}</name>",
-            *((about.entity,), about.entity),
-        ),
-        "other-name": (
-            coded("code", *drug, about.display) + f"<name>{OTHER_NAME}</name>",
-            *((about.display, OTHER_NAME), about.display),
-        ),
-        "general-value": (
-            coded("code", *drug, about.display),
-            *((about.display,), about.display),
-        ),
-        "": (coded("code", nullFlavor="NI"), (), ""),
-    }
-    content, names, row_name = shapes[shape]
-    planted.names |= set(names)
+    written, given, row_name = DATA["name"][shape]
+    content = written.format(
+        **{name: escape(text) for name, text in names.items()},
+        to_s=to_substance,
+        to_r=_reference(choice, number, "r"),
+        drug=f'code="{about.code}" codeSystem="{RXNORM}"',
+        displayed=f"displayName={quoteattr(about.display)}",
+        placeholder=original("Coded Allergy Name Not Available"),
+        translated=coded("translation", about.translation_code, SNOMED, about.translation),
+        local=f'codeSystem="{LOCAL}"',
+    )
+    planted.names |= {names[name] for name in given.split()}
     value = ""
     if shape == "value":
         value = coded("value", about.value_code, SNOMED, about.value)
@@ -808,15 +702,16 @@ def _names(choice: Choice, number: int, about: Substance, planted: Planted) -> t
         code, display = GENERAL_VALUE
         value = coded("value", code, SNOMED, display)
     elif shape == "value-link":
+        bare = f"<originalText>{to_substance}</originalText>"
         value = coded("value", GENERIC_VALUES["drug"], inner=bare)
-    return value, _participant(content) if content else "", row_name
+    return value, _participant(content) if content else "", names.get(row_name, "")
 
 
 def _around(choice: Choice, narrative: str, entries: str) -> str:
     """Return a document around a section."""
     template = "".join(f'<templateId root="{TEMPLATE}.2.6{end}"/>' for end in ("", ".1"))
     code = coded("code", "10155-0" if choice["section"] == "history" else "48765-2", LOINC)
-    title = BESIDE["title"] if choice.get("beside") == "title" else "Allergies"
+    title = DATA["beside"]["title"] if choice.get("beside") == "title" else "Allergies"
     content = f"<title>{title}</title><text>{narrative}</text>{entries}"
     inner, depth = content, {"subsection": 1, "deep": 2}.get(choice["nesting"], 0)
     for level in range(depth):
