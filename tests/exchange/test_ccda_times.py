@@ -91,7 +91,7 @@ def test_dates_with_dashes_are_read_wherever_a_document_has_a_date():
 
 @pytest.mark.parametrize("names", [("a.xml", "b.xml"), ("b.xml", "a.xml")])
 def test_the_newer_of_two_documents_counts_also_by_dates_with_dashes(empty, tmp_path, names):
-    text = sample("plain-cda")
+    text = sample("discharge-summary")
     made = text.partition('<effectiveTime value="')[2].partition('"')[0]
     for name, day in zip(names, ("2001-09-10", "2001-10-09"), strict=True):
         document = text.replace(
