@@ -123,14 +123,14 @@ def test_a_reference_is_to_a_resource_before_and_to_the_same_patient():
     for name in NAMES:
         resources, seen = read(bytes_of(name)), set()
         for resource in resources:
-            contained = {f"#{one['id']}" for one in resource.get("contained", ())}
+            contained = {f"#{inner['id']}" for inner in resource.get("contained", ())}
             pointed = set(references(resource)) - contained
             # A document that is replaced comes with another file.
-            pointed -= {one["target"]["reference"] for one in resource.get("relatesTo", ())}
+            pointed -= {related["target"]["reference"] for related in resource.get("relatesTo", ())}
             seen.add(f"{resource['resourceType']}/{resource['id']}")
             assert pointed <= seen
             patient = f"Patient/{only(resources, 'Patient')['id']}"
-            assert {one for one in pointed if one.startswith("Patient/")} <= {patient}
+            assert {target for target in pointed if target.startswith("Patient/")} <= {patient}
 
 
 def test_each_resource_can_be_changed_by_itself():
@@ -152,11 +152,11 @@ def test_a_document_that_comes_again_gives_the_same_and_is_attached_as_it_came()
 
 
 def test_two_documents_of_a_patient_have_the_same_patient_and_people():
-    one, other = (read(sample(name)) for name in ("ccd", "discharge-summary"))
+    first, other = (read(sample(name)) for name in ("ccd", "discharge-summary"))
     for name in ("Patient", "Organization", "Practitioner"):
-        ids = [{resource["id"] for resource in of_type(found, name)} for found in (one, other)]
+        ids = [{resource["id"] for resource in of_type(found, name)} for found in (first, other)]
         assert ids[0] == ids[1]
-    assert only(one, "DocumentReference")["id"] != only(other, "DocumentReference")["id"]
+    assert only(first, "DocumentReference")["id"] != only(other, "DocumentReference")["id"]
 
 
 def test_a_patient_is_the_same_in_whatever_order_the_numbers_come():
@@ -172,7 +172,7 @@ def test_a_patient_is_the_same_in_whatever_order_the_numbers_come():
 def test_people_are_identified_by_their_numbers_and_by_nothing_else():
     found = read(sample("ccd"))
     known_by = identities(found)
-    ids = {one["resourceType"]: one["id"] for one in reversed(found)}
+    ids = {resource["resourceType"]: resource["id"] for resource in reversed(found)}
     ssn = [(SSN, "561-45-6780"), (SSN, "561456780")]
     assert known_by[f"Patient/{ids['Patient']}"] == [MRN, *ssn]
     assert known_by[f"Organization/{ids['Organization']}"] == [LAKESIDE]
@@ -209,7 +209,7 @@ def test_statements_that_share_an_id_are_distinguished_by_substance_in_any_order
     last, end = entries[1].split("</entry>")
     turned = f'{head}<entry typeCode="DRIV">{last}</entry><entry typeCode="DRIV">{entries[0]}{end}'
     again = of_type(read(turned.encode("latin-1")), "AllergyIntolerance")
-    assert [one["id"] for one in again] == [second["id"], first["id"]]
+    assert [allergy["id"] for allergy in again] == [second["id"], first["id"]]
 
 
 def test_an_allergy_keeps_its_id_in_the_next_document_of_the_same_patient_alone():
@@ -256,16 +256,16 @@ def test_a_long_name_is_cut_short():
 def test_a_longer_narrative_is_kept_whole():
     rows = " / ".join(f"Substance {number}|{'Hives ' * 20}" for number in range(100))
     found = allergies(text=f"{{table Allergen|Reaction / {rows}}}")
-    words = " ".join(one["code"]["text"] for one in found)
+    words = " ".join(allergy["code"]["text"] for allergy in found)
     assert all(f"Substance {number}," in words for number in range(100))
-    assert all(len(one["code"]["text"]) <= 4_000 for one in found)
+    assert all(len(allergy["code"]["text"]) <= 4_000 for allergy in found)
 
 
 @pytest.mark.parametrize("entries", [(), ('{substance <code nullFlavor="NI"/>}',)])
 def test_the_end_of_a_long_paragraph_is_kept(entries):
     text = f"{{p {'Seen at the desk. ' * 400}Wasps closed her throat}}"
     found = allergies(*entries, text=text)
-    words = [one["code"].get("text", "") for one in found]
-    assert all(len(one) <= 4_000 for one in words)
+    words = [allergy["code"].get("text", "") for allergy in found]
+    assert all(len(text) <= 4_000 for text in words)
     assert " ".join(words).count("Seen at the desk.") == 400
-    assert any(one.is_severe for one in entries_of(found))
+    assert any(entry.is_severe for entry in entries_of(found))

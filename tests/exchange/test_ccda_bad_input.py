@@ -149,10 +149,10 @@ def test_a_document_is_read_in_the_characters_that_it_says():
 
 def test_a_document_without_an_id_is_known_by_its_content():
     without = NOTE.replace('<id root="11d1cf2a-44aa-4d00-8000-000000000402"/>', "")
-    one, again = (only(read(without), "DocumentReference") for _ in range(2))
+    first, again = (only(read(without), "DocumentReference") for _ in range(2))
     other = only(read(without.replace("Progress Note", "Another")), "DocumentReference")
-    assert "masterIdentifier" not in one
-    assert one["id"] == again["id"] != other["id"]
+    assert "masterIdentifier" not in first
+    assert first["id"] == again["id"] != other["id"]
 
 
 def test_a_document_that_says_next_to_nothing_is_stored_all_the_same(app):
@@ -160,7 +160,7 @@ def test_a_document_that_says_next_to_nothing_is_stored_all_the_same(app):
         f'{ROOT}<recordTarget><patientRole><id root="1.2" extension="3"/></patientRole>'
         "</recordTarget></ClinicalDocument>"
     )
-    names = [one["resourceType"] for one in found]
+    names = [resource["resourceType"] for resource in found]
     assert names == ["Patient", "DocumentReference", "Provenance"]
     assert found[1]["type"]["coding"][0]["code"] == "UNK"
     for resource in found:

@@ -25,17 +25,17 @@ pytestmark = pytest.mark.usefixtures("_unread_documents")
 
 def refused(report: Any) -> list[str]:
     """Return why people are refused; one line counts what is refused with each of them."""
-    messages = [one.message for one in report.faults]
-    followers = [one for one in messages if one.startswith("rejected too, because")]
+    messages = [fault.message for fault in report.faults]
+    followers = [message for message in messages if message.startswith("rejected too, because")]
     assert len(followers) == len(messages) - len(followers)
-    return [one for one in messages if one not in followers]
+    return [message for message in messages if message not in followers]
 
 
 def titles(app: Flask) -> list[str]:
     """Return the titles of the documents that are there."""
     return [
-        asking(app).read(f"DocumentReference/{one}")["content"][0]["attachment"]["title"]
-        for one in current(app, "DocumentReference")
+        asking(app).read(f"DocumentReference/{document_id}")["content"][0]["attachment"]["title"]
+        for document_id in current(app, "DocumentReference")
     ]
 
 
@@ -78,7 +78,7 @@ def test_twins_with_nothing_but_a_shared_number_stay_apart_in_one_batch(empty, t
         content = document(given, (HOUSEHOLD, "H-7"), given=given)
         write(tmp_path / "documents", content, f"{number}.xml")
     report = load(empty, tmp_path / "documents")
-    assert [one.rpartition(", who ")[2] for one in refused(report)] == [
+    assert [message.rpartition(", who ")[2] for message in refused(report)] == [
         "has another given name than this patient: birth date 2015-03-01, there 2015-03-01"
     ]
     assert len(current(empty, "AllergyIntolerance")) == 1
@@ -111,8 +111,8 @@ def test_a_visit_is_another_for_another_patient(empty, tmp_path):
         write(tmp_path / "documents", document(name, (RECORD, name)), f"{name}.xml")
     assert load(empty, tmp_path / "documents").complete
     assert len(current(empty, "Encounter")) == 2
-    for one in current(empty, "DocumentReference"):
-        visit, whose = visit_of(empty, one)
+    for document_id in current(empty, "DocumentReference"):
+        visit, whose = visit_of(empty, document_id)
         assert asking(empty).read(visit)["subject"]["reference"] == whose
 
 
@@ -199,13 +199,16 @@ SAME = (
 )
 
 
-def test_details_prove_another_person_or_nothing():
-    for one, other in OTHERS:
-        assert contradiction(one, other), (one, other)
-        assert contradiction(other, one), (one, other)
-        assert not contradiction(one, one), one
-    for one, other in SAME:
-        assert (contradiction(one, other), contradiction(other, one)) == ("", ""), (one, other)
+def test_details_prove_another_knownor_nothing():
+    for known, other in OTHERS:
+        assert contradiction(known, other), (known, other)
+        assert contradiction(other, known), (known, other)
+        assert not contradiction(known, known), known
+    for known, other in SAME:
+        assert (contradiction(known, other), contradiction(other, known)) == ("", ""), (
+            known,
+            other,
+        )
 
 
 # What an import reports and what is shown then.
@@ -255,8 +258,10 @@ def test_the_summary_concludes_what_a_document_says(clinic):
     fhir, found = asking(clinic.app), {}
     for rule, patient_id in clinic.patients.items():
         answer = fhir.read(f"AllergyIntolerance/$summary?patient={patient_id}")
-        (conclusion,) = [one for one in answer["parameter"] if one["name"] == "conclusion"]
-        (code,) = [one["valueCode"] for one in conclusion["part"] if one["name"] == "code"]
+        (conclusion,) = [
+            parameter for parameter in answer["parameter"] if parameter["name"] == "conclusion"
+        ]
+        (code,) = [part["valueCode"] for part in conclusion["part"] if part["name"] == "code"]
         found[rule] = (code, len(fhir.ids(f"AllergyIntolerance?patient={patient_id}")))
     assert found == {
         rule: (rules("shapes")[rule]["conclusion"], len(rules("shapes")[rule]["groups"]))

@@ -41,7 +41,10 @@ OF_ALLERGY: dict[str, Callable[[Resource, Entry], Any]] = {
         reaction.get("severity", "") for reaction in allergy.get("reaction", ())
     ],
     "manifestations": lambda allergy, _: [
-        [one.get("text") or one["coding"][0]["display"] for one in reaction["manifestation"]]
+        [
+            concept.get("text") or concept["coding"][0]["display"]
+            for concept in reaction["manifestation"]
+        ]
         for reaction in allergy.get("reaction", ())
     ],
     "notes": lambda allergy, _: "; ".join(note["text"] for note in allergy.get("note", ())),
@@ -56,13 +59,13 @@ OF_ENTRIES: dict[str, Callable[[list[Entry]], Any]] = {
     "count": len,
     "groups": lambda entries: [[entry.group.code, entry.substance] for entry in entries],
     "substances": lambda entries: [entry.substance for entry in entries],
-    "severe_substances": lambda entries: [one.substance for one in entries if one.is_severe],
+    "severe_substances": lambda entries: [entry.substance for entry in entries if entry.is_severe],
     "is_none_known": lambda entries: {entry.group.code for entry in entries} == {"none-known"},
     "conclusion": lambda entries: conclusion_of(entries).code,
 }
 # Of all resources of a document.
 OF_RESOURCES: dict[str, Callable[[list[Resource]], Any]] = {
-    "ids": lambda found: len({one["id"] for one in of_type(found, "AllergyIntolerance")}),
+    "ids": lambda found: len({allergy["id"] for allergy in of_type(found, "AllergyIntolerance")}),
     "uses_of_organizations": lambda found: [
         part.get("use", "")
         for organization in of_type(found, "Organization")
@@ -113,7 +116,7 @@ def mismatches(case: Case) -> dict[str, tuple[Any, Any]]:
             found[name] = element(resources, name)
         elif name in OF_ALLERGY:
             # Of each by itself: a summary has another order.
-            views = [OF_ALLERGY[name](one, *entries_of([one])) for one in allergies]
+            views = [OF_ALLERGY[name](allergy, *entries_of([allergy])) for allergy in allergies]
             found[name] = views[0] if len(views) == 1 else views
         elif name in OF_ENTRIES:
             found[name] = OF_ENTRIES[name](entries)
@@ -142,9 +145,9 @@ def _fits(
     if name in ("holds", "lacks"):
         return all((text in written) == (name == "holds") for text in words)
     if name == "words_about":
-        beside = " ".join(one.substance for one in entries if one.group.code == "words-only")
+        beside = " ".join(entry.substance for entry in entries if entry.group.code == "words-only")
         return all(text in beside for text in words)
-    said = [f"{one.code}: {one.text}" for one in findings_of(entries)]
+    said = [f"{finding.code}: {finding.text}" for finding in findings_of(entries)]
     several = said if name == "findings" else remarks
     return len(several) == len(words) and all(
         all(part in text for part in word.split(": ", 1))

@@ -132,7 +132,7 @@ def test_a_report_made_of_a_document_has_its_partial_date(dates):
 def test_a_document_as_it_is_served_is_imported_with_its_date(empty, tmp_path: Path):
     load(empty, write(tmp_path, lines(PATIENT, *NOTES), "dated.ndjson"))
     fhir = asking(empty)
-    served = [fhir.read(f"DocumentReference/{one['id']}") for one in NOTES]
+    served = [fhir.read(f"DocumentReference/{sent['id']}") for sent in NOTES]
     for document in served:
         document["description"] = "Imported again"
     assert not load(empty, write(tmp_path, lines(*served), "again.ndjson")).faults

@@ -57,7 +57,7 @@ def labelled(resources: list[Resource]) -> dict[str, Resource]:
 
 
 def of_type(resources: list[Resource], name: str) -> list[Resource]:
-    return [one for one in resources if one["resourceType"] == name]
+    return [resource for resource in resources if resource["resourceType"] == name]
 
 
 def only(resources: list[Resource], name: str) -> Resource:

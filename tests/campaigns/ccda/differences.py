@@ -125,12 +125,14 @@ def _codings(concept: Any) -> list[Resource]:
 
 
 def _code(concept: Any) -> str:
-    return next((one.get("code", "") for one in _codings(concept)), "")
+    return next((coding.get("code", "") for coding in _codings(concept)), "")
 
 
 def is_words_only(allergy: Resource) -> bool:
     codings = _codings(allergy.get("code"))
-    return any(one.get("system") == LOINC and one.get("code") == SECTION for one in codings)
+    return any(
+        coding.get("system") == LOINC and coding.get("code") == SECTION for coding in codings
+    )
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -229,22 +231,29 @@ def kind_of(allergy: Resource) -> str:
     text = concept.get("text", "")
     refuted = _code(allergy.get("verificationStatus")) == "refuted"
     if not refuted and (
-        any(one.get("code") in NONE_KNOWN for one in codings)
+        any(coding.get("code") in NONE_KNOWN for coding in codings)
         or scope_of_words(text)
         # Beside a name, what has no code is what contradicts it.
         or any(scope_of_words(c.get("display", "")) for c in codings if c.get("code") or not text)
     ):
         return "none-known"
-    real = [one for one in codings if one.get("system") != NULL_FLAVOR]
+    real = [coding for coding in codings if coding.get("system") != NULL_FLAVOR]
     manifests = [
-        one
+        words
         for reaction in allergy.get("reaction", [])
-        for one in (*reaction.get("manifestation", []), reaction.get("description"))
-        if one and (isinstance(one, str) or _code(one) != UNKNOWN_REACTION)
+        for words in (*reaction.get("manifestation", []), reaction.get("description"))
+        if words and (isinstance(words, str) or _code(words) != UNKNOWN_REACTION)
     ]
-    if real or text or manifests or any("severity" in one for one in allergy.get("reaction", [])):
+    if (
+        real
+        or text
+        or manifests
+        or any("severity" in reaction for reaction in allergy.get("reaction", []))
+    ):
         return "allergy"
-    return "not-asked" if any(one.get("code") == "NASK" for one in codings) else "no-information"
+    return (
+        "not-asked" if any(coding.get("code") == "NASK" for coding in codings) else "no-information"
+    )
 
 
 def _of_status(fact: Fact, allergy: Resource) -> Iterator[str]:
@@ -279,8 +288,8 @@ def _of_clinical_status(fact: Fact, allergy: Resource) -> Iterator[str]:
     elif status != right and status not in fact.allowed_statuses and not may_hold:
         yield f"status-graver: {status}, not {right}"
     for other in dict.fromkeys(given):
-        words = [other, *(one for one in fact.status_words if status_of_words(one) == other)]
-        if other != right and not any(holds(_notes(allergy), one) for one in words):
+        words = [other, *(text for text in fact.status_words if status_of_words(text) == other)]
+        if other != right and not any(holds(_notes(allergy), text) for text in words):
             yield f"status-difference: no note says {other}"
     for words in fact.unclear_statuses:
         if not holds(_notes(allergy), words):
@@ -304,7 +313,7 @@ def _of_names(fact: Fact, allergy: Resource, source: str) -> Iterator[str]:
     concept = allergy.get("code", {})
     text = concept.get("text", "")
     codings = _codings(concept)
-    shown = [text, *(one.get("display", "") for one in codings)]
+    shown = [text, *(coding.get("display", "") for coding in codings)]
     for name in fact.names:
         if not holds(shown, name):
             yield f"name-missing: {name!r} is not in {shown}"
@@ -314,7 +323,7 @@ def _of_names(fact: Fact, allergy: Resource, source: str) -> Iterator[str]:
         yield f"name-of-reaction: {text!r} beside {fact.names}"
     own = [*fact.names, *fact.decoys, *fact.linked_texts, *fact.allowed_words, *fact.texts]
     own += NONE_KNOWN_NAMES if fact.is_contradicted else ()
-    for name in (text, *(one.get("display", "") for one in codings if "code" not in one)):
+    for name in (text, *(coding.get("display", "") for coding in codings if "code" not in coding)):
         is_own = holds(own, name) or any(holds([name], each) for each in fact.names)
         # What nothing names may have any words of the source.
         if not (is_own or is_placeholder(name) or (not fact.names and holds([source], name))):
@@ -329,16 +338,18 @@ def _of_codes(fact: Fact, text: str, codings: Sequence[Resource]) -> Iterator[st
     if fact.names and text in fact.codes:
         yield f"name-code: {text!r} beside {fact.names}"
     for code in fact.codes:
-        if code not in [one.get("code") for one in codings]:
+        if code not in [coding.get("code") for coding in codings]:
             yield f"code-missing: {code}"
 
 
 def _of_reactions(fact: Fact, allergy: Resource) -> Iterator[str]:
     """Yield differences of the reactions that entries have."""
     reactions = allergy.get("reaction", [])
-    shown = [text for one in reactions for text in _words_of(one)]
-    codes = [coding.get("code") for one in reactions for coding in _manifestation_codings(one)]
-    texts = [one.get("text", "") for each in reactions for one in each.get("manifestation", [])]
+    shown = [text for reaction in reactions for text in _words_of(reaction)]
+    codes = [
+        coding.get("code") for reaction in reactions for coding in _manifestation_codings(reaction)
+    ]
+    texts = [manifestation.get("text", "") for manifestation in _manifestations(reactions)]
     for reaction in fact.reactions:
         for word in reaction.words:
             if not holds(shown, word):
@@ -350,7 +361,7 @@ def _of_reactions(fact: Fact, allergy: Resource) -> Iterator[str]:
         if reaction.words and not reaction.codes and not is_named:
             yield f"reaction-unknown: {reaction.words} is the text of no manifestation"
         own = SEVERITIES[max(reaction.severities, default=0)]
-        holders = [one.get("severity") for one in reactions if _is_reaction(one, reaction)]
+        holders = [made.get("severity") for made in reactions if _is_reaction(made, reaction)]
         if own and holders and own not in holders:
             yield f"reaction-severity: {reaction.words} is not {own}"
 
@@ -358,19 +369,18 @@ def _of_reactions(fact: Fact, allergy: Resource) -> Iterator[str]:
 def _of_narrative(fact: Fact, allergy: Resource) -> Iterator[str]:
     """Yield reactions of the narrative that are lost, and those that are doubled or invented."""
     reactions = allergy.get("reaction", [])
-    shown = [text for one in reactions for text in _words_of(one)]
+    shown = [text for made in reactions for text in _words_of(made)]
     for text in fact.row_reactions:
         for piece in re.split(r"[,;]", text):
             if not is_placeholder(piece) and not holds([*shown, *_notes(allergy)], piece):
                 yield f"row-reaction: {piece!r} of the narrative is lost"
     words = [word for reaction in fact.reactions for word in reaction.words] + fact.row_reactions
-    others = [*fact.texts, *fact.linked_texts, *fact.severity_words]
     for text in shown:
         if _doubled(text) and not any(_doubled(word) for word in words):
             yield f"reaction-doubled: {text!r}"
     codes = {code for reaction in fact.reactions for code in reaction.codes}
     others = [*fact.texts, *fact.linked_texts, *fact.severity_words, *fact.allowed_words]
-    for manifestation in (one for each in reactions for one in each.get("manifestation", [])):
+    for manifestation in _manifestations(reactions):
         if codes & {coding.get("code") for coding in _codings(manifestation)}:
             continue
         for text in _words_of({"manifestation": [manifestation]}):
@@ -380,21 +390,27 @@ def _of_narrative(fact: Fact, allergy: Resource) -> Iterator[str]:
 
 def _words_of(reaction: Resource) -> list[str]:
     """Return the words of a resource's reaction."""
-    texts = [one.get("text", "") for one in reaction.get("manifestation", [])]
+    texts = [manifestation.get("text", "") for manifestation in reaction.get("manifestation", [])]
     displays = [
-        one.get("display", "")
-        for one in _manifestation_codings(reaction)
-        if one.get("code") != UNKNOWN_REACTION and one.get("system") != NULL_FLAVOR
+        coding.get("display", "")
+        for coding in _manifestation_codings(reaction)
+        if coding.get("code") != UNKNOWN_REACTION and coding.get("system") != NULL_FLAVOR
     ]
     return [text for text in (*texts, *displays, reaction.get("description", "")) if text]
 
 
+def _manifestations(reactions: Sequence[Resource]) -> list[Resource]:
+    return [part for reaction in reactions for part in reaction.get("manifestation", [])]
+
+
 def _manifestation_codings(reaction: Resource) -> list[Resource]:
-    return [c for one in reaction.get("manifestation", []) for c in _codings(one)]
+    return [
+        c for manifestation in reaction.get("manifestation", []) for c in _codings(manifestation)
+    ]
 
 
 def _is_reaction(found: Resource, reaction: Reaction) -> bool:
-    codes = [one.get("code") for one in _manifestation_codings(found)]
+    codes = [coding.get("code") for coding in _manifestation_codings(found)]
     if reaction.codes:
         return any(code in codes for code in reaction.codes)
     return any(holds(_words_of(found), word) for word in reaction.words)
@@ -403,7 +419,9 @@ def _is_reaction(found: Resource, reaction: Reaction) -> bool:
 def _of_severities(fact: Fact, allergy: Resource) -> Iterator[str]:
     """Yield differences of the severities of an entry."""
     reactions = allergy.get("reaction", [])
-    ranks = [SEVERITIES.index(one["severity"]) for one in reactions if "severity" in one]
+    ranks = [
+        SEVERITIES.index(reaction["severity"]) for reaction in reactions if "severity" in reaction
+    ]
     gravest = max(ranks, default=0)
     if gravest < fact.severity:
         yield f"severity-milder: {SEVERITIES[gravest] or 'none'}, not {SEVERITIES[fact.severity]}"
@@ -432,7 +450,9 @@ def _of_words(facts: Facts, rest: Sequence[Pair]) -> Iterator[str]:
     """Yield differences of what stands only in words, and what nothing in the source says."""
     kept = [(allergy, reading) for allergy, reading in rest if is_words_only(allergy)]
     texts = [allergy["code"].get("text", "") for allergy, _ in kept]
-    said = [one for one in rest if not is_words_only(one[0]) and kind_of(one[0]) == "none-known"]
+    said = [
+        pair for pair in rest if not is_words_only(pair[0]) and kind_of(pair[0]) == "none-known"
+    ]
     stated = [word for words in facts.words for word in words if scope_of_words(word)]
     # Words that say nothing else than that none is known become that statement.
     texts += [allergy["code"].get("text", "") for allergy, _ in said if stated]
@@ -507,5 +527,5 @@ def conclusions(facts: Facts) -> set[str]:
 
 def _none_known_in(words: Sequence[Sequence[str]]) -> set[str]:
     """Return what words allow to conclude that say nothing but that no allergy is known."""
-    scopes = [scope_of_words(" ".join(one)) for one in words]
+    scopes = [scope_of_words(" ".join(texts)) for texts in words]
     return {"none-known", "none-known-in-part"} if all(scopes) else set()

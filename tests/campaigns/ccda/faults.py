@@ -195,7 +195,7 @@ def _drop_row_severity(fact: Fact, allergy: Resource) -> None:
 def _share_severity(fact: Fact, allergy: Resource) -> bool:
     for reaction, made in zip(fact.reactions, allergy.get("reaction", ()), strict=False):
         own = max(reaction.severities, default=0)
-        named = [one for one in fact.reactions if set(one.words) & set(reaction.words)]
+        named = [other for other in fact.reactions if set(other.words) & set(reaction.words)]
         if 0 < own < fact.severity and len(named) == 1 and reaction.words and reaction.codes:
             made["severity"] = SEVERITIES[fact.severity]
             return True
@@ -217,7 +217,7 @@ def _describe_reaction(fact: Fact, allergy: Resource) -> bool:
         if reaction.words and not reaction.codes:
             made["manifestation"] = [UNKNOWN_REACTION]
             made["description"] = "; ".join(reaction.words)
-            return all(one.codes or one is reaction for one in fact.reactions)
+            return all(other.codes or other is reaction for other in fact.reactions)
     return False
 
 
@@ -300,7 +300,7 @@ _IN_ALLERGIES: dict[str, tuple[Condition, Change]] = {
     "a confirmed one is refuted": (is_current, _verified("refuted")),
     "an allergy becomes none known": (is_current, _coded(SNOMED, "716186003")),
     "a reaction is dropped": (
-        lambda f: any(one.words or one.codes for one in f.reactions),
+        lambda f: any(reaction.words or reaction.codes for reaction in f.reactions),
         _drop_reaction,
     ),
     "the words of a reaction become unknown": (lambda _: True, _describe_reaction),
@@ -441,8 +441,10 @@ def _mixed(mix: Callable[[Resource, Resource], Resource]) -> Fault:
         entries = found.facts.entries[:2]
         if len(entries) < 2 or not all(is_allergy(fact) and fact.names for fact in entries):
             return None
-        own, others = ([word for one in fact.reactions for word in one.words] for fact in entries)
-        codes = [code for fact in entries for one in fact.reactions for code in one.codes]
+        own, others = (
+            [word for reaction in fact.reactions for word in reaction.words] for fact in entries
+        )
+        codes = [code for fact in entries for reaction in fact.reactions for code in reaction.codes]
         if codes or not others or any(holds(own, word) for word in others):
             return None
         changed = {**found.allergies[0], **mix(*found.allergies[:2])}
@@ -452,7 +454,9 @@ def _mixed(mix: Callable[[Resource, Resource], Resource]) -> Fault:
 
 
 def _add_names(first: Resource, other: Resource) -> Resource:
-    names = [{"display": one["display"]} for one in other["code"]["coding"] if "display" in one]
+    names = [
+        {"display": coding["display"]} for coding in other["code"]["coding"] if "display" in coding
+    ]
     return {"code": {**first["code"], "coding": [*first["code"]["coding"], *names]}}
 
 
@@ -464,7 +468,7 @@ def _headed_words(found: Right) -> Right | None:
 
 
 def _concluded(found: Right, conclusion: str) -> Right | None:
-    is_right = any(one.startswith(conclusion) for one in conclusions(found.facts))
+    is_right = any(possible.startswith(conclusion) for possible in conclusions(found.facts))
     return None if is_right else found._replace(conclusion=conclusion)
 
 

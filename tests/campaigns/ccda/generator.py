@@ -166,7 +166,7 @@ def _effective_names(made: Choice, *, headed: bool, rows: bool, cells: bool) -> 
 
 def pairs(choice: Choice) -> set[tuple[str, str, str, str]]:
     """Return the values of a choice that stand beside each other, each with its dimension."""
-    return {(*one, *other) for one, other in combinations(sorted(choice.items()), 2)}
+    return {(*first, *other) for first, other in combinations(sorted(choice.items()), 2)}
 
 
 @cache
@@ -180,7 +180,7 @@ def covering(suite: int) -> Sequence[Choice]:
             for beside in dimensions[other]:
                 # Several tries: what gives way depends on the other values too.
                 for _ in range(60):
-                    tried = {one: random.choice(dimensions[one]) for one in names}
+                    tried = {dimension: random.choice(dimensions[dimension]) for dimension in names}
                     made = effective({**tried, name: value, other: beside})
                     if (made[name], made[other]) == (value, beside):
                         missing.add((name, value, other, beside))
@@ -192,10 +192,10 @@ def covering(suite: int) -> Sequence[Choice]:
         tries = 0
         while tries < 12 or best[0] < 1:
             tries += 1
-            tried = {one: random.choice(dimensions[one]) for one in names}
+            tried = {dimension: random.choice(dimensions[dimension]) for dimension in names}
             made = effective({**tried, pair[0]: pair[1], pair[2]: pair[3]})
             gain = len(pairs(made) & missing) if pair in pairs(made) else -1
-            best = max(best, (gain, made), key=lambda one: one[0])
+            best = max(best, (gain, made), key=lambda candidate: candidate[0])
         found.append(best[1])
         missing -= pairs(best[1])
     return found
@@ -267,7 +267,9 @@ class _Writer:
             words = words if first["narrative"] in ("thead", "th") else words[:2]
             if first["beside"] in ("paragraph", "caption", "footnote", "title"):
                 words.append(DATA["beside"][first["beside"]])
-            says_nothing = not {"allergy", "none-known"} & {one.kind for one in self.planted}
+            says_nothing = not {"allergy", "none-known"} & {
+                planted.kind for planted in self.planted
+            }
             if first["beside"] == "none-known" and says_nothing:
                 words.append(DATA["beside"]["none-known"])
             narrative = self._narrative(first)
@@ -373,9 +375,14 @@ class _Writer:
         parts = [f"<text>{text}</text>" if text else "", _times(choice)]
         parts += [value or _value(self.random), participant]
         inside = {"observation": len(reactions), "act": 0, "both": 1}[choice["reaction-place"]]
-        parts += [own, status, *(one.xml for one in reactions[:inside]), _criticality(choice)]
+        parts += [
+            own,
+            status,
+            *(reaction.xml for reaction in reactions[:inside]),
+            _criticality(choice),
+        ]
         self.of_act = reactions[inside:]
-        beside = "".join(one.xml for one in self.of_act)
+        beside = "".join(reaction.xml for reaction in self.of_act)
         comment = self._comment(choice, number, planted)
         if choice["comment"] == "act":
             beside += comment
@@ -527,9 +534,9 @@ def _act(choice: Choice, *observations: str, beside: str = "") -> str:
     status = choice.get("concern", "active")
     status = "active" if status == "observation-nullified" else status
     relations = "".join(
-        f'<entryRelationship typeCode="SUBJ">{one}</entryRelationship>'
-        for one in observations
-        if one
+        f'<entryRelationship typeCode="SUBJ">{observation}</entryRelationship>'
+        for observation in observations
+        if observation
     )
     return (
         f'<entry typeCode="DRIV"><act classCode="ACT" moodCode="EVN">{_template(choice, "4.30")}'
@@ -651,8 +658,8 @@ def _status(choice: Choice) -> tuple[str, list[str]]:
         )
         values, said = [value], [STATUS_WORDS[words]]
     else:
-        said = [one for one in shape.split("+") if one]
-        values = [coded("value", codes[one], display=one.title()) for one in said]
+        said = [status for status in shape.split("+") if status]
+        values = [coded("value", codes[status], display=status.title()) for status in said]
     code = coded("code", "33999-4", LOINC)
     return "".join(_related(code + value, "REFR") for value in values), said
 

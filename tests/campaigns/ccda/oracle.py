@@ -12,18 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from xml.etree import ElementTree as ET
 
-Resource = dict[str, Any]
-LOINC, SNOMED_OID = "http://loinc.org", "2.16.840.1.113883.6.96"
-NULL_FLAVOR = "http://terminology.hl7.org/CodeSystem/v3-NullFlavor"
+SNOMED_OID = "2.16.840.1.113883.6.96"
 SECTION = "48765-2"
 SECTION_CODES = {SECTION, "10155-0", "11382-9", "52473-6"}
 SECTION_TITLES = {"allergies", "allergien", "alergias", "allergies et intolerances"}
 SECTION_TEMPLATES = {"2.16.840.1.113883.10.20.22.2.6", "2.16.840.1.113883.10.20.22.2.6.1"}
 STATUS, SEVERITY, CRITICALITY = "33999-4", "SEV", "82606-5"
-UNKNOWN_REACTION = "261665006"
 
 SEVERITIES = ("", "mild", "moderate", "severe")
 SEVERITY_CODES = {
@@ -262,9 +258,10 @@ class _Document:
             if isinstance(element.tag, str):
                 element.tag = element.tag.rpartition("}")[2]
         self.parents = {child: parent for parent in self.root.iter() for child in parent}
-        self.ids = {key: one for one in self.root.iter() if (key := one.get("ID"))}
+        self.ids = {key: element for element in self.root.iter() if (key := element.get("ID"))}
         self.pointed = {
-            one.get("value", "").removeprefix("#") for one in self.root.iter("reference")
+            reference.get("value", "").removeprefix("#")
+            for reference in self.root.iter("reference")
         }
 
     def chain(self, element: ET.Element) -> list[ET.Element]:
@@ -284,7 +281,9 @@ class _Document:
 
     def references(self, element: ET.Element) -> list[ET.Element]:
         """Return what the references in an element point to."""
-        values = (one.get("value", "").removeprefix("#") for one in element.iter("reference"))
+        values = (
+            reference.get("value", "").removeprefix("#") for reference in element.iter("reference")
+        )
         return [self.ids[value] for value in values if value in self.ids]
 
     def texts(self, element: ET.Element | None) -> list[str]:
@@ -371,7 +370,11 @@ def facts_of(document: str | bytes) -> Facts:
 
 
 def _everything(root: ET.Element) -> str:
-    values = (value for one in root.iter() for value in (*one.attrib.values(), one.text, one.tail))
+    values = (
+        value
+        for element in root.iter()
+        for value in (*element.attrib.values(), element.text, element.tail)
+    )
     return " ".join(value for value in values if value)
 
 
@@ -392,17 +395,22 @@ def _is_allergies(section: ET.Element) -> bool:
     return (
         is_titled
         or is_coded
-        or any(one.get("root") in SECTION_TEMPLATES for one in section.findall("templateId"))
+        or any(
+            template.get("root") in SECTION_TEMPLATES for template in section.findall("templateId")
+        )
     )
 
 
 def _read_section(read: _Document, section: ET.Element, facts: Facts) -> None:
     """Add the facts of a section and of those in it."""
-    sections = [section, *(one for one in section.iter("section") if one is not section)]
+    sections = [section, *(inner for inner in section.iter("section") if inner is not section)]
     found: list[Fact] = []
     linked: set[ET.Element] = set()
     stated = [
-        one for each in sections for entry in each.findall("entry") for one in _observations(entry)
+        statement
+        for each in sections
+        for entry in each.findall("entry")
+        for statement in _observations(entry)
     ]
     for act, observation in stated:
         linked |= set(_rows(read, observation))
@@ -413,7 +421,7 @@ def _read_section(read: _Document, section: ET.Element, facts: Facts) -> None:
         fact.kinds |= {facts.empty_for} - {""} if fact.is_void else set()
     says_something = any(fact.kinds & {"allergy", "none-known"} for fact in found)
     _read_titles(sections, facts)
-    for text in (one.find("text") for one in sections):
+    for text in (part.find("text") for part in sections):
         if text is None:
             continue
         facts.heads += [plain(row) for row in text.iter("tr") if is_head(read, row)]
@@ -435,14 +443,19 @@ def _read_section(read: _Document, section: ET.Element, facts: Facts) -> None:
 
 def _read_titles(sections: Sequence[ET.Element], facts: Facts) -> None:
     """Keep the titles that say something: "Allergies: latex"."""
-    titles = [plain(title) for one in sections for title in one.findall("title")]
+    titles = [plain(title) for part in sections for title in part.findall("title")]
     facts.words += [[title] for title in titles if ":" in title.rstrip(": ")]
 
 
 def _asides(read: _Document, text: ET.Element) -> list[ET.Element]:
     """Return what a narrative has beside its rows and items."""
     tags = ("paragraph", "caption", "footnote")
-    return [one for tag in tags for one in text.iter(tag) if read.above(one, "td", "item") is None]
+    return [
+        element
+        for tag in tags
+        for element in text.iter(tag)
+        if read.above(element, "td", "item") is None
+    ]
 
 
 def _read_aside(read: _Document, aside: ET.Element, found: list[Fact], facts: Facts) -> None:
@@ -451,7 +464,7 @@ def _read_aside(read: _Document, aside: ET.Element, found: list[Fact], facts: Fa
     pointed = [read.ids[key] for key in read.pointed if key in read.ids]
     if is_placeholder(words) or NO_STATEMENTS.fullmatch(normal(words)) or scope_of_words(words):
         return
-    if any(aside is one or aside in read.chain(one) for one in pointed):
+    if any(aside is target or aside in read.chain(target) for target in pointed):
         return
     if any(set(normal(words).split()) <= _words_in(fact) for fact in found):
         return
@@ -480,7 +493,7 @@ def _read_words(
     """Keep all words of a narrative: no entry says anything."""
     asides = _asides(read, text)
     words = [word for row in rows for word in _words_of_row(read, row)] + list(map(plain, asides))
-    if not (asides or any(one.tag in ("table", "list") for one in text.iter())):
+    if not (asides or any(element.tag in ("table", "list") for element in text.iter())):
         words = [plain(text)]
     kept = [word for word in words if normal(word) and not NO_STATEMENTS.fullmatch(normal(word))]
     real = [word for word in kept if not is_placeholder(word)]
@@ -522,7 +535,7 @@ def _read_row(read: _Document, row: ET.Element, found: list[Fact], facts: Facts)
     for fact in named:
         fact.allowed_words += cells
         fact.allowed_severities += map(severity_of_words, read.cells(row, "severity"))
-    said = [word for fact in found for one in fact.reactions for word in one.words]
+    said = [word for fact in found for reaction in fact.reactions for word in reaction.words]
     said += [name for fact in found for name in fact.names]
     if named or all(holds(said, cell) for cell in cells):
         return
@@ -540,7 +553,9 @@ def _read_row(read: _Document, row: ET.Element, found: list[Fact], facts: Facts)
 
 def _is_like(name: str, other: str) -> bool:
     """Return whether two names may be of the same, as "Peanut" and "peanuts"."""
-    starts = [{word[:4] for word in normal(one).split() if len(word) > 3} for one in (name, other)]
+    starts = [
+        {word[:4] for word in normal(text).split() if len(word) > 3} for text in (name, other)
+    ]
     return bool(starts[0] & starts[1])
 
 
@@ -556,7 +571,7 @@ def status_of_words(text: str) -> str:
     if named and bare != words:
         return "inactive" if named == "active" else "active"
     return named or next(
-        (one for one in ("inactive", "active", "resolved") if holds([text], one)), ""
+        (status for status in ("inactive", "active", "resolved") if holds([text], status)), ""
     )
 
 
@@ -579,9 +594,9 @@ def _observations(entry: ET.Element) -> Iterator[tuple[ET.Element | None, ET.Ele
 def _inner(element: ET.Element | None, code: str) -> Iterator[ET.Element]:
     """Yield the observations of a code that are related to an element."""
     if element is not None:
-        for one in element.findall("entryRelationship/observation"):
-            if (found := one.find("code")) is not None and found.get("code") == code:
-                yield one
+        for observation in element.findall("entryRelationship/observation"):
+            if (found := observation.find("code")) is not None and found.get("code") == code:
+                yield observation
 
 
 def _rows(read: _Document, observation: ET.Element) -> list[ET.Element]:
@@ -595,7 +610,9 @@ def _facts_of_observation(
 ) -> Iterator[Fact]:
     """Yield a fact for each substance of an observation."""
     participants = [
-        one for one in observation.findall("participant") if one.get("typeCode") == "CSM"
+        participant
+        for participant in observation.findall("participant")
+        if participant.get("typeCode") == "CSM"
     ]
     for participant in participants or [None]:
         fact = Fact()
@@ -758,16 +775,16 @@ def _coded(read: _Document, concept: ET.Element | None) -> tuple[list[str], list
     if concept is None:
         return [], [], []
     all_of = (concept, *concept.findall("translation"))
-    codes = [one.get("code", "") for one in all_of if one.get("code")]
+    codes = [coded.get("code", "") for coded in all_of if coded.get("code")]
     # A name that repeats its code is none.
     names = [
-        one.get("displayName", "")
-        for one in all_of
-        if one.get("displayName") and one.get("displayName") != one.get("code")
+        coded.get("displayName", "")
+        for coded in all_of
+        if coded.get("displayName") and coded.get("displayName") != coded.get("code")
     ]
     # What is only a local code of "none known" is no substance.
     codes = [
-        one for one in codes if one in NONE_KNOWN or not all(map(scope_of_words, names or [""]))
+        code for code in codes if code in NONE_KNOWN or not all(map(scope_of_words, names or [""]))
     ]
     original = concept.find("originalText")
     if original is not None and normal(plain(original)):
@@ -846,10 +863,10 @@ def _read_kind(
     value = observation.find("value")
     value_code = "" if value is None else value.get("code", "")
     code = None if participant is None else participant.find("participantRole/playingEntity/code")
-    scopes = [NONE_KNOWN[one] for one in (*fact.codes, value_code) if one in NONE_KNOWN]
+    scopes = [NONE_KNOWN[code] for code in (*fact.codes, value_code) if code in NONE_KNOWN]
     said = [scope for scope in map(scope_of_words, [*fact.names, *fact.texts]) if scope]
     real = [name for name in fact.names if not scope_of_words(name)]
-    codes = [one for one in fact.codes if one not in NONE_KNOWN]
+    codes = [code for code in fact.codes if code not in NONE_KNOWN]
     negated = observation.get("negationInd") == "true"
     null = observation.get("nullFlavor")
     if scopes or (said and not real and not codes):
@@ -879,8 +896,10 @@ def _read_kind(
 
 def _reactions_of(fact: Fact, *, is_null: bool = False) -> bool:
     """Return whether there are reactions; is_null: whether the whole observation is null."""
-    reactions = [one for one in fact.reactions if not (is_null and one.is_null)]
-    return bool(fact.row_reactions) or any(one.words or one.codes for one in reactions)
+    reactions = [reaction for reaction in fact.reactions if not (is_null and reaction.is_null)]
+    return bool(fact.row_reactions) or any(
+        reaction.words or reaction.codes for reaction in reactions
+    )
 
 
 def _read_denied(
@@ -889,7 +908,7 @@ def _read_denied(
     """Read a negated observation on nothing in particular: of what none is known, the narrower."""
     own = SCOPES.get("" if code is None else code.get("code", ""), "")
     given = SCOPES.get(value, "")
-    narrow = next((one for one in (own, given) if one in ("drug", "food")), own or given)
+    narrow = next((scope for scope in (own, given) if scope in ("drug", "food")), own or given)
     means_any = participant is None or _generic(code)
     if value in INTOLERANCES and not own:
         # That none is intolerant does not say that none is allergic.

@@ -144,7 +144,7 @@ def test_the_documents_are_the_same_each_time_and_differ_from_each_other():
 def test_the_oracle_shares_no_code_with_fhirapp(name):
     tree = ast.parse(Path(__file__).with_name(f"{name}.py").read_text())
     plain = [node.names for node in ast.walk(tree) if isinstance(node, ast.Import)]
-    imported = [one.name for several in plain for one in several]
+    imported = [alias.name for several in plain for alias in several]
     imported += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     own = [module for module in imported if module.startswith(("fhirapp", "tests"))]
     assert [module for module in own if not module.startswith("tests.campaigns.ccda.")] == []
@@ -195,10 +195,10 @@ def main(first: int, count: int) -> None:
         except Exception as error:  # noqa: BLE001
             found = [f"crash: {error!r}"]
         clean += not found
-        kinds.update(one.partition(":")[0] for one in found)
-        documents.update({one.partition(":")[0] for one in found})
-        for one in found:
-            examples.setdefault(one.partition(":")[0], f"{number}: {one}")
+        kinds.update(difference.partition(":")[0] for difference in found)
+        documents.update({difference.partition(":")[0] for difference in found})
+        for difference in found:
+            examples.setdefault(difference.partition(":")[0], f"{number}: {difference}")
     for kind, many in kinds.most_common():
         sys.stdout.write(f"{many:6} in {documents[kind]:5} documents  {examples[kind][:200]}\n")
     sys.stdout.write(f"{clean} of {count} documents without differences\n")
