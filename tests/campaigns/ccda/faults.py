@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tests.campaigns.ccda.differences import LOINC, NULL_FLAVOR, Reading, conclusions
 from tests.campaigns.ccda.generator import generate
 from tests.campaigns.ccda.oracle import (
+    NONE_KNOWN,
     SECTION,
     SEVERITIES,
     Fact,
@@ -24,12 +25,7 @@ from tests.campaigns.ccda.oracle import (
 
 Resource = dict[str, Any]
 SNOMED = "http://snomed.info/sct"
-NONE_KNOWN = {
-    "any": "716186003",
-    "drug": "409137002",
-    "food": "429625007",
-    "environment": "428607008",
-}
+_CODES = {scope: code for code, scope in reversed(NONE_KNOWN.items())}
 UNKNOWN_REACTION = {"coding": [{"system": SNOMED, "code": "261665006", "display": "Unknown"}]}
 
 
@@ -85,7 +81,7 @@ def _resource(fact: Fact) -> Resource:
         found["clinicalStatus"] = _concept("c", fact.status)
     if "allergy" not in fact.kinds:
         if "none-known" in fact.kinds:
-            return {**found, "code": _concept(SNOMED, NONE_KNOWN[fact.scope])}
+            return {**found, "code": _concept(SNOMED, _CODES[fact.scope])}
         flavor = "NASK" if fact.kinds == {"not-asked"} else "NI"
         return {**found, "code": _concept(NULL_FLAVOR, flavor)}
     codings = [{"code": code} for code in fact.codes]

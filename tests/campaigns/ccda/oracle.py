@@ -24,12 +24,8 @@ STATUS, SEVERITY, CRITICALITY = "33999-4", "SEV", "82606-5"
 SEVERITIES = ("", "mild", "moderate", "severe")
 SEVERITY_CODES = {
     "255604002": 1,
-    "371923003": 2,
-    "6736007": 2,
-    "371924009": 3,
-    "24484000": 3,
-    "399166001": 3,
-    "442452003": 3,
+    **dict.fromkeys(("371923003", "6736007"), 2),
+    **dict.fromkeys(("371924009", "24484000", "399166001", "442452003"), 3),
 }
 LOCAL_SEVERITIES = {
     **dict.fromkeys(("l", "low", "mild", "mi"), 1),
@@ -259,18 +255,7 @@ class _Document:
                 element.tag = element.tag.rpartition("}")[2]
         self.parents = {child: parent for parent in self.root.iter() for child in parent}
         self.ids = {key: element for element in self.root.iter() if (key := element.get("ID"))}
-        self.pointed = {
-            reference.get("value", "").removeprefix("#")
-            for reference in self.root.iter("reference")
-        }
-
-    def chain(self, element: ET.Element) -> list[ET.Element]:
-        """Return what an element is in."""
-        found: list[ET.Element] = []
-        while element in self.parents:
-            element = self.parents[element]
-            found.append(element)
-        return found
+        self.pointed = set(self.references(self.root))
 
     def above(self, element: ET.Element, *tags: str) -> ET.Element | None:
         """Return the nearest element of these names, itself or above."""
@@ -379,19 +364,13 @@ def _everything(root: ET.Element) -> str:
 
 
 # Why a section may be empty; NI alone says nothing.
-EMPTY_FOR = {
-    "NASK": "not-asked",
-    "ASKU": "no-information",
-    "UNK": "no-information",
-    "NAV": "no-information",
-}
+EMPTY_FOR = {"NASK": "not-asked", **dict.fromkeys(("ASKU", "UNK", "NAV"), "no-information")}
 
 
 def _is_allergies(section: ET.Element) -> bool:
-    code = section.find("code")
     title = section.find("title")
     is_titled = title is not None and normal(plain(title).partition(":")[0]) in SECTION_TITLES
-    is_coded = code is not None and code.get("code") in SECTION_CODES
+    is_coded = _code(section.find("code")) in SECTION_CODES
     return (
         is_titled
         or is_coded
@@ -461,10 +440,9 @@ def _asides(read: _Document, text: ET.Element) -> list[ET.Element]:
 def _read_aside(read: _Document, aside: ET.Element, found: list[Fact], facts: Facts) -> None:
     """Keep a text beside the rows, unless it is a heading, about the record, or said already."""
     words = plain(aside)
-    pointed = [read.ids[key] for key in read.pointed if key in read.ids]
     if is_placeholder(words) or NO_STATEMENTS.fullmatch(normal(words)) or scope_of_words(words):
         return
-    if any(aside is target or aside in read.chain(target) for target in pointed):
+    if read.pointed & set(aside.iter()):
         return
     if any(set(normal(words).split()) <= _words_in(fact) for fact in found):
         return
@@ -585,18 +563,16 @@ def _observations(entry: ET.Element) -> Iterator[tuple[ET.Element | None, ET.Ele
         for component in organizer.findall("component"):
             yield from _observations(component)
     for observation in entry.findall("observation"):
-        code = observation.find("code")
-        detail = code is not None and code.get("code") in (STATUS, SEVERITY, CRITICALITY)
-        if observation.get("moodCode", "EVN") == "EVN" and not detail:
+        is_detail = _code(observation.find("code")) in (STATUS, SEVERITY, CRITICALITY)
+        if observation.get("moodCode", "EVN") == "EVN" and not is_detail:
             yield None, observation
 
 
-def _inner(element: ET.Element | None, code: str) -> Iterator[ET.Element]:
+def _inner(element: ET.Element, code: str) -> Iterator[ET.Element]:
     """Yield the observations of a code that are related to an element."""
-    if element is not None:
-        for observation in element.findall("entryRelationship/observation"):
-            if (found := observation.find("code")) is not None and found.get("code") == code:
-                yield observation
+    for observation in element.findall("entryRelationship/observation"):
+        if _code(observation.find("code")) == code:
+            yield observation
 
 
 def _rows(read: _Document, observation: ET.Element) -> list[ET.Element]:
@@ -631,23 +607,19 @@ def _read_details(
     for holder in (act, observation):
         if holder is None:
             continue
-        status = holder.find("statusCode")
-        fact.is_error |= status is not None and status.get("code") == "nullified"
+        fact.is_error |= _code(holder.find("statusCode")) == "nullified"
         for reaction in holder.findall("entryRelationship[@typeCode='MFST']/observation"):
-            code = reaction.find("code")
-            if code is not None and code.get("code") in (SEVERITY, STATUS, CRITICALITY):
-                # A detail, whatever it is typed as.
-                continue
-            fact.reactions.append(_reaction(read, reaction, fact))
+            # A detail is none, whatever it is typed as.
+            if _code(reaction.find("code")) not in (SEVERITY, STATUS, CRITICALITY):
+                fact.reactions.append(_reaction(read, reaction, fact))
         for comment in holder.findall("entryRelationship/act"):
             fact.comments += read.texts(comment.find("text"))
-    for severity in _inner(observation, SEVERITY):
-        _read_severity(read, severity, fact)
+    _read_severities(read, observation, fact)
     for status in _inner(observation, STATUS):
-        _read_status(read, status, fact)
+        for value in status.findall("value"):
+            _read_status(read, value, fact)
     for criticality in _inner(observation, CRITICALITY):
-        value = criticality.find("value")
-        fact.criticality = CRITICALITIES.get("" if value is None else value.get("code", ""), "")
+        fact.criticality = CRITICALITIES.get(_code(criticality.find("value")), "")
     _read_times(read, act, observation, fact)
     _read_narrative(read, observation, fact)
     fact.is_over &= not (fact.is_doubtful and fact.unclear_statuses)
@@ -658,8 +630,8 @@ def _read_times(
 ) -> None:
     """Read the onset and the end, and whether the concern is still tracked."""
     _read_end(read, observation, fact)
-    concern = None if act is None else act.find("statusCode")
-    if concern is not None and concern.get("code") in ("active", "suspended") and fact.is_over:
+    concern = "" if act is None else _code(act.find("statusCode"))
+    if concern in ("active", "suspended") and fact.is_over:
         # The concern is tracked on, the allergy has ended: the graver may count.
         fact.allowed_statuses.append("active")
     low = observation.find("effectiveTime/low")
@@ -714,46 +686,41 @@ def _read_narrative(read: _Document, observation: ET.Element, fact: Fact) -> Non
 def _reaction(read: _Document, observation: ET.Element, fact: Fact) -> Reaction:
     found = Reaction(is_null=bool(observation.get("nullFlavor")))
     for value in observation.findall("value"):
-        for coded in (value, *value.findall("translation")):
-            found.codes += [coded.get("code", "")] if coded.get("code") else []
-            found.words += [coded.get("displayName", "")] if coded.get("displayName") else []
+        found.codes += _given(value, "code")
+        found.words += _given(value, "displayName")
         found.words += read.texts(value.find("originalText"))
     found.words += read.texts(observation.find("text"))
     found.words = [word for word in found.words if not is_placeholder(word)]
     before = len(fact.severities)
-    for severity in _inner(observation, SEVERITY):
-        _read_severity(read, severity, fact)
+    _read_severities(read, observation, fact)
     found.severities = fact.severities[before:]
     return found
 
 
-def _read_severity(read: _Document, observation: ET.Element, fact: Fact) -> None:
-    for value in observation.findall("value"):
-        _read_severity_value(read, value, observation, fact)
+def _given(concept: ET.Element, attribute: str) -> list[str]:
+    """Return an attribute of a concept and of its translations, where they have it."""
+    values = (coded.get(attribute) for coded in (concept, *concept.findall("translation")))
+    return [value for value in values if value]
 
 
-def _read_severity_value(
-    read: _Document, value: ET.Element, observation: ET.Element, fact: Fact
-) -> None:
-    code, ranks, words = value.get("code", ""), [], []
-    if value.get("codeSystem") == SNOMED_OID:
-        ranks.append(SEVERITY_CODES.get(code, 0))
-    for coded in (value, *value.findall("translation")):
-        words += [coded.get("displayName", "")] if coded.get("displayName") else []
-    words += read.texts(value.find("originalText")) + read.texts(observation.find("text"))
-    if not any(ranks):
-        words = words or [code]
-        ranks.append(severity_of_words(code))
-        fact.severity_words += [word for word in words if not is_placeholder(word)]
-    fact.severities += [max(*ranks, *map(severity_of_words, words), 0)]
+def _code(element: ET.Element | None) -> str:
+    return "" if element is None else element.get("code", "")
 
 
-def _read_status(read: _Document, observation: ET.Element, fact: Fact) -> None:
-    for value in observation.findall("value"):
-        _read_status_value(read, value, fact)
+def _read_severities(read: _Document, observation: ET.Element, fact: Fact) -> None:
+    for severity in _inner(observation, SEVERITY):
+        texts = read.texts(severity.find("text"))
+        for value in severity.findall("value"):
+            is_known = value.get("codeSystem") == SNOMED_OID and _code(value) in SEVERITY_CODES
+            words = [*_given(value, "displayName"), *read.texts(value.find("originalText")), *texts]
+            rank = SEVERITY_CODES[_code(value)] if is_known else severity_of_words(_code(value))
+            if not is_known:
+                words = words or [_code(value)]
+                fact.severity_words += [word for word in words if not is_placeholder(word)]
+            fact.severities.append(max(rank, *map(severity_of_words, words), 0))
 
 
-def _read_status_value(read: _Document, value: ET.Element, fact: Fact) -> None:
+def _read_status(read: _Document, value: ET.Element, fact: Fact) -> None:
     words = [value.get("displayName", ""), *read.texts(value.find("originalText"))]
     if known := STATUS_CODES.get(value.get("code", "")):
         fact.statuses.append(known)
@@ -774,14 +741,9 @@ def _coded(read: _Document, concept: ET.Element | None) -> tuple[list[str], list
     """Return the codes of a concept, its names, and those that are only a link's."""
     if concept is None:
         return [], [], []
-    all_of = (concept, *concept.findall("translation"))
-    codes = [coded.get("code", "") for coded in all_of if coded.get("code")]
+    codes = _given(concept, "code")
     # A name that repeats its code is none.
-    names = [
-        coded.get("displayName", "")
-        for coded in all_of
-        if coded.get("displayName") and coded.get("displayName") != coded.get("code")
-    ]
+    names = [name for name in _given(concept, "displayName") if name not in codes]
     # What is only a local code of "none known" is no substance.
     codes = [
         code for code in codes if code in NONE_KNOWN or not all(map(scope_of_words, names or [""]))
@@ -861,7 +823,7 @@ def _read_kind(
 ) -> None:
     """Decide what is said of the substance."""
     value = observation.find("value")
-    value_code = "" if value is None else value.get("code", "")
+    value_code = _code(value)
     code = None if participant is None else participant.find("participantRole/playingEntity/code")
     scopes = [NONE_KNOWN[code] for code in (*fact.codes, value_code) if code in NONE_KNOWN]
     said = [scope for scope in map(scope_of_words, [*fact.names, *fact.texts]) if scope]
@@ -906,7 +868,7 @@ def _read_denied(
     value: str, participant: ET.Element | None, code: ET.Element | None, fact: Fact
 ) -> None:
     """Read a negated observation on nothing in particular: of what none is known, the narrower."""
-    own = SCOPES.get("" if code is None else code.get("code", ""), "")
+    own = SCOPES.get(_code(code), "")
     given = SCOPES.get(value, "")
     narrow = next((scope for scope in (own, given) if scope in ("drug", "food")), own or given)
     means_any = participant is None or _generic(code)
