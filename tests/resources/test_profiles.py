@@ -21,9 +21,8 @@ from sqlalchemy import select
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.exchange.imports.report import Report
-from tests.exchange.test_synthea import every_page
 from tests.support import r4
-from tests.support.helpers import FHIR_JSON
+from tests.support.helpers import FHIR_JSON, every_page
 from tests.support.importing import asking
 from tests.support.us_core import PROFILES, UsCore, all_faults, packages_in
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,15 @@ def link(bundle: dict[str, Any], relation: str) -> str | None:
             assert url.startswith(BASE_URL)
             return url.removeprefix(BASE_URL)
     return None
+
+
+def every_page(fhir: Fhir, path: str) -> Iterator[dict[str, Any]]:
+    """Yield the matches of all pages of a search."""
+    following: str | None = path
+    while following:
+        bundle = fhir.read(following)
+        yield from (entry["resource"] for entry in bundle.get("entry", ()))
+        following = link(bundle, "next")
 
 
 # What is refused by Accept, and what `_format` may be.

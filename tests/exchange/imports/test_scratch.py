@@ -1,0 +1,157 @@
+"""Deferred records and addresses of an import, kept on disk, and the memory of its batches."""
+
+from __future__ import annotations
+
+import gc
+import json
+import resource
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Column, MetaData, String, Table, create_engine, select
+from sqlalchemy.sql.elements import BindParameter
+
+from fhirapp.exchange.imports.batches import collect, tune_gc
+from fhirapp.exchange.imports.bundles import OnMatch
+from fhirapp.exchange.imports.records import Record, Scratch
+from tests.support.effort import sample
+
+
+@pytest.fixture
+def scratch() -> Iterator[Scratch]:
+    """The tables of one import."""
+    with Scratch() as made:
+        yield made
+
+
+def defer(scratch: Scratch, reason: str, name: str, content: bytes = b"") -> None:
+    """Defer a record of a resource, Type/id."""
+    type_name, _, resource_id = name.partition("/")
+    content = content or json.dumps({"resourceType": type_name, "id": resource_id}).encode()
+    scratch.defer(reason, name, content, Record("x.ndjson:1", bundle=3))
+
+
+def names(records: Iterator[Record]) -> list[str]:
+    """Return the subjects of records, in their order."""
+    return [record.subject for record in records]
+
+
+def test_deferred_records_are_returned_once_in_their_order(scratch):
+    for name in ("Patient/b", "Patient/a", "Patient/b"):
+        defer(scratch, "reference", name)
+    defer(scratch, "older", "Patient/c")
+    assert scratch.count_deferred("reference") == 3
+    assert names(scratch.take_deferred("reference")) == ["Patient/b", "Patient/a", "Patient/b"]
+    assert scratch.count_deferred("reference") == 0
+    assert names(scratch.take_deferred("reference")) == []
+    assert names(scratch.take_deferred("older")) == ["Patient/c"]
+
+
+def test_deferred_record_or_deletion_is_returned_as_it_was(scratch):
+    text = b'{"resourceType":"Patient","id":"a"}'
+    record = Record(
+        "x.ndjson:1",
+        bundle=3,
+        condition="Patient?identifier=1",
+        on_match=OnMatch.SKIP_OTHER,
+        references_checked=True,
+    )
+    deletion = Record("x.ndjson:1", deletes="Patient/a")
+    scratch.defer("reference", "Patient/a", text, record)
+    (taken,) = scratch.take_deferred("reference")
+    assert taken == replace(record, text=text, resource=json.loads(text), was_deferred=True)
+    scratch.defer("reference", "Patient/a", b"", deletion)
+    (taken,) = scratch.take_deferred("reference")
+    assert taken == replace(deletion, was_deferred=True)
+    # References of a document's resources are the importer's own.
+    scratch.defer("reference", "Patient/a", b"{}", Record("x.xml", grouped=True))
+    (taken,) = scratch.take_deferred("reference")
+    assert taken.references_checked
+
+
+def test_deferred_records_are_returned_by_name_and_those_deferred_meanwhile_later(scratch):
+    for place, name in enumerate(("b", "a", "b", "c", "a")):
+        defer(scratch, "older", name, b"%d1" % (place + 1))
+    taken = []
+    for record in scratch.take_deferred("older", by_name=True):
+        taken.append(record.resource)
+        defer(scratch, "older", "d")
+    assert taken == [21, 51, 11, 31, 41]
+    assert scratch.count_deferred("older") == 5
+
+
+def test_newest_deferral_of_a_name_counts(scratch):
+    assert scratch.deferral("Patient/a") is None
+    defer(scratch, "reference", "Patient/a")
+    assert scratch.deferral("Patient/a") == "reference"
+    assert scratch.deferral("Patient/b") is None
+    defer(scratch, "older", "Patient/a")
+    assert scratch.deferral("Patient/a") == "older"
+    names(scratch.take_deferred("older"))
+    assert scratch.deferral("Patient/a") == "reference"
+    names(scratch.take_deferred("reference"))
+    assert scratch.deferral("Patient/a") is None
+
+
+def test_any_name_can_be_looked_up(scratch):
+    defer(scratch, "reference", "Patient/a")
+    for name in ("Patient/a\0b", "Patient/" + "x" * 100_000):
+        assert scratch.deferral(name) is None
+        assert scratch.target(scratch.new_bundle(), name) is None
+
+
+def test_address_leads_to_its_first_entry_in_its_own_bundle(scratch):
+    first, second = scratch.new_bundle(), scratch.new_bundle()
+    scratch.add_address(first, "urn:a", "Patient/1", "")
+    scratch.add_address(first, "urn:a", "Patient/2", "")
+    scratch.add_address(second, "urn:a", "Patient/3", "Patient?_id=3")
+    assert scratch.target(first, "urn:a") == ("Patient/1", "")
+    assert scratch.target(second, "urn:a") == ("Patient/3", "Patient?_id=3")
+    assert scratch.target(first, "urn:b") is None
+
+
+def test_ids_that_did_not_come_are_listed_in_their_order(scratch):
+    scratch.add_seen([("Patient", "a"), ("Patient", "c"), ("Binary", "b"), ("Patient", "a")])
+    assert scratch.unseen("Patient", ["d", "c", "b", "a"]) == ["d", "b"]
+    assert scratch.unseen("Binary", []) == []
+
+
+# Memory
+
+
+@pytest.mark.campaign
+def test_deferred_records_are_kept_on_disk(scratch):
+    """A hundred megabytes of them take a few of memory."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    content = b'"%s"' % (b"x" * 1_000_000)
+    for number in range(100):
+        defer(scratch, "reference", f"Patient/{number}", content)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown * (1 if sys.platform == "darwin" else 1024) < 40_000_000
+    assert sum(len(record.text) - 2 for record in scratch.take_deferred("reference")) == 100_000_000
+
+
+@pytest.fixture
+def _untuned_gc() -> Iterator[None]:
+    """Restore the garbage collector of the tests."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+@pytest.mark.campaign
+@pytest.mark.usefixtures("_untuned_gc")
+def test_statements_of_batches_do_not_stay_in_memory():
+    engine = create_engine("sqlite://")
+    table = Table("held", MetaData(), Column("id", String, primary_key=True))
+    tune_gc()
+    with engine.begin() as connection:
+        table.create(connection)
+        for batch in range(sample(40, 300)):
+            ids = [f"{batch}-{number}" for number in range(1_000)]
+            connection.execute(select(table).where(table.c.id.in_(ids))).all()
+            collect()
+    assert sum(isinstance(held, BindParameter) for held in gc.get_objects()) < 20
