@@ -173,6 +173,7 @@ def test_line_document_or_entry_that_is_too_long_is_rejected(import_file, tmp_pa
         f"{tmp_path}/x.ndjson:{line}: is longer than 1,000 bytes" for line in (2, 4)
     ]
     assert report.changes["Patient"].total() == 2
+    assert import_file(fits, "x.ndjson").complete
     limit(500_000)
     long = patient("too", "9" * 1_000_000)
     for document_ in (long, bundle("collection", plain(patient("x")), plain(long))):
