@@ -1,6 +1,6 @@
 """Imports of files into an app.
 
-Builders of records and Bundles, and the stored versions, are here too for older tests.
+Names of tests.support.records, bundles and stored are here too: many tests import them from here.
 """
 
 from __future__ import annotations

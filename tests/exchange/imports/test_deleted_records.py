@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
 
 from fhirapp.config import settings_of
-from fhirapp.db import db
-from fhirapp.definition import types
 from fhirapp.exchange import ccda
 from fhirapp.exchange.imports.report import Report
 from fhirapp.ops.patients import admit_again, delete_patient
@@ -23,7 +20,7 @@ from tests.support.ccda_people import HOUSEHOLD, OTHER, RECORD, document
 from tests.support.ccda_samples import sample
 from tests.support.importing import asking, interrupted_import, lines, load, write
 from tests.support.records import allergy, organization, patient, practitioner
-from tests.support.stored import current, stored, versions
+from tests.support.stored import bodies, current, stored, versions
 
 PEOPLE = ("Patient", "Practitioner", "Organization")
 CLINIC = {"reference": "Organization?identifier=urn:clinic|1"}
@@ -113,14 +110,8 @@ def delete_missing(app: Flask, folder: Path) -> None:
 def dangling_people(app: Flask) -> set[str]:
     """Return the people and organizations that current resources refer to and that are not here."""
     here = {f"{name}/{own_id}" for name in PEOPLE for own_id in current(app, name)}
-    referred: set[str] = set()
-    with app.app_context(), db.engine.connect() as connection:
-        for definition in types().values():
-            if not definition.view and definition.name not in ("Binary", "Provenance"):
-                bodies = select(definition.table.c.body).where(definition.table.c.is_current)
-                for body in connection.execute(bodies).scalars():
-                    text = json.dumps(json.loads(body))
-                    referred.update(re.findall(r'"reference": "((?:P|Org)\w+/[^"/]+)"', text))
+    texts = [json.dumps(json.loads(row[0])) for row in bodies(app).values() if row[0] and row[2]]
+    referred = re.findall(r'"reference": "((?:P|Org)\w+/[^"/]+)"', " ".join(texts))
     return {name for name in referred if name.partition("/")[0] in PEOPLE} - here
 
 
@@ -144,18 +135,11 @@ COUNTS = dict.fromkeys(INPUTS, (3, 3)) | {
     "plain records": (1, 1),
     "table": (4, 4),
 }
-_MARKS = {"samples": pytest.mark.campaign}
-
-
-@pytest.fixture(params=[pytest.param(kind, marks=_MARKS.get(kind, ())) for kind in INPUTS])
-def kind(request: pytest.FixtureRequest) -> str:
-    """A kind of input."""
-    return str(request.param)
 
 
 @pytest.fixture
 def paths(kind: str, tmp_path: Path) -> list[Path]:
-    """Files of that kind."""
+    """Files of one kind."""
     return [write(tmp_path, content, name) for name, content in INPUTS[kind].items()]
 
 
@@ -165,10 +149,27 @@ REMOVALS: list[Callable[[Flask, Path], None]] = [
     delete_by_bundle,
     delete_missing,
 ]
+# Each input with one removal, and each removal with three inputs; a campaign runs all.
+USUAL = [
+    *((kind, delete_by_bundle, 2) for kind in INPUTS if kind != "samples"),
+    *(
+        (kind, remove, 1_000)
+        for kind in ("documents", "conditional references", "table")
+        for remove in REMOVALS
+    ),
+]
+OTHERS = [
+    (kind, remove, many)
+    for kind in INPUTS
+    for remove in REMOVALS
+    for many in (2, 1_000)
+    if (kind, remove, many) not in USUAL
+]
 
 
 @pytest.mark.parametrize(
-    ("remove", "many"), [*((removal, 1_000) for removal in REMOVALS), (delete_by_bundle, 2)]
+    ("kind", "remove", "many"),
+    [*USUAL, *(pytest.param(*case, marks=pytest.mark.campaign) for case in OTHERS)],
 )
 def test_deleted_records_return_complete(empty, tmp_path, kind, paths, remove, many, small_batches):
     small_batches(many)
@@ -193,7 +194,8 @@ def test_deleted_records_return_complete(empty, tmp_path, kind, paths, remove, m
     assert stored(empty) == settled
 
 
-@pytest.mark.parametrize("many", [1, 1_000])
+@pytest.mark.parametrize("many", [1, pytest.param(1_000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("kind", [kind for kind in INPUTS if kind != "samples"])
 def test_interrupted_return_of_deleted_records_is_completed_by_the_next_import(
     empty, tmp_path, paths, many, small_batches
 ):

@@ -157,6 +157,7 @@ def test_many_dangling_references_to_one_resource_are_listed_once_and_counted(ta
     assert report.kept_count == {"Practitioner is not here": 300}
 
 
+OLD_BASE = "https://old.example/fhir/"
 OLD = [
     patient("one", careProvider=[{"reference": "Practitioner/x"}]),
     {"resourceType": "Binary", "id": "b", "contentType": "text/plain", "content": "QUJD"},
@@ -165,9 +166,7 @@ OLD = [
         "v",
         "Patient/one",
         agent=[{"role": {"code": "author"}, "actor": {"reference": "Patient/gone"}}],
-        entity=[
-            {"role": "source", "type": {"code": "x"}, "reference": "https://old.example/a/B/x"}
-        ],
+        entity=[{"role": "source", "type": {"code": "x"}, "reference": f"{OLD_BASE}Condition/x"}],
     ),
 ]
 
@@ -179,7 +178,7 @@ def test_dangling_references_of_repaired_records_are_listed(take, empty):
     assert report.kept == {
         "Practitioner/x": "Practitioner is not here",
         "Patient/gone": "Patient is not here",
-        "https://old.example/a/B/x": "leads to https://old.example/a/",
+        f"{OLD_BASE}Condition/x": f"leads to {OLD_BASE}",
     }
     fhir = asking(empty)
     assert fhir.ids("Patient?general-practitioner=Practitioner/x") == ["one"]
@@ -187,8 +186,8 @@ def test_dangling_references_of_repaired_records_are_listed(take, empty):
 
 
 def test_address_at_the_base_of_the_source_leads_here_after_a_repair(take, empty):
-    old = origin("v", "Patient/one", agent=[{"whoUri": "https://old.example/fhir/Patient/one"}])
-    report = take(patient("one"), old, repair=True, bases=["https://old.example/fhir/"])
+    old = origin("v", "Patient/one", agent=[{"whoUri": f"{OLD_BASE}Patient/one"}])
+    report = take(patient("one"), old, repair=True, bases=[OLD_BASE])
     assert report.kept == {}
     assert asking(empty).read("Provenance/v")["agent"][0]["who"]["reference"] == "Patient/one"
 

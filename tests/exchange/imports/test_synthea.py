@@ -18,7 +18,6 @@ from tests.support.importing import asking, load
 
 # Tests of 2,500 real records take seconds.
 pytestmark = [pytest.mark.campaign, pytest.mark.databases(SQLITE, POSTGRESQL)]
-DAMAGED = 10
 
 
 @pytest.fixture

@@ -17,6 +17,14 @@ from tests.support.importing import load, write
 from tests.support.records import patient
 from tests.support.stored import current, stored, versions
 
+HARD = patient(
+    "hard",
+    active=True,
+    _active={"id": "a"},
+    name=[{"given": ["Ann", None, "\tB\n"], "_given": [None, {"id": "g"}, None]}],
+    extension=[{"url": "urn:decimal", "valueDecimal": fhir_json.loads("1.500")}],
+)
+
 
 def in_xml(resource: Any) -> bytes:
     return xml.dumps(fhir_json.loads(fhir_json.dumps(resource)), pretty=True)
@@ -24,7 +32,7 @@ def in_xml(resource: Any) -> bytes:
 
 def test_records_from_xml_are_the_same_as_from_json(make_app, tmp_path):
     from_json, from_xml = make_app(seed=False), make_app(seed=False)
-    for place, resource in enumerate(RESOURCES):
+    for place, resource in enumerate([HARD, *RESOURCES]):
         write(tmp_path, fhir_json.dumps(resource), f"json/{place}.json")
         write(tmp_path, in_xml(resource), f"xml/{place}.xml")
     reports = [load(from_json, tmp_path / "json"), load(from_xml, tmp_path / "xml")]
@@ -38,7 +46,7 @@ def test_bundles_in_xml_are_imported_entry_by_entry(empty, tmp_path):
     changes.append(asked("DELETE", "Patient/b"))
     versions_of_h = history(patient("h", active=True), patient("h", active=False))
     for content, expected in (
-        (bundle("collection", plain(patient("hard")), plain(patient("b"))), ["b", "hard"]),
+        (bundle("collection", plain(HARD), plain(patient("b"))), ["b", "hard"]),
         (bundle("transaction", *changes), ["a", "hard"]),
         (versions_of_h, ["a", "h", "hard"]),
     ):
