@@ -85,6 +85,13 @@ def test_archives_with_random_damage_do_not_stop_an_import(module_app, tmp_path,
     assert all(".zip" in fault.place for fault in report.faults)
 
 
+def test_archive_with_a_name_that_is_no_text_is_rejected(module_app, tmp_path):
+    content = zipped(tmp_path / "x.zip", {"ä.json": b"{}"}).read_bytes()
+    damaged = write(tmp_path, content.replace("ä".encode(), b"\xff\xff"), "damaged.zip")
+    (fault,) = load(module_app, damaged).faults
+    assert "a file name in it is not text" in fault.message
+
+
 def test_encrypted_or_archived_member_is_rejected_and_the_others_are_read(module_app, tmp_path):
     inner = zipped(tmp_path / "inner.zip", {"a.ndjson": lines(patient("x"))}).read_bytes()
     members = {"a.json": b"{}", "b.ndjson": lines(patient("clear")), "inner.zip": inner}

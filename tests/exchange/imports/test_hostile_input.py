@@ -153,7 +153,10 @@ def test_chain_of_conditional_references_is_resolved_to_its_end(take, empty):
 
 
 @pytest.mark.parametrize("count", [600, pytest.param(10_000, marks=pytest.mark.campaign)])
-def test_records_that_wait_for_one_are_published_when_it_comes(empty, tmp_path, count):
+def test_records_that_wait_for_one_are_published_when_it_comes(
+    empty, tmp_path, count, small_batches
+):
+    small_batches(count // 6)
     waiting = [recorded(f"w{number}", f"{BY_NUMBER}1") for number in range(count)]
     first = write(tmp_path, lines(*waiting), "a.ndjson")
     write(tmp_path, lines(patient("one"), practitioner("dr")), "b/b.ndjson")
