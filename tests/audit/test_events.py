@@ -26,7 +26,7 @@ from tests.support.trails import noted
 
 # Those that other tests look at: test_audit_chain.py, test_audit.py, tests/auth/test_provider.py,
 # tests/ops/test_live_settings.py, tests/ops/test_patients.py, tests/web/test_admin_schedules.py,
-# tests/web/test_classes.py.
+# tests/web/learn/test_classes.py.
 ELSEWHERE = {
     "head",
     "missing",

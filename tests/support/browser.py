@@ -1,7 +1,7 @@
-"""Chromium, and in it an app of another origin: SMART's own client for JavaScript.
+"""Chromium, and in it an app of another origin that uses SMART's client for JavaScript.
 
-A plugin of pytest, as tests/live.py is. A Visit is a person's browser: its methods are what the
-person does on our pages, by the words that stand there, and what the app does.
+A pytest plugin, as live.py is. A Visit is a user's browser: its methods are what the user does on
+our pages, and what the app does.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from tests.support.live import Demo
 
 _SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-# A host that Chromium finds on this machine, and that no client is registered at.
+# A host that resolves to this machine, and that no client is registered at.
 _STRANGER = "stranger.example"
 _PACKAGES = TESTS / "node" / "node_modules"
 _AXE = _PACKAGES / "axe-core" / "axe.min.js"
 _CLIENT = _PACKAGES / "fhirclient" / "build" / "fhir-client.pure.min.js"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 # The narrowest phone that pages must fit without scrolling sideways (WCAG 1.4.10), and a desktop:
-# size, and for each scheme the rules. Colours are the same on both, so one is looked at for each
-# scheme; dark, nothing else differs.
+# size, and the rules for each scheme. Colours are the same on both, so they are checked once for
+# each scheme; nothing else differs in the dark one.
 _Screens = tuple[tuple[tuple[int, int], tuple[tuple[Literal["light", "dark"], Any], ...]], ...]
 _PHONE = (320, 700)
 _WITHOUT_COLOURS = {"runOnly": _RULES, "rules": {"color-contrast": {"enabled": False}}}
@@ -50,7 +50,7 @@ _RUN_AXE = """
 (options) => axe.run({ ...options, resultTypes: ["violations"] }).then(({ violations }) =>
   violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.target.join(" ")}`)))
 """
-# Words of tables, headings, tags and buttons that begin on one line and end on another.
+# Words of tables, headings, tags and buttons that are broken over two lines.
 _BROKEN_WORDS = r"""
 () => [...document.querySelectorAll("td, th, h1, h2, h3, .tag, button")].flatMap((cell) => {
   const found = [];
@@ -62,14 +62,14 @@ _BROKEN_WORDS = r"""
       const range = new Range();
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);
-      const lines = new Set([...range.getClientRects()].map((one) => Math.round(one.top)));
+      const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
       if (lines.size > 1) found.push(word[0]);
     }
   }
   return found;
 })
 """
-# Values of tables whose rows are stacked, where no column's name is shown before them.
+# Values of tables with stacked rows that have no column name before them.
 _WITHOUT_LABELS = """
 () => [...document.querySelectorAll("tr")].flatMap((row) => {
   const cells = [...row.cells].filter((cell) => cell.checkVisibility());
@@ -80,14 +80,14 @@ _WITHOUT_LABELS = """
   }).map((cell) => cell.textContent.trim());
 })
 """
-# What a page and all that it loads may weigh, unpacked, without attachments and what an app reads.
+# Most bytes of a page and all that it loads, unpacked, without attachments and what an app reads.
 _MOST_BYTES = 100_000
 _MOST_OF = {"/api-docs": 2_500_000}
 _WEIGH = """
 performance.getEntries()
-  .filter((one) => ["navigation", "resource"].includes(one.entryType))
-  .filter((one) => !/\\/(content|fhir)\\//.test(one.name.split("?")[0]))
-  .reduce((sum, one) => sum + one.decodedBodySize, 0)
+  .filter((entry) => ["navigation", "resource"].includes(entry.entryType))
+  .filter((entry) => !/\\/(content|fhir)\\//.test(entry.name.split("?")[0]))
+  .reduce((sum, entry) => sum + entry.decodedBodySize, 0)
 """
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -100,7 +100,7 @@ _PAGE = """<!doctype html>
 
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
-    """Where Chromium is, and beside it what runs in it."""
+    """The path of Chromium, where the packages that run in it are there too."""
     path = shutil.which("chromium")
     if path is None or not _PACKAGES.is_dir():
         pytest.fail("needs Debian's chromium, and the packages of `npm ci` in tests/node")
@@ -109,10 +109,7 @@ def chromium_path() -> str:
 
 @pytest.fixture(scope="module")
 def chromium(chromium_path: str) -> Iterator[Browser]:
-    """A Chromium without a window.
-
-    Of the module: as long as Playwright runs, asyncio cannot run anything else in this thread.
-    """
+    """A Chromium without a window, for a module: Playwright keeps asyncio busy in this thread."""
     with sync_playwright() as playwright:
         resolver = f"--host-resolver-rules=MAP {_STRANGER} 127.0.0.1"
         browser = playwright.chromium.launch(executable_path=chromium_path, args=[resolver])
@@ -135,7 +132,7 @@ def app_url(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def visit(chromium: Browser, demo: Demo, app_url: str) -> Iterator[Callable[..., Visit]]:
-    """Return a maker of visits, each in a new browser; options are Playwright's."""
+    """Return a factory of visits, each in a new browser; options are Playwright's."""
     contexts: list[BrowserContext] = []
     said: list[str] = []
     elsewhere: list[str] = []
@@ -155,20 +152,20 @@ def visit(chromium: Browser, demo: Demo, app_url: str) -> Iterator[Callable[...,
         contexts.append(chromium.new_context(**options))
         contexts[-1].on("request", ask)
         contexts[-1].on("console", listen)
-        contexts[-1].on("weberror", lambda one: said.append(f"error: {one.error}"))
+        contexts[-1].on("weberror", lambda failure: said.append(f"error: {failure.error}"))
         return Visit(contexts[-1].new_page(), demo, app_url)
 
     yield begin
     for context in contexts:
         context.close()
     assert elsewhere == []
-    # Chromium tells what a policy kept it from. An answer of 400 or above is none of our mistakes.
+    # Chromium reports what a policy blocked. A status of 400 or above is no fault of a page.
     faults = [text for text in said if text.startswith("error") or "Content Security" in text]
     assert [text for text in faults if "Failed to load resource" not in text] == []
 
 
 class Visit:
-    """A person's browser, in which nobody is signed in yet, and an app's page."""
+    """A user's browser, in which nobody is signed in yet, and an app's page."""
 
     def __init__(self, page: Page, demo: Demo, app: str) -> None:
         self.page = page
@@ -178,7 +175,7 @@ class Visit:
         self._demo = demo
 
     def at(self, page: Page) -> Visit:
-        """Return the same person's visit in another window."""
+        """Return the same user's visit in another window."""
         return Visit(page, self._demo, self.app)
 
     def tab(self, path: str) -> Visit:
@@ -191,7 +188,7 @@ class Visit:
         """Return the address of a page of ours."""
         return f"{self._demo.url}{path}"
 
-    # What a person does.
+    # What the user does.
 
     def open(self, path: str) -> None:
         """Go to a page of ours."""
@@ -209,7 +206,7 @@ class Visit:
         self.press("Search")
 
     def allow(self, *, tick: Iterable[str] = (), untick: Iterable[str] = ()) -> None:
-        """Allow selected after these were changed, each named by words beside its box."""
+        """Allow the selected scopes after changing these, each named by its label."""
         for words in tick:
             self.page.get_by_role("checkbox", name=words).check()
         for words in untick:
@@ -217,12 +214,12 @@ class Visit:
         self.press("Allow selected")
 
     def press(self, words: str) -> None:
-        """Press a button, and wait for the page that comes."""
+        """Press a button, and wait for the next page."""
         with self.page.expect_navigation():
             self.page.get_by_role("button", name=words).click()
 
     def press_first(self, words: str) -> None:
-        """Press the first of the buttons that are named alike, and wait for the page that comes."""
+        """Press the first button of this name, and wait for the next page."""
         with self.page.expect_navigation():
             self.page.get_by_role("button", name=words, exact=True).first.click()
 
@@ -237,15 +234,16 @@ class Visit:
             self.page.get_by_role("link", name=words).click()
 
     def unfold(self) -> None:
-        """Show what is folded away."""
-        self.page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
+        """Open all details."""
+        script = "document.querySelectorAll('details').forEach((each) => each.open = true)"
+        self.page.evaluate(script)
 
     def faults(self) -> list[str]:
-        """Return what axe finds wrong with the page, on a phone and a desktop, light and dark."""
+        """Return the faults that axe finds on a phone and a desktop, light and dark."""
         return self._faults(_SCREENS)
 
     def faults_in(self, language: str) -> list[str]:
-        """Return what axe finds wrong on a phone with the page in another language."""
+        """Return the faults that axe finds on a phone, in another language."""
         self.page.emulate_media(color_scheme="light")
         self.page.set_extra_http_headers({"Accept-Language": language})
         self.page.reload()
@@ -296,7 +294,7 @@ class Visit:
     def authorize(self, also: str = "", **options: Any) -> None:
         """Have the app on the page send the browser to our server.
 
-        also is added to the address: what SMART's client has no option for.
+        `also` is added to the address: parameters that SMART's client has no option for.
         """
         asked = {"redirectUri": self.app, "noRedirect": True, **options}
         with self.page.expect_navigation():
@@ -307,7 +305,7 @@ class Visit:
             )
 
     def ready(self) -> dict[str, Any]:
-        """Have the app redeem its code; return what it was told with its token."""
+        """Have the app redeem its code; return the token response."""
         assert self.page.url.startswith(self.app), self.page.url
         told: dict[str, Any] = self.page.evaluate(
             "FHIR.oauth2.ready().then((client) => (window.client = client).state.tokenResponse)"
@@ -315,11 +313,11 @@ class Visit:
         return told
 
     def ask(self, expression: str) -> Any:
-        """Return what an expression of the app's comes to; `client` is SMART's client."""
+        """Return the value of an expression in the app; `client` is SMART's client."""
         return self.page.evaluate(expression)
 
     def status(self, path: str) -> int:
-        """Return the status of an answer to the app under /fhir."""
+        """Return the status that the app gets under /fhir."""
         found: int = self.page.evaluate(
             "(url) => fetch(url, { headers: { Authorization: client.getAuthorizationHeader() } })"
             ".then((answer) => answer.status)",

@@ -1,16 +1,16 @@
-"""A trainee who does the lessons: as a person at the pages, as programs with their token.
+"""Trainees who do the lessons: on the pages, and with programs that have their token.
 
 learner = Learner(app, "clinician")
 learner.begin("read-one-allergy")
 learner.ask("AllergyIntolerance/al-p1-latex")
-learner.met("read-one-allergy")     # [True, False]
+learner.met("read-one-allergy")  # [True, False]
 """
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from typing import Any
+from xml.etree.ElementTree import Element
 
 from flask import Flask
 from sqlalchemy import select
@@ -25,10 +25,9 @@ from fhirapp.db import db
 from tests.support.authorizing import Flow, Program
 from tests.support.browsing import Browser, Page, id_of
 from tests.support.helpers import BASE_URL, Fhir, link
+from tests.support.pages import elements, submit_to, texts
 
 LOOPBACK = "http://127.0.0.1:4444/callback"
-_CHECK = re.compile(r'<li class="check( met)?">')
-_TOLD = re.compile(r'<p class="soft small">([^<]*)')
 
 
 class Learner:
@@ -64,12 +63,8 @@ class Learner:
             bundle = fhir.read(address)
 
     def begin(self, lesson: str) -> Page:
-        """Begin a lesson, or begin it again."""
-        page = self.browser.get(f"/learn/{lesson}")
-        button = next(
-            one for form in page.forms for one in form.buttons if one in ("Start", "Start again")
-        )
-        return page.submit(button)
+        """Start a lesson, or start it again."""
+        return submit_to(self.browser.get(f"/learn/{lesson}"), f"/learn/{lesson}/begin")
 
     def answer(self, lesson: str, says: str, typed: str) -> Page:
         """Answer the question of a check."""
@@ -81,20 +76,17 @@ class Learner:
         raise AssertionError(f"no question {says!r}")
 
     def met(self, lesson: str) -> list[bool]:
-        """Return which of a lesson's checks the page shows as done."""
-        return [bool(met) for met in _CHECK.findall(self._page(lesson).response.text)]
+        """Return which of a lesson's checks the page shows as passed."""
+        return ["met" in check.get("class", "").split() for check in self._checks(lesson)]
 
-    def told(self, lesson: str) -> list[str]:
-        """Return what the page says that each check lacks, empty for what is done."""
-        text = self._page(lesson).response.text
-        checks = text[text.index('<ul class="plain checks">') :].split("<li ")[1:]
-        found = [_TOLD.search(one.partition("</li>")[0]) for one in checks]
-        return [" ".join(one[1].split()) if one else "" for one in found]
+    def missing(self, lesson: str) -> list[str]:
+        """Return what the page says is missing of each check, empty for one that has passed."""
+        return ["".join(texts(check, "p.soft.small")[:1]) for check in self._checks(lesson)]
 
-    def _page(self, lesson: str) -> Page:
+    def _checks(self, lesson: str) -> list[Element]:
         page = self.browser.get(f"/learn/{lesson}")
         assert page.status == 200, page.words
-        return page
+        return elements(page, "li.check")
 
     def connect(
         self, scope: str = "openid launch/patient patient/*.rs", *, chart: str = ""

@@ -1,6 +1,6 @@
-"""The demo as users run it, in a process of its own, for clients that nobody here wrote.
+"""The demo as users run it, in a process of its own, for clients of other projects.
 
-A plugin of pytest: the modules that share its servers name it in `pytest_plugins`.
+A pytest plugin: the modules that share its servers name it in `pytest_plugins`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from tests.support.shell import MAIN, environment, fhirapp
 
 
 class Demo:
-    """A demo that runs."""
+    """A running demo."""
 
     def __init__(self, instance: Path, port: int, url: str) -> None:
         self.url = url
         self.fhir = f"{self.url}/fhir"
         self.key: dict[str, Any] = json.loads((instance / "demo" / DEMO_KEY).read_bytes())
-        # Of this process, on the same database.
+        # In this process, on the same database.
         self._twin = create_app(load_settings({}, instance_path=str(instance), demo=True))
         self.held = versions_held(self._twin)
         self._instance = instance
@@ -48,7 +48,7 @@ class Demo:
 
     def ask(self, method: str, path: str, body: str = "", **headers: str) -> bytes:
         """Return the body of an answer, whatever its status."""
-        # One of its own each time: the server closes one that nothing comes on for long.
+        # A new connection each time: the server closes idle ones.
         with closing(HTTPConnection("127.0.0.1", self._port, timeout=WAIT_SECONDS)) as connection:
             connection.request(method, path, body or None, headers)
             return connection.getresponse().read()
@@ -83,25 +83,26 @@ class Demo:
     def ids(self, search: Search) -> list[str]:
         """Return the ids that a search must find, sorted."""
         newest = {row_id: versions[-1] for row_id, versions in self.held[search.type].items()}
-        return sorted(row_id for row_id, one in newest.items() if one and search.belongs(one))
+        matches = (row_id for row_id, row in newest.items() if row and search.belongs(row))
+        return sorted(matches)
 
     @cached_property
     def answers(self) -> dict[str, bytes]:
-        """The body of each answer, by path below /fhir: to reads, versions, histories and MORE."""
+        """The body of each answer, by path under /fhir: reads, versions, histories and MORE."""
         kind = {"Authorization": f"Bearer {self.token()}", "Accept": FHIR_JSON}
         paths = [*_addresses(self.held), *MORE]
         return {path: self.ask("GET", f"/fhir/{path}", **kind) for path in paths}
 
 
 def _addresses(held: Held) -> Iterator[str]:
-    """Give the address of each resource, of its versions and of its history."""
+    """Yield the address of each resource, of its versions and of its history."""
     for name, resources in held.items():
         interactions = SERVED[name].interactions
         for row_id, versions in resources.items():
             path = f"{name}/{row_id}"
             yield path
             if "vread" in interactions:
-                yield from (f"{path}/_history/{one}" for one in range(1, len(versions) + 1))
+                yield from (f"{path}/_history/{number + 1}" for number in range(len(versions)))
             if "history-instance" in interactions:
                 yield f"{path}/_history"
 
@@ -162,7 +163,7 @@ def complete_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 @pytest.fixture(scope="session")
 def node() -> Callable[[str, object], Any]:
-    """Return what runs a script of tests/node: JSON goes in, and comes out."""
+    """Return a function that runs a script of tests/node with JSON, and returns JSON."""
     node_is_there()
 
     def run_script(name: str, given: object) -> Any:

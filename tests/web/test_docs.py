@@ -1,89 +1,136 @@
-"""The manual at /docs, its search, and `fhirapp docs`."""
+"""The manual at /docs, the documentation of the API, the sample app, and `fhirapp docs`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
+from click.testing import CliRunner
+from flask import Flask
 
+import fhirapp.web
+from fhirapp.auth.clients.administration import set_disabled
+from fhirapp.auth.clients.registration import API_DOCS
+from fhirapp.auth.models import ADMINISTRATOR
+from fhirapp.cli import cli
+from fhirapp.db import writing
 from fhirapp.docs import NAMES, pages, search
 from tests.support.browsing import Browser
-from tests.support.shell import assert_not_done, fhirapp
+from tests.support.pages import browser_of, elements, links, texts
+
+# The manual.
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_page_is_shown_to_everybody_with_its_headings(app, name):
-    page = Browser(app).get(f"/docs/{name}")
-    assert page.status == 200
-    for section in pages()[name].sections[1:]:
-        assert f'id="{section.anchor}"' in page.response.text
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_for_tests_alone_is_not_shown(app, name):
-    assert "<!--" not in Browser(app).get(f"/docs/{name}").words
-
-
-def test_the_contents_lead_to_each_page(app):
-    page = Browser(app).get("/docs")
-    assert {f"/docs/{name}" for name in NAMES[1:]} <= set(page.links.values())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_each_link_of_a_page_to_another_leads_to_a_heading(app, name):
+def test_page_of_the_manual_is_public_and_its_links_lead_to_headings(app):
     browser = Browser(app)
-    html = browser.get(f"/docs/{name}").response.text
-    for path, anchor in re.findall(r'href="(/docs/\w+)#([^"]+)"', html):
-        assert f'id="{anchor}"' in browser.get(path).response.text
+    manual = {name: browser.get(f"/docs/{name}") for name in NAMES}
+    anchors = {f"/docs/{name}": page.response.text for name, page in manual.items()}
+    for name, page in manual.items():
+        assert page.status == 200
+        assert "<!--" not in page.words
+        html = page.response.text
+        expected = [section.anchor for section in pages()[name].sections[1:]]
+        assert [anchor for anchor in expected if f'id="{anchor}"' not in html] == []
+        for path, anchor in re.findall(r'href="(/docs/\w+)#([^"]+)"', html):
+            assert f'id="{anchor}"' in anchors[path], (name, path, anchor)
+    assert {f"/docs/{name}" for name in NAMES[1:]} <= {*browser.get("/docs").links.values()}
+    assert browser.get("/docs/nonsense").status == 404
 
 
-def test_each_value_of_a_table_names_its_column(app):
-    table = Browser(app).get("/docs/search").response.text.partition("<table>")[2]
-    headings = re.findall(r"<th>(.*?)</th>", table.partition("</thead>")[0])
-    row = table.partition("<tbody>")[2].partition("</tr>")[0]
-    assert row.count('<th scope="row">') == 1
-    assert re.findall(r'<td data-label="(.*?)">.+?</td>', row) == headings[1:]
+def test_value_of_a_table_names_its_column(app):
+    table = elements(Browser(app).get("/docs/search"), "table")[0]
+    headings = texts(table, "th")
+    row = elements(table, "tr")[1]
+    assert [cell.tag for cell in row] == ["th", *["td"] * (len(row) - 1)]
+    labels = [cell.get("data-label") for cell in elements(row, "td")]
+    assert labels == headings[1 : len(row)]
 
 
-def test_a_page_that_is_not_there_is_404(app):
-    assert Browser(app).get("/docs/nonsense").status == 404
-
-
-@pytest.mark.parametrize(
-    ("words", "page", "section"),
-    [
-        ("_include", "search", "What shapes the answer"),
-        ("restore backup", "clinic", "Backup and restore"),
-        ("nkda", "load", "Allergies"),
-        ("FHIRAPP_TIMEZONE", "clinic", "Settings"),
-        ("kill -9", "architecture", "Where to find"),
-    ],
-)
-def test_the_search_finds_the_section(words, page, section):
-    found = [(match.page.name, match.section.title) for match in search(words)]
-    assert (page, section) in found[:4]
-
-
-def test_a_match_has_all_of_the_words_and_shows_one(app):
+def test_search_of_the_manual_finds_sections_with_all_words(app):
+    for words, place in {
+        "_include": ("search", "What shapes the answer"),
+        "restore backup": ("clinic", "Backup and restore"),
+        "nkda": ("load", "Allergies"),
+        "FHIRAPP_TIMEZONE": ("clinic", "Settings"),
+        "kill -9": ("architecture", "Where to find"),
+    }.items():
+        found = [(match.page.name, match.section.title) for match in search(words)]
+        assert place in found[:4], words
     for match in search("refresh token"):
         text = f"{match.section.title} {match.section.text}".casefold()
         assert "refresh" in text
         assert "token" in text
-        assert "refresh" in match.snippet.casefold() or "token" in match.snippet.casefold()
+        assert re.search("refresh|token", match.snippet.casefold())
+    browser = Browser(app)
+    assert "/docs/connect#kinds-of-clients" in browser.get("/docs?q=refresh+token").links.values()
+    assert "<script>" not in browser.get("/docs?q=<script>").response.text.partition("<main")[2]
 
 
-def test_the_page_of_a_search_leads_to_the_sections(app):
-    page = Browser(app).get("/docs?q=refresh+token")
-    assert "/docs/connect#kinds-of-clients" in page.links.values()
-    assert Browser(app).get(f"/docs?q={quote('<script>')}").status == 200
-    assert "No section has all of these words" in Browser(app).get("/docs?q=zzzz").words
+def test_command_lists_and_prints_pages():
+    runner = CliRunner()
+    listed = runner.invoke(cli, ["docs"])
+    assert [line.split()[0] for line in listed.output.splitlines()] == list(NAMES)
+    assert runner.invoke(cli, ["docs", "limits"]).output.startswith("# Limits\n")
+    refused = runner.invoke(cli, ["docs", "limit"])
+    assert (refused.exit_code != 0, "did you mean limits?" in refused.output) == (True, True)
 
 
-def test_the_command_lists_and_prints_pages(tmp_path: Path):
-    listed = fhirapp(tmp_path, "docs")
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(NAMES)
-    printed = fhirapp(tmp_path, "docs", "limits")
-    assert printed.stdout.startswith("# Limits\n")
-    assert_not_done(fhirapp(tmp_path, "docs", "limit"), "did you mean limits?")
+# The documentation of the API, which is a client.
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    return make_app()
+
+
+def test_documentation_of_a_clinic_has_no_client_of_the_demo(clinic):
+    text = Browser(clinic).get("/api-docs").response.text
+    assert f'data-client="{API_DOCS}"' in text
+    assert "demo" not in text
+    assert "data-secret" not in text
+
+
+def test_documentation_is_a_client_that_can_be_disabled(make_app):
+    app = make_app()
+    browser = Browser(app)
+    text = browser.get("/api-docs").response.text
+    request = f"/oauth/authorize?client_id={API_DOCS}&redirect_uri={{}}/api-docs/signed-in"
+    address = text.partition('data-redirect="')[2].partition("/api-docs")[0]
+    assert browser.get(request.format("https://elsewhere.example")).status == 400
+    assert "response_type" in str(browser.get(request.format(address)).location)
+    with app.app_context(), writing() as connection:
+        set_disabled(connection, API_DOCS, disabled=True)
+    browser.get("/api-docs")
+    assert browser.get(request.format(address)).status == 400
+
+
+def test_administrator_sees_the_clients_of_the_server_itself(clinic):
+    browser = browser_of(clinic, ADMINISTRATOR)
+    browser.get("/api-docs")
+    # The home page reads with the token of the pages.
+    browser.get("/")
+    for client, heading in (
+        (API_DOCS, "Documentation of the API"),
+        ("pages", "The pages of this server"),
+    ):
+        page = browser.get(f"/admin/clients/{client}")
+        assert (page.status, page.heading) == (200, heading)
+        # Its scopes and addresses are the server's.
+        assert [form for form in page.forms if "scope" in form.fields] == []
+    page = browser.get(f"/admin/clients/{API_DOCS}")
+    assert any(form.action == f"/admin/clients/{API_DOCS}/disable" for form in page.forms)
+
+
+# The sample app.
+
+
+def test_sample_app_shows_its_source_and_is_in_the_demo_alone(clinic, make_app):
+    page = Browser(make_app(demo=True)).get("/demo/app")
+    source = (Path(fhirapp.web.__file__).parent / "static" / "sample-app.js").read_text("utf-8")
+    (shown,) = elements(page, "pre.source")
+    assert len(elements(shown, "code")) == len(source.splitlines()) <= 60
+    assert " ".join(source.split()) in page.words
+    assert Browser(clinic).get("/demo/app").status == 404
+    assert links(page, "/demo/app") == []

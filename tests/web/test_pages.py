@@ -1,130 +1,79 @@
-"""Every page of every blueprint: its headers, its form's token, who may see it.
+"""Every page of every blueprint: its headers, the token of its form, and who may see it.
 
-The pages are those of the app's address map: one that is added is among them by itself.
+The pages are those of the app's URL map, so a new page is tested without being listed here.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 from flask import Flask
-from sqlalchemy import delete
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES, STAFF, Client
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES, STAFF
 from fhirapp.auth.users import sessions
 from fhirapp.db import writing
-from tests.support.authorizing import alter
 from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
 from tests.support.helpers import BASE_URL
+from tests.support.page_addresses import NO_PAGES, addresses
+from tests.support.pages import browser_of, links, submit_to
 
-# Who may see what, by the beginning of its address; the first that fits counts. ANYBODY needs no
-# session.
-ANYBODY = ("nobody", *ROLES)
-WHO = (
-    ("/sign-in", ANYBODY),
-    ("/sign-out", ANYBODY),
-    ("/setup", ANYBODY),
-    ("/oauth/authorize", ANYBODY),
-    ("/smart-style.json", ANYBODY),
-    ("/demo/app", ANYBODY),
-    ("/api-docs", ANYBODY),
-    ("/docs", ANYBODY),
-    ("/language", ANYBODY),
-    # Of the demo: elsewhere there are none.
-    ("/learn", ANYBODY),
-    ("/apps/", ANYBODY),
-    ("/account", ROLES),
-    ("/explore", ROLES),
-    ("/patients", ROLES),
-    ("/notes", ROLES),
-    ("/launch", (CLINICIAN, ADMINISTRATOR)),
-    ("/admin", (ADMINISTRATOR,)),
-)
-# What is not HTML or only sends on, and what another site's form may be sent to.
-NO_PAGES = {
-    "/smart-style.json",
-    "/admin/plots/<name>.svg",
-    "/admin/audit/download/<kind>",
+NOBODY = "nobody"
+ANYBODY = (NOBODY, *ROLES)
+# Who may see what, by the start of the address; the first that fits counts.
+WHO = {
+    **dict.fromkeys(("/sign-in", "/sign-out", "/setup", "/oauth/authorize"), ANYBODY),
+    **dict.fromkeys(("/smart-style.json", "/demo/app", "/api-docs", "/docs"), ANYBODY),
+    # Lessons are in the demo alone.
+    **dict.fromkeys(("/language", "/learn", "/apps/"), ANYBODY),
+    **dict.fromkeys(("/account", "/explore", "/patients", "/notes"), ROLES),
+    "/launch": (CLINICIAN, ADMINISTRATOR),
+    "/admin": (ADMINISTRATOR,),
 }
-NO_PAGES |= {"/explore/address", "/explore/form", "/explore/codes", "/explore/whole"}
-NO_PAGES |= {"/learn/<name>/progress", "/learn/classes/<class_id>/results.csv"}
-# They lead to an identity provider, and are not there without one.
-NO_PAGES |= {f"/sign-in/provider{part}" for part in ("", "/answer", "/leave")}
-NO_PAGES |= {f"/admin/{part}/<job_id>/files/<name>" for part in ("imports", "exports")}
-NO_PAGES |= {"/patients/<patient_id>/summary/document"}
-NO_PAGES |= {"/admin/backups/<name>/file", "/admin/uploads/<upload_id>"}
-# It sends on but for the seconds in which a server restarts.
-NO_PAGES |= {"/admin/restoring"}
-_CONTENT = "/notes/<note_id>/content/<int:number>"
-NO_PAGES |= {_CONTENT, f"{_CONTENT}/page/<int:place>.png", f"{_CONTENT}/file"}
-# Where people sign in, allow and change who may what, no script runs.
+# No script runs where users sign in, consent and manage access.
 NO_SCRIPTS = ("/sign-in", "/setup", "/oauth/", "/account", "/apps/")
 SCRIPTS = re.compile(r'<script src="/static/[a-z./-]+\?v=[0-9a-f]{16}" defer></script>')
-FROM_ELSEWHERE = {"/oauth/authorize"}
-UUID = "5e0c9a4e-0d5c-4b6a-9b0a-9d1f0e6c1a2b"
-TOO_OLD = "This form has expired or did not come from this site. Go back and try again."
-
-
-class Address(NamedTuple):
-    """An address of a page: what it is asked with, and an example of it."""
-
-    method: str
-    rule: str
-    path: str
-
-
-def addresses(app: Flask, method: str) -> list[Address]:
-    """Return the addresses of our blueprints that take a method."""
-    ours = {
-        name
-        for name, blueprint in app.blueprints.items()
-        if blueprint.import_name.startswith("fhirapp.web.")
-    }
-    return [
-        Address(method, rule.rule, example(rule.rule))
-        for rule in app.url_map.iter_rules()
-        if rule.endpoint.partition(".")[0] in ours and method in (rule.methods or ())
-    ]
-
-
-def example(rule: str) -> str:
-    """Return a path that a rule matches."""
-    for converter, value in (("<uuid:[^>]*>", UUID), ("<int:[^>]*>", "1"), ("<[^>]*>", "x")):
-        rule = re.sub(converter, value, rule)
-    return rule
+# Apps send their users here from other sites.
+FROM_OTHER_SITES = {"/oauth/authorize"}
 
 
 def who_may(rule: str) -> tuple[str, ...]:
-    for beginning, roles in WHO:
-        if rule.startswith(beginning):
-            return roles
     if rule == "/":
         return ANYBODY
-    raise AssertionError(f"say in WHO who may see {rule}")
+    return next(roles for start, roles in WHO.items() if rule.startswith(start))
 
 
 @pytest.fixture(scope="module")
 def clinic(make_app: Callable[..., Flask]) -> Flask:
-    """An app with users of its own."""
     return make_app()
 
 
 @pytest.fixture(scope="module")
 def browsers(clinic: Flask) -> dict[str, Browser]:
-    """A browser of each role, signed in, and nobody's."""
-    found = {"nobody": Browser(clinic)}
-    for role in ROLES:
-        found[role] = Browser(clinic).resume(add_person(clinic, role))
-    return found
+    """A browser of each role, signed in, and one of nobody."""
+    return {NOBODY: Browser(clinic)} | {role: browser_of(clinic, role) for role in ROLES}
+
+
+def form_token(browser: Browser) -> str:
+    return browser.get("/sign-in").form("Sign in").fields["form_token"]
+
+
+def is_forbidden(page: Page) -> bool:
+    return page.status == 403 and page.heading == "You don't have access to this"
+
+
+def is_sign_in(page: Page, following: str) -> bool:
+    """Return whether a page asks to sign in, and then leads to another."""
+    return any(form.fields.get("next") == following for form in page.forms)
 
 
 def assert_page(page: Page) -> None:
-    """Assert that an answer is a page, with the headers that every page has."""
+    """Assert that an answer is a page, with the headers of every page."""
     assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-    policy = dict(one.split(" ", 1) for one in page.headers["Content-Security-Policy"].split("; "))
+    policy = dict(
+        part.split(" ", 1) for part in page.headers["Content-Security-Policy"].split("; ")
+    )
     assert policy.pop("form-action", "'self'") == "'self'"
     common = {"img-src": "'self' data:", "frame-ancestors": "'none'", "base-uri": "'none'"}
     has_scripts = policy["default-src"] == "'self'"
@@ -133,13 +82,16 @@ def assert_page(page: Page) -> None:
         assert policy == {**common, "default-src": "'self'", "object-src": "'none'"}
     else:
         assert policy == {**common, "default-src": "'none'", "style-src": "'self'"}
-    assert page.headers["X-Frame-Options"] == "DENY"
-    assert page.headers["X-Content-Type-Options"] == "nosniff"
-    assert page.headers["Referrer-Policy"] == "no-referrer"
-    assert page.headers["Cache-Control"] == "no-store"
-    # An app may open our pages in a window of its own, and hear from it afterwards.
-    assert "Cross-Origin-Opener-Policy" not in page.headers
-    assert "Access-Control-Allow-Origin" not in page.headers
+    expected = {
+        "X-Frame-Options": "DENY",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+        # An app may open our pages in a window of its own, and hear from it afterwards.
+        "Cross-Origin-Opener-Policy": None,
+        "Access-Control-Allow-Origin": None,
+    }
+    assert {name: page.headers.get(name) for name in expected} == expected
     text = page.response.text
     if has_scripts:
         text = SCRIPTS.sub("", text)
@@ -149,223 +101,159 @@ def assert_page(page: Page) -> None:
     assert not re.search(r"<script|<style|<iframe|<base|\sstyle=|\son[a-z]+=|javascript:", text)
 
 
-def test_there_are_pages(clinic):
-    paths = {one.rule for method in ("GET", "POST") for one in addresses(clinic, method)}
-    assert {"/sign-in", "/account/apps", "/launch", "/admin/users"} <= paths
-    assert len(paths) > 20
-
-
-def test_every_page_has_the_headers_of_pages(clinic, browsers):
-    for one in addresses(clinic, "GET"):
-        if one.rule in NO_PAGES:
-            continue
-        for role, browser in browsers.items():
-            page = browser.get(one.path, headers={"Origin": "https://app.example"})
-            assert page.status in (200, 400, 403, 404), (one, role)
+@pytest.mark.parametrize("role", ANYBODY)
+def test_every_page_has_the_headers_of_pages_and_is_for_its_roles_alone(clinic, browsers, role):
+    rules = {address.rule for address in addresses(clinic, "GET")}
+    assert {"/sign-in", "/account/apps", "/launch", "/admin/users"} <= rules
+    for address in addresses(clinic, "GET"):
+        page = browsers[role].get(address.path, headers={"Origin": "https://app.example"})
+        if address.rule not in NO_PAGES:
+            assert page.status in (200, 400, 403, 404), address
             assert_page(page)
+        if role in who_may(address.rule):
+            assert not is_forbidden(page), address
+            is_sent_to_sign_in = page.path.startswith("/sign-in")
+            assert not is_sent_to_sign_in or address.rule.startswith("/sign-in"), address
+        elif role == NOBODY:
+            assert is_sign_in(page, address.path), address
+        else:
+            assert is_forbidden(page), address
 
 
-def test_every_page_says_the_same_to_head(clinic, browsers):
-    browser = browsers[ADMINISTRATOR]
-    for one in addresses(clinic, "GET"):
-        asked = browser.client.get(one.path, base_url=BASE_URL)
-        head = browser.client.head(one.path, base_url=BASE_URL)
-        assert head.status_code == asked.status_code
-        assert head.text == ""
-
-
-def test_where_a_page_sends_on_nothing_is_kept(clinic, browsers):
-    for one in addresses(clinic, "GET"):
-        answer = browsers["nobody"].client.get(one.path, base_url=BASE_URL)
-        if answer.status_code == 303:
-            assert answer.headers["Location"].startswith("/sign-in")
-            assert answer.headers["Cache-Control"] == "no-store"
-            assert answer.headers["Referrer-Policy"] == "no-referrer"
-
-
-def test_every_page_is_for_its_roles_alone(clinic, browsers):
-    for one in addresses(clinic, "GET"):
-        for role, browser in browsers.items():
-            page = browser.get(one.path)
-            if role in who_may(one.rule):
-                assert page.heading != "You don't have access to this", (one, role)
-                asks = one.rule == "/" or one.rule.startswith("/sign-in")
-                assert page.heading != "Sign in" or asks, (one, role)
-            elif role == "nobody":
-                assert page.heading == "Sign in", one
-                assert page.form("Sign in").fields["next"] == one.path
+@pytest.mark.parametrize("role", ANYBODY)
+def test_every_form_is_for_its_roles_alone(clinic, browsers, role):
+    token = form_token(browsers[role])
+    for address in addresses(clinic, "POST"):
+        if role not in who_may(address.rule):
+            page = browsers[role].post(address.path, {"form_token": token})
+            if role == NOBODY:
+                assert is_sign_in(page, "/account"), address
             else:
-                assert (page.status, page.heading) == (403, "You don't have access to this"), (
-                    one,
-                    role,
-                )
+                assert is_forbidden(page), address
 
 
-def test_every_form_is_for_its_roles_alone(clinic, browsers):
-    for one in addresses(clinic, "POST"):
-        for role, browser in browsers.items():
-            if role in who_may(one.rule):
-                continue
-            # The token of a form that this browser may send.
-            token = browser.get("/sign-in").form("Sign in").fields["form_token"]
-            page = browser.post(one.path, {"form_token": token})
-            if role == "nobody":
-                assert page.heading == "Sign in", one
-                assert page.form("Sign in").fields["next"] == "/account"
-            else:
-                assert (page.status, page.heading) == (403, "You don't have access to this"), (
-                    one,
-                    role,
-                )
+def test_head_has_the_status_of_get_and_a_redirect_is_not_cached(clinic, browsers):
+    client, nobody = browsers[ADMINISTRATOR].client, browsers[NOBODY].client
+    for address in addresses(clinic, "GET"):
+        answer, head = (
+            client.open(address.path, method=method, base_url=BASE_URL)
+            for method in ("GET", "HEAD")
+        )
+        assert (head.status_code, head.text) == (answer.status_code, ""), address
+        redirect = nobody.get(address.path, base_url=BASE_URL)
+        if redirect.status_code == 303:
+            assert redirect.headers["Location"].startswith("/sign-in")
+            assert redirect.headers["Cache-Control"] == "no-store"
+            assert redirect.headers["Referrer-Policy"] == "no-referrer"
 
 
-def forged(clinic: Flask, browser: Browser) -> dict[str, dict[str, str]]:
-    """Return forms as another site could send them with this browser."""
-    token = browser.get("/sign-in").form("Sign in").fields["form_token"]
-    other = Browser(clinic).get("/sign-in").form("Sign in").fields["form_token"]
+def forged_forms(clinic: Flask, browser: Browser) -> dict[str, dict[str, str]]:
+    """Return forms that another site could send with this browser."""
+    token = form_token(browser)
+    changed = token[:-1] + ("0" if token[-1] != "0" else "1")
     return {
         "without a token": {},
-        "with an empty one": {"form_token": ""},
-        "with another browser's": {"form_token": other},
-        "with one that was changed": {
-            "form_token": token[:-1] + ("0" if token[-1] != "0" else "1")
-        },
-        "with text that is no ASCII": {"form_token": "é☃"},
+        "with an empty token": {"form_token": ""},
+        "with the token of another browser": {"form_token": form_token(Browser(clinic))},
+        "with a changed token": {"form_token": changed},
+        "with text that is not ASCII": {"form_token": "é☃"},
     }
 
 
-def test_every_form_of_another_site_is_refused(clinic, browsers):
-    for role in ("nobody", ADMINISTRATOR):
-        browser = browsers[role]
-        for name, form in forged(clinic, browser).items():
-            for one in addresses(clinic, "POST"):
-                if one.rule in FROM_ELSEWHERE:
-                    continue
-                page = browser.post(one.path, form)
-                assert (page.status, page.heading) == (400, "Invalid request"), (one, name)
-                assert TOO_OLD in page.words
-                assert_page(page)
+@pytest.mark.parametrize("role", [NOBODY, ADMINISTRATOR])
+def test_every_form_of_another_site_is_refused(clinic, browsers, role):
+    forms = forged_forms(clinic, browsers[role])
+    ours = [one for one in addresses(clinic, "POST") if one.rule not in FROM_OTHER_SITES]
+    for number, address in enumerate(ours):
+        # Each form is sent in one of the ways, and the first in all of them.
+        for name in [*forms] if number == 0 else [[*forms][number % len(forms)]]:
+            page = browsers[role].post(address.path, forms[name])
+            assert (page.status, page.heading) == (400, "Invalid request"), (address, name)
+            assert "Go back and try again." in page.words
+            assert_page(page)
 
 
-def test_a_token_in_the_address_is_none(clinic, browsers):
-    browser = browsers[ADMINISTRATOR]
-    token = browser.get("/sign-in").form("Sign in").fields["form_token"]
-    assert browser.post(f"/sign-out?form_token={token}").status == 400
-    assert browser.get("/account").heading == "Robin Example"
-
-
-def test_a_token_goes_with_the_session(clinic):
-    person, browser = add_person(clinic, CLINICIAN), Browser(clinic)
+def test_csrf_token_is_of_the_session_and_of_the_body(clinic, browsers):
+    administrator = browsers[ADMINISTRATOR]
+    token = form_token(administrator)
+    assert administrator.post(f"/sign-out?form_token={token}").status == 400
+    assert administrator.get("/account").status == 200
+    username, browser = add_person(clinic, CLINICIAN), Browser(clinic)
     form = browser.get("/sign-in").form("Sign in")
-    browser.sign_in(person)
-    old = {**form.fields, "username": person, "password": PASSWORD}
-    assert browser.post("/sign-in", old).status == 400
+    browser.sign_in(username)
+    earlier = {**form.fields, "username": username, "password": PASSWORD}
+    assert browser.post("/sign-in", earlier).status == 400
     account = browser.get("/account")
-    browser.sign_in(person)
-    assert account.submit("Sign out").status == 400
+    browser.sign_in(username)
+    assert submit_to(account, "/sign-out").status == 400
 
 
-def test_nothing_but_a_page_comes_of_a_form_that_another_site_may_send(clinic, browsers):
-    browser = browsers[ADMINISTRATOR]
-    page = browser.post("/oauth/authorize", {"client_id": "x"})
+def test_form_that_other_sites_may_send_is_answered_with_a_page(browsers):
+    page = browsers[ADMINISTRATOR].post("/oauth/authorize", {"client_id": "x"})
     assert page.status == 400
     assert_page(page)
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
-def test_other_methods_are_refused(clinic, browsers, method):
-    for one in addresses(clinic, "GET"):
-        answer = browsers[ADMINISTRATOR].client.open(one.path, method=method, base_url=BASE_URL)
-        assert answer.status_code == 405, one
+def test_other_methods_are_refused(clinic, browsers):
+    client = browsers[ADMINISTRATOR].client
+    for number, address in enumerate(addresses(clinic, "GET")):
+        method = ("PUT", "PATCH", "DELETE")[number % 3]
+        answer = client.open(address.path, method=method, base_url=BASE_URL)
+        assert answer.status_code == 405, address
 
 
-@pytest.mark.parametrize(
-    ("options", "status", "heading"),
-    [
-        ({"query_string": "x=" + "a" * 9000}, 414, "Address too long"),
-        ({"headers": {"X-Long": "a" * 40_000}}, 431, "Something went wrong"),
-    ],
-)
-def test_what_is_too_long_is_refused_with_a_page(browsers, options, status, heading):
-    page = browsers[CLINICIAN].get("/account", **options)
-    assert (page.status, page.heading) == (status, heading)
-    assert_page(page)
-
-
-def test_a_form_that_is_too_long_is_refused_with_a_page(browsers):
+def test_request_that_is_too_long_is_refused_with_a_page(browsers):
     browser = browsers[CLINICIAN]
-    page = browser.post("/account/password", {"old": "a" * 2_000_000})
-    assert (page.status, page.heading) == (413, "Input too long")
-    page = browser.post("/account/password", {f"f{at}": "" for at in range(2000)})
-    assert page.status in (400, 413)
-    assert_page(page)
+    pages = {
+        414: browser.get("/account", query_string="x=" + "a" * 9000),
+        431: browser.get("/account", headers={"X-Long": "a" * 40_000}),
+        413: browser.post("/account/password", {"old": "a" * 2_000_000}),
+    }
+    fields = browser.post("/account/password", {f"f{number}": "" for number in range(2000)})
+    assert [page.status for page in pages.values()] == [*pages]
+    assert fields.status in (400, 413)
+    for page in (*pages.values(), fields):
+        assert_page(page)
 
 
-def test_a_bug_is_told_by_a_request_id_and_nothing_else(make_app, caplog):
+def test_error_page_has_a_request_id_and_nothing_of_the_error(make_app, caplog):
     app = make_app()
     browser = Browser(app).resume("clinician")
     app.view_functions["account.account"] = lambda: 1 / 0
     page = browser.get("/account")
     request_id = page.headers["X-Request-Id"]
     assert page.status == 500
-    ending = f"The server encountered an error. Request id: {request_id}"
-    assert ending in page.words
+    assert request_id in page.words
     assert "ZeroDivisionError" not in page.response.text
     assert f"request {request_id} failed" in caplog.text
     assert_page(page)
 
 
-def test_a_patient_finds_no_way_to_what_staff_do(browsers):
-    links = browsers[PATIENT].get("/account").links.values()
-    assert not any(one.startswith(("/launch", "/admin")) for one in links)
+def test_pages_lead_to_what_a_role_may_see(browsers):
+    for role, expected in (
+        (PATIENT, set()),
+        (CLINICIAN, {"/launch"}),
+        (ADMINISTRATOR, {"/launch", "/admin"}),
+    ):
+        found = {*browsers[role].get("/account").links.values()}
+        assert {path for path in found if path.startswith(("/launch", "/admin"))} == expected
+    assert browsers[ADMINISTRATOR].get("/admin").path == "/admin"
 
 
-def test_staff_find_what_they_may(browsers):
-    assert "/launch" in browsers[CLINICIAN].get("/account").links.values()
-    assert not any(
-        one.startswith("/admin") for one in browsers[CLINICIAN].get("/account").links.values()
-    )
-    assert "/admin" in browsers[ADMINISTRATOR].get("/account").links.values()
-
-
-@pytest.mark.parametrize("role", ["nobody", *ROLES])
-def test_the_servers_address_leads_to_where_one_begins(clinic, browsers, role):
+@pytest.mark.parametrize("role", ANYBODY)
+def test_home_page_leads_to_where_a_role_begins(browsers, role):
     page = browsers[role].get("/")
     assert (page.status, page.path) == (200, "/")
     if role in STAFF:
-        # They find a patient on the page itself.
+        # They search for a patient on the page itself.
         assert page.response.text.index('action="/patients"') < page.response.text.index("tasks")
     else:
-        offered = next(iter(page.offered.values()))
-        assert offered == ("/sign-in" if role == "nobody" else "/patients")
+        assert links(page, "/")[0] == ("/sign-in" if role == NOBODY else "/patients")
 
 
-def test_who_has_the_second_factor_to_show_shows_it_first(clinic, browsers):
+def test_session_without_its_second_factor_sees_no_page(clinic):
     browser = Browser(clinic)
     username = add_person(clinic, CLINICIAN)
     with clinic.app_context(), writing() as connection:
         browser.set_cookie(sessions.begin(connection, id_of(clinic, username), complete=False))
     assert browser.get("/").path == "/sign-in/code?next=%2F"
-
-
-def test_administrators_begin_with_how_the_server_is(browsers):
-    assert browsers[ADMINISTRATOR].get("/admin").path == "/admin"
-
-
-@pytest.mark.parametrize(
-    ("path", "told"),
-    [
-        ("/admin/clients", "apps that developers register at /apps/register wait here"),
-        ("/admin/grants", "the consent is listed here with its end date"),
-        ("/admin/imports", "Imports from this page, schedules and the command line"),
-        ("/admin/exports", "Exports that apps request ($export) are listed here"),
-        ("/admin/backups", "Backups are listed here with their size"),
-        ("/admin/schedules", "Schedules are listed here with their next and last run"),
-        ("/admin/refusals", "it is listed here for"),
-        ("/admin/logs", "Problems are listed here with the request id"),
-    ],
-)
-def test_a_list_that_is_empty_tells_what_comes_there_and_how(make_app, path, told):
-    app = make_app(seed=False)
-    alter(app, delete(Client))
-    assert told in Browser(app).resume(add_person(app, ADMINISTRATOR)).get(path).words

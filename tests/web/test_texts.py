@@ -1,239 +1,334 @@
-"""The texts of the pages: all are marked, gathered in one file, and shown as it is translated."""
+"""The sentences that clinicians, patients and administrators must be shown, by page and state.
+
+Other tests look for elements, fields, links and statuses. Here stands what a page must say in
+words: about the allergies of a record, about notes that are not valid or cannot be shown, about
+access, and about what an administrator finds nothing of yet.
+"""
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
-import jinja2
 import pytest
-from babel.messages.catalog import Catalog
-from babel.messages.mofile import write_mo
-from babel.messages.pofile import read_po
 from flask import Flask
-from jinja2 import nodes
+from sqlalchemy import delete, insert
 
-from fhirapp import create_app
-from fhirapp.auth.models import ADMINISTRATOR
-from fhirapp.auth.throttle import TooOften
-from fhirapp.config import ConfigurationError, load_settings
-from fhirapp.web.pages import title_and_advice, wait
-from fhirapp.web.times import day, partial
-from tests.support.browsing import Browser, add_person
-from tests.tools.translations import AUTH, REFUSALS, TEMPLATE, message_template, templates
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Client
+from fhirapp.web.learn.models import LessonProgress
+from tests.support.allergies import NKA, NKDA, PENICILLIN, SEVERE, allergy, patient_with
+from tests.support.authorizing import alter
+from tests.support.browsing import Browser, id_of
+from tests.support.noted import BOMB, DRAWING, TWO_PAGES, add, attached, note
+from tests.support.pages import browser_of, explorer_address, submit_to
+from tests.support.publishing import TIMES, publish
+from tests.support.publishing import delete as delete_resource
 
-# Attributes that people read or hear.
-TOLD = frozenset({"aria-label", "placeholder", "title", "alt", "data-label"})
-# What is no language's: names, what is sent as it stands, attributes that a macro writes.
-NAMES = frozenset({"fhirapp", "curl", "Python", "JavaScript", "UTC"})
-SENT = re.compile(
-    r"Patient/|\$export|Accept|application/fhir\+json|Prefer|handling=strict|If-None-Match|name=value"
-    r"|.* hx-get=.*"
-)
-# A word, as people write it; what has no vowel is an abbreviation.
-WORD = re.compile(r"\b(?=[A-Za-zÀ-ÿ']*[aeiouyAEIOUY])[A-Za-zÀ-ÿ][a-zà-ÿ']+\b")
-# A text in code: it begins as a sentence or a label does. FHIR's types have no space.
-SENTENCE = re.compile(r"[A-Z][a-z']+( .*|[.:?!])|[A-Z][a-z]+$", re.DOTALL)
-FHIR_TYPES = re.compile(
-    r"(AllergyIntolerance|DocumentReference|Patient|Encounter|Practitioner|Organization|Provenance"
-    r"|Binary|DiagnosticReport|Group|Bundle|OperationOutcome)$"
-)
-
-
-# Texts of tables that are made at import, forms of words, and why something is refused.
-TABLES: dict[str | tuple[str, str], str | tuple[str, str]] = {
-    "Role changed. It applies immediately.": "Die Rolle ist geändert.",
-    "May": "Mai",
-    "%(day)s %(month)s %(year)s": "%(day)s. %(month)s %(year)s",
-    "Page not found": "Die Seite gibt es nicht",
-    "%(what)s must have 1 to %(longest)s printable characters.": (
-        "%(what)s: 1 bis %(longest)s Zeichen."
-    ),
-    "The name": "Der Name",
-    ("Wait %(num)s minute.", "Wait %(num)s minutes."): (
-        "Warten Sie %(num)s Minute.",
-        "Warten Sie %(num)s Minuten.",
-    ),
+Sentences = Mapping[str, Sequence[str]]
+EXPLAINED = "/explore?address=/fhir/AllergyIntolerance?"
+# What a clinician reads, by the address of the page; {names} are those of `records`.
+CLINICIANS: Sentences = {
+    "/patients?name=nobody": ["No matching patients."],
+    "/patients?born=12.4.1958": ["Enter the date as 1958-04-12, 1958-04 or 1958."],
+    "/patients/nobody": ["This record does not exist, or you don't have access to it."],
+    "/patients/p1": [
+        "5 active or unresolved allergies or intolerances; 1 of them is recorded as severe, as",
+        "Not clinical decision support. This section shows only the allergy entries that you have",
+    ],
+    "/patients/p3": ["Walnut and pecan coded as Tree nut high criticality allergy, food"],
+    "/patients/p4": ["Recorded: no known drug allergies. Nothing is recorded about"],
+    "/patients/p5": ["born 2 November 1941 (83) · male", "died 2 March 2025"],
+    "/patients/p6": ["Recorded: no information about allergies."],
+    "/patients/p11": ["No allergy entries are recorded. This does not mean that there are no"],
+    "/patients/p12": ["Refuted 1: Penicillin", "inactive, refuted", "Note: Skin tests negative"],
+    "/patients/p13": ["Recorded: no known allergies."],
+    "/patients/p14": [
+        "This record was replaced by another record of the same patient. Allergies in that"
+    ],
+    "/patients/{anaphylaxis}": [
+        "Free text describes 1 of them as severe",
+        "Tree nut described as “Anaphylaxis (disorder)”",
+    ],
+    "/patients/{no_code}": [
+        "1 active or unresolved allergy or intolerance",
+        "Substance not recorded",
+    ],
+    "/patients/{no_status}": ["clinical status not recorded"],
+    "/patients/{contradiction}": [
+        "Check: “No known drug allergy”, recorded on 2 May 2016, is still active alongside",
+    ],
+    "/patients/{many_severe}": ["2 more severe allergies are in the list below."],
+    "/patients/{unknown}": [
+        "Name not recorded",
+        "date of birth not recorded · sex not recorded · no record number",
+        "No notes in this record yet.",
+    ],
+    "/patients/{inactive}": ["This record is marked as not in active use."],
+    "/patients/p1/summary": [
+        "1 of them is recorded as severe",
+        "Medications are not held on this server.",
+        "Problems and diagnoses are not held on this server.",
+    ],
+    "/patients/p1/allergies/al-p1-penicillin": [
+        "Whoever reacts to one need not react to the others.",
+        "written by Northgate Family Medicine",
+        "sent by Lakeside General Hospital",
+    ],
+    "/patients/p1/allergies/al-p1-ragweed": ["Source not recorded."],
+    "/patients/p1/allergies/al-p1-metformin": ["Entered in error. This entry is not valid."],
+    "/patients/p12/allergies/al-p12-penicillin": ["Refuted. This is recorded as not true."],
+    "/patients/p3/allergies/al-p3-egg": [
+        "Resolved or inactive. This is recorded as no longer active.",
+    ],
+    "/patients/{contradictory_entry}": [
+        "Check This entry is coded as “none known” and as something else."
+    ],
+    "/patients/{bare_entry}": [
+        "Verification verificationStatus not recorded",
+        "Reaction not recorded.",
+    ],
+    "/patients/{recorded_again}": ["Recorded again after deletion.", "Deleted."],
+    "/notes": ["Searches the text of every note that you have access to"],
+    "/notes?q=AND": [
+        "This search is not valid:",
+        "has no operator AND: all words given must be found, a comma means OR",
+    ],
+    "/notes?q=nothing-of-the-kind": ["No matching notes", "None of the notes that you have access"],
+    "/notes?q=18842-5": ["Matches the note's details, not its text."],
+    "/notes?q=walrus": ["Showing the 20 most relevant of 21 notes. Add a word to narrow"],
+    "/notes/n-svg": ["SVG images can contain scripts, so they are not shown here."],
+    "/notes/n-bomb": ["Its text cannot be read: XML that declares entities."],
+    "/notes/n-bomb/content/1": [
+        "This document cannot be shown in its original form: XML that declares entities.",
+    ],
+    "/notes/n-broken-pdf": ["Its text cannot be read: broken PDF."],
+    "/notes/n-word": ["This file type cannot be shown here. Save"],
+    "/notes/n-called-picture": ["This file type cannot be shown here. Save"],
+    "/notes/n-elsewhere": [
+        "Stored on another server, and not loaded from there: https://evil.example/"
+    ],
+    "/notes/n-gone": ["The document is not available, or you don't have access to it."],
+    "/notes/n-large": ["Larger than 20 MB"],
+    "/notes/n-long?q=penicillin": ["Only the beginning is shown. Save the file to read all of it."],
+    "/notes/n-nothing": [
+        "This note has no attached document, so its text is not available here.",
+        "record of not recorded",
+    ],
+    "/notes/n-wrong": ["Entered in error. This note is not valid."],
+    "/notes/n-old": [
+        "Superseded. This note was replaced by a newer one.",
+        "A later note replaces this one",
+    ],
+    "/notes/n-newer": ["The note you are viewing replaces this one"],
+    "/notes/n-draft": [
+        "Preliminary. This note is not signed as final",
+        "Note of unrecorded type",
+        "not dated · author not recorded",
+    ],
+    "/notes/n-turned": ["Contains characters that reverse the direction of text"],
+    "/notes/doc-p1-progress-2024": ["Source not recorded."],
+    "/notes/doc-p1-discharge-2024?version=1": ["This is version 1, not the current version."],
+    "/notes/doc-p1-discharge-2024/versions": [
+        "Document status: was final, now amended.",
+        "First version kept on this server.",
+    ],
+    f"{EXPLAINED}date=nonsense": [
+        "The server could not read this request. date: 'nonsense' is not a date;",
+    ],
+    f"{EXPLAINED}patients=p1%26code=%26_explain=true": [
+        "No parameter filters the search: it returns everything that the token gives access to.",
+        "code: has no value and was ignored.",
+    ],
+    f"{EXPLAINED}patient=p1%26_explain=true": ["Nothing was ignored."],
+    "/explore?address=/fhir/Nonsense/1": [
+        "This resource or address does not exist, or you don't have access to it."
+    ],
+    "/explore?address=/fhir/Patient/p1&accept=image/png": [
+        "This server supports none of the formats in the Accept header or _format."
+    ],
+    "/explore/token": ["It has access to every type.", "no token can change records."],
+    "/demo/app": ["The sample app is available only in the demo."],
+    "/learn": ["Lessons are part of the demo. Start it with app.py --demo."],
+}
+PATIENTS: Sentences = {
+    "/patients": ["Ask your clinic to link it."],
+    "/explore?address=/fhir/AllergyIntolerance": ["This record is not linked to your account."],
+    "/explore/token": ["No record is linked to your account yet."],
+    "/notes?q=walrus": ["No record linked to your account"],
+    "/launch": ["You don't have access to this"],
+}
+# What an administrator reads of lists where nothing is yet.
+ADMINISTRATORS: Sentences = {
+    "/admin/clients": ["apps that developers register at /apps/register wait here"],
+    "/admin/grants": ["the consent is listed here with its end date"],
+    "/admin/imports": ["Imports from this page, schedules and the command line"],
+    "/admin/exports": ["Exports that apps request ($export) are listed here"],
+    "/admin/backups": ["Backups are listed here with their size"],
+    "/admin/schedules": ["Schedules are listed here with their next and last run"],
+    "/admin/refusals": ["it is listed here for"],
+    "/admin/logs": ["Problems are listed here with the request id"],
+    "/explore?address=/fhir/AuditEvent": [
+        "The audit trail is for administrators, with a scope that names it.",
+        "The token of this page never includes the audit trail.",
+    ],
+}
+# In the demo: without a session, and of a trainee who has completed a lesson.
+VISITORS: Sentences = {
+    "/learn/tokens": ["To do this lesson, sign in as clinician with the password demo."],
+    "/learn/nonsense": ["This lesson does not exist."],
+}
+TRAINEES: Sentences = {
+    "/learn/recap": ["1 of 25 lessons done.", "Done on 3 May 2031."],
+    "/learn/certificate": [
+        "has completed 1 of 25 lessons",
+        "nobody verified who did the exercises, and no examining body endorses this certificate",
+    ],
+    "/learn/tokens": ["Your requests count from the moment you start"],
+    "/explore?address=/fhir/AuditEvent": ["No client of the demo is registered for it"],
+    "/docs?q=zzzz": ["No section has all of these words"],
 }
 
 
 @pytest.fixture(scope="module")
-def environment() -> jinja2.Environment:
-    """What reads templates, as the app does."""
-    return jinja2.Environment(extensions=["jinja2.ext.i18n", "jinja2.ext.do"], autoescape=True)
+def clinic(make_app: Callable[..., Flask], tmp_path_factory: pytest.TempPathFactory) -> Flask:
+    """The seeded app with notes of each state."""
+    app = make_app()
+    replaced = {"code": "replaces", "target": {"reference": "DocumentReference/n-old"}}
+    add(
+        app,
+        tmp_path_factory.mktemp("notes"),
+        note("n-svg", attached(DRAWING, "image/svg+xml")),
+        note("n-bomb", attached(BOMB, "application/xml")),
+        note("n-broken-pdf", attached(b"%PDF-1.7 and no more", "application/pdf")),
+        note("n-word", attached(b"PK\3\4", "application/msword")),
+        note("n-called-picture", attached(b"<html></html>", "image/png")),
+        note("n-elsewhere", {"contentType": "text/plain", "url": "https://evil.example/n.txt"}),
+        note("n-gone", {"contentType": "text/plain", "url": "Binary/never-here"}),
+        note("n-large", {"contentType": "application/pdf", "url": "Binary/b", "size": 20_000_001}),
+        note("n-long", attached("penicillin and a line of words\n" * 33_000)),
+        note("n-nothing", content=None, subject=None),
+        note("n-wrong", attached("Of another"), status="entered-in-error"),
+        note("n-old", attached("Old"), status="superseded"),
+        note("n-newer", attached("New"), relatesTo=[replaced]),
+        note("n-draft", attached("Draft"), docStatus="preliminary", date=None, type=None),
+        note("n-turned", attached("Give \u202e01\u202c mg")),
+        note("n-pdf", attached(TWO_PAGES, "application/pdf")),
+        *(note(f"n-walrus-{number}", attached("walrus")) for number in range(21)),
+    )
+    return app
 
 
-class _Texts(HTMLParser):
-    """Collects what people read of a page: its text, but for code, and some attributes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self._code = 0
-
-    def handle_starttag(self, tag: str, given: list[tuple[str, str | None]]) -> None:
-        self._code += tag in ("code", "pre", "style", "script")
-        self.found += [value for name, value in given if name in TOLD and value]
-
-    def handle_endtag(self, tag: str) -> None:
-        self._code -= tag in ("code", "pre", "style", "script")
-
-    def handle_data(self, data: str) -> None:
-        if not self._code:
-            self.found.append(data)
-
-
-def unmarked(source: str, environment: jinja2.Environment) -> Iterator[str]:
-    """Give the texts of a template that are not marked."""
-    outside, in_trans, in_block = [], False, False
-    for _, kind, value in environment.lex(source):
-        if kind == "block_begin":
-            in_block = True
-        elif kind == "block_end":
-            in_block = False
-        elif in_block and kind == "name" and value in ("trans", "endtrans"):
-            in_trans = value == "trans"
-        elif kind == "data" and not in_trans:
-            outside.append(value)
-        elif kind in ("variable_begin", "block_begin"):
-            outside.append(" ")
-    reader = _Texts()
-    reader.feed("".join(outside))
-    reader.close()
-    for text in reader.found:
-        text = " ".join(text.split())
-        if any(word not in NAMES for word in WORD.findall(text)) and not SENT.fullmatch(text):
-            yield text
-    yield from _in_code(environment.parse(source), marked=False)
+@pytest.fixture(scope="module")
+def records(clinic: Flask) -> Mapping[str, str]:
+    """Publish patients with certain allergies; return their ids, or the paths of entries."""
+    anaphylaxis = [{"manifestation": [{"text": "Anaphylaxis (disorder)"}]}]
+    no_code = allergy("x", reaction=[{"manifestation": [{"text": "Hives"}]}])
+    del no_code["code"]
+    known_none = allergy(NKDA, recordedDate="2016-05-02")
+    contradictory, bare, again = (
+        allergy(NKA, criticality="high"),
+        allergy("Nuts", verified=None),
+        allergy("Nuts"),
+    )
+    entries = {
+        "contradictory_entry": contradictory,
+        "bare_entry": bare,
+        "recorded_again": again,
+    }
+    paths = {
+        name: f"{patient_with(clinic, entry)}/allergies/{entry['id']}"
+        for name, entry in entries.items()
+    }
+    patient = paths["recorded_again"].partition("/")[0]
+    delete_resource(clinic, TIMES[1], f"AllergyIntolerance/{again['id']}")
+    publish(clinic, TIMES[2], {**again, "patient": {"reference": f"Patient/{patient}"}})
+    return {
+        **paths,
+        "anaphylaxis": patient_with(
+            clinic, allergy("Mold"), allergy("Tree nut", reaction=anaphylaxis)
+        ),
+        "no_code": patient_with(clinic, no_code),
+        "no_status": patient_with(clinic, allergy("Wasp", status=None, **SEVERE)),
+        "contradiction": patient_with(clinic, known_none, allergy(PENICILLIN, **SEVERE)),
+        "many_severe": patient_with(clinic, *(allergy(f"F {n}", **SEVERE) for n in range(14))),
+        "unknown": patient_with(clinic),
+        "inactive": patient_with(clinic, active=False),
+    }
 
 
-def _in_code(node: nodes.Node, *, marked: bool) -> Iterator[str]:
-    """Give the texts in expressions that are not marked."""
-    if isinstance(node, nodes.Compare | nodes.Getitem | nodes.Test):
-        # What is compared is a value, not a text.
-        return
-    if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
-        marked = marked or node.node.name in ("_", "gettext", "ngettext")
-    if isinstance(node, nodes.Const) and isinstance(node.value, str) and not marked:
-        text = node.value
-        if SENTENCE.match(text) and not FHIR_TYPES.match(text) and text not in NAMES:
-            yield text
-    if isinstance(node, nodes.TemplateData):
-        return
-    for child in node.iter_child_nodes():
-        yield from _in_code(child, marked=marked)
+def missing(browser: Browser, sentences: Sentences, **names: str) -> dict[str, list[str]]:
+    """Return the sentences that pages do not show, by the address of the page."""
+    found = {path: browser.get(path.format(**names)).words for path in sentences}
+    return {
+        path: absent
+        for path, words in found.items()
+        if (absent := [text for text in sentences[path] if text not in words])
+    }
 
 
-@pytest.mark.parametrize("path", sorted(templates()), ids=lambda path: path.stem)
-def test_every_text_of_a_template_is_marked(path, environment):
-    assert list(unmarked(path.read_text(encoding="utf-8"), environment)) == []
+@pytest.mark.parametrize("subject", ["/patients", "/notes", ""])
+def test_clinician_is_shown_these_sentences(clinic, records, subject):
+    sentences = {
+        path: texts
+        for path, texts in CLINICIANS.items()
+        if path.startswith(subject or ("/explore", "/demo", "/learn"))
+    }
+    assert missing(browser_of(clinic, CLINICIAN), sentences, **records) == {}
 
 
-@pytest.mark.parametrize(
-    ("source", "found"),
-    [
-        ("<p>Sign in</p>", ["Sign in"]),
-        ('<p>{{ _("Sign in") }}</p>', []),
-        ("<p>{% trans %}Sign in{% endtrans %}</p>", []),
-        ("{% if x %}yes{% else %}{{ y }}{% endif %}", ["yes"]),
-        ("<nav aria-label='Main'></nav><code>Patient</code>", ["Main"]),
-        ("<nav aria-label=\"{{ _('Main') }}\"></nav>", []),
-        ('{{ input("name", "User name") }}', ["User name"]),
-        ('{{ input("name", _("User name"), hint=_("Yours")) }}', []),
-        ('{% if role == "Patient" %}{{ x["Some key"] }}{% endif %}', []),
-        ("<p>{{ x }}: {{ y }}, {{ z }}</p>", []),
-    ],
-)
-def test_a_text_that_is_not_marked_is_found(source, found, environment):
-    assert list(unmarked(source, environment)) == found
+def test_patient_without_a_record_is_shown_these_sentences(clinic):
+    assert missing(browser_of(clinic, PATIENT), PATIENTS) == {}
 
 
-def test_the_gathered_texts_are_those_of_the_pages():
-    assert TEMPLATE.read_bytes() == message_template(), "run `python -m tests.tools.translations`"
+def test_administrator_of_a_new_server_is_shown_these_sentences(make_app):
+    app = make_app(seed=False)
+    alter(app, delete(Client))
+    assert missing(browser_of(app, ADMINISTRATOR), ADMINISTRATORS) == {}
 
 
-@pytest.fixture
-def translated(tmp_path: Path) -> Path:
-    """A translation of one text, compiled."""
-    with TEMPLATE.open("rb") as file:
-        catalog = read_po(file, locale="de")
-    catalog["Sign in"].string = "Anmelden"
-    catalog[
-        "All accounts use the password <code>%(password)s</code>."
-    ].string = "Alle haben das Passwort <code>%(password)s</code>."
-    path = tmp_path / "de.mo"
-    with path.open("wb") as file:
-        write_mo(file, catalog)
-    return path
+def test_visitor_and_trainee_of_the_demo_are_shown_these_sentences(make_app):
+    app = make_app(demo=True)
+    day = "2031-05-03T10:00:00.000Z"
+    progress = {
+        "lesson": "read-one-allergy",
+        "hints": 0,
+        "met": [],
+        "began_at": day,
+        "done_at": day,
+    }
+    values = {"user_id": id_of(app, "clinician"), **progress}
+    alter(app, insert(LessonProgress).values([values]))
+    assert missing(Browser(app), VISITORS) == {}
+    assert missing(Browser(app).resume("clinician"), TRAINEES) == {}
 
 
-def test_a_translation_is_one_file(make_app: Callable[..., Flask], translated):
-    page = Browser(make_app(demo=True, translation=str(translated))).get("/")
-    assert "Anmelden" in page.links
-    assert "Alle haben das Passwort demo." in page.words
-    assert '<html lang="de">' in page.response.text
-    # What it leaves out stays as it is.
-    assert page.heading == "Clinical notes and allergies, over FHIR"
+def test_reason_of_a_missing_resource_is_shown_in_a_sentence(clinic):
+    hidden = "This AllergyIntolerance does not exist, or the token does not give access to it."
+    other = "patient: the token is for one patient, and this is another."
+    address = "/explore/why?address=/fhir/AllergyIntolerance?"
+    patient, clinician = browser_of(clinic, PATIENT, "p1"), browser_of(clinic, CLINICIAN)
+    cases: Sequence[tuple[Browser, str, str, str]] = (
+        (patient, "clinical-status=active", "al-p2-morphine", hidden),
+        (patient, "patient=p2", "al-p1-latex", other),
+        (clinician, "_id=al-p1-sulfa", "al-p1-latex", "_id excludes it: it lists other ids."),
+        (clinician, "patient=p1", "al-p1-latex", "follow the “next” link"),
+        (clinician, "_count=0", "al-p1-latex", "But the search requests only the total"),
+        (clinician, "patient=p1", "a/b/c", "This is not a reference. Enter AllergyIntolerance/"),
+    )
+    for browser, query, reference, sentence in cases:
+        words = browser.get(f"{address}{query}&reference={reference}").words
+        assert sentence in words, (query, reference)
 
 
-@pytest.fixture
-def compiled(tmp_path: Path) -> Path:
-    """TABLES, compiled."""
-    catalog = Catalog(locale="de_AT")
-    for text, other in TABLES.items():
-        catalog.add(text, other)
-    path = tmp_path / "de.mo"
-    with path.open("wb") as file:
-        write_mo(file, catalog)
-    return path
-
-
-def test_what_stands_in_tables_is_translated_when_it_is_shown(
-    make_app: Callable[..., Flask], compiled
-):
-    app = make_app(translation=str(compiled))
-    admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
-    done = admin.get("/admin/users").links["Robin Example"] + "?done=role"
-    page = admin.get(done)
-    assert "Die Rolle ist geändert." in page.words
-    with app.test_request_context():
-        assert (day(1_777_816_800), partial("1958-05")) == ("3. Mai 2026", "Mai 1958")
-        assert title_and_advice(404)[0] == "Die Seite gibt es nicht"
-        assert wait(TooOften(61)) == "Warten Sie 2 Minuten."
-
-
-def test_why_something_is_refused_is_translated(make_app: Callable[..., Flask], compiled):
-    app = make_app(translation=str(compiled))
-    page = Browser(app).get("/apps/register?kind=public")
-    page = page.submit("Register app", name="a\u202eb", redirect_uris="https://app.example/")
-    assert page.status == 400
-    assert "Der Name: 1 bis 100 Zeichen." in page.words
-    # As HTML and scripts write it.
-    assert '<html lang="de-AT">' in page.response.text
-
-
-@pytest.mark.parametrize("path", sorted(AUTH.rglob("*.py")), ids=lambda path: path.stem)
-def test_why_something_is_refused_is_gathered(path):
-    """It is written where it is raised, and names what fills it in: no f-string."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in REFUSALS or isinstance(node.args[0], ast.Constant)
-
-
-def test_nothing_is_needed_for_english(make_app: Callable[..., Flask]):
-    page = Browser(make_app(demo=True)).get("/")
-    assert "Sign in" in page.links
-    assert '<html lang="en">' in page.response.text
-
-
-@pytest.mark.parametrize("content", [None, b"", b'msgid "Sign in"\nmsgstr "Anmelden"\n'])
-def test_a_translation_that_cannot_be_read_is_told_at_the_start(tmp_path, content):
-    path = tmp_path / "de.po"
-    if content is not None:
-        path.write_bytes(content)
-    settings = load_settings({}, instance_path=str(tmp_path), translation=str(path))
-    with pytest.raises(ConfigurationError, match=r"msgfmt -o de\.mo de\.po"):
-        create_app(settings)
+def test_refused_form_says_what_would_be_right(clinic):
+    browser = browser_of(clinic, CLINICIAN)
+    refused = browser.post("/account/password", {})
+    stranger = submit_to(browser.get("/explore/token"), "/explore/token", token="nonsense")
+    no_search = browser.get(explorer_address("/fhir/Patient/p1", method="post"))
+    other_site = browser.get(explorer_address("https://evil.example/fhir/Patient"))
+    sentences = {
+        refused: "This form has expired or did not come from this site. Go back and try again.",
+        stranger: "This server has no such token of yours.",
+        no_search: "Only a search can be sent as POST",
+        other_site: "This page sends requests to this server only.",
+    }
+    assert [sentence for page, sentence in sentences.items() if sentence not in page.words] == []

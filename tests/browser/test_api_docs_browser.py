@@ -1,0 +1,134 @@
+"""The documentation of the API in Chromium: signed in by OAuth, a search is tried there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Error as BrowserError
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
+    from tests.support.browser import Visit
+
+pytest_plugins = ["tests.support.live", "tests.support.browser"]
+
+
+@pytest.fixture
+def documentation(visit: Callable[..., Visit]) -> Visit:
+    """The documentation, open at the search for allergies."""
+    one = visit()
+    open_at_search(one)
+    return one
+
+
+def open_at_search(one: Visit) -> None:
+    """Open the documentation at the search for allergies."""
+    one.open("/api-docs")
+    one.page.locator('[data-tag="AllergyIntolerance"]').click()
+    one.page.get_by_role("button", name="GET /fhir/AllergyIntolerance Search").first.click()
+    one.page.get_by_role("button", name="Try it out").wait_for()
+
+
+def authorize(one: Visit) -> Visit:
+    """Press what opens the window in which the user signs in; return that."""
+    one.page.locator(".btn.authorize").click()
+    form = one.page.locator(".auth-container").filter(has_text="authorizationCode")
+    with one.page.expect_popup() as opened:
+        form.get_by_role("button", name="Authorize", exact=True).click()
+    opened.value.wait_for_load_state()
+    return one.at(opened.value)
+
+
+def answer_in(other: Visit, button: str) -> None:
+    """Press a button that ends the window."""
+    with other.page.expect_event("close"):
+        other.page.get_by_role("button", name=button).click()
+
+
+def execute(one: Visit, patient: str) -> Locator:
+    """Search a patient's allergies; return what is told of the answer."""
+    one.page.locator(".close-modal").click()
+    one.page.get_by_role("button", name="Try it out").click()
+    row = one.page.locator('tr[data-param-name="patient"]')
+    row.get_by_role("button", name="Add string item").click()
+    row.get_by_role("textbox").fill(patient)
+    one.page.get_by_role("button", name="Execute").click()
+    told = one.page.locator(".live-responses-table .response")
+    told.wait_for()
+    return told
+
+
+def test_clinician_authorizes_and_tries_a_search(documentation):
+    other = authorize(documentation)
+    other.sign_in("clinician")
+    assert other.page.get_by_role("heading", name="Allow Documentation of the API").is_visible()
+    answer_in(other, "Allow selected")
+    told = execute(documentation, "p1")
+    assert told.locator(".response-col_status").inner_text().split()[0] == "200"
+    bundle = json.loads(told.locator(".highlight-code code").first.inner_text())
+    assert {one["resource"]["patient"]["reference"] for one in bundle["entry"]} == {"Patient/p1"}
+
+
+def test_demo_is_authorized_by_one_click(documentation):
+    page = documentation.page
+    page.locator(".btn.authorize").click()
+    form = page.locator(".auth-container").first
+    assert "clientCredentials" in form.inner_text()
+    assert form.get_by_label("client_id").input_value() == "demo-backend"
+    ticked = form.locator("input[type=checkbox]:checked").all()
+    assert [one.get_attribute("data-value") for one in ticked] == ["system/*.rs"]
+    button = form.get_by_role("button", name="Authorize", exact=True)
+    button.and_(page.locator(":focus")).wait_for()
+    assert form.get_by_role("heading").first.bounding_box()["y"] > 0
+    assert page.locator(".modal-ux-content").evaluate("box => box.scrollTop") == 0
+    page.keyboard.press("Enter")
+    form.get_by_role("button", name="Logout").wait_for()
+    told = execute(documentation, "p1")
+    assert told.locator(".response-col_status").inner_text().split()[0] == "200"
+    bundle = json.loads(told.locator(".highlight-code code").first.inner_text())
+    assert "Penicillin" in json.dumps(bundle["entry"])
+
+
+def test_swagger_ui_is_usable_with_screen_readers_and_keyboards(documentation):
+    page = documentation.page
+    page.get_by_role("button", name="Try it out").click()
+    page.get_by_role("button", name="Execute").click()
+    page.locator(".live-responses-table .response").wait_for()
+    page.get_by_role("combobox", name="_summary").wait_for()
+    page.wait_for_function("() => !document.querySelector('#api select:not([aria-label])')")
+    page.wait_for_function("() => !document.querySelector('#api pre.microlight:not([tabindex])')")
+    page.get_by_role("button", name="Authorize", exact=True).first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Close").first.click()
+
+
+def test_patient_authorizes_their_own_record_alone(visit):
+    one = visit()
+    one.open("/account")
+    one.sign_in("patient")
+    open_at_search(one)
+    other = authorize(one)
+    assert "Patient record" in other.page.locator("main").inner_text()
+    answer_in(other, "Allow selected")
+    assert execute(one, "p2").locator(".response-col_status").inner_text().split()[0] == "403"
+
+
+def test_refused_authorization_is_shown(documentation):
+    other = authorize(documentation)
+    other.sign_in("clinician")
+    answer_in(other, "Don't allow")
+    documentation.page.get_by_text("The user refused").first.wait_for()
+
+
+def test_answer_to_another_request_is_refused(documentation):
+    other = authorize(documentation)
+    with other.page.expect_event("close"):
+        # The page closes while it is opened.
+        try:
+            other.open("/api-docs/signed-in?code=stolen&state=of-another")
+        except BrowserError:
+            assert other.page.is_closed()
+    documentation.page.get_by_text("belongs to another request").first.wait_for()

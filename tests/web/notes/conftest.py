@@ -1,0 +1,35 @@
+"""The seeded app with notes of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from fhirapp.auth.models import CLINICIAN
+from tests.support.browsing import Browser
+from tests.support.noted import add
+from tests.support.pages import browser_of
+
+
+@pytest.fixture(scope="package")
+def app_with(
+    make_app: Callable[..., Flask], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Flask]:
+    """Return a factory of seeded apps into which resources are imported, list after list."""
+
+    def make(*imports: list[dict[str, Any]]) -> Flask:
+        app = make_app()
+        for resources in imports:
+            add(app, tmp_path_factory.mktemp("notes"), *resources)
+        return app
+
+    return make
+
+
+@pytest.fixture
+def browser(clinic: Flask) -> Browser:
+    """The browser of a clinician."""
+    return browser_of(clinic, CLINICIAN)

@@ -1,0 +1,273 @@
+"""Messages of pages: all are marked, extracted into one file, and translated completely."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jinja2
+import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
+from jinja2 import nodes
+
+from fhirapp import create_app
+from fhirapp.auth.models import ADMINISTRATOR
+from fhirapp.auth.throttle import TooOften
+from fhirapp.config import ConfigurationError, load_settings
+from fhirapp.web import texts
+from fhirapp.web.learn import lesson
+from fhirapp.web.pages import title_and_advice, wait
+from fhirapp.web.times import day, partial
+from tests.support.browsing import Browser
+from tests.support.pages import browser_of
+from tests.tools.translations import (
+    AUTH,
+    REFUSALS,
+    TEMPLATE,
+    message_template,
+    templates,
+    translation_files,
+    updated_translation,
+)
+
+# Attributes that people read or hear.
+READ = frozenset({"aria-label", "placeholder", "title", "alt", "data-label"})
+# Text of no language: names, values that are sent, attributes that a macro writes.
+NAMES = frozenset({"fhirapp", "curl", "Python", "JavaScript", "UTC"})
+SENT = re.compile(
+    r"Patient/|\$export|Accept|application/fhir\+json|Prefer|handling=strict|If-None-Match|name=value"
+    r"|.* hx-get=.*"
+)
+# A word; an abbreviation has no vowel.
+WORD = re.compile(r"\b(?=[A-Za-zÀ-ÿ']*[aeiouyAEIOUY])[A-Za-zÀ-ÿ][a-zà-ÿ']+\b")
+# A message in code begins as a sentence or a label does. FHIR's types have no space.
+SENTENCE = re.compile(r"[A-Z][a-z']+( .*|[.:?!])|[A-Z][a-z]+$", re.DOTALL)
+FHIR_TYPES = re.compile(
+    r"(AllergyIntolerance|DocumentReference|Patient|Encounter|Practitioner|Organization|Provenance"
+    r"|Binary|DiagnosticReport|Group|Bundle|OperationOutcome)$"
+)
+ENVIRONMENT = jinja2.Environment(extensions=["jinja2.ext.i18n", "jinja2.ext.do"], autoescape=True)
+
+
+class _Texts(HTMLParser):
+    """Collects the text of a page, except code, and the attributes that people read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._code = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._code += tag in ("code", "pre", "style", "script")
+        self.found += [value for name, value in attrs if name in READ and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._code -= tag in ("code", "pre", "style", "script")
+
+    def handle_data(self, data: str) -> None:
+        if not self._code:
+            self.found.append(data)
+
+
+def unmarked(source: str) -> Iterator[str]:
+    """Yield the messages of a template that are not marked for translation."""
+    outside, in_trans, in_block = [], False, False
+    for _, kind, value in ENVIRONMENT.lex(source):
+        if kind == "block_begin":
+            in_block = True
+        elif kind == "block_end":
+            in_block = False
+        elif in_block and kind == "name" and value in ("trans", "endtrans"):
+            in_trans = value == "trans"
+        elif kind == "data" and not in_trans:
+            outside.append(value)
+        elif kind in ("variable_begin", "block_begin"):
+            outside.append(" ")
+    reader = _Texts()
+    reader.feed("".join(outside))
+    reader.close()
+    for text in reader.found:
+        text = " ".join(text.split())
+        if any(word not in NAMES for word in WORD.findall(text)) and not SENT.fullmatch(text):
+            yield text
+    yield from _in_code(ENVIRONMENT.parse(source), marked=False)
+
+
+def _in_code(node: nodes.Node, *, marked: bool) -> Iterator[str]:
+    """Yield the messages in expressions that are not marked."""
+    if isinstance(node, nodes.Compare | nodes.Getitem | nodes.Test | nodes.TemplateData):
+        # A compared text is a value, not a message.
+        return
+    if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
+        marked = marked or node.node.name in ("_", "gettext", "ngettext")
+    if isinstance(node, nodes.Const) and isinstance(node.value, str) and not marked:
+        text = node.value
+        if SENTENCE.match(text) and not FHIR_TYPES.match(text) and text not in NAMES:
+            yield text
+    for child in node.iter_child_nodes():
+        yield from _in_code(child, marked=marked)
+
+
+# Marked messages.
+
+
+def test_every_message_of_a_template_is_marked():
+    found = {path.stem: [*unmarked(path.read_text(encoding="utf-8"))] for path in templates()}
+    assert len(found) > 50
+    assert {name: messages for name, messages in found.items() if messages} == {}
+
+
+def test_message_that_is_not_marked_is_found():
+    sources = {
+        "<p>Sign in</p>": ["Sign in"],
+        '<p>{{ _("Sign in") }}</p>': [],
+        "<p>{% trans %}Sign in{% endtrans %}</p>": [],
+        "{% if x %}yes{% else %}{{ y }}{% endif %}": ["yes"],
+        "<nav aria-label='Main'></nav><code>Patient</code>": ["Main"],
+        "<nav aria-label=\"{{ _('Main') }}\"></nav>": [],
+        '{{ input("name", "User name") }}': ["User name"],
+        '{{ input("name", _("User name"), hint=_("Yours")) }}': [],
+        '{% if role == "Patient" %}{{ x["Some key"] }}{% endif %}': [],
+        "<p>{{ x }}: {{ y }}, {{ z }}</p>": [],
+    }
+    assert {source: [*unmarked(source)] for source in sources} == sources
+
+
+def test_refusals_are_extracted():
+    """Their first argument is a literal, which Babel finds, and no f-string."""
+    for path in sorted(AUTH.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                is_literal = bool(node.args) and isinstance(node.args[0], ast.Constant)
+                assert node.func.id not in REFUSALS or is_literal, path
+
+
+# Files of messages.
+
+
+def test_extracted_messages_are_those_of_the_pages():
+    assert TEMPLATE.read_bytes() == message_template(), "run `python -m tests.tools.translations`"
+    assert {path.stem for path in translation_files()} == {*texts.NAMES} - {texts.ENGLISH}
+
+
+@pytest.mark.parametrize("path", translation_files(), ids=lambda path: path.stem)
+def test_translation_has_all_messages_and_keeps_their_placeholders(path):
+    assert path.read_bytes() == updated_translation(path), (
+        "run `python -m tests.tools.translations`"
+    )
+    messages = [message for message in read_po(io.BytesIO(path.read_bytes())) if message.id]
+    translated = [message for message in messages if message.string]
+    # It is offered when it is complete.
+    assert len(translated) / len(messages) > 0.95
+    # Such as %(name)s, and the tags of HTML.
+    faults = [(one.id, str(error)) for one in translated for error in one.check()]
+    assert faults == []
+
+
+def test_clinical_terms_are_exact_in_german():
+    terms = {
+        "None known": "Keine bekannt",
+        "Not asked": "Nicht erhoben",
+        "No information": "Keine Angaben",
+        "Nothing recorded": "Nichts erfasst",
+        "Refuted": "Widerlegt",
+        "Entered in error": "Irrtümlich erfasst",
+        "severity not recorded": "Schweregrad nicht angegeben",
+        "clinical status not recorded": "klinischer Status nicht erfasst",
+        "allergy": "Allergie",
+        "intolerance": "Unverträglichkeit",
+        "severe": "schwer",
+        "This does not mean that there are none.": "Das heißt nicht, dass es keine gibt.",
+    }
+    assert {english: texts.shipped("de").gettext(english) for english in terms} == terms
+
+
+# The same in each language: code, and addresses of links.
+CODE = re.compile(r"```.*?```|`[^`\n]+`|\]\([^)]+\)", re.DOTALL)
+
+
+@pytest.mark.parametrize("language", sorted({*texts.NAMES} - {texts.ENGLISH}))
+def test_translated_lesson_has_the_checks_and_the_code_of_the_english_one(language):
+    ours = sorted(lesson._OURS.glob("*.md"))
+    assert {path.name for path in lesson._OURS.glob("*/*.md")} <= {path.name for path in ours}
+    for path in ours:
+        english = lesson.parse(path.stem, path.read_bytes())
+        other = lesson.translation(english, path.parent / language / path.name, 0)
+        for check, translated in zip(english.checks, other.checks, strict=True):
+            assert replace(translated, shown="") == check
+            assert translated.shown != check.says
+        kept = (english.name, english.minutes, english.person)
+        assert (other.name, other.minutes, other.person) == kept
+        assert other.title != english.title
+        before, after = (english.text, *english.hints), (other.text, *other.hints)
+        for text, translated in zip(before, after, strict=True):
+            assert {*CODE.findall(translated)} == {*CODE.findall(text)}, path
+
+
+# Translations of a clinic's own.
+
+
+def compiled(folder: Path, messages: dict[str | tuple[str, str], str | tuple[str, str]]) -> str:
+    """Compile an Austrian translation; return its path."""
+    catalog = Catalog(locale="de_AT")
+    for message, translation in messages.items():
+        catalog.add(message, translation)
+    with (folder / "de.mo").open("wb") as file:
+        write_mo(file, catalog)
+    return str(folder / "de.mo")
+
+
+def test_messages_of_tables_templates_and_refusals_are_translated(make_app, tmp_path):
+    path = compiled(
+        tmp_path,
+        {
+            "Sign in": "Anmelden",
+            "Role changed. It applies immediately.": "Die Rolle ist geändert.",
+            "May": "Mai",
+            "%(day)s %(month)s %(year)s": "%(day)s. %(month)s %(year)s",
+            "Page not found": "Die Seite gibt es nicht",
+            "%(what)s must have 1 to %(longest)s printable characters.": (
+                "%(what)s: 1 bis %(longest)s Zeichen."
+            ),
+            "The name": "Der Name",
+            ("Wait %(num)s minute.", "Wait %(num)s minutes."): (
+                *("Warten Sie %(num)s Minute.", "Warten Sie %(num)s Minuten."),
+            ),
+        },
+    )
+    app = make_app(translation=path)
+    page = Browser(app).get("/")
+    # Missing messages stay English.
+    assert ("Anmelden" in page.links, page.heading) == (
+        *(True, "Clinical notes and allergies, over FHIR"),
+    )
+    # HTML writes a locale with a hyphen.
+    assert '<html lang="de-AT">' in page.response.text
+    admin = browser_of(app, ADMINISTRATOR)
+    user = admin.get("/admin/users").links["Robin Example"]
+    assert "Die Rolle ist geändert." in admin.get(f"{user}?done=role").words
+    with app.test_request_context():
+        assert (day(1_777_816_800), partial("1958-05")) == ("3. Mai 2026", "Mai 1958")
+        assert title_and_advice(404)[0] == "Die Seite gibt es nicht"
+        assert wait(TooOften(61)) == "Warten Sie 2 Minuten."
+    page = Browser(app).get("/apps/register?kind=public")
+    page = page.submit("Register app", name="a\u202eb", redirect_uris="https://app.example/")
+    assert (page.status, "Der Name: 1 bis 100 Zeichen." in page.words) == (400, True)
+
+
+def test_unreadable_translation_is_refused_at_the_start(tmp_path):
+    for number, content in enumerate((None, b"", b'msgid "Sign in"\nmsgstr "Anmelden"\n')):
+        path = tmp_path / str(number) / "de.po"
+        path.parent.mkdir()
+        if content is not None:
+            path.write_bytes(content)
+        settings = load_settings({}, instance_path=str(tmp_path), translation=str(path))
+        with pytest.raises(ConfigurationError, match=r"msgfmt -o de\.mo de\.po"):
+            create_app(settings)
