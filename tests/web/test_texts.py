@@ -54,7 +54,7 @@ CLINICIANS: Sentences = {
     ],
     "/patients/{no_status}": ["clinical status not recorded"],
     "/patients/{contradiction}": [
-        "Check: “No known drug allergy”, recorded on 2 May 2016, is still active alongside",
+        "Check: “No known drug allergy”, recorded on 2 May 2016, is still active alongside"
     ],
     "/patients/{many_severe}": ["2 more severe allergies are in the list below."],
     "/patients/{unknown}": [
@@ -77,7 +77,7 @@ CLINICIANS: Sentences = {
     "/patients/p1/allergies/al-p1-metformin": ["Entered in error. This entry is not valid."],
     "/patients/p12/allergies/al-p12-penicillin": ["Refuted. This is recorded as not true."],
     "/patients/p3/allergies/al-p3-egg": [
-        "Resolved or inactive. This is recorded as no longer active.",
+        "Resolved or inactive. This is recorded as no longer active."
     ],
     "/patients/{contradictory_entry}": [
         "Check This entry is coded as “none known” and as something else."
@@ -98,7 +98,7 @@ CLINICIANS: Sentences = {
     "/notes/n-svg": ["SVG images can contain scripts, so they are not shown here."],
     "/notes/n-bomb": ["Its text cannot be read: XML that declares entities."],
     "/notes/n-bomb/content/1": [
-        "This document cannot be shown in its original form: XML that declares entities.",
+        "This document cannot be shown in its original form: XML that declares entities."
     ],
     "/notes/n-broken-pdf": ["Its text cannot be read: broken PDF."],
     "/notes/n-word": ["This file type cannot be shown here. Save"],
@@ -132,7 +132,7 @@ CLINICIANS: Sentences = {
         "First version kept on this server.",
     ],
     f"{EXPLAINED}date=nonsense": [
-        "The server could not read this request. date: 'nonsense' is not a date;",
+        "The server could not read this request. date: 'nonsense' is not a date;"
     ],
     f"{EXPLAINED}patients=p1%26code=%26_explain=true": [
         "No parameter filters the search: it returns everything that the token gives access to.",
@@ -229,11 +229,7 @@ def records(clinic: Flask) -> Mapping[str, str]:
         allergy("Nuts", verified=None),
         allergy("Nuts"),
     )
-    entries = {
-        "contradictory_entry": contradictory,
-        "bare_entry": bare,
-        "recorded_again": again,
-    }
+    entries = {"contradictory_entry": contradictory, "bare_entry": bare, "recorded_again": again}
     paths = {
         name: f"{patient_with(clinic, entry)}/allergies/{entry['id']}"
         for name, entry in entries.items()

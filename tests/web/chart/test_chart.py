@@ -170,7 +170,7 @@ def test_sections_of_allergies_are_in_the_order_of_their_weight(clinic, clinicia
     )
     page = clinician.get(f"/patients/{patient}")
     assert texts(page, "tr.standing-row") == [
-        *("Active 2", "Unresolved: clinical status not recorded 1"),
+        *("Active 2", "Unresolved: clinical status not recorded 1")
     ]
     folded = [texts(section, "summary")[0] for section in elements(page, "details.past")]
     assert folded == ["Resolved or inactive 1: Soy", "Refuted 1: Egg", "Entered in error 1: Fig"]

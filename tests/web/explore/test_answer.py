@@ -245,7 +245,7 @@ def test_each_type_has_columns_of_its_own(clinician, address, type_name, row):
 def test_tables_of_several_types_and_of_none(clinician):
     page = clinician.get(explorer_address("/fhir/Patient/p1/$everything"))
     assert texts(page, "h3.term")[:4] == [
-        *("Patient 1", "AllergyIntolerance 6", "DiagnosticReport 2", "DocumentReference 9"),
+        *("Patient 1", "AllergyIntolerance 6", "DiagnosticReport 2", "DocumentReference 9")
     ]
     assert "Organization 4 included" in texts(page, "h3.term")
     for address in (f"{ALLERGIES}?patient=nobody", "/fhir/Patient/nobody"):
@@ -417,7 +417,7 @@ def test_entries_beyond_the_limit_have_a_line_each():
     assert "… and 900 more" in view.markup
     # The first three entries are open.
     assert re.findall(r"<details( open)?><summary>{ <small>Allergy", view.markup)[:4] == [
-        *(" open", " open", " open", ""),
+        *(" open", " open", " open", "")
     ]
 
 

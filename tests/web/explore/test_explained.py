@@ -235,7 +235,7 @@ def test_remaining_matches_are_counted_on_request(clinic, clinician):
     assert total(dates) != total("&date=ge1990")
     repeated = f"{ALLERGIES}?date=ge1990&patient=p1&date=lt2015"
     assert remaining(explained(clinician, repeated, narrow="1"))[1:] == [
-        *(total(dates), total(f"{dates}&patient=p1")),
+        *(total(dates), total(f"{dates}&patient=p1"))
     ]
     assert (
         "table.parameters"

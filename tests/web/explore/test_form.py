@@ -336,7 +336,7 @@ def test_codes_are_suggested_once_and_misspelled_ones_never(clinician):
     clinician.get(explorer_address(f"{ALLERGIES}?clinical-status=activ&category=,&type=allergy"))
     markup = part(clinician, "form", address=ALLERGIES)
     assert [value for value, _ in options(markup, "clinical-status")] == [
-        *("active", "inactive", "resolved"),
+        *("active", "inactive", "resolved")
     ]
     assert ("allergy", "") in options(markup, "type")
     assert (",", "") not in options(markup, "category")

@@ -113,7 +113,7 @@ def test_repeated_request_is_compared_with_its_first_answer(make_app, tmp_path):
         import_paths([tmp_path], types(), app.config["FHIRAPP"])
     page = browser.get(comparison)
     assert texts(page, "li")[:2] == [
-        *("New: AllergyIntolerance/fresh", "Changed version: Patient/p4"),
+        *("New: AllergyIntolerance/fresh", "Changed version: Patient/p4")
     ]
     assert page.links["AllergyIntolerance/fresh"].startswith("/explore?address=")
     then, now = (int(number) for number in texts(page, "td.number"))

@@ -109,7 +109,7 @@ def test_headers_of_a_request_are_copied():
     headers = {"Prefer": "handling=strict", "If-None-Match": 'W/"3" it\'s'}
     code = codes("/fhir/Patient?nme=x", headers=headers)
     assert shlex.split(code["curl"])[3:7] == [
-        *("-H", "Prefer: handling=strict", "-H", 'If-None-Match: W/"3" it\'s'),
+        *("-H", "Prefer: handling=strict", "-H", 'If-None-Match: W/"3" it\'s')
     ]
     assert called(code["Python"])["headers"] == [*headers.values()]
     assert 'headers: { "Prefer": "handling=strict", ' in code["JavaScript"]

@@ -6,14 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fhirapp.web.learn.checks import (
-    Question,
-    is_right,
-    last_of,
-    nearest,
-    right_answer,
-    shown_by,
-)
+from fhirapp.web.learn.checks import Question, is_right, last_of, nearest, right_answer, shown_by
 from fhirapp.web.learn.expected import Expected
 from fhirapp.web.learn.interaction import Interaction, interaction_of, with_pages
 

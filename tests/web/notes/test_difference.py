@@ -37,13 +37,7 @@ def numbered(count: int) -> list[str]:
         (
             "no growth so far, pending",
             "no growth after five days, pending",
-            [
-                (
-                    "changed",
-                    "no growth [so far], pending",
-                    "no growth [after five days], pending",
-                )
-            ],
+            [("changed", "no growth [so far], pending", "no growth [after five days], pending")],
         ),
         ("one thing", "quite another", [("changed", "[one thing]", "[quite another]")]),
     ],

@@ -40,6 +40,6 @@ def test_snippets_show_each_word_before_one_is_repeated():
     text = f"{'hives. ' * 10}{'filler ' * 100}rash"
     found = snippets(text, phrases_of("hives rash"))
     assert {piece.text for snippet in found for piece in snippet if piece.is_hit} >= {
-        *("hives", "rash"),
+        *("hives", "rash")
     }
     assert snippets("penicillin and hives, Müller " * 4_000, phrases_of("penicillin nothing"))
