@@ -66,8 +66,19 @@ def german_browser(app: Flask, username: str) -> Browser:
     return browser
 
 
-CHUNK = 12
-PARTS = [(who, at) for who in PAGES for at in range(0, len(PAGES[who]), CHUNK)]
+# Pages of an item: it may take half a second.
+CHUNK = 2
+PARTS = [
+    pytest.param(
+        *(who, at),
+        # The check of the database takes longer.
+        marks=[pytest.mark.campaign]
+        if any(page.rule == "/admin/check" for page in PAGES[who][at : at + CHUNK])
+        else [],
+    )
+    for who in PAGES
+    for at in range(0, len(PAGES[who]), CHUNK)
+]
 
 
 @pytest.mark.parametrize(("who", "at"), PARTS)

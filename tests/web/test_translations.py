@@ -118,9 +118,11 @@ def _in_code(node: nodes.Node, *, marked: bool) -> Iterator[str]:
 # Marked messages.
 
 
-def test_every_message_of_a_template_is_marked():
-    found = {path.stem: [*unmarked(path.read_text(encoding="utf-8"))] for path in templates()}
-    assert len(found) > 50
+@pytest.mark.parametrize("third", range(3))
+def test_every_message_of_a_template_is_marked(third):
+    paths = sorted(templates())[third::3]
+    assert len(paths) > 20
+    found = {path.stem: [*unmarked(path.read_text(encoding="utf-8"))] for path in paths}
     assert {name: messages for name, messages in found.items() if messages} == {}
 
 
@@ -152,6 +154,7 @@ def test_refusals_are_extracted():
 # Files of messages.
 
 
+@pytest.mark.campaign
 def test_extracted_messages_are_those_of_the_pages():
     assert TEMPLATE.read_bytes() == message_template(), "run `python -m tests.tools.translations`"
     assert {path.stem for path in translation_files()} == {*texts.NAMES} - {texts.ENGLISH}

@@ -465,6 +465,7 @@ def test_answer_is_saved_as_a_file(clinician, address, name):
 
 
 def test_answer_beyond_the_limit_is_not_read_to_its_end(clinician, monkeypatch):
+    assert clinician.get("/explore/whole?address=/admin/users").status == 400
     address = explorer_address(f"{NOTES}?_count=50", view="raw")
     whole = address.replace("/explore?", "/explore/whole?")
     size = len(clinician.client.get(whole, base_url=BASE_URL).data)

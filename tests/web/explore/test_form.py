@@ -222,6 +222,9 @@ def test_parts_of_the_form_need_no_session(clinic):
     assert 'value="7984"' in part(nobody, "form", address=f"{ALLERGIES}?code=7984")
     # While an address is typed it may be none.
     assert part(nobody, "form", address="/nonsense") == ""
+    # Without scripts it is a whole page.
+    page = nobody.get("/explore/form", query_string={"address": f"{ALLERGIES}?code=7984"})
+    assert page.status == 200
 
 
 def test_request_is_sent_after_signing_in(clinic):
@@ -294,6 +297,7 @@ AMELIA = ("p1", "Amelia Rose Hartwell, born 12 April 1958")
 
 
 def test_codes_are_suggested_that_the_user_may_see(clinic, clinician):
+    assert part(clinician, "codes", type="Nonsense") == ""
     codes = unescape(part(clinician, "codes", type="AllergyIntolerance"))
     assert "Practitioner/dr-adeyemi" in codes
     assert "naproxen" in codes

@@ -306,7 +306,11 @@ def test_lessons_are_listed_in_their_order(app, learner):
     assert [link.get("href") for link in listed] == [f"/learn/{name}" for name in WALK]
 
 
-@pytest.mark.parametrize("name", WALK)
+# The longest lesson takes more than half a second.
+LONGEST = pytest.param("no-known-allergies", marks=pytest.mark.campaign)
+
+
+@pytest.mark.parametrize("name", [LONGEST if name == LONGEST.values[0] else name for name in WALK])
 def test_lesson_is_done_when_each_check_has_passed(app, learner, name):
     says = [check.says for check in checks_of(app, name)]
     steps = WALK[name]
@@ -318,13 +322,14 @@ def test_lesson_is_done_when_each_check_has_passed(app, learner, name):
             if step.shown is not None:
                 assert_refused(learner.answer(name, says[number], step.typed))
                 step.shown(learner)
-            assert_refused(learner.answer(name, says[number], "something else"))
-            assert not learner.met(name)[number], says[number]
+            else:
+                assert_refused(learner.answer(name, says[number], "something else"))
             learner.answer(name, says[number], step.typed)
         else:
-            assert not learner.met(name)[number], says[number]
             step(learner)
-        assert learner.met(name)[number], (says[number], learner.missing(name))
+        # This check has passed, and none after it.
+        passed = [True] * (number + 1) + [False] * (len(steps) - number - 1)
+        assert learner.met(name) == passed, (says[number], learner.missing(name))
     page = learner.browser.get(f"/learn/{name}")
     assert len(elements(page, "p.done")) == 1
     following = [*WALK, None][[*WALK].index(name) + 1]
