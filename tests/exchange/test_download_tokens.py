@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -19,7 +19,6 @@ from fhirapp.exchange.remote.download import Manifest
 from tests.support.bulk_server import (
     BOUNDS,
     EXPORT,
-    Asked,
     BulkServer,
     Client,
     accepted,
@@ -41,62 +40,53 @@ INVALID = {"error": "invalid_client", "error_description": "No key fits."}
 
 
 @pytest.fixture
-def server() -> Iterator[BulkServer]:
-    """Another server, which gives tokens t1, t2, … that live 300 seconds."""
-    with running() as other:
-        other.offer(Patient=file(PATIENTS))
-        other.answers[DISCOVERY] = [ok(SECOND)]
-        tokens = [ok({"access_token": f"t{number}", "expires_in": 300}) for number in range(1, 9)]
-        other.answers["/token"] = [*tokens]
-        yield other
+def server(server: BulkServer) -> BulkServer:
+    """Another server, which issues tokens t1, t2, … that live 300 seconds."""
+    server.offer(Patient=file(PATIENTS))
+    server.answers[DISCOVERY] = [ok(SECOND)]
+    tokens = [ok({"access_token": f"t{number}", "expires_in": 300}) for number in range(1, 9)]
+    server.answers["/token"] = [*tokens]
+    return server
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Client:
-    """Who fetches."""
-    return Client(tmp_path / "folder")
+def credentials(tmp_path: Path) -> Callable[..., Credentials]:
+    """Return what creates the credentials of the client `clinic`."""
 
-
-@pytest.fixture
-def key(tmp_path: Path) -> Callable[..., Path]:
-    """Return a maker of files with a key."""
-
-    def make(algorithm: str = "ES384") -> Path:
+    def create(algorithm: str = "ES384", **more: Any) -> Credentials:
         path = tmp_path / f"{algorithm}.json"
         path.write_text(json.dumps(KEYS[algorithm].as_dict(private=True)))
-        return path
+        return Credentials("clinic", path, **more)
 
-    return make
+    return create
 
 
 @pytest.fixture
-def fetch(server: BulkServer, client: Client, key: Callable[..., Path]) -> Callable[..., Manifest]:
-    """Return what downloads as the client `clinic`."""
+def fetch(
+    server: BulkServer, client: Client, credentials: Callable[..., Credentials]
+) -> Callable[..., Manifest]:
+    """Return what downloads with these credentials."""
 
     def run(address: str = EXPORT, **more: Any) -> Manifest:
-        return client.download(server.url + address, Credentials("clinic", key(), **more))
+        return client.download(server.url + address, credentials(**more))
 
     return run
 
 
 def tokens(server: BulkServer) -> dict[str, str | None]:
-    """Return the last Authorization that came with each request."""
-    return {one.line: one.headers.get("authorization") for one in server.asked}
-
-
-def form(asked: Asked) -> dict[str, str]:
-    """Return a form that was sent."""
-    return {name: value for name, (value,) in parse_qs(asked.body.decode()).items()}
+    """Return the last Authorization of each request."""
+    return {asked.line: asked.headers.get("authorization") for asked in server.asked}
 
 
 def token_requests(server: BulkServer) -> list[dict[str, str]]:
-    """Return the forms with which tokens were asked for."""
-    return [form(one) for one in server.asked if one.line == "POST /token"]
+    """Return the forms that requested tokens."""
+    forms = [parse_qs(asked.body.decode()) for asked in server.asked if asked.path == "/token"]
+    return [{name: value for name, (value,) in form.items()} for form in forms]
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-def test_a_token_is_asked_for_with_an_assertion_as_smart_has_it(server, client, key, algorithm):
-    client.download(server.url + EXPORT, Credentials("clinic", key(algorithm)))
+def test_token_is_requested_with_a_signed_assertion(server, client, fetch, algorithm):
+    fetch(algorithm=algorithm)
     (asked,) = token_requests(server)
     assertion = asked.pop("client_assertion")
     assert asked == {
@@ -113,7 +103,7 @@ def test_a_token_is_asked_for_with_an_assertion_as_smart_has_it(server, client, 
     assert len(told["jti"]) > 20
 
 
-def test_the_token_goes_with_every_request_to_the_server(server, fetch):
+def test_token_is_sent_with_every_request_to_the_server(server, fetch):
     fetch()
     assert tokens(server) == {
         f"GET {DISCOVERY}": None,
@@ -125,28 +115,26 @@ def test_the_token_goes_with_every_request_to_the_server(server, fetch):
     }
 
 
-def test_no_token_goes_to_files_that_need_none(server, fetch):
+def test_token_is_not_sent_for_files_that_need_none(server, fetch):
     server.answers["/job"] = [server.manifest("Patient", requiresAccessToken=False)]
     fetch()
     assert tokens(server)["GET /files/Patient"] is None
     assert tokens(server)["DELETE /job"] == "Bearer t1"
 
 
-@pytest.mark.parametrize(
-    ("told", "more", "scope"),
-    [
+def test_scope_depends_on_the_capabilities_of_the_server(server, client, fetch):
+    for configuration, more, scope in (
         (SECOND, {}, "system/*.rs"),
         ({"token_endpoint": "/token"}, {}, "system/*.read"),
         (SECOND, {"scope": "system/Patient.rs"}, "system/Patient.rs"),
-    ],
-)
-def test_the_scope_is_what_the_server_knows_or_what_is_given(server, fetch, told, more, scope):
-    server.answers[DISCOVERY] = [ok(told)]
-    fetch(**more)
-    assert token_requests(server)[0]["scope"] == scope
+    ):
+        server.answers[DISCOVERY] = [ok(configuration)]
+        client.folder = client.folder.with_name(f"{client.folder.name}-")
+        fetch(**more)
+        assert token_requests(server)[-1]["scope"] == scope
 
 
-def test_where_tokens_are_got_is_found_from_a_status_address_too(server, fetch):
+def test_token_endpoint_is_found_from_a_status_address(server, fetch):
     server.answers["/fhir/jobs/7/status?x=1"] = server.answers["/job"]
     fetch("/fhir/jobs/7/status?x=1")
     assert server.lines[:4] == [
@@ -157,58 +145,58 @@ def test_where_tokens_are_got_is_found_from_a_status_address_too(server, fetch):
     ]
 
 
-def test_a_token_is_renewed_before_it_ends(server, client, fetch):
+def test_token_is_renewed_before_it_expires(server, fetch):
     server.answers["/job"][:0] = [exporting("Retry-After: 200"), exporting("Retry-After: 100")]
     fetch()
-    polls = [one.headers["authorization"] for one in server.asked if one.line == "GET /job"]
+    polls = [asked.headers["authorization"] for asked in server.asked if asked.line == "GET /job"]
     assert polls == ["Bearer t1", "Bearer t1", "Bearer t2"]
-    first, second = (one["client_assertion"] for one in token_requests(server))
+    first, second = (form["client_assertion"] for form in token_requests(server))
     assert first != second
 
 
-def test_a_token_that_is_not_taken_any_more_is_renewed_once(server, fetch):
+def test_refused_token_is_renewed_once(server, fetch):
     server.answers["/files/Patient"].insert(0, reply("401 Unauthorized"))
     assert fetch().output[0].path.read_bytes() == PATIENTS
     assert tokens(server)["GET /files/Patient"] == "Bearer t2"
 
 
-def test_a_server_that_takes_no_token_is_told(server, fetch):
+def test_server_that_refuses_every_token_is_reported(server, fetch):
     server.answers[EXPORT] = [reply("401 Unauthorized")]
     with pytest.raises(RemoteError, match="answers 401"):
         fetch()
     assert server.lines.count(f"GET {EXPORT}") == 2
 
 
-def test_a_token_never_goes_to_another_server(server, client, key):
+def test_token_is_never_sent_to_another_server(server, client, credentials, fetch):
     with running() as elsewhere:
         elsewhere.answers["/files/Patient"] = [file(PATIENTS)]
         elsewhere.answers["/job"] = [server.manifest(output=[_entry(elsewhere)])]
         server.answers[EXPORT] = [accepted(f"{elsewhere.url}/job")]
         with pytest.raises(RemoteError, match="which only goes to the server of the export"):
-            client.download(server.url + EXPORT, Credentials("clinic", key()))
+            fetch()
         assert set(tokens(elsewhere).values()) == {None}
-        named = Credentials("clinic", key(), origins=(elsewhere.url,))
+        named = credentials(origins=(elsewhere.url,))
         assert len(client.download(server.url + EXPORT, named).output) == 1
         assert tokens(elsewhere)["GET /files/Patient"] == "Bearer t2"
 
 
 @pytest.mark.parametrize("needs", [False, None])
-def test_files_elsewhere_are_fetched_without_a_token(server, client, key, needs):
+def test_files_of_another_server_are_fetched_without_a_token(server, needs, fetch):
     with running() as elsewhere:
         elsewhere.answers["/files/Patient"] = [file(PATIENTS)]
         offer = server.manifest(output=[_entry(elsewhere)], requiresAccessToken=needs)
         server.answers["/job"] = [offer]
-        found = client.download(server.url + EXPORT, Credentials("clinic", key()))
+        found = fetch()
         assert found.output[0].path.read_bytes() == PATIENTS
         assert tokens(elsewhere) == {"GET /files/Patient": None}
 
 
-def test_a_redirect_to_another_server_takes_no_token_with_it(server, client, key):
+def test_redirect_to_another_server_drops_the_token(server, fetch):
     with running() as elsewhere:
         elsewhere.answers["/bucket"] = [file(PATIENTS)]
         moved = reply("307 Temporary Redirect", b"", f"Location: {elsewhere.url}/bucket")
         server.answers["/files/Patient"] = [moved]
-        found = client.download(server.url + EXPORT, Credentials("clinic", key()))
+        found = fetch()
         assert found.output[0].path.read_bytes() == PATIENTS
         assert tokens(server)["GET /files/Patient"] == "Bearer t1"
         assert tokens(elsewhere) == {"GET /bucket": None}
@@ -218,75 +206,65 @@ def _entry(elsewhere: BulkServer) -> dict[str, str]:
     return {"type": "Patient", "url": f"{elsewhere.url}/files/Patient"}
 
 
-@pytest.mark.parametrize(
-    ("path", "answer", "why"),
-    [
-        (DISCOVERY, reply("404 Not Found"), "there is no token_endpoint at"),
-        (DISCOVERY, ok({}), "there is no token_endpoint at"),
-        (DISCOVERY, ok(b"<html>"), "answers with something other than a JSON object"),
-        (DISCOVERY, ok({"token_endpoint": "javascript:1"}), "is not an http://"),
-        ("/token", ok({}), "answers without one"),
-        ("/token", ok({"access_token": "a\r\nX: y"}), "answers without one"),
-        ("/token", ok([]), "answers with something other than a JSON object"),
-        ("/token", reply("302 Found", b"", "Location: /elsewhere"), "answers 302"),
-        (
-            "/token",
-            reply("400 Bad Request", json.dumps(INVALID).encode()),
-            "answers 400: invalid_client No key fits.",
-        ),
-        ("/token", reply("503 Service Unavailable"), "after 4 attempts"),
-    ],
-)
-def test_a_token_that_is_not_given_is_one_sentence(server, fetch, path, answer, why):
-    server.answers[path] = [answer]
-    with pytest.raises(RemoteError) as caught:
-        fetch()
-    assert why in str(caught.value)
+NO_KEY = "must hold one private key"
+TOKEN_REFUSALS = [
+    (DISCOVERY, reply("404 Not Found"), "there is no token_endpoint at"),
+    (DISCOVERY, ok({}), "there is no token_endpoint at"),
+    (DISCOVERY, ok(b"<html>"), "answers with something other than a JSON object"),
+    (DISCOVERY, ok({"token_endpoint": "javascript:1"}), "is not an http://"),
+    ("/token", ok({}), "answers without one"),
+    ("/token", ok({"access_token": "a\r\nX: y"}), "answers without one"),
+    ("/token", ok([]), "answers with something other than a JSON object"),
+    ("/token", reply("302 Found", b"", "Location: /elsewhere"), "answers 302"),
+    ("/token", reply("400 Bad Request", json.dumps(INVALID).encode()), ": invalid_client No key"),
+    ("/token", reply("503 Service Unavailable"), "after 4 attempts"),
+]
+
+
+def test_refused_token_ends_the_download_in_one_sentence(server, credentials, refusal):
+    for path, answer, reason in TOKEN_REFUSALS:
+        server.answers |= {DISCOVERY: [ok(SECOND)], path: [answer]}
+        assert reason in refusal(server.url + EXPORT, credentials())
     assert f"GET {EXPORT}" not in server.lines
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"-----BEGIN PRIVATE KEY-----", "is not JSON"),
-        (b"[]", "must hold one private key"),
-        (b"{}", "must hold one private key"),
-        (b'{"keys": 5}', "must hold one private key"),
-        (KEYS["ES384"].as_dict(private=False), "must hold one private key"),
-        (OctKey.generate_key(256).as_dict(private=True), "must hold one private key"),
-        ({"keys": [one.as_dict(private=True) for one in KEYS.values()]}, "one private key"),
-        (ECKey.generate_key("P-256").as_dict(private=True), "is on P-256"),
-        (None, "cannot be read: No such file or directory"),
-    ],
-)
-def test_a_key_that_does_not_serve_is_one_sentence(tmp_path, content, why):
+def test_unusable_key_is_refused_in_one_sentence(tmp_path):
     path = tmp_path / "key"
-    if content is not None:
-        path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-    with pytest.raises(RemoteError, match=why):
+    with pytest.raises(RemoteError, match="cannot be read: No such file or directory"):
         read_key(path)
+    for content, reason in (
+        (b"-----BEGIN PRIVATE KEY-----", "is not JSON"),
+        (b"[]", NO_KEY),
+        (b"{}", NO_KEY),
+        (b'{"keys": 5}', NO_KEY),
+        (KEYS["ES384"].as_dict(private=False), NO_KEY),
+        (OctKey.generate_key(256).as_dict(private=True), NO_KEY),
+        ({"keys": [key.as_dict(private=True) for key in KEYS.values()]}, "one private key"),
+        (ECKey.generate_key("P-256").as_dict(private=True), "is on P-256"),
+    ):
+        path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+        with pytest.raises(RemoteError, match=reason):
+            read_key(path)
 
 
-def test_a_key_without_a_kid_is_known_by_its_thumbprint(tmp_path):
+def test_key_without_kid_is_identified_by_its_thumbprint(tmp_path):
     key = ECKey.generate_key("P-384")
     path = tmp_path / "key"
     path.write_text(json.dumps({"keys": [key.as_dict(private=True)]}))
     assert read_key(path).key.kid == key.thumbprint()
 
 
-def test_a_token_that_goes_without_encryption_is_told(key):
+def test_token_without_encryption_is_reported(credentials):
     said: list[str] = []
     clock = Clock()
     for address in ("http://10.1.2.3/$export", "http://localhost/$export", "https://h/$export"):
-        Authorization(
-            Wire(BOUNDS, clock), Credentials("clinic", key()), address, clock, said.append
-        )
+        Authorization(Wire(BOUNDS, clock), credentials(), address, clock, said.append)
     assert said == [
         "The token for http://10.1.2.3/$export goes over the network without encryption."
     ]
 
 
-def test_a_server_whose_certificate_nobody_vouches_for_is_refused(client, tmp_path, monkeypatch):
+def test_server_with_an_untrusted_certificate_is_refused(client, tmp_path, monkeypatch):
     authority = Authority(tmp_path)
     with running(authority.context("localhost")) as secure:
         secure.offer(Patient=file(PATIENTS))
@@ -297,7 +275,7 @@ def test_a_server_whose_certificate_nobody_vouches_for_is_refused(client, tmp_pa
 
 
 @pytest.mark.parametrize("place", ["job", "file", "redirect", "token"])
-def test_nothing_leads_from_https_to_http(client, key, tmp_path, monkeypatch, place):
+def test_https_server_cannot_lead_to_http(client, credentials, tmp_path, monkeypatch, place):
     authority = Authority(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     with running(authority.context("localhost")) as secure, running() as plain:
@@ -313,5 +291,5 @@ def test_nothing_leads_from_https_to_http(client, key, tmp_path, monkeypatch, pl
         path, answer = leading[place]
         secure.answers[path] = [answer]
         with pytest.raises(RemoteError, match="without the encryption that it has itself"):
-            client.download(secure.url + EXPORT, Credentials("clinic", key()))
+            client.download(secure.url + EXPORT, credentials())
         assert plain.asked == []
