@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from fhirapp.allergies.assertion import (
     About,
     about_none_known,
@@ -17,9 +15,8 @@ from fhirapp.allergies.assertion import (
 )
 
 
-@pytest.mark.parametrize(
-    ("words", "about"),
-    [
+def test_none_known_in_other_languages(subtests):
+    for words, about in [
         ("Keine bekannten Allergien", About.ANY),
         ("Keine Arzneimittelallergien bekannt", About.DRUG),
         ("Keine Nahrungsmittelallergien", About.FOOD),
@@ -35,23 +32,30 @@ from fhirapp.allergies.assertion import (
         ("Keine Penicillinallergie", None),
         ("Aucune allergie aux pénicillines", None),
         ("Keine Allergien außer Latex", None),
-    ],
-)
-def test_none_known_in_other_languages(words, about):
-    assert about_none_known(words) is about
+    ]:
+        with subtests.test(words=words):
+            assert about_none_known(words) is about
 
 
-@pytest.mark.parametrize(
-    "words", ["Ei", "PAS", "Non-steroidals", "nicht-steroidale Antirheumatika", "Keine außer Latex"]
-)
-def test_a_substance_or_an_exception_is_no_denial(words):
-    assert not denies(words)
-    code = {"coding": [{"system": "http://snomed.info/sct", "code": "716186003"}], "text": words}
-    assertion = assertion_of({"code": code})
-    assert (assertion.kind.value, assertion.is_mixed) == ("allergy", True)
+def test_substance_or_an_exception_is_no_denial(subtests):
+    for words in [
+        "Ei",
+        "PAS",
+        "Non-steroidals",
+        "nicht-steroidale Antirheumatika",
+        "Keine außer Latex",
+    ]:
+        with subtests.test(words=words):
+            assert not denies(words)
+            code = {
+                "coding": [{"system": "http://snomed.info/sct", "code": "716186003"}],
+                "text": words,
+            }
+            assertion = assertion_of({"code": code})
+            assert (assertion.kind.value, assertion.is_mixed) == ("allergy", True)
 
 
-def test_a_name_that_says_nothing_is_known_in_any_writing():
+def test_name_that_says_nothing_is_known_in_any_writing():
     assert all(map(says_nothing, ("N/A", "n.a.", "NONE", "-", "?", "", "Keine", "No information")))
     assert not any(
         map(says_nothing, ("Penicillin", "Other antibiotic", "Unknown antibiotic", "No 5"))
@@ -64,25 +68,22 @@ def with_code(text: str) -> dict[str, Any]:
     return {"code": {"coding": [coding], "text": text}}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_denial_that_names_more_than_allergies_is_not_none_known(subtests):
+    for text in [
         *("nicht vertragen: Penicillin", "Geen penicilline", "penicillin なし", "無花果", "无花果"),
         *("NO ASPIRIN! anaphylaxis", "Not able to take penicillin", "No latex", "No: latex"),
         *("unknown - throat closed after peanut", "Unknown antibiotic", "Never penicillin again"),
         *("Keine Penicillinallergie", "Pas de pénicilline", "Sin penicilina", "페니실린 없음"),
         *("No known drug allergies, throat closed after peanut", "Нет пенициллина"),
         *("No known allergies except latex", "Patient is not to have codeine", "无青霉素过敏"),
-    ],
-)
-def test_a_denial_that_names_more_than_allergies_is_not_none_known(text):
-    assertion = assertion_of(with_code(text))
-    assert (assertion.kind.value, assertion.is_mixed) == ("allergy", True)
+    ]:
+        with subtests.test(text=text):
+            assertion = assertion_of(with_code(text))
+            assert (assertion.kind.value, assertion.is_mixed) == ("allergy", True)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_denial_of_allergies_agrees_with_the_code_beside_it(subtests):
+    for text in [
         *("denies any drug allergies", "Patient denies any allergies", "No allergies on file"),
         *("NKDA per patient", "No hx of allergies", "NKA - verified 3 May 2020", "Not allergic"),
         *("No allergies documented", "None", "None reported", "Negative", "No adverse reactions"),
@@ -98,15 +99,14 @@ def test_a_denial_that_names_more_than_allergies_is_not_none_known(text):
             "알레르기 없음",
             "없음",
         ),
-    ],
-)
-def test_a_denial_of_allergies_agrees_with_the_code_beside_it(text):
-    assertion = assertion_of(with_code(text))
-    assert (assertion.kind.value, assertion.is_mixed) == ("none-known", False)
-    assert denies_allergies(text)
+    ]:
+        with subtests.test(text=text):
+            assertion = assertion_of(with_code(text))
+            assert (assertion.kind.value, assertion.is_mixed) == ("none-known", False)
+            assert denies_allergies(text)
 
 
-def test_a_fig_is_no_denial():
+def test_fig_is_no_denial():
     assert not any(map(denies, ("無花果", "无花果")))
     assert not is_denial({"text": "無花果"})
     assert is_denial({"text": "無過敏"})

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from fhirapp.allergies.contradictions import findings_of
 from fhirapp.allergies.severity import Severity
 from fhirapp.allergies.summary import conclusion_of, entries_of
@@ -29,9 +27,8 @@ def codes(resource: dict[str, Any]) -> list[str]:
     return [finding.code for finding in findings_of(entries_of([resource]))]
 
 
-@pytest.mark.parametrize(
-    ("manifestation", "is_severe"),
-    [
+def test_anaphylaxis_is_severe_though_no_severity_is_recorded(subtests):
+    for manifestation, is_severe in [
         (coded(text="Anaphylaxis (disorder)"), True),
         (coded((SNOMED, "39579001")), True),
         (coded((SNOMED, "1", "Anaphylactic shock")), True),
@@ -40,22 +37,20 @@ def codes(resource: dict[str, Any]) -> list[str]:
         (coded(text="No anaphylaxis"), False),
         (coded(text="Anaphylactoid reaction"), True),
         (coded(text="Rash"), False),
-    ],
-)
-def test_anaphylaxis_is_severe_though_no_severity_is_recorded(manifestation, is_severe):
-    (entry,) = entries_of([allergy("a", reaction=[{"manifestation": [manifestation]}])])
-    assert (entry.is_severe, entry.group.code) == (
-        is_severe,
-        "active-severe" if is_severe else "active",
-    )
+    ]:
+        with subtests.test(manifestation=manifestation):
+            (entry,) = entries_of([allergy("a", reaction=[{"manifestation": [manifestation]}])])
+            assert (entry.is_severe, entry.group.code) == (
+                is_severe,
+                "active-severe" if is_severe else "active",
+            )
 
 
 ICD_10, ICD_9 = "http://hl7.org/fhir/sid/icd-10-cm", "http://hl7.org/fhir/sid/icd-9-cm"
 
 
-@pytest.mark.parametrize(
-    ("elements", "words"),
-    [
+def test_allergy_that_any_code_or_word_calls_severe_is_severe(subtests):
+    for elements, words in [
         # By codes.
         ({"reaction": [{"manifestation": [coded((SNOMED, "41291007"))]}]}, ""),
         ({"reaction": [{"manifestation": [coded((ICD_10, "T78.2XXA"))]}]}, ""),
@@ -82,154 +77,88 @@ ICD_10, ICD_9 = "http://hl7.org/fhir/sid/icd-10-cm", "http://hl7.org/fhir/sid/ic
             {"extension": [{"url": "http://x/allergy-severity", "valueString": "Severe"}]},
             "Severe",
         ),
-    ],
-)
-def test_an_allergy_that_any_code_or_word_calls_severe_is_severe(elements, words):
-    (entry,) = entries_of([{**allergy("a"), **elements}])
-    assert (entry.is_severe, entry.severity.words) == (True, words)
+    ]:
+        with subtests.test(elements=elements):
+            (entry,) = entries_of([{**allergy("a"), **elements}])
+            assert (entry.is_severe, entry.severity.words) == (True, words)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "No anaphylaxis",
-        "Rash; denies throat swelling",
-        "Anaphylaxis: no",
-        "anaphylaxis was ruled out",
-        "non-anaphylactic",
-        "not severe",
-        "sore throat",
-        "Angiotensin converting enzyme inhibitor",
-        "analgesics",
-        "persevered",
-    ],
-)
-def test_a_denied_or_similar_word_is_not_severe(text):
-    (entry,) = entries_of([allergy("a", note=[{"text": text}])])
-    assert not entry.is_severe
+HARMLESS = [
+    # Denied, or a similar word.
+    *("No anaphylaxis", "Rash; denies throat swelling", "Anaphylaxis: no", "not severe"),
+    *("anaphylaxis was ruled out", "non-anaphylactic", "sore throat", "analgesics", "persevered"),
+    "Angiotensin converting enzyme inhibitor",
+    # A throat that only itches or is treated.
+    *("Throat lozenges", "Throat spray", "numbing throat lozenges", "itchy throat"),
+    *("Itching of the throat", "throat itching", "Throat: itchy", "scratchy, itchy throat"),
+    *("Sore throat", "dry mouth and throat", "throat irritation", "Strep throat culture"),
+    *("burning throat", "Itchy throat, no swelling", "itchy throat; denies difficulty breathing"),
+    "No throat tightness",
+    # A throat in another language needs more than its name.
+    *("Kratzen im Hals", "Halstabletten", "Hals", "gorge irritée", "picor de garganta"),
+    *("keine Schwellung im Hals", "sans gonflement de la gorge", "sin edema de glotis"),
+    *("sore throat, not short of breath", "scratchy throat; lips not swollen"),
+    *("dry throat. No trouble swallowing.", "itchy throat, no epinephrine given"),
+    "throat discomfort - no intubation",
+    # Breathing and swallowing.
+    *("not short of breath", "breathing normally", "patient breathing", "Cannot swallow tablets"),
+]
+DANGEROUS = [
+    # A throat that swells, tightens or closes.
+    *("throat", "throat swelling", "Swelling of the throat", "throat tightness", "throat edema"),
+    *("swelling of lips, tongue and throat", "tightening in her throat", "throat closing up"),
+    *("Throat closed", "Oedema of throat", "throat constriction", "lump in throat"),
+    *("itchy and swollen throat", "itchy throat, then closing", "dry mouth, throat"),
+    *("itchy throat with trouble breathing", "sore throat and throat swelling"),
+    *("Halsschwellung", "Schwellung im Hals", "Hals schwillt zu", "Kehlkopfödem"),
+    *("Engegefühl im Hals", "Rachen zugeschwollen", "gonflement de la gorge", "gorge serrée"),
+    *("œdème de Quincke", "hinchazón de garganta", "edema de glotis", "gola gonfia"),
+    *("edema della glottide", "svullnad i halsen"),
+    # A mild word, and what is not mild, in any part of the text.
+    *("throat pain, could not breathe", "dry throat, not breathing"),
+    *("scratchy throat; lips swelled", "throat discomfort - required intubation"),
+    *("throat burning requiring epinephrine", "sore throat. Collapsed."),
+    *("Itchy throat / given EpiPen", "lips swollen, later an itchy throat"),
+    *("raw, itching throat: unable to swallow", "couldn't swallow, throat hurt"),
+    "throat irritation, stopped breathing",
+    # Breathing and swallowing.
+    *("Could not breathe", "not breathing", "unable to swallow", "stopped breathing"),
+    *("can't breathe", "Was not able to breathe", "couldn\u2019t swallow", "cannot breathe"),
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Throat lozenges",
-        "Throat spray",
-        "numbing throat lozenges",
-        "itchy throat",
-        "Itching of the throat",
-        "throat itching",
-        "Throat: itchy",
-        "scratchy, itchy throat",
-        "Sore throat",
-        "dry mouth and throat",
-        "throat irritation",
-        "Strep throat culture",
-        "burning throat",
-        "Itchy throat, no swelling",
-        "itchy throat; denies difficulty breathing",
-        "No throat tightness",
-        # A throat in another language needs more than its name.
-        "Kratzen im Hals",
-        "Halstabletten",
-        "Hals",
-        "gorge irritée",
-        "picor de garganta",
-        "keine Schwellung im Hals",
-        "sans gonflement de la gorge",
-        "sin edema de glotis",
-        "sore throat, not short of breath",
-        "scratchy throat; lips not swollen",
-        "dry throat. No trouble swallowing.",
-        "itchy throat, no epinephrine given",
-        "throat discomfort - no intubation",
-    ],
-)
-def test_a_throat_that_only_itches_or_is_treated_is_not_severe(text):
-    for elements in (
-        {"note": [{"text": text}]},
-        {"reaction": [{"manifestation": [coded(text=text)]}]},
-    ):
-        (entry,) = entries_of([allergy("a", **elements)])
-        assert not entry.is_severe
-    (entry,) = entries_of([allergy(text)])
-    assert not entry.is_severe
+def entries_with(text: str) -> dict[str, Any]:
+    """Return an entry with a text as its note, its reaction, and its substance."""
+    reaction = [{"manifestation": [coded(text=text)]}]
+    resources = allergy("a", note=[{"text": text}]), allergy("a", reaction=reaction), allergy(text)
+    places = ("note", "reaction", "substance")
+    return dict(zip(places, map(entry_of, resources), strict=True))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "throat",
-        "throat swelling",
-        "Swelling of the throat",
-        "swelling of lips, tongue and throat",
-        "throat tightness",
-        "tightening in her throat",
-        "throat closing up",
-        "Throat closed",
-        "throat edema",
-        "Oedema of throat",
-        "throat constriction",
-        "lump in throat",
-        "itchy and swollen throat",
-        "itchy throat, then closing",
-        "itchy throat with trouble breathing",
-        "dry mouth, throat",
-        "sore throat and throat swelling",
-        "Halsschwellung",
-        "Schwellung im Hals",
-        "Hals schwillt zu",
-        "Kehlkopfödem",
-        "Engegefühl im Hals",
-        "Rachen zugeschwollen",
-        "gonflement de la gorge",
-        "gorge serrée",
-        "œdème de Quincke",
-        "hinchazón de garganta",
-        "edema de glotis",
-        "gola gonfia",
-        "edema della glottide",
-        "svullnad i halsen",
-        # A mild word, and what is not mild, in any part of the text.
-        "throat pain, could not breathe",
-        "dry throat, not breathing",
-        "scratchy throat; lips swelled",
-        "throat discomfort - required intubation",
-        "throat burning requiring epinephrine",
-        "sore throat. Collapsed.",
-        "Itchy throat / given EpiPen",
-        "lips swollen, later an itchy throat",
-        "raw, itching throat: unable to swallow",
-        "couldn't swallow, throat hurt",
-        "throat irritation, stopped breathing",
-    ],
-)
-def test_a_throat_that_swells_tightens_or_closes_is_severe(text):
-    (entry,) = entries_of([allergy("a", reaction=[{"manifestation": [coded(text=text)]}])])
-    assert (entry.is_severe, entry.severity.words) == (True, text)
+def entry_of(resource: dict[str, Any]) -> Any:
+    (entry,) = entries_of([resource])
+    return entry
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("Could not breathe", "not breathing", "unable to swallow", "stopped breathing"),
-        *("can't breathe", "Was not able to breathe", "couldn\u2019t swallow", "cannot breathe"),
-    ],
-)
-def test_who_cannot_breathe_or_swallow_has_a_severe_allergy(text):
-    (entry,) = entries_of([allergy("a", note=[{"text": text}])])
-    assert (entry.is_severe, entry.severity.words) == (True, text)
+def test_harmless_words_are_not_severe():
+    assert [
+        (text, place)
+        for text in HARMLESS
+        for place, entry in entries_with(text).items()
+        if entry.is_severe
+    ] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["not short of breath", "breathing normally", "patient breathing", "Cannot swallow tablets"],
-)
-def test_who_breathes_or_swallows_has_no_severe_allergy_by_these_words(text):
-    (entry,) = entries_of([allergy("a", note=[{"text": text}])])
-    assert not entry.is_severe
+def test_dangerous_words_of_a_note_or_reaction_are_severe():
+    assert [
+        (text, place)
+        for text in DANGEROUS
+        for place, entry in entries_with(text).items()
+        if place != "substance" and (entry.is_severe, entry.severity.words) != (True, text)
+    ] == []
 
 
-def test_an_itchy_throat_keeps_its_own_severity():
+def test_itchy_throat_keeps_its_own_severity():
     reaction = {"manifestation": [coded(text="itchy throat")]}
     for severity in ("mild", "moderate", "severe"):
         (entry,) = entries_of([allergy("a", reaction=[{**reaction, "severity": severity}])])
@@ -245,55 +174,38 @@ def in_words(severity: str) -> dict[str, Any]:
     return allergy("a", reaction=[reaction])
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "Dangerous",
-        "Emergency",
-        "Life threatening",
-        "Deadly",
-        "Lebensgefährlich",
-        "Gefährlich",
-        "Notfall",
-        "dangereux",
-        "Peligroso",
-        "pericoloso",
-        "Livsfarlig",
-    ],
-)
-def test_a_severity_whose_words_tell_of_danger_is_severe_and_recorded(words):
-    (entry,) = entries_of([in_words(words)])
-    assert entry.severity == Severity(is_severe=True, words=words, is_recorded=True)
-    text = conclusion_of([entry]).text
-    assert "free text describes it as severe" in text
-    assert "not recorded" not in text
+def test_severity_in_words_of_danger_is_severe_and_recorded():
+    texts = ["Dangerous", "Emergency", "Life threatening", "Deadly", "Lebensgefährlich", "Notfall"]
+    texts += ["Gefährlich", "dangereux", "Peligroso", "pericoloso", "Livsfarlig"]
+    for text in texts:
+        entry = entry_of(in_words(text))
+        assert entry.severity == Severity(is_severe=True, words=text, is_recorded=True)
+        conclusion = conclusion_of([entry]).text
+        assert "free text describes it as severe" in conclusion
+        assert "not recorded" not in conclusion
 
 
-@pytest.mark.parametrize(
-    "words", ["Not dangerous", "ungefährlich", "nicht gefährlich", "Grade X", "++"]
-)
-def test_a_severity_in_words_that_are_not_graded_is_recorded_in_words(words):
-    (entry,) = entries_of([in_words(words)])
-    assert entry.severity == Severity(False, "", is_recorded=True, is_unclear=True)
-    assert conclusion_of([entry]).text.endswith("Severity recorded in words only: read the entry.")
-    text = conclusion_of(entries_of([in_words(words), in_words(words), allergy("b")])).text
-    assert text.endswith(
-        "Severity not recorded for 1 of them. Severity recorded in words only for 2 of them: read"
-        " the entries."
-    )
+def test_severity_in_other_words_is_recorded_in_words_only():
+    for text in ("Not dangerous", "ungefährlich", "nicht gefährlich", "Grade X", "++"):
+        entry = entry_of(in_words(text))
+        assert entry.severity == Severity(False, "", is_recorded=True, is_unclear=True)
+        assert conclusion_of([entry]).text.endswith(
+            "Severity recorded in words only: read the entry."
+        )
+        resources = [in_words(text), in_words(text), allergy("b")]
+        conclusion = conclusion_of(entries_of(resources)).text
+        assert "Severity not recorded for 1 of them." in conclusion
+        assert "Severity recorded in words only for 2 of them: read" in conclusion
 
 
-def test_a_severity_in_words_is_shown_beside_its_reaction():
-    original = {"url": "http://hl7.org/fhir/StructureDefinition/originalText", "valueString": "++"}
-    reaction = {"manifestation": [coded(text="Rash")], "_severity": {"extension": [original]}}
-    (entry,) = entries_of([allergy("a", reaction=[reaction])])
-    assert [
-        (reaction.text, reaction.severity, reaction.severity_text) for reaction in entry.reactions
-    ] == [("Rash", "", "++")]
+def test_severity_in_words_is_shown_beside_its_reaction():
+    entry = entry_of(in_words("++"))
+    (reaction,) = entry.reactions
+    assert (reaction.text, reaction.severity, reaction.severity_text) == ("Rash", "", "++")
     assert not entry.is_severe
 
 
-def test_an_extension_is_a_severity_only_where_it_belongs():
+def test_extension_is_a_severity_only_where_it_belongs():
     original = {
         "url": "http://hl7.org/fhir/StructureDefinition/originalText",
         "valueString": "Dangerous",
@@ -313,9 +225,8 @@ def test_an_extension_is_a_severity_only_where_it_belongs():
         assert entry.reactions[0].severity_text == ("Dangerous" if is_severe else "")
 
 
-@pytest.mark.parametrize(
-    ("resources", "text"),
-    [
+def test_unrecorded_severity_is_not_shown_as_harmless(subtests):
+    for resources, text in [
         (
             [allergy("a", **SEVERE)],
             (
@@ -352,15 +263,13 @@ def test_an_extension_is_a_severity_only_where_it_belongs():
                 " none."
             ),
         ),
-    ],
-)
-def test_an_unrecorded_severity_is_not_shown_as_harmless(resources, text):
-    assert conclusion_of(entries_of(resources)).text == text
+    ]:
+        with subtests.test(resources=resources):
+            assert conclusion_of(entries_of(resources)).text == text
 
 
-@pytest.mark.parametrize(
-    ("code", "names"),
-    [
+def test_code_is_named_where_the_words_differ_from_it(subtests):
+    for code, names in [
         (coded((SNOMED, "735029006", "Shellfish"), text="Mariscos"), ["Shellfish"]),
         (coded((RXNORM, "723", "amoxicillin"), text="Aspirin"), ["amoxicillin"]),
         (coded((SNOMED, "1", "Latex (substance)"), text="LATEX"), []),
@@ -370,16 +279,14 @@ def test_an_unrecorded_severity_is_not_shown_as_harmless(resources, text):
         (coded((SNOMED, "764146007"), text="Penicillin"), []),
         (coded(text="Penicillin"), []),
         (NO_INFORMATION, []),
-    ],
-)
-def test_a_code_is_named_where_the_words_differ_from_it(code, names):
-    (entry,) = entries_of([allergy(code)])
-    assert entry.coded_as == names
+    ]:
+        with subtests.test(code=code):
+            (entry,) = entries_of([allergy(code)])
+            assert entry.coded_as == names
 
 
-@pytest.mark.parametrize(
-    ("coding", "name"),
-    [
+def test_code_without_a_name_is_shown_with_its_system(subtests):
+    for coding, name in [
         ((SNOMED, "764146007"), "SNOMED CT 764146007"),
         ((RXNORM, "7980"), "RxNorm 7980"),
         (("http://www.whocc.no/atc", "J01CE02"), "ATC J01CE02"),
@@ -390,36 +297,32 @@ def test_a_code_is_named_where_the_words_differ_from_it(code, names):
         ((RXNORM, "7980", "7980"), "RxNorm 7980"),
         # A code that is a word.
         (("urn:x", "PENICILLIN"), "PENICILLIN"),
-    ],
-)
-def test_a_code_without_a_name_is_shown_with_its_system(coding, name):
-    reaction = [{"manifestation": [coded(coding)]}]
-    (entry,) = entries_of([allergy(coded(coding), reaction=reaction)])
-    assert (entry.substance, entry.reactions[0].text) == (name, name)
+    ]:
+        with subtests.test(coding=coding):
+            reaction = [{"manifestation": [coded(coding)]}]
+            (entry,) = entries_of([allergy(coded(coding), reaction=reaction)])
+            assert (entry.substance, entry.reactions[0].text) == (name, name)
 
 
-@pytest.mark.parametrize(
-    "text", ["None", "nil known", "Denies any", "Not on file", "No penicillin"]
-)
-def test_an_allergy_that_reads_like_none_stays_an_allergy_to_be_checked(text):
-    (entry,) = entries_of([allergy(text)])
-    assert entry.group.code == "active"
-    assert codes(allergy(text)) == ["entry-unclear"]
-    assert codes(allergy("Noscapine")) == []
+def test_allergy_that_reads_like_none_stays_an_allergy_to_be_checked(subtests):
+    for text in ["None", "nil known", "Denies any", "Not on file", "No penicillin"]:
+        with subtests.test(text=text):
+            (entry,) = entries_of([allergy(text)])
+            assert entry.group.code == "active"
+            assert codes(allergy(text)) == ["entry-unclear"]
+            assert codes(allergy("Noscapine")) == []
 
 
-@pytest.mark.parametrize(
-    ("age", "words"),
-    [
+def test_age_is_in_common_words(subtests):
+    for age, words in [
         ({"value": 5, "unit": "a"}, "at the age of 5 years"),
         ({"value": 18, "code": "mo"}, "at the age of 18 months"),
         ({"value": 3, "unit": "years", "code": "a"}, "at the age of 3 years"),
         ({"value": 3, "unit": "summers"}, "at the age of 3 summers"),
-    ],
-)
-def test_an_age_is_in_common_words(age, words):
-    (entry,) = entries_of([allergy("a", onsetAge=age)])
-    assert entry.onset == words
+    ]:
+        with subtests.test(age=age):
+            (entry,) = entries_of([allergy("a", onsetAge=age)])
+            assert entry.onset == words
 
 
 def test_comments_and_other_details_are_shown():

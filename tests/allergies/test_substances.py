@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from fhirapp.allergies.contradictions import findings_of
 from fhirapp.allergies.summary import entries_of
 from tests.support.allergies import NKDA, REFUTED, RESOLVED, RXNORM, SNOMED, allergy, coded
@@ -22,9 +20,8 @@ def kinds(*resources: dict[str, Any]) -> list[str]:
     return [code for code, _ in texts(*resources)]
 
 
-@pytest.mark.parametrize(
-    "coding",
-    [
+def test_entries_that_share_only_a_general_code_are_about_different_substances(subtests):
+    for coding in [
         (UNII, "Unknown"),
         (UNII, "UNK"),
         (LOCAL, "Other"),
@@ -48,21 +45,20 @@ def kinds(*resources: dict[str, Any]) -> list[str]:
         (LOCAL, "A1", "Alergia a los medicamentos"),
         (LOCAL, "A1", "Allergia ai farmaci"),
         (LOCAL, "A1", "Läkemedelsallergi"),
-    ],
-)
-def test_entries_that_share_only_a_general_code_are_about_different_substances(coding):
-    first, second = coded(coding, text="Latex"), coded(coding, text="Walnut")
-    assert kinds(allergy(first), allergy(second)) == []
-    assert kinds(allergy(first), allergy(second, **REFUTED)) == []
-    assert kinds(allergy(first), allergy(second, **RESOLVED)) == []
+    ]:
+        with subtests.test(coding=coding):
+            first, second = coded(coding, text="Latex"), coded(coding, text="Walnut")
+            assert kinds(allergy(first), allergy(second)) == []
+            assert kinds(allergy(first), allergy(second, **REFUTED)) == []
+            assert kinds(allergy(first), allergy(second, **RESOLVED)) == []
 
 
-def test_a_general_name_alone_makes_no_two_entries_the_same():
+def test_general_name_alone_makes_no_two_entries_the_same():
     for name in ("Drug allergy", "Allergy to substance", "Unknown", "Medikamentenallergie"):
         assert kinds(allergy(name), allergy(name)) == []
 
 
-def test_the_same_substance_is_found_beside_a_general_code():
+def test_same_substance_is_found_beside_a_general_code():
     general = (SNOMED, "419199007", "Allergy to substance")
     first, second = coded(general, text="Latex"), coded(general, (UNII, "Unknown"), text="LATEX")
     assert kinds(allergy(first), allergy(second)) == ["duplicate"]
@@ -77,7 +73,7 @@ def with_name(name: str, code: str, beside: str) -> dict[str, Any]:
     return allergy(about)
 
 
-def test_a_name_without_a_code_that_two_entries_have_beside_their_own_is_a_class():
+def test_name_without_a_code_that_two_entries_have_beside_their_own_is_a_class():
     value = "Allergy to penicillin"
     amoxicillin, ampicillin = (
         with_name("Amoxicillin", "723", value),
@@ -86,7 +82,7 @@ def test_a_name_without_a_code_that_two_entries_have_beside_their_own_is_a_class
     assert kinds(amoxicillin, ampicillin) == []
 
 
-def test_a_name_without_a_code_is_the_substance_of_an_entry_of_that_name():
+def test_name_without_a_code_is_the_substance_of_an_entry_of_that_name():
     first, second = with_name("Aspirin", "1191", "ASA 81 MG"), allergy("ASA 81 mg")
     assert kinds(first, second) == ["duplicate"]
     refuted = allergy("ASA 81 mg", **REFUTED)
@@ -96,9 +92,8 @@ def test_a_name_without_a_code_is_the_substance_of_an_entry_of_that_name():
     assert kinds(first, other, allergy("ASA 81 mg")) == ["duplicate", "duplicate"]
 
 
-@pytest.mark.parametrize(
-    ("about", "names"),
-    [
+def test_name_and_a_code_of_different_substances_are_a_finding(subtests):
+    for about, names in [
         (coded((RXNORM, "2670", "Codeine"), text="Aspirin"), ("Aspirin", "Codeine")),
         (coded((RXNORM, "2670"), text="ASPIRIN 81 MG TABLET"), ("ASPIRIN 81 MG TABLET", "codeine")),
         # The code and its own display.
@@ -122,19 +117,19 @@ def test_a_name_without_a_code_is_the_substance_of_an_entry_of_that_name():
             coded((LOCAL, "1", "Allergy to codeine"), text="Aspirin allergy"),
             ("Aspirin allergy", "Allergy to codeine"),
         ),
-    ],
-)
-def test_a_name_and_a_code_of_different_substances_are_a_finding(about, names):
-    (finding,) = texts(allergy(about))
-    first, other = names
-    shown = about.get("text") or first
-    text = f"“{shown}” names two different substances, “{first}” and “{other}”: read the entry"
-    assert finding == ("entry-unclear", f"{text} itself.")
+    ]:
+        with subtests.test(about=about):
+            (finding,) = texts(allergy(about))
+            first, other = names
+            shown = about.get("text") or first
+            text = (
+                f"“{shown}” names two different substances, “{first}” and “{other}”: read the entry"
+            )
+            assert finding == ("entry-unclear", f"{text} itself.")
 
 
-@pytest.mark.parametrize(
-    "about",
-    [
+def test_another_name_of_the_same_substance_is_no_finding(subtests):
+    for about in [
         coded((RXNORM, "1191", "aspirin"), text="Acetylsalicylic acid"),
         coded((RXNORM, "1191"), text="Aspirin / codeine"),
         # A brand, another language: nothing here tells what they are.
@@ -156,7 +151,6 @@ def test_a_name_and_a_code_of_different_substances_are_a_finding(about, names):
         coded((SNOMED, "256303006"), text="Pollen"),
         coded(text="Latex"),
         NKDA,
-    ],
-)
-def test_another_name_of_the_same_substance_is_no_finding(about):
-    assert texts(allergy(about)) == []
+    ]:
+        with subtests.test(about=about):
+            assert texts(allergy(about)) == []

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from fhirapp.allergies.assertion import ABSENT_UNKNOWN, EXPOSURE_RISK
 from fhirapp.allergies.contradictions import findings_of
 from fhirapp.allergies.summary import conclusion_of, entries_of
@@ -53,9 +51,8 @@ def group_of(resource: Mapping[str, Any]) -> str:
 # What may hurt first.
 
 
-@pytest.mark.parametrize(
-    ("resource", "group"),
-    [
+def test_entry_is_in_the_group_where_a_clinician_looks_for_it(subtests):
+    for resource, group in [
         (allergy("a", criticality="high"), "active-severe"),
         (allergy("a", **SEVERE), "active-severe"),
         # Anaphylaxis that nobody has confirmed counts until it is refuted.
@@ -74,15 +71,13 @@ def group_of(resource: Mapping[str, Any]) -> str:
         (allergy(NKA, **REFUTED), "refuted"),
         (allergy(NKDA, **RESOLVED), "past"),
         (allergy(NO_INFORMATION), "no-information"),
-    ],
-)
-def test_an_entry_is_in_the_group_where_a_clinician_looks_for_it(resource, group):
-    assert group_of(resource) == group
+    ]:
+        with subtests.test(resource=resource):
+            assert group_of(resource) == group
 
 
-@pytest.mark.parametrize(
-    ("name", "system", "codes", "group"),
-    [
+def test_of_several_statuses_the_most_cautious_counts(subtests):
+    for name, system, codes, group in [
         ("clinicalStatus", terminology.ALLERGY_CLINICAL, ("resolved", "active"), "active"),
         (
             "verificationStatus",
@@ -97,13 +92,12 @@ def test_an_entry_is_in_the_group_where_a_clinician_looks_for_it(resource, group
             "refuted",
         ),
         ("clinicalStatus", "http://clinic.example/status", ("resolved",), "status-not-known"),
-    ],
-)
-def test_of_several_statuses_the_most_cautious_counts(name, system, codes, group):
-    resource = {**allergy("a"), name: coded(*((system, code) for code in codes))}
-    (entry,) = entries_of([resource])
-    assert entry.group.code == group
-    assert bool(entry.faults) == (len(codes) > 1)
+    ]:
+        with subtests.test(name=name):
+            resource = {**allergy("a"), name: coded(*((system, code) for code in codes))}
+            (entry,) = entries_of([resource])
+            assert entry.group.code == group
+            assert bool(entry.faults) == (len(codes) > 1)
 
 
 def test_within_a_group_the_worst_comes_first_and_unrecorded_severity_before_mild():
@@ -124,9 +118,8 @@ def test_within_a_group_the_worst_comes_first_and_unrecorded_severity_before_mil
 # None known, no information, not asked, nothing recorded, words only.
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_statement_that_no_allergy_is_known_is_understood(subtests):
+    for code in [
         NKA,
         coded((SNOMED, "716186003")),
         coded((SNOMED, "160244002", "No known allergies (situation)")),
@@ -139,16 +132,14 @@ def test_within_a_group_the_worst_comes_first_and_unrecorded_severity_before_mil
         "No known allergy (situation)",
         "No Known Allergies (NKA)",
         "No allergies",
-    ],
-)
-def test_a_statement_that_no_allergy_is_known_is_understood(code):
-    assert group_of(allergy(code)) == "none-known"
-    assert concluded(allergy(code)) == "none-known"
+    ]:
+        with subtests.test(code=code):
+            assert group_of(allergy(code)) == "none-known"
+            assert concluded(allergy(code)) == "none-known"
 
 
-@pytest.mark.parametrize(
-    ("code", "about"),
-    [
+def test_that_none_of_a_kind_is_known_says_nothing_of_the_others(subtests):
+    for code, about in [
         (NKDA, "medication"),
         (coded((ABSENT_UNKNOWN, "no-known-medication-allergies")), "medication"),
         (coded(text="NKDA"), "medication"),
@@ -162,17 +153,15 @@ def test_a_statement_that_no_allergy_is_known_is_understood(code):
         (coded((SNOMED, "428607008")), "environment"),
         (coded((ABSENT_UNKNOWN, "no-known-environmental-allergies")), "environment"),
         (coded(text="No known latex allergy"), "other"),
-    ],
-)
-def test_that_none_of_a_kind_is_known_says_nothing_of_the_others(code, about):
-    (entry,) = entries_of([allergy(code)])
-    assert (entry.group.code, entry.assertion.about.value) == ("none-known", about)
-    assert concluded(allergy(code)) == "none-known-in-part"
+    ]:
+        with subtests.test(code=code):
+            (entry,) = entries_of([allergy(code)])
+            assert (entry.group.code, entry.assertion.about.value) == ("none-known", about)
+            assert concluded(allergy(code)) == "none-known-in-part"
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_no_information_never_means_that_there_is_no_allergy(subtests):
+    for code in [
         NO_INFORMATION,
         coded((terminology.NULL_FLAVOR, "ASKU")),
         coded((ABSENT_UNKNOWN, "no-allergy-info")),
@@ -180,20 +169,18 @@ def test_that_none_of_a_kind_is_known_says_nothing_of_the_others(code, about):
         "Unknown",
         # Two that differ: what leaves more open.
         coded((SNOMED, "716186003"), (terminology.NULL_FLAVOR, "NI")),
-    ],
-)
-def test_no_information_never_means_that_there_is_no_allergy(code):
-    assert group_of(allergy(code)) == "no-information"
-    assert concluded(allergy(code)) == "no-information"
+    ]:
+        with subtests.test(code=code):
+            assert group_of(allergy(code)) == "no-information"
+            assert concluded(allergy(code)) == "no-information"
 
 
 SECTION = ("http://loinc.org", "48765-2")
 NOT_ASKED = coded((terminology.NULL_FLAVOR, "NASK"))
 
 
-@pytest.mark.parametrize(
-    ("resources", "conclusion", "groups"),
-    [
+def test_five_kinds_of_absence_are_five_things(subtests):
+    for resources, conclusion, groups in [
         ([], "nothing-recorded", []),
         ([allergy(NOT_ASKED)], "not-asked", ["not-asked"]),
         ([allergy("Not asked")], "not-asked", ["not-asked"]),
@@ -229,25 +216,24 @@ NOT_ASKED = coded((terminology.NULL_FLAVOR, "NASK"))
             "allergies",
             ["words-only", "active"],
         ),
-    ],
-)
-def test_five_kinds_of_absence_are_five_things(resources, conclusion, groups):
-    entries = entries_of(resources)
-    assert [entry.group.code for entry in entries] == groups
-    assert conclusion_of(entries).code == conclusion
+    ]:
+        with subtests.test(resources=resources):
+            entries = entries_of(resources)
+            assert [entry.group.code for entry in entries] == groups
+            assert conclusion_of(entries).code == conclusion
 
 
-@pytest.mark.parametrize("past", [RESOLVED, REFUTED, IN_ERROR])
-def test_words_beside_a_past_allergy_do_not_say_that_none_is_coded(past):
-    in_words = allergy(coded(SECTION, text="Wasps: hives"))
-    conclusion = conclusion_of(entries_of([in_words, allergy("Latex", **past)]))
-    assert conclusion.code == "words-only"
-    assert conclusion.text.startswith("No active or unresolved allergy is coded.")
+def test_words_beside_a_past_allergy_do_not_say_that_none_is_coded(subtests):
+    for past in [RESOLVED, REFUTED, IN_ERROR]:
+        with subtests.test(past=past):
+            in_words = allergy(coded(SECTION, text="Wasps: hives"))
+            conclusion = conclusion_of(entries_of([in_words, allergy("Latex", **past)]))
+            assert conclusion.code == "words-only"
+            assert conclusion.text.startswith("No active or unresolved allergy is coded.")
 
 
-@pytest.mark.parametrize(
-    "resource",
-    [
+def test_entry_that_may_be_an_allergy_counts_as_one(subtests):
+    for resource in [
         # The code is missing, and so served as NI; the reaction is not.
         allergy(NO_INFORMATION, **SEVERE),
         allergy(NO_INFORMATION, criticality="high"),
@@ -273,11 +259,10 @@ def test_words_beside_a_past_allergy_do_not_say_that_none_is_coded(past):
         allergy({}),
         allergy({"extension": [{"url": terminology.DATA_ABSENT_REASON, "valueCode": "masked"}]}),
         allergy({"coding": [{"extension": [{"url": "http://x", "valueCode": "y"}]}]}),
-    ],
-)
-def test_an_entry_that_may_be_an_allergy_counts_as_one(resource):
-    assert group_of(resource) in ("active", "active-severe")
-    assert concluded(resource) == "allergies"
+    ]:
+        with subtests.test(resource=resource):
+            assert group_of(resource) in ("active", "active-severe")
+            assert concluded(resource) == "allergies"
 
 
 def exposure(risk: str) -> dict[str, Any]:
@@ -288,7 +273,7 @@ def exposure(risk: str) -> dict[str, Any]:
     return {**resource, "extension": [{"url": EXPOSURE_RISK, "extension": [substance, said]}]}
 
 
-def test_the_substance_is_read_from_each_place_that_names_it():
+def test_substance_is_read_from_each_place_that_names_it():
     reaction = {"manifestation": [{"text": "Rash"}], "substance": coded(text="Ampicillin")}
     cases = [
         (allergy(PENICILLIN), "Penicillin"),
@@ -302,16 +287,15 @@ def test_the_substance_is_read_from_each_place_that_names_it():
         assert (entry.substance, entry.is_allergy) == (words, True)
 
 
-def test_a_substance_without_known_risk_contradicts_an_allergy_to_it_alone():
+def test_substance_without_known_risk_contradicts_an_allergy_to_it_alone():
     denied = exposure("no-known-reaction-risk")
     assert group_of(denied) == "none-known"
     assert found(denied, allergy(PEANUT)) == [("none-known-beside-allergy", 2)]
     assert found(denied, allergy(PENICILLIN)) == []
 
 
-@pytest.mark.parametrize(
-    ("resources", "code"),
-    [
+def test_all_entries_together_say_no_more_than_they_do(subtests):
+    for resources, code in [
         ([], "nothing-recorded"),
         ([allergy(NKA), allergy(NKFA)], "none-known"),
         ([allergy(NKDA), allergy(NKFA)], "none-known-in-part"),
@@ -325,18 +309,16 @@ def test_a_substance_without_known_risk_contradicts_an_allergy_to_it_alone():
         ([allergy("a", **RESOLVED), allergy(NKA)], "none-known"),
         ([allergy("a"), allergy(NKA)], "allergies"),
         ([allergy("a", status=None), allergy(NKA)], "allergies"),
-    ],
-)
-def test_all_entries_together_say_no_more_than_they_do(resources, code):
-    assert concluded(*resources) == code
+    ]:
+        with subtests.test(resources=resources):
+            assert concluded(*resources) == code
 
 
 # What does not fit.
 
 
-@pytest.mark.parametrize(
-    ("resources", "findings"),
-    [
+def test_contradictions_are_named(subtests):
+    for resources, findings in [
         ([allergy(NKA), allergy(PEANUT)], [("none-known-beside-allergy", 2)]),
         ([allergy(NKA), allergy(PEANUT), allergy("b")], [("none-known-beside-allergy", 3)]),
         ([allergy(NKDA), allergy(PENICILLIN, **MEDICINE)], [("none-known-beside-allergy", 2)]),
@@ -371,30 +353,30 @@ def test_all_entries_together_say_no_more_than_they_do(resources, code):
         ([allergy(NKA, **SEVERE)], [("entry-unclear", 1)]),
         ([allergy("a", modifierExtension=[{"url": "http://x", "valueBoolean": True}])],
          [("entry-unclear", 1)]),
-    ],
-)  # fmt: skip
-def test_contradictions_are_named(resources, findings):
-    assert found(*resources) == findings
+    ]:  # fmt: skip
+        with subtests.test(resources=resources):
+            assert found(*resources) == findings
 
 
-@pytest.mark.parametrize(
-    ("date", "recorded"),
-    [
+def test_finding_says_on_which_day_or_in_which_month_or_year(subtests):
+    for date, recorded in [
         ("2016-05-02", ", recorded on 2 May 2016,"),
         ("2016-05-02T12:00:00Z", ", recorded on 2 May 2016 UTC,"),
         ("2016-05", ", recorded in May 2016,"),
         ("2016", ", recorded in 2016,"),
         (None, ""),
-    ],
-)
-def test_a_finding_says_on_which_day_or_in_which_month_or_year(date, recorded):
-    dated = {"recordedDate": date} if date else {}
-    resources = [allergy(NKDA, **dated), allergy("Latex", category=["medication"])]
-    (finding,) = findings_of(entries_of(resources))
-    assert finding.text == f"“No known drug allergy”{recorded} is still active alongside Latex."
+    ]:
+        with subtests.test(date=date):
+            dated = {"recordedDate": date} if date else {}
+            resources = [allergy(NKDA, **dated), allergy("Latex", category=["medication"])]
+            (finding,) = findings_of(entries_of(resources))
+            assert (
+                finding.text
+                == f"“No known drug allergy”{recorded} is still active alongside Latex."
+            )
 
 
-def test_a_finding_has_the_status_and_the_date_of_each_entry():
+def test_finding_has_the_status_and_the_date_of_each_entry():
     said = allergy(NKDA, recordedDate="2016-05-02")
     (finding,) = findings_of(entries_of([said, allergy("Penicillin G")]))
     assert finding.text == (

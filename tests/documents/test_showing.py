@@ -23,9 +23,8 @@ def extractor() -> Iterator[Extractor]:
         yield one
 
 
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
+def test_html_keeps_what_is_said_and_nothing_that_does_something(extractor, subtests):
+    for given, shown in [
         (b"<p onclick='x()'>a</p>", "<p>a</p>"),
         (b"<script>x()</script><style>p{}</style>a", "a"),
         (b"<a href='javascript:x()'>a</a>", "a"),
@@ -45,22 +44,20 @@ def extractor() -> Iterator[Extractor]:
         (b"<p>\xe9", "<p>é</p>"),
         (b"<meta charset=utf-8><p>\xc3\xa9", "<p>é</p>"),
         (b"&lt;script&gt;", "&lt;script&gt;"),
-    ],
-)
-def test_html_keeps_what_is_said_and_nothing_that_does_something(extractor, given, shown):
-    assert extractor.html_of(given, "text/html") == shown
+    ]:
+        with subtests.test(given=given):
+            assert extractor.html_of(given, "text/html") == shown
 
 
-def test_a_page_full_of_programs_has_none_left(extractor):
+def test_page_full_of_programs_has_none_left(extractor):
     shown = extractor.html_of(SCRIPTED, "text/html")
     assert "Hives after <b>amoxicillin</b>." in shown
     assert "ran" not in shown
     assert "evil" not in shown
 
 
-@pytest.mark.parametrize(
-    ("body", "shown"),
-    [
+def test_narrative_of_a_clinical_document_becomes_html(extractor, subtests):
+    for body, shown in [
         (b"<title>A &lt;b&gt;</title><text>b</text>", "<h2>A &lt;b&gt;</h2><div>b</div>"),
         (b"<text><paragraph>a<br/>b</paragraph></text>", "<div><p>a<br>b</p></div>"),
         (b"<text><content styleCode='Bold'>a</content></text>", "<div><b>a</b></div>"),
@@ -83,55 +80,50 @@ def test_a_page_full_of_programs_has_none_left(extractor):
             b"<entry><observation/></entry>",
             "<p>No section of this document is written for people.</p>",
         ),
-    ],
-)
-def test_the_narrative_of_a_clinical_document_becomes_html(extractor, body, shown):
-    found = extractor.html_of(HEAD + body + TAIL, "text/xml")
-    assert found == f"<h1>Clinical document without a title</h1><dl></dl>{shown}"
+    ]:
+        with subtests.test(body=body):
+            found = extractor.html_of(HEAD + body + TAIL, "text/xml")
+            assert found == f"<h1>Clinical document without a title</h1><dl></dl>{shown}"
 
 
-@pytest.mark.parametrize(
-    ("written", "shown"),
-    [
+def test_time_of_a_clinical_document_is_shown_to_the_minute(extractor, subtests):
+    for written, shown in [
         ("202403051430-0500", "2024-03-05 14:30"),
         ("2024-03-05", "2024-03-05"),
         ("2024-03", "2024-03"),
         ("2024-03-05T14:30:00-05:00", "2024-03-05 14:30"),
         ("2024-03-05T14:30Z", "2024-03-05 14:30"),
         ("5.3.2024", "5.3.2024"),
-    ],
-)
-def test_the_time_of_a_clinical_document_is_shown_to_the_minute(extractor, written, shown):
-    made = f'<effectiveTime value="{written}"/><component>'.encode()
-    found = extractor.html_of(HEAD.replace(b"<component>", made, 1) + TAIL, "text/xml")
-    assert f"<dt>Made</dt><dd>{shown}</dd>" in found
+    ]:
+        with subtests.test(written=written):
+            made = f'<effectiveTime value="{written}"/><component>'.encode()
+            found = extractor.html_of(HEAD.replace(b"<component>", made, 1) + TAIL, "text/xml")
+            assert f"<dt>Made</dt><dd>{shown}</dd>" in found
 
 
-@pytest.mark.parametrize("name", [path.name for path in sorted(CCDA.glob("*.xml"))])
-def test_every_clinical_document_has_a_heading_a_patient_and_a_day(extractor, name):
-    shown = extractor.html_of((CCDA / name).read_bytes(), "text/xml")
-    assert shown.startswith("<h1>")
-    assert "<dt>Patient</dt>" in shown
-    assert "<dt>Made</dt><dd>20" in shown
+def test_every_clinical_document_has_a_heading_a_patient_and_a_day(extractor, subtests):
+    for name in [path.name for path in sorted(CCDA.glob("*.xml"))]:
+        with subtests.test(name=name):
+            shown = extractor.html_of((CCDA / name).read_bytes(), "text/xml")
+            assert shown.startswith("<h1>")
+            assert "<dt>Patient</dt>" in shown
+            assert "<dt>Made</dt><dd>20" in shown
 
 
-@pytest.mark.parametrize(
-    ("given", "content_type", "reason"),
-    [
+def test_what_is_not_shown_says_why(extractor, subtests):
+    for given, content_type, reason in [
         (BOMB, "text/xml", "XML that declares entities"),
         (b"<ClinicalDocument>", "text/xml", "XML that is not well-formed"),
         (b"<other/>", "text/xml", "XML that is no clinical document"),
         (b"<ClinicalDocument>" + b"<a>" * 300, "text/xml", "nested more than 200 elements deep"),
         (b"words", "text/plain", "neither HTML, XML, Word nor OpenDocument"),
         (b"a" * 2_000_001, "text/html", "longer than 2,000,000 characters"),
-    ],
-)
-def test_what_is_not_shown_says_why(extractor, given, content_type, reason):
-    with pytest.raises(Unreadable, match=f"^{reason}$"):
-        extractor.html_of(given, content_type)
+    ]:
+        with subtests.test(given=given), pytest.raises(Unreadable, match=f"^{reason}$"):
+            extractor.html_of(given, content_type)
 
 
-def test_a_page_is_a_picture_as_wide_as_is_shown(extractor):
+def test_page_is_a_picture_as_wide_as_is_shown(extractor):
     assert extractor.pages_of(TWO_PAGES) == 2
     first, second = (extractor.page_of(TWO_PAGES, number) for number in (1, 2))
     assert first[:8] == b"\x89PNG\r\n\x1a\n"
@@ -139,7 +131,7 @@ def test_a_page_is_a_picture_as_wide_as_is_shown(extractor):
     assert first != second
 
 
-def test_a_page_of_an_unusual_size_is_made_to_fit(extractor):
+def test_page_of_an_unusual_size_is_made_to_fit(extractor):
     wide = pdf(
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 /MediaBox [0 0 20 14400] >>",
@@ -150,19 +142,16 @@ def test_a_page_of_an_unusual_size_is_made_to_fit(extractor):
     assert height > 20 * width
 
 
-@pytest.mark.parametrize(
-    ("data", "number", "reason"),
-    [
+def test_page_that_is_not_there_says_so(extractor, subtests):
+    for data, number, reason in [
         (b"%PDF-1.7", 1, "broken PDF"),
         (TWO_PAGES, 3, "PDF that has 2 pages"),
-    ],
-)
-def test_a_page_that_is_not_there_says_so(extractor, data, number, reason):
-    with pytest.raises(Unreadable, match=f"^{reason}$"):
-        extractor.page_of(data, number)
+    ]:
+        with subtests.test(data=data), pytest.raises(Unreadable, match=f"^{reason}$"):
+            extractor.page_of(data, number)
 
 
-def test_a_picture_that_takes_too_long_is_given_up_and_the_next_is_drawn():
+def test_picture_that_takes_too_long_is_given_up_and_the_next_is_drawn():
     endless = pdf_of_pages(b"0 0 m 500 800 l S " * 2_000_000)
     with Extractor(seconds=1) as one:
         with pytest.raises(
@@ -176,16 +165,14 @@ GENDER = b"<recordTarget><patientRole><patient>%s</patient></patientRole></recor
 FILE = b"<component><nonXMLBody><text/></nonXMLBody></component>"
 
 
-@pytest.mark.parametrize(
-    ("document", "shown"),
-    [
+def test_what_a_clinical_document_leaves_out_is_not_recorded(extractor, subtests):
+    for document, shown in [
         (HEAD + b"<text representation='B64'/>" + TAIL, "not shown here: type not recorded"),
         (b"<ClinicalDocument>" + FILE + b"</ClinicalDocument>", "is a file: type not recorded."),
         (
             b"<ClinicalDocument>%s</ClinicalDocument>" % GENDER % b"<administrativeGenderCode/>",
             "<dt>Gender</dt><dd>not recorded</dd>",
         ),
-    ],
-)
-def test_what_a_clinical_document_leaves_out_is_not_recorded(extractor, document, shown):
-    assert shown in extractor.html_of(document, "text/xml")
+    ]:
+        with subtests.test(document=document):
+            assert shown in extractor.html_of(document, "text/xml")

@@ -49,9 +49,8 @@ def text_of(request: pytest.FixtureRequest, extractor: Extractor) -> Callable[[b
     return lambda data, content_type: read(kind_of(content_type, data), data).text
 
 
-@pytest.mark.parametrize(
-    ("content_type", "data", "text"),
-    [
+def test_words_of_a_document_are_found(text_of, subtests):
+    for content_type, data, text in [
         ("text/plain", b"Takes warfarin", "Takes warfarin"),
         ("text/plain; charset=utf-16le", "Takes\nwarfarin".encode("utf-16-le"), "Takes\nwarfarin"),
         ("text/markdown", b"# Takes\n\nwarfarin", "# Takes\nwarfarin"),
@@ -83,31 +82,27 @@ def text_of(request: pytest.FixtureRequest, extractor: Extractor) -> Callable[[b
         ("application/msword", RTF, "Takes warfarin"),
         ("text/plain", PDF, "Takes warfarin"),
         ("image/png", b"\xef\xbb\xbf \r\n" + RTF, "Takes warfarin"),
-    ],
-)
-def test_the_words_of_a_document_are_found(text_of, content_type, data, text):
-    assert text_of(data, content_type) == text
+    ]:
+        with subtests.test(content_type=content_type):
+            assert text_of(data, content_type) == text
 
 
-@pytest.mark.parametrize(
-    "content_type",
-    ["text/plain", "text/plain; charset=utf-8", "text/html", ""],
-)
-@pytest.mark.parametrize("data", [b"", b" \r\n\t ", b"\xef\xbb\xbf"])
-def test_a_document_without_words_has_the_empty_text(text_of, content_type, data):
-    assert text_of(data, content_type) == ""
+def test_document_without_words_has_the_empty_text(text_of, subtests):
+    for content_type in ["text/plain", "text/plain; charset=utf-8", "text/html", ""]:
+        for data in [b"", b" \r\n\t ", b"\xef\xbb\xbf"]:
+            with subtests.test(content_type=content_type):
+                assert text_of(data, content_type) == ""
 
 
-def test_a_pdf_of_an_empty_page_has_the_empty_text(extractor):
+def test_pdf_of_an_empty_page_has_the_empty_text(extractor):
     assert extractor.text_of(pdf_of_pages(b""), "application/pdf") == ""
 
 
 UNKNOWN = "what has no media type is read only if it is text, PDF, RTF, Word or OpenDocument"
 
 
-@pytest.mark.parametrize(
-    ("content_type", "data", "reason"),
-    [
+def test_what_is_unreadable_says_why_and_nothing_of_the_document(text_of, subtests):
+    for content_type, data, reason in [
         ("image/png", b"\x89PNG", "image/png is not read"),
         ("IMAGE/SVG+XML; charset=utf-8", b"<svg/>", "image/svg+xml is not read"),
         ("application/zip", b"PK\3\4", "application/zip is not read"),
@@ -122,14 +117,11 @@ UNKNOWN = "what has no media type is read only if it is text, PDF, RTF, Word or 
         ("application/json", b"[" * 100_000, "broken JSON"),
         ("", b"\0\1\2", UNKNOWN),
         ("", b"\xff\xfe\xfd", UNKNOWN),
-    ],
-)
-def test_what_is_unreadable_says_why_and_nothing_of_the_document(
-    text_of, content_type, data, reason
-):
-    with pytest.raises(Unreadable) as error:
-        text_of(data, content_type)
-    assert str(error.value) == reason
+    ]:
+        with subtests.test(content_type=content_type):
+            with pytest.raises(Unreadable) as error:
+                text_of(data, content_type)
+            assert str(error.value) == reason
 
 
 def test_what_is_no_media_type_is_not_told(extractor):
@@ -139,7 +131,7 @@ def test_what_is_no_media_type_is_not_told(extractor):
     assert "Ruiz" not in str(error.value)
 
 
-def test_a_document_that_is_too_large_is_unreadable(extractor):
+def test_document_that_is_too_large_is_unreadable(extractor):
     with pytest.raises(Unreadable, match="larger than 50 MB"):
         extractor.text_of(bytes(MAX_BYTES + 1), "text/plain")
 
@@ -150,7 +142,7 @@ def test_only_so_much_of_a_text_is_kept(extractor):
     assert set(text.split()) == {"word"}
 
 
-def test_the_body_of_an_unstructured_c_cda_is_read(text_of):
+def test_body_of_an_unstructured_c_cda_is_read(text_of):
     for content_type, body in (("application/pdf", PDF), ("text/rtf", RTF)):
         enclosed = unstructured(content_type, b64encode(body).decode())
         assert text_of(enclosed, "text/xml") == "Scanned note\nTakes warfarin"
@@ -166,39 +158,41 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize(("content_type", "body", "reason"), UNREADABLE)
-def test_a_c_cda_whose_body_is_unreadable_has_its_header(extractor, content_type, body, reason):
-    found = extractor.read(unstructured(content_type, body), "text/xml")
-    assert found == Reading("Scanned note", (Unread("", reason),))
+def test_c_cda_whose_body_is_unreadable_has_its_header(extractor, subtests):
+    for content_type, body, reason in UNREADABLE:
+        with subtests.test(content_type=content_type):
+            found = extractor.read(unstructured(content_type, body), "text/xml")
+            assert found == Reading("Scanned note", (Unread("", reason),))
 
 
-@pytest.mark.parametrize(("content_type", "body", "reason"), UNREADABLE)
-def test_a_file_that_is_unreadable_takes_nothing_from_the_others(
-    extractor, content_type, body, reason
-):
-    shows = 'See <renderMultiMedia referencedObject="MM1"/>'
-    document = clinical(
-        *(section(f"Section {number}", f"Word{number}") for number in range(12)),
-        base64_section("Hospital course", content_type, body),
-        section("Pictures", shows, medium(content_type, body)),
-        base64_section("Discharge letter", "text/rtf", b64encode(RTF).decode()),
-        section("Attached", "", medium("application/pdf", b64encode(PDF).decode(), "MM2")),
-        *(section(f"Section {number}", f"Word{number}") for number in range(12, 25)),
-    )
-    found = extractor.read(document, "text/xml")
-    lines = found.text.split("\n")
-    assert [one for one in lines if one.startswith("Word")] == [f"Word{n}" for n in range(25)]
-    assert lines.count("Takes warfarin") == 2
-    assert {"Hospital course", "Pictures", "See", "Discharge letter"} < set(lines)
-    assert found.unread == (Unread("Hospital course", reason), Unread("Pictures", reason))
-    # What is left is shown too, and no base64.
-    shown = extractor.html_of(document, "text/xml")
-    assert all(f"<h2>Section {n}</h2><div>Word{n}</div>" in shown for n in range(25))
-    file = f"<i>(a file that is not shown here: {content_type})</i>"
-    assert f"<h2>Hospital course</h2><div>{file}</div>" in shown
-    picture = "<i>(a picture that is not shown)</i>"
-    assert f"<div>See {picture if content_type == 'image/tiff' else file}</div>" in shown
-    assert body not in shown
+def test_file_that_is_unreadable_takes_nothing_from_the_others(extractor, subtests):
+    for content_type, body, reason in UNREADABLE:
+        with subtests.test(content_type=content_type):
+            shows = 'See <renderMultiMedia referencedObject="MM1"/>'
+            document = clinical(
+                *(section(f"Section {number}", f"Word{number}") for number in range(12)),
+                base64_section("Hospital course", content_type, body),
+                section("Pictures", shows, medium(content_type, body)),
+                base64_section("Discharge letter", "text/rtf", b64encode(RTF).decode()),
+                section("Attached", "", medium("application/pdf", b64encode(PDF).decode(), "MM2")),
+                *(section(f"Section {number}", f"Word{number}") for number in range(12, 25)),
+            )
+            found = extractor.read(document, "text/xml")
+            lines = found.text.split("\n")
+            assert [one for one in lines if one.startswith("Word")] == [
+                f"Word{n}" for n in range(25)
+            ]
+            assert lines.count("Takes warfarin") == 2
+            assert {"Hospital course", "Pictures", "See", "Discharge letter"} < set(lines)
+            assert found.unread == (Unread("Hospital course", reason), Unread("Pictures", reason))
+            # What is left is shown too, and no base64.
+            shown = extractor.html_of(document, "text/xml")
+            assert all(f"<h2>Section {n}</h2><div>Word{n}</div>" in shown for n in range(25))
+            file = f"<i>(a file that is not shown here: {content_type})</i>"
+            assert f"<h2>Hospital course</h2><div>{file}</div>" in shown
+            picture = "<i>(a picture that is not shown)</i>"
+            assert f"<div>See {picture if content_type == 'image/tiff' else file}</div>" in shown
+            assert body not in shown
 
 
 def test_what_is_in_a_file_within_a_file_is_named_by_its_own_section(extractor):
@@ -210,27 +204,27 @@ def test_what_is_in_a_file_within_a_file_is_named_by_its_own_section(extractor):
     assert found.unread == (Unread("Scan", "image/tiff is not read"),)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_what_only_names_or_pictures_a_file_is_no_file_of_its_own(extractor, subtests):
+    for value in [
         '<value mediaType="image/png" representation="B64"><reference value="a.png"/></value>',
         '<value representation="B64">{rtf}<thumbnail representation="B64">iVBO</thumbnail></value>',
-    ],
-)
-def test_what_only_names_or_pictures_a_file_is_no_file_of_its_own(extractor, value):
-    entry = f"<observationMedia>{value.format(rtf=b64encode(RTF).decode())}</observationMedia>"
-    found = extractor.read(clinical(section("Letter", "See below", entry)), "text/xml")
-    assert found.unread == ()
-    assert ("Takes warfarin" in found.text) is ("{rtf}" in value)
+    ]:
+        with subtests.test(value=value):
+            entry = (
+                f"<observationMedia>{value.format(rtf=b64encode(RTF).decode())}</observationMedia>"
+            )
+            found = extractor.read(clinical(section("Letter", "See below", entry)), "text/xml")
+            assert found.unread == ()
+            assert ("Takes warfarin" in found.text) is ("{rtf}" in value)
 
 
-def test_a_large_scan_does_not_keep_a_document_from_being_shown(extractor):
+def test_large_scan_does_not_keep_a_document_from_being_shown(extractor):
     scan = base64_section("Scan", "image/tiff", "SUkq" * 1_000_000)
     document = clinical(section("Plan", "Rest"), scan)
     assert "<div>Rest</div>" in extractor.html_of(document, "text/xml")
 
 
-def test_a_c_cda_in_a_c_cda_is_read_to_the_end(extractor):
+def test_c_cda_in_a_c_cda_is_read_to_the_end(extractor):
     document = C_CDA.encode()
     for _ in range(20):
         document = unstructured("text/xml", b64encode(document).decode())
@@ -244,7 +238,8 @@ CONTENT_TYPES = [
 BEGINNINGS = [b"", PDF[:-200], PDF[:300], RTF[:-8], HTML, C_CDA.encode()[:1800], JSON[:-9], b"\\'"]
 
 
-@settings(deadline=None, derandomize=True, max_examples=400)
+@pytest.mark.campaign
+@settings(max_examples=400)
 @given(
     st.sampled_from(BEGINNINGS),
     st.binary(max_size=300),
@@ -259,9 +254,10 @@ def test_whatever_comes_is_text_or_unreadable(extractor, beginning, rest, conten
     assert "\0" not in text
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@pytest.mark.campaign
+@settings(max_examples=100)
 @given(st.sampled_from([PDF, RTF, HTML, C_CDA.encode(), JSON]), st.data())
-def test_a_document_with_damage_is_text_or_unreadable(extractor, document, data):
+def test_document_with_damage_is_text_or_unreadable(extractor, document, data):
     place = data.draw(st.integers(0, len(document)))
     gone = data.draw(st.integers(0, 20))
     damaged = document[:place] + data.draw(st.binary(max_size=20)) + document[place + gone :]

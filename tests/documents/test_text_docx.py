@@ -47,9 +47,8 @@ SMOKER = (
 )
 
 
-@pytest.mark.parametrize(
-    ("body", "words", "page"),
-    [
+def test_each_shape_is_read_and_shown(subtests):
+    for body, words, page in [
         # A word that is split into runs is one word.
         (p(r("Takes war"), r("farin")), "Takes warfarin", "<p>Takes warfarin</p>"),
         (p(r("a &lt;b&gt; &amp;")), "a <b> &", "<p>a &lt;b&gt; &amp;</p>"),
@@ -134,13 +133,12 @@ SMOKER = (
             "<p>Scan: <em>[image not shown]</em></p>",
         ),
         ("<w:altChunk r:id='x'/>", "", "<p><em>[embedded file not shown]</em></p>"),
-    ],
-)
-@pytest.mark.parametrize("namespace", [TRANSITIONAL, STRICT])
-def test_each_shape_is_read_and_shown(body, words, page, namespace):
-    data = word(body, namespace, styles=STYLES)
-    assert words_of(data) == words
-    assert page_of(data) == page
+    ]:
+        for namespace in [TRANSITIONAL, STRICT]:
+            with subtests.test(body=body):
+                data = word(body, namespace, styles=STYLES)
+                assert words_of(data) == words
+                assert page_of(data) == page
 
 
 def numbered(text: str, level: int = 0, num: int = 1) -> str:
@@ -200,7 +198,7 @@ def cell(text: str, properties: str = "") -> str:
     return f"<w:tc><w:tcPr>{properties}</w:tcPr>{p(r(text))}</w:tc>"
 
 
-def test_a_table_keeps_what_is_merged_and_loses_what_was_deleted():
+def test_table_keeps_what_is_merged_and_loses_what_was_deleted():
     rows = (
         cell("Drug", '<w:gridSpan w:val="2"/>') + cell("Dose", '<w:vMerge w:val="restart"/>'),
         cell("a") + cell("b") + cell("more", "<w:vMerge/>"),
@@ -217,7 +215,7 @@ def test_a_table_keeps_what_is_merged_and_loses_what_was_deleted():
     assert words_of(data).split() == ["Drug", "Dose", "more", "a", "b", "c", "filled", "in"]
 
 
-def test_a_row_that_begins_below_a_merged_cell_is_read():
+def test_row_that_begins_below_a_merged_cell_is_read():
     restart = '<w:vMerge w:val="restart"/>'
     rows = (
         cell("Drug", restart) + cell("a"),
@@ -234,31 +232,32 @@ def test_a_row_that_begins_below_a_merged_cell_is_read():
     )
 
 
-@pytest.mark.parametrize(
-    "gone",
-    [
+def test_deleted_text_is_left_out_and_the_page_says_so(subtests):
+    for gone in [
         '<w:del w:id="1"><w:r><w:delText>penicillin</w:delText></w:r></w:del>',
         f'<w:moveFrom w:id="1">{r("penicillin")}</w:moveFrom>',
-    ],
-)
-def test_deleted_text_is_left_out_and_the_page_says_so(gone):
-    data = word(p(r("Give "), gone, f'<w:ins w:id="2">{r("erythromycin")}</w:ins>'))
-    assert words_of(data) == "Give erythromycin"
-    shown = page_of(data)
-    assert shown.startswith("<p><strong><em>This document has tracked changes. It is shown as if")
-    assert shown.endswith("<p>Give <ins>erythromycin</ins></p>")
+    ]:
+        with subtests.test(gone=gone):
+            data = word(p(r("Give "), gone, f'<w:ins w:id="2">{r("erythromycin")}</w:ins>'))
+            assert words_of(data) == "Give erythromycin"
+            shown = page_of(data)
+            assert shown.startswith(
+                "<p><strong><em>This document has tracked changes. It is shown as if"
+            )
+            assert shown.endswith("<p>Give <ins>erythromycin</ins></p>")
 
 
-@pytest.mark.parametrize("gone", ["del", "moveFrom"])
-def test_a_paragraph_whose_end_was_deleted_is_one_with_the_next(gone):
-    first = p(r("No "), style=f"<w:rPr><w:{gone}/></w:rPr>")
-    assert page_of(word(first + p(r("aspirin")))).endswith("<p>No aspirin</p>")
-    assert page_of(word(first)).endswith("<p>No </p>")
-    table = f"<w:tbl><w:tr>{cell('Drug')}</w:tr></w:tbl>"
-    assert words_of(word(first + table + p(r("aspirin")))) == "No\nDrug\naspirin"
+def test_paragraph_whose_end_was_deleted_is_one_with_the_next(subtests):
+    for gone in ["del", "moveFrom"]:
+        with subtests.test(gone=gone):
+            first = p(r("No "), style=f"<w:rPr><w:{gone}/></w:rPr>")
+            assert page_of(word(first + p(r("aspirin")))).endswith("<p>No aspirin</p>")
+            assert page_of(word(first)).endswith("<p>No </p>")
+            table = f"<w:tbl><w:tr>{cell('Drug')}</w:tr></w:tbl>"
+            assert words_of(word(first + table + p(r("aspirin")))) == "No\nDrug\naspirin"
 
 
-def test_an_earlier_format_is_not_the_one_that_holds():
+def test_earlier_format_is_not_the_one_that_holds():
     change = "<w:rPrChange w:id='1'><w:rPr><w:strike/></w:rPr></w:rPrChange>"
     assert page_of(word(p(r("aspirin", f"<w:b/>{change}")))).endswith("<p><b>aspirin</b></p>")
 
@@ -292,11 +291,10 @@ def test_nothing_from_elsewhere_is_read():
     assert words_of(word(p(r("Well")), external=external)) == "Well"
 
 
-@pytest.mark.parametrize(
-    "content_type", ["", "application/msword", "application/octet-stream", "application/zip"]
-)
-def test_a_word_document_is_known_by_its_bytes(content_type):
-    assert words_of(word(p(r("Well"))), content_type) == "Well"
+def test_word_document_is_known_by_its_bytes(subtests):
+    for content_type in ["", "application/msword", "application/octet-stream", "application/zip"]:
+        with subtests.test(content_type=content_type):
+            assert words_of(word(p(r("Well"))), content_type) == "Well"
 
 
 OLE = b"\xd0\xcf\x11\xe0" + bytes(60)
@@ -307,9 +305,8 @@ def encrypted(data: bytes) -> bytes:
     return data.replace(b"PK\1\2\x14\3\x14\0\0\0", b"PK\1\2\x14\3\x14\0\1\0")
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
+def test_what_is_damaged_or_too_much_is_unreadable(subtests):
+    for data, reason in [
         (b"", "broken Word or OpenDocument file"),
         (b"PK\3\4", "broken Word or OpenDocument file"),
         (OLE, r"Word file of before 2007 \(.doc\)"),
@@ -321,47 +318,54 @@ def encrypted(data: bytes) -> bytes:
         (word(p("<w:r><w:sym w:char='no'/></w:r>")), "broken Word or OpenDocument file"),
         (word("<w:x>" * 400 + "</w:x>" * 400), "nested more than 200 elements deep"),
         (word(" " * 30_000_001), "more than 30 MB when unpacked"),
-    ],
-    ids=range(11),
-)
-def test_what_is_damaged_or_too_much_is_unreadable(data, reason):
-    with pytest.raises(Unreadable, match=reason):
-        words_of(data)
-    with pytest.raises(Unreadable, match=reason):
-        page_of(data)
+    ]:
+        with subtests.test(data=data):
+            with pytest.raises(Unreadable, match=reason):
+                words_of(data)
+            with pytest.raises(Unreadable, match=reason):
+                page_of(data)
 
 
 HUGE = ["110000", "FFFFFFFF", "F" * 16, "F" * 2_000, "D800", "DFFF", "FFFF", "-1", "10061", "0"]
 
 
-@pytest.mark.parametrize("number", HUGE)
-@pytest.mark.parametrize("font", ["Symbol", "Wingdings", "Arial", ""])
-def test_a_symbol_of_any_number_takes_no_word_from_the_others(number, font):
-    body = p(r("before "), f"<w:r><w:sym w:font='{font}' w:char='{number}'/></w:r>", r(" after"))
-    assert words_of(word(body)) == "before [symbol] after"
-    assert page_of(word(body)) == "<p>before [symbol] after</p>"
+def test_symbol_of_any_number_takes_no_word_from_the_others(subtests):
+    for number in HUGE:
+        for font in ["Symbol", "Wingdings", "Arial", ""]:
+            with subtests.test(number=number):
+                body = p(
+                    r("before "),
+                    f"<w:r><w:sym w:font='{font}' w:char='{number}'/></w:r>",
+                    r(" after"),
+                )
+                assert words_of(word(body)) == "before [symbol] after"
+                assert page_of(word(body)) == "<p>before [symbol] after</p>"
 
 
-@pytest.mark.parametrize("number", ["9" * 10, "9" * 30, "9" * 4_000, "-" + "9" * 30])
-def test_numbers_of_any_size_take_no_word_from_the_others(number):
-    cell = f"<w:tcPr><w:gridSpan w:val='{number}'/></w:tcPr>"
-    row = f"<w:trPr><w:gridBefore w:val='{number}'/></w:trPr>"
-    choice_ = f"<w:ddList><w:result w:val='{number}'/><w:listEntry w:val='one'/></w:ddList>"
-    list_ = f"<w:pPr><w:numPr><w:ilvl w:val='{number}'/><w:numId w:val='1'/></w:numPr></w:pPr>"
-    body = (
-        p(list_, r("first"))
-        + f"<w:tbl><w:tr>{row}<w:tc>{cell}{p(r('second'))}</w:tc></w:tr></w:tbl>"
-        + p(f"<w:r><w:fldChar><w:ffData>{choice_}</w:ffData></w:fldChar></w:r>", r("third"))
-    )
-    levels = f"<w:lvl w:ilvl='{number}'><w:start w:val='{number}'/><w:lvlText w:val='%1.'/></w:lvl>"
-    numbering = (
-        f"<w:abstractNum w:abstractNumId='1'>{levels}</w:abstractNum><w:num w:numId='1'>"
-        f"<w:abstractNumId w:val='1'/><w:lvlOverride w:ilvl='{number}'>"
-        f"<w:startOverride w:val='{number}'/></w:lvlOverride></w:num>"
-    )
-    found = words_of(word(body, numbering=numbering))
-    assert all(one in found for one in ("first", "second", "third"))
-    assert len(page_of(word(body, numbering=numbering))) < 10_000
+def test_numbers_of_any_size_take_no_word_from_the_others(subtests):
+    for number in ["9" * 10, "9" * 30, "9" * 4_000, "-" + "9" * 30]:
+        with subtests.test(number=number):
+            cell = f"<w:tcPr><w:gridSpan w:val='{number}'/></w:tcPr>"
+            row = f"<w:trPr><w:gridBefore w:val='{number}'/></w:trPr>"
+            choice_ = f"<w:ddList><w:result w:val='{number}'/><w:listEntry w:val='one'/></w:ddList>"
+            list_ = (
+                f"<w:pPr><w:numPr><w:ilvl w:val='{number}'/><w:numId w:val='1'/></w:numPr></w:pPr>"
+            )
+            body = (
+                p(list_, r("first"))
+                + f"<w:tbl><w:tr>{row}<w:tc>{cell}{p(r('second'))}</w:tc></w:tr></w:tbl>"
+                + p(f"<w:r><w:fldChar><w:ffData>{choice_}</w:ffData></w:fldChar></w:r>", r("third"))
+            )
+            start = f"<w:start w:val='{number}'/>"
+            levels = f"<w:lvl w:ilvl='{number}'>{start}<w:lvlText w:val='%1.'/></w:lvl>"
+            numbering = (
+                f"<w:abstractNum w:abstractNumId='1'>{levels}</w:abstractNum><w:num w:numId='1'>"
+                f"<w:abstractNumId w:val='1'/><w:lvlOverride w:ilvl='{number}'>"
+                f"<w:startOverride w:val='{number}'/></w:lvlOverride></w:num>"
+            )
+            found = words_of(word(body, numbering=numbering))
+            assert all(one in found for one in ("first", "second", "third"))
+            assert len(page_of(word(body, numbering=numbering))) < 10_000
 
 
 def test_tables_in_tables_are_read_as_deep_as_they_may_be():

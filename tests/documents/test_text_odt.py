@@ -48,9 +48,8 @@ BOX = (
 )
 
 
-@pytest.mark.parametrize(
-    ("body", "words", "page"),
-    [
+def test_each_shape_is_read_and_shown(subtests):
+    for body, words, page in [
         (
             (
                 "<text:p><text:title>T</text:title>a<text:s text:c='3'/>b<text:tab/>c"
@@ -126,12 +125,11 @@ BOX = (
                 "<p>Since May</p></div><div><strong>Comment 1 by Ana:</strong> <p>Sure?</p></div>"
             ),
         ),
-    ],
-)
-def test_each_shape_is_read_and_shown(body, words, page):
-    data = opendocument(body, STYLES)
-    assert words_of(data) == words
-    assert page_of(data) == page
+    ]:
+        with subtests.test(body=body):
+            data = opendocument(body, STYLES)
+            assert words_of(data) == words
+            assert page_of(data) == page
 
 
 CHANGES = (
@@ -214,7 +212,7 @@ def test_lists_have_the_numbers_that_their_styles_give():
     ]
 
 
-def test_a_table_keeps_its_spans_and_repeats_what_is_repeated():
+def test_table_keeps_its_spans_and_repeats_what_is_repeated():
     data = opendocument(
         "<table:table><table:table-header-rows><table:table-row><table:table-cell"
         " table:number-columns-spanned='2'><text:p>Drug</text:p></table:table-cell>"
@@ -241,30 +239,32 @@ def test_headers_and_footers_are_there_once_under_a_label():
     assert words_of(data) == "Header:\nClinic\nWell\nFooter:\nPage"
 
 
-@pytest.mark.parametrize("content_type", ["", "application/octet-stream", "application/zip"])
-def test_an_opendocument_is_known_by_its_bytes(content_type):
-    assert words_of(opendocument("<text:p>Well</text:p>"), content_type) == "Well"
+def test_opendocument_is_known_by_its_bytes(subtests):
+    for content_type in ["", "application/octet-stream", "application/zip"]:
+        with subtests.test(content_type=content_type):
+            assert words_of(opendocument("<text:p>Well</text:p>"), content_type) == "Well"
 
 
-@pytest.mark.parametrize("number", ["9" * 10, "9" * 30, "9" * 4_000, "-" + "9" * 30])
-def test_numbers_of_any_size_take_no_word_from_the_others(number):
-    body = (
-        f"<text:h text:outline-level='{number}'>first</text:h>"
-        f"<text:list text:style-name='L'><text:list-item text:start-value='{number}'>"
-        "<text:p>second</text:p></text:list-item></text:list>"
-        "<table:table><table:table-row><table:table-cell"
-        f" table:number-columns-spanned='{number}' table:number-rows-spanned='{number}'>"
-        "<text:p>third</text:p></table:table-cell></table:table-row></table:table>"
-    )
-    found = words_of(opendocument(body))
-    assert all(one in found for one in ("first", "second", "third"))
-    assert len(page_of(opendocument(body))) < 10_000
+def test_numbers_of_any_size_take_no_word_from_the_others(subtests):
+    for number in ["9" * 10, "9" * 30, "9" * 4_000, "-" + "9" * 30]:
+        with subtests.test(number=number):
+            body = (
+                f"<text:h text:outline-level='{number}'>first</text:h>"
+                f"<text:list text:style-name='L'><text:list-item text:start-value='{number}'>"
+                "<text:p>second</text:p></text:list-item></text:list>"
+                "<table:table><table:table-row><table:table-cell"
+                f" table:number-columns-spanned='{number}' table:number-rows-spanned='{number}'>"
+                "<text:p>third</text:p></table:table-cell></table:table-row></table:table>"
+            )
+            found = words_of(opendocument(body))
+            assert all(one in found for one in ("first", "second", "third"))
+            assert len(page_of(opendocument(body))) < 10_000
 
 
-@pytest.mark.parametrize("number", ["xD800", "xDFFF", "x110000", "xFFFFFFFFFFFFFFFFFF", "1114112"])
-def test_a_character_that_is_none_is_not_well_formed(number):
-    with pytest.raises(Unreadable, match="XML that is not well-formed"):
-        words_of(opendocument(f"<text:p>a&#{number};b</text:p>"))
+def test_character_that_is_none_is_not_well_formed(subtests):
+    for number in ["xD800", "xDFFF", "x110000", "xFFFFFFFFFFFFFFFFFF", "1114112"]:
+        with subtests.test(number), pytest.raises(Unreadable, match="XML that is not well-formed"):
+            words_of(opendocument(f"<text:p>a&#{number};b</text:p>"))
 
 
 REPEATED = (
@@ -274,9 +274,8 @@ REPEATED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
+def test_what_is_damaged_or_too_much_is_unreadable(subtests):
+    for data, reason in [
         (b"PK\3\4", "broken Word or OpenDocument file"),
         (opendocument("").replace(b"content.xml", b"kontent.xml"), "broken Word or OpenDocument"),
         (
@@ -289,11 +288,7 @@ REPEATED = (
             opendocument(REPEATED.format(REPEATED.format("<text:p>many</text:p>"))),
             "longer than 8,000,000 characters",
         ),
-    ],
-    ids=range(6),
-)
-def test_what_is_damaged_or_too_much_is_unreadable(data, reason):
-    with pytest.raises(Unreadable, match=reason):
-        words_of(data)
-    with pytest.raises(Unreadable, match=reason):
-        page_of(data)
+    ]:
+        for text_of in (words_of, page_of):
+            with subtests.test(reason), pytest.raises(Unreadable, match=reason):
+                text_of(data)

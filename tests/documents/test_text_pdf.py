@@ -23,7 +23,7 @@ def text_or_reason(document: bytes) -> str:
         return str(error)
 
 
-def test_the_text_of_pages():
+def test_text_of_pages():
     document = pdf_of_pages(lines("Discharge summary", "Ana Ruiz, niña"), lines("Page two"))
     assert text(document) == "Discharge summary\nAna Ruiz, niña\nPage two"
 
@@ -40,18 +40,16 @@ def test_compressed_pages_are_read():
     assert text(document) == "warfarin"
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "words"),
-    [
+def test_word_that_a_line_end_splits_is_found_whole_and_in_parts(subtests):
+    for first, second, words in [
         ("severe hyper-", "tension found", ["hypertension", "hyper-tension"]),
         ("a beta-", "blocker", ["betablocker", "beta-blocker"]),
         ("with iodine-", "131 given", ["iodine-131"]),
-    ],
-)
-def test_a_word_that_a_line_end_splits_is_found_whole_and_in_parts(first, second, words):
-    found = text(pdf_of_pages(lines(first, second))).split()
-    assert set(words) <= set(found)
-    assert "iodine131" not in found
+    ]:
+        with subtests.test(first=first):
+            found = text(pdf_of_pages(lines(first, second))).split()
+            assert set(words) <= set(found)
+            assert "iodine131" not in found
 
 
 def test_what_is_beside_the_page_is_read_too():
@@ -78,42 +76,40 @@ def test_what_is_filled_in_and_stamped_is_read():
     assert text(document) == "Takes\nwarfarin"
 
 
-def test_a_pdf_that_needs_a_password_is_unreadable():
+def test_pdf_that_needs_a_password_is_unreadable():
     with pytest.raises(Unreadable) as error:
         text(locked_pdf(lines("warfarin"), password=True))
     assert str(error.value) == "PDF that needs a password"
 
 
-def test_a_pdf_that_anybody_can_open_is_read():
+def test_pdf_that_anybody_can_open_is_read():
     """Only its owner may change it, so it is encrypted with the empty password."""
     document = locked_pdf(lines("warfarin"), password=False)
     assert b"warfarin" not in document
     assert text(document) == "warfarin"
 
 
-def test_a_page_that_is_broken_does_not_hide_the_others():
+def test_page_that_is_broken_does_not_hide_the_others():
     document = pdf_of_pages(lines("one"), lines("two")).replace(b"4 0 R 6 0 R", b"9 9 R 6 0 R")
     assert text(document) == "two"
 
 
-@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
-def test_half_a_pdf_is_unreadable_or_text(part):
-    document = pdf_of_pages(lines("warfarin"), lines("heparin"))
-    found = text_or_reason(document[: int(len(document) * part)])
-    assert found == "broken PDF" or set(found.split()) <= {"warfarin", "heparin"}
+def test_half_a_pdf_is_unreadable_or_text(subtests):
+    for part in [0.1, 0.5, 0.9]:
+        with subtests.test(part=part):
+            document = pdf_of_pages(lines("warfarin"), lines("heparin"))
+            found = text_or_reason(document[: int(len(document) * part)])
+            assert found == "broken PDF" or set(found.split()) <= {"warfarin", "heparin"}
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
+def test_pdf_that_goes_in_circles_comes_to_an_end(subtests):
+    for document in [
         pdf(b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [2 0 R] /Count 99 >>"),
         pdf(b"<< /Type /Catalog /Pages 1 0 R >>"),
         pdf(b"1 0 R"),
         pdf_of_pages(lines("a"), trailer=b"/Prev 9"),
         b"%PDF-1.7\n1 0 obj " + b"[" * 100_000,
         b"%PDF-1.7\n" + b"1 0 obj << " * 10_000,
-    ],
-    ids=["pages of pages", "catalog of catalogs", "itself", "table of tables", "nested", "endless"],
-)
-def test_a_pdf_that_goes_in_circles_comes_to_an_end(document):
-    assert text_or_reason(document) in {"", "a", "broken PDF"}
+    ]:
+        with subtests.test(document=document):
+            assert text_or_reason(document) in {"", "a", "broken PDF"}

@@ -5,8 +5,6 @@ Source: Rich Text Format Specification 1.9.1.
 
 from __future__ import annotations
 
-import pytest
-
 from fhirapp.documents.media import tidy
 from fhirapp.documents.rtf import read_rtf
 
@@ -20,9 +18,8 @@ def text(body: bytes, head: bytes = rb"\ansi\ansicpg1252\deff0" + FONTS) -> str:
     return tidy(read_rtf(b"{\\rtf1%s %s}" % (head, body), ""))
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
+def test_text_of_rtf(subtests):
+    for body, expected in [
         (rb"Hello \b bold\b0  world\par next line", "Hello bold world\nnext line"),
         (rb"one\line two\sect three\page four", "one\ntwo\nthree\nfour"),
         (b"one\ntwo\r\nthree\\\nfour", "onetwothree\nfour"),
@@ -61,15 +58,13 @@ def text(body: bytes, head: bytes = rb"\ansi\ansicpg1252\deff0" + FONTS) -> str:
         (rb"{\pict\pngblip 89504e470d0a}{\pict\bin7 }}{{\par}seen", "seen"),
         (rb"{\object{\*\objdata 0102}{\result seen}}", "seen"),
         (rb"{\upr{ansi}{\*\ud{\u233 ?}}}", "ansié"),
-    ],
-)  # fmt: skip
-def test_the_text_of_rtf(body, expected):
-    assert text(body) == expected
+    ]:  # fmt: skip
+        with subtests.test(body=body):
+            assert text(body) == expected
 
 
-@pytest.mark.parametrize(
-    ("head", "expected"),
-    [
+def test_code_page_of_the_document(subtests):
+    for head, expected in [
         (rb"\ansi\ansicpg1251", "й"),
         (rb"\ansi\ansicpg99999", "é"),
         (rb"\ansi", "é"),
@@ -78,28 +73,19 @@ def test_the_text_of_rtf(body, expected):
         (rb"\pca", "Ú"),
         (rb"", "é"),
         (rb"\ansi\ansicpg1252\deff1" + FONTS, "й"),
-    ],
-)
-def test_the_code_page_of_the_document(head, expected):
-    assert text(rb"\'e9", head) == expected
+    ]:
+        with subtests.test(head=head):
+            assert text(rb"\'e9", head) == expected
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        rb"{\rtf1 seen",
-        rb"{\rtf1 seen}}}}",
-        rb"}}{\rtf1 seen}",
-        rb"{\rtf1 seen\'",
-        rb"{\rtf1 seen\bin9999999999 hidden}",
-        rb"{\rtf1 {\pict\bin-5}seen}",
-        rb"{\rtf1\uc-3 seen\u}",
-        rb"{\rtf1\f9999999999\fcharset7 seen}",
-        b"{\\rtf1 s\0een\\",
-    ],
-)
-def test_damaged_rtf_is_read_as_far_as_it_goes(damaged):
-    assert tidy(read_rtf(damaged, "")).split() == ["seen"]
+def test_damaged_rtf_is_read_as_far_as_it_goes(subtests):
+    for damaged in [
+        *(rb"{\rtf1 seen", rb"{\rtf1 seen}}}}", rb"}}{\rtf1 seen}", rb"{\rtf1 seen\'"),
+        *(rb"{\rtf1 seen\bin9999999999 hidden}", rb"{\rtf1 {\pict\bin-5}seen}"),
+        *(rb"{\rtf1\uc-3 seen\u}", rb"{\rtf1\f9999999999\fcharset7 seen}", b"{\\rtf1 s\0een\\"),
+    ]:
+        with subtests.test(damaged=damaged):
+            assert tidy(read_rtf(damaged, "")).split() == ["seen"]
 
 
 def test_deeply_nested_rtf_is_read():
@@ -113,9 +99,8 @@ def test_many_links_are_read_in_time():
     assert text(link * 3_000).split() == ["seen"] * 3_000
 
 
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
+def test_character_of_any_number_takes_no_word_from_the_others(subtests):
+    for number, expected in [
         (b"228", "\xe4"),
         (b"-3913", "\uf0b7"),
         (b"128512", "\U0001f600"),
@@ -126,13 +111,13 @@ def test_many_links_are_read_in_time():
         (b"-32769", ""),
         (b"55357", ""),
         (b"-8704", ""),
-    ],
-)
-def test_a_character_of_any_number_takes_no_word_from_the_others(number, expected):
-    assert text(rb"before\u%s? after" % number) == f"before{expected} after"
+    ]:
+        with subtests.test(number=number):
+            assert text(rb"before\u%s? after" % number) == f"before{expected} after"
 
 
-@pytest.mark.parametrize("word", [b"uc", b"f", b"deff", b"ansicpg", b"fcharset", b"bin"])
-def test_numbers_of_any_size_do_not_break_a_document(word):
-    assert text(rb"before {\%s9999999999 x}" % word).startswith("before")
-    assert text(rb"before {\%s-9999999999 x}" % word).startswith("before")
+def test_numbers_of_any_size_do_not_break_a_document(subtests):
+    for word in [b"uc", b"f", b"deff", b"ansicpg", b"fcharset", b"bin"]:
+        with subtests.test(word=word):
+            assert text(rb"before {\%s9999999999 x}" % word).startswith("before")
+            assert text(rb"before {\%s-9999999999 x}" % word).startswith("before")

@@ -23,7 +23,7 @@ from fhirapp.documents import extractor as extractor_module
 from fhirapp.documents.media import Kind, Unread
 from tests.support.documents import base64_section, clinical, laughs, lines, pdf_of_pages, section
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all the limits")
+pytestmark = pytest.mark.process
 
 HTML = b"<p>Takes warfarin"
 # The parser goes up through all open elements for each: hours.
@@ -64,7 +64,7 @@ def test_what_is_remembered_takes_so_much_room():
 
 
 @pytest.mark.parametrize(("remembered", "tries"), [(60, 1), (0, 2)])
-def test_a_document_that_took_too_long_is_tried_again_after_a_while(monkeypatch, remembered, tries):
+def test_document_that_took_too_long_is_tried_again_after_a_while(monkeypatch, remembered, tries):
     monkeypatch.setattr("fhirapp.documents.extractor._DIED_SECONDS", remembered)
     asked = []
     monkeypatch.setattr(Extractor, "_request", lambda _self, *_: asked.append(1) or died())
@@ -85,7 +85,7 @@ def test_plain_text_needs_no_process(children):
         assert children() == set()
 
 
-def test_an_unreadable_document_does_not_end_the_process(children):
+def test_unreadable_document_does_not_end_the_process(children):
     with Extractor() as extractor:
         extractor.text_of(HTML, "text/html")
         before = children()
@@ -95,7 +95,7 @@ def test_an_unreadable_document_does_not_end_the_process(children):
         assert children() == before
 
 
-def test_a_document_that_takes_too_long_is_unreadable(children):
+def test_document_that_takes_too_long_is_unreadable(children):
     with Extractor(seconds=0.3) as extractor:
         extractor.text_of(HTML, "text/html")
         before = children()
@@ -109,7 +109,7 @@ def test_a_document_that_takes_too_long_is_unreadable(children):
         assert children().isdisjoint(before)
 
 
-def test_a_file_within_that_takes_too_long_takes_nothing_from_the_sections():
+def test_file_within_that_takes_too_long_takes_nothing_from_the_sections():
     endless = base64_section("Letter", "text/html", b64encode(ENDLESS).decode())
     letter = base64_section("Other", "text/html", b64encode(HTML).decode())
     document = clinical(section("Plan", "Takes heparin"), endless, letter)
@@ -121,8 +121,7 @@ def test_a_file_within_that_takes_too_long_takes_nothing_from_the_sections():
         assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
 
 
-@linux
-def test_a_document_that_needs_too_much_memory_is_unreadable():
+def test_document_that_needs_too_much_memory_is_unreadable():
     large = b"word " * 4_000_000
     with Extractor(megabytes=140) as extractor:
         with pytest.raises(Unreadable) as error:
@@ -133,7 +132,6 @@ def test_a_document_that_needs_too_much_memory_is_unreadable():
         assert extractor.text_of(large, "text/plain").startswith("word word")
 
 
-@linux
 @pytest.mark.parametrize(
     ("content_type", "document"),
     [
@@ -149,7 +147,7 @@ def test_a_document_that_needs_too_much_memory_is_unreadable():
         pytest.param("text/plain", "\u0316\u0301".encode() * 2_000_000, id="10 MB of accents"),
     ],
 )
-def test_a_bomb_is_text_or_unreadable_and_what_follows_is_read(bombs, content_type, document):
+def test_bomb_is_text_or_unreadable_and_what_follows_is_read(bombs, content_type, document):
     data = PDF_BOMBS[document]() if isinstance(document, str) else document
     began = time.monotonic()
     with suppress(Unreadable):
@@ -176,7 +174,7 @@ PDF_BOMBS = {
 }
 
 
-def test_a_worker_that_was_killed_is_replaced(children):
+def test_worker_that_was_killed_is_replaced(children):
     with Extractor() as extractor:
         assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
         (killed,) = children()
@@ -186,7 +184,7 @@ def test_a_worker_that_was_killed_is_replaced(children):
         assert children().isdisjoint({killed})
 
 
-def test_an_extractor_can_be_used_again_after_its_end(children):
+def test_extractor_can_be_used_again_after_its_end(children):
     extractor = Extractor()
     for _ in range(2):
         with extractor:
@@ -239,7 +237,7 @@ def test_where_no_process_can_be_started_documents_are_unreadable(monkeypatch):
     assert str(error.value) == "no process to read it could be started"
 
 
-def test_a_process_that_does_not_start_leaves_nothing_behind(monkeypatch, children):
+def test_process_that_does_not_start_leaves_nothing_behind(monkeypatch, children):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with Extractor() as extractor, pytest.raises(Unreadable) as error:
         extractor.text_of(HTML, "text/html")
@@ -261,15 +259,14 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
         one.kill()
 
 
-@linux
-def test_a_worker_ends_when_it_has_used_up_its_time(process):
+def test_worker_ends_when_it_has_used_up_its_time(process):
     media.write_request(process.stdin, Kind("html", ""), HTML)
     assert media.read_frame(process.stdout) == b"+Takes warfarin"
     media.write_request(process.stdin, Kind("html", ""), ENDLESS)
     assert process.wait(timeout=60) == -signal.SIGXCPU
 
 
-def test_a_worker_ends_with_its_owner():
+def test_worker_ends_with_its_owner():
     """Even amid a document: the pipe closes."""
     with subprocess.Popen(
         [*START, "600", "512"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -280,16 +277,14 @@ def test_a_worker_ends_with_its_owner():
         assert process.wait(timeout=30) == 0
 
 
-@linux
-def test_a_worker_can_open_nothing_and_leaves_no_core(process):
+def test_worker_can_open_nothing_and_leaves_no_core(process):
     limits = Path(f"/proc/{process.pid}/limits").read_text("ascii")
     found = {line[:26].strip(): line[26:].split()[:2] for line in limits.splitlines()}
     assert found["Max open files"] == found["Max core file size"] == ["0", "0"]
     assert found["Max address space"] == [str(512 * 1024**2)] * 2
 
 
-@linux
-def test_a_worker_does_not_know_the_secrets_of_the_server(monkeypatch, children):
+def test_worker_does_not_know_the_secrets_of_the_server(monkeypatch, children):
     monkeypatch.setenv("FHIRAPP_DATABASE_URL", "postgresql://fhirapp:hunter2@db/fhirapp")
     monkeypatch.setenv("PGPASSWORD", "hunter2")
     with Extractor() as extractor:
@@ -300,7 +295,7 @@ def test_a_worker_does_not_know_the_secrets_of_the_server(monkeypatch, children)
     assert b"hunter2" not in environment
 
 
-def test_a_worker_loads_neither_the_application_nor_its_libraries():
+def test_worker_loads_neither_the_application_nor_its_libraries():
     """They would take a second to import, and memory from the documents."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *START[1:], "1", "512"],
@@ -313,7 +308,7 @@ def test_a_worker_loads_neither_the_application_nor_its_libraries():
     assert not loaded & {"fhirapp", "fhirapp.config", "flask", "sqlalchemy", "authlib"}
 
 
-def test_the_answer_to_a_request():
+def test_answer_to_a_request():
     answers = io.BytesIO()
     worker.answer(answers, Kind("html", ""), HTML)
     worker.answer(answers, Kind("xml", ""), b"<a>")
@@ -350,18 +345,11 @@ def hijacked(tmp_path, monkeypatch, answer: str) -> Extractor:
 @pytest.mark.parametrize(
     "answer",
     [
-        "frame(b'+', 0xFFFFFFFF)",
-        "frame(b'+x', 64_000_001)",
-        "frame(b'')",
-        "frame(b'?text')",
-        "frame(b'+' + b'x' * 1_000_001)",
-        "frame(b'+\\xff')",
-        "frame(b'+text\\0section')",
+        *("frame(b'+', 0xFFFFFFFF)", "frame(b'+x', 64_000_001)", "frame(b'')", "frame(b'?text')"),
+        *("frame(b'+' + b'x' * 1_000_001)", "frame(b'+\\xff')", "frame(b'+text\\0section')"),
         "frame(b'+text\\0' + b's' * 1_001 + b'\\0reason')",
-        "frame(b'+text\\0section\\0' + b'r' * 1_001)",
-        "frame(b'+text' + b'\\0' * 1_000_002)",
-        "frame(b'-' + b'r' * 1_001)",
-        "frame(b'-\\xff')",
+        *("frame(b'+text\\0section\\0' + b'r' * 1_001)", "frame(b'+text' + b'\\0' * 1_000_002)"),
+        *("frame(b'-' + b'r' * 1_001)", "frame(b'-\\xff')"),
     ],
 )
 def test_no_answer_is_taken_that_keeps_to_no_protocol(tmp_path, monkeypatch, answer, children):
@@ -375,7 +363,7 @@ def test_no_answer_is_taken_that_keeps_to_no_protocol(tmp_path, monkeypatch, ans
         assert children() == set()
 
 
-def test_a_length_is_not_reserved_before_it_comes(tmp_path, monkeypatch):
+def test_length_is_not_reserved_before_it_comes(tmp_path, monkeypatch):
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with (
         hijacked(tmp_path, monkeypatch, "frame(b'+', 0xFFFFFFFF)") as extractor,
@@ -386,7 +374,7 @@ def test_a_length_is_not_reserved_before_it_comes(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("answer", ["frame(b'+many')", "frame(b'+' + b'9' * 10)", "frame(b'+-1')"])
-def test_the_number_of_pages_is_a_number(tmp_path, monkeypatch, answer):
+def test_number_of_pages_is_a_number(tmp_path, monkeypatch, answer):
     with (
         hijacked(tmp_path, monkeypatch, answer) as extractor,
         pytest.raises(Unreadable, match="broke down its reader"),
@@ -394,7 +382,7 @@ def test_the_number_of_pages_is_a_number(tmp_path, monkeypatch, answer):
         extractor.pages_of(b"%PDF-")
 
 
-def test_a_picture_of_a_page_is_a_picture(tmp_path, monkeypatch):
+def test_picture_of_a_page_is_a_picture(tmp_path, monkeypatch):
     with (
         hijacked(tmp_path, monkeypatch, "frame(b'+<script>')") as extractor,
         pytest.raises(Unreadable, match="broke down its reader"),
@@ -402,7 +390,7 @@ def test_a_picture_of_a_page_is_a_picture(tmp_path, monkeypatch):
         extractor.page_of(b"%PDF-", 1)
 
 
-def test_the_title_of_a_section_is_cut_in_an_answer():
+def test_title_of_a_section_is_cut_in_an_answer():
     answers = io.BytesIO()
     broken = base64_section("t" * 2_000, "application/pdf", b64encode(b"%PDF-").decode())
     worker.answer(answers, Kind("xml", ""), clinical(broken))

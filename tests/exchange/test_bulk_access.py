@@ -53,16 +53,17 @@ def test_what_is_exported_is_what_all_pages_of_the_searches_bring(app, scope):
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("name", EXPORTED)
-def test_a_type_that_is_named_is_exported_or_forbidden_as_its_search_is(app, scope, name):
-    exports = Exports(app, scope)
-    if exports.get(name).status_code == 403:
-        refused = exports.kick_off(f"$export?_type={name}")
-        message = f"The token's scope does not cover export of {name}."
-        assert_outcome(refused, 403, "forbidden", message, "_type")
-        assert f'scope="system/{name}.rs"' in refused.headers["WWW-Authenticate"]
-    else:
-        assert exports.exported(f"$export?_type={name}") == exports.searched(name)
+def test_named_type_is_exported_or_forbidden_as_its_search_is(app, scope, subtests):
+    for name in EXPORTED:
+        with subtests.test(name):
+            exports = Exports(app, scope)
+            if exports.get(name).status_code == 403:
+                refused = exports.kick_off(f"$export?_type={name}")
+                message = f"The token's scope does not cover export of {name}."
+                assert_outcome(refused, 403, "forbidden", message, "_type")
+                assert f'scope="system/{name}.rs"' in refused.headers["WWW-Authenticate"]
+            else:
+                assert exports.exported(f"$export?_type={name}") == exports.searched(name)
 
 
 def test_of_several_scopes_each_of_the_named_types_needs_its_own(app):
@@ -71,22 +72,22 @@ def test_of_several_scopes_each_of_the_named_types_needs_its_own(app):
     assert exports.kick_off("$export?_type=Patient,AllergyIntolerance").status_code == 202
 
 
-@pytest.mark.parametrize(
-    "scope", ["system/AllergyIntolerance.r", "system/*.s", "system/Patient.r system/Patient.s"]
-)
-def test_a_scope_must_both_read_and_search(app, scope):
-    refused = Exports(app, scope).kick_off()
-    assert_outcome(refused, 403, "forbidden", NEEDED)
-    assert 'error="insufficient_scope"' in refused.headers["WWW-Authenticate"]
+def test_scope_must_both_read_and_search(app, subtests):
+    for scope in ["system/AllergyIntolerance.r", "system/*.s", "system/Patient.r system/Patient.s"]:
+        with subtests.test(scope=scope):
+            refused = Exports(app, scope).kick_off()
+            assert_outcome(refused, 403, "forbidden", NEEDED)
+            assert 'error="insufficient_scope"' in refused.headers["WWW-Authenticate"]
 
 
-@pytest.mark.parametrize("path", ["$export", "Patient/$export", "Group/x/$export", "$export/x"])
-def test_patients_and_clinicians_export_nothing(app, path):
-    flow = Flow(app, add_program(app), add_person(app, CLINICIAN))
-    clinician = flow.redeem(flow.code("openid user/*.rs")).get_json()["access_token"]
-    for token in (clinician, token_for(app, "patient/*.rs", patient="p1")):
-        refused = Fhir(app, token).get(path, headers=ASYNC)
-        assert_outcome(refused, 403, "forbidden", NEEDED)
+def test_patients_and_clinicians_export_nothing(app, subtests):
+    for path in ["$export", "Patient/$export", "Group/x/$export", "$export/x"]:
+        with subtests.test(path=path):
+            flow = Flow(app, add_program(app), add_person(app, CLINICIAN))
+            clinician = flow.redeem(flow.code("openid user/*.rs")).get_json()["access_token"]
+            for token in (clinician, token_for(app, "patient/*.rs", patient="p1")):
+                refused = Fhir(app, token).get(path, headers=ASYNC)
+                assert_outcome(refused, 403, "forbidden", NEEDED)
 
 
 def test_of_a_mixed_token_the_system_scopes_alone_count(app):
@@ -126,7 +127,7 @@ def test_another_token_of_the_client_is_as_good(app, done):
 @pytest.mark.parametrize(
     "scope", ["system/Patient.rs", "system/AllergyIntolerance.rs?clinical-status=active"]
 )
-def test_a_token_that_covers_less_is_refused(app, done, scope):
+def test_token_that_covers_less_is_refused(app, done, scope):
     owner, status, file = done
     with app.app_context(), writing() as connection:
         wider = "system/AllergyIntolerance.rs system/Patient.rs"
@@ -145,7 +146,7 @@ def test_provenance_hangs_on_all_types(app):
     assert owner.get(status).status_code == 202
 
 
-def test_a_client_that_lost_a_scope_is_refused_what_it_exported(app, done):
+def test_client_that_lost_a_scope_is_refused_what_it_exported(app, done):
     owner, status, file = done
     with app.app_context(), writing() as connection:
         change(connection, owner.client_id, {"scope": "system/Patient.rs"})
@@ -156,7 +157,7 @@ def test_a_client_that_lost_a_scope_is_refused_what_it_exported(app, done):
     assert owner.get(file).status_code == 200
 
 
-def test_a_client_that_was_disabled_and_a_token_that_was_revoked_are_refused(app, done):
+def test_client_that_was_disabled_and_a_token_that_was_revoked_are_refused(app, done):
     owner, status, file = done
     with app.app_context(), writing() as connection:
         set_disabled(connection, owner.client_id, disabled=True)
@@ -169,7 +170,7 @@ def test_a_client_that_was_disabled_and_a_token_that_was_revoked_are_refused(app
     assert {owner.get(path).status_code for path in (status, file)} == {401}
 
 
-def test_a_scope_that_is_lost_before_it_is_written_narrows_the_export(app):
+def test_scope_that_is_lost_before_it_is_written_narrows_the_export(app):
     exports = Exports(app, "system/AllergyIntolerance.rs system/Patient.rs")
     status = exports.started()
     with app.app_context(), writing() as connection:
@@ -195,18 +196,19 @@ def test_of_a_client_that_is_disabled_before_it_is_written_nothing_is(app):
     assert_outcome(failed, 500, "exception", reason)
 
 
-@pytest.mark.parametrize("level", ["Patient/$export", "Group/grp-allergy-clinic/$export"])
-def test_a_scope_narrows_what_is_of_patients_too(app, level):
-    scope = "system/AllergyIntolerance.rs?clinical-status=active system/Group.rs"
-    exports = Exports(app, scope)
-    allowed = exports.searched("AllergyIntolerance")
-    found = exports.exported(level)
-    assert {name for name in found if name[0] == "AllergyIntolerance"} <= {*allowed}
-    assert {name for name, _ in found} <= {"AllergyIntolerance", "Provenance"}
-    assert {*found} & {*allowed}
+def test_scope_narrows_what_is_of_patients_too(app, subtests):
+    for level in ["Patient/$export", "Group/grp-allergy-clinic/$export"]:
+        with subtests.test(level=level):
+            scope = "system/AllergyIntolerance.rs?clinical-status=active system/Group.rs"
+            exports = Exports(app, scope)
+            allowed = exports.searched("AllergyIntolerance")
+            found = exports.exported(level)
+            assert {name for name in found if name[0] == "AllergyIntolerance"} <= {*allowed}
+            assert {name for name, _ in found} <= {"AllergyIntolerance", "Provenance"}
+            assert {*found} & {*allowed}
 
 
-def test_a_group_that_may_not_be_read_is_not_exported(app):
+def test_group_that_may_not_be_read_is_not_exported(app):
     exports = Exports(app, "system/AllergyIntolerance.rs")
     refused = exports.kick_off("Group/grp-allergy-clinic/$export")
     unknown = exports.kick_off("Group/nobody/$export")
@@ -229,5 +231,5 @@ def _patients(*ids: str) -> dict[str, object]:
     return {"resourceType": "Parameters", "parameter": listed}
 
 
-def test_the_types_of_patients_are_those_of_their_compartment_and_provenance():
+def test_types_of_patients_are_those_of_their_compartment_and_provenance():
     assert {"Patient", "Provenance", "AllergyIntolerance"} <= {*OF_PATIENTS} < {*EXPORTED}

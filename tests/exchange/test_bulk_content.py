@@ -78,7 +78,7 @@ def test_each_line_is_what_a_read_answers(exports):
             assert line == read.data
 
 
-def test_an_attachment_is_fetched_at_its_url_and_small_ones_stand_there_too(exports):
+def test_attachment_is_fetched_at_its_url_and_small_ones_stand_there_too(exports):
     documents = exports.exported("$export?_type=DocumentReference").values()
     attachments = [content["attachment"] for one in documents for content in one.get("content", ())]
     assert attachments
@@ -122,36 +122,34 @@ def test_patients_who_are_named_are_exported_and_no_others(app, exports, ids):
     assert found.keys() == of(app, *ids)
 
 
-def test_a_group_is_the_records_of_its_members(app, exports):
+def test_group_is_the_records_of_its_members(app, exports):
     assert exports.exported(GROUP).keys() == of(app, *MEMBERS)
     assert exports.exported(GROUP, patients("p8", "p2")).keys() == of(app, "p2", "p8")
 
 
-@pytest.mark.parametrize(
-    ("path", "ids", "reason"),
-    [
+def test_patients_who_are_not_here_are_told(exports, subtests):
+    for path, ids, reason in [
         (GROUP, ("p1", "p3"), "names a patient who is not a member of the group"),
         (GROUP, ("nobody",), "names a patient who is not a member of the group"),
         ("Patient/$export", ("p1", "nobody"), "names a patient who is not known here"),
         ("$export", ("p1",), "does not go with an export of the whole server"),
         ("Patient/$export", ("a_b",), "is not a reference to a patient here; use Patient/<id>"),
-    ],
-)
-def test_patients_who_are_not_here_are_told(exports, path, ids, reason):
-    response = exports.kick_off(path, patients(*ids))
-    assert response.status_code == 400
-    issue = response.get_json(force=True)["issue"][0]
-    assert (issue["code"], issue["diagnostics"]) == ("value", f"patient: {reason}")
+    ]:
+        with subtests.test(path=path):
+            response = exports.kick_off(path, patients(*ids))
+            assert response.status_code == 400
+            issue = response.get_json(force=True)["issue"][0]
+            assert (issue["code"], issue["diagnostics"]) == ("value", f"patient: {reason}")
 
 
-def test_a_patient_may_be_named_by_the_whole_address(app, exports):
+def test_patient_may_be_named_by_the_whole_address(app, exports):
     absolute = parameters(
         ("patient", "valueReference", {"reference": f"{BASE_URL}/fhir/Patient/p1"})
     )
     assert exports.exported("Patient/$export", absolute).keys() == of(app, "p1")
 
 
-def test_a_group_without_members_says_so(exports):
+def test_group_without_members_says_so(exports):
     manifest = exports.done("Group/grp-newborns/$export")
     assert manifest["output"] == []
     (outcome,) = exports.lines(manifest, "error")
@@ -238,7 +236,7 @@ def test_until_a_time_what_changed_last_before_it_is_exported(exports):
         ("Patient?name=nobody",),
     ],
 )
-def test_a_type_filter_is_a_search_and_several_of_a_type_add_up(exports, queries):
+def test_type_filter_is_a_search_and_several_of_a_type_add_up(exports, queries):
     types = {one.partition("?")[0] for one in queries}
     path = f"$export?_type={','.join(sorted(types))}"
     expected = {}
@@ -328,7 +326,7 @@ QUERIES = (
 
 
 @pytest.mark.parametrize("path", QUERIES)
-def test_an_export_is_of_one_instant_though_writing_goes_on(moving, path):
+def test_export_is_of_one_instant_though_writing_goes_on(moving, path):
     publish(moving.app, origin(99, "new3"), now="2026-03-01T00:02:00.000+00:00")
     still = moving.exported(path)
     assert ("Provenance", "o99") not in still
@@ -387,7 +385,7 @@ def test_many_deletions_stand_in_several_bundles(moving):
     assert [len(one["entry"]) for one in moving.lines(manifest, "deleted")] == [100, 20]
 
 
-def test_a_long_file_is_followed_by_another(moving, monkeypatch):
+def test_long_file_is_followed_by_another(moving, monkeypatch):
     whole = moving.exported()
     monkeypatch.setattr("fhirapp.exchange.bulk.files.LONGEST_FILE", 2_000)
     manifest = moving.done()
@@ -397,7 +395,7 @@ def test_a_long_file_is_followed_by_another(moving, monkeypatch):
     assert found == whole
 
 
-def test_an_empty_server_has_an_empty_export(make_app):
+def test_empty_server_has_an_empty_export(make_app):
     exports = Exports(make_app(seed=False))
     manifest = exports.done("$export?_since=2020")
     assert manifest["output"] == manifest["deleted"] == manifest["error"] == []

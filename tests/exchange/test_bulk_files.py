@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import stat
 import time
-from pathlib import Path
 
 import pytest
 from flask import Flask
 from werkzeug.http import http_date
 
-from fhirapp.config import settings_of
 from fhirapp.db import reader
 from fhirapp.exchange.bulk.run import GRACE_SECONDS, Pace, sweep
 from fhirapp.rest.stream import PIECE
-from tests.support.bulk import NDJSON, Exports, path_of
+from tests.support.bulk import NDJSON, Exports, folder_of, path_of
 from tests.support.contract import allergy, publish
 from tests.support.helpers import assert_outcome, lasting
 
@@ -36,13 +34,7 @@ def status(exports: Exports) -> str:
     return found
 
 
-def folder(app: Flask, status: str) -> Path:
-    """Return the folder of an export."""
-    settings = settings_of(app)
-    return Path(settings.files or settings.instance) / "exports" / status.rpartition("/")[2]
-
-
-def test_a_file_is_ndjson_and_its_address_has_no_other(exports, status):
+def test_file_is_ndjson_and_its_address_has_no_other(exports, status):
     response = exports.get(f"{status}/Patient.1.ndjson", headers={"Accept": NDJSON})
     assert (response.status_code, response.content_type) == (200, NDJSON)
     assert response.headers["X-Content-Type-Options"] == "nosniff"
@@ -52,9 +44,8 @@ def test_a_file_is_ndjson_and_its_address_has_no_other(exports, status):
     assert lasting(head) == lasting(response)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_what_stands_in_no_manifest_is_unknown(exports, status, subtests):
+    for name in [
         *("Patient.2.ndjson", "request.json", "manifest.json", "1", "..", "%2e%2e", "x"),
         *(
             "..%2frequest.json",
@@ -63,15 +54,14 @@ def test_a_file_is_ndjson_and_its_address_has_no_other(exports, status):
             "Patient.1.ndjson%00",
         ),
         "Patient.1.ndjson.",
-    ],
-)
-def test_what_stands_in_no_manifest_is_unknown(exports, status, name):
-    response = exports.get(f"{status}/{name}")
-    assert response.status_code == 404
-    assert response.get_json(force=True)["resourceType"] == "OperationOutcome"
+    ]:
+        with subtests.test(name=name):
+            response = exports.get(f"{status}/{name}")
+            assert response.status_code == 404
+            assert response.get_json(force=True)["resourceType"] == "OperationOutcome"
 
 
-def test_a_part_of_a_file_can_be_fetched_and_only_of_the_same_file(exports, status):
+def test_part_of_a_file_can_be_fetched_and_only_of_the_same_file(exports, status):
     path = f"{status}/AllergyIntolerance.1.ndjson"
     whole = exports.get(path)
     length = len(whole.data)
@@ -95,7 +85,7 @@ def test_a_part_of_a_file_can_be_fetched_and_only_of_the_same_file(exports, stat
     assert beyond.headers["Content-Range"] == f"bytes */{length}"
 
 
-def test_a_large_file_is_sent_a_piece_at_a_time(make_app):
+def test_large_file_is_sent_a_piece_at_a_time(make_app):
     app = make_app(seed=False)
     note = [{"text": "x" * 20_000}]
     publish(
@@ -113,7 +103,8 @@ def test_a_large_file_is_sent_a_piece_at_a_time(make_app):
 
 
 def test_files_are_this_users_alone(app, exports, status):
-    paths = [folder(app, status).parent, *folder(app, status).rglob("*"), folder(app, status)]
+    folder = folder_of(app, status)
+    paths = [folder.parent, folder, *folder.rglob("*")]
     assert len(paths) > 4
     for path in paths:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
@@ -134,15 +125,15 @@ def test_in_the_table_there_is_nothing_of_patients(app, exports):
     assert len(row) == 1
     assert "p2" not in map(str, row[0])
     assert "Ortega" not in str(row)
-    assert b"Ortega" in (folder(app, status) / "request.json").read_bytes()
+    assert b"Ortega" in (folder_of(app, status) / "request.json").read_bytes()
 
 
 def test_what_is_deleted_is_no_more(app, exports, status):
-    assert folder(app, status).is_dir()
+    assert folder_of(app, status).is_dir()
     response = exports.request("DELETE", status)
     assert response.status_code == 202
     assert response.get_json(force=True)["resourceType"] == "OperationOutcome"
-    assert not folder(app, status).exists()
+    assert not folder_of(app, status).exists()
     for path in (status, f"{status}/Patient.1.ndjson"):
         assert_outcome(exports.get(path), 404, "not-found", UNKNOWN)
     assert_outcome(exports.request("DELETE", status), 404, "not-found", UNKNOWN)
@@ -152,10 +143,10 @@ def test_what_waits_can_be_cancelled(app, exports):
     status = exports.started()
     assert exports.request("DELETE", status).status_code == 202
     assert not exports.work()
-    assert not folder(app, status).exists()
+    assert not folder_of(app, status).exists()
 
 
-def test_an_export_expires_after_the_hours_that_are_set(make_app):
+def test_export_expires_after_the_hours_that_are_set(make_app):
     app = make_app(export_hours=2)
     exports = Exports(app)
     status = exports.started("$export?_type=Patient")
@@ -164,9 +155,9 @@ def test_an_export_expires_after_the_hours_that_are_set(make_app):
     assert exports.get(status).headers["Expires"] == http_date(ended + 2 * HOUR)
     with app.app_context():
         sweep(ended + 2 * HOUR + GRACE_SECONDS)
-        assert folder(app, status).is_dir()
+        assert folder_of(app, status).is_dir()
         sweep(ended + 2 * HOUR + GRACE_SECONDS + 1)
-    assert not folder(app, status).exists()
+    assert not folder_of(app, status).exists()
     assert exports.kept() == 0
     assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
 
@@ -180,19 +171,19 @@ def test_what_has_expired_is_unknown_before_it_is_swept(exports):
     assert exports.kept() == 1
 
 
-def test_an_export_whose_files_are_gone_is_unknown(app, exports, status):
-    for path in folder(app, status).glob("1/Patient*"):
+def test_export_whose_files_are_gone_is_unknown(app, exports, status):
+    for path in folder_of(app, status).glob("1/Patient*"):
         path.unlink()
     assert_outcome(exports.get(f"{status}/Patient.1.ndjson"), 404, "not-found", UNKNOWN)
-    (folder(app, status) / "1" / "manifest.json").unlink()
+    (folder_of(app, status) / "1" / "manifest.json").unlink()
     assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
-    (folder(app, status) / "request.json").unlink()
+    (folder_of(app, status) / "request.json").unlink()
     assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
 
 
 def test_files_that_cannot_be_read_now_are_not_taken_for_removed(app, exports, status):
     for name in ("manifest.json", "Patient.1.ndjson"):
-        path = folder(app, status) / "1" / name
+        path = folder_of(app, status) / "1" / name
         path.rename(path.with_name("kept"))
         # As a folder of a network fails whose server has no way to it.
         path.symlink_to(name)
@@ -204,13 +195,13 @@ def test_files_that_cannot_be_read_now_are_not_taken_for_removed(app, exports, s
 
 
 def test_old_folders_that_are_nobodys_are_removed(app, exports, status):
-    whole = folder(app, status).parent
+    whole = folder_of(app, status).parent
     old, new = whole / "nobodys-old", whole / "nobodys-new"
     for path in (old, new):
         path.mkdir()
         (path / "Patient.1.ndjson").write_bytes(b"{}\n")
-    for path in (old / "Patient.1.ndjson", *folder(app, status).glob("*/*")):
+    for path in (old / "Patient.1.ndjson", *folder_of(app, status).glob("*/*")):
         os.utime(path, (0, 0))
     with app.app_context():
         sweep(0)
-    assert [path.exists() for path in (old, new, folder(app, status))] == [False, True, True]
+    assert [path.exists() for path in (old, new, folder_of(app, status))] == [False, True, True]

@@ -24,8 +24,7 @@ from fhirapp.exchange.bulk.run import IN_PROGRESS, KEPT, KIND, WAIT_SECONDS
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, MOST_ATTEMPTS, Job, Progress
 from fhirapp.jobs.worker import Pace, Worker, running_jobs
-from tests.exchange.test_bulk_files import folder
-from tests.support.bulk import Exports
+from tests.support.bulk import Exports, folder_of
 from tests.support.contract import allergy, delete, publish
 from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.helpers import assert_outcome
@@ -113,7 +112,7 @@ def test_of_many_workers_one_has_an_export(make_app):
     assert len(claimed) == IN_PROGRESS
 
 
-def test_a_claim_holds_for_its_lease_and_then_anothers_begins_anew(app, exports):
+def test_claim_holds_for_its_lease_and_then_anothers_begins_anew(app, exports):
     status = exports.started()
     now = time.time()
     first = claim(app, now)
@@ -134,7 +133,7 @@ def test_a_claim_holds_for_its_lease_and_then_anothers_begins_anew(app, exports)
     assert exports.get(status).headers["X-Progress"] == "50% complete"
 
 
-def test_a_lease_is_renewed_while_there_is_work(app, exports):
+def test_lease_is_renewed_while_there_is_work(app, exports):
     status = exports.started()
     began = int(time.time())
     ticks = itertools.count(began, 7)
@@ -150,7 +149,7 @@ def test_a_lease_is_renewed_while_there_is_work(app, exports):
     assert exports.get(status).status_code == 200
 
 
-def test_an_export_that_never_comes_to_its_end_is_given_up(app, exports):
+def test_export_that_never_comes_to_its_end_is_given_up(app, exports):
     status = exports.started()
     for number in range(MOST_ATTEMPTS):
         assert claim(app, time.time() + number * (LEASE_SECONDS + 1)) is not None
@@ -160,7 +159,7 @@ def test_an_export_that_never_comes_to_its_end_is_given_up(app, exports):
     assert_outcome(exports.get(status), 500, "exception", reason)
 
 
-def test_a_server_that_stops_leaves_the_export_to_the_next(app, exports):
+def test_server_that_stops_leaves_the_export_to_the_next(app, exports):
     status = exports.started()
     for _ in range(2 * MOST_ATTEMPTS):
         assert exports.work(Pace(is_stopping=lambda: True)) == 0
@@ -199,14 +198,15 @@ def start_worker(app: Flask) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.stdout.close()
 
 
-def test_the_export_of_a_worker_that_is_killed_is_begun_anew(app, exports, start_worker):
+@pytest.mark.process
+def test_export_of_a_worker_that_is_killed_is_begun_anew(app, exports, start_worker):
     status = exports.started()
     process = start_worker(HALF)
     assert process.stdout is not None
     assert process.stdout.readline() == "half\n"
     process.kill()
     process.wait()
-    attempt = folder(app, status) / "1"
+    attempt = folder_of(app, status) / "1"
     assert (attempt / "DocumentReference.1.ndjson").stat().st_size
     assert row(app, status).state == "running"
     assert exports.work() == 0
@@ -218,14 +218,15 @@ def test_the_export_of_a_worker_that_is_killed_is_begun_anew(app, exports, start
     assert row(app, status).attempts == 2
 
 
-def test_a_process_of_its_own_does_what_waits(app, exports, start_worker):
+@pytest.mark.process
+def test_process_of_its_own_does_what_waits(app, exports, start_worker):
     status = exports.started()
     process = start_worker()
     assert process.communicate()[0].split() == ["began", "ended"]
     assert exports.lines(exports.manifest(status))
 
 
-def test_a_servers_thread_does_what_waits_and_is_woken(app, exports):
+def test_servers_thread_does_what_waits_and_is_woken(app, exports):
     first = exports.started()
     with running_jobs(app):
         for status in (first, exports.started()):
@@ -234,7 +235,7 @@ def test_a_servers_thread_does_what_waits_and_is_woken(app, exports):
             assert exports.lines(exports.manifest(status))
 
 
-def test_a_thread_that_is_stopped_stops(app):
+def test_thread_that_is_stopped_stops(app):
     worker = Worker(app)
     worker.start()
     worker.stop()
@@ -244,7 +245,7 @@ def test_a_thread_that_is_stopped_stops(app):
 # Limits.
 
 
-def test_a_client_has_so_many_exports_under_way_and_another_its_own(app, exports):
+def test_client_has_so_many_exports_under_way_and_another_its_own(app, exports):
     statuses = [exports.started() for _ in range(IN_PROGRESS)]
     refused = exports.kick_off()
     message = f"{IN_PROGRESS} exports of this client are in progress; wait for one to finish."
@@ -252,12 +253,12 @@ def test_a_client_has_so_many_exports_under_way_and_another_its_own(app, exports
     assert refused.headers["Retry-After"] == str(WAIT_SECONDS)
     other = Exports(app)
     other.started()
-    assert len([*folder(app, statuses[0]).parent.iterdir()]) == IN_PROGRESS + 1
+    assert len([*folder_of(app, statuses[0]).parent.iterdir()]) == IN_PROGRESS + 1
     exports.request("DELETE", statuses[0])
     exports.started()
 
 
-def test_a_client_keeps_so_many_exports(exports):
+def test_client_keeps_so_many_exports(exports):
     statuses = []
     for _ in range(KEPT):
         statuses.append(exports.started("$export?_type=Organization"))
@@ -296,7 +297,7 @@ def test_who_asks_all_the_time_is_told_to_wait(exports):
 # What ends an export.
 
 
-def test_an_export_is_cancelled_while_it_is_written(app, exports):
+def test_export_is_cancelled_while_it_is_written(app, exports):
     status = exports.started()
     ticks = itertools.count(int(time.time()), 7)
     asked = []
@@ -308,16 +309,16 @@ def test_an_export_is_cancelled_while_it_is_written(app, exports):
     assert exports.work(Pace(clock=lambda: next(ticks), pause=pause)) == 1
     assert asked == [202]
     assert exports.kept() == 0
-    assert not folder(app, status).exists()
+    assert not folder_of(app, status).exists()
     assert exports.get(status).status_code == 404
 
 
 @pytest.mark.parametrize("name", ["Encounter.1.ndjson", "error.1.ndjson", "manifest.json"])
-def test_a_disk_that_is_full_ends_the_export_and_what_it_wrote_is_removed(
+def test_disk_that_is_full_ends_the_export_and_what_it_wrote_is_removed(
     app, exports, name, monkeypatch
 ):
     status = exports.started("$export?unknown=1")
-    attempt = folder(app, status) / "1"
+    attempt = folder_of(app, status) / "1"
     replace = Path.replace
 
     def full(path: Path, target: Path) -> Path:
@@ -335,14 +336,14 @@ def test_a_disk_that_is_full_ends_the_export_and_what_it_wrote_is_removed(
     assert exports.get(status).status_code == 404
 
 
-def test_an_export_leaves_room_for_the_database(exports, monkeypatch):
+def test_export_leaves_room_for_the_database(exports, monkeypatch):
     status = exports.started()
     monkeypatch.setattr("fhirapp.exchange.bulk.files.RESERVE", 2**62)
     assert exports.work() == 1
     assert_outcome(exports.get(status), 500, "exception", FULL)
 
 
-def test_a_group_that_is_deleted_meanwhile_ends_the_export(app, exports):
+def test_group_that_is_deleted_meanwhile_ends_the_export(app, exports):
     status = exports.started("Group/grp-allergy-clinic/$export")
     delete(app, "Group", "grp-allergy-clinic", now="2026-03-01T00:00:00.000+00:00")
     assert exports.work() == 1
@@ -352,7 +353,7 @@ def test_a_group_that_is_deleted_meanwhile_ends_the_export(app, exports):
     assert_outcome(refused, 410, "deleted", reason)
 
 
-def test_an_export_outlives_a_restart(app, exports):
+def test_export_outlives_a_restart(app, exports):
     status = exports.started()
     done = exports.started("$export?_type=Patient")
     assert exports.work() == IN_PROGRESS

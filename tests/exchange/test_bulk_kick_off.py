@@ -37,7 +37,7 @@ def outcomes(exports: Exports, path: str, **headers: str) -> list[tuple[str, str
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_export_is_taken_on_done_and_told(exports, level):
+def test_export_is_taken_on_done_and_told(exports, level):
     response = exports.kick_off(level)
     assert (response.status_code, response.content_type) == (202, FHIR_JSON)
     assert response.get_json(force=True)["issue"][0]["severity"] == "information"
@@ -95,9 +95,8 @@ def test_ndjson_has_three_names(exports, written):
     assert response.status_code == 202
 
 
-@pytest.mark.parametrize(
-    ("query", "code", "parameter", "diagnostics"),
-    [
+def test_what_cannot_be_done_is_refused_at_once(exports, subtests):
+    for query, code, parameter, diagnostics in [
         ("_outputFormat=csv", "value", "_outputFormat",
          "'csv' is not supported; use application/fhir+ndjson"),
         ("_outputFormat=ndjson&_outputFormat=ndjson", "invalid", "_outputFormat",
@@ -148,28 +147,27 @@ def test_ndjson_has_three_names(exports, written):
         ("_since=%00", "value", "_since", "has a NUL character"),
         ("patient=Patient/p1", "value", "patient",
          "is taken by POST alone, in a Parameters resource"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_done_is_refused_at_once(exports, query, code, parameter, diagnostics):
-    response = exports.kick_off(f"$export?{query}")
-    assert_outcome(response, 400, code, f"{parameter}: {diagnostics}", parameter)
-    assert "Content-Location" not in response.headers
-    assert exports.kept() == 0
+    ]:  # fmt: skip
+        with subtests.test(query=query):
+            response = exports.kick_off(f"$export?{query}")
+            assert_outcome(response, 400, code, f"{parameter}: {diagnostics}", parameter)
+            assert "Content-Location" not in response.headers
+            assert exports.kept() == 0
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_query_that_shapes_an_answer_is_refused(exports, subtests):
+    for name in [
         *("_sort", "_count", "_include", "_revinclude", "_summary", "_elements", "_total"),
         *("_format", "_pretty", "_cursor", "_explain"),
-    ],
-)
-def test_a_query_that_shapes_an_answer_is_refused(exports, name):
-    values = {"_revinclude": "Provenance:target", "_summary": "true", "_total": "none"}
-    value = values.get(name, "false" if name in ("_pretty", "_explain") else "1")
-    response = exports.kick_off(f"$export?_typeFilter=AllergyIntolerance?code=x%26{name}={value}")
-    reason = f"AllergyIntolerance: {name}: shapes an answer, and selects nothing"
-    assert_outcome(response, 400, "value", f"_typeFilter: {reason}", "_typeFilter")
+    ]:
+        with subtests.test(name=name):
+            values = {"_revinclude": "Provenance:target", "_summary": "true", "_total": "none"}
+            value = values.get(name, "false" if name in ("_pretty", "_explain") else "1")
+            response = exports.kick_off(
+                f"$export?_typeFilter=AllergyIntolerance?code=x%26{name}={value}"
+            )
+            reason = f"AllergyIntolerance: {name}: shapes an answer, and selects nothing"
+            assert_outcome(response, 400, "value", f"_typeFilter: {reason}", "_typeFilter")
 
 
 @pytest.mark.parametrize("level", LEVELS[1:])
@@ -216,7 +214,7 @@ def test_that_it_is_asynchronous_is_known_and_under_strict_handling_must_be_said
     assert_outcome(refused, 400, "required", diagnostics, "Prefer")
 
 
-def test_a_client_must_take_fhir(exports):
+def test_client_must_take_fhir(exports):
     assert exports.kick_off(Accept="text/html").status_code == 406
     assert exports.kick_off("$export?_format=ttl").status_code == 406
     for path, accept, media in (
@@ -240,9 +238,8 @@ def listing(member: bytes) -> bytes:
     return b'{"resourceType": "Parameters", "parameter": [%s]}' % member
 
 
-@pytest.mark.parametrize(
-    ("body", "diagnostics"),
-    [
+def test_body_that_is_wrong_is_told(exports, subtests):
+    for body, diagnostics in [
         (b"{", "request: the body is not JSON"),
         (b"[]", "request: the body is not a Parameters resource"),
         (b'{"resourceType": "Patient"}', "request: the body is not a Parameters resource"),
@@ -263,21 +260,19 @@ def listing(member: bytes) -> bytes:
         (json.dumps({"resourceType": "Parameters", "parameter": [
             {"name": "_type", "valueString": "x" * 20_001}]}).encode(),
          "_type: is longer than 20000 characters"),
-    ],
-)  # fmt: skip
-def test_a_body_that_is_wrong_is_told(exports, body, diagnostics):
-    response = exports.post("$export", body, content_type=FHIR_JSON, headers=ASYNC)
-    assert_outcome(response, 400, "value", diagnostics, diagnostics.partition(":")[0])
+    ]:  # fmt: skip
+        with subtests.test(body=body):
+            response = exports.post("$export", body, content_type=FHIR_JSON, headers=ASYNC)
+            assert_outcome(response, 400, "value", diagnostics, diagnostics.partition(":")[0])
 
 
-def test_a_body_of_another_kind_is_refused(exports):
+def test_body_of_another_kind_is_refused(exports):
     response = exports.post("$export", b"x", content_type="text/plain", headers=ASYNC)
     assert response.status_code == 415
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
+def test_there_is_nothing_else(exports, subtests):
+    for path, status in [
         ("Group/nobody/$export", 404),
         ("Group/a_b/$export", 404),
         ("Group/$x/$export", 404),
@@ -286,18 +281,18 @@ def test_a_body_of_another_kind_is_refused(exports):
         ("$exports", 404),
         ("$export/", 404),
         ("$export/nobody/x/y", 404),
-    ],
-)
-def test_there_is_nothing_else(exports, path, status):
-    response = exports.kick_off(path)
-    assert (response.status_code, response.content_type) == (status, FHIR_JSON)
+    ]:
+        with subtests.test(path=path):
+            response = exports.kick_off(path)
+            assert (response.status_code, response.content_type) == (status, FHIR_JSON)
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
-def test_other_methods_are_told_what_is_allowed(exports, method):
-    response = exports.request(method, "$export")
-    assert response.status_code == 405
-    assert response.headers["Allow"] == "GET, HEAD, OPTIONS, POST"
+def test_other_methods_are_told_what_is_allowed(exports, subtests):
+    for method in ["PUT", "PATCH", "DELETE"]:
+        with subtests.test(method=method):
+            response = exports.request(method, "$export")
+            assert response.status_code == 405
+            assert response.headers["Allow"] == "GET, HEAD, OPTIONS, POST"
 
 
 def test_without_a_token_it_is_asked_for(http):
@@ -308,7 +303,7 @@ def test_without_a_token_it_is_asked_for(http):
         assert response.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_the_capability_statement_tells_of_the_three_levels(http):
+def test_capability_statement_tells_of_the_three_levels(http):
     statement = http.get("/fhir/metadata").get_json(force=True)
     guide = "http://hl7.org/fhir/uv/bulkdata/"
     assert f"{guide}CapabilityStatement/bulk-data" in statement["instantiates"]
@@ -323,7 +318,7 @@ def test_the_capability_statement_tells_of_the_three_levels(http):
     assert told == [("export", "export"), ("export", "patient-export"), ("export", "group-export")]
 
 
-def test_the_openapi_document_tells_of_every_parameter_and_answer(app, exports):
+def test_openapi_document_tells_of_every_parameter_and_answer(app, exports):
     described = Described(app)
     for path, operation in (
         ("/fhir/$export", EXPORT),
@@ -356,7 +351,7 @@ def test_the_openapi_document_tells_of_every_parameter_and_answer(app, exports):
         described.assert_as_described("delete", one, other.request("DELETE", address))
 
 
-def test_a_token_without_a_scope_on_any_type_of_patients_exports_nothing_of_theirs(app):
+def test_token_without_a_scope_on_any_type_of_patients_exports_nothing_of_theirs(app):
     fhir = Fhir(app, token_for(app, "system/Organization.rs"))
     assert fhir.get("Patient/$export?_type=Patient", headers=ASYNC).status_code == 403
 

@@ -46,7 +46,7 @@ def exported(filled: Flask, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_manifest_names_each_file_with_its_lines_and_digest(exported):
+def test_manifest_names_each_file_with_its_lines_and_digest(exported):
     manifest = json.loads((exported / "manifest.json").read_bytes())
     output = manifest.pop("output")
     assert manifest == {
@@ -85,7 +85,7 @@ def test_lines_are_in_the_order_of_ids(exported):
         assert ids == sorted(ids)
 
 
-def test_the_same_makes_the_same_files_compressed_or_not(filled, exported, tmp_path):
+def test_same_makes_the_same_files_compressed_or_not(filled, exported, tmp_path):
     export(filled, tmp_path / "again")
     for folder in ("one", "other"):
         export(filled, tmp_path / folder, compressed=True)
@@ -111,7 +111,7 @@ def test_only_the_types_that_are_named_are_written(filled, tmp_path):
         ("DiagnosticReport", "DiagnosticReport follows from DocumentReference: export that."),
     ],
 )
-def test_a_type_that_is_not_stored_is_refused(filled, tmp_path, name, words):
+def test_type_that_is_not_stored_is_refused(filled, tmp_path, name, words):
     with pytest.raises(ConfigurationError, match=words):
         export(filled, tmp_path, "Patient", name)
 
@@ -122,7 +122,7 @@ def test_of_nothing_there_is_a_manifest(empty, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
-def test_the_files_are_of_one_moment_whatever_is_written_meanwhile(empty, tmp_path):
+def test_files_are_of_one_moment_whatever_is_written_meanwhile(empty, tmp_path):
     publish(empty, PATIENT, now=NOW)
     publish(empty, allergy("a", criticality="low"), allergy("b"), now=NOW)
 

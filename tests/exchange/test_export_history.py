@@ -34,7 +34,7 @@ def version(
     return Version(resource, number, time, made_with or {})
 
 
-def test_a_line_is_a_bundle_of_the_versions_newest_first(empty, tmp_path):
+def test_line_is_a_bundle_of_the_versions_newest_first(empty, tmp_path):
     publish(empty, allergy("a"), now=TIMES[0])
     delete(empty, "AllergyIntolerance", "a", now=TIMES[1])
     publish(empty, allergy("a", criticality="low"), now=TIMES[2])
@@ -75,7 +75,7 @@ def test_requests_and_responses_are_those_that_the_server_answers(app, tmp_path)
                 )
 
 
-def test_a_version_of_a_document_names_the_binaries_that_it_was_made_with(empty, tmp_path):
+def test_version_of_a_document_names_the_binaries_that_it_was_made_with(empty, tmp_path):
     publish(empty, copy.deepcopy(DOCUMENT), now=TIMES[0])
     publish(empty, binary_with(b"one"), now=TIMES[1])
     publish(empty, binary_with(b"two"), binary_with(b"three"), now=TIMES[2])
@@ -112,7 +112,7 @@ def test_since_an_instant_a_bundle_holds_the_versions_from_then_on(empty, tmp_pa
     assert not (tmp_path / "deleted.ndjson").exists()
 
 
-def test_the_manifest_says_that_lines_are_bundles(app, tmp_path):
+def test_manifest_says_that_lines_are_bundles(app, tmp_path):
     manifest = export(app, tmp_path, history=True)
     assert {one.type_name for one in manifest.output} == {"Bundle"}
     assert [one.url for one in manifest.output] == [
@@ -133,7 +133,7 @@ def test_what_lines_hold_is_read_as_it_was(empty, tmp_path):
     assert history_of(bundle) == History("AllergyIntolerance", "a", expected)
 
 
-def test_the_answer_of_a_server_is_read_too(app):
+def test_answer_of_a_server_is_read_too(app):
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     answered = fhir.read("AllergyIntolerance/al-p5-codeine/_history")
     found = history_of(answered)
@@ -165,9 +165,8 @@ def deletion(number: int = 2, **members: Any) -> dict[str, Any]:
     return entry_of(number, resource=None, request=request, **members)
 
 
-@pytest.mark.parametrize(
-    ("entries", "numbers"),
-    [
+def test_versions_are_read_oldest_first_in_whichever_order_they_stand(subtests):
+    for entries, numbers in [
         ([entry_of(1), deletion(2)], [1, 2]),
         ([deletion(2), entry_of(1)], [1, 2]),
         ([entry_of(3), entry_of(5)], [3, 5]),
@@ -175,16 +174,17 @@ def deletion(number: int = 2, **members: Any) -> dict[str, Any]:
         ([entry_of(4, resource=allergy("a"))], [4]),
         ([deletion(3, fullUrl="https://other.example/fhir/AllergyIntolerance/a")], [3]),
         ([deletion(3, response={"etag": "3", "lastModified": "2026-05-01T00:00:00Z"})], [3]),
-    ],
-)
-def test_versions_are_read_oldest_first_in_whichever_order_they_stand(entries, numbers):
-    found = history_of(bundle_of(*entries))
-    assert (found.type_name, found.id) == ("AllergyIntolerance", "a")
-    assert [one.version_id for one in found.versions] == numbers
-    assert [one.last_updated for one in found.versions] == [TIMES[number] for number in numbers]
+    ]:
+        with subtests.test(entries=entries):
+            found = history_of(bundle_of(*entries))
+            assert (found.type_name, found.id) == ("AllergyIntolerance", "a")
+            assert [one.version_id for one in found.versions] == numbers
+            assert [one.last_updated for one in found.versions] == [
+                TIMES[number] for number in numbers
+            ]
 
 
-def test_a_time_is_read_as_this_server_writes_it():
+def test_time_is_read_as_this_server_writes_it():
     response = {"etag": 'W/"2"', "lastModified": "2026-03-01T02:00:00.0009+02:00"}
     (found,) = history_of(bundle_of(deletion(response=response))).versions
     assert found.last_updated == "2026-03-01T00:00:00.000+00:00"
@@ -195,9 +195,8 @@ def of_meta(**meta: Any) -> dict[str, Any]:
     return entry_of(1, resource={**allergy("a"), "meta": {"lastUpdated": TIMES[1], **meta}})
 
 
-@pytest.mark.parametrize(
-    ("bundle", "path", "words"),
-    [
+def test_history_that_cannot_be_is_refused_with_its_place(subtests):
+    for bundle, path, words in [
         ([], "resourceType", "must be Bundle"),
         ({"resourceType": "Patient"}, "resourceType", "must be Bundle"),
         (bundle_of(type="batch"), "Bundle.type", "must be history"),
@@ -264,14 +263,13 @@ def of_meta(**meta: Any) -> dict[str, Any]:
             "Bundle.entry[0].link",
             "must be Binary/id/_history/number",
         ),
-    ],
-)
-def test_a_history_that_cannot_be_is_refused_with_its_place(bundle, path, words):
-    with pytest.raises(InvalidResource) as raised:
-        history_of(bundle)
-    ((where, told),) = raised.value.faults
-    assert where == path
-    assert words in told
+    ]:
+        with subtests.test(bundle=bundle):
+            with pytest.raises(InvalidResource) as raised:
+                history_of(bundle)
+            ((where, told),) = raised.value.faults
+            assert where == path
+            assert words in told
 
 
 def test_links_of_other_relations_are_passed_over():
@@ -284,7 +282,7 @@ def test_links_of_other_relations_are_passed_over():
     assert found.made_with == {"b": 2}
 
 
-def test_a_line_begins_with_what_tells_its_type(app, tmp_path: Path):
+def test_line_begins_with_what_tells_its_type(app, tmp_path: Path):
     export(app, tmp_path, history=True)
     for name in STORED:
         for line in (tmp_path / f"{name}.ndjson").read_bytes().splitlines():

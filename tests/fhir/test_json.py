@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fhirapp.fhir import json as fhir_json
 
-REPEATABLE = settings(deadline=None, derandomize=True, max_examples=100)
+REPEATABLE = settings(max_examples=30)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 # Greater ones are read as decimals.
 INTEGERS = st.integers(-(10**17), 10**17)
@@ -21,27 +21,26 @@ CONTENT = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
+def test_number_keeps_every_digit(subtests):
+    """FHIR R4 json §2.6.2.2: the precision of a decimal is part of its value."""
+    for number in [
         *("0", "-1", "0.0", "1.0", "1.50", "-0.10", "100.000", "0.000000", "-0.0"),
         *("3.14159265358979323846264338327950288", "123456789012345678901234567890.10"),
         # more than a double, more than 64 bits
         *("9007199254740993", "9223372036854775807", "9223372036854775808", "-9223372036854775809"),
         *("9" * 40, f"0.{'0' * 5}1"),
-    ],
-)
-def test_a_number_keeps_every_digit(number):
-    """FHIR R4 json §2.6.2.2: the precision of a decimal is part of its value."""
-    text = f'{{"value":{number}}}'
-    assert fhir_json.dumps(fhir_json.loads(text)) == text.encode()
+    ]:
+        with subtests.test(number=number):
+            text = f'{{"value":{number}}}'
+            assert fhir_json.dumps(fhir_json.loads(text)) == text.encode()
 
 
-@pytest.mark.parametrize("number", ["1e3", "1.50E3", "1e-7", "0.0000001", "-2.0E+10", "1E400"])
-def test_an_exponent_keeps_value_and_precision(number):
-    written = fhir_json.dumps(fhir_json.loads(number)).decode()
-    assert json.loads(written, parse_float=str, parse_int=str)
-    assert Decimal(written).as_tuple() == Decimal(number).as_tuple()
+def test_exponent_keeps_value_and_precision(subtests):
+    for number in ["1e3", "1.50E3", "1e-7", "0.0000001", "-2.0E+10", "1E400"]:
+        with subtests.test(number=number):
+            written = fhir_json.dumps(fhir_json.loads(number)).decode()
+            assert json.loads(written, parse_float=str, parse_int=str)
+            assert Decimal(written).as_tuple() == Decimal(number).as_tuple()
 
 
 def test_whole_numbers_are_int_and_those_with_a_fraction_are_not():
@@ -52,9 +51,8 @@ def test_whole_numbers_are_int_and_those_with_a_fraction_are_not():
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
+def test_what_is_not_json_is_refused(subtests):
+    for text, reason in [
         ("NaN", "NaN is not JSON"),
         ('{"value": Infinity}', "Infinity is not JSON"),
         ("[-Infinity]", "-Infinity is not JSON"),
@@ -73,17 +71,15 @@ def test_whole_numbers_are_int_and_those_with_a_fraction_are_not():
         ('"a', "Unterminated string"),
         (b"\xff", "invalid start byte"),
         (b'"\xed\xa0\x80"', "invalid continuation byte"),
-    ],
-)
-def test_what_is_not_json_is_refused(text, reason):
-    with pytest.raises(ValueError, match=reason.replace("[", r"\[")):
-        fhir_json.loads(text)
+    ]:
+        with subtests.test(text), pytest.raises(ValueError, match=reason.replace("[", r"\[")):
+            fhir_json.loads(text)
 
 
-@pytest.mark.parametrize("number", ["1e9999999999999999999", "-1e-9999999999999999999"])
-def test_an_exponent_beyond_all_numbers_is_refused(number):
-    with pytest.raises(ValueError, match=r"."):
-        fhir_json.loads(number)
+def test_exponent_beyond_all_numbers_is_refused(subtests):
+    for number in ["1e9999999999999999999", "-1e-9999999999999999999"]:
+        with subtests.test(number=number), pytest.raises(ValueError, match=r"."):
+            fhir_json.loads(number)
 
 
 def test_half_a_surrogate_pair_is_read_and_never_written():
@@ -113,14 +109,14 @@ def test_every_form_is_read_back(content):
 
 @REPEATABLE
 @given(st.decimals(allow_nan=False, allow_infinity=False))
-def test_a_decimal_is_read_back_with_its_precision(number):
+def test_decimal_is_read_back_with_its_precision(number):
     read = fhir_json.loads(fhir_json.dumps([number, "."]))[0]
     assert Decimal(read).as_tuple() == number.as_tuple()
 
 
 @REPEATABLE
 @given(st.dictionaries(TEXT, CONTENT, max_size=5), st.randoms(use_true_random=False))
-def test_the_canonical_form_does_not_depend_on_the_order_of_members(content, random):
+def test_canonical_form_does_not_depend_on_the_order_of_members(content, random):
     members = list(content.items())
     random.shuffle(members)
     assert fhir_json.canonical(dict(members)) == fhir_json.canonical(content)

@@ -43,7 +43,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_an_instant_has_the_day_of_the_zone_and_names_it(at, zone):
+def test_instant_has_the_day_of_the_zone_and_names_it(at, zone):
     at(zone)
     day, hour, name = SHOWN[zone]
     assert when(EVENING) == f"{day} {name}"
@@ -65,7 +65,7 @@ def test_an_instant_has_the_day_of_the_zone_and_names_it(at, zone):
     ("value", "words"),
     [("2024-03-02", "2 March 2024"), ("2024-03", "March 2024"), ("2024", "2024")],
 )
-def test_a_date_alone_stays_as_it_is_in_every_zone(at, zone, value, words):
+def test_date_alone_stays_as_it_is_in_every_zone(at, zone, value, words):
     at(zone)
     assert when(value) == words
     assert times.partial(value) == words
@@ -90,13 +90,13 @@ def test_a_date_alone_stays_as_it_is_in_every_zone(at, zone, value, words):
         ("Asia/Kolkata", "9999-12-31T23:59:59Z", "31 December 9999, 23:59:59 UTC"),
     ],
 )
-def test_the_name_tells_hours_apart_that_come_twice(at, zone, instant, words):
+def test_name_tells_hours_apart_that_come_twice(at, zone, instant, words):
     at(zone)
     assert times.exact(instant) == words
     assert times.exact(instant.replace("Z", "+00:00")) == words
 
 
-def test_a_leap_second_is_shown(at):
+def test_leap_second_is_shown(at):
     at("America/Chicago")
     assert when("2016-12-31T23:59:60Z") == "31 December 2016 CST"
 
@@ -125,7 +125,7 @@ def test_who_died_on_the_eve_of_a_birthday_was_a_year_younger(at, zone, years):
         ("UTC", "2024-03", "2024-03-01T00:00", "2024-04-01T00:00"),
     ],
 )
-def test_a_day_that_a_person_types_is_one_of_the_clinics(at, zone, typed, low, high):
+def test_day_that_a_person_types_is_one_of_the_clinics(at, zone, typed, low, high):
     at(zone)
     found = temporal.local_interval(typed)
     assert (instant_of(found.low)[:16], instant_of(found.high)[:16]) == (low, high)
@@ -141,7 +141,7 @@ def clinic(make_app: Callable[..., Flask], zone: str) -> Flask:
     return make_app(timezone=zone)
 
 
-def test_the_chart_and_the_summary_tell_the_day_with_its_zone(clinic, zone):
+def test_chart_and_the_summary_tell_the_day_with_its_zone(clinic, zone):
     day, _hour, name = SHOWN[zone]
     one = allergy("Nuts", recordedDate=EVENING, lastOccurrence="2024-03-02")
     patient = patient_with(clinic, one)

@@ -25,9 +25,8 @@ def valid(name, start=None, end=None):
     return {**name, "period": period}
 
 
-@pytest.mark.parametrize(
-    ("recorded", "current"),
-    [
+def test_current_name_follows_from_period_and_use(subtests):
+    for recorded, current in [
         ([MAIDEN, OFFICIAL], OFFICIAL),
         ([OFFICIAL, MAIDEN], OFFICIAL),
         ([MAIDEN, UNMARKED], UNMARKED),
@@ -56,15 +55,13 @@ def valid(name, start=None, end=None):
         ([{"use": "official", "text": "A. Weber"}, USUAL], {"use": "official", "text": "A. Weber"}),
         ([{"use": "official"}], None),
         ([], None),
-    ],
-)
-def test_the_current_name_follows_from_period_and_use(recorded, current):
-    assert names.current(recorded) == current
+    ]:
+        with subtests.test(recorded=recorded):
+            assert names.current(recorded) == current
 
 
-@pytest.mark.parametrize(
-    ("name", "full", "without_prefix"),
-    [
+def test_name_in_words(subtests):
+    for name, full, without_prefix in [
         (
             {"prefix": ["Dr."], "given": ["Ana", "M."], "family": "Ruiz", "suffix": ["Jr."]},
             "Dr. Ana M. Ruiz Jr.",
@@ -73,14 +70,13 @@ def test_the_current_name_follows_from_period_and_use(recorded, current):
         ({"text": "Dr. A. Ruiz", "family": "Ruiz"}, "Dr. A. Ruiz", "Dr. A. Ruiz"),
         ({"given": [None, "Ana"], "family": None}, "Ana", "Ana"),
         ({}, "", ""),
-    ],
-)
-def test_a_name_in_words(name, full, without_prefix):
-    assert names.in_words(name) == full
-    assert names.in_words(name, prefix=False) == without_prefix
+    ]:
+        with subtests.test(name=name):
+            assert names.in_words(name) == full
+            assert names.in_words(name, prefix=False) == without_prefix
 
 
-def test_the_name_of_a_person_is_the_current_one():
+def test_name_of_a_person_is_the_current_one():
     several = [MAIDEN, {**OFFICIAL, "prefix": ["Dr."]}]
     assert names.name_of({"name": several}) == "Dr. Anna Weber"
     assert names.name_of({"name": several}, prefix=False) == "Anna Weber"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from fhirapp.fhir import outcome
 from fhirapp.fhir.outcome import FhirError, ParameterError, issue, operation_outcome
 
@@ -48,51 +46,53 @@ def leaves(tree: type[FhirError]) -> dict[str, type[FhirError]]:
 ERRORS = leaves(FhirError)
 
 
-def test_the_tree_holds_the_errors_of_the_table_and_no_other():
+def test_tree_holds_the_errors_of_the_table_and_no_other():
     assert {name: (error.status, error.code) for name, error in ERRORS.items()} == TABLE
 
 
-def test_the_drawing_of_the_tree_is_true():
+def test_drawing_of_the_tree_is_true():
     drawn = re.findall(r"[├└]── (\w+) +(\d+) +([a-z-]+)", outcome.__doc__ or "")
     assert {name: (int(status), code) for name, status, code in drawn} == TABLE
 
 
-@pytest.mark.parametrize("name", [name for name in TABLE if name not in leaves(ParameterError)])
-def test_an_error_is_an_outcome(name):
-    error = ERRORS[name]("Say what would be right.")
-    assert str(error) == "Say what would be right."
-    assert error.headers == {}
-    assert error.outcome() == {
-        "resourceType": "OperationOutcome",
-        "issue": [
-            {
-                "severity": "error",
-                "code": TABLE[name][1],
-                "diagnostics": "Say what would be right.",
+def test_error_is_an_outcome(subtests):
+    for name in [name for name in TABLE if name not in leaves(ParameterError)]:
+        with subtests.test(name=name):
+            error = ERRORS[name]("Say what would be right.")
+            assert str(error) == "Say what would be right."
+            assert error.headers == {}
+            assert error.outcome() == {
+                "resourceType": "OperationOutcome",
+                "issue": [
+                    {
+                        "severity": "error",
+                        "code": TABLE[name][1],
+                        "diagnostics": "Say what would be right.",
+                    }
+                ],
             }
-        ],
-    }
 
 
-@pytest.mark.parametrize("name", leaves(ParameterError))
-def test_an_error_in_a_parameter_names_it_twice(name):
-    assert ERRORS[name]("_count", "is not a number").outcome()["issue"] == [
-        {
-            "severity": "error",
-            "code": TABLE[name][1],
-            "diagnostics": "_count: is not a number",
-            "expression": ["http._count"],
-        }
-    ]
+def test_error_in_a_parameter_names_it_twice(subtests):
+    for name in leaves(ParameterError):
+        with subtests.test(name=name):
+            assert ERRORS[name]("_count", "is not a number").outcome()["issue"] == [
+                {
+                    "severity": "error",
+                    "code": TABLE[name][1],
+                    "diagnostics": "_count: is not a number",
+                    "expression": ["http._count"],
+                }
+            ]
 
 
-def test_an_error_carries_the_headers_of_its_answer():
+def test_error_carries_the_headers_of_its_answer():
     error = outcome.Throttled("Too many.", headers={"Retry-After": "7"}, parameter="client_id")
     assert error.headers == {"Retry-After": "7"}
     assert error.outcome()["issue"][0]["expression"] == ["http.client_id"]
 
 
-def test_an_outcome_of_several_issues_keeps_their_order():
+def test_outcome_of_several_issues_keeps_their_order():
     issues = [issue("warning", "not-supported", "b", "x"), issue("information", "value", "a")]
     assert operation_outcome(issues) == {
         "resourceType": "OperationOutcome",

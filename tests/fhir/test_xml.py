@@ -61,38 +61,43 @@ def same_json(one, other, *, strip=False):
     return first == second
 
 
-@pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
-@pytest.mark.parametrize("pretty", [True, False])
-def test_xml_is_what_another_program_writes(path, pretty):
-    resource = fhir_json.loads(path.with_suffix(".json").read_bytes())
-    assert canonical(written(resource, pretty=pretty)) == canonical(path.read_bytes())
+def test_xml_is_what_another_program_writes(subtests):
+    for path in PAIRS:
+        for pretty in [True, False]:
+            with subtests.test(path=path):
+                resource = fhir_json.loads(path.with_suffix(".json").read_bytes())
+                assert canonical(written(resource, pretty=pretty)) == canonical(path.read_bytes())
 
 
-@pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
-def test_xml_of_another_program_is_read(path):
-    resource = fhir_json.loads(path.with_suffix(".json").read_bytes())
-    # The other program leaves out spaces of narratives.
-    assert same_json(xml_reader.loads(path.read_bytes()), resource, strip=True)
+def test_xml_of_another_program_is_read(subtests):
+    for path in PAIRS:
+        with subtests.test(path=path):
+            resource = fhir_json.loads(path.with_suffix(".json").read_bytes())
+            # The other program leaves out spaces of narratives.
+            assert same_json(xml_reader.loads(path.read_bytes()), resource, strip=True)
 
 
 @pytest.mark.browser
-def test_the_examples_of_nearly_all_types_are_there():
+def test_examples_of_nearly_all_types_are_there():
     node_is_there(EXAMPLES.name)
     assert len(TYPES) == 140
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("type_name", TYPES)
-def test_what_is_written_of_hl7s_examples_is_read_as_they_were(type_name):
-    paths = sorted(EXAMPLES.glob(f"{type_name}-*.json"), key=lambda path: path.stat().st_size)
-    small = [path for path in paths if path.stat().st_size <= MOST_BYTES] or paths[:1]
-    for path in small[:: 1 + len(small) // MOST_OF_A_TYPE]:
-        resource = fhir_json.loads(path.read_bytes())
-        assert same_json(xml_reader.loads(written(resource)), resource), path.name
+def test_what_is_written_of_hl7s_examples_is_read_as_they_were(subtests):
+    for type_name in TYPES:
+        with subtests.test(type_name=type_name):
+            paths = sorted(
+                EXAMPLES.glob(f"{type_name}-*.json"), key=lambda path: path.stat().st_size
+            )
+            small = [path for path in paths if path.stat().st_size <= MOST_BYTES] or paths[:1]
+            for path in small[:: 1 + len(small) // MOST_OF_A_TYPE]:
+                resource = fhir_json.loads(path.read_bytes())
+                assert same_json(xml_reader.loads(written(resource)), resource), path.name
 
 
 @pytest.mark.browser
-def test_the_table_of_elements_is_that_of_hl7s_definitions():
+def test_table_of_elements_is_that_of_hl7s_definitions():
     node_is_there(EXAMPLES.name)
     assert table(EXAMPLES) == TABLE.read_text()
 
@@ -190,13 +195,14 @@ def test_without_indentation_it_is_one_line():
     assert xml_reader.loads(compact) == HARD
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_xml_is_read_in_the_encodings_that_it_names_itself(encoding):
-    text = HARD_XML.replace("UTF-8", "utf-16" if encoding == "utf-16" else "utf-8")
-    assert xml_reader.loads(text.encode(encoding)) == HARD
+def test_xml_is_read_in_the_encodings_that_it_names_itself(subtests):
+    for encoding in ["utf-8", "utf-8-sig", "utf-16"]:
+        with subtests.test(encoding=encoding):
+            text = HARD_XML.replace("UTF-8", "utf-16" if encoding == "utf-16" else "utf-8")
+            assert xml_reader.loads(text.encode(encoding)) == HARD
 
 
-def test_a_prefix_a_comment_and_the_place_of_a_schema_change_nothing():
+def test_prefix_a_comment_and_the_place_of_a_schema_change_nothing():
     document = f"""<!-- <Patient/> --><f:Patient xmlns:f="http://hl7.org/fhir"
         xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
         xsi:schemaLocation="http://hl7.org/fhir fhir-all.xsd"><?x y?>
@@ -213,9 +219,8 @@ def test_a_prefix_a_comment_and_the_place_of_a_schema_change_nothing():
     }
 
 
-@pytest.mark.parametrize(
-    ("inside", "content"),
-    [
+def test_what_fhir_has_not_is_kept_for_the_checks(subtests):
+    for inside, content in [
         ('<nonsense value="1"/>', {"nonsense": "1"}),
         ('<nonsense><a value="1"/></nonsense>', {"nonsense": {"a": "1"}}),
         ('<name><family><id value="x"/></family></name>', None),
@@ -230,19 +235,17 @@ def test_a_prefix_a_comment_and_the_place_of_a_schema_change_nothing():
         ("<contained/>", {"contained": [[]]}),
         ('<x:active xmlns:x="urn:x" value="true"/>', {"{urn:x}active": "true"}),
         ('<active x:value="true" xmlns:x="urn:x"/>', {"_active": {"@urn:x value": "true"}}),
-    ],
-)
-def test_what_fhir_has_not_is_kept_for_the_checks(inside, content):
-    found = xml_reader.loads(f"<Patient {FHIR}>{inside}</Patient>".encode())
-    if content is not None:
-        assert found == {"resourceType": "Patient", **content}
-    else:
-        assert found["name"] == [{"_family": {"id": "x"}}]
+    ]:
+        with subtests.test(inside=inside):
+            found = xml_reader.loads(f"<Patient {FHIR}>{inside}</Patient>".encode())
+            if content is not None:
+                assert found == {"resourceType": "Patient", **content}
+            else:
+                assert found["name"] == [{"_family": {"id": "x"}}]
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
+def test_what_is_no_fhir_xml_is_refused(subtests):
+    for document, message in [
         ("", "is not well-formed XML: no element found"),
         (f"<Patient {FHIR}>", "is not well-formed XML: no element found"),
         ("<Patient/>", 'is not FHIR: its first element needs xmlns="http://hl7.org/fhir"'),
@@ -257,18 +260,16 @@ def test_what_fhir_has_not_is_kept_for_the_checks(inside, content):
             f'<Patient {FHIR}><contained id="x"><Patient/></contained></Patient>',
             "has an attribute in contained",
         ),
-    ],
-)
-def test_what_is_no_fhir_xml_is_refused(document, message):
-    with pytest.raises(xml_reader.InvalidXml) as refused:
-        xml_reader.loads(document.encode())
-    assert str(refused.value).startswith(message)
-    assert refused.value.line == 1
+    ]:
+        with subtests.test(document=document):
+            with pytest.raises(xml_reader.InvalidXml) as refused:
+                xml_reader.loads(document.encode())
+            assert str(refused.value).startswith(message)
+            assert refused.value.line == 1
 
 
-@pytest.mark.parametrize(
-    ("members", "path", "message"),
-    [
+def test_what_xml_cannot_hold_is_refused_and_not_left_out(subtests):
+    for members, path, message in [
         ({"nonsense": 1}, "nonsense", "is not an element of FHIR R4"),
         (
             {"language": "a\x01"},
@@ -305,12 +306,11 @@ def test_what_is_no_fhir_xml_is_refused(document, message):
                 (1, "is not well-formed XHTML"),
             )
         ),
-    ],
-)
-def test_what_xml_cannot_hold_is_refused_and_not_left_out(members, path, message):
-    with pytest.raises(InvalidElement) as refused:
-        written({"resourceType": "Patient", **members})
-    assert (refused.value.path, refused.value.message) == (path, message)
+    ]:
+        with subtests.test(members=members):
+            with pytest.raises(InvalidElement) as refused:
+                written({"resourceType": "Patient", **members})
+            assert (refused.value.path, refused.value.message) == (path, message)
 
 
 def test_what_is_nested_too_deeply_is_refused():
@@ -321,7 +321,7 @@ def test_what_is_nested_too_deeply_is_refused():
         written({"resourceType": "Patient", "extension": [extension]})
 
 
-def test_an_entity_of_html_in_a_narrative_becomes_its_character():
+def test_entity_of_html_in_a_narrative_becomes_its_character():
     text = {"status": "generated", "div": "<div>a&nbsp;b &amp; &lt;</div>"}
     resource = {"resourceType": "Patient", "text": text}
     found = xml_reader.loads(written(resource))
@@ -338,7 +338,7 @@ BUNDLE = f"""<Bundle {FHIR}>
 </Bundle>"""
 
 
-def test_a_bundle_is_read_entry_by_entry():
+def test_bundle_is_read_entry_by_entry():
     patient = {"resourceType": "Patient", "active": True}
     assert [*xml_reader.pieces(io.BytesIO(BUNDLE.encode()), 10_000)] == [
         ("resourceType", "Bundle", 1),
@@ -355,7 +355,7 @@ def test_of_another_resource_only_the_type_is_read_in_pieces():
     assert found == [("resourceType", "Patient", 2)]
 
 
-def test_a_piece_of_a_bundle_has_a_greatest_size():
+def test_piece_of_a_bundle_has_a_greatest_size():
     large = f'<Bundle {FHIR}><type value="{"x" * 300_000}"/></Bundle>'
     with pytest.raises(xml_reader.InvalidXml, match="holds a piece of more than 100,000 bytes"):
         [*xml_reader.pieces(io.BytesIO(large.encode()), 100_000)]

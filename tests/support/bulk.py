@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from flask import Flask
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.clients.administration import issue_token
+from fhirapp.config import settings_of
 from fhirapp.db import reader, writing
 from fhirapp.definition import Visibility
 from fhirapp.exchange.bulk.run import run_next
@@ -112,6 +114,12 @@ def path_of(address: str) -> str:
     """Return an absolute address of the server's without where it is."""
     assert address.startswith(f"{BASE_URL}/fhir/")
     return urlsplit(address).path
+
+
+def folder_of(app: Flask, status: str) -> Path:
+    """Return the folder of an export, by the path of its status."""
+    settings = settings_of(app)
+    return Path(settings.files or settings.instance) / "exports" / status.rpartition("/")[2]
 
 
 # The types that can be exported, and of these those that belong to patients.
