@@ -76,7 +76,7 @@ def test_entry_is_in_the_group_where_a_clinician_looks_for_it(subtests):
             assert group_of(resource) == group
 
 
-def test_of_several_statuses_the_most_cautious_counts(subtests):
+def test_most_cautious_of_several_statuses_counts(subtests):
     for name, system, codes, group in [
         ("clinicalStatus", terminology.ALLERGY_CLINICAL, ("resolved", "active"), "active"),
         (
@@ -100,7 +100,7 @@ def test_of_several_statuses_the_most_cautious_counts(subtests):
             assert bool(entry.faults) == (len(codes) > 1)
 
 
-def test_within_a_group_the_worst_comes_first_and_unrecorded_severity_before_mild():
+def test_worst_allergy_of_a_group_comes_first_and_unrecorded_severity_before_mild():
     def reacting(name: str, severity: str | None) -> dict[str, Any]:
         reaction = {"manifestation": [{"text": "Rash"}]}
         return allergy(name, reaction=[reaction | ({"severity": severity} if severity else {})])
@@ -138,7 +138,7 @@ def test_statement_that_no_allergy_is_known_is_understood(subtests):
             assert concluded(allergy(code)) == "none-known"
 
 
-def test_that_none_of_a_kind_is_known_says_nothing_of_the_others(subtests):
+def test_no_known_allergy_of_one_kind_says_nothing_of_other_kinds(subtests):
     for code, about in [
         (NKDA, "medication"),
         (coded((ABSENT_UNKNOWN, "no-known-medication-allergies")), "medication"),
@@ -179,7 +179,7 @@ SECTION = ("http://loinc.org", "48765-2")
 NOT_ASKED = coded((terminology.NULL_FLAVOR, "NASK"))
 
 
-def test_five_kinds_of_absence_are_five_things(subtests):
+def test_kinds_of_absence_are_distinguished(subtests):
     for resources, conclusion, groups in [
         ([], "nothing-recorded", []),
         ([allergy(NOT_ASKED)], "not-asked", ["not-asked"]),
@@ -294,7 +294,7 @@ def test_substance_without_known_risk_contradicts_an_allergy_to_it_alone():
     assert found(denied, allergy(PENICILLIN)) == []
 
 
-def test_all_entries_together_say_no_more_than_they_do(subtests):
+def test_conclusion_of_all_entries(subtests):
     for resources, code in [
         ([], "nothing-recorded"),
         ([allergy(NKA), allergy(NKFA)], "none-known"),

@@ -115,7 +115,7 @@ def test_without_tesseract_a_scan_is_unreadable_and_all_else_is_read(reader, mon
     assert found == Reading("\n".join(LONG), (unread,))
 
 
-def test_of_a_long_scan_the_first_pages_are_read(reader, tesseract, monkeypatch):
+def test_first_pages_of_a_long_scan_are_read(reader, tesseract, monkeypatch):
     monkeypatch.setattr(ocr, "MAX_PAGES", 2)
     tesseract(f"echo '{READ}'")
     found = reader.read(pdf_of_pages(b"", lines(*LONG), b"", b""), "application/pdf")
@@ -136,7 +136,7 @@ def test_picture_inside_a_c_cda_stays_unread(reader, tesseract):
     assert (found.machine_read, found.unread[0].reason) == (False, "image/png is not read")
 
 
-def test_what_is_no_list_of_languages_stops_the_start(subtests):
+def test_invalid_list_of_languages_stops_the_start(subtests):
     for languages in ["eng,deu", "-l", "eng+", "../eng", "+eng", "en g"]:
         with subtests.test(languages=languages):
             with pytest.raises(

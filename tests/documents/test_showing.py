@@ -110,7 +110,7 @@ def test_every_clinical_document_has_a_heading_a_patient_and_a_day(extractor, su
             assert "<dt>Made</dt><dd>20" in shown
 
 
-def test_what_is_not_shown_says_why(extractor, subtests):
+def test_document_that_cannot_be_shown_has_a_reason(extractor, subtests):
     for given, content_type, reason in [
         (BOMB, "text/xml", "XML that declares entities"),
         (b"<ClinicalDocument>", "text/xml", "XML that is not well-formed"),
@@ -165,7 +165,7 @@ GENDER = b"<recordTarget><patientRole><patient>%s</patient></patientRole></recor
 FILE = b"<component><nonXMLBody><text/></nonXMLBody></component>"
 
 
-def test_what_a_clinical_document_leaves_out_is_not_recorded(extractor, subtests):
+def test_missing_detail_of_a_clinical_document_is_shown_as_not_recorded(extractor, subtests):
     for document, shown in [
         (HEAD + b"<text representation='B64'/>" + TAIL, "not shown here: type not recorded"),
         (b"<ClinicalDocument>" + FILE + b"</ClinicalDocument>", "is a file: type not recorded."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -41,15 +41,12 @@ def extractor() -> Iterator[Extractor]:
         yield one
 
 
-@pytest.fixture(params=["extractor", "reader"])
-def text_of(request: pytest.FixtureRequest, extractor: Extractor) -> Callable[[bytes, str], str]:
-    """Return what gives a document's text: the extractor, and the reader that it should use."""
-    if request.param == "extractor":
-        return extractor.text_of
-    return lambda data, content_type: read(kind_of(content_type, data), data).text
+def text_of(data: bytes, content_type: str) -> str:
+    """Return a document's text, read in this process as the worker reads it."""
+    return read(kind_of(content_type, data), data).text
 
 
-def test_words_of_a_document_are_found(text_of, subtests):
+def test_words_of_a_document_are_found(subtests):
     for content_type, data, text in [
         ("text/plain", b"Takes warfarin", "Takes warfarin"),
         ("text/plain; charset=utf-16le", "Takes\nwarfarin".encode("utf-16-le"), "Takes\nwarfarin"),
@@ -87,7 +84,7 @@ def test_words_of_a_document_are_found(text_of, subtests):
             assert text_of(data, content_type) == text
 
 
-def test_document_without_words_has_the_empty_text(text_of, subtests):
+def test_document_without_words_has_the_empty_text(subtests):
     for content_type in ["text/plain", "text/plain; charset=utf-8", "text/html", ""]:
         for data in [b"", b" \r\n\t ", b"\xef\xbb\xbf"]:
             with subtests.test(content_type=content_type):
@@ -101,7 +98,7 @@ def test_pdf_of_an_empty_page_has_the_empty_text(extractor):
 UNKNOWN = "what has no media type is read only if it is text, PDF, RTF, Word or OpenDocument"
 
 
-def test_what_is_unreadable_says_why_and_nothing_of_the_document(text_of, subtests):
+def test_unreadable_document_has_a_reason_without_its_content(subtests):
     for content_type, data, reason in [
         ("image/png", b"\x89PNG", "image/png is not read"),
         ("IMAGE/SVG+XML; charset=utf-8", b"<svg/>", "image/svg+xml is not read"),
@@ -124,7 +121,7 @@ def test_what_is_unreadable_says_why_and_nothing_of_the_document(text_of, subtes
             assert str(error.value) == reason
 
 
-def test_what_is_no_media_type_is_not_told(extractor):
+def test_reason_does_not_repeat_an_invalid_media_type(extractor):
     """It may be anything, a name too."""
     with pytest.raises(Unreadable) as error:
         extractor.text_of(b"\0", "Ana Ruiz/1950 \n")
@@ -136,13 +133,13 @@ def test_document_that_is_too_large_is_unreadable(extractor):
         extractor.text_of(bytes(MAX_BYTES + 1), "text/plain")
 
 
-def test_only_so_much_of_a_text_is_kept(extractor):
+def test_text_is_cut_at_its_maximum_length(extractor):
     text = extractor.text_of(b"word " * (MAX_CHARACTERS // 2), "text/plain")
     assert len(text) == MAX_CHARACTERS - 1
     assert set(text.split()) == {"word"}
 
 
-def test_body_of_an_unstructured_c_cda_is_read(text_of):
+def test_body_of_an_unstructured_c_cda_is_read():
     for content_type, body in (("application/pdf", PDF), ("text/rtf", RTF)):
         enclosed = unstructured(content_type, b64encode(body).decode())
         assert text_of(enclosed, "text/xml") == "Scanned note\nTakes warfarin"
@@ -195,7 +192,7 @@ def test_file_that_is_unreadable_takes_nothing_from_the_others(extractor, subtes
             assert body not in shown
 
 
-def test_what_is_in_a_file_within_a_file_is_named_by_its_own_section(extractor):
+def test_unread_file_within_a_file_is_named_by_its_own_section(extractor):
     scan = base64_section("Scan", "image/tiff", "SUkqAA==")
     inner = clinical(section("Plan", "Rest"), scan)
     outer = clinical(base64_section("Letter", "text/xml", b64encode(inner).decode()))
@@ -204,7 +201,7 @@ def test_what_is_in_a_file_within_a_file_is_named_by_its_own_section(extractor):
     assert found.unread == (Unread("Scan", "image/tiff is not read"),)
 
 
-def test_what_only_names_or_pictures_a_file_is_no_file_of_its_own(extractor, subtests):
+def test_reference_or_thumbnail_of_a_file_is_not_a_file(extractor, subtests):
     for value in [
         '<value mediaType="image/png" representation="B64"><reference value="a.png"/></value>',
         '<value representation="B64">{rtf}<thumbnail representation="B64">iVBO</thumbnail></value>',
@@ -245,7 +242,7 @@ BEGINNINGS = [b"", PDF[:-200], PDF[:300], RTF[:-8], HTML, C_CDA.encode()[:1800],
     st.binary(max_size=300),
     st.sampled_from(CONTENT_TYPES) | st.text(max_size=30),
 )
-def test_whatever_comes_is_text_or_unreadable(extractor, beginning, rest, content_type):
+def test_any_bytes_are_text_or_unreadable(extractor, beginning, rest, content_type):
     try:
         text = extractor.text_of(beginning + rest, content_type)
     except Unreadable:

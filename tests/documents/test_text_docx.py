@@ -262,7 +262,7 @@ def test_earlier_format_is_not_the_one_that_holds():
     assert page_of(word(p(r("aspirin", f"<w:b/>{change}")))).endswith("<p><b>aspirin</b></p>")
 
 
-def test_what_is_beside_the_text_has_a_label_and_is_there_once():
+def test_header_footer_notes_and_comments_appear_once_with_a_label():
     body = p(
         r("Well"),
         '<w:r><w:footnoteReference w:id="7"/><w:commentReference w:id="3"/></w:r>',
@@ -284,7 +284,7 @@ def test_what_is_beside_the_text_has_a_label_and_is_there_once():
     assert "<strong>Comment 1 by Ana &lt;R&gt;:</strong>" in page_of(data)
 
 
-def test_nothing_from_elsewhere_is_read():
+def test_external_part_of_a_document_is_not_read():
     external = (
         f'<Relationship Type="{RELATIONS}/header" TargetMode="External" Target="document.xml"/>'
     )
@@ -305,7 +305,7 @@ def encrypted(data: bytes) -> bytes:
     return data.replace(b"PK\1\2\x14\3\x14\0\0\0", b"PK\1\2\x14\3\x14\0\1\0")
 
 
-def test_what_is_damaged_or_too_much_is_unreadable(subtests):
+def test_damaged_or_too_large_document_is_unreadable(subtests):
     for data, reason in [
         (b"", "broken Word or OpenDocument file"),
         (b"PK\3\4", "broken Word or OpenDocument file"),

@@ -274,7 +274,7 @@ REPEATED = (
 )
 
 
-def test_what_is_damaged_or_too_much_is_unreadable(subtests):
+def test_damaged_or_too_large_document_is_unreadable(subtests):
     for data, reason in [
         (b"PK\3\4", "broken Word or OpenDocument file"),
         (opendocument("").replace(b"content.xml", b"kontent.xml"), "broken Word or OpenDocument"),

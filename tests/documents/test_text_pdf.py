@@ -28,7 +28,7 @@ def test_text_of_pages():
     assert text(document) == "Discharge summary\nAna Ruiz, niña\nPage two"
 
 
-def test_no_more_pages_are_read_than_are_kept():
+def test_pages_beyond_the_maximum_length_are_not_read():
     full = lines(*["warfarin " * 100] * 600)
     found = read_pdf(pdf_of_pages(full, full, lines("heparin")), "")
     assert len(found) > MAX_CHARACTERS
@@ -52,12 +52,12 @@ def test_word_that_a_line_end_splits_is_found_whole_and_in_parts(subtests):
             assert "iodine131" not in found
 
 
-def test_what_is_beside_the_page_is_read_too():
+def test_text_outside_of_the_page_is_read():
     document = pdf_of_pages(b"BT /F 12 Tf 2000 5000 Td (warfarin) Tj ET")
     assert text(document) == "warfarin"
 
 
-def test_what_is_filled_in_and_stamped_is_read():
+def test_annotations_of_a_pdf_are_read():
     """It is no part of the page's content, but of what lies over it: ISO 32000-1 §12.5.5."""
     stamp = stream(
         b"BT /F 12 Tf 1 5 Td (warfarin) Tj ET",
@@ -94,7 +94,7 @@ def test_page_that_is_broken_does_not_hide_the_others():
     assert text(document) == "two"
 
 
-def test_half_a_pdf_is_unreadable_or_text(subtests):
+def test_truncated_pdf_is_unreadable_or_text(subtests):
     for part in [0.1, 0.5, 0.9]:
         with subtests.test(part=part):
             document = pdf_of_pages(lines("warfarin"), lines("heparin"))

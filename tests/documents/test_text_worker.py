@@ -41,7 +41,7 @@ def test_documents_one_after_the_other_are_read_by_one_process(children):
     assert children() == set()
 
 
-def test_what_was_read_lately_is_remembered(children):
+def test_recently_read_document_is_cached(children):
     with Extractor(remembered_megabytes=1) as extractor:
         assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
         (one,) = children()
@@ -53,7 +53,7 @@ def test_what_was_read_lately_is_remembered(children):
         assert children() - {one}
 
 
-def test_what_is_remembered_takes_so_much_room():
+def test_cache_of_documents_has_a_maximum_size():
     with Extractor(remembered_megabytes=1) as extractor:
         documents = [b"<p>%d " % number + b"word " * 80_000 for number in range(4)]
         for document in documents:
@@ -211,7 +211,7 @@ def test_threads_share_an_extractor(children):
     assert all(asked == answered for asked, answered in texts)
 
 
-def test_what_interrupts_the_asking_thread_leaves_no_answer_for_the_next(children):
+def test_interrupted_request_leaves_no_answer_for_the_next(children):
     """As Ctrl-C does: the worker is amid a document whose text must not become another's."""
     with Extractor(seconds=60) as extractor:
         extractor.text_of(HTML, "text/html")
@@ -230,7 +230,7 @@ def test_what_interrupts_the_asking_thread_leaves_no_answer_for_the_next(childre
         assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
 
 
-def test_where_no_process_can_be_started_documents_are_unreadable(monkeypatch):
+def test_document_is_unreadable_where_no_worker_starts(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     with Extractor() as extractor, pytest.raises(Unreadable) as error:
         extractor.text_of(HTML, "text/html")
@@ -352,7 +352,7 @@ def hijacked(tmp_path, monkeypatch, answer: str) -> Extractor:
         *("frame(b'-' + b'r' * 1_001)", "frame(b'-\\xff')"),
     ],
 )
-def test_no_answer_is_taken_that_keeps_to_no_protocol(tmp_path, monkeypatch, answer, children):
+def test_worker_answer_that_breaks_the_protocol_is_refused(tmp_path, monkeypatch, answer, children):
     with hijacked(tmp_path, monkeypatch, answer) as extractor:
         began = time.monotonic()
         with pytest.raises(Unreadable) as error:

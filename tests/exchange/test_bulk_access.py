@@ -40,7 +40,7 @@ def app(make_app) -> Flask:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_what_is_exported_is_what_all_pages_of_the_searches_bring(app, scope):
+def test_export_equals_all_pages_of_the_searches(app, scope):
     exports = Exports(app, scope)
     found = {}
     for name in EXPORTED:
@@ -66,7 +66,7 @@ def test_named_type_is_exported_or_forbidden_as_its_search_is(app, scope, subtes
                 assert exports.exported(f"$export?_type={name}") == exports.searched(name)
 
 
-def test_of_several_scopes_each_of_the_named_types_needs_its_own(app):
+def test_each_named_type_needs_a_scope(app):
     exports = Exports(app, "system/AllergyIntolerance.rs system/Patient.rs")
     assert exports.kick_off("$export?_type=Patient,Encounter").status_code == 403
     assert exports.kick_off("$export?_type=Patient,AllergyIntolerance").status_code == 202
@@ -90,7 +90,7 @@ def test_patients_and_clinicians_export_nothing(app, subtests):
                 assert_outcome(refused, 403, "forbidden", NEEDED)
 
 
-def test_of_a_mixed_token_the_system_scopes_alone_count(app):
+def test_only_the_system_scopes_of_a_mixed_token_count(app):
     mixed = "patient/*.rs user/*.rs system/AllergyIntolerance.rs"
     fhir = Fhir(app, token_for(app, mixed, patient="p1"))
     assert fhir.get("$export?_type=Patient", headers=ASYNC).status_code == 403
@@ -146,7 +146,7 @@ def test_provenance_hangs_on_all_types(app):
     assert owner.get(status).status_code == 202
 
 
-def test_client_that_lost_a_scope_is_refused_what_it_exported(app, done):
+def test_export_of_a_client_that_lost_its_scope_is_refused(app, done):
     owner, status, file = done
     with app.app_context(), writing() as connection:
         change(connection, owner.client_id, {"scope": "system/Patient.rs"})
@@ -183,7 +183,7 @@ def test_scope_that_is_lost_before_it_is_written_narrows_the_export(app):
     assert "AllergyIntolerance" not in types
 
 
-def test_of_a_client_that_is_disabled_before_it_is_written_nothing_is(app):
+def test_export_of_a_client_disabled_before_the_work_fails(app):
     exports = Exports(app)
     status = exports.started()
     for disabled in (True, False):
@@ -217,7 +217,7 @@ def test_group_that_may_not_be_read_is_not_exported(app):
     assert known == unknown.data
 
 
-def test_where_patients_may_not_be_seen_it_is_not_told_who_is_here(app):
+def test_patient_export_does_not_disclose_which_patients_exist(app):
     exports = Exports(app, "system/AllergyIntolerance.rs")
     statuses = {
         exports.kick_off("Patient/$export", _patients(row_id)).status_code

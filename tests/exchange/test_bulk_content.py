@@ -69,7 +69,7 @@ def of(app: Flask, *ids: str) -> set[Name]:
     return own | about
 
 
-def test_each_line_is_what_a_read_answers(exports):
+def test_exported_line_equals_the_read_resource(exports):
     manifest = exports.done()
     for file in manifest["output"]:
         for line in exports.get(path_of(file["url"])).data.splitlines():
@@ -92,7 +92,7 @@ def test_attachment_is_fetched_at_its_url_and_small_ones_stand_there_too(exports
             assert base64.b64decode(attachment["data"]) == fetched.data
 
 
-def test_of_patients_all_that_is_in_their_compartments_is_exported(app, exports):
+def test_patient_export_has_all_resources_of_the_compartments(app, exports):
     own = of(app, *_all_patients(app))
     expected = {name: one for name, one in exports.exported().items() if name in own}
     assert exports.exported("Patient/$export") == expected
@@ -107,7 +107,7 @@ def _all_patients(app: Flask) -> set[str]:
     }
 
 
-def test_what_is_of_no_patient_is_exported_of_the_whole_server_alone(make_app):
+def test_resource_without_patient_is_only_in_a_system_export(make_app):
     app = make_app(seed=False)
     visit = {"resourceType": "Encounter", "id": "test", "status": "planned"}
     publish(app, {**visit, "class": {"code": "AMB"}}, now=LATER)
@@ -164,7 +164,7 @@ def test_group_without_members_says_so(exports):
 
 @pytest.mark.parametrize("level", ["$export", "Patient/$export", GROUP])
 @pytest.mark.parametrize("since", ["2023", "2024-01-30T11:05:00Z", "2026-01-31T00:00:00+02:00"])
-def test_since_a_time_what_changed_and_was_deleted_is_exported(app, exports, level, since):
+def test_export_since_a_time_has_changes_and_deletions(app, exports, level, since):
     start = covered(since)[0]
     whole = exports.exported(level)
     manifest = exports.done(f"{level}?_since={since.replace('+', '%2B')}")
@@ -211,7 +211,7 @@ def _is_of(app: Flask, name: str, resource: dict[str, Any], ids: set[str]) -> bo
     return reference.removeprefix("Patient/") in ids
 
 
-def test_until_a_time_what_changed_last_before_it_is_exported(exports):
+def test_export_until_a_time_has_what_changed_last_before_it(exports):
     until = covered("2024-01-01")[0]
     whole = exports.exported()
     found = exports.exported("$export?_until=2024-01-01")
@@ -345,7 +345,7 @@ def test_export_is_of_one_instant_though_writing_goes_on(moving, path):
 
 
 @pytest.mark.parametrize("scope", ["system/AllergyIntolerance.rs?criticality=high"])
-def test_what_a_scope_narrows_is_of_one_instant_too(moving, scope):
+def test_export_narrowed_by_a_scope_is_of_one_instant(moving, scope):
     publish(moving.app, allergy("a03", criticality="high"), now="2026-03-01T00:03:00.000+00:00")
     narrow = Exports(moving.app, scope)
     status = narrow.started()
@@ -354,7 +354,7 @@ def test_what_a_scope_narrows_is_of_one_instant_too(moving, scope):
     assert [one["id"] for one in narrow.lines(narrow.manifest(status))] == ["a03"]
 
 
-def test_between_one_export_and_the_next_since_it_nothing_is_lost(moving):
+def test_export_since_the_last_export_misses_nothing(moving):
     first = moving.done()
     seen = {one["id"]: one["meta"]["versionId"] for one in moving.lines(first)}
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -369,7 +369,7 @@ def test_between_one_export_and_the_next_since_it_nothing_is_lost(moving):
     assert {"a01", "a02"} <= seen.keys()
 
 
-def test_what_was_deleted_and_came_back_is_exported_and_not_deleted(moving):
+def test_deleted_and_recreated_resource_is_not_listed_as_deleted(moving):
     delete(moving.app, "AllergyIntolerance", "a05", now=LATER)
     publish(moving.app, allergy("a05"), now="2026-03-03T00:00:00.000+00:00")
     manifest = moving.done("$export?_since=2026-03-01T12:00:00Z")
@@ -377,7 +377,7 @@ def test_what_was_deleted_and_came_back_is_exported_and_not_deleted(moving):
     assert manifest["deleted"] == []
 
 
-def test_many_deletions_stand_in_several_bundles(moving):
+def test_many_deletions_are_split_into_several_bundles(moving):
     for number in range(120):
         publish(moving.app, allergy(f"d{number}"), now=LATER)
         delete(moving.app, "AllergyIntolerance", f"d{number}", now=LATER)

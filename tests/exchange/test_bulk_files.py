@@ -44,7 +44,7 @@ def test_file_is_ndjson_and_its_address_has_no_other(exports, status):
     assert lasting(head) == lasting(response)
 
 
-def test_what_stands_in_no_manifest_is_unknown(exports, status, subtests):
+def test_file_outside_of_the_manifest_is_unknown(exports, status, subtests):
     for name in [
         *("Patient.2.ndjson", "request.json", "manifest.json", "1", "..", "%2e%2e", "x"),
         *(
@@ -102,7 +102,7 @@ def test_large_file_is_sent_a_piece_at_a_time(make_app):
     assert part.data == response.data[100 : PIECE + 201]
 
 
-def test_files_are_this_users_alone(app, exports, status):
+def test_files_of_an_export_are_readable_by_their_owner_only(app, exports, status):
     folder = folder_of(app, status)
     paths = [folder.parent, folder, *folder.rglob("*")]
     assert len(paths) > 4
@@ -110,7 +110,7 @@ def test_files_are_this_users_alone(app, exports, status):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_in_the_table_there_is_nothing_of_patients(app, exports):
+def test_job_table_has_nothing_about_patients(app, exports):
     body = {
         "resourceType": "Parameters",
         "parameter": [
@@ -128,7 +128,7 @@ def test_in_the_table_there_is_nothing_of_patients(app, exports):
     assert b"Ortega" in (folder_of(app, status) / "request.json").read_bytes()
 
 
-def test_what_is_deleted_is_no_more(app, exports, status):
+def test_deleted_export_is_unknown(app, exports, status):
     assert folder_of(app, status).is_dir()
     response = exports.request("DELETE", status)
     assert response.status_code == 202
@@ -139,7 +139,7 @@ def test_what_is_deleted_is_no_more(app, exports, status):
     assert_outcome(exports.request("DELETE", status), 404, "not-found", UNKNOWN)
 
 
-def test_what_waits_can_be_cancelled(app, exports):
+def test_queued_export_can_be_cancelled(app, exports):
     status = exports.started()
     assert exports.request("DELETE", status).status_code == 202
     assert not exports.work()
@@ -162,7 +162,7 @@ def test_export_expires_after_the_hours_that_are_set(make_app):
     assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
 
 
-def test_what_has_expired_is_unknown_before_it_is_swept(exports):
+def test_expired_export_is_unknown_before_it_is_swept(exports):
     status = exports.started("$export?_type=Patient")
     # As if it had been done in 2020.
     assert exports.work(Pace(clock=lambda: 1_580_000_000))

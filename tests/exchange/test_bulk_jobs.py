@@ -95,7 +95,7 @@ def at(seconds: float) -> Pace:
 # Claims.
 
 
-def test_of_many_workers_one_has_an_export(make_app):
+def test_export_is_claimed_by_one_of_many_workers(make_app):
     # All of them may write at once.
     app = make_app(threads=9)
     exports = Exports(app)
@@ -269,7 +269,7 @@ def test_client_keeps_so_many_exports(exports):
     exports.started()
 
 
-def test_of_kick_offs_at_once_so_many_are_taken_on(app, exports):
+def test_simultaneous_kick_offs_are_limited(app, exports):
     together = Barrier(6)
 
     def try_it(_number: int) -> int:
@@ -284,7 +284,7 @@ def test_of_kick_offs_at_once_so_many_are_taken_on(app, exports):
 
 
 @pytest.mark.databases(SQLITE)
-def test_who_asks_all_the_time_is_told_to_wait(exports):
+def test_too_many_status_requests_are_throttled(exports):
     status = exports.started()
     statuses = [exports.get(status).status_code for _ in range(POLLS)]
     assert {*statuses} == {202}

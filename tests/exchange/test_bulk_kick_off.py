@@ -64,7 +64,7 @@ def test_export_is_taken_on_done_and_told(exports, level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_by_post_the_parameters_stand_in_a_resource(exports, level):
+def test_post_has_parameters_in_a_resource(exports, level):
     body = parameters(
         ("_type", "valueString", "AllergyIntolerance"),
         ("_type", "valueCode", "Patient"),
@@ -81,7 +81,7 @@ def test_by_post_the_parameters_stand_in_a_resource(exports, level):
     assert exports.lines(by_post) == exports.lines(by_get) != []
 
 
-def test_by_post_nothing_and_a_form_are_taken_too(exports):
+def test_post_accepts_an_empty_body_and_a_form(exports):
     everything = exports.post("$export", headers=ASYNC)
     form = exports.post("$export", {"_type": "Patient"}, headers=ASYNC)
     assert (everything.status_code, form.status_code) == (202, 202)
@@ -95,7 +95,7 @@ def test_ndjson_has_three_names(exports, written):
     assert response.status_code == 202
 
 
-def test_what_cannot_be_done_is_refused_at_once(exports, subtests):
+def test_invalid_kick_off_is_refused_at_once(exports, subtests):
     for query, code, parameter, diagnostics in [
         ("_outputFormat=csv", "value", "_outputFormat",
          "'csv' is not supported; use application/fhir+ndjson"),
@@ -172,7 +172,7 @@ def test_query_that_shapes_an_answer_is_refused(exports, subtests):
 
 @pytest.mark.parametrize("level", LEVELS[1:])
 @pytest.mark.parametrize("name", ["Organization", "Practitioner", "Group"])
-def test_what_is_in_no_compartment_is_exported_of_the_whole_server_alone(exports, level, name):
+def test_type_in_no_compartment_is_only_in_a_system_export(exports, level, name):
     reason = "is in no patient's compartment; a system export has it, and a patient one has not"
     response = exports.kick_off(f"{level}?_type={name},Patient")
     assert_outcome(response, 400, "value", f"_type: '{name}' {reason}", "_type")
@@ -183,7 +183,7 @@ def test_what_is_in_no_compartment_is_exported_of_the_whole_server_alone(exports
     assert_outcome(nothing, 400, "value", diagnostics, "_type")
 
 
-def test_what_is_not_known_is_told_in_the_export_and_under_strict_handling_refused(exports):
+def test_unknown_parameter_is_a_warning_and_refused_under_strict_handling(exports):
     told = [
         ("warning", "nonsense: is not a parameter of $export; it was ignored"),
         ("warning", f"includeAssociatedData: {ASSOCIATED}; it was ignored"),
@@ -198,7 +198,7 @@ def test_what_is_not_known_is_told_in_the_export_and_under_strict_handling_refus
     assert refused.status_code == 400
 
 
-def test_with_lenient_handling_what_is_not_here_is_left_out_and_told(exports):
+def test_unknown_values_are_ignored_with_a_warning_under_lenient_handling(exports):
     path = "$export?_type=Patient,Observation&_elements=gender,nonsense"
     assert outcomes(exports, path, **LENIENT) == [
         ("warning", "_type: 'Observation' is not served here; it was ignored"),
@@ -206,7 +206,7 @@ def test_with_lenient_handling_what_is_not_here_is_left_out_and_told(exports):
     ]
 
 
-def test_that_it_is_asynchronous_is_known_and_under_strict_handling_must_be_said(exports):
+def test_respond_async_is_required_under_strict_handling(exports):
     assert exports.get("$export").status_code == 202
     assert exports.kick_off(Prefer="respond-async; handling=strict").status_code == 202
     refused = exports.get("$export", headers={"Prefer": "handling=strict"})
@@ -271,7 +271,7 @@ def test_body_of_another_kind_is_refused(exports):
     assert response.status_code == 415
 
 
-def test_there_is_nothing_else(exports, subtests):
+def test_unknown_export_address_is_not_found(exports, subtests):
     for path, status in [
         ("Group/nobody/$export", 404),
         ("Group/a_b/$export", 404),
@@ -287,7 +287,7 @@ def test_there_is_nothing_else(exports, subtests):
             assert (response.status_code, response.content_type) == (status, FHIR_JSON)
 
 
-def test_other_methods_are_told_what_is_allowed(exports, subtests):
+def test_other_method_is_not_allowed(exports, subtests):
     for method in ["PUT", "PATCH", "DELETE"]:
         with subtests.test(method=method):
             response = exports.request(method, "$export")

@@ -92,7 +92,7 @@ def test_line_is_parsed_into_the_same_columns_and_digest(filled, exported, subte
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whatever_a_resource_holds_is_written_as_it_came(empty, tmp_path, monkeypatch, name):
+def test_any_resource_is_exported_as_it_came(empty, tmp_path, monkeypatch, name):
     monkeypatch.setitem(PRIMITIVES, datatypes.media_type, st.just("text/plain"))
     came: dict[str, bytes] = {}
 
@@ -146,7 +146,7 @@ NEVER_CLAIMED = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-diagnos
         },
     ],
 )
-def test_nothing_is_written_that_the_source_did_not_say(make_app, tmp_path, resource):
+def test_export_adds_nothing_to_the_source(make_app, tmp_path, resource):
     app = make_app(seed=False, empty_content="dar")
     publish(app, resource, now=NOW)
     export(app, tmp_path)
@@ -201,7 +201,7 @@ def test_binary_without_bytes_has_no_data(empty, tmp_path):
 
 
 @pytest.mark.parametrize("history", [False, True])
-def test_large_binary_is_never_held_whole(empty, tmp_path, history):
+def test_large_binary_is_streamed(empty, tmp_path, history):
     size = 48_000_000
     publish(empty, binary_with(bytes(size)), now=NOW)
     tracemalloc.start()
@@ -212,7 +212,7 @@ def test_large_binary_is_never_held_whole(empty, tmp_path, history):
     assert most < size / 3
 
 
-def test_many_large_rows_are_not_held_at_once(empty, tmp_path):
+def test_large_rows_are_streamed(empty, tmp_path):
     notes = [{"text": "x" * 900_000}]
     publish(empty, *(allergy(f"a{number:02}", note=notes) for number in range(30)), now=NOW)
     tracemalloc.start()

@@ -67,14 +67,14 @@ def test_manifest_names_each_file_with_its_lines_and_digest(exported):
     assert {one["type"] for one in output} == set(STORED)
 
 
-def test_what_others_point_to_is_named_before_them(exported):
+def test_manifest_lists_referenced_types_first(exported):
     output = json.loads((exported / "manifest.json").read_bytes())["output"]
     ranks = [SERVED[one["type"]].rank for one in output]
     assert ranks == sorted(ranks)
     assert len(set(ranks)) > 1
 
 
-def test_nobody_else_reads_the_files(exported):
+def test_exported_files_are_readable_by_their_owner_only(exported):
     assert {stat.S_IMODE(path.stat().st_mode) for path in exported.iterdir()} == {0o600}
     assert stat.S_IMODE(exported.stat().st_mode) == 0o700
 
@@ -97,7 +97,7 @@ def test_same_makes_the_same_files_compressed_or_not(filled, exported, tmp_path)
             assert (tmp_path / "other" / f"{path.name}.gz").read_bytes() == packed
 
 
-def test_only_the_types_that_are_named_are_written(filled, tmp_path):
+def test_export_of_named_types_has_no_other(filled, tmp_path):
     manifest = export(filled, tmp_path, "Patient", "AllergyIntolerance", "Patient")
     urls = [one.url for one in manifest.output]
     assert urls == ["Patient.ndjson", "AllergyIntolerance.ndjson"]
@@ -116,7 +116,7 @@ def test_type_that_is_not_stored_is_refused(filled, tmp_path, name, words):
         export(filled, tmp_path, "Patient", name)
 
 
-def test_of_nothing_there_is_a_manifest(empty, tmp_path):
+def test_export_of_an_empty_database_has_a_manifest(empty, tmp_path):
     manifest = export(empty, tmp_path)
     assert manifest.output == manifest.deleted == []
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
@@ -148,7 +148,7 @@ def test_progress_tells_how_much_there_is_and_is_done(filled, tmp_path):
     assert told[-1] == (total, total)
 
 
-def test_since_an_instant_what_was_published_then_or_later_is_written(empty, tmp_path):
+def test_export_since_an_instant_includes_that_instant(empty, tmp_path):
     publish(empty, allergy("old"), allergy("changed"), now=NOW)
     publish(empty, allergy("changed", criticality="low"), allergy("new"), now=LATER)
     export(empty, tmp_path / "at", since=LATER)
@@ -157,7 +157,7 @@ def test_since_an_instant_what_was_published_then_or_later_is_written(empty, tmp
     assert manifest.output == manifest.deleted == []
 
 
-def test_since_an_instant_what_was_deleted_is_listed_as_deletions_to_repeat(empty, tmp_path):
+def test_export_since_an_instant_lists_deletions_as_transactions(empty, tmp_path):
     publish(empty, allergy("before"), allergy("gone"), allergy("back"), now=NOW)
     publish(empty, PATIENT, now=NOW)
     delete(empty, "AllergyIntolerance", "before", now=NOW)
@@ -179,7 +179,7 @@ def test_since_an_instant_what_was_deleted_is_listed_as_deletions_to_repeat(empt
     ]
 
 
-def test_since_the_time_of_an_export_is_what_was_not_in_it(make_app, tmp_path):
+def test_export_since_the_time_of_another_has_what_the_other_lacks(make_app, tmp_path):
     app = make_app(seed=False)
     with app.app_context():
         served = types()
@@ -194,7 +194,7 @@ def test_since_the_time_of_an_export_is_what_was_not_in_it(make_app, tmp_path):
     assert ids_of(tmp_path / "next", "AllergyIntolerance") == ["after"]
 
 
-def test_its_time_is_taken_while_nobody_writes(empty, tmp_path):
+def test_transaction_time_is_taken_while_nobody_writes(empty, tmp_path):
     """What is committed after the snapshot was not dated before it: no later --since misses it."""
 
     def clock() -> datetime:

@@ -97,7 +97,7 @@ def test_version_of_a_document_names_the_binaries_that_it_was_made_with(empty, t
     assert [one.deleted for one in versions] == [False, False, False, True]
 
 
-def test_since_an_instant_a_bundle_holds_the_versions_from_then_on(empty, tmp_path):
+def test_history_since_an_instant_has_the_versions_from_then_on(empty, tmp_path):
     publish(empty, allergy("gone"), now=TIMES[0])
     for time, criticality in zip(TIMES, ("low", "high", "unable-to-assess"), strict=False):
         publish(empty, allergy("a", criticality=criticality), now=time)
@@ -124,7 +124,7 @@ def test_manifest_says_that_lines_are_bundles(app, tmp_path):
     assert allergies.versions == sum(len(one["entry"]) for one in bundles) > len(bundles)
 
 
-def test_what_lines_hold_is_read_as_it_was(empty, tmp_path):
+def test_history_line_is_read_back(empty, tmp_path):
     publish(empty, allergy("a"), now=TIMES[0])
     delete(empty, "AllergyIntolerance", "a", now=TIMES[1])
     export(empty, tmp_path, history=True)

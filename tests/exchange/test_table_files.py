@@ -79,7 +79,7 @@ def test_a_table_in_gzip_finds_its_files(kept, tmp_path):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("folder", ["notes", "Entlaßbriefe für Müller"])
 @pytest.mark.parametrize(("here", "named"), [("NFD", "NFC"), ("NFC", "NFD"), ("NFD", "NFD")])
-def test_names_are_compared_in_nfc(kept, tmp_path, form, folder, here, named):
+def test_names_of_files_are_compared_in_nfc(kept, tmp_path, form, folder, here, named):
     path = f"{folder}/Müller é ệ 각.txt"
     content = f"{form} {folder} {here} {named}".encode()
     members = {
@@ -159,7 +159,7 @@ def test_two_names_that_are_one_in_nfc_are_told_unless_one_is_exact(kept, tmp_pa
         ".",
     ],
 )
-def test_no_file_outside_of_the_folder_of_the_table_is_read_from_an_archive(kept, tmp_path, name):
+def test_file_outside_of_the_tables_folder_in_an_archive_is_not_read(kept, tmp_path, name):
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("export/documents.csv", table(name or " "))

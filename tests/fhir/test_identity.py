@@ -23,7 +23,7 @@ def test_names_that_search_finds_alike_are_one_given_name(subtests):
             assert contradiction(one, text) == contradiction(text, one) == ""
 
 
-def test_other_given_names_are_told_apart(subtests):
+def test_given_names_distinguish_people(subtests):
     for name, other in [("Søren", "Sara"), ("Łukasz", "Lucas")]:
         with subtests.test(name=name):
             one, two = ({"name": [{"given": [spelled]}]} for spelled in (name, other))

@@ -51,7 +51,7 @@ def test_whole_numbers_are_int_and_those_with_a_fraction_are_not():
     ]
 
 
-def test_what_is_not_json_is_refused(subtests):
+def test_invalid_json_is_refused(subtests):
     for text, reason in [
         ("NaN", "NaN is not JSON"),
         ('{"value": Infinity}', "Infinity is not JSON"),
@@ -82,7 +82,7 @@ def test_exponent_beyond_all_numbers_is_refused(subtests):
             fhir_json.loads(number)
 
 
-def test_half_a_surrogate_pair_is_read_and_never_written():
+def test_lone_surrogate_is_read_and_never_written():
     """It is JSON, but no text: no place in UTF-8. What checks elements refuses it."""
     assert fhir_json.loads(r'"\ud83d\ude00"') == "\U0001f600"
     lone = fhir_json.loads(r'"\ud83d"')
@@ -94,7 +94,7 @@ def test_bytes_are_written_in_base64():
     assert fhir_json.dumps({"data": b"\x00\xff"}) == b'{"data":"AP8="}'
 
 
-def test_what_has_no_json_form_is_refused():
+def test_value_without_json_form_is_refused():
     with pytest.raises(TypeError):
         fhir_json.dumps({"value": {1}})
 

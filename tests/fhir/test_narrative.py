@@ -35,7 +35,7 @@ def inside(content: str) -> str:
     return div.removeprefix(f'<div xmlns="{XHTML}">').removesuffix("</div>")
 
 
-def test_what_is_left_of_a_narrative(subtests):
+def test_narrative_is_sanitised(subtests):
     for content, left in [
         ("a<script>alert(1)</script>b", "ab"),
         ("a<SCRIPT src='http://evil.example/x.js'></SCRIPT>b", "ab"),
@@ -100,7 +100,7 @@ def test_text_in_a_cdata_section_stays():
     assert inside("a <![CDATA[b < c]]> d") == "a b &lt; c d"
 
 
-def test_what_is_not_one_div_is_refused_or_made_one(subtests):
+def test_narrative_of_several_elements_becomes_one_div_or_is_refused(subtests):
     """FHIR R4 narrative §2.4.0.1: one div; XML 1.0 §2.2: characters that XML has."""
     for div, letters in [
         ("<divine>a</divine>", "a"),
@@ -136,7 +136,7 @@ def test_making_it_safe_again_changes_nothing(subtests):
             assert inside(once) == once
 
 
-def test_what_begins_with_no_div_is_refused(subtests):
+def test_narrative_that_does_not_begin_with_a_div_is_refused(subtests):
     for div in [
         "",
         "text",
@@ -158,7 +158,7 @@ def test_narrative_that_says_nothing_is_refused(subtests):
             sanitise(f"<div>{content}</div>")
 
 
-def test_half_a_surrogate_pair_is_refused():
+def test_lone_surrogate_is_refused():
     with pytest.raises(ValueError, match="surrogates"):
         sanitise("<div>\ud800</div>")
 
@@ -200,7 +200,7 @@ def made_safe(div: str) -> str:
 
 @REPEATABLE
 @given(NASTY)
-def test_whatever_comes_in_is_safe_when_it_goes_out(content):
+def test_any_narrative_is_safe_after_sanitising(content):
     for element in parsed(made_safe(f"<div>begin {content}")).iter():
         assert element.tag.removeprefix(f"{{{XHTML}}}") not in FORBIDDEN
         assert not {name for name in element.attrib if name[:2] == "on" or name == "style"}
@@ -210,7 +210,7 @@ def test_whatever_comes_in_is_safe_when_it_goes_out(content):
 
 @REPEATABLE
 @given(NASTY)
-def test_whatever_comes_in_is_made_safe_once(content):
+def test_sanitising_again_changes_nothing(content):
     once = made_safe(f"<div>begin {content}")
     assert sanitise(once) == once
 
@@ -266,7 +266,7 @@ def test_generated_narrative_is_escaped_and_its_own_sanitised_form(text, display
     assert "".join(parsed(sanitise(div)).itertext()) == "".join(parsed(div).itertext())
 
 
-def test_no_character_of_a_string_breaks_a_generated_narrative(subtests):
+def test_generated_narrative_is_well_formed_with_any_character(subtests):
     """XML 1.0 §2.2 has no U+FFFE and U+FFFF; a string that has one may be refused as well."""
     for text in ["a\x7fb", "a\x85b", "a\ufffeb", "a\uffffb"]:
         with subtests.test(text=text):
@@ -277,7 +277,7 @@ def test_no_character_of_a_string_breaks_a_generated_narrative(subtests):
             parsed(generate(ROWS, {"code": {"text": text}}, None)["div"])
 
 
-def test_how_an_element_is_said(subtests):
+def test_element_is_written_in_words(subtests):
     for words, value, said in [
         (narrative.concept, {"text": "a", "coding": [{"display": "b"}]}, "a"),
         (narrative.concept, {"coding": [{"code": "c"}, {"display": "b"}]}, "b"),

@@ -16,7 +16,7 @@ DOCUMENT = {"resourceType": "DocumentReference", "id": "d", "status": "current"}
 EXTENSION = {"url": "urn:x", "valueString": "y"}
 
 
-def test_what_breaks_the_rules_of_r4_is_refused_with_its_path(app, subtests):
+def test_invalid_element_is_refused_with_its_path(app, subtests):
     for change, path in [
         ({"patient": None}, "patient"),
         ({"patient": {}}, "patient"),
@@ -111,7 +111,7 @@ RICH = rb"""{
 }"""
 
 
-def test_nothing_of_a_rich_resource_is_lost(app):
+def test_every_element_of_a_resource_is_served_as_it_came(app):
     given = fhir_json.loads(RICH)
     definition = types(app)["Patient"]
     prepared = prepare(definition, fhir_json.loads(RICH))

@@ -117,7 +117,7 @@ NO_TIMES = (
 )
 
 
-def test_what_is_no_date_is_refused_as_each_kind(subtests):
+def test_invalid_date_is_refused(subtests):
     for value in NO_DATES:
         with subtests.test(value=value):
             for read in (check_date, normalise_date_time, interval):
@@ -125,7 +125,7 @@ def test_what_is_no_date_is_refused_as_each_kind(subtests):
                     read(value)
 
 
-def test_what_is_no_time_is_refused(subtests):
+def test_invalid_time_is_refused(subtests):
     for value in NO_TIMES:
         with subtests.test(value=value):
             for read in (normalise_date_time, interval):
@@ -159,7 +159,7 @@ def test_period_reaches_to_the_end_of_its_end(subtests):
             assert period_interval(period) == Interval(low, high)
 
 
-def test_what_is_open_reaches_beyond_every_date():
+def test_open_interval_reaches_beyond_every_date():
     assert interval("0001").low > EARLIEST
     assert interval("9999-12-31").high < LATEST
 

@@ -84,7 +84,7 @@ def test_examples_of_nearly_all_types_are_there():
 
 
 @pytest.mark.browser
-def test_what_is_written_of_hl7s_examples_is_read_as_they_were(subtests):
+def test_hl7_examples_are_written_and_read_back(subtests):
     for type_name in TYPES:
         with subtests.test(type_name=type_name):
             paths = sorted(
@@ -184,7 +184,7 @@ HARD_XML = f"""<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def test_everything_that_json_can_say_is_said_in_xml():
+def test_xml_has_every_element_of_the_json():
     assert written(HARD).decode() == HARD_XML
     assert xml_reader.loads(HARD_XML.encode()) == HARD
 
@@ -219,7 +219,7 @@ def test_prefix_a_comment_and_the_place_of_a_schema_change_nothing():
     }
 
 
-def test_what_fhir_has_not_is_kept_for_the_checks(subtests):
+def test_unknown_xml_is_kept_for_validation(subtests):
     for inside, content in [
         ('<nonsense value="1"/>', {"nonsense": "1"}),
         ('<nonsense><a value="1"/></nonsense>', {"nonsense": {"a": "1"}}),
@@ -244,7 +244,7 @@ def test_what_fhir_has_not_is_kept_for_the_checks(subtests):
                 assert found["name"] == [{"_family": {"id": "x"}}]
 
 
-def test_what_is_no_fhir_xml_is_refused(subtests):
+def test_invalid_xml_is_refused(subtests):
     for document, message in [
         ("", "is not well-formed XML: no element found"),
         (f"<Patient {FHIR}>", "is not well-formed XML: no element found"),
@@ -254,7 +254,7 @@ def test_what_is_no_fhir_xml_is_refused(subtests):
         ('<!DOCTYPE x [<!ENTITY a "b">]><a>&a;</a>', "has a DOCTYPE"),
         (f"<Patient {FHIR}>&a;</Patient>", "is not well-formed XML: undefined entity"),
         (f"<a {FHIR}>" + "<a>" * 100, "is nested more than 100 elements deep"),
-        (f"<a {FHIR}>" + "<a/>" * 1_000_000, "has more than 1,000,000 elements in one resource"),
+        (f"<a {FHIR}>" + "<a/>" * 1_000, "has more than 1,000 elements in one resource"),
         (f'<Patient {FHIR}><resourceType value="x"/></Patient>', "has a second resourceType"),
         (
             f'<Patient {FHIR}><contained id="x"><Patient/></contained></Patient>',
@@ -268,7 +268,7 @@ def test_what_is_no_fhir_xml_is_refused(subtests):
             assert refused.value.line == 1
 
 
-def test_what_xml_cannot_hold_is_refused_and_not_left_out(subtests):
+def test_value_that_xml_cannot_hold_is_refused(subtests):
     for members, path, message in [
         ({"nonsense": 1}, "nonsense", "is not an element of FHIR R4"),
         (
@@ -313,7 +313,7 @@ def test_what_xml_cannot_hold_is_refused_and_not_left_out(subtests):
             assert (refused.value.path, refused.value.message) == (path, message)
 
 
-def test_what_is_nested_too_deeply_is_refused():
+def test_resource_nested_too_deeply_is_refused():
     extension = {"url": "x"}
     for _ in range(1_000):
         extension = {"url": "x", "extension": [extension]}
@@ -350,7 +350,7 @@ def test_bundle_is_read_entry_by_entry():
     assert json.loads(fhir_json.dumps(whole))["entry"][0]["resource"] == patient
 
 
-def test_of_another_resource_only_the_type_is_read_in_pieces():
+def test_pieces_of_a_resource_other_than_a_bundle_are_its_type():
     found = [*xml_reader.pieces(io.BytesIO(HARD_XML.encode()), 10_000)]
     assert found == [("resourceType", "Patient", 2)]
 
