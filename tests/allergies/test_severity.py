@@ -58,26 +58,19 @@ def test_allergy_that_any_code_or_word_calls_severe_is_severe(subtests):
         ({"reaction": [{"manifestation": [coded((ICD_9, "995.0"))]}]}, ""),
         ({"code": coded((ICD_10, "T88.6XXA"))}, ""),
         # By words: of a reaction, a local code, the substance, a note.
-        (
-            {"reaction": [{"manifestation": [coded(text="Angioedema of lips")]}]},
-            "Angioedema of lips",
-        ),
+        ({"reaction": [{"manifestation": [coded(text="Angioedema of lips")]}]},
+         "Angioedema of lips"),
         ({"reaction": [{"manifestation": [coded(text="Angiodema")]}]}, "Angiodema"),
         ({"reaction": [{"manifestation": [coded(text="anaphlaxis")]}]}, "anaphlaxis"),
         ({"reaction": [{"manifestation": [coded(("urn:x", "ANAPHYLAXIS"))]}]}, "ANAPHYLAXIS"),
-        (
-            {"reaction": [{"manifestation": [coded(text="Rash")], "description": "throat closed"}]},
-            "throat closed",
-        ),
+        ({"reaction": [{"manifestation": [coded(text="Rash")], "description": "throat closed"}]},
+         "throat closed"),
         ({"code": coded(text="Penicillin (severe reaction)")}, "Penicillin (severe reaction)"),
         ({"note": [{"text": "Needed a tube in the airway"}]}, "Needed a tube in the airway"),
         # Denied of one thing, and not of the other.
         ({"note": [{"text": "No rash, but anaphylaxis"}]}, "No rash, but anaphylaxis"),
-        (
-            {"extension": [{"url": "http://x/allergy-severity", "valueString": "Severe"}]},
-            "Severe",
-        ),
-    ]:
+        ({"extension": [{"url": "http://x/allergy-severity", "valueString": "Severe"}]}, "Severe"),
+    ]:  # fmt: skip
         with subtests.test(elements=elements):
             (entry,) = entries_of([{**allergy("a"), **elements}])
             assert (entry.is_severe, entry.severity.words) == (True, words)
@@ -227,43 +220,23 @@ def test_extension_is_a_severity_only_where_it_belongs():
 
 def test_unrecorded_severity_is_not_shown_as_harmless(subtests):
     for resources, text in [
-        (
-            [allergy("a", **SEVERE)],
-            (
-                "1 active or unresolved allergy or intolerance; it is recorded as severe, as"
-                " anaphylaxis or with high criticality."
-            ),
-        ),
-        (
-            [allergy("a")],
-            (
-                "1 active or unresolved allergy or intolerance; it is not recorded as severe, as"
-                " anaphylaxis or with high criticality. Severity not recorded."
-            ),
-        ),
-        (
-            [allergy("a"), allergy("b", criticality="unable-to-assess"), allergy("c", **SEVERE)],
-            (
-                "3 active or unresolved allergies or intolerances; 1 of them is recorded as"
-                " severe, as anaphylaxis or with high criticality. Severity not recorded for"
-                " 2 of them."
-            ),
-        ),
-        (
-            [allergy("a", criticality="low"), allergy("b", criticality="low")],
-            (
-                "2 active or unresolved allergies or intolerances; none of them is recorded as"
-                " severe, as anaphylaxis or with high criticality."
-            ),
-        ),
-        (
-            [allergy(NKA, **REFUTED)],
-            (
-                "No active or unresolved allergy is recorded. This does not mean that there are"
-                " none."
-            ),
-        ),
-    ]:
+        ([allergy("a", **SEVERE)],
+         ("1 active or unresolved allergy or intolerance; it is recorded as severe, as"
+         " anaphylaxis or with high criticality.")),
+        ([allergy("a")],
+         ("1 active or unresolved allergy or intolerance; it is not recorded as severe, as"
+         " anaphylaxis or with high criticality. Severity not recorded.")),
+        ([allergy("a"), allergy("b", criticality="unable-to-assess"), allergy("c", **SEVERE)],
+         ("3 active or unresolved allergies or intolerances; 1 of them is recorded as"
+         " severe, as anaphylaxis or with high criticality. Severity not recorded for"
+         " 2 of them.")),
+        ([allergy("a", criticality="low"), allergy("b", criticality="low")],
+         ("2 active or unresolved allergies or intolerances; none of them is recorded as"
+         " severe, as anaphylaxis or with high criticality.")),
+        ([allergy(NKA, **REFUTED)],
+         ("No active or unresolved allergy is recorded. This does not mean that there are"
+         " none.")),
+    ]:  # fmt: skip
         with subtests.test(resources=resources):
             assert conclusion_of(entries_of(resources)).text == text
 

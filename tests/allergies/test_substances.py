@@ -109,15 +109,11 @@ def test_name_and_a_code_of_different_substances_are_a_finding(subtests):
         (coded((SNOMED, "256293000"), text="Ragweed pollen"), ("Ragweed pollen", "Mugwort pollen")),
         (coded((SNOMED, "412071004"), text="Rice"), ("Rice", "Wheat")),
         (coded((SNOMED, "3718001"), text="Soy milk"), ("Soy milk", "Cow's milk")),
-        (
-            coded((RXNORM, "11118", "valproic acid"), text="Acetylsalicylic acid"),
-            ("Acetylsalicylic acid", "valproic acid"),
-        ),
-        (
-            coded((LOCAL, "1", "Allergy to codeine"), text="Aspirin allergy"),
-            ("Aspirin allergy", "Allergy to codeine"),
-        ),
-    ]:
+        (coded((RXNORM, "11118", "valproic acid"), text="Acetylsalicylic acid"),
+         ("Acetylsalicylic acid", "valproic acid")),
+        (coded((LOCAL, "1", "Allergy to codeine"), text="Aspirin allergy"), ("Aspirin allergy",
+         "Allergy to codeine")),
+    ]:  # fmt: skip
         with subtests.test(about=about):
             (finding,) = texts(allergy(about))
             first, other = names

@@ -79,20 +79,12 @@ def test_entry_is_in_the_group_where_a_clinician_looks_for_it(subtests):
 def test_most_cautious_of_several_statuses_counts(subtests):
     for name, system, codes, group in [
         ("clinicalStatus", terminology.ALLERGY_CLINICAL, ("resolved", "active"), "active"),
-        (
-            "verificationStatus",
-            terminology.ALLERGY_VERIFICATION,
-            ("refuted", "confirmed"),
-            "active",
-        ),
-        (
-            "verificationStatus",
-            terminology.ALLERGY_VERIFICATION,
-            ("entered-in-error", "refuted"),
-            "refuted",
-        ),
+        ("verificationStatus", terminology.ALLERGY_VERIFICATION, ("refuted", "confirmed"),
+         "active"),
+        ("verificationStatus", terminology.ALLERGY_VERIFICATION, ("entered-in-error", "refuted"),
+         "refuted"),
         ("clinicalStatus", "http://clinic.example/status", ("resolved",), "status-not-known"),
-    ]:
+    ]:  # fmt: skip
         with subtests.test(name=name):
             resource = {**allergy("a"), name: coded(*((system, code) for code in codes))}
             (entry,) = entries_of([resource])
@@ -184,39 +176,24 @@ def test_kinds_of_absence_are_distinguished(subtests):
         ([], "nothing-recorded", []),
         ([allergy(NOT_ASKED)], "not-asked", ["not-asked"]),
         ([allergy("Not asked")], "not-asked", ["not-asked"]),
-        (
-            [allergy(coded((f"{terminology.CT}data-absent-reason", "not-asked")))],
-            "not-asked",
-            ["not-asked"],
-        ),
+        ([allergy(coded((f"{terminology.CT}data-absent-reason", "not-asked")))], "not-asked",
+         ["not-asked"]),
         ([allergy(NO_INFORMATION)], "no-information", ["no-information"]),
         # Of both, what says less of why.
-        (
-            [allergy(NOT_ASKED), allergy(NO_INFORMATION)],
-            "no-information",
-            ["no-information", "not-asked"],
-        ),
+        ([allergy(NOT_ASKED), allergy(NO_INFORMATION)], "no-information", ["no-information",
+         "not-asked"]),
         ([allergy(NKA)], "none-known", ["none-known"]),
         # A nullFlavor says that there is no code; the text says why.
-        (
-            [allergy(coded((terminology.NULL_FLAVOR, "NI"), text="No known allergies"))],
-            "none-known",
-            ["none-known"],
-        ),
+        ([allergy(coded((terminology.NULL_FLAVOR, "NI"), text="No known allergies"))],
+         "none-known", ["none-known"]),
         ([allergy(coded(SECTION, text="Wasps: hives"))], "words-only", ["words-only"]),
         ([allergy(coded(SECTION, text="No known allergies."))], "none-known", ["none-known"]),
         ([allergy(coded(SECTION, text="Not asked"))], "not-asked", ["not-asked"]),
-        (
-            [allergy(coded(SECTION, text="Wasps: hives")), allergy(NKA)],
-            "words-only",
-            ["words-only", "none-known"],
-        ),
-        (
-            [allergy(coded(SECTION, text="Wasps: hives")), allergy("Latex")],
-            "allergies",
-            ["words-only", "active"],
-        ),
-    ]:
+        ([allergy(coded(SECTION, text="Wasps: hives")), allergy(NKA)], "words-only",
+         ["words-only", "none-known"]),
+        ([allergy(coded(SECTION, text="Wasps: hives")), allergy("Latex")], "allergies",
+         ["words-only", "active"]),
+    ]:  # fmt: skip
         with subtests.test(resources=resources):
             entries = entries_of(resources)
             assert [entry.group.code for entry in entries] == groups

@@ -33,10 +33,8 @@ def test_html_keeps_what_is_said_and_nothing_that_does_something(extractor, subt
         (b"<p style='position:fixed' class=x id=y dir=rtl>a</p>", '<p dir="rtl">a</p>'),
         (b"<img src='https://a.example/x.png' alt=A>", '<img alt="A">'),
         (b"<img src='data:image/svg+xml;base64,AAAA'>", "<img>"),
-        (
-            b"<img src='data:image/png;base64,AAAA' onload=x>",
-            '<img src="data:image/png;base64,AAAA">',
-        ),
+        (b"<img src='data:image/png;base64,AAAA' onload=x>",
+         '<img src="data:image/png;base64,AAAA">'),
         (DRAWING, ""),
         (b"<math><mi>x</mi></math>a", "a"),
         (b"<td colspan=2>a", "a"),
@@ -44,7 +42,7 @@ def test_html_keeps_what_is_said_and_nothing_that_does_something(extractor, subt
         (b"<p>\xe9", "<p>é</p>"),
         (b"<meta charset=utf-8><p>\xc3\xa9", "<p>é</p>"),
         (b"&lt;script&gt;", "&lt;script&gt;"),
-    ]:
+    ]:  # fmt: skip
         with subtests.test(given=given):
             assert extractor.html_of(given, "text/html") == shown
 
@@ -62,25 +60,17 @@ def test_narrative_of_a_clinical_document_becomes_html(extractor, subtests):
         (b"<text><paragraph>a<br/>b</paragraph></text>", "<div><p>a<br>b</p></div>"),
         (b"<text><content styleCode='Bold'>a</content></text>", "<div><b>a</b></div>"),
         (b"<text><content revised='delete'>a</content></text>", "<div><del>a</del></div>"),
-        (
-            b"<text><list listType='ordered'><item>a</item></list></text>",
-            "<div><ol><li>a</li></ol></div>",
-        ),
-        (
-            b"<text><table><tbody><tr><td colspan='2'>a</td></tr></tbody></table></text>",
-            '<div><table><tbody><tr><td colspan="2">a</td></tr></tbody></table></div>',
-        ),
+        (b"<text><list listType='ordered'><item>a</item></list></text>",
+         "<div><ol><li>a</li></ol></div>"),
+        (b"<text><table><tbody><tr><td colspan='2'>a</td></tr></tbody></table></text>",
+         '<div><table><tbody><tr><td colspan="2">a</td></tr></tbody></table></div>'),
         (b"<text><linkHtml href='javascript:x()'>a</linkHtml></text>", "<div>a</div>"),
         (b"<text><script>x()</script>a</text>", "<div>x()a</div>"),
-        (
-            b"<text>&lt;script&gt;x()&lt;/script&gt;</text>",
-            "<div>&lt;script&gt;x()&lt;/script&gt;</div>",
-        ),
-        (
-            b"<entry><observation/></entry>",
-            "<p>No section of this document is written for people.</p>",
-        ),
-    ]:
+        (b"<text>&lt;script&gt;x()&lt;/script&gt;</text>",
+         "<div>&lt;script&gt;x()&lt;/script&gt;</div>"),
+        (b"<entry><observation/></entry>",
+         "<p>No section of this document is written for people.</p>"),
+    ]:  # fmt: skip
         with subtests.test(body=body):
             found = extractor.html_of(HEAD + body + TAIL, "text/xml")
             assert found == f"<h1>Clinical document without a title</h1><dl></dl>{shown}"
@@ -169,10 +159,8 @@ def test_missing_detail_of_a_clinical_document_is_shown_as_not_recorded(extracto
     for document, shown in [
         (HEAD + b"<text representation='B64'/>" + TAIL, "not shown here: type not recorded"),
         (b"<ClinicalDocument>" + FILE + b"</ClinicalDocument>", "is a file: type not recorded."),
-        (
-            b"<ClinicalDocument>%s</ClinicalDocument>" % GENDER % b"<administrativeGenderCode/>",
-            "<dt>Gender</dt><dd>not recorded</dd>",
-        ),
-    ]:
+        (b"<ClinicalDocument>%s</ClinicalDocument>" % GENDER % b"<administrativeGenderCode/>",
+         "<dt>Gender</dt><dd>not recorded</dd>"),
+    ]:  # fmt: skip
         with subtests.test(document=document):
             assert shown in extractor.html_of(document, "text/xml")

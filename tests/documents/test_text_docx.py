@@ -52,11 +52,8 @@ def test_each_shape_is_read_and_shown(subtests):
         # A word that is split into runs is one word.
         (p(r("Takes war"), r("farin")), "Takes warfarin", "<p>Takes warfarin</p>"),
         (p(r("a &lt;b&gt; &amp;")), "a <b> &", "<p>a &lt;b&gt; &amp;</p>"),
-        (
-            p(r("A"), "<w:r><w:tab/><w:t>B</w:t><w:br/><w:t>C</w:t></w:r>"),
-            "A B\nC",
-            "<p>A\tB<br>C</p>",
-        ),
+        (p(r("A"), "<w:r><w:tab/><w:t>B</w:t><w:br/><w:t>C</w:t></w:r>"), "A B\nC",
+         "<p>A\tB<br>C</p>"),
         (p(r("Plan"), style='<w:pStyle w:val="berschrift1"/>'), "Plan", "<h1>Plan</h1>"),
         (p(r("Plan"), style='<w:pStyle w:val="Own"/>'), "Plan", "<h1>Plan</h1>"),
         (p(r("Plan"), style='<w:pStyle w:val="Round"/>'), "Plan", "<p>Plan</p>"),
@@ -64,76 +61,34 @@ def test_each_shape_is_read_and_shown(subtests):
         (p(r("aspirin", "<w:dstrike/>")), "aspirin", "<p><s>aspirin</s></p>"),
         (p(r("aspirin", '<w:strike w:val="0"/>')), "aspirin", "<p>aspirin</p>"),
         (p(r("aspirin", '<w:rStyle w:val="Struck"/>')), "aspirin", "<p><s>aspirin</s></p>"),
-        (
-            p(r("aspirin"), style='<w:pStyle w:val="Struck"/>'),
-            "aspirin",
-            "<p><s>aspirin</s></p>",
-        ),
-        (
-            p(r("10"), r("9", '<w:vertAlign w:val="superscript"/>')),
-            "109",
-            "<p>10<sup>9</sup></p>",
-        ),
+        (p(r("aspirin"), style='<w:pStyle w:val="Struck"/>'), "aspirin", "<p><s>aspirin</s></p>"),
+        (p(r("10"), r("9", '<w:vertAlign w:val="superscript"/>')), "109", "<p>10<sup>9</sup></p>"),
         # One mark around what is hidden, however many runs it is of.
-        (
-            p(r("is "), r("n", "<w:vanish/>"), r("ot", "<w:vanish/>"), r(" well")),
-            "is [hidden text: not] well",
-            "<p>is <mark>[hidden text: not]</mark> well</p>",
-        ),
-        (
-            p("<w:r><w:sym w:font='Symbol' w:char='F0B3'/><w:sym w:font='X' w:char='F041'/></w:r>"),
-            "≥[symbol]",
-            "<p>≥[symbol]</p>",
-        ),
-        (
-            p(r("\uf0b3\uf0ff5", '<w:rFonts w:ascii="Symbol"/>')),
-            "≥[symbol]5",
-            "<p>≥[symbol]5</p>",
-        ),
+        (p(r("is "), r("n", "<w:vanish/>"), r("ot", "<w:vanish/>"), r(" well")),
+         "is [hidden text: not] well", "<p>is <mark>[hidden text: not]</mark> well</p>"),
+        (p("<w:r><w:sym w:font='Symbol' w:char='F0B3'/><w:sym w:font='X' w:char='F041'/></w:r>"),
+         "≥[symbol]", "<p>≥[symbol]</p>"),
+        (p(r("\uf0b3\uf0ff5", '<w:rFonts w:ascii="Symbol"/>')), "≥[symbol]5", "<p>≥[symbol]5</p>"),
         (p(SMOKER.format("<w:checked/>"), r(" smoker")), "☒ smoker", "<p>☒ smoker</p>"),
         (p(SMOKER.format(""), r(" smoker")), "☐ smoker", "<p>☐ smoker</p>"),
-        (
-            p(
-                "<w:r><w:fldChar><w:ffData><w:ddList><w:result w:val='1'/><w:listEntry w:val='no'/>"
-                "<w:listEntry w:val='yes'/></w:ddList></w:ffData></w:fldChar></w:r>"
-            ),
-            "yes",
-            "<p>yes</p>",
-        ),
-        (
-            p(
-                "<m:oMath><m:f><m:num><m:r><m:t>1</m:t></m:r></m:num><m:den><m:r><m:t>2</m:t></m:r>"
-                "</m:den></m:f></m:oMath>"
-            ),
-            "(1)/(2)",
-            "<p>(1)/(2)</p>",
-        ),
+        (p("<w:r><w:fldChar><w:ffData><w:ddList><w:result w:val='1'/><w:listEntry w:val='no'/>"
+         "<w:listEntry w:val='yes'/></w:ddList></w:ffData></w:fldChar></w:r>"), "yes",
+         "<p>yes</p>"),
+        (p("<m:oMath><m:f><m:num><m:r><m:t>1</m:t></m:r></m:num><m:den><m:r><m:t>2</m:t></m:r>"
+         "</m:den></m:f></m:oMath>"), "(1)/(2)", "<p>(1)/(2)</p>"),
         # What a letter is merged with, what is written from right to left, a form's field.
-        (
-            p(
-                f'<w:fldSimple w:instr="MERGEFIELD x">{r("Penicillin")}</w:fldSimple>',
-                f"<w:dir>{r(' is')}</w:dir><w:sdt><w:sdtPr/><w:sdtContent>{r(' allergen')}"
-                "</w:sdtContent></w:sdt>",
-            ),
-            "Penicillin is allergen",
-            "<p>Penicillin is allergen</p>",
-        ),
+        (p(f'<w:fldSimple w:instr="MERGEFIELD x">{r("Penicillin")}</w:fldSimple>',
+         f"<w:dir>{r(' is')}</w:dir><w:sdt><w:sdtPr/><w:sdtContent>{r(' allergen')}"
+         "</w:sdtContent></w:sdt>"), "Penicillin is allergen", "<p>Penicillin is allergen</p>"),
         # A text box is once in the file for new and once for old programs.
-        (
-            p(r("Before "), choice(BOX, BOX), r("after")) + p(r("Next")),
-            "Before after\nText box:\nAllergic to nuts\nNext",
-            (
-                "<p>Before after</p><div><strong>Text box:</strong> <p>Allergic to nuts</p></div>"
-                "<p>Next</p>"
-            ),
-        ),
-        (
-            p(r("Scan: "), "<w:r><w:drawing><a:blip r:embed='x'/></w:drawing></w:r>"),
-            "Scan:",
-            "<p>Scan: <em>[image not shown]</em></p>",
-        ),
+        (p(r("Before "), choice(BOX, BOX), r("after")) + p(r("Next")),
+         "Before after\nText box:\nAllergic to nuts\nNext",
+         ("<p>Before after</p><div><strong>Text box:</strong> <p>Allergic to nuts</p></div>"
+         "<p>Next</p>")),
+        (p(r("Scan: "), "<w:r><w:drawing><a:blip r:embed='x'/></w:drawing></w:r>"), "Scan:",
+         "<p>Scan: <em>[image not shown]</em></p>"),
         ("<w:altChunk r:id='x'/>", "", "<p><em>[embedded file not shown]</em></p>"),
-    ]:
+    ]:  # fmt: skip
         for namespace in [TRANSITIONAL, STRICT]:
             with subtests.test(body=body):
                 data = word(body, namespace, styles=STYLES)

@@ -55,18 +55,15 @@ def test_charset_of_html(subtests):
         (SPANISH.encode("cp1252"), "cp1252"),
         (b"<meta charset=utf-8>" + SPANISH.encode(), ""),
         (b'<META  CHARSET = "ISO-8859-15">' + SPANISH.encode("iso8859-15"), ""),
-        (
-            b'<meta http-equiv="Content-Type" content="text/html; charset=windows-1252">'
-            + SPANISH.encode("cp1252"),
-            "",
-        ),
+        (b'<meta http-equiv="Content-Type" content="text/html; charset=windows-1252">' +
+         SPANISH.encode("cp1252"), ""),
         (b'<?xml version="1.0" encoding="ISO-8859-1"?>' + SPANISH.encode("cp1252"), ""),
         # What the media type says counts more: HTML §13.2.3.2.
         (b"<meta charset=iso-8859-2>" + SPANISH.encode(), "utf_8"),
         (b"<meta charset=utf-16>" + SPANISH.encode(), ""),
         (b"<meta charset=nonsense>" + SPANISH.encode(), ""),
         (("<meta charset=utf-8>" + SPANISH).encode("utf-16"), ""),
-    ]:
+    ]:  # fmt: skip
         with subtests.test(document=document):
             assert html(document, codec) == "niño"
 

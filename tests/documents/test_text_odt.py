@@ -50,82 +50,43 @@ BOX = (
 
 def test_each_shape_is_read_and_shown(subtests):
     for body, words, page in [
-        (
-            (
-                "<text:p><text:title>T</text:title>a<text:s text:c='3'/>b<text:tab/>c"
-                "<text:line-break/>d &lt;b&gt;</text:p>"
-            ),
-            "Ta b c\nd <b>",
-            "<p>Ta b c<br>d &lt;b&gt;</p>",
-        ),
+        (("<text:p><text:title>T</text:title>a<text:s text:c='3'/>b<text:tab/>c"
+         "<text:line-break/>d &lt;b&gt;</text:p>"), "Ta b c\nd <b>",
+         "<p>Ta b c<br>d &lt;b&gt;</p>"),
         ("<text:h text:outline-level='2'>Plan</text:h>", "Plan", "<h2>Plan</h2>"),
-        (
-            f"<text:p>No {span('Struck', 'aspirin')}!</text:p>",
-            "No aspirin!",
-            "<p>No <s>aspirin</s>!</p>",
-        ),
-        (
-            f"<text:p text:style-name='Gone'>old {span('Unstruck', 'new')}</text:p>",
-            "old new",
-            "<p><s>old </s>new</p>",
-        ),
+        (f"<text:p>No {span('Struck', 'aspirin')}!</text:p>", "No aspirin!",
+         "<p>No <s>aspirin</s>!</p>"),
+        (f"<text:p text:style-name='Gone'>old {span('Unstruck', 'new')}</text:p>", "old new",
+         "<p><s>old </s>new</p>"),
         ("<text:p text:style-name='Child'>x</text:p>", "x", "<p><s><i>x</i></s></p>"),
         (f"<text:p>{span('Loop', 'x')}</text:p>", "x", "<p>x</p>"),
-        (
-            f"<text:p>is {span('Hidden', 'n')}{span('Hidden', 'ot')} well</text:p>",
-            "is [hidden text: not] well",
-            "<p>is <mark>[hidden text: not]</mark> well</p>",
-        ),
-        (
-            "<text:section text:display='none'><text:p>gone</text:p></text:section>",
-            "[hidden text: gone]",
-            "<p><mark>[hidden text: gone]</mark></p>",
-        ),
-        (
-            (
-                "<text:p>a <text:hidden-text text:string-value='b'/></text:p>"
-                "<text:p><text:hidden-paragraph text:is-hidden='true'/>c</text:p>"
-            ),
-            "a [hidden text: b]\n[hidden text: c]",
-            "<p>a <mark>[hidden text: b]</mark></p><p><mark>[hidden text: c]</mark></p>",
-        ),
+        (f"<text:p>is {span('Hidden', 'n')}{span('Hidden', 'ot')} well</text:p>",
+         "is [hidden text: not] well", "<p>is <mark>[hidden text: not]</mark> well</p>"),
+        ("<text:section text:display='none'><text:p>gone</text:p></text:section>",
+         "[hidden text: gone]", "<p><mark>[hidden text: gone]</mark></p>"),
+        (("<text:p>a <text:hidden-text text:string-value='b'/></text:p>"
+         "<text:p><text:hidden-paragraph text:is-hidden='true'/>c</text:p>"),
+         "a [hidden text: b]\n[hidden text: c]",
+         "<p>a <mark>[hidden text: b]</mark></p><p><mark>[hidden text: c]</mark></p>"),
         (f"<text:p>10{span('High', '9')}</text:p>", "109", "<p>10<sup>9</sup></p>"),
-        (
-            f"<text:p>Before {BOX}after</text:p><text:p>Next</text:p>",
-            "Before after\nText box:\nAllergic to nuts\nNext",
-            (
-                "<p>Before after</p><div><strong>Text box:</strong> <p>Allergic to nuts</p></div>"
-                "<p>Next</p>"
-            ),
-        ),
-        (
-            "<text:p>Scan: <draw:frame><draw:image/><svg:desc>x</svg:desc></draw:frame></text:p>",
-            "Scan:",
-            "<p>Scan: <em>[image or embedded file not shown]</em></p>",
-        ),
-        (
-            (
-                "<office:forms><form:form><form:checkbox form:id='c' form:label='Smoker'"
-                " form:current-state='checked'/></form:form></office:forms><text:p>"
-                "<draw:control draw:control='c'/> <draw:control draw:control='d'/></text:p>"
-            ),
-            "☒ Smoker",
-            "<p>☒ Smoker <em>[form field not shown]</em></p>",
-        ),
-        (
-            (
-                "<text:p>Well<text:note><text:note-citation>9</text:note-citation><text:note-body>"
-                "<text:p>Since May</text:p></text:note-body></text:note><office:annotation>"
-                "<dc:creator>Ana</dc:creator><dc:date>2026</dc:date><text:p>Sure?</text:p>"
-                "</office:annotation>.</text:p>"
-            ),
-            "Well[1][comment 1].\nNote 1:\nSince May\nComment 1 by Ana:\nSure?",
-            (
-                "<p>Well<sup>[1][comment 1]</sup>.</p><div><strong>Note 1:</strong> "
-                "<p>Since May</p></div><div><strong>Comment 1 by Ana:</strong> <p>Sure?</p></div>"
-            ),
-        ),
-    ]:
+        (f"<text:p>Before {BOX}after</text:p><text:p>Next</text:p>",
+         "Before after\nText box:\nAllergic to nuts\nNext",
+         ("<p>Before after</p><div><strong>Text box:</strong> <p>Allergic to nuts</p></div>"
+         "<p>Next</p>")),
+        ("<text:p>Scan: <draw:frame><draw:image/><svg:desc>x</svg:desc></draw:frame></text:p>",
+         "Scan:", "<p>Scan: <em>[image or embedded file not shown]</em></p>"),
+        (("<office:forms><form:form><form:checkbox form:id='c' form:label='Smoker'"
+         " form:current-state='checked'/></form:form></office:forms><text:p>"
+         "<draw:control draw:control='c'/> <draw:control draw:control='d'/></text:p>"),
+         "☒ Smoker", "<p>☒ Smoker <em>[form field not shown]</em></p>"),
+        (("<text:p>Well<text:note><text:note-citation>9</text:note-citation><text:note-body>"
+         "<text:p>Since May</text:p></text:note-body></text:note><office:annotation>"
+         "<dc:creator>Ana</dc:creator><dc:date>2026</dc:date><text:p>Sure?</text:p>"
+         "</office:annotation>.</text:p>"),
+         "Well[1][comment 1].\nNote 1:\nSince May\nComment 1 by Ana:\nSure?",
+         ("<p>Well<sup>[1][comment 1]</sup>.</p><div><strong>Note 1:</strong> "
+         "<p>Since May</p></div><div><strong>Comment 1 by Ana:</strong> <p>Sure?</p></div>")),
+    ]:  # fmt: skip
         with subtests.test(body=body):
             data = opendocument(body, STYLES)
             assert words_of(data) == words
@@ -278,17 +239,13 @@ def test_damaged_or_too_large_document_is_unreadable(subtests):
     for data, reason in [
         (b"PK\3\4", "broken Word or OpenDocument file"),
         (opendocument("").replace(b"content.xml", b"kontent.xml"), "broken Word or OpenDocument"),
-        (
-            opendocument("", manifest="<manifest:encryption-data/>"),
-            "document that needs a password",
-        ),
+        (opendocument("", manifest="<manifest:encryption-data/>"),
+         "document that needs a password"),
         (opendocument("<text:h text:outline-level='x'/>"), "broken Word or OpenDocument file"),
         (opendocument("<text:p>" * 200 + "</text:p>" * 200), "nested more than 200 elements deep"),
-        (
-            opendocument(REPEATED.format(REPEATED.format("<text:p>many</text:p>"))),
-            "longer than 8,000,000 characters",
-        ),
-    ]:
+        (opendocument(REPEATED.format(REPEATED.format("<text:p>many</text:p>"))),
+         "longer than 8,000,000 characters"),
+    ]:  # fmt: skip
         for text_of in (words_of, page_of):
             with subtests.test(reason), pytest.raises(Unreadable, match=reason):
                 text_of(data)

@@ -41,10 +41,8 @@ def test_text_of_rtf(subtests):
         (rb"\u-10179? half", "half"),
         (rb"\u233\par b", "é\nb"),
         # Parts that are read after the text, so that they do not split its sentences.
-        (
-            rb"no{\super\chftn}{\footnote\pard bleeding} warfarin{\footnote or heparin}",
-            "no warfarin\nbleeding\nor heparin",
-        ),
+        (rb"no{\super\chftn}{\footnote\pard bleeding} warfarin{\footnote or heparin}",
+         "no warfarin\nbleeding\nor heparin"),
         (rb"{\header\pard Ana Ruiz\par}{\footerl page}body", "body\nAna Ruiz\npage"),
         (rb"a{\*\annotation\pard doubtful}b", "ab\ndoubtful"),
         (rb"a{\shp{\*\shpinst{\sp{\sn name}{\sv 1}}{\shptxt boxed\par}}}b", "ab\nboxed"),

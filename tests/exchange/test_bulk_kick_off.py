@@ -257,9 +257,8 @@ def test_body_that_is_wrong_is_told(exports, subtests):
          "patient: has a valueReference that is not understood"),
         (json.dumps({"resourceType": "Parameters", "parameter": [{}] * 10_001}).encode(),
          "request: has more than 10000 parameters; that is the most"),
-        (json.dumps({"resourceType": "Parameters", "parameter": [
-            {"name": "_type", "valueString": "x" * 20_001}]}).encode(),
-         "_type: is longer than 20000 characters"),
+        (json.dumps({"resourceType": "Parameters", "parameter": [{"name": "_type", "valueString":
+         "x" * 20_001}]}).encode(), "_type: is longer than 20000 characters"),
     ]:  # fmt: skip
         with subtests.test(body=body):
             response = exports.post("$export", body, content_type=FHIR_JSON, headers=ASYNC)

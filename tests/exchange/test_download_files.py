@@ -81,19 +81,15 @@ FETCHED = {
     "empty file": ([file(b"")], [None], b""),
     "lost connection": ([CUT, REST], [None, RESUMED]),
     "lost connection, chunks": ([chunked(PATIENTS[:HALF]), REST], [None, RESUMED]),
-    "Last-Modified beside a weak tag": (
-        [cut(file(PATIENTS, WEAK, f"Last-Modified: {DATE}"), HALF), ranged(PATIENTS, DATE)],
-        [None, RESUMED],
-    ),
+    "Last-Modified beside a weak tag": ([cut(file(PATIENTS, WEAK, f"Last-Modified: {DATE}"),
+                                        HALF), ranged(PATIENTS, DATE)], [None, RESUMED]),
     "no length": ([unframed(PATIENTS[: HALF + 3], TAGGED), REST], [None, None]),
     "weak tag": ([cut(file(PATIENTS, WEAK), HALF), file(PATIENTS)], [None, None]),
     "changed file": ([CUT, ranged(OTHERS, '"v2"')], [None, RESUMED], OTHERS),
     # Chunks have no length: 416 says that nothing is left.
     "complete file": ([chunked(PATIENTS), REST], [None, f"bytes={SIZE}-"]),
-    "shorter file": (
-        [CUT, reply("416 Range Not Satisfiable", b"", "Content-Range: bytes */7"), WHOLE],
-        [None, RESUMED, None],
-    ),
+    "shorter file": ([CUT, reply("416 Range Not Satisfiable", b"", "Content-Range: bytes */7"),
+                     WHOLE], [None, RESUMED, None]),
     "part of another length": ([CUT, part(b"x" * 9, range_of(HALF)), WHOLE], None),
     **{
         f"part that does not fit: {headers}"[:60]: (
@@ -112,11 +108,9 @@ FETCHED = {
         )
         for zeros in (1, 512, 3 << 20)
     },
-    "resumed gzip": (
-        [cut(file(PACKED, GZIP, TAGGED), 100), ranged(PACKED, TAG, GZIP)],
-        [None, "bytes=100-"],
-    ),
-}
+    "resumed gzip": ([cut(file(PACKED, GZIP, TAGGED), 100), ranged(PACKED, TAG, GZIP)], [None,
+                     "bytes=100-"]),
+}  # fmt: skip
 REFUSED = [
     (part(PATIENTS[HALF:], range_of(HALF)), "answers 206"),
     (file(PACKED[:-20], GZIP), "the file ends too soon, twice"),

@@ -138,14 +138,10 @@ NEVER_CLAIMED = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-diagnos
     [
         allergy("a"),
         allergy("a", code={"coding": [{"system": "http://snomed.info/sct", "code": "409137002"}]}),
-        {
-            "resourceType": "DocumentReference",
-            "id": "d",
-            "status": "current",
-            "meta": {"profile": [NEVER_CLAIMED]},
-        },
+        {"resourceType": "DocumentReference", "id": "d", "status": "current", "meta": {"profile":
+         [NEVER_CLAIMED]}},
     ],
-)
+)  # fmt: skip
 def test_export_adds_nothing_to_the_source(make_app, tmp_path, resource):
     app = make_app(seed=False, empty_content="dar")
     publish(app, resource, now=NOW)

@@ -205,65 +205,33 @@ def test_history_that_cannot_be_is_refused_with_its_place(subtests):
         (bundle_of(7), "Bundle.entry[0]", "must be a JSON object"),
         (bundle_of(entry_of(resource=[])), "Bundle.entry[0].resource", "must be a JSON object"),
         (bundle_of(entry_of(resource=None)), "Bundle.entry[0].resource", "is required"),
-        (
-            bundle_of({**deletion(), "resource": allergy("a")}),
-            "Bundle.entry[0].resource",
-            "must not stand with DELETE",
-        ),
+        (bundle_of({**deletion(), "resource": allergy("a")}), "Bundle.entry[0].resource",
+         "must not stand with DELETE"),
         (bundle_of(entry_of(request=7)), "Bundle.entry[0].request", "must be a JSON object"),
-        (
-            bundle_of(
-                entry_of(), {**deletion(), "request": {"method": "DELETE", "url": "Patient/b"}}
-            ),
-            "Bundle.entry[1]",
-            "must be a version of AllergyIntolerance/a",
-        ),
-        (
-            bundle_of({**deletion(fullUrl=None), "request": {"method": "DELETE", "url": 7}}),
-            "Bundle.entry[0].request.url",
-            "must be Type/id",
-        ),
+        (bundle_of(entry_of(), {**deletion(), "request": {"method": "DELETE", "url":
+         "Patient/b"}}), "Bundle.entry[1]", "must be a version of AllergyIntolerance/a"),
+        (bundle_of({**deletion(fullUrl=None), "request": {"method": "DELETE", "url": 7}}),
+         "Bundle.entry[0].request.url", "must be Type/id"),
         (bundle_of(of_meta(versionId=1)), "Bundle.entry[0].resource.meta.versionId", "whole"),
         (bundle_of(of_meta(versionId="a")), "Bundle.entry[0].resource.meta.versionId", "whole"),
         (bundle_of(of_meta(versionId="0")), "Bundle.entry[0].resource.meta.versionId", "whole"),
-        (
-            bundle_of(of_meta(versionId="9" * 10)),
-            "Bundle.entry[0].resource.meta.versionId",
-            "whole",
-        ),
+        (bundle_of(of_meta(versionId="9" * 10)), "Bundle.entry[0].resource.meta.versionId",
+         "whole"),
         (bundle_of(deletion(response=None)), "Bundle.entry[0].response.etag", 'W/"1"'),
-        (
-            bundle_of(deletion(response={"etag": 'W/"2"'})),
-            "Bundle.entry[0].response.lastModified",
-            "must be an instant",
-        ),
-        (
-            bundle_of(of_meta(versionId="1", lastUpdated="2026")),
-            "Bundle.entry[0].resource.meta.lastUpdated",
-            "must be an instant",
-        ),
-        (
-            bundle_of(of_meta(versionId="1", lastUpdated="2026-02-30T00:00:00Z")),
-            "Bundle.entry[0].resource.meta.lastUpdated",
-            "is not a date of the calendar",
-        ),
+        (bundle_of(deletion(response={"etag": 'W/"2"'})), "Bundle.entry[0].response.lastModified",
+         "must be an instant"),
+        (bundle_of(of_meta(versionId="1", lastUpdated="2026")),
+         "Bundle.entry[0].resource.meta.lastUpdated", "must be an instant"),
+        (bundle_of(of_meta(versionId="1", lastUpdated="2026-02-30T00:00:00Z")),
+         "Bundle.entry[0].resource.meta.lastUpdated", "is not a date of the calendar"),
         (bundle_of(entry_of(1), entry_of(1)), "Bundle.entry", "1 stands twice"),
-        (
-            bundle_of(of_meta(versionId="4"), entry_of(3)),
-            "Bundle.entry",
-            "version 4 must not be older",
-        ),
-        (
-            bundle_of(entry_of(link=[{"relation": "enclosure", "url": "Binary/b"}])),
-            "Bundle.entry[0].link",
-            "must be Binary/id/_history/number",
-        ),
-        (
-            bundle_of(entry_of(link=[{"relation": "enclosure", "url": "Patient/b/_history/1"}])),
-            "Bundle.entry[0].link",
-            "must be Binary/id/_history/number",
-        ),
-    ]:
+        (bundle_of(of_meta(versionId="4"), entry_of(3)), "Bundle.entry",
+         "version 4 must not be older"),
+        (bundle_of(entry_of(link=[{"relation": "enclosure", "url": "Binary/b"}])),
+         "Bundle.entry[0].link", "must be Binary/id/_history/number"),
+        (bundle_of(entry_of(link=[{"relation": "enclosure", "url": "Patient/b/_history/1"}])),
+         "Bundle.entry[0].link", "must be Binary/id/_history/number"),
+    ]:  # fmt: skip
         with subtests.test(bundle=bundle):
             with pytest.raises(InvalidResource) as raised:
                 history_of(bundle)

@@ -84,11 +84,9 @@ def add_histories(app: Flask) -> None:
         "id": "many",
         "status": "current",
         "subject": {"reference": "Patient/p1"},
-        "content": [
-            {"attachment": {"url": "Binary/b"}},
-            {"attachment": {"contentType": "text/plain", "data": "QUJD"}},
-        ],
-    }
+        "content": [{"attachment": {"url": "Binary/b"}}, {"attachment": {"contentType":
+                    "text/plain", "data": "QUJD"}}],
+    }  # fmt: skip
     publish(app, copy.deepcopy(document), now=TIMES[0])
     publish(app, binary_with(b"first"), now=TIMES[0])
     publish(app, binary_with(b"second"), binary_with(b"third, longer"), now=TIMES[1])

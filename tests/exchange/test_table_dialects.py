@@ -16,25 +16,18 @@ from fhirapp.exchange.tables.records import LONGEST, MOST_CELLS
 from tests.support.tables import resource_of, rows_in
 
 HEADS = {
-    "allergies": [
-        b"patient_id,substance,severity\n",
-        b"Patient ID;Allergen;Status\r\n",
-        b"sep=;\r\npatient_id;substance;note\r\n",
-        "\ufeffpatient_id,substance,note\n".encode(),
-        "patient_id,substance,note\n".encode("utf-16"),
-        b"\n\npatient_id,substance,note",
-        b"patient_id,substnce,severity,note\n",
-        b"patient_id,substance\n",
-        b"patient_id,substanse,reaction\n",
-        b"patientid,substnce\n",
-    ],
+    "allergies": [b"patient_id,substance,severity\n", b"Patient ID;Allergen;Status\r\n",
+                  b"sep=;\r\npatient_id;substance;note\r\n",
+                  "\ufeffpatient_id,substance,note\n".encode(),
+                  "patient_id,substance,note\n".encode("utf-16"),
+                  b"\n\npatient_id,substance,note", b"patient_id,substnce,severity,note\n",
+                  b"patient_id,substance\n", b"patient_id,substanse,reaction\n",
+                  b"patientid,substnce\n"],
     "documents": [b"patient_id\tfile\ttype\n"],
-    None: [
-        *(b'{"resourceType":"Patient"}\n', b"<ClinicalDocument/>", b"name,age,city\n"),
-        *(b"substance,severity,note\n", b"patient_id,a,b\n", b"", b"\x1f\x8b\x08\x00"),
-        *(b"\x00" * 100, b'"' * 1_000),
-    ],
-}
+    None: [*(b'{"resourceType":"Patient"}\n', b"<ClinicalDocument/>", b"name,age,city\n"),
+           *(b"substance,severity,note\n", b"patient_id,a,b\n", b"", b"\x1f\x8b\x08\x00"),
+           *(b"\x00" * 100, b'"' * 1_000)],
+}  # fmt: skip
 
 
 def test_table_is_recognised_by_its_header():
@@ -52,18 +45,13 @@ def test_table_is_recognised_by_its_header():
         ("substance,note", ("patient_id", "is required, or patient_identifier")),
         ("patient_id,substance,Substance", ("substance", "appears twice")),
         ("patient_id,substance,status,clinical_status", ("clinical_status", "appears twice")),
-        (
-            "patient_id,substance," + ",".join(f"c{n}" for n in range(300)),
-            ("", "has 302 columns; 200 are read"),
-        ),
-        (
-            "patient_id,substance" + ",x" * 1_000,
-            ("", f"has more than {MOST_CELLS} cells"),
-        ),
+        ("patient_id,substance," + ",".join(f"c{n}" for n in range(300)), ("",
+         "has 302 columns; 200 are read")),
+        ("patient_id,substance" + ",x" * 1_000, ("", f"has more than {MOST_CELLS} cells")),
         ('patient_id,"substance', ("", "has a quoted cell that is never closed")),
         ("", ("", "has no header")),
     ],
-)
+)  # fmt: skip
 def test_header_that_cannot_be_read_is_the_only_row(header, fault):
     (row,) = rows_in(f"{header}\np1,Latex\n".encode() if header else b"\n \n")
     assert row.resources is None

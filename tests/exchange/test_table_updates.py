@@ -260,16 +260,13 @@ NAMES = [
     ([MAIDEN, OFFICIAL], "Muster,", [MAIDEN, OFFICIAL]),
     ([FORMER, *NAME], "Huber,Ute", [FORMER, named("Huber", "Ute")]),
     # The name in one text would contradict the new parts.
-    (
-        [named("Meier", "Ute", text="Dr. Ute Meier", prefix=["Dr."])],
-        "Huber,Ute",
-        [named("Huber", "Ute", prefix=["Dr."])],
-    ),
+    ([named("Meier", "Ute", text="Dr. Ute Meier", prefix=["Dr."])], "Huber,Ute", [named("Huber",
+     "Ute", prefix=["Dr."])]),
     ([named("Meier", "Ute", "Maria")], "Huber,Ute", [named("Huber", "Ute", "Maria")]),
     ([named("Müller", "Ute")], "Müller,Ute", [named("Müller", "Ute")]),
     ([named("Muller", "Ute")], "Müller,Ute", [named("Müller", "Ute")]),
     ([CYRILLIC], "Meier,Ute", [CYRILLIC, *NAME]),
-]
+]  # fmt: skip
 
 
 def test_name_in_use_changes_and_other_names_stay(take, rows, empty):
@@ -463,12 +460,9 @@ SAME_SUBSTANCES = [
     ({"text": "Substance unknown"}, "Latex", {"Latex"}),
     ({"text": "Allergy to substance"}, "Latex", {"Latex"}),
     # The name of the row is kept beside the other names.
-    (
-        {"coding": [{"system": "urn:x", "code": "7"}], "text": "Co-amoxiclav"},
-        "Augmentin,7,urn:x",
-        {"Co-amoxiclav", "Augmentin"},
-    ),
-]
+    ({"coding": [{"system": "urn:x", "code": "7"}], "text": "Co-amoxiclav"}, "Augmentin,7,urn:x",
+     {"Co-amoxiclav", "Augmentin"}),
+]  # fmt: skip
 
 
 def test_row_about_the_same_substance_keeps_its_details(take, rows, empty):

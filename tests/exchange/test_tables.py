@@ -121,15 +121,11 @@ def test_document_has_all_elements_of_its_row(app, tmp_path):
 
 REFERENCES = [
     ({"patient_id": "p1"}, {"reference": "Patient/p1"}),
-    (
-        {"patient_identifier": "urn:x|A 1,2&b"},
-        {"reference": "Patient?identifier=urn:x|A%201%5C%2C2%26b"},
-    ),
-    (
-        {"patient_id": "p1", "patient_identifier": "urn:x|7"},
-        {"reference": "Patient/p1", "identifier": {"system": "urn:x", "value": "7"}},
-    ),
-]
+    ({"patient_identifier": "urn:x|A 1,2&b"}, {"reference":
+     "Patient?identifier=urn:x|A%201%5C%2C2%26b"}),
+    ({"patient_id": "p1", "patient_identifier": "urn:x|7"}, {"reference": "Patient/p1",
+     "identifier": {"system": "urn:x", "value": "7"}}),
+]  # fmt: skip
 
 
 def test_patient_without_a_name_is_only_referenced():
@@ -336,10 +332,8 @@ ALLERGY_FAULTS = [
     ({"patient_identifier": "10017"}, ["patient_identifier"]),
     ({"patient_identifier": "|7"}, ["patient_identifier"]),
     ({"patient_id": "p", "patient_gender": "x"}, ["patient_family", "patient_gender"]),
-    (
-        {"patient_id": "p", "patient_family": "M", "patient_birth_date": "1.2.1980"},
-        ["patient_birth_date"],
-    ),
+    ({"patient_id": "p", "patient_family": "M", "patient_birth_date": "1.2.1980"},
+     ["patient_birth_date"]),
     ({"substance": " ", "note": "x"}, ["substance"]),
     ({"substance_code": "12"}, ["substance_system"]),
     ({"substance_code": "12", "substance_system": "ours"}, ["substance_system"]),
@@ -357,11 +351,9 @@ ALLERGY_FAULTS = [
     # A statement that no allergy is known has no details of one.
     ({"substance": "NKDA", "criticality": "high"}, ["criticality"]),
     ({"substance": "NKDA", "reaction": "rash", "severity": "mild"}, ["reaction", "severity"]),
-    (
-        {"substance": "NKDA", "substance_code": "764146007", "substance_system": "SNOMED"},
-        ["substance_code"],
-    ),
-]
+    ({"substance": "NKDA", "substance_code": "764146007", "substance_system": "SNOMED"},
+     ["substance_code"]),
+]  # fmt: skip
 DOCUMENT_FAULTS = [
     ({}, ["file"]),
     ({"text": "x", "file": "y"}, ["file"]),

@@ -16,42 +16,26 @@ PRIMITIVES: dict[str, tuple[list[Any], list[Any]]] = {
     "integer": ([0, -1, 2**31 - 1, -(2**31)], [2**31, -(2**31) - 1, Decimal("1.0"), "1", True]),
     "unsigned": ([0, 2**31 - 1], [-1, 2**31, "0", False]),
     "positive": ([1, 2**31 - 1], [0, -1, 2**31, Decimal("1.5")]),
-    "decimal": (
-        [0, -1, Decimal("0.010"), Decimal("-1.50"), Decimal("1E+3")],
-        ["1.0", True, "", [1]],
-    ),
-    "string": (
-        ["a", " a ", "á\n\tb\r", "\U0001f600", "a" * 1_048_576],
-        ["", " ", "\n\t", 1, True, ["a"], "a\x00", "a\x1f", "\ud83d", "a" * 1_048_577],
-    ),
+    "decimal": ([0, -1, Decimal("0.010"), Decimal("-1.50"), Decimal("1E+3")], ["1.0", True, "",
+                [1]]),
+    "string": (["a", " a ", "á\n\tb\r", "\U0001f600", "a" * 1_048_576], ["", " ", "\n\t", 1, True,
+               ["a"], "a\x00", "a\x1f", "\ud83d", "a" * 1_048_577]),
     "markdown": (["# a\n\n* b"], ["", "\n", 1, "a\x0b"]),
-    "code": (
-        ["a", "text/html; charset=utf-8", "a b c", "8302-2"],
-        ["", " a", "a ", "a  b", "a\tb", "a\n", 1, "\ud800"],
-    ),
-    "uri": (
-        ["http://a.example/b?c#d", "urn:oid:1.2.3", "Binary/1", "a"],
-        ["", "a b", " a", "a\n", 1, "\udc00"],
-    ),
+    "code": (["a", "text/html; charset=utf-8", "a b c", "8302-2"], ["", " a", "a ", "a  b",
+             "a\tb", "a\n", 1, "\ud800"]),
+    "uri": (["http://a.example/b?c#d", "urn:oid:1.2.3", "Binary/1", "a"], ["", "a b", " a", "a\n",
+            1, "\udc00"]),
     "identity": (["a", "A-1.z", "0" * 64], ["", "a_b", "a b", "a\n", "é", "0" * 65, 7]),
     "date": (["2024", "2024-02", "2024-02-29"], ["24", "2023-02-29", "2024-02-01T10:00:00Z", 2024]),
-    "date_time": (
-        ["2024", "2024-02", "2024-02-29", "2024-02-29T10:00:00+00:00"],
-        ["", "2024-02-30", "2024-02-29T10:00:00", "2024-02-29T10:00Z", 2024],
-    ),
-    "instant": (
-        ["2024-02-29T10:00:00+00:00", "2024-02-29T10:00:00.123+00:00"],
-        ["2024", "2024-02-29", "2024-02-29T10:00:00", "2024-02-30T10:00:00Z", 0],
-    ),
-    "time": (
-        ["00:00:00", "23:59:59", "23:59:60", "10:00:00.123456"],
-        ["24:00:00", "10:00", "10:60:00", "10:00:00Z", "1:00:00", "10:00:00.", 10],
-    ),
-    "base64_binary": (
-        ["QUI=", "QUJD", "QU\nJD", " QUI= ", "QQ=="],
-        ["QUI", "Q", "====", "QUI=QUI=", "QU-_", "é", "QUJD!", 1],
-    ),
-}
+    "date_time": (["2024", "2024-02", "2024-02-29", "2024-02-29T10:00:00+00:00"], ["",
+                  "2024-02-30", "2024-02-29T10:00:00", "2024-02-29T10:00Z", 2024]),
+    "instant": (["2024-02-29T10:00:00+00:00", "2024-02-29T10:00:00.123+00:00"], ["2024",
+                "2024-02-29", "2024-02-29T10:00:00", "2024-02-30T10:00:00Z", 0]),
+    "time": (["00:00:00", "23:59:59", "23:59:60", "10:00:00.123456"], ["24:00:00", "10:00",
+             "10:60:00", "10:00:00Z", "1:00:00", "10:00:00.", 10]),
+    "base64_binary": (["QUI=", "QUJD", "QU\nJD", " QUI= ", "QQ=="], ["QUI", "Q", "====",
+                      "QUI=QUI=", "QU-_", "é", "QUJD!", 1]),
+}  # fmt: skip
 
 
 def check_of(name: str) -> Check:
@@ -132,12 +116,8 @@ VALUES: dict[str, Any] = {
     "Range": {"low": AMOUNT, "high": AMOUNT},
     "Ratio": {"numerator": COMPARED, "denominator": AMOUNT},
     "Reference": {"reference": "Patient/p", "type": "Patient", "identifier": {"value": "v"}},
-    "Signature": {
-        "type": [{"code": "c"}],
-        "when": "2024-02-29T10:00:00+00:00",
-        "who": {"display": "w"},
-        "data": "QUI=",
-    },
+    "Signature": {"type": [{"code": "c"}], "when": "2024-02-29T10:00:00+00:00", "who": {"display":
+                  "w"}, "data": "QUI="},
     "Meta": {"profile": ["http://a.example"], "tag": [{"code": "c"}]},
     "SampledData": OBJECT,
     "Timing": OBJECT,
@@ -148,12 +128,10 @@ VALUES: dict[str, Any] = {
     "ParameterDefinition": OBJECT,
     "RelatedArtifact": OBJECT,
     "TriggerDefinition": OBJECT,
-    "UsageContext": {
-        "code": {"system": "urn:s", "code": "c"},
-        "valueCodeableConcept": {"text": "t"},
-    },
+    "UsageContext": {"code": {"system": "urn:s", "code": "c"}, "valueCodeableConcept": {"text":
+                     "t"}},
     "Dosage": OBJECT,
-}
+}  # fmt: skip
 
 
 def fault_of(element: str, value: Any) -> str | None:

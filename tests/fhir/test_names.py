@@ -45,32 +45,27 @@ def test_current_name_follows_from_period_and_use(subtests):
         ([valid(MAIDEN, start="1980"), valid(OFFICIAL, end="2010")], valid(OFFICIAL, end="2010")),
         ([valid(OFFICIAL, start="2030"), MAIDEN], MAIDEN),
         # Of two names with one use the later one.
-        (
-            [valid(OFFICIAL, start="2001"), valid({**OFFICIAL, "family": "Frei"}, start="2015")],
-            valid({**OFFICIAL, "family": "Frei"}, start="2015"),
-        ),
+        ([valid(OFFICIAL, start="2001"), valid({**OFFICIAL, "family": "Frei"}, start="2015")],
+         valid({**OFFICIAL, "family": "Frei"}, start="2015")),
         ([OFFICIAL, {**OFFICIAL, "family": "Frei"}], OFFICIAL),
         # A name without words is none.
         ([{"use": "official"}, {"use": "official", "given": [None]}, MAIDEN], MAIDEN),
         ([{"use": "official", "text": "A. Weber"}, USUAL], {"use": "official", "text": "A. Weber"}),
         ([{"use": "official"}], None),
         ([], None),
-    ]:
+    ]:  # fmt: skip
         with subtests.test(recorded=recorded):
             assert names.current(recorded) == current
 
 
 def test_name_in_words(subtests):
     for name, full, without_prefix in [
-        (
-            {"prefix": ["Dr."], "given": ["Ana", "M."], "family": "Ruiz", "suffix": ["Jr."]},
-            "Dr. Ana M. Ruiz Jr.",
-            "Ana M. Ruiz Jr.",
-        ),
+        ({"prefix": ["Dr."], "given": ["Ana", "M."], "family": "Ruiz", "suffix": ["Jr."]},
+         "Dr. Ana M. Ruiz Jr.", "Ana M. Ruiz Jr."),
         ({"text": "Dr. A. Ruiz", "family": "Ruiz"}, "Dr. A. Ruiz", "Dr. A. Ruiz"),
         ({"given": [None, "Ana"], "family": None}, "Ana", "Ana"),
         ({}, "", ""),
-    ]:
+    ]:  # fmt: skip
         with subtests.test(name=name):
             assert names.in_words(name) == full
             assert names.in_words(name, prefix=False) == without_prefix

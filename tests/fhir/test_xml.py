@@ -106,32 +106,18 @@ HARD = {
     "resourceType": "Patient",
     "id": "p1",
     "_language": {"extension": [{"url": "http://example.org/why", "valueCode": "unknown"}]},
-    "contained": [
-        {
-            "resourceType": "Observation",
-            "id": "o",
-            "status": "final",
-            "code": {"text": "ä𝔘 <&>\"'"},
-            "valueQuantity": {"value": fhir_json.loads("1.500"), "unit": "mg"},
-            "component": [{"code": {"text": "x"}, "valueInteger": 0}],
-        }
-    ],
-    "extension": [
-        {"id": "e", "url": "http://example.org/a?b=1&c", "valueBoolean": False},
-        {"url": "http://example.org/d", "_valueDate": {"id": "d"}},
-    ],
+    "contained": [{"resourceType": "Observation", "id": "o", "status": "final", "code": {"text":
+                  "ä𝔘 <&>\"'"}, "valueQuantity": {"value": fhir_json.loads("1.500"), "unit":
+                  "mg"}, "component": [{"code": {"text": "x"}, "valueInteger": 0}]}],
+    "extension": [{"id": "e", "url": "http://example.org/a?b=1&c", "valueBoolean": False}, {"url":
+                  "http://example.org/d", "_valueDate": {"id": "d"}}],
     "active": True,
     "_active": {"id": "a1"},
-    "name": [
-        {
-            "id": "n1",
-            "given": ["Ann", None, "B\ttab\r\nand lines"],
-            "_given": [None, {"extension": [{"url": "http://example.org/e"}]}, {"id": "g3"}],
-        }
-    ],
+    "name": [{"id": "n1", "given": ["Ann", None, "B\ttab\r\nand lines"], "_given": [None,
+             {"extension": [{"url": "http://example.org/e"}]}, {"id": "g3"}]}],
     "multipleBirthInteger": 2,
     "link": [{"other": {"reference": "Patient/p2"}, "type": "seealso"}],
-}
+}  # fmt: skip
 HARD_XML = f"""<?xml version="1.0" encoding="UTF-8"?>
 <Patient {FHIR}>
   <id value="p1"/>
@@ -256,11 +242,9 @@ def test_invalid_xml_is_refused(subtests):
         (f"<a {FHIR}>" + "<a>" * 100, "is nested more than 100 elements deep"),
         (f"<a {FHIR}>" + "<a/>" * 1_000, "has more than 1,000 elements in one resource"),
         (f'<Patient {FHIR}><resourceType value="x"/></Patient>', "has a second resourceType"),
-        (
-            f'<Patient {FHIR}><contained id="x"><Patient/></contained></Patient>',
-            "has an attribute in contained",
-        ),
-    ]:
+        (f'<Patient {FHIR}><contained id="x"><Patient/></contained></Patient>',
+         "has an attribute in contained"),
+    ]:  # fmt: skip
         with subtests.test(document=document):
             with pytest.raises(xml_reader.InvalidXml) as refused:
                 xml_reader.loads(document.encode())
@@ -271,11 +255,7 @@ def test_invalid_xml_is_refused(subtests):
 def test_value_that_xml_cannot_hold_is_refused(subtests):
     for members, path, message in [
         ({"nonsense": 1}, "nonsense", "is not an element of FHIR R4"),
-        (
-            {"language": "a\x01"},
-            "language",
-            "has the character U+0001, which XML cannot hold",
-        ),
+        ({"language": "a\x01"}, "language", "has the character U+0001, which XML cannot hold"),
         ({"language": "\ud800"}, "language", "has the character U+D800, which XML cannot hold"),
         ({"language": "\uffff"}, "language", "has the character U+FFFF, which XML cannot hold"),
         ({"name": {"family": "x"}}, "name", "must be a list"),
@@ -285,11 +265,8 @@ def test_value_that_xml_cannot_hold_is_refused(subtests):
         ({"_name": [{"id": "x"}]}, "name[0]", "cannot have extensions beside it"),
         ({"name": [{"_id": {"id": "x"}}]}, "name[0].id", "cannot have extensions"),
         ({"contained": [{"id": "x"}]}, "contained[0]", "is not a resource of FHIR R4"),
-        (
-            {"contained": [{"resourceType": "HumanName"}]},
-            "contained[0]",
-            "is not a resource of FHIR R4",
-        ),
+        ({"contained": [{"resourceType": "HumanName"}]}, "contained[0]",
+         "is not a resource of FHIR R4"),
         *(
             ({"text": {"status": "generated", "div": div}}, "text.div", message)
             for div, message in (
@@ -306,7 +283,7 @@ def test_value_that_xml_cannot_hold_is_refused(subtests):
                 (1, "is not well-formed XHTML"),
             )
         ),
-    ]:
+    ]:  # fmt: skip
         with subtests.test(members=members):
             with pytest.raises(InvalidElement) as refused:
                 written({"resourceType": "Patient", **members})
