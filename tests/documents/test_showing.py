@@ -141,6 +141,7 @@ def test_page_that_is_not_there_says_so(extractor, subtests):
             extractor.page_of(data, number)
 
 
+@pytest.mark.process
 def test_picture_that_takes_too_long_is_given_up_and_the_next_is_drawn():
     endless = pdf_of_pages(b"0 0 m 500 800 l S " * 2_000_000)
     with Extractor(seconds=1) as one:

@@ -54,7 +54,7 @@ def content_of(app: Flask, document_id: str) -> bytes:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("place", ["", "export/", "deep/er/"])
-def test_a_table_finds_its_files_beside_it_and_below(kept, tmp_path, form, place):
+def test_table_finds_its_files_beside_it_and_below(kept, tmp_path, form, place):
     case = f"{form} {place}".encode()
     members = {
         f"{place}documents.csv": table("a.txt", "notes/a.txt", "notes\\b.txt", "./notes/c.txt"),
@@ -69,7 +69,7 @@ def test_a_table_finds_its_files_beside_it_and_below(kept, tmp_path, form, place
     assert contents == [case + end for end in (b" a", b" notes/a", b" notes/b", b" notes/c")]
 
 
-def test_a_table_in_gzip_finds_its_files(kept, tmp_path):
+def test_table_in_gzip_finds_its_files(kept, tmp_path):
     packed = gzip.compress(table("a.txt"))
     path = laid_out(tmp_path, "archive", {"x/documents.csv.gz": packed, "x/a.txt": b"beside gzip"})
     assert load(kept, path).complete
@@ -77,21 +77,22 @@ def test_a_table_in_gzip_finds_its_files(kept, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("folder", ["notes", "Entlaßbriefe für Müller"])
-@pytest.mark.parametrize(("here", "named"), [("NFD", "NFC"), ("NFC", "NFD"), ("NFD", "NFD")])
-def test_names_of_files_are_compared_in_nfc(kept, tmp_path, form, folder, here, named):
-    path = f"{folder}/Müller é ệ 각.txt"
-    content = f"{form} {folder} {here} {named}".encode()
-    members = {
-        "documents.csv": table(unicodedata.normalize(named, path)),
-        unicodedata.normalize(here, path): content,
-    }
-    report = load(kept, laid_out(tmp_path, form, members))
-    assert (report.rejected, report.skipped_files) == ([], {})
-    assert content_of(kept, "d1") == content
+def test_names_of_files_are_compared_in_nfc(kept, tmp_path, form):
+    for number, (here, named) in enumerate([("NFD", "NFC"), ("NFC", "NFD"), ("NFD", "NFD")]):
+        path = "Entlaßbriefe für Müller/Müller é ệ 각.txt"
+        content = f"{form} {here} {named}".encode()
+        members = {
+            "documents.csv": table(unicodedata.normalize(named, path)),
+            unicodedata.normalize(here, path): content,
+        }
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        report = load(kept, laid_out(folder, form, members))
+        assert (report.rejected, report.skipped_files) == ([], {})
+        assert content_of(kept, "d1") == content
 
 
-def test_an_archive_of_macos_does_not_say_that_its_names_are_utf_8(kept, tmp_path):
+def test_archive_of_macos_does_not_say_that_its_names_are_utf_8(kept, tmp_path):
     name = unicodedata.normalize("NFD", "notes/Müller.txt")
     path = zipped(tmp_path / "mac.zip", {"documents.csv": table("notes/Müller.txt"), name: b"mac"})
     content = bytearray(path.read_bytes())
@@ -105,28 +106,30 @@ def test_an_archive_of_macos_does_not_say_that_its_names_are_utf_8(kept, tmp_pat
     assert content_of(kept, "d1") == b"mac"
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    ("here", "named", "told"),
-    [
-        ("notes/Visit.PDF", "notes/visit.pdf", "notes/Visit.PDF"),
-        ("Notes/visit.pdf", "notes/visit.pdf", "Notes"),
-        ("notes/STRASSE.txt", "notes/straße.txt", "notes/STRASSE.txt"),
-        ("notes/ﬁndings.txt", "notes/findings.txt", "notes/ﬁndings.txt"),
-        ("notes/a\u00a0b.txt", "notes/a b.txt", "notes/a\u00a0b.txt"),
-        ("notes/Ⅳ.txt", "notes/IV.txt", "notes/Ⅳ.txt"),
-    ],
-)
-def test_a_name_in_another_case_or_form_is_told(kept, tmp_path, form, here, named, told):
-    path = laid_out(tmp_path, form, {"documents.csv": table(named), here: b"words"})
-    report = load(kept, path)
-    (fault,) = report.faults
-    assert fault.path == "file"
-    assert fault.message.startswith(f"is not there; write {told}")
+SIMILAR_NAMES = [
+    ("notes/Visit.PDF", "notes/visit.pdf", "notes/Visit.PDF"),
+    ("Notes/visit.pdf", "notes/visit.pdf", "Notes"),
+    ("notes/STRASSE.txt", "notes/straße.txt", "notes/STRASSE.txt"),
+    ("notes/ﬁndings.txt", "notes/findings.txt", "notes/ﬁndings.txt"),
+    ("notes/a\u00a0b.txt", "notes/a b.txt", "notes/a\u00a0b.txt"),
+    ("notes/Ⅳ.txt", "notes/IV.txt", "notes/Ⅳ.txt"),
+]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_name_that_nothing_resembles_is_not_there(kept, tmp_path, form):
+def test_name_in_another_case_or_form_is_suggested(kept, tmp_path, form, subtests):
+    for number, (here, named, suggested) in enumerate(SIMILAR_NAMES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = laid_out(folder, form, {"documents.csv": table(named), here: b"words"})
+        with subtests.test(named):
+            (fault,) = load(kept, path).faults
+            assert fault.path == "file"
+            assert fault.message.startswith(f"is not there; write {suggested}")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_name_that_nothing_resembles_is_not_there(kept, tmp_path, form):
     path = laid_out(tmp_path, form, {"documents.csv": table("a.txt", "no/a.txt"), "b.txt": b"x"})
     assert [fault.message for fault in load(kept, path).faults] == ["is not there"] * 2
 
@@ -141,28 +144,17 @@ def test_two_names_that_are_one_in_nfc_are_told_unless_one_is_exact(kept, tmp_pa
     assert content_of(kept, "d1") == b"exact"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../secret.txt",
-        "..\\secret.txt",
-        "a/../../secret.txt",
-        "/secret.txt",
-        "/etc/passwd",
-        "C:\\secret.txt",
-        "../documents.csv",
-        "link.txt",
-        "notes",
-        "empty.txt",
-        "locked.txt",
-        "",
-        ".",
-    ],
-)
-def test_file_outside_of_the_tables_folder_in_an_archive_is_not_read(kept, tmp_path, name):
+OUTSIDE = [
+    *("../secret.txt", "..\\secret.txt", "a/../../secret.txt", "/secret.txt", "/etc/passwd"),
+    *("C:\\secret.txt", "../documents.csv", "link.txt", "notes", "empty.txt", "locked.txt", " "),
+    ".",
+]
+
+
+def test_file_outside_of_the_tables_folder_in_an_archive_is_not_read(kept, tmp_path):
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("export/documents.csv", table(name or " "))
+        archive.writestr("export/documents.csv", table(*OUTSIDE))
         for member in ("secret.txt", "../secret.txt", "/secret.txt", "export/../secret.txt"):
             archive.writestr(member, b"secret")
         link = zipfile.ZipInfo("export/link.txt")
@@ -172,14 +164,16 @@ def test_file_outside_of_the_tables_folder_in_an_archive_is_not_read(kept, tmp_p
         archive.writestr("export/empty.txt", b"")
         archive.writestr("export/locked.txt", b"words")
     content = bytearray(path.read_bytes())
-    for place in (content.index(b"PK\1\2"), content.rindex(b"PK\1\2")):
-        if content[place + 46 :].startswith(b"export/locked.txt"):
-            content[place + 8] |= 1
+    # The flag that says that a file needs a password, in the last entry of the directory.
+    entry = content.rindex(b"PK\1\2")
+    assert content[entry + 46 :].startswith(b"export/locked.txt")
+    content[entry + 8] |= 1
     report = load(kept, write(tmp_path, bytes(content), "x.zip"))
-    assert [fault.path for fault in report.faults if ".csv" in fault.place] == ["file"]
+    faults = [fault for fault in report.faults if ".csv" in fault.place]
+    assert [fault.path for fault in faults] == ["file"] * len(OUTSIDE)
 
 
-def test_a_file_in_an_archive_that_is_too_large_is_not_read(kept, tmp_path, monkeypatch):
+def test_file_in_an_archive_that_is_too_large_is_not_read(kept, tmp_path, monkeypatch):
     monkeypatch.setattr("fhirapp.exchange.tables.files.LARGEST", 1_000)
     monkeypatch.setattr("fhirapp.exchange.imports.members.LARGEST", 1_000)
     members = {"documents.csv": table("a.txt", "b.txt"), "a.txt": b"x" * 1_001, "b.txt": b"x" * 999}

@@ -42,39 +42,41 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return lambda name: monkeypatch.setattr(temporal, "_find", lambda: ZoneInfo(name))
 
 
-@pytest.mark.parametrize("zone", ZONES)
-def test_instant_has_the_day_of_the_zone_and_names_it(at, zone):
-    at(zone)
-    day, hour, name = SHOWN[zone]
-    assert when(EVENING) == f"{day} {name}"
-    assert when("2024-03-01T20:15:09.123456789-06:00") == f"{day} {name}"
-    assert times.day(SECONDS) == day
-    assert times.moment(SECONDS) == f"{day}, {hour} {name}"
-    assert times.exact(EVENING) == exact_at(SECONDS) == f"{day}, {hour}:09 {name}"
-    assert times.partial(EVENING) == day
-    brief = day.replace("March", "Mar")
-    assert day_of(EVENING) == brief
-    assert moment_of(EVENING) == f"{brief}, {hour} {name}"
-    assert died({"deceasedDateTime": EVENING}) == f"died {day} {name}"
-    period = {"start": EVENING, "end": "2024-05"}
-    assert onset({"onsetPeriod": period}) == f"from {day} {name} to May 2024"
+def test_instant_has_the_day_of_the_zone_and_names_it(at, subtests):
+    for zone in ZONES:
+        with subtests.test(zone=zone):
+            at(zone)
+            day, hour, name = SHOWN[zone]
+            assert when(EVENING) == f"{day} {name}"
+            assert when("2024-03-01T20:15:09.123456789-06:00") == f"{day} {name}"
+            assert times.day(SECONDS) == day
+            assert times.moment(SECONDS) == f"{day}, {hour} {name}"
+            assert times.exact(EVENING) == exact_at(SECONDS) == f"{day}, {hour}:09 {name}"
+            assert times.partial(EVENING) == day
+            brief = day.replace("March", "Mar")
+            assert day_of(EVENING) == brief
+            assert moment_of(EVENING) == f"{brief}, {hour} {name}"
+            assert died({"deceasedDateTime": EVENING}) == f"died {day} {name}"
+            period = {"start": EVENING, "end": "2024-05"}
+            assert onset({"onsetPeriod": period}) == f"from {day} {name} to May 2024"
 
 
-@pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [("2024-03-02", "2 March 2024"), ("2024-03", "March 2024"), ("2024", "2024")],
-)
-def test_date_alone_stays_as_it_is_in_every_zone(at, zone, value, words):
-    at(zone)
-    assert when(value) == words
-    assert times.partial(value) == words
-    assert day_of(value) == moment_of(value) == words.replace("March", "Mar")
+def test_date_alone_stays_as_it_is_in_every_zone(at, subtests):
+    for zone in ZONES:
+        for value, words in [
+            ("2024-03-02", "2 March 2024"),
+            ("2024-03", "March 2024"),
+            ("2024", "2024"),
+        ]:
+            with subtests.test(zone=zone):
+                at(zone)
+                assert when(value) == words
+                assert times.partial(value) == words
+                assert day_of(value) == moment_of(value) == words.replace("March", "Mar")
 
 
-@pytest.mark.parametrize(
-    ("zone", "instant", "words"),
-    [
+def test_name_tells_hours_apart_that_come_twice(at, subtests):
+    for zone, instant, words in [
         ("America/Chicago", "2024-03-10T07:59:59Z", "10 March 2024, 01:59:59 CST"),
         ("America/Chicago", "2024-03-10T08:00:00Z", "10 March 2024, 03:00:00 CDT"),
         # The hour that comes twice.
@@ -88,12 +90,11 @@ def test_date_alone_stays_as_it_is_in_every_zone(at, zone, value, words):
         # The ends of the calendar.
         ("America/Chicago", "0001-01-01T00:00:00Z", "1 January 1, 00:00:00 UTC"),
         ("Asia/Kolkata", "9999-12-31T23:59:59Z", "31 December 9999, 23:59:59 UTC"),
-    ],
-)
-def test_name_tells_hours_apart_that_come_twice(at, zone, instant, words):
-    at(zone)
-    assert times.exact(instant) == words
-    assert times.exact(instant.replace("Z", "+00:00")) == words
+    ]:
+        with subtests.test(zone=zone):
+            at(zone)
+            assert times.exact(instant) == words
+            assert times.exact(instant.replace("Z", "+00:00")) == words
 
 
 def test_leap_second_is_shown(at):
@@ -101,18 +102,16 @@ def test_leap_second_is_shown(at):
     assert when("2016-12-31T23:59:60Z") == "31 December 2016 CST"
 
 
-@pytest.mark.parametrize(
-    ("zone", "years"), [("America/Chicago", "65"), ("Asia/Kolkata", "66"), ("UTC", "66")]
-)
-def test_age_at_death_depends_on_the_zone(at, zone, years):
-    at(zone)
-    patient = {"birthDate": "1958-03-02", "deceasedDateTime": EVENING}
-    assert born(patient, date(2026, 1, 1)) == f"born 2 March 1958 ({years})"
+def test_age_at_death_depends_on_the_zone(at, subtests):
+    for zone, years in [("America/Chicago", "65"), ("Asia/Kolkata", "66"), ("UTC", "66")]:
+        with subtests.test(zone=zone):
+            at(zone)
+            patient = {"birthDate": "1958-03-02", "deceasedDateTime": EVENING}
+            assert born(patient, date(2026, 1, 1)) == f"born 2 March 1958 ({years})"
 
 
-@pytest.mark.parametrize(
-    ("zone", "typed", "low", "high"),
-    [
+def test_day_that_a_person_types_is_one_of_the_clinics(at, subtests):
+    for zone, typed, low, high in [
         ("America/Chicago", "2024-03-01", "2024-03-01T06:00", "2024-03-02T06:00"),
         # A day of 23 hours, and one of 25.
         ("America/Chicago", "2024-03-10", "2024-03-10T06:00", "2024-03-11T05:00"),
@@ -123,12 +122,11 @@ def test_age_at_death_depends_on_the_zone(at, zone, years):
         ("Asia/Kolkata", "2024-03-02T10:00Z", "2024-03-02T10:00", "2024-03-02T10:01"),
         ("Asia/Kolkata", "2024-03-02T10:00-05:00", "2024-03-02T15:00", "2024-03-02T15:01"),
         ("UTC", "2024-03", "2024-03-01T00:00", "2024-04-01T00:00"),
-    ],
-)
-def test_day_that_a_person_types_is_one_of_the_clinics(at, zone, typed, low, high):
-    at(zone)
-    found = temporal.local_interval(typed)
-    assert (instant_of(found.low)[:16], instant_of(found.high)[:16]) == (low, high)
+    ]:
+        with subtests.test(zone=zone):
+            at(zone)
+            found = temporal.local_interval(typed)
+            assert (instant_of(found.low)[:16], instant_of(found.high)[:16]) == (low, high)
 
 
 @pytest.fixture(scope="module", params=ZONES)

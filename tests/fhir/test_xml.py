@@ -230,7 +230,8 @@ def test_unknown_xml_is_kept_for_validation(subtests):
                 assert found["name"] == [{"_family": {"id": "x"}}]
 
 
-def test_invalid_xml_is_refused(subtests):
+def test_invalid_xml_is_refused(subtests, monkeypatch):
+    monkeypatch.setattr(xml_reader, "_MAX_ELEMENTS", 1_000)
     for document, message in [
         ("", "is not well-formed XML: no element found"),
         (f"<Patient {FHIR}>", "is not well-formed XML: no element found"),
@@ -240,7 +241,7 @@ def test_invalid_xml_is_refused(subtests):
         ('<!DOCTYPE x [<!ENTITY a "b">]><a>&a;</a>', "has a DOCTYPE"),
         (f"<Patient {FHIR}>&a;</Patient>", "is not well-formed XML: undefined entity"),
         (f"<a {FHIR}>" + "<a>" * 100, "is nested more than 100 elements deep"),
-        (f"<a {FHIR}>" + "<a/>" * 1_000, "has more than 1,000 elements in one resource"),
+        (f"<a {FHIR}>" + "<a/>" * 1_001, "has more than 1,000 elements in one resource"),
         (f'<Patient {FHIR}><resourceType value="x"/></Patient>', "has a second resourceType"),
         (f'<Patient {FHIR}><contained id="x"><Patient/></contained></Patient>',
          "has an attribute in contained"),
