@@ -178,7 +178,7 @@ def test_scope_that_is_lost_before_it_is_written_narrows_the_export(app):
     assert exports.work()
     with app.app_context(), writing() as connection:
         change(connection, exports.client_id, {"scope": "system/*.rs"})
-    types = {one["type"] for one in exports.manifest(status)["output"]}
+    types = {file["type"] for file in exports.manifest(status)["output"]}
     assert "Patient" in types
     assert "AllergyIntolerance" not in types
 
@@ -227,7 +227,10 @@ def test_patient_export_does_not_disclose_which_patients_exist(app):
 
 
 def _patients(*ids: str) -> dict[str, object]:
-    listed = [{"name": "patient", "valueReference": {"reference": f"Patient/{one}"}} for one in ids]
+    listed = [
+        {"name": "patient", "valueReference": {"reference": f"Patient/{patient_id}"}}
+        for patient_id in ids
+    ]
     return {"resourceType": "Parameters", "parameter": listed}
 
 

@@ -47,7 +47,10 @@ def exports(app: Flask) -> Exports:
 def patients(*ids: str) -> dict[str, Any]:
     """Return the body of a kick-off that names patients."""
     return parameters(
-        *(("patient", "valueReference", {"reference": f"Patient/{one}"}) for one in ids)
+        *(
+            ("patient", "valueReference", {"reference": f"Patient/{patient_id}"})
+            for patient_id in ids
+        )
     )
 
 
@@ -59,7 +62,7 @@ def of(app: Flask, *ids: str) -> set[Name]:
         for row_id, versions in rows.items()
         if versions[-1] is not None
     }
-    own = set().union(*(record(held, one) for one in ids)) & held.keys()
+    own = set().union(*(record(held, patient_id) for patient_id in ids)) & held.keys()
     named = {*own}
     about = {
         name
@@ -80,7 +83,9 @@ def test_exported_line_equals_the_read_resource(exports):
 
 def test_attachment_is_fetched_at_its_url_and_small_ones_stand_there_too(exports):
     documents = exports.exported("$export?_type=DocumentReference").values()
-    attachments = [content["attachment"] for one in documents for content in one.get("content", ())]
+    attachments = [
+        content["attachment"] for document in documents for content in document.get("content", ())
+    ]
     assert attachments
     for attachment in attachments:
         assert attachment["url"].startswith(f"{BASE_URL}/fhir/Binary/")
@@ -94,7 +99,7 @@ def test_attachment_is_fetched_at_its_url_and_small_ones_stand_there_too(exports
 
 def test_patient_export_has_all_resources_of_the_compartments(app, exports):
     own = of(app, *_all_patients(app))
-    expected = {name: one for name, one in exports.exported().items() if name in own}
+    expected = {name: resource for name, resource in exports.exported().items() if name in own}
     assert exports.exported("Patient/$export") == expected
     assert {name for name, _ in expected} == {*OF_PATIENTS}
 
@@ -169,13 +174,15 @@ def test_export_since_a_time_has_changes_and_deletions(app, exports, level, sinc
     whole = exports.exported(level)
     manifest = exports.done(f"{level}?_since={since.replace('+', '%2B')}")
     lines = exports.lines(manifest)
-    found = {(one["resourceType"], one["id"]): one for one in lines}
+    found = {(resource["resourceType"], resource["id"]): resource for resource in lines}
     assert found == {
-        name: one for name, one in whole.items() if covered(one["meta"]["lastUpdated"])[0] > start
+        name: resource
+        for name, resource in whole.items()
+        if covered(resource["meta"]["lastUpdated"])[0] > start
     }
     bundles = exports.lines(manifest, "deleted")
-    assert {one["type"] for one in bundles} <= {"transaction"}
-    entries = [entry for one in bundles for entry in one["entry"]]
+    assert {bundle["type"] for bundle in bundles} <= {"transaction"}
+    entries = [entry for bundle in bundles for entry in bundle["entry"]]
     assert {entry["request"]["method"] for entry in entries} <= {"DELETE"}
     gone = [entry["request"]["url"] for entry in entries]
     assert len(gone) == len({*gone})
@@ -193,7 +200,7 @@ def deleted_since(exports: Exports, level: str, start: datetime) -> set[str]:
         for row_id, versions in rows.items():
             if versions[-1] is not None:
                 continue
-            before = next(one for one in reversed(versions) if one)
+            before = next(version for version in reversed(versions) if version)
             newest = exports.read(f"{name}/{row_id}/_history")["entry"][0]
             when = covered(newest["response"]["lastModified"])[0]
             if when > start and (ids is None or _is_of(exports.app, name, before, ids)):
@@ -216,7 +223,9 @@ def test_export_until_a_time_has_what_changed_last_before_it(exports):
     whole = exports.exported()
     found = exports.exported("$export?_until=2024-01-01")
     assert found == {
-        name: one for name, one in whole.items() if covered(one["meta"]["lastUpdated"])[0] <= until
+        name: resource
+        for name, resource in whole.items()
+        if covered(resource["meta"]["lastUpdated"])[0] <= until
     }
     assert 0 < len(found) < len(whole)
 
@@ -237,17 +246,17 @@ def test_export_until_a_time_has_what_changed_last_before_it(exports):
     ],
 )
 def test_type_filter_is_a_search_and_several_of_a_type_add_up(exports, queries):
-    types = {one.partition("?")[0] for one in queries}
+    types = {query.partition("?")[0] for query in queries}
     path = f"$export?_type={','.join(sorted(types))}"
     expected = {}
     for query in queries:
         expected.update(exports.searched(query))
     together = ",".join(queries).replace("&", "%26")
     assert exports.exported(f"{path}&_typeFilter={together}") == expected
-    each = "".join(f"&_typeFilter={one.replace('&', '%26')}" for one in queries)
+    each = "".join(f"&_typeFilter={query.replace('&', '%26')}" for query in queries)
     body = parameters(
         ("_type", "valueString", ",".join(types)),
-        *(("_typeFilter", "valueString", one) for one in queries),
+        *(("_typeFilter", "valueString", query) for query in queries),
     )
     assert exports.exported(path + each) == exports.exported("$export", body) == expected
 
@@ -273,8 +282,12 @@ def test_elements_are_a_part_of_the_resources_and_say_so(exports):
 
 def test_elements_of_one_type_leave_the_others_whole(exports):
     found = exports.exported("$export?_type=Patient,Encounter&_elements=Patient.gender")
-    assert {"name" in one for (name, _), one in found.items() if name == "Patient"} == {False}
-    assert {"class" in one for (name, _), one in found.items() if name == "Encounter"} == {True}
+    assert {"name" in resource for (name, _), resource in found.items() if name == "Patient"} == {
+        False
+    }
+    assert {
+        "class" in resource for (name, _), resource in found.items() if name == "Encounter"
+    } == {True}
 
 
 # One instant, though writing goes on.
@@ -339,7 +352,7 @@ def test_export_is_of_one_instant_though_writing_goes_on(moving, path):
     assert moving.work(Pace(pause=pause)) == 1
     manifest = moving.manifest(status)
     lines = moving.lines(manifest)
-    assert {(one["resourceType"], one["id"]): one for one in lines} == still
+    assert {(resource["resourceType"], resource["id"]): resource for resource in lines} == still
     assert manifest["deleted"] == []
     assert moving.exported(path) != still
 
@@ -351,19 +364,19 @@ def test_export_narrowed_by_a_scope_is_of_one_instant(moving, scope):
     status = narrow.started()
     steps = changes(moving.app)
     assert narrow.work(Pace(pause=lambda _worked: next(steps, None))) == 1
-    assert [one["id"] for one in narrow.lines(narrow.manifest(status))] == ["a03"]
+    assert [resource["id"] for resource in narrow.lines(narrow.manifest(status))] == ["a03"]
 
 
 def test_export_since_the_last_export_misses_nothing(moving):
     first = moving.done()
-    seen = {one["id"]: one["meta"]["versionId"] for one in moving.lines(first)}
+    seen = {resource["id"]: resource["meta"]["versionId"] for resource in moving.lines(first)}
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     publish(moving.app, allergy("a01", criticality="low"), now=now)
     publish(moving.app, allergy("later"), now=now)
     delete(moving.app, "AllergyIntolerance", "a02", now=now)
     time = first["transactionTime"].replace("+", "%2B")
     following = moving.done(f"$export?_since={time}")
-    assert {one["id"] for one in moving.lines(following)} == {"a01", "later"}
+    assert {resource["id"] for resource in moving.lines(following)} == {"a01", "later"}
     (bundle,) = moving.lines(following, "deleted")
     assert bundle["entry"] == [{"request": {"method": "DELETE", "url": "AllergyIntolerance/a02"}}]
     assert {"a01", "a02"} <= seen.keys()
@@ -373,7 +386,7 @@ def test_deleted_and_recreated_resource_is_not_listed_as_deleted(moving):
     delete(moving.app, "AllergyIntolerance", "a05", now=LATER)
     publish(moving.app, allergy("a05"), now="2026-03-03T00:00:00.000+00:00")
     manifest = moving.done("$export?_since=2026-03-01T12:00:00Z")
-    assert [one["id"] for one in moving.lines(manifest)] == ["a05"]
+    assert [resource["id"] for resource in moving.lines(manifest)] == ["a05"]
     assert manifest["deleted"] == []
 
 
@@ -382,16 +395,18 @@ def test_many_deletions_are_split_into_several_bundles(moving):
         publish(moving.app, allergy(f"d{number}"), now=LATER)
         delete(moving.app, "AllergyIntolerance", f"d{number}", now=LATER)
     manifest = moving.done("$export?_since=2026-03-01T12:00:00Z")
-    assert [len(one["entry"]) for one in moving.lines(manifest, "deleted")] == [100, 20]
+    assert [len(file["entry"]) for file in moving.lines(manifest, "deleted")] == [100, 20]
 
 
 def test_long_file_is_followed_by_another(moving, monkeypatch):
     whole = moving.exported()
     monkeypatch.setattr("fhirapp.exchange.bulk.files.LONGEST_FILE", 2_000)
     manifest = moving.done()
-    urls = [one["url"].rpartition("/")[2] for one in manifest["output"]]
+    urls = [file["url"].rpartition("/")[2] for file in manifest["output"]]
     assert {"AllergyIntolerance.1.ndjson", "AllergyIntolerance.2.ndjson"} <= {*urls}
-    found = {(one["resourceType"], one["id"]): one for one in moving.lines(manifest)}
+    found = {
+        (resource["resourceType"], resource["id"]): resource for resource in moving.lines(manifest)
+    }
     assert found == whole
 
 

@@ -107,8 +107,8 @@ def test_export_is_claimed_by_one_of_many_workers(make_app):
         return claim(app, time.time())
 
     with ThreadPoolExecutor(8) as pool:
-        claimed = [one for one in pool.map(try_it, range(8)) if one]
-    assert {f"/fhir/$export/{one.id}" for one in claimed} == statuses
+        claimed = [job for job in pool.map(try_it, range(8)) if job]
+    assert {f"/fhir/$export/{job.id}" for job in claimed} == statuses
     assert len(claimed) == IN_PROGRESS
 
 
@@ -213,7 +213,9 @@ def test_export_of_a_worker_that_is_killed_is_begun_anew(app, exports, start_wor
     assert exports.get(status).status_code == 202
     assert exports.work(at(LEASE_SECONDS + 1)) == 1
     found = exports.lines(exports.manifest(status))
-    assert {(one["resourceType"], one["id"]) for one in found} == {*exports.exported()}
+    assert {(resource["resourceType"], resource["id"]) for resource in found} == {
+        *exports.exported()
+    }
     assert not attempt.exists()
     assert row(app, status).attempts == 2
 
@@ -231,7 +233,7 @@ def test_servers_thread_does_what_waits_and_is_woken(app, exports):
     with running_jobs(app):
         for status in (first, exports.started()):
             while row(app, status).state in ("queued", "running"):
-                pass
+                time.sleep(0.01)
             assert exports.lines(exports.manifest(status))
 
 

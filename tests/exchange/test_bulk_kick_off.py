@@ -307,12 +307,12 @@ def test_capability_statement_tells_of_the_three_levels(http):
     guide = "http://hl7.org/fhir/uv/bulkdata/"
     assert f"{guide}CapabilityStatement/bulk-data" in statement["instantiates"]
     (rest,) = statement["rest"]
-    listed: dict[str, Any] = {one["type"]: one for one in rest["resource"]}
+    listed: dict[str, Any] = {description["type"]: description for description in rest["resource"]}
     told = [
-        (one["name"], one["definition"].removeprefix(f"{guide}OperationDefinition/"))
+        (operation["name"], operation["definition"].removeprefix(f"{guide}OperationDefinition/"))
         for holder in (rest, listed["Patient"], listed["Group"])
-        for one in holder["operation"]
-        if one["name"] == "export"
+        for operation in holder["operation"]
+        if operation["name"] == "export"
     ]
     assert told == [("export", "export"), ("export", "patient-export"), ("export", "group-export")]
 
@@ -327,16 +327,16 @@ def test_openapi_document_tells_of_every_parameter_and_answer(app, exports):
         found = described.parameters(path, "get")
         body = described.paths[path]["post"]["requestBody"]["content"]
         form = body[FORM]["schema"]["properties"]
-        for one in operation.parameters:
+        for parameter in operation.parameters:
             # An address is kept in logs: patients are named by POST.
-            assert (one.name in found) == (one.name != "patient")
-            assert (form[one.name].get("type") == "array") == one.repeats
+            assert (parameter.name in found) == (parameter.name != "patient")
+            assert (form[parameter.name].get("type") == "array") == parameter.repeats
         address = path.replace("{id}", "grp-allergy-clinic")
         for method in ("get", "post"):
             for query in ("", "?_type=x", "?_type=Patient"):
                 response = exports.request(method.upper(), f"{address}{query}")
                 described.assert_as_described(method, path, response)
-    status = Exports(app).started()
+    status = Exports(app).started("$export?_type=Patient")
     other = Exports(app)
     own = other.started("$export?_type=Patient")
     one = "/fhir/$export/{export}"
@@ -356,4 +356,4 @@ def test_token_without_a_scope_on_any_type_of_patients_exports_nothing_of_theirs
 
 
 def test_every_type_that_can_be_searched_is_exported(exports):
-    assert {one["type"] for one in exports.done()["output"]} == {*EXPORTED}
+    assert {file["type"] for file in exports.done()["output"]} == {*EXPORTED}

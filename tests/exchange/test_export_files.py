@@ -56,20 +56,20 @@ def test_manifest_names_each_file_with_its_lines_and_digest(exported):
         "deleted": [],
         "error": [],
     }
-    for one in output:
-        content = (exported / one["url"]).read_bytes()
+    for file in output:
+        content = (exported / file["url"]).read_bytes()
         lines = [json.loads(line) for line in content.splitlines()]
-        assert {line["resourceType"] for line in lines} == {one["type"]}
-        assert one["count"] == len(lines)
-        assert one["sha256"] == hashlib.sha256(content).hexdigest()
-    named = {one["url"] for one in output}
+        assert {line["resourceType"] for line in lines} == {file["type"]}
+        assert file["count"] == len(lines)
+        assert file["sha256"] == hashlib.sha256(content).hexdigest()
+    named = {file["url"] for file in output}
     assert {path.name for path in exported.iterdir()} == {*named, "manifest.json"}
-    assert {one["type"] for one in output} == set(STORED)
+    assert {file["type"] for file in output} == set(STORED)
 
 
 def test_manifest_lists_referenced_types_first(exported):
     output = json.loads((exported / "manifest.json").read_bytes())["output"]
-    ranks = [SERVED[one["type"]].rank for one in output]
+    ranks = [SERVED[file["type"]].rank for file in output]
     assert ranks == sorted(ranks)
     assert len(set(ranks)) > 1
 
@@ -99,7 +99,7 @@ def test_same_makes_the_same_files_compressed_or_not(filled, exported, tmp_path)
 
 def test_export_of_named_types_has_no_other(filled, tmp_path):
     manifest = export(filled, tmp_path, "Patient", "AllergyIntolerance", "Patient")
-    urls = [one.url for one in manifest.output]
+    urls = [file.url for file in manifest.output]
     assert urls == ["Patient.ndjson", "AllergyIntolerance.ndjson"]
     assert {path.name for path in tmp_path.iterdir()} == {*urls, "manifest.json"}
 
@@ -142,9 +142,9 @@ def test_files_are_of_one_moment_whatever_is_written_meanwhile(empty, tmp_path):
 def test_progress_tells_how_much_there_is_and_is_done(filled, tmp_path):
     told: list[tuple[int, int]] = []
     manifest = export(filled, tmp_path, progress=lambda *one: told.append(one))
-    total = sum(one.lines for one in manifest.output)
-    assert {one[1] for one in told} == {total}
-    assert [one[0] for one in told] == sorted(one[0] for one in told)
+    total = sum(file.lines for file in manifest.output)
+    assert {report[1] for report in told} == {total}
+    assert [report[0] for report in told] == sorted(report[0] for report in told)
     assert told[-1] == (total, total)
 
 

@@ -89,12 +89,12 @@ def test_version_of_a_document_names_the_binaries_that_it_was_made_with(empty, t
         [{"relation": "enclosure", "url": "Binary/b/_history/3"}],
         None,
     ]
-    made_with = [one.made_with for one in history_of(bundle).versions]
+    made_with = [version.made_with for version in history_of(bundle).versions]
     assert made_with == [{}, {"b": 1}, {"b": 3}, {}]
     (binaries,) = lines_of(tmp_path, "Binary")
     versions = history_of(binaries).versions
-    assert [one.version_id for one in versions] == [1, 2, 3, 4]
-    assert [one.deleted for one in versions] == [False, False, False, True]
+    assert [version.version_id for version in versions] == [1, 2, 3, 4]
+    assert [version.deleted for version in versions] == [False, False, False, True]
 
 
 def test_history_since_an_instant_has_the_versions_from_then_on(empty, tmp_path):
@@ -103,7 +103,7 @@ def test_history_since_an_instant_has_the_versions_from_then_on(empty, tmp_path)
         publish(empty, allergy("a", criticality=criticality), now=time)
     delete(empty, "AllergyIntolerance", "gone", now=TIMES[2])
     manifest = export(empty, tmp_path, history=True, since=TIMES[1])
-    histories = [history_of(one) for one in lines_of(tmp_path, "AllergyIntolerance")]
+    histories = [history_of(resource) for resource in lines_of(tmp_path, "AllergyIntolerance")]
     assert [(one.id, [each.version_id for each in one.versions]) for one in histories] == [
         ("a", [2, 3]),
         ("gone", [2]),
@@ -114,14 +114,14 @@ def test_history_since_an_instant_has_the_versions_from_then_on(empty, tmp_path)
 
 def test_manifest_says_that_lines_are_bundles(app, tmp_path):
     manifest = export(app, tmp_path, history=True)
-    assert {one.type_name for one in manifest.output} == {"Bundle"}
-    assert [one.url for one in manifest.output] == [
+    assert {file.type_name for file in manifest.output} == {"Bundle"}
+    assert [file.url for file in manifest.output] == [
         f"{name}.ndjson" for name in sorted(STORED, key=lambda one: (SERVED[one].rank, one))
     ]
-    allergies = next(one for one in manifest.output if one.url == "AllergyIntolerance.ndjson")
+    allergies = next(file for file in manifest.output if file.url == "AllergyIntolerance.ndjson")
     bundles = lines_of(tmp_path, "AllergyIntolerance")
     assert allergies.lines == len(bundles)
-    assert allergies.versions == sum(len(one["entry"]) for one in bundles) > len(bundles)
+    assert allergies.versions == sum(len(bundle["entry"]) for bundle in bundles) > len(bundles)
 
 
 def test_history_line_is_read_back(empty, tmp_path):
@@ -137,7 +137,7 @@ def test_answer_of_a_server_is_read_too(app):
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     answered = fhir.read("AllergyIntolerance/al-p5-codeine/_history")
     found = history_of(answered)
-    numbers = [one.version_id for one in found.versions]
+    numbers = [version.version_id for version in found.versions]
     assert (found.type_name, found.id) == ("AllergyIntolerance", "al-p5-codeine")
     assert numbers == [*range(1, len(numbers) + 1)]
     assert found.versions[-1].deleted
@@ -178,8 +178,8 @@ def test_versions_are_read_oldest_first_in_whichever_order_they_stand(subtests):
         with subtests.test(entries=entries):
             found = history_of(bundle_of(*entries))
             assert (found.type_name, found.id) == ("AllergyIntolerance", "a")
-            assert [one.version_id for one in found.versions] == numbers
-            assert [one.last_updated for one in found.versions] == [
+            assert [version.version_id for version in found.versions] == numbers
+            assert [version.last_updated for version in found.versions] == [
                 TIMES[number] for number in numbers
             ]
 

@@ -22,7 +22,8 @@ from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.exporting import STORED, binary_with, export
 from tests.support.helpers import Fhir, token_for
 
-pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
+# Each test imports a whole database.
+pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.campaign]
 
 TIMES = [f"2026-0{month}-01T00:00:00.000+00:00" for month in range(3, 9)]
 # What a server gives each version.
@@ -188,10 +189,10 @@ def answer(fhir: Fhir, path: str, known: frozenset[str]) -> Any:
     if content.get("resourceType") != "Bundle":
         return response.status_code, response.data
     entries = [
-        json.dumps(one)
-        for one in content.get("entry", [])
-        if one.get("resource", {}).get("resourceType") != "Provenance"
-        or one["resource"]["id"] in known
+        json.dumps(entry)
+        for entry in content.get("entry", [])
+        if entry.get("resource", {}).get("resourceType") != "Provenance"
+        or entry["resource"]["id"] in known
     ]
     in_order = not ("_sort" in path or "$everything" in path)
     return response.status_code, entries if in_order else sorted(entries)

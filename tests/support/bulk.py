@@ -84,7 +84,7 @@ class Exports(Fhir):
             assert (response.status_code, response.content_type) == (200, NDJSON)
             assert response.data.endswith(b"\n")
             resources = [json.loads(line) for line in response.data.splitlines()]
-            assert {one["resourceType"] for one in resources} == {file["type"]}
+            assert {resource["resourceType"] for resource in resources} == {file["type"]}
             assert len(resources) == file["count"]
             found += resources
         return found
@@ -92,7 +92,7 @@ class Exports(Fhir):
     def exported(self, path: str = "$export", body: Any = None) -> dict[Name, dict[str, Any]]:
         """Return what an export brings, by type and id; nothing twice."""
         resources = self.lines(self.done(path, body))
-        found = {(one["resourceType"], one["id"]): one for one in resources}
+        found = {(resource["resourceType"], resource["id"]): resource for resource in resources}
         assert len(found) == len(resources)
         return found
 
