@@ -390,12 +390,13 @@ def test_deleted_and_recreated_resource_is_not_listed_as_deleted(moving):
     assert manifest["deleted"] == []
 
 
-def test_many_deletions_are_split_into_several_bundles(moving):
-    for number in range(120):
+def test_many_deletions_are_split_into_several_bundles(moving, monkeypatch):
+    monkeypatch.setattr("fhirapp.exchange.bulk.run._DELETIONS_PER_BUNDLE", 10)
+    for number in range(12):
         publish(moving.app, allergy(f"d{number}"), now=LATER)
         delete(moving.app, "AllergyIntolerance", f"d{number}", now=LATER)
     manifest = moving.done("$export?_since=2026-03-01T12:00:00Z")
-    assert [len(file["entry"]) for file in moving.lines(manifest, "deleted")] == [100, 20]
+    assert [len(file["entry"]) for file in moving.lines(manifest, "deleted")] == [10, 2]
 
 
 def test_long_file_is_followed_by_another(moving, monkeypatch):

@@ -160,14 +160,15 @@ def test_file_is_resumed_or_fetched_from_its_beginning(server, fetched, case):
         assert server.asked[-2].headers["if-range"] == validator
 
 
-def test_unusable_file_is_refused(server, client, refusal):
+@pytest.mark.parametrize("cases", [REFUSED[:6], REFUSED[6:]], ids=["first", "second"])
+def test_unusable_file_is_refused(server, client, refusal, cases):
     messages = []
-    for answer, _ in REFUSED:
+    for answer, _ in cases:
         client.bounds = IMPATIENT if isinstance(answer, Dripping) else BOUNDS
         server.offer(Patient=answer)
         messages.append(refusal(server.url + EXPORT))
         assert not list((client.folder / "output").iterdir())
-    reasons = [reason for _, reason in REFUSED]
+    reasons = [reason for _, reason in cases]
     assert [pair for pair in zip(reasons, messages, strict=True) if pair[0] not in pair[1]] == []
 
 
