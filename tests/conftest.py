@@ -46,6 +46,7 @@ _MARKERS_BY_FOLDER = {
     TESTS / "clients": "browser",
     TESTS / "cluster": "campaign",
     TESTS / "deploy": "image",
+    TESTS / "process": "process",
 }
 # The marker of a test that uses a fixture, directly or not.
 _MARKERS_BY_FIXTURE = {"chromium": "browser", "node": "browser", "identity_provider": "browser"}

@@ -1,55 +1,43 @@
-"""Taking a backup: one file, whole or not there, of one instant, while others read and write."""
+"""Taking a backup: one whole file of one instant, or none; its command; full disks."""
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sqlite3
 import stat
-import subprocess
-from collections.abc import Sequence
+import tarfile
+from collections.abc import Callable
 from contextlib import closing
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
 import pytest
+from sqlalchemy import text
 
-from fhirapp.config import ConfigurationError, settings
+from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
-from fhirapp.definition import types
+from fhirapp.disk import scratch, written_whole
 from fhirapp.ops.backups.archive import BEGIN, DATABASE, KEYS
 from fhirapp.ops.backups.backup import back_up
-from fhirapp.store.prepare import prepare
-from fhirapp.store.publish import Publisher
-from fhirapp.store.write import Rendering
 from tests.support.backups import (
     NOW,
     app_in,
     contents,
-    copy_of,
     damage,
     inside,
-    make_clinic,
     settings_in,
     taken,
 )
+from tests.support.shell import assert_not_done, run_command
 
 
-@pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An instance that tests of this module may read."""
-    return make_clinic(tmp_path_factory.mktemp("clinic") / "instance")
-
-
-@pytest.fixture
-def clinic(example: Path, tmp_path: Path) -> Path:
-    """An instance of the test's own."""
-    return copy_of(example, tmp_path / "instance")
-
-
-def test_a_backup_is_one_file_with_the_database_and_the_keys(clinic, tmp_path):
+def test_backup_is_one_private_file_with_database_and_keys(clinic, tmp_path):
     before = {path.name for path in clinic.iterdir()}
+    # The audit trail is kept apart: a restore does not take back who looked at what.
+    assert before - {"fhirapp.db", "fhirapp.db.lock", "generation", "audit", *KEYS} == set()
     (tmp_path / "out").mkdir()
     backup = taken(clinic, tmp_path / "out" / "clinic.backup")
     assert [*backup.parent.iterdir()] == [backup]
@@ -62,69 +50,32 @@ def test_a_backup_is_one_file_with_the_database_and_the_keys(clinic, tmp_path):
     assert contents(tmp_path / "copy" / DATABASE) == contents(clinic / "fhirapp.db")
     # Nothing is left of how it was made, but SQLite's own files while the database is open.
     assert {path.name for path in clinic.iterdir()} <= before
+    # It opens without fhirapp, too.
+    with tarfile.open(backup) as archive:
+        assert archive.extractfile(KEYS[0]).read() == (clinic / KEYS[0]).read_bytes()
 
 
-def test_a_backup_opens_with_tar_where_there_is_no_fhirapp(clinic, tmp_path):
-    backup = taken(clinic, tmp_path / "clinic.backup")
-    subprocess.run(["tar", "xzf", backup, "-C", tmp_path], check=True)
-    assert contents(tmp_path / DATABASE) == contents(clinic / "fhirapp.db")
-
-
-def test_an_instance_holds_no_other_keys_than_a_backup_does(clinic):
-    # The audit trail is kept apart: a restore does not take back who looked at what.
-    known = {"fhirapp.db", "fhirapp.db.lock", "generation", "audit", *KEYS}
-    assert {path.name for path in clinic.iterdir()} - known == set()
-
-
-def test_an_encrypted_backup_holds_the_same_and_shows_nothing(clinic, tmp_path):
-    backup = taken(clinic, tmp_path / "clinic.backup", "correct horse")
-    sealed = backup.read_bytes()
-    assert sealed.startswith(BEGIN)
-    assert b"manifest.json" not in sealed
-    inside(backup, tmp_path / "copy", "correct horse")
-    assert contents(tmp_path / "copy" / DATABASE) == contents(clinic / "fhirapp.db")
-
-
-def test_a_backup_of_the_demo_holds_no_keys(tmp_path):
+def test_backup_of_the_demo_holds_no_keys(tmp_path):
     with app_in(tmp_path, demo=True):
         pass
     done = back_up(settings_in(tmp_path, demo=True), tmp_path / "demo.backup", NOW, None)
     assert [member.name for member in done.manifest.files] == [DATABASE]
 
 
-def patient(number: int) -> dict[str, Any]:
-    return {"resourceType": "Patient", "id": f"w{number}"}
-
-
-def allergy(number: int) -> dict[str, Any]:
-    return {
-        "resourceType": "AllergyIntolerance",
-        "id": f"w{number}",
-        "patient": {"reference": f"Patient/w{number}"},
-    }
-
-
-def publish(numbers: Sequence[int]) -> None:
-    """Publish patients, then an allergy of each, in one transaction."""
-    definitions = types()
-    with writing() as connection:
-        publisher = Publisher(
-            connection,
-            now="2026-01-02T00:00:00.000+00:00",
-            rendering=Rendering.of(settings()),
-            binary=definitions["Binary"],
-        )
-        for resources in (map(patient, numbers), map(allergy, numbers)):
-            publisher.publish([prepare(definitions[one["resourceType"]], one) for one in resources])
-
-
-def test_a_backup_while_others_write_is_of_one_instant(clinic, tmp_path):
+def test_backup_while_others_write_is_of_one_instant(clinic, tmp_path):
     begun, enough = Event(), Event()
 
     def write() -> None:
-        with app_in(clinic) as app, app.app_context():
-            for start in count(step=20):
-                publish(range(start, start + 20))
+        with app_in(clinic) as app:
+            for number in count():
+                with app.app_context(), writing() as connection:
+                    for name in ("first", "second"):
+                        connection.execute(
+                            text(
+                                "INSERT INTO store_state (name, value)"
+                                f" VALUES ('{name}-{number}', 'x')"
+                            )
+                        )
                 begun.set()
                 if enough.is_set():
                     return
@@ -133,7 +84,7 @@ def test_a_backup_while_others_write_is_of_one_instant(clinic, tmp_path):
     writer.start()
     try:
         assert begun.wait(60)
-        backups = [taken(clinic, tmp_path / f"{number}.backup") for number in range(3)]
+        backups = [taken(clinic, tmp_path / f"{number}.backup") for number in range(2)]
     finally:
         enough.set()
         writer.join()
@@ -141,61 +92,166 @@ def test_a_backup_while_others_write_is_of_one_instant(clinic, tmp_path):
         folder = tmp_path / f"copy-{backup.stem}"
         inside(backup, folder)
         with closing(sqlite3.connect(folder / DATABASE)) as copy:
-            patients, allergies = (
-                copy.execute(f"SELECT count(*) FROM {table} WHERE id GLOB 'w[0-9]*'").fetchone()[0]
-                for table in ("patient", "allergy_intolerance")
+            first, second = (
+                copy.execute(f"SELECT count(*) FROM store_state WHERE name GLOB '{name}-*'")
+                for name in ("first", "second")
             )
+            assert first.fetchone() == second.fetchone() >= (1,)
             assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert patients == allergies
-        assert patients >= 20
-        assert patients % 20 == 0
 
 
-@pytest.mark.parametrize(
-    ("target", "words"),
-    [
-        ("instance/fhirapp.db", "is the server's own file"),
-        ("instance/secret.key", "is the server's own file"),
-        ("notes.txt", "exists and is not a backup"),
-        ("missing/clinic.backup", "There is no folder"),
-        ("fifo", "exists and is not a backup"),
-    ],
-)
-def test_a_place_that_a_backup_cannot_take_is_refused_and_left_alone(
-    clinic, tmp_path, target, words
-):
+def test_unusable_target_of_a_backup_is_refused_and_left_alone(clinic, tmp_path):
     (tmp_path / "notes.txt").write_text("of mine")
     os.mkfifo(tmp_path / "fifo")
     before = {path: path.stat().st_size for path in tmp_path.rglob("*")}
-    with pytest.raises(ConfigurationError, match=words):
-        taken(clinic, tmp_path / target)
+    for target, words in {
+        "instance/fhirapp.db": "is the server's own file",
+        "instance/secret.key": "is the server's own file",
+        "notes.txt": "exists and is not a backup",
+        "missing/clinic.backup": "There is no folder",
+        "fifo": "exists and is not a backup",
+    }.items():
+        with pytest.raises(ConfigurationError, match=words):
+            taken(clinic, tmp_path / target)
     assert {path: path.stat().st_size for path in tmp_path.rglob("*")} == before
 
 
-def remove_key(clinic: Path) -> None:
-    (clinic / KEYS[0]).unlink()
+def test_instance_that_could_not_be_restored_is_not_backed_up(clinic, tmp_path):
+    database, whole = clinic / "fhirapp.db", (clinic / "fhirapp.db").read_bytes()
 
+    def refused(words: str) -> None:
+        with pytest.raises(ConfigurationError, match=words):
+            taken(clinic, tmp_path / "clinic.backup")
+        assert not (tmp_path / "clinic.backup").exists()
+        database.write_bytes(whole)
 
-def make_foreign(clinic: Path) -> None:
-    (clinic / "fhirapp.db").unlink()
-    with closing(sqlite3.connect(clinic / "fhirapp.db")) as connection:
+    database.unlink()
+    refused("There is no database")
+    database.write_bytes(b"")
+    refused("There is no database")
+    database.write_bytes(b"x" * 9999)
+    refused("cannot be copied")
+    damage(clinic)
+    refused("is damaged, no backup was taken")
+    database.unlink()
+    with closing(sqlite3.connect(database)) as connection:
         connection.execute("CREATE TABLE song (title)")
+    refused("is not a fhirapp database")
+    (clinic / KEYS[0]).unlink()
+    refused("secret.key is not there")
+
+
+def test_backup_command_prints_the_file_name_and_keeps_the_newest(clinic, backup, tmp_path):
+    for year in (2023, 2024, 2025):
+        shutil.copyfile(backup, tmp_path / f"clinic-{year}-01-01.backup")
+    done = run_command(clinic, "backup", str(tmp_path / "clinic-%F.backup"), "--keep", "2")
+    assert done.returncode == 0, done.stderr
+    newest = Path(done.stdout.strip())
+    assert "not encrypted" in done.stderr
+    assert {*tmp_path.glob("*.backup")} == {tmp_path / "clinic-2025-01-01.backup", newest}
+
+
+def test_backup_command_takes_the_passphrase_from_file_or_environment(clinic, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("correct horse\nsecond line\n")
+    (tmp_path / "out").mkdir()
+    done = run_command(clinic, "backup", str(tmp_path / "out"), "--passphrase-file", str(secret))
+    assert done.returncode == 0, done.stderr
+    backup = Path(done.stdout.strip())
+    assert backup.name.startswith("fhirapp-2")
+    assert backup.read_bytes().startswith(BEGIN)
+    assert b"manifest.json" not in backup.read_bytes()
+    inside(backup, tmp_path / "copy", "correct horse")
+    assert contents(tmp_path / "copy" / DATABASE) == contents(clinic / "fhirapp.db")
+    # A folder stands for the newest backup in it.
+    verify = ("backup", "--verify", str(tmp_path / "out"))
+    verified = run_command(clinic, *verify, BACKUP_PASSPHRASE="correct horse")
+    assert (verified.returncode, verified.stderr) == (0, "")
+    assert f"{backup}, taken 2" in verified.stdout
+    assert " is whole: " in verified.stdout
+    assert_not_done(run_command(clinic, *verify, BACKUP_PASSPHRASE="wrong"), "does not open")
+    assert_not_done(run_command(clinic, *verify), "No passphrase is set: use --passphrase-file")
+
+
+def test_backup_command_refuses_in_one_sentence(clinic, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "empty").write_text("\n")
+    for arguments, words in {
+        ("{}", "--encrypt"): "No passphrase is set",
+        ("{}/x.backup", "--keep", "3"): "--keep needs a folder, or a name with a time",
+        ("{}", "--keep", "0"): "--keep",
+        ("{}", "--verify", "--keep", "3"): "--verify takes no backup",
+        ("{}/x-%s.backup",): "is no name with a time that can be read again",
+        ("{}", "--passphrase-file", "{}/none"): "--passphrase-file",
+        ("{}", "--passphrase-file", "{}/empty"): "The first line of",
+        ("{}/none/",): "There is no folder",
+        ("{}/none.backup", "--verify"): "There is no backup",
+        ("{}", "--verify"): "There is no backup",
+    }.items():
+        given = [argument.replace("{}", str(out)) for argument in arguments]
+        assert_not_done(run_command(clinic, "backup", *given), words)
+    url = "postgresql+psycopg://clinic:hunter2@127.0.0.1:9/clinic"
+    done = run_command(clinic, "backup", str(out), DATABASE_URL=url)
+    assert_not_done(done, "The database postgresql+psycopg://clinic:***@127.0.0.1:9/clinic cannot")
+    assert "hunter2" not in done.stderr
+    assert [path.name for path in out.iterdir()] == ["empty"]
+
+
+def fill_disk_at(suffix: str) -> Callable[[int], None]:
+    """Return an fsync that finds the disk full for files with a suffix."""
+    really = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if str(Path(f"/proc/self/fd/{descriptor}").readlink()).endswith(suffix):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        really(descriptor)
+
+    return fsync
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("suffix", "words"),
     [
-        (lambda clinic: (clinic / "fhirapp.db").unlink(), "There is no database"),
-        (lambda clinic: (clinic / "fhirapp.db").write_bytes(b""), "There is no database"),
-        (lambda clinic: (clinic / "fhirapp.db").write_bytes(b"x" * 9999), "cannot be copied"),
-        (remove_key, "secret.key is not there"),
-        (damage, "is damaged, no backup was taken"),
-        (make_foreign, "is not a fhirapp database"),
+        (".part", r"clinic\.backup cannot be written \(No space left on device\)"),
+        (DATABASE, r"cannot be copied into .* \(No space left on device\)"),
     ],
-    ids=["none", "empty", "no-database", "no-key", "damaged", "foreign"],
 )
-def test_what_would_not_be_enough_to_come_back_is_refused(clinic, tmp_path, spoil, words):
-    spoil(clinic)
+def test_full_disk_leaves_the_earlier_backup(clinic, tmp_path, monkeypatch, suffix, words):
+    (tmp_path / "out").mkdir()
+    backup = taken(clinic, tmp_path / "out" / "clinic.backup")
+    before = backup.read_bytes()
+    names = {path.name for path in clinic.iterdir()}
+    monkeypatch.setattr(os, "fsync", fill_disk_at(suffix))
     with pytest.raises(ConfigurationError, match=words):
+        taken(clinic, backup)
+    assert [*backup.parent.iterdir()] == [backup]
+    assert backup.read_bytes() == before
+    assert {path.name for path in clinic.iterdir()} <= names
+
+
+def test_too_little_space_is_reported_before_anything_is_written(clinic, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1_000_000))
+    with pytest.raises(ConfigurationError, match=r"There is no room for a copy of fhirapp\.db"):
         taken(clinic, tmp_path / "clinic.backup")
-    assert not (tmp_path / "clinic.backup").exists()
+
+
+def test_leftovers_of_a_killed_backup_are_removed_by_the_next(clinic, tmp_path):
+    left = clinic / ".fhirapp-scratch-left"
+    left.mkdir()
+    (left / DATABASE).write_bytes(b"x")
+    part = tmp_path / ".fhirapp-left.part"
+    part.write_bytes(b"x")
+    taken(clinic, tmp_path / "clinic.backup")
+    assert not left.exists()
+    assert not part.exists()
+
+
+def test_unfinished_files_of_another_backup_stay(clinic, tmp_path):
+    with scratch(clinic) as folder, written_whole(tmp_path / "other.backup") as file:
+        taken(clinic, tmp_path / "clinic.backup")
+        assert folder.exists()
+        file.write(b"more")
+    assert (tmp_path / "other.backup").read_bytes() == b"more"
+    assert not folder.exists()

@@ -22,16 +22,26 @@ from fhirapp.ops.check import check_database
 from fhirapp.ops.patient_merge import merge_patients, preview, undo_merge
 from fhirapp.ops.patients import correct_patient, delete_patient
 from fhirapp.store.prepare import elements_of, prepared_of
-from tests.ops.test_patients import data, note
 from tests.support.browsing import add_person, id_of
 from tests.support.helpers import Fhir, token_for
 from tests.support.importing import allergy, asking, bundle, load, patient, plain, write
+from tests.support.patient_records import data, note
 
 REASON = "Registered twice on arrival"
+
+
 BORN = {"birthDate": "1958-04-12", "gender": "female"}
+
+
 TWICE = patient("twice", "111", name=[{"family": "Doppelt", "given": ["Dora"]}], **BORN)
+
+
 STAYS = patient("stays", "222", name=[{"family": "Doppelt", "given": ["Dorothea"]}], **BORN)
+
+
 OTHER = patient("other", "333", name=[{"family": "Anders", "given": ["Anna"]}], gender="female")
+
+
 GROUP = {
     "resourceType": "Group",
     "id": "ward",
@@ -39,6 +49,8 @@ GROUP = {
     "actual": True,
     "member": [{"entity": {"reference": "Patient/twice"}}],
 }
+
+
 RECORDS = (
     TWICE,
     STAYS,
@@ -65,7 +77,7 @@ def bring(app: Flask, folder: Path, *records: Any) -> str:
     return report.table()
 
 
-def join(app: Flask, source: str = "twice", target: str = "stays", **more: Any) -> Any:
+def merge(app: Flask, source: str = "twice", target: str = "stays", **more: Any) -> Any:
     with app.app_context():
         return merge_patients(
             settings_of(app), source, target, REASON, "admin", **{"move_accounts": False, **more}
@@ -95,7 +107,34 @@ def faults(app: Flask) -> list[str]:
         return check_database(db.engine, types(), quick=False).faults
 
 
-def test_what_would_be_moved_is_counted_and_not_moved(app):
+ABOUT_MERGED = (
+    "AllergyIntolerance?patient=twice",
+    "AllergyIntolerance?patient=Patient/twice&criticality=high",
+    "AllergyIntolerance?patient=twice&_summary=count",
+    "AllergyIntolerance?patient=twice&_total=none",
+    "DocumentReference?subject=Patient/twice",
+    "DocumentReference?patient:Patient=twice",
+    "DiagnosticReport?patient=twice",
+    "AllergyIntolerance/$summary?patient=twice",
+    "DocumentReference/$docref?patient=twice",
+    "Patient/twice/$everything",
+    "Patient/twice/$summary",
+    "AllergyIntolerance?patient=twice,other",
+    "AllergyIntolerance?asserter=Patient/twice",
+    "AllergyIntolerance?patient._id=twice",
+    "DocumentReference?subject:Patient._id=twice,other",
+    "AllergyIntolerance?asserter:Patient._id=twice",
+    "Group?member=Patient/twice",
+)
+
+
+def merged_into(answer: Any) -> str:
+    """Return where the refusal of a request says that the record is."""
+    assert answer.status_code == 400, answer.text
+    return str(answer.get_json(force=True)["issue"][0]["diagnostics"])
+
+
+def test_merge_preview_counts_and_moves_nothing(app):
     before = contents(app)
     with app.app_context(), db.engine.connect() as connection:
         found = preview(connection, "twice", "stays")
@@ -103,8 +142,8 @@ def test_what_would_be_moved_is_counted_and_not_moved(app):
     assert contents(app) == before
 
 
-def test_one_record_has_all_after_a_merge(app):
-    counts = join(app)
+def test_merged_record_has_everything(app):
+    counts = merge(app)
     assert counts == {"AllergyIntolerance": 2, "DocumentReference": 1, "Group": 1}
     fhir = asking(app)
     assert sorted(fhir.ids("AllergyIntolerance?patient=stays")) == ["latex", "nuts"]
@@ -128,82 +167,42 @@ def test_one_record_has_all_after_a_merge(app):
     assert faults(app) == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "AllergyIntolerance?patient=twice",
-        "AllergyIntolerance?patient=Patient/twice&criticality=high",
-        "AllergyIntolerance?patient=twice&_summary=count",
-        "AllergyIntolerance?patient=twice&_total=none",
-        "DocumentReference?subject=Patient/twice",
-        "DocumentReference?patient:Patient=twice",
-        "DiagnosticReport?patient=twice",
-        "AllergyIntolerance/$summary?patient=twice",
-        "DocumentReference/$docref?patient=twice",
-        "Patient/twice/$everything",
-        "Patient/twice/$summary",
-        "AllergyIntolerance?patient=twice,other",
-        "AllergyIntolerance?asserter=Patient/twice",
-        "AllergyIntolerance?patient._id=twice",
-        "DocumentReference?subject:Patient._id=twice,other",
-        "AllergyIntolerance?asserter:Patient._id=twice",
-        "Group?member=Patient/twice",
-    ],
-)
-def test_a_question_about_the_merged_patient_is_not_answered_with_none(app, path):
+def test_request_about_the_merged_patient_is_refused_and_never_empty(app):
     """An empty answer would read as "no allergies", and the record is elsewhere."""
-    join(app)
-    answer = asking(app).get(path)
-    assert answer.status_code == 400
-    assert "was merged into Patient/stays" in answer.get_json(force=True)["issue"][0]["diagnostics"]
-    undo(app)
-    assert asking(app).get(path).status_code == 200
-
-
-def test_the_summary_knows_that_the_merged_record_is_among_its_entries(app):
-    join(app)
-    answer = asking(app).read("AllergyIntolerance/$summary?patient=stays")
-    text = json.dumps(answer)
-    assert "AllergyIntolerance/nuts" in text
-    assert "other-record" not in text
-
-
-def test_a_question_about_both_is_answered(app):
-    join(app)
+    merge(app)
     fhir = asking(app)
-    assert sorted(fhir.ids("AllergyIntolerance?patient=twice,stays")) == ["latex", "nuts"]
-    assert fhir.ids("AllergyIntolerance?patient=twice,stays&onset=1900") == []
-
-
-def test_a_token_for_the_merged_patient_learns_where_the_record_is(app):
-    join(app)
-    fhir = Fhir(app, token_for(app, "patient/*.rs", patient="twice"))
+    for path in ABOUT_MERGED:
+        assert "was merged into Patient/stays" in merged_into(fhir.get(path)), path
+    own = Fhir(app, token_for(app, "patient/*.rs", patient="twice"))
     for path in ("AllergyIntolerance", "DocumentReference?type=x", "Encounter?_summary=count"):
-        answer = fhir.get(path)
-        assert answer.status_code == 400
-        assert "merged into Patient/stays" in answer.get_json(force=True)["issue"][0]["diagnostics"]
-
-
-def test_an_export_about_the_merged_patient_is_not_begun(app):
-    join(app)
-    fhir = Fhir(app, token_for(app, "system/AllergyIntolerance.rs"))
+        assert "merged into Patient/stays" in merged_into(own.get(path)), path
+    system = Fhir(app, token_for(app, "system/AllergyIntolerance.rs"))
     patient_is = {"name": "patient", "valueReference": {"reference": "Patient/twice"}}
     asks = {"resourceType": "Parameters", "parameter": [patient_is]}
     headers = {"Prefer": "respond-async"}
-    path = "$export?_type=AllergyIntolerance&_typeFilter=AllergyIntolerance%3Fpatient%3Dtwice"
+    export = "$export?_type=AllergyIntolerance&_typeFilter=AllergyIntolerance%3Fpatient%3Dtwice"
     for answer in (
-        fhir.get(path, headers=headers),
-        fhir.post("Patient/$export", json=asks, headers=headers),
+        system.get(export, headers=headers),
+        system.post("Patient/$export", json=asks, headers=headers),
     ):
-        assert answer.status_code == 400
-        assert "merged into Patient/stays" in answer.get_json(force=True)["issue"][0]["diagnostics"]
+        assert "merged into Patient/stays" in merged_into(answer)
+    # Of both it is answered, and the summary knows that the record is among its entries.
+    assert sorted(fhir.ids("AllergyIntolerance?patient=twice,stays")) == ["latex", "nuts"]
+    assert fhir.ids("AllergyIntolerance?patient=twice,stays&onset=1900") == []
+    summary = json.dumps(fhir.read("AllergyIntolerance/$summary?patient=stays"))
+    assert "AllergyIntolerance/nuts" in summary
+    assert "other-record" not in summary
+    undo(app)
+    assert {path: asking(app).get(path).status_code for path in ABOUT_MERGED} == dict.fromkeys(
+        ABOUT_MERGED, 200
+    )
 
 
-def test_a_reference_to_a_version_is_moved_and_comes_back(app, tmp_path):
+def test_versioned_reference_is_moved_and_restored(app, tmp_path):
     before, after = (allergy(one, "Patient/twice/_history/1") for one in ("rye", "oats"))
     bring(app, tmp_path, before)
     was = contents(app)
-    join(app)
+    merge(app)
     bring(app, tmp_path, after)
     fhir = asking(app)
     assert {"rye", "oats"} < {*fhir.ids("AllergyIntolerance?patient=stays")}
@@ -214,7 +213,7 @@ def test_a_reference_to_a_version_is_moved_and_comes_back(app, tmp_path):
     assert contents(app).items() > was.items()
 
 
-def test_what_a_merge_does_not_find_an_import_does_not_move(app, tmp_path):
+def test_import_moves_no_reference_that_a_merge_does_not(app, tmp_path):
     """An undo would not find it either, and it would name somebody else for ever."""
     twice = {"reference": "Patient/twice"}
     family = {"resourceType": "RelatedPerson", "id": "r", "patient": twice}
@@ -224,7 +223,7 @@ def test_what_a_merge_does_not_find_an_import_does_not_move(app, tmp_path):
     )
     bring(app, tmp_path, *odd)
     before = contents(app)
-    join(app)
+    merge(app)
     merged = contents(app)
     bring(app, tmp_path, *odd)
     assert contents(app) == merged
@@ -232,10 +231,14 @@ def test_what_a_merge_does_not_find_an_import_does_not_move(app, tmp_path):
     assert contents(app) == before
 
 
-def test_after_an_undo_all_is_as_it_was(app):
+def test_undo_restores_everything(app, tmp_path):
     before = contents(app)
-    join(app)
-    assert contents(app) != before
+    merge(app)
+    merged = contents(app)
+    assert merged != before
+    # The same import again changes nothing.
+    bring(app, tmp_path, *RECORDS)
+    assert contents(app) == merged
     assert undo(app) == {"AllergyIntolerance": 2, "DocumentReference": 1, "Group": 1}
     assert contents(app) == before
     fhir = asking(app)
@@ -243,29 +246,16 @@ def test_after_an_undo_all_is_as_it_was(app):
     assert fhir.ids("AllergyIntolerance?patient=stays") == ["latex"]
     assert fhir.read("AllergyIntolerance/nuts")["meta"]["versionId"] == "3"
     assert faults(app) == []
-    join(app)
-    undo(app)
-    assert contents(app) == before
+    for active in (True, False):
+        bring(app, tmp_path, {**TWICE, "active": active})
+        merge(app)
+        assert fhir.read("Patient/twice")["active"] is False
+        undo(app)
+        assert fhir.read("Patient/twice")["active"] is active
 
 
-@pytest.mark.parametrize("active", [True, False])
-def test_whether_a_record_was_in_use_comes_back(app, tmp_path, active):
-    bring(app, tmp_path, {**TWICE, "active": active})
-    join(app)
-    assert asking(app).read("Patient/twice")["active"] is False
-    undo(app)
-    assert asking(app).read("Patient/twice")["active"] is active
-
-
-def test_the_same_import_again_changes_nothing(app, tmp_path):
-    join(app)
-    before = contents(app)
-    bring(app, tmp_path, *RECORDS)
-    assert contents(app) == before
-
-
-def test_what_an_import_brings_of_the_merged_record_comes_to_the_other(app, tmp_path):
-    join(app)
+def test_imported_records_of_the_merged_patient_go_to_the_other(app, tmp_path):
+    merge(app)
     moved = {**TWICE, "address": [{"city": "Bonn"}]}
     more = allergy("nuts", "Patient/twice", criticality="high")
     bring(app, tmp_path, moved, more, allergy("bees", "Patient/twice"))
@@ -284,11 +274,11 @@ def test_what_an_import_brings_of_the_merged_record_comes_to_the_other(app, tmp_
     assert contents(app) == before
 
 
-def test_a_number_that_both_records_have_finds_the_one_that_stays(app, tmp_path):
+def test_shared_identifier_finds_the_patient_who_stays(app, tmp_path):
     for one in (TWICE, STAYS):
         shared = {"system": "urn:ssn", "value": "9"}
         bring(app, tmp_path, {**one, "identifier": [*one["identifier"], shared]})
-    join(app)
+    merge(app)
     bees = allergy("bees", "Patient?identifier=urn:ssn|9")
     transaction = bundle("transaction", {"resource": bees, "request": put_of(bees)})
     assert load(app, write(tmp_path, transaction)).complete
@@ -299,9 +289,9 @@ def put_of(resource: Mapping[str, Any]) -> dict[str, str]:
     return {"method": "PUT", "url": f"{resource['resourceType']}/{resource['id']}"}
 
 
-def test_a_history_of_a_merged_record_is_refused(app, tmp_path):
+def test_imported_history_of_a_merged_patient_is_refused(app, tmp_path):
     bees = allergy("bees", "Patient/twice")
-    join(app)
+    merge(app)
     entry = {
         "resource": {
             **bees,
@@ -317,7 +307,7 @@ def test_a_history_of_a_merged_record_is_refused(app, tmp_path):
     assert "Patient/twice was merged with another record here" in str(report.faults)
 
 
-def test_a_correction_holds_through_a_merge_and_its_undo(app, tmp_path):
+def test_correction_survives_merge_and_undo(app, tmp_path):
     def correct(resource_id: str, family: str) -> None:
         found = asking(app).read(f"Patient/{resource_id}")
         with app.app_context():
@@ -330,7 +320,7 @@ def test_a_correction_holds_through_a_merge_and_its_undo(app, tmp_path):
         return name
 
     correct("stays", "Einfach")
-    join(app)
+    merge(app)
     correct("twice", "Zweifach")
     bring(app, tmp_path, TWICE, STAYS)
     assert (family("twice"), family("stays")) == ("Zweifach", "Einfach")
@@ -340,12 +330,12 @@ def test_a_correction_holds_through_a_merge_and_its_undo(app, tmp_path):
     assert (family("twice"), family("stays")) == ("Zweifach", "Einfach")
 
 
-def test_tokens_of_the_merged_record_end_and_those_of_the_other_see_no_old_versions(app):
+def test_tokens_of_the_merged_patient_are_revoked_and_old_versions_hidden(app):
     old = Fhir(app, token_for(app, "patient/*.rs", patient="twice"))
     other = Fhir(app, token_for(app, "patient/*.rs", patient="stays"))
     assert old.get("AllergyIntolerance/nuts").status_code == 200
     assert other.get("AllergyIntolerance/nuts").status_code == 404
-    join(app)
+    merge(app)
     assert old.get("AllergyIntolerance/nuts").status_code == 401
     assert other.get("AllergyIntolerance/nuts").status_code == 200
     assert other.get("AllergyIntolerance/nuts/_history/1").status_code == 404
@@ -358,10 +348,9 @@ def test_tokens_of_the_merged_record_end_and_those_of_the_other_see_no_old_versi
     assert back.get("AllergyIntolerance/nuts").status_code == 200
 
 
-@pytest.mark.parametrize("move_accounts", [False, True])
-def test_accounts_follow_where_that_is_wanted_and_come_back(app, move_accounts):
-    add_person(app, PATIENT, "twice", name="Dora")
+def test_accounts_move_where_asked_and_return(app):
     add_person(app, PATIENT, "stays", "twice", name="Her mother")
+    person = id_of(app, add_person(app, PATIENT, "twice", name="Dora"))
 
     def links() -> list[tuple[str, bool]]:
         with app.app_context():
@@ -370,32 +359,110 @@ def test_accounts_follow_where_that_is_wanted_and_come_back(app, move_accounts):
             return sorted((one.patient_id, one.is_self) for one in db.session.execute(found))
 
     before = links()
-    join(app, move_accounts=move_accounts)
-    assert {patient_id for patient_id, _ in links()} == {"stays"}
-    assert len(links()) == (2 if move_accounts else 1)
-    undo(app)
-    assert links() == before
-
-
-def test_who_acts_for_a_patient_acts_for_the_one_who_stays(app, tmp_path):
-    mother = {"resourceType": "RelatedPerson", "id": "mother"}
-    mother |= {"patient": {"reference": "Patient/twice"}}
-    bring(app, tmp_path, mother)
-    person = id_of(app, add_person(app, PATIENT))
+    for move_accounts in (False, True):
+        merge(app, move_accounts=move_accounts)
+        assert {patient_id for patient_id, _ in links()} == {"stays"}
+        assert len(links()) == (2 if move_accounts else 1)
+        undo(app)
+        assert links() == before
+    merge(app, move_accounts=True)
     with app.app_context(), writing() as connection:
-        link(connection, person, "twice", related_person="mother")
-
-    def seen() -> list[Link]:
-        with app.app_context():
-            return all_links(person)
-
-    join(app, move_accounts=True)
-    assert seen() == [Link("stays", False, "mother", "")]
+        assert unlink(connection, person, "stays")
     undo(app)
-    assert seen() == [Link("twice", False, "mother", "")]
+    with app.app_context():
+        # Unlinked meanwhile, it sees nothing.
+        assert linked_patients(person) == []
 
 
-def test_a_link_that_does_not_hold_makes_room_until_an_undo(app, tmp_path):
+def test_two_different_people_are_not_merged(app, tmp_path):
+    bring(app, tmp_path, patient("younger", birthDate="1988"), patient("man", gender="male"))
+    before = contents(app)
+    for source, target, message in (
+        ("twice", "twice", "these are the same"),
+        ("twice", "nobody", "Unknown patient: nobody"),
+        ("nobody", "stays", "Unknown patient: nobody"),
+        ("twice", "younger", "dates of birth"),
+        ("twice", "man", "dates of birth or the sexes"),
+    ):
+        with pytest.raises(RefusedCommand, match=message):
+            merge(app, source, target)
+    assert contents(app) == before
+
+
+def test_three_records_of_one_person_are_merged(app, tmp_path):
+    thrice = patient("thrice", "444", **BORN)
+    bring(app, tmp_path, thrice, allergy("bees", "Patient/thrice"))
+    before = contents(app)
+    merge(app)
+    merge(app, "thrice")
+    fhir = asking(app)
+    assert sorted(fhir.ids("AllergyIntolerance?patient=stays")) == ["bees", "latex", "nuts"]
+    undo(app)
+    assert sorted(fhir.ids("AllergyIntolerance?patient=stays")) == ["bees", "latex"]
+    assert fhir.ids("AllergyIntolerance?patient=twice") == ["nuts"]
+    assert fhir.get("AllergyIntolerance?patient=thrice").status_code == 400
+    undo(app, "thrice")
+    assert contents(app) == before
+
+
+def test_imported_merge_of_another_server_is_known(app, make_app, tmp_path):
+    merge(app)
+    records = [
+        asking(app).read(name)
+        for name in ("Patient/twice", "Patient/stays", "AllergyIntolerance/nuts")
+    ]
+    fed = make_app(seed=False)
+    bring(fed, tmp_path, *records)
+    assert asking(fed).ids("AllergyIntolerance?patient=stays") == ["nuts"]
+    assert asking(fed).get("AllergyIntolerance?patient=twice").status_code == 400
+
+
+def test_record_is_part_of_one_merge(app):
+    merge(app)
+    for source, target in (("twice", "other"), ("other", "twice"), ("stays", "other")):
+        with pytest.raises(RefusedCommand, match="already part of a merge"):
+            merge(app, source, target)
+    for patient_id in ("twice", "stays"):
+        with app.app_context(), pytest.raises(RefusedCommand, match="Undo the merge"):
+            delete_patient(settings_of(app), patient_id, REASON, "admin", erase=True)
+    undo(app)
+    with pytest.raises(RefusedCommand, match="not merged"):
+        undo(app)
+    with app.app_context():
+        delete_patient(settings_of(app), "twice", REASON, "admin", erase=True)
+    assert faults(app) == []
+
+
+def test_audit_trail_gives_the_reason_for_both_patients(app):
+    merge(app)
+    undo(app)
+    for patient_id in ("twice", "stays"):
+        with app.app_context():
+            told = {one.event: one for one in entries(kind=ADMINISTRATION, patient_id=patient_id)}
+        assert REASON in told["patients-merged"].body
+        assert "1 DocumentReference" in told["patients-merged"].body
+        assert "Two people after all" in told["merge-undone"].body
+
+
+def test_stored_version_is_prepared_again_without_difference(make_app):
+    """A merge works with rows: what it makes of one must be what an import made."""
+    app = make_app()
+    with app.app_context(), db.engine.connect() as connection:
+        checked = 0
+        for name, definition in types().items():
+            if definition.view or name == "Binary":
+                continue
+            for row in connection.execute(select(definition.table)).mappings():
+                if not row["deleted"]:
+                    again = prepared_of(definition, row["id"], elements_of(definition, row))
+                    assert again.digest == row["digest"], (name, row["id"])
+                    stored = {column: row[column] for column in again.columns}
+                    assert again.columns == stored, (name, row["id"])
+                    checked += 1
+    assert checked > 50
+
+
+def test_link_of_a_representative_moves_and_an_inactive_one_makes_room_until_an_undo(app, tmp_path):
     mothers = [
         {
             "resourceType": "RelatedPerson",
@@ -420,108 +487,7 @@ def test_a_link_that_does_not_hold_makes_room_until_an_undo(app, tmp_path):
         Link("twice", False, "mother-of-twice", ""),
     ]
     assert seen() == before
-    join(app, move_accounts=True)
+    merge(app, move_accounts=True)
     assert seen() == [Link("stays", False, "mother-of-twice", "")]
     undo(app)
     assert seen() == before
-
-
-def test_an_account_that_was_unlinked_meanwhile_sees_nothing_after_an_undo(app):
-    person = id_of(app, add_person(app, PATIENT, "twice"))
-    join(app, move_accounts=True)
-    with app.app_context(), writing() as connection:
-        assert unlink(connection, person, "stays")
-    undo(app)
-    with app.app_context():
-        assert linked_patients(person) == []
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "message"),
-    [
-        ("twice", "twice", "these are the same"),
-        ("twice", "nobody", "Unknown patient: nobody"),
-        ("nobody", "stays", "Unknown patient: nobody"),
-        ("twice", "younger", "dates of birth"),
-        ("twice", "man", "dates of birth or the sexes"),
-    ],
-)
-def test_two_people_are_not_merged(app, tmp_path, source, target, message):
-    bring(app, tmp_path, patient("younger", birthDate="1988"), patient("man", gender="male"))
-    before = contents(app)
-    with pytest.raises(RefusedCommand, match=message):
-        join(app, source, target)
-    assert contents(app) == before
-
-
-def test_three_records_of_one_person_become_one(app, tmp_path):
-    thrice = patient("thrice", "444", **BORN)
-    bring(app, tmp_path, thrice, allergy("bees", "Patient/thrice"))
-    before = contents(app)
-    join(app)
-    join(app, "thrice")
-    fhir = asking(app)
-    assert sorted(fhir.ids("AllergyIntolerance?patient=stays")) == ["bees", "latex", "nuts"]
-    undo(app)
-    assert sorted(fhir.ids("AllergyIntolerance?patient=stays")) == ["bees", "latex"]
-    assert fhir.ids("AllergyIntolerance?patient=twice") == ["nuts"]
-    assert fhir.get("AllergyIntolerance?patient=thrice").status_code == 400
-    undo(app, "thrice")
-    assert contents(app) == before
-
-
-def test_a_server_that_is_fed_from_another_knows_its_merges(app, make_app, tmp_path):
-    join(app)
-    records = [
-        asking(app).read(name)
-        for name in ("Patient/twice", "Patient/stays", "AllergyIntolerance/nuts")
-    ]
-    fed = make_app(seed=False)
-    bring(fed, tmp_path, *records)
-    assert asking(fed).ids("AllergyIntolerance?patient=stays") == ["nuts"]
-    assert asking(fed).get("AllergyIntolerance?patient=twice").status_code == 400
-
-
-def test_a_record_is_part_of_one_merge(app):
-    join(app)
-    for source, target in (("twice", "other"), ("other", "twice"), ("stays", "other")):
-        with pytest.raises(RefusedCommand, match="already part of a merge"):
-            join(app, source, target)
-    for patient_id in ("twice", "stays"):
-        with app.app_context(), pytest.raises(RefusedCommand, match="Undo the merge"):
-            delete_patient(settings_of(app), patient_id, REASON, "admin", erase=True)
-    undo(app)
-    with pytest.raises(RefusedCommand, match="not merged"):
-        undo(app)
-    with app.app_context():
-        delete_patient(settings_of(app), "twice", REASON, "admin", erase=True)
-    assert faults(app) == []
-
-
-def test_the_trail_says_why_for_both(app):
-    join(app)
-    undo(app)
-    for patient_id in ("twice", "stays"):
-        with app.app_context():
-            told = {one.event: one for one in entries(kind=ADMINISTRATION, patient_id=patient_id)}
-        assert REASON in told["patients-merged"].body
-        assert "1 DocumentReference" in told["patients-merged"].body
-        assert "Two people after all" in told["merge-undone"].body
-
-
-def test_a_version_is_made_again_of_what_is_stored(make_app):
-    """A merge works with rows: what it makes of one must be what an import made."""
-    app = make_app()
-    with app.app_context(), db.engine.connect() as connection:
-        checked = 0
-        for name, definition in types().items():
-            if definition.view or name == "Binary":
-                continue
-            for row in connection.execute(select(definition.table)).mappings():
-                if not row["deleted"]:
-                    again = prepared_of(definition, row["id"], elements_of(definition, row))
-                    assert again.digest == row["digest"], (name, row["id"])
-                    stored = {column: row[column] for column in again.columns}
-                    assert again.columns == stored, (name, row["id"])
-                    checked += 1
-    assert checked > 50

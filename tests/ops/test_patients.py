@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,27 +24,20 @@ from fhirapp.search.fulltext import words_table
 from tests.support.browsing import add_person
 from tests.support.helpers import Fhir, token_for
 from tests.support.importing import allergy, asking, bundle, load, patient, plain, write
+from tests.support.patient_records import data, note
 
 REASON = "Asked for it by letter of 3 March"
+
+
 SECRET_WORD = "zwiebelkuchen"
 
 
-def note(resource_id: str, of: str, **attachment: Any) -> dict[str, Any]:
-    return {
-        "resourceType": "DocumentReference",
-        "id": resource_id,
-        "status": "current",
-        "subject": {"reference": f"Patient/{of}"},
-        "content": [{"attachment": {"contentType": "text/plain", **attachment}}],
-    }
-
-
-def data(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
 SHARED = {"resourceType": "Binary", "id": "leaflet", "contentType": "text/plain"}
+
+
 SHARED["data"] = data("A leaflet that two patients were given")
+
+
 RECORDS = (
     patient("gone", "111", name=[{"family": "Verschwunden", "given": ["Vera"]}]),
     patient("stays", "222", name=[{"family": "Bleibt", "given": ["Bela"]}]),
@@ -81,12 +73,12 @@ def faults(app: Flask) -> list[str]:
         return check_database(db.engine, types(), quick=False).faults
 
 
-def told(app: Flask) -> list[Entry]:
+def administration_events(app: Flask) -> list[Entry]:
     with app.app_context():
         return list(entries(kind=ADMINISTRATION, patient_id="gone"))
 
 
-def test_what_goes_is_counted_before(app):
+def test_belongings_of_a_patient_are_counted_before_a_deletion(app):
     with app.app_context(), db.engine.connect() as connection:
         found = belongings(connection, "gone")
     assert found.counts["AllergyIntolerance"] == 1
@@ -98,7 +90,7 @@ def test_what_goes_is_counted_before(app):
 
 
 @pytest.mark.parametrize("erase", [False, True])
-def test_what_was_deleted_is_gone_and_the_rest_is_not(app, erase):
+def test_deleted_records_are_gone_and_others_stay(app, erase):
     remove(app, erase=erase)
     fhir = asking(app)
     for path in ("Patient/gone", "AllergyIntolerance/gone-nuts", "DocumentReference/letter"):
@@ -111,7 +103,7 @@ def test_what_was_deleted_is_gone_and_the_rest_is_not(app, erase):
     assert faults(app) == []
 
 
-def test_the_history_of_what_was_deleted_is_kept(app):
+def test_history_of_a_deleted_record_is_kept(app):
     remove(app)
     fhir = asking(app)
     assert fhir.read("AllergyIntolerance/gone-nuts/_history/1")["id"] == "gone-nuts"
@@ -119,7 +111,7 @@ def test_the_history_of_what_was_deleted_is_kept(app):
     assert [one["request"]["method"] for one in history["entry"]] == ["DELETE", "PUT", "PUT"]
 
 
-def test_the_history_of_what_was_erased_holds_no_content(app):
+def test_history_of_an_erased_record_has_no_content(app):
     before = asking(app).get("AllergyIntolerance/gone-nuts/_history")
     remove(app, erase=True)
     fhir = asking(app)
@@ -131,7 +123,7 @@ def test_the_history_of_what_was_erased_holds_no_content(app):
     assert all("resource" not in one for one in after.get_json(force=True)["entry"])
 
 
-def test_nothing_of_what_was_erased_is_left_in_any_table(app):
+def test_erased_content_is_left_in_no_table(app):
     remove(app, erase=True)
     with app.app_context(), db.engine.connect() as connection:
         for definition in types().values():
@@ -152,7 +144,7 @@ def test_nothing_of_what_was_erased_is_left_in_any_table(app):
             connection.exec_driver_sql(check)
 
 
-def test_the_bytes_of_the_file_hold_nothing_of_what_was_erased(app):
+def test_erased_content_is_left_nowhere_in_the_file(app):
     with app.app_context():
         database = Path(db.engine.url.database)
         db.session.remove()
@@ -165,14 +157,14 @@ def test_the_bytes_of_the_file_hold_nothing_of_what_was_erased(app):
         assert word not in content
 
 
-def test_one_that_was_deleted_can_be_erased_afterwards(app):
+def test_deleted_patient_can_be_erased_later(app):
     remove(app)
     assert remove(app, erase=True)["DocumentReference"] == 2
     assert asking(app).get("AllergyIntolerance/gone-nuts/_history/1").status_code == 410
     assert faults(app) == []
 
 
-def test_accounts_lose_their_link_and_tokens_end(app):
+def test_deletion_removes_links_of_accounts_and_revokes_tokens(app):
     add_person(app, PATIENT, "gone", "stays")
     own = Fhir(app, token_for(app, "patient/*.rs", patient="gone"))
     assert own.get("Patient/gone").status_code == 200
@@ -189,21 +181,21 @@ def test_accounts_lose_their_link_and_tokens_end(app):
     assert linked == ["stays"]
 
 
-def test_the_trail_keeps_why_and_not_what(app):
+def test_audit_trail_keeps_the_reason_and_no_content(app):
     remove(app, erase=True)
-    (one,) = [entry for entry in told(app) if entry.event == "patient-erased"]
+    (one,) = [entry for entry in administration_events(app) if entry.event == "patient-erased"]
     assert REASON in one.body
     assert "2 DocumentReference" in one.body
-    assert "Verschwunden" not in repr(told(app))
+    assert "Verschwunden" not in repr(administration_events(app))
 
 
-def test_an_import_does_not_bring_it_back_until_it_may(app, tmp_path):
+def test_import_does_not_restore_an_erased_patient_until_admitted(app, tmp_path):
     remove(app, erase=True)
     report = bring(app, tmp_path)
     assert report.complete
     assert "Patient/gone: was deleted here by an administrator" in report.table()
     assert asking(app).get("Patient/gone").status_code == 410
-    assert SECRET_WORD not in repr(binaries(app))
+    assert SECRET_WORD not in repr(binary_rows(app))
     with app.app_context():
         admit_again("gone")
         with pytest.raises(RefusedCommand):
@@ -216,19 +208,19 @@ def test_an_import_does_not_bring_it_back_until_it_may(app, tmp_path):
     assert faults(app) == []
 
 
-def binaries(app: Flask) -> list[Any]:
+def binary_rows(app: Flask) -> list[Any]:
     with app.app_context(), db.engine.connect() as connection:
         return [*connection.execute(select(types()["Binary"].table))]
 
 
-@pytest.mark.parametrize("reason", ["", "  no  ", "x" * 301])
-def test_a_reason_is_needed(app, reason):
-    with app.app_context(), pytest.raises(RefusedCommand, match="Enter a reason"):
-        delete_patient(settings_of(app), "gone", reason, "admin", erase=False)
+def test_deletion_needs_a_reason(app):
+    for reason in ("", "  no  ", "x" * 301):
+        with app.app_context(), pytest.raises(RefusedCommand, match="Enter a reason"):
+            delete_patient(settings_of(app), "gone", reason, "admin", erase=False)
     assert asking(app).get("Patient/gone").status_code == 200
 
 
-def test_nothing_is_done_to_one_who_is_not_here(app):
+def test_unknown_or_deleted_patient_is_refused(app):
     with pytest.raises(RefusedCommand, match="Unknown patient: nobody"):
         remove(app, "nobody")
     remove(app)
@@ -236,7 +228,7 @@ def test_nothing_is_done_to_one_who_is_not_here(app):
         remove(app)
 
 
-def test_nothing_is_deleted_while_something_is_imported(app):
+def test_deletion_is_refused_during_an_import(app):
     with (
         app.app_context(),
         turn(settings_of(app), TURN, lambda: None),

@@ -1,27 +1,34 @@
-"""Runs `fhirapp` commands, each in a process of its own.
+"""Runs `fhirapp` commands and jobs: in this process, or each in a process of its own.
 
-It is forked from one that has read the code already, once for all tests: to read it takes a command
-a second. How a command starts from nothing is tested where python itself is started (test_cli.py).
+Such a process is forked from one that has read the code, once for all tests: to read it takes a
+command a second. How a command starts from nothing is tested in test_cli.py.
 """
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pkgutil
 import runpy
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from threading import Thread
 
+from click.testing import CliRunner
 from flask import current_app
 
 import fhirapp as package
+from fhirapp.cli import cli
 from fhirapp.config import Settings, settings_of
+from fhirapp.core import core_app
 from fhirapp.jobs import process
+from fhirapp.ops import work
 from tests import ROOT
 from tests.support.helpers import shared_secret
 
@@ -74,6 +81,29 @@ def fhirapp(folder: Path, *arguments: str, **settings: str) -> subprocess.Comple
         )
 
 
+def _is_setting(variable: str) -> bool:
+    return variable.startswith("FHIRAPP_")
+
+
+def run_command(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end in this process, with these FHIRAPP_ settings."""
+    unset: dict[str, str | None] = {
+        name: None for name in os.environ if name.startswith("FHIRAPP_")
+    }
+    given = environment(folder, **settings)
+    runner = CliRunner(env=unset | {name: given[name] for name in filter(_is_setting, given)})
+    # As main() sets it.
+    umask, handler = os.umask(0o077), signal.getsignal(signal.SIGTERM)
+    try:
+        result = runner.invoke(cli, arguments, prog_name="fhirapp")
+    finally:
+        os.umask(umask)
+        signal.signal(signal.SIGTERM, handler)
+    if not isinstance(result.exception, SystemExit | None):
+        raise result.exception
+    return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
+
+
 def fhirapp_anew(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, in a python that was started for it."""
     return subprocess.run(
@@ -93,6 +123,24 @@ def start_job(_settings: Settings, module: str, job_id: str, folder: Path, passp
     child.start()
     app = current_app._get_current_object()
     Thread(target=process.await_end, args=(app, child.join, job_id), daemon=True).start()
+
+
+def do_job(_settings: Settings, _module: str, job_id: str, folder: Path, passphrase: str) -> None:
+    """Do a job in this process, to its end: stands for `fhirapp.jobs.process._spawn`."""
+    settings = settings_of(current_app)
+    kinds = {
+        kind: partial(work._do, function, settings, passphrase)
+        for kind, function in work._WORK.items()
+    }
+    before, handler, thresholds = Path.cwd(), signal.getsignal(signal.SIGTERM), gc.get_threshold()
+    os.chdir(folder)
+    try:
+        process.perform(core_app(settings), job_id, kinds)
+    finally:
+        os.chdir(before)
+        signal.signal(signal.SIGTERM, handler)
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
 
 
 def assert_not_done(done: subprocess.CompletedProcess[str], *words: str) -> None:

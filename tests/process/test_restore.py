@@ -1,27 +1,45 @@
-"""A restore that is killed at any step leaves the old database with its keys, or the new with its.
-
-One process runs the restore again and again in children; each kills itself before another step that
-changes the disk.
-"""
+"""Restores beside servers and imports, and restores that are killed at each step."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from fhirapp.config import ConfigurationError
 from fhirapp.ops.backups.archive import KEYS
-from fhirapp.ops.backups.restore import Move, finish_swap, journal_of, staged_for, swap
-from fhirapp.ops.lock import in_use
-from tests.support.backups import app_in, make_clinic, settings_in, taken
+from tests.support.backups import app_in, copy_of, taken
 from tests.support.importing import PATIENT, load_lines
-from tests.support.shell import ROOT, fhirapp
+from tests.support.serving import servers
+from tests.support.shell import MAIN, ROOT, assert_not_done, environment, fhirapp
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+
+def test_restore_is_refused_while_a_server_runs(clinic, backup):
+    with servers(clinic) as run:
+        server = run(PROCESSES="2")
+        # Nobody has asked it anything: it has no connection to the database yet.
+        done = fhirapp(clinic, "restore", str(backup), "--force")
+        assert_not_done(done, "A server runs on the database", "stop that first.")
+        # A backup is taken all the while.
+        assert fhirapp(clinic, "backup", str(clinic / "x.backup")).returncode == 0
+        server.end()
+        assert fhirapp(clinic, "restore", str(backup), "--force").returncode == 0
+
+
+def test_restore_is_refused_while_an_import_waits_for_input(clinic, backup):
+    command = [sys.executable, "-c", MAIN, "import", "-"]
+    with subprocess.Popen(
+        command, env=environment(clinic), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as importing:
+        try:
+            while not (clinic / "import.lock").exists():
+                assert importing.poll() is None
+            done = fhirapp(clinic, "restore", "--force", str(backup))
+            assert_not_done(done, "or a command uses it")
+        finally:
+            importing.kill()
+
 
 # Prints, for each step at which a child was killed, which records and which key there are before
 # and after the next start.
@@ -79,8 +97,8 @@ while killed:
 """
 
 
-def test_wherever_a_restore_is_killed_the_old_or_the_new_is_whole(tmp_path):
-    new = make_clinic(tmp_path / "new")
+def test_restore_killed_at_any_step_leaves_the_old_or_the_new_whole(example, tmp_path):
+    new = copy_of(example / "instance", tmp_path / "new")
     with app_in(new) as app:
         load_lines(app, tmp_path, PATIENT)
     backup = taken(new, tmp_path / "clinic.backup")
@@ -100,63 +118,15 @@ def test_wherever_a_restore_is_killed_the_old_or_the_new_is_whole(tmp_path):
     assert len(found) > 20
     # The database can always be read; after a start it and the key belong together.
     assert {before[0] for _, before, _ in found} == {"ok"}
-    after = [(*one[:3], tuple(one[3])) for _, _, one in found]
+    after = [(*state[:3], tuple(state[3])) for _, _, state in found]
     assert {*after} == {("ok", "old", "old", ()), ("ok", "new", "new", ())}
     # Once it is the new one, it stays the new one; the run that nobody killed ends there.
-    assert after == sorted(after, key=lambda one: one[1] == "new")
+    assert after == sorted(after, key=lambda state: state[1] == "new")
     assert [killed for killed, _, _ in found] == [True] * (len(found) - 1) + [False]
 
 
-@pytest.fixture
-def half_done(tmp_path: Path) -> Path:
-    """An instance in which a restore was killed as it began to move files."""
-    folder = make_clinic(tmp_path / "instance")
-    database = folder / "fhirapp.db"
-    other = make_clinic(tmp_path / "other")
-    with app_in(other) as app:
-        load_lines(app, tmp_path, PATIENT)
-    (other / "fhirapp.db").replace(staged_for(database))
-    kept = database.with_name("fhirapp.db.before")
-    moves = [[str(staged_for(database)), str(database), str(kept)]]
-    journal_of(database).write_text(json.dumps(moves))
-    return folder
-
-
-def test_the_next_start_says_that_it_brought_a_restore_to_its_end(half_done):
-    done = fhirapp(half_done, "db", "upgrade")
-    assert done.returncode == 0
-    assert "An interrupted restore was completed." in done.stderr
-    assert (half_done / "fhirapp.db.before").exists()
-    assert not journal_of(half_done / "fhirapp.db").exists()
-    assert "interrupted" not in fhirapp(half_done, "db", "upgrade").stderr
-
-
-def test_nothing_is_brought_to_its_end_under_a_server(half_done):
-    database = half_done / "fhirapp.db"
-    with in_use(settings_in(half_done)), pytest.raises(ConfigurationError, match="A server runs"):
-        finish_swap(database)
-    assert staged_for(database).exists()
-
-
-def test_a_journal_that_cannot_be_read_stops_the_start(half_done):
-    database = half_done / "fhirapp.db"
-    journal_of(database).write_text("[[")
-    with pytest.raises(
-        ConfigurationError, match="A restore was interrupted and cannot be completed"
-    ):
-        finish_swap(database)
-
-
-def test_a_swap_that_is_done_twice_keeps_what_was_there_first(tmp_path):
-    database, kept = tmp_path / "x.db", tmp_path / "x.db.before"
-    database.write_text("old")
-    staged_for(database).write_text("new")
-    swap(database, [Move(staged_for(database), database, kept)])
-    assert (database.read_text(), kept.read_text()) == ("new", "old")
-    journal_of(database).write_text(
-        json.dumps([[str(staged_for(database)), str(database), str(kept)]])
-    )
-    assert finish_swap(database)
-    assert (database.read_text(), kept.read_text()) == ("new", "old")
-    assert not finish_swap(database)
-    assert not finish_swap(None)
+@pytest.mark.smoke
+def test_restore_command_replaces_the_database(clinic, backup):
+    done = fhirapp(clinic, "restore", str(backup), "--force")
+    assert done.returncode == 0, done.stderr
+    assert [path.name[:18] for path in clinic.glob("fhirapp.db.before*")] == ["fhirapp.db.before-"]

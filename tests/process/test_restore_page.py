@@ -1,4 +1,4 @@
-"""A restore from the page of backups: real servers, that restart on what was prepared."""
+"""A restore from the page of backups: real servers that restart on the prepared database."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -16,33 +14,26 @@ import pytest
 
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
-from fhirapp.config import Settings, load_settings
 from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.ops.backups import prepared as prepared_module
-from fhirapp.ops.backups.archive import InvalidBackup
-from fhirapp.ops.backups.backup import back_up
 from fhirapp.ops.backups.prepared import (
     CONFIRMED,
     DONE,
     FAILED,
-    KEPT_SECONDS,
-    PREPARED,
-    PreparedRestore,
-    prepare_restore,
     prepared,
-    remove_prepared,
 )
 from fhirapp.ops.backups.restore import journal_of
 from fhirapp.ops.backups.rotation import keep_backup
 from fhirapp.ops.lock import in_use
 from fhirapp.trail.chain import files
-from tests.support.backups import NOW, app_in, make_clinic, settings_in, taken
+from tests.support.backups import app_in, make_clinic, settings_in, taken
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import PATIENT, load_lines
 from tests.support.serving import WAIT_SECONDS, Server, answer, get, servers
 
 PASSPHRASE = "correct horse battery"
+
+
 REASON = "Imported into the wrong clinic"
 
 
@@ -130,7 +121,7 @@ def clinic(tmp_path: Path) -> Iterator[Callable[..., Clinic]]:
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_restore_from_the_page_is_served_by_the_same_process(clinic, processes):
+def test_restored_database_is_served_by_the_same_process(clinic, processes):
     it = clinic()
     it.start(processes)
     page = it.prepare()
@@ -170,7 +161,7 @@ def test_a_restore_from_the_page_is_served_by_the_same_process(clinic, processes
     assert not (it.folder / "fhirapp.db.prepared" / "database.sqlite").exists()
 
 
-def test_what_cannot_be_put_in_its_place_leaves_what_is_there(clinic):
+def test_failed_restore_leaves_the_old_database_and_sessions(clinic):
     it = clinic()
     it.start("2")
     page = it.prepare()
@@ -187,7 +178,7 @@ def test_what_cannot_be_put_in_its_place_leaves_what_is_there(clinic):
     assert "was not restored, and the old database is served" in (it.folder / "log").read_text()
 
 
-def test_an_encrypted_backup_asks_for_its_passphrase_and_keeps_it_nowhere(clinic):
+def test_passphrase_of_an_encrypted_backup_is_stored_nowhere(clinic):
     it = clinic(PASSPHRASE)
     it.start()
     page = it.prepare(passphrase="another")
@@ -195,37 +186,12 @@ def test_an_encrypted_backup_asks_for_its_passphrase_and_keeps_it_nowhere(clinic
     assert prepared(it.settings) is None
     page = it.prepare(passphrase=PASSPHRASE)
     assert "The backup is whole" in page.words, page.words
-    kept = [one for one in it.folder.rglob("*") if one.is_file()]
-    assert not any(PASSPHRASE.encode() in one.read_bytes() for one in kept)
+    kept = [path for path in it.folder.rglob("*") if path.is_file()]
+    assert not any(PASSPHRASE.encode() in path.read_bytes() for path in kept)
     assert (it.folder / "fhirapp.db.prepared").stat().st_mode & 0o077 == 0
-    assert it.server.end() == 0
-    # Nobody confirmed it.
-    assert it.patients() == 15
-
-
-@pytest.mark.parametrize(
-    ("of_demo", "into_demo"), [(True, False), (False, True), (True, True), (False, False)]
-)
-def test_the_demo_and_a_clinic_take_no_backup_of_each_other(tmp_path, of_demo, into_demo):
-    """Passwords that everybody knows would open a clinic's records."""
-    for demo in {of_demo, into_demo}:
-        with app_in(tmp_path, demo=demo):
-            pass
-    path = tmp_path / "x.backup"
-    back_up(settings_in(tmp_path, demo=of_demo), path, NOW, None)
-    settings = settings_in(tmp_path, demo=into_demo)
-    refused = nullcontext() if of_demo == into_demo else pytest.raises(InvalidBackup, match="demo")
-    with refused:
-        prepare_restore(settings, path, path.name, "1", None)
-    assert (prepared(settings) is None) == (of_demo != into_demo)
-
-
-def test_nothing_is_restored_without_reason_word_and_form_token(clinic):
-    it = clinic()
-    it.start()
-    page = it.prepare()
-    assert "Enter a reason" in it.confirm(page, reason="").words
-    assert "The word is another one." in it.confirm(page, typed="yes").words
+    # A reason, the word and a form's token are needed.
+    assert it.confirm(page, reason="").heading != "Restoring"
+    assert it.confirm(page, typed="yes").heading != "Restoring"
     path = "/admin/backups/x.backup/restore/confirm"
     fields = {**page.form("Restore it and restart").fields, "typed": "restore", "reason": REASON}
     assert it.browser.post(path, {**fields, "form_token": "x"}).status == 400
@@ -234,20 +200,20 @@ def test_nothing_is_restored_without_reason_word_and_form_token(clinic):
     assert found is not None
     assert found.state == "prepared"
     assert it.events() == []
+    assert it.server.end() == 0
+    # Nobody confirmed it.
+    assert it.patients() == 15
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_server_that_is_killed_in_the_midst_starts_again_with_the_old_or_the_new(
-    clinic, processes
-):
+def test_server_killed_during_a_restore_starts_with_the_old_or_the_new_database(clinic):
     it = clinic()
     outcomes = set()
     for pause in (0.0, 0.6, 1.5):
-        it.start(processes)
+        it.start("2")
         it.confirm(it.prepare())
         time.sleep(pause)
         it.server.end(signal.SIGKILL)
-        it.start(processes)
+        it.start("2")
         assert it.server.ask(get("/health/ready"))[0].status == 200
         found = prepared(it.settings)
         assert found is not None
@@ -261,7 +227,7 @@ def test_a_server_that_is_killed_in_the_midst_starts_again_with_the_old_or_the_n
     assert FAILED in outcomes
 
 
-def test_only_the_restart_carries_a_confirmed_restore_out(clinic):
+def test_confirmed_restore_is_not_done_by_a_later_start(clinic):
     it = clinic()
     it.start()
     it.prepare()
@@ -272,40 +238,3 @@ def test_only_the_restart_carries_a_confirmed_restore_out(clinic):
     assert "x.backup was not restored on" in it.browser.get("/admin/backups").words
     assert it.server.end() == 0
     assert it.patients() == 15
-
-
-def waiting(folder: Path, state: str) -> Settings:
-    """Put a prepared restore beside a database; return the settings of that."""
-    settings = load_settings({}, instance_path=str(folder))
-    found = PreparedRestore("j", "b", "t", "v", 1, {}, [], 1, state=state)
-    target = prepared_module._folder(settings)
-    target.mkdir()
-    (target / "database.sqlite").touch()
-    prepared_module._note(settings, found)
-    return settings
-
-
-@pytest.mark.parametrize("state", [PREPARED, CONFIRMED])
-def test_what_was_prepared_long_ago_goes_unless_it_is_confirmed(tmp_path, state):
-    settings = waiting(tmp_path, state)
-    remove_prepared(settings, time.time() + KEPT_SECONDS + 10)
-    assert (prepared(settings) is not None) == (state == CONFIRMED)
-    remove_prepared(settings, time.time() + KEPT_SECONDS + 10)
-
-
-def test_a_restore_that_is_confirmed_while_the_old_one_is_removed_stays(tmp_path, monkeypatch):
-    settings = waiting(tmp_path, PREPARED)
-
-    def confirms(*_arguments: object) -> bool:
-        found = prepared(settings)
-        assert found is not None
-        prepared_module._note(settings, replace(found, state=CONFIRMED))
-        return True
-
-    monkeypatch.setattr(prepared_module, "is_older", confirms)
-    remove_prepared(settings, time.time())
-    found = prepared(settings)
-    assert found is not None
-    assert found.state == CONFIRMED
-    assert (prepared_module._folder(settings) / "database.sqlite").exists()
-    assert [path.name for path in tmp_path.iterdir() if "prepared" not in path.name] == []

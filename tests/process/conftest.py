@@ -1,0 +1,38 @@
+"""Fixtures of the tests that start processes: an instance with a backup, and servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.backups import copy_of, make_clinic, taken
+from tests.support.serving import Server, servers
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an instance and a backup of it, which tests only read."""
+    folder = tmp_path_factory.mktemp("clinic")
+    taken(make_clinic(folder / "instance"), folder / "clinic.backup")
+    return folder
+
+
+@pytest.fixture
+def clinic(example: Path, tmp_path: Path) -> Path:
+    """An instance of the test's own."""
+    return copy_of(example / "instance", tmp_path / "instance")
+
+
+@pytest.fixture
+def backup(example: Path) -> Path:
+    """A backup of that instance."""
+    return example / "clinic.backup"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Return a function that starts a server of the test's own."""
+    with servers(tmp_path) as run:
+        yield run
