@@ -23,7 +23,7 @@ from fhirapp.trail import FOLDER
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import FHIR_JSON, Fhir, token_for
 from tests.support.shell import assert_not_done, run_command
-from tests.support.trails import IN_FILES, forget, put_in, raw_lines, recorded
+from tests.support.trails import IN_FILES, forget, noted, put_in, raw_lines
 
 ALLERGY = "AllergyIntolerance"
 # More than is kept of a form or an address, within what a search takes.
@@ -252,7 +252,7 @@ def test_concurrent_requests_have_a_line_each(watched, own_app):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len([line for line in recorded(own_app) if "event" not in line]) == 40
+    assert len([line for line in noted(own_app) if "event" not in line]) == 40
     assert len(trail(own_app, limit=100)) == 40
 
 

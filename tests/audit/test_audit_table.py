@@ -32,10 +32,12 @@ from fhirapp.trail.packing import pack
 from fhirapp.trail.table import FIRST_NUMBER
 from fhirapp.trail.verify import Verified
 from tests.support.helpers import SECRET, Fhir, token_for
-from tests.support.shell import fhirapp
+from tests.support.shell import run_command
 from tests.support.trails import IN_TABLE, noted
 
 pytestmark = IN_TABLE
+
+
 READ = "AllergyIntolerance/al-p1-penicillin"
 
 
@@ -60,7 +62,7 @@ def two(make_app: Callable[..., Flask]) -> tuple[Flask, Flask]:
     return first, make_app(database_url=settings_of(first).database_url, seed=False)
 
 
-def test_each_server_shows_what_the_others_were_asked(two):
+def test_each_server_shows_requests_of_the_others(two):
     first, second = two
     token = token_for(first, "system/*.rs")
     Fhir(first, token).get("Patient/p1")
@@ -68,8 +70,11 @@ def test_each_server_shows_what_the_others_were_asked(two):
     Fhir(first, token).get("Patient/p3")
     paths = ["/fhir/Patient/p3", "/fhir/Patient/p2", "/fhir/Patient/p1"]
     for app in two:
-        assert [one.path for one in shown(app, kind="records")] == paths
-        assert [one.path for one in shown(app, patient_id="p2")] == ["/fhir/Patient/p2"]
+        assert [entry.path for entry in shown(app, kind="records")] == paths
+        assert [entry.path for entry in shown(app, patient_id="p2")] == ["/fhir/Patient/p2"]
+    with first.app_context():
+        record_export({"p4", "p5"}, "a test")
+    assert [entry.event for entry in shown(second, patient_id="p5")] == ["export"]
     assert shown(first) == shown(second)
     assert verified(first) == verified(second)
     assert verified(first).faults == []
@@ -90,7 +95,7 @@ def in_child(app: Flask, work: Callable[[], None]) -> int:
     return pid
 
 
-def test_processes_that_append_at_once_have_a_chain_each(own_app, monkeypatch):
+def test_concurrent_processes_have_a_chain_each(own_app, monkeypatch):
     monkeypatch.setattr(chain, "HEAD_LINES", 50)
     monkeypatch.setattr("fhirapp.trail.verify.HEAD_LINES", 50)
     with own_app.app_context():
@@ -118,7 +123,7 @@ def test_processes_that_append_at_once_have_a_chain_each(own_app, monkeypatch):
     assert (bodies[0], bodies[-1]) == ("first", "last")
 
 
-def test_a_process_that_is_killed_takes_no_line_with_it_that_was_written(own_app):
+def test_killed_process_loses_no_written_line(own_app):
     reading, writing = os.pipe()
 
     def work() -> None:
@@ -162,7 +167,7 @@ def db_url(app: Flask) -> Any:
 END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'NAME'"
 
 
-def test_a_database_that_was_started_anew_costs_no_answer(own_app, watched):
+def test_restarted_database_costs_no_answer(own_app, watched):
     assert watched.get(READ).status_code == 200
     with administering(own_app) as run:
         run(END)
@@ -179,7 +184,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_at_once")
-def test_while_the_database_is_away_nothing_is_answered(own_app, watched):
+def test_requests_are_refused_while_the_database_is_away(own_app, watched):
     assert watched.get(READ).status_code == 200
     with administering(own_app) as run:
         run("ALTER DATABASE NAME ALLOW_CONNECTIONS FALSE")
@@ -192,7 +197,7 @@ def test_while_the_database_is_away_nothing_is_answered(own_app, watched):
     assert verified(own_app).faults == []
 
 
-def test_requests_that_do_not_wait_end_with_the_pause_all_the_same(own_app, watched):
+def test_requests_are_answered_again_after_the_pause(own_app, watched):
     assert watched.get(READ).status_code == 200
     with administering(own_app) as run:
         run("ALTER DATABASE NAME ALLOW_CONNECTIONS FALSE")
@@ -206,7 +211,9 @@ def test_requests_that_do_not_wait_end_with_the_pause_all_the_same(own_app, watc
 
 @pytest.mark.usefixtures("_at_once")
 @pytest.mark.parametrize(("audit", "status"), [("required", 503), ("best-effort", 200)])
-def test_where_no_line_can_be_written_the_setting_decides(make_app, caplog, audit, status):
+def test_setting_decides_whether_an_unwritable_table_refuses_requests(
+    make_app, caplog, audit, status
+):
     app = make_app(audit=audit)
     client = Fhir(app, token_for(app, "system/*.rs"))
     assert client.get(READ).status_code == 200
@@ -231,7 +238,7 @@ def test_where_no_line_can_be_written_the_setting_decides(make_app, caplog, audi
     assert verified(app).faults == []
 
 
-def test_a_line_that_somebody_put_into_an_open_chain_is_found_and_stops_nobody(own_app, watched):
+def test_inserted_row_is_found_and_blocks_no_writer(own_app, watched):
     watched.get(READ)
     with own_app.app_context(), db.engine.begin() as connection:
         connection.execute(
@@ -245,7 +252,7 @@ def test_a_line_that_somebody_put_into_an_open_chain_is_found_and_stops_nobody(o
     assert "line 4: its row has another number or digest" in fault
 
 
-def test_a_line_that_no_column_takes_as_it_is_hides_no_other(own_app, watched):
+def test_line_with_null_characters_hides_no_other(own_app, watched):
     watched.get(READ)
     with own_app.app_context():
         trail_of(own_app).append({**line("a\0b"), "about": "user/\0"})
@@ -263,7 +270,7 @@ def on(day: str, monkeypatch: pytest.MonkeyPatch, app: Flask) -> None:
     monkeypatch.setattr("fhirapp.trail.table.TODAY", literal(day))
 
 
-def test_what_is_kept_no_longer_is_removed_and_that_is_noted(make_app, monkeypatch):
+def test_expired_chains_are_removed_and_that_is_recorded(make_app, monkeypatch):
     app = make_app(audit_keep=3)
     with app.app_context():
         for day in ("2026-01-01", "2026-01-02", "2026-01-08", "2026-01-09"):
@@ -288,22 +295,6 @@ def test_what_is_kept_no_longer_is_removed_and_that_is_noted(make_app, monkeypat
     (fault,) = verified(app).faults
     assert fault.startswith("chain 2026-01-08-")
     assert "it is missing" in fault
-
-
-def test_a_chain_that_is_over_is_looked_through_no_more(own_app, monkeypatch):
-    with own_app.app_context():
-        for day in ("2026-01-01", "2026-01-02"):
-            on(day, monkeypatch, own_app)
-            trail_of(own_app).append(line("x"))
-        monkeypatch.undo()
-        trail_of(own_app).close()
-        trail_of(own_app).append(line("x"))
-        assert len(shown(own_app)) == 3
-        with db.engine.connect() as connection:
-            over = connection.execute(
-                text("SELECT is_over FROM audit_chain ORDER BY name")
-            ).scalars()
-            assert [*over] == [True, True, False]
 
 
 def in_a_folder(app: Flask, monkeypatch: pytest.MonkeyPatch, days: int) -> dict[str, Any]:
@@ -339,7 +330,7 @@ def begin(app: Flask) -> list[str]:
     return said
 
 
-def test_the_files_of_a_server_are_brought_in_and_lose_nothing(own_app, monkeypatch):
+def test_files_of_an_older_release_are_loaded_without_loss(own_app, monkeypatch):
     folder: Path = settings_of(own_app).instance / FOLDER
     with own_app.app_context():
         trail_of(own_app).append(line("in the table"))
@@ -376,7 +367,7 @@ def test_the_files_of_a_server_are_brought_in_and_lose_nothing(own_app, monkeypa
     assert f"no files that were brought in have its line {head['head']['n']}" in told
 
 
-def test_what_was_done_to_a_file_before_is_found_after(own_app, monkeypatch):
+def test_tampering_with_a_file_is_found_after_it_was_loaded(own_app, monkeypatch):
     in_a_folder(own_app, monkeypatch, 2)
     first, _ = files(settings_of(own_app).instance / FOLDER)
     first.write_bytes(first.read_bytes().replace(b'"what":"2.1"', b'"what":"2.x"'))
@@ -386,15 +377,7 @@ def test_what_was_done_to_a_file_before_is_found_after(own_app, monkeypatch):
     assert f"chain {first.name[:10]}.ndjson-" in fault
 
 
-def test_whom_an_export_held_every_server_knows(two):
-    first, second = two
-    with first.app_context():
-        record_export({"p1", "p2"}, "a test")
-    (entry,) = shown(second, patient_id="p2")
-    assert entry.event == "export"
-
-
-def test_the_shell_lists_and_checks_it(two, tmp_path):
+def test_audit_commands_list_and_verify_the_table(two, tmp_path):
     app, _ = two
     Fhir(app, token_for(app, "system/*.rs")).get(READ)
     url, folder = settings_of(app).database_url, settings_of(app).instance
@@ -402,7 +385,7 @@ def test_the_shell_lists_and_checks_it(two, tmp_path):
         db.engine.dispose()
 
     def run(*arguments: str) -> Any:
-        return fhirapp(folder, "audit", *arguments, DATABASE_URL=url, SECRET=SECRET)
+        return run_command(folder, "audit", *arguments, DATABASE_URL=url, SECRET=SECRET)
 
     head = run("head").stdout
     copied = tmp_path / "head"
@@ -419,26 +402,23 @@ def test_the_shell_lists_and_checks_it(two, tmp_path):
     assert "1 of the trail's lines missing before it, from number 2 on" in broken.stdout
 
 
-@pytest.mark.parametrize(
-    "hidden",
-    [
+def test_entries_hidden_from_pages_are_found_and_restored(own_app, watched):
+    watched.get(READ)
+    before, looked = shown(own_app), shown(own_app, patient_id="p1")
+    with own_app.app_context():
+        assert mend() == []
+    for hidden in (
         "DELETE FROM audit_seen WHERE patient_id = 'p1'",
         "DELETE FROM audit_entry WHERE path LIKE '%al-p1-penicillin'",
         "UPDATE audit_entry SET user_id = 'other' WHERE path LIKE '%al-p1-penicillin'",
         "UPDATE audit_entry SET number = 7 WHERE path LIKE '%al-p1-penicillin'",
-    ],
-)
-def test_what_pages_were_made_to_hide_is_found_and_shown_again(own_app, watched, hidden):
-    watched.get(READ)
-    before = shown(own_app)
-    looked = shown(own_app, patient_id="p1")
-    with own_app.app_context():
-        assert mend() == []
-        with db.engine.begin() as connection:
-            connection.execute(text(hidden))
-        assert verified(own_app).faults == []
-        told = mend()
-    assert told
-    assert all("the pages show" in one for one in told)
-    assert shown(own_app) == before
-    assert shown(own_app, patient_id="p1") == looked != []
+    ):
+        with own_app.app_context():
+            with db.engine.begin() as connection:
+                connection.execute(text(hidden))
+            assert verified(own_app).faults == []
+            mended = mend()
+        assert mended
+        assert all("the pages show" in line for line in mended)
+        assert shown(own_app) == before
+        assert shown(own_app, patient_id="p1") == looked != []

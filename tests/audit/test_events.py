@@ -21,12 +21,10 @@ from tests.support.app_pages import client_of, register
 from tests.support.authorizing import Flow, add_program, alter
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.bulk import Exports
-from tests.support.shell import fhirapp
+from tests.support.shell import run_command
 from tests.support.trails import noted
 
-# Those that other tests look at: test_audit_chain.py, test_audit.py, tests/auth/test_provider.py,
-# tests/ops/test_live_settings.py, tests/ops/test_patients.py, tests/web/test_admin_schedules.py,
-# tests/web/learn/test_classes.py.
+# Events that the tests of their subjects check.
 ELSEWHERE = {
     "head",
     "missing",
@@ -216,7 +214,7 @@ def newest(app: Flask, event: str) -> Entry:
 
 
 @pytest.mark.parametrize("event", DONE)
-def test_an_event_tells_who_from_where_about_whom(clinic, event):
+def test_event_records_who_from_where_about_whom(clinic, event):
     scene = Scene(clinic)
     who, about, act = DONE[event]
     act(scene)
@@ -237,11 +235,11 @@ def test_an_event_tells_who_from_where_about_whom(clinic, event):
     assert bool(named) == (event in ("record-linked", "record-unlinked", "patients-found"))
 
 
-def test_each_event_is_looked_at():
+def test_each_event_has_a_test():
     assert DONE.keys() | OF_SHELL | ELSEWHERE == EVENTS.keys()
 
 
-def test_whom_somebody_looks_for_is_in_the_trail(clinic):
+def test_search_for_a_patient_on_a_page_is_recorded(clinic):
     scene = Scene(clinic)
     scene.person.get("/patients?name=Luis")
     with clinic.app_context():
@@ -251,7 +249,7 @@ def test_whom_somebody_looks_for_is_in_the_trail(clinic):
     assert found.served
 
 
-def test_a_password_is_in_no_event(clinic):
+def test_passwords_are_in_no_event(clinic):
     scene = Scene(clinic)
     sign_in_as_person(scene, "my secret mistake")
     assert newest(clinic, "sign-in-failed").about == f"user/{scene.person_id}"
@@ -259,7 +257,7 @@ def test_a_password_is_in_no_event(clinic):
         assert not any("secret mistake" in repr(one) for one in entries(kind=None, limit=50))
 
 
-def test_a_bulk_export_names_the_patients_that_it_held(clinic):
+def test_bulk_export_records_its_patients(clinic):
     exports = Exports(clinic)
     exports.done("Group/grp-allergy-clinic/$export?_type=Patient")
     entry = newest(clinic, "export")
@@ -273,11 +271,11 @@ def test_a_bulk_export_names_the_patients_that_it_held(clinic):
     assert 0 < len(patients) < 14
 
 
-def test_the_shell_is_named_in_what_it_does(tmp_path):
-    fhirapp(tmp_path, "import", "--demo", "/dev/null")
-    fhirapp(tmp_path, "token", "issue", "--demo", "--scope", "system/*.rs")
-    fhirapp(tmp_path, "key", "rotate")
-    fhirapp(tmp_path, "export", "--demo", str(tmp_path / "out"))
+def test_commands_are_recorded_as_of_the_shell(tmp_path):
+    run_command(tmp_path, "import", "--demo", "/dev/null")
+    run_command(tmp_path, "token", "issue", "--demo", "--scope", "system/*.rs")
+    run_command(tmp_path, "key", "rotate")
+    run_command(tmp_path, "export", "--demo", str(tmp_path / "out"))
     lines = []
     for folder in (tmp_path / FOLDER, tmp_path / "demo" / FOLDER):
         for file in folder.glob("*.ndjson"):

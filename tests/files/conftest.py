@@ -17,6 +17,14 @@ from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.files import shared_files
 from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.shell import do_job, start_job
+
+
+@pytest.fixture(autouse=True)
+def _jobs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do jobs in this process, but fork them in tests of processes."""
+    is_process = request.node.get_closest_marker("process")
+    monkeypatch.setattr("fhirapp.jobs.process._spawn", start_job if is_process else do_job)
 
 
 class Place(NamedTuple):

@@ -32,7 +32,7 @@ from tests.support.jobs import newest, task, task_id, wait_for
 from tests.support.serving import WAIT_SECONDS
 from tests.support.serving import servers as run_servers
 
-pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.usefixtures("_forked_jobs")]
+BOTH = pytest.mark.databases(SQLITE, POSTGRESQL)
 Servers = tuple[Flask, Flask]
 
 
@@ -56,7 +56,8 @@ def browsers(servers: Servers) -> tuple[Browser, Browser]:
     return first, second
 
 
-def test_an_export_is_fetched_and_deleted_through_any_server(exports, place):
+@BOTH
+def test_export_is_fetched_and_deleted_through_any_server(exports, place):
     first, second = exports
     status = first.started("$export?_type=Patient")
     assert second.get(status).status_code == 202
@@ -77,7 +78,7 @@ def test_an_export_is_fetched_and_deleted_through_any_server(exports, place):
     assert not [name for name in place.names() if name.startswith(export)]
 
 
-def test_an_export_of_a_server_that_was_killed_is_done_by_the_other(servers, exports, place):
+def test_export_of_a_killed_server_is_done_by_the_other(servers, exports, place):
     first, second = exports
     status = first.started("$export?_type=Patient")
     now = int(time.time())
@@ -136,7 +137,8 @@ def test_pieces_go_to_either_server_and_are_imported_whole(servers, browsers, pl
     assert not [*(settings_of(servers[1]).instance / "work").iterdir()]
 
 
-def test_of_pieces_that_two_windows_send_at_once_one_is_taken(browsers, place):
+@BOTH
+def test_one_of_two_concurrent_pieces_is_taken(browsers, place):
     content = b"x" * 100_000
     upload = Upload(browsers)
     barrier = Barrier(2)
@@ -153,8 +155,7 @@ def test_of_pieces_that_two_windows_send_at_once_one_is_taken(browsers, place):
     assert not [name for name in place.names() if upload.id in name]
 
 
-@pytest.mark.databases(SQLITE)
-def test_a_dry_run_of_one_server_is_done_in_earnest_by_the_other(servers, browsers):
+def test_dry_run_of_one_server_is_imported_by_the_other(servers, browsers):
     upload = Upload(browsers)
     content = patient("in-earnest")
     upload.send(0, content, 0, len(content))
@@ -166,9 +167,9 @@ def test_a_dry_run_of_one_server_is_done_in_earnest_by_the_other(servers, browse
     assert "All records were stored." in browsers[0].get(again.path).words
 
 
-def test_a_job_is_stopped_through_the_other_server_and_what_it_made_is_removed(
-    servers, browsers, place
-):
+@pytest.mark.process
+@BOTH
+def test_job_is_stopped_and_its_files_removed_through_the_other_server(servers, browsers, place):
     with import_lock(servers[0]):
         upload = Upload(browsers)
         content = patient("stopped")
@@ -188,7 +189,7 @@ def test_a_job_is_stopped_through_the_other_server_and_what_it_made_is_removed(
     assert not [name for name in place.names() if task_id(exported) in name]
 
 
-def test_backups_are_listed_tried_out_fetched_and_deleted_through_any_server(
+def test_backups_are_listed_verified_fetched_and_deleted_through_any_server(
     servers, browsers, place
 ):
     first, second = browsers
@@ -212,7 +213,7 @@ def test_backups_are_listed_tried_out_fetched_and_deleted_through_any_server(
     assert f"backups/{taken.progress.name}" not in place.names()
 
 
-def test_what_nobody_needs_is_removed_once_it_is_old(servers, place):
+def test_old_files_of_no_job_are_removed(servers, place):
     app = servers[0]
     known, unknown = table.new_id(), table.new_id()
     with app.app_context():
@@ -231,7 +232,7 @@ def test_what_nobody_needs_is_removed_once_it_is_old(servers, place):
         table.delete_job(known)
 
 
-def test_files_are_private_to_the_server_s_user(servers, place):
+def test_shared_files_are_private(servers, place):
     if place.files.startswith("s3://"):
         pytest.skip("whoever has a key of the bucket reads it")
     with servers[0].app_context():
@@ -241,7 +242,8 @@ def test_files_are_private_to_the_server_s_user(servers, place):
     assert os.stat(f"{root}/exports/x").st_mode & 0o777 == 0o700  # noqa: PTH116
 
 
-def test_forked_processes_of_a_server_export_to_a_store_and_send_from_it(servers, place, tmp_path):
+@pytest.mark.process
+def test_forked_processes_export_to_a_store_and_send_from_it(servers, place, tmp_path):
     """Of a store they have nothing from their parent, which has not talked to it."""
     app = servers[0]
     client = Exports(app)

@@ -23,7 +23,6 @@ from fhirapp.ops import doctor
 from fhirapp.ops.jobs import EXPORT
 from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
-from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import assert_outcome
 from tests.support.jobs import newest, task
 from tests.support.object_store import BUCKET, ObjectStore
@@ -31,28 +30,24 @@ from tests.support.shell import environment
 
 UNREACHABLE = "the store cannot be reached"
 UPLOAD = b'{"resourceType":"Patient","id":"kept"}'
-pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.usefixtures("_forked_jobs")]
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ("shared", "is not a whole path; it begins with a slash."),
-        ("gs://bucket", "is neither a folder nor s3://bucket/prefix."),
-        ("s3://", "is neither a folder nor s3://bucket/prefix."),
-        ("s3://Bucket/x", "is neither a folder nor s3://bucket/prefix."),
-        ("s3://bucket/../x", "is neither a folder nor s3://bucket/prefix."),
-        ("s3://AKID:secret@bucket/x", "keys are set in AWS_ACCESS_KEY_ID"),
-    ],
-)
-def test_what_is_no_place_stops_the_start(files, words):
-    with pytest.raises(ConfigurationError) as raised:
-        load_settings({"FHIRAPP_FILES": files})
-    assert words in str(raised.value)
-    assert "secret" not in str(raised.value)
+def test_invalid_files_setting_stops_the_start():
+    for files, words in {
+        "shared": "is not a whole path; it begins with a slash.",
+        "gs://bucket": "is neither a folder nor s3://bucket/prefix.",
+        "s3://": "is neither a folder nor s3://bucket/prefix.",
+        "s3://Bucket/x": "is neither a folder nor s3://bucket/prefix.",
+        "s3://bucket/../x": "is neither a folder nor s3://bucket/prefix.",
+        "s3://AKID:secret@bucket/x": "keys are set in AWS_ACCESS_KEY_ID",
+    }.items():
+        with pytest.raises(ConfigurationError) as raised:
+            load_settings({"FHIRAPP_FILES": files})
+        assert words in str(raised.value)
+        assert "secret" not in str(raised.value)
 
 
-def test_the_demo_has_no_shared_files(tmp_path):
+def test_demo_has_no_shared_files(tmp_path):
     with pytest.raises(ConfigurationError, match="Demo mode keeps its files in its own folder"):
         load_settings({"FHIRAPP_FILES": str(tmp_path), "FHIRAPP_DEMO": "1"})
 
@@ -71,6 +66,7 @@ def start(folder: Path, files: str, **variables: str) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("bucket", "variables", "reason"),
     [
@@ -80,7 +76,7 @@ def start(folder: Path, files: str, **variables: str) -> subprocess.CompletedPro
         (BUCKET, {"AWS_ENDPOINT_URL": "s3.clinic.example"}, "AWS_ENDPOINT_URL is no address"),
     ],
 )
-def test_a_store_that_refuses_stops_the_start(tmp_path, store, bucket, variables, reason):
+def test_store_that_refuses_stops_the_start(tmp_path, store, bucket, variables, reason):
     done = start(tmp_path, f"s3://{bucket}/x", **variables)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
@@ -90,7 +86,8 @@ def test_a_store_that_refuses_stops_the_start(tmp_path, store, bucket, variables
             assert value not in done.stderr + done.stdout
 
 
-def test_a_store_that_is_away_is_told_and_records_are_served(tmp_path, store):
+@pytest.mark.process
+def test_unreachable_store_is_reported_and_records_are_served(tmp_path, store):
     done = start(tmp_path, f"s3://{BUCKET}", AWS_ENDPOINT_URL="http://127.0.0.1:9")
     told, listened = done.stderr.splitlines()
     assert f"FHIRAPP_FILES=s3://{BUCKET} cannot be used: {UNREACHABLE}" in told
@@ -98,7 +95,7 @@ def test_a_store_that_is_away_is_told_and_records_are_served(tmp_path, store):
     assert "Cannot listen on 192.0.2.1" in listened
 
 
-def test_a_store_that_hangs_is_given_up_soon(monkeypatch, store):
+def test_unresponsive_store_times_out(monkeypatch, store):
     assert store
     monkeypatch.setattr("fhirapp.files._QUICK_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -113,7 +110,8 @@ def test_a_store_that_hangs_is_given_up_soon(monkeypatch, store):
         assert time.monotonic() - began < 10
 
 
-def test_a_folder_that_is_not_there_stops_the_start(tmp_path):
+@pytest.mark.process
+def test_missing_folder_of_files_stops_the_start(tmp_path):
     done = start(tmp_path, str(tmp_path / "mounted"))
     assert done.returncode == 2
     missing = tmp_path / "mounted"
@@ -154,7 +152,7 @@ def away(
     yield Away(app, store.stop, store.start, UNREACHABLE)
 
 
-def test_pages_and_exports_say_so_and_go_on_afterwards(away, caplog):
+def test_pages_and_exports_report_missing_files_and_go_on_afterwards(away, caplog):
     status = away.exports.started("$export?_type=Patient")
     away.exports.work()
     waiting = away.exports.started("$export?_type=Patient")
@@ -187,7 +185,8 @@ def test_pages_and_exports_say_so_and_go_on_afterwards(away, caplog):
     assert "s3cr3t" not in caplog.text
 
 
-def test_what_a_job_made_is_kept_once_files_are_back(away):
+@pytest.mark.process
+def test_files_of_a_job_are_kept_once_the_store_is_back(away):
     admin, app = away.admin, away.app
     form = admin.get("/admin/exports")
     away.go()

@@ -1,11 +1,11 @@
-"""Jobs as rows: claimed, renewed, lost, stopped; and folders that are no job's."""
+"""Jobs as rows: claimed, renewed, interrupted and stopped; and folders of no job."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,15 +26,7 @@ from fhirapp.ops.jobs import BACKUP, DAY, DRILL, EXPORT, IMPORT, sweep
 from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.jobs import wait_for
 
-pytestmark = pytest.mark.databases(SQLITE, THREE_SERVERS)
-
 NOW = 1_800_000_000
-
-
-@pytest.fixture
-def app(make_app: Callable[..., Flask]) -> Flask:
-    """An app without jobs."""
-    return make_app(seed=False)
 
 
 def added(app: Flask, kind: str = EXPORT, *, now: int = NOW) -> Job:
@@ -51,6 +43,26 @@ def found(app: Flask, job_id: str) -> Job:
         job = table.find(job_id, IMPORT, EXPORT, BACKUP, DRILL)
     assert job is not None
     return job
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a folder as the process does that works in it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        assert take(descriptor, alone=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+BOTH = pytest.mark.databases(SQLITE, THREE_SERVERS)
+
+
+@pytest.fixture
+def app(empty: Flask) -> Flask:
+    """An app without jobs."""
+    return empty
 
 
 def made(app: Flask, job_id: str, *, age: float) -> Path:
@@ -70,33 +82,21 @@ def work(app: Flask, job_id: str, *, age: float) -> Path:
     return path
 
 
-@contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold a folder as the process does that works in it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        assert take(descriptor, alone=True)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def test_a_job_is_added_once(app):
+def test_job_is_added_once_and_the_newest_listed_first(app):
     job = added(app)
     with app.app_context(), writing() as connection:
         assert not table.add(connection, job.id, IMPORT, "other", NOW)
     assert found(app, job.id) == job
-
-
-def test_the_newest_job_comes_first(app):
-    ids = [added(app).id for _ in range(5)]
+    ids = [job.id, *(added(app).id for _ in range(4))]
     with app.app_context():
+        # The newest comes first.
         assert [job.id for job in table.jobs(EXPORT, IMPORT)] == ids[::-1]
         assert [job.id for job in table.jobs(EXPORT, limit=2)] == ids[:2:-1]
         assert table.jobs(IMPORT) == []
 
 
-def test_a_job_whose_lease_ran_out_is_interrupted_and_comes_back_if_it_was_slow(app):
+@BOTH
+def test_job_whose_lease_expired_is_interrupted_until_it_renews(app):
     job, half = added(app), Progress(done=50, total=100)
     with app.app_context():
         sweep(NOW + LEASE_SECONDS)
@@ -113,7 +113,7 @@ def test_a_job_whose_lease_ran_out_is_interrupted_and_comes_back_if_it_was_slow(
     assert (found(app, job.id).state, found(app, job.id).ended_at) == ("done", NOW + 61)
 
 
-def test_a_job_that_is_deleted_or_ended_is_not_renewed(app):
+def test_deleted_or_ended_job_is_not_renewed(app):
     job, other = added(app), added(app)
     with app.app_context():
         table.delete_job(job.id)
@@ -125,8 +125,10 @@ def test_a_job_that_is_deleted_or_ended_is_not_renewed(app):
         assert table.stop_requests(other.id) == 0
 
 
+@pytest.mark.process
+@BOTH
 @pytest.mark.parametrize("requests", [1, 2])
-def test_a_process_stops_when_it_is_asked_and_ends_at_once_when_asked_again(
+def test_process_stops_when_asked_and_is_killed_when_asked_again(
     app, requests, monkeypatch, tmp_path
 ):
     """A job that never looks up: only its thread sees that it shall stop."""
@@ -153,7 +155,7 @@ def test_a_process_stops_when_it_is_asked_and_ends_at_once_when_asked_again(
     assert job.state == (STOPPED if requests == 1 else INTERRUPTED)
 
 
-def test_a_process_that_cannot_be_started_leaves_nothing(app, tmp_path, monkeypatch):
+def test_process_that_cannot_be_started_leaves_nothing(app, tmp_path, monkeypatch):
     job_id = table.new_id()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
     with app.app_context(), pytest.raises(ConfigurationError, match="No process can be started"):
@@ -163,22 +165,25 @@ def test_a_process_that_cannot_be_started_leaves_nothing(app, tmp_path, monkeypa
     assert not process.folder_of(job_id, settings_of(app).instance).exists()
 
 
-@pytest.mark.parametrize("make", [made, work])
-def test_files_of_no_job_go_when_they_are_old(app, make):
+def test_old_files_of_no_job_are_removed(app):
     job = added(app)
     paths = [
-        make(app, job.id, age=3 * DAY),
-        make(app, table.new_id(), age=DAY + 10),
-        make(app, table.new_id(), age=DAY - 10),
-        # Nobody's to remove: its name is no job's.
-        make(app, "lost+found", age=3 * DAY),
+        path
+        for make in (made, work)
+        for path in (
+            make(app, job.id, age=3 * DAY),
+            make(app, table.new_id(), age=DAY + 10),
+            make(app, table.new_id(), age=DAY - 10),
+            # Its name is no job's.
+            make(app, "lost+found", age=3 * DAY),
+        )
     ]
     with app.app_context():
         sweep(NOW)
-    assert [path.exists() for path in paths] == [True, False, True, True]
+    assert [path.exists() for path in paths] == [True, False, True, True] * 2
 
 
-def test_what_a_killed_process_made_is_kept_once_it_is_gone(app):
+def test_files_of_a_killed_process_are_kept_once_it_is_gone(app):
     """As the servers of its machine do from time to time, where the one that began it is gone."""
     job = added(app, IMPORT)
     path = work(app, job.id, age=0)
@@ -198,7 +203,8 @@ def test_what_a_killed_process_made_is_kept_once_it_is_gone(app):
     assert not path.exists()
 
 
-def test_of_two_that_keep_what_a_killed_process_made_one_does(app):
+@BOTH
+def test_files_of_a_killed_process_are_kept_by_one_of_two(app):
     job = added(app, IMPORT)
     path = work(app, job.id, age=0)
     (path / "made").mkdir()
@@ -220,7 +226,8 @@ def test_of_two_that_keep_what_a_killed_process_made_one_does(app):
     assert len(made) == 200
 
 
-def test_what_an_import_read_goes_a_day_after_its_end_and_the_import_stays(app):
+@BOTH
+def test_uploads_of_an_import_are_removed_a_day_after_its_end(app):
     job = added(app, IMPORT)
     with app.app_context():
         uploads.add(job.id, "u", uploads.Piece(0, "a.ndjson", 2, 0, 2, b"{}"))
@@ -236,7 +243,7 @@ def test_what_an_import_read_goes_a_day_after_its_end_and_the_import_stays(app):
 
 
 @pytest.mark.parametrize("error", [OSError(5, "the files are away"), KeyError("a mistake")])
-def test_what_fails_keeps_nothing_else_from_being_done(app, error):
+def test_failing_work_stops_no_other_work(app, error):
     ran, swept = Event(), Event()
 
     def fail(_argument: object) -> bool:

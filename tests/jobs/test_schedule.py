@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,18 +16,16 @@ from fhirapp.jobs.schedule import IDLE, SKIPPED, Run, Timing
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, LEASE_SECONDS, STOPPED, Progress
 from tests.support.databases import POSTGRESQL, SQLITE
 
-pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
-
 BERLIN = ZoneInfo("Europe/Berlin")
+
+
 NOW = int(datetime(2026, 3, 10, 12, tzinfo=UTC).timestamp())
+
+
 HOUR, DAY = 3_600, 86_400
+
+
 KIND = "backup"
-
-
-@pytest.fixture
-def app(make_app: Callable[..., Flask]) -> Flask:
-    """An app without schedules."""
-    return make_app(seed=False)
 
 
 def at(text: str) -> int:
@@ -56,68 +53,41 @@ def claimed(job_id: str, now: int = NOW + HOUR, *, with_job: bool = True) -> sch
     return schedule.find("nightly")
 
 
-@pytest.mark.parametrize(
-    ("timing", "after", "due"),
-    [
-        ("hourly", "2026-03-10 12:00:00", "2026-03-10 13:00:00"),
-        ("hourly", "2026-03-10 12:59:59", "2026-03-10 13:00:00"),
-        ("every 15 minutes", "2026-03-10 12:07:00", "2026-03-10 12:15:00"),
-        ("every 1 minute", "2026-03-10 12:07:00", "2026-03-10 12:08:00"),
-        ("daily 02:30", "2026-03-10 02:29:59", "2026-03-10 02:30:00"),
-        ("daily 02:30", "2026-03-10 02:30:00", "2026-03-11 02:30:00"),
-        ("daily 00:00", "2026-12-31 23:59:59", "2027-01-01 00:00:00"),
-        ("weekly sunday 02:00", "2026-03-10 12:00:00", "2026-03-15 02:00:00"),
-        ("weekly tue 11:00", "2026-03-10 12:00:00", "2026-03-17 11:00:00"),
-        ("weekly tuesday 13:00", "2026-03-10 12:00:00", "2026-03-10 13:00:00"),
-        # The clock is put forward: 02:30 is not there, and the run is.
-        ("daily 02:30", "2026-03-28 03:00:00", "2026-03-29 03:30:00"),
-        ("daily 02:30", "2026-03-29 03:30:00", "2026-03-30 02:30:00"),
-        ("hourly", "2026-03-29 01:00:00", "2026-03-29 03:00:00"),
-        # It is put back: 02:30 is there twice, and the run once.
-        ("daily 02:30", "2026-10-24 03:00:00", "2026-10-25 02:30:00+02:00"),
-        ("daily 02:30", "2026-10-25 02:30:00+02:00", "2026-10-26 02:30:00"),
-        ("daily 02:30", "2026-10-25 02:10:00+01:00", "2026-10-26 02:30:00"),
-        ("hourly", "2026-10-25 02:00:00+02:00", "2026-10-25 02:00:00+01:00"),
-    ],
-)
-def test_a_schedule_is_due_by_the_clock_of_the_clinic(timing, after, due):
-    assert Timing.of(timing).after(at(after), BERLIN) == at(due)
+@pytest.fixture
+def app(empty: Flask) -> Flask:
+    """An app without schedules."""
+    return empty
 
 
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ("Hourly", "hourly"),
-        ("  daily   7:05 ", "daily 07:05"),
-        ("weekly SUN 23:59", "weekly sunday 23:59"),
-        ("every 1440 minutes", "every 1440 minutes"),
-        ("every 1 minutes", "every 1 minute"),
-    ],
-)
-def test_a_time_is_written_in_one_way(text, written):
-    assert str(Timing.of(text)) == written
+DUE = [
+    ("hourly", "2026-03-10 12:00:00", "2026-03-10 13:00:00"),
+    ("hourly", "2026-03-10 12:59:59", "2026-03-10 13:00:00"),
+    ("every 15 minutes", "2026-03-10 12:07:00", "2026-03-10 12:15:00"),
+    ("every 1 minute", "2026-03-10 12:07:00", "2026-03-10 12:08:00"),
+    ("daily 02:30", "2026-03-10 02:29:59", "2026-03-10 02:30:00"),
+    ("daily 02:30", "2026-03-10 02:30:00", "2026-03-11 02:30:00"),
+    ("daily 00:00", "2026-12-31 23:59:59", "2027-01-01 00:00:00"),
+    ("weekly sunday 02:00", "2026-03-10 12:00:00", "2026-03-15 02:00:00"),
+    ("weekly tue 11:00", "2026-03-10 12:00:00", "2026-03-17 11:00:00"),
+    ("weekly tuesday 13:00", "2026-03-10 12:00:00", "2026-03-10 13:00:00"),
+    # The clock is put forward: 02:30 is not there, and the run is.
+    ("daily 02:30", "2026-03-28 03:00:00", "2026-03-29 03:30:00"),
+    ("daily 02:30", "2026-03-29 03:30:00", "2026-03-30 02:30:00"),
+    ("hourly", "2026-03-29 01:00:00", "2026-03-29 03:00:00"),
+    # It is put back: 02:30 is there twice, and the run once.
+    ("daily 02:30", "2026-10-24 03:00:00", "2026-10-25 02:30:00+02:00"),
+    ("daily 02:30", "2026-10-25 02:30:00+02:00", "2026-10-26 02:30:00"),
+    ("daily 02:30", "2026-10-25 02:10:00+01:00", "2026-10-26 02:30:00"),
+    ("hourly", "2026-10-25 02:00:00+02:00", "2026-10-25 02:00:00+01:00"),
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "daily", "daily 24:00", "daily 2:5", "weekly 02:00", "weekly 31 02:00"),
-        *("weekly s 02:00", "every 0 minutes", "every 1441 minutes", "0 2 31 2 *", "daily 02:00\0"),
-        *("hourly 10", "every -5 minutes", "daily \u0662\u0662:00", "\u00e9" * 5_000),
-    ],
-)
-def test_what_is_no_time_is_refused_with_what_would_be(text):
-    with pytest.raises(RefusedCommand, match="Use hourly, every 15 minutes"):
-        Timing.of(text)
+def test_schedule_is_due_by_the_clock_of_the_clinic():
+    found = [Timing.of(timing).after(at(after), BERLIN) for timing, after, _ in DUE]
+    assert found == [at(due) for *_, due in DUE]
 
 
-@pytest.mark.parametrize("name", ["", "Nightly", "a b", "-a", "a/b", "\u00e9", "x" * 41, "a\n"])
-def test_a_name_that_is_none_is_refused(app, name):
-    with app.app_context(), pytest.raises(RefusedCommand, match="lowercase letters"):
-        added(name=name)
-
-
-def test_a_run_is_due_once_however_many_were_missed(app):
+def test_missed_runs_are_made_up_once(app):
     with app.app_context():
         one = added()
         assert one.due_at(UTC) == NOW + HOUR
@@ -125,26 +95,25 @@ def test_a_run_is_due_once_however_many_were_missed(app):
         assert schedule.find("nightly").due_at(UTC) == NOW + 10 * DAY + HOUR
 
 
-def test_of_two_that_saw_the_same_one_claims(app):
+@pytest.mark.databases(SQLITE, POSTGRESQL)
+def test_run_is_claimed_once(app):
     with app.app_context():
-        one = added()
-        assert claim(one, NOW + HOUR, table.new_id())
-        assert not claim(one, NOW + HOUR, table.new_id())
-        assert not schedule.note(one, Run(NOW + HOUR, NOW + HOUR, IDLE))
-
-
-def test_a_run_by_hand_is_one_too_and_moves_nothing(app):
-    with app.app_context():
-        one = added()
-        assert claim(one, NOW, table.new_id(), is_due=False)
-        assert not claim(one, NOW, table.new_id(), is_due=False)
+        nightly = added()
+        # A run by hand is one too, and moves nothing.
+        assert claim(nightly, NOW, table.new_id(), is_due=False)
+        assert not claim(nightly, NOW, table.new_id(), is_due=False)
         assert schedule.find("nightly").due_at(UTC) == NOW + HOUR
+        schedule.remove("nightly")
+        nightly = added()
+        assert claim(nightly, NOW + HOUR, table.new_id())
+        assert not claim(nightly, NOW + HOUR, table.new_id())
+        assert not schedule.note(nightly, Run(NOW + HOUR, NOW + HOUR, IDLE))
 
 
 @pytest.mark.parametrize(
     ("state", "failures"), [(DONE, 0), (FAILED, 1), (STOPPED, 0), (INTERRUPTED, 1)]
 )
-def test_how_a_run_ended_is_that_of_its_job(app, state, failures):
+def test_outcome_of_a_run_is_that_of_its_job(app, state, failures):
     job_id = table.new_id()
     with app.app_context():
         added()
@@ -165,7 +134,7 @@ def test_how_a_run_ended_is_that_of_its_job(app, state, failures):
     assert (ended.failed_at is not None) == bool(failures)
 
 
-def test_a_process_that_died_between_claim_and_job_loses_no_other_run(app):
+def test_claim_without_a_job_is_interrupted_and_later_runs_go_on(app):
     with app.app_context():
         added()
         one = claimed(table.new_id(), with_job=False)
@@ -177,7 +146,7 @@ def test_a_process_that_died_between_claim_and_job_loses_no_other_run(app):
         assert claim(ended, NOW + 2 * HOUR, table.new_id())
 
 
-def test_a_job_whose_lease_ran_out_is_no_longer_waited_for(app):
+def test_job_whose_lease_expired_ends_its_run(app):
     job_id = table.new_id()
     with app.app_context():
         added()
@@ -188,7 +157,7 @@ def test_a_job_whose_lease_ran_out_is_no_longer_waited_for(app):
         assert not schedule.settle(one, NOW + DAY)
 
 
-def test_failures_are_counted_until_one_is_done(app):
+def test_failures_are_counted_until_a_run_succeeds(app):
     with app.app_context():
         added()
         for number, state in enumerate([FAILED, FAILED, DONE, FAILED], 1):
@@ -199,7 +168,7 @@ def test_failures_are_counted_until_one_is_done(app):
     assert [run.outcome for run in ended.history] == [FAILED, DONE, FAILED, FAILED]
 
 
-def test_nothing_to_do_time_after_time_is_one_line(app):
+def test_consecutive_idle_runs_are_one_line(app):
     with app.app_context():
         added()
         states = [FAILED, IDLE, IDLE, IDLE, SKIPPED, SKIPPED]
@@ -213,7 +182,7 @@ def test_nothing_to_do_time_after_time_is_one_line(app):
     ]
 
 
-def test_what_is_paused_is_not_due_and_not_made_up(app):
+def test_paused_schedule_is_not_due_and_not_made_up(app):
     with app.app_context():
         one = added()
         schedule.pause("nightly", NOW, paused=True)
@@ -223,7 +192,7 @@ def test_what_is_paused_is_not_due_and_not_made_up(app):
         assert schedule.find("nightly").due_at(UTC) == NOW + DAY + HOUR
 
 
-def test_a_clock_that_was_ahead_holds_nothing_up(app):
+def test_clock_that_was_ahead_delays_no_run(app):
     with app.app_context():
         added()
         one = schedule.find("nightly")
@@ -233,7 +202,7 @@ def test_a_clock_that_was_ahead_holds_nothing_up(app):
         assert schedule.find("nightly").due_at(UTC) == NOW + 2 * HOUR
 
 
-def test_a_name_is_given_once_and_what_is_removed_is_gone(app):
+def test_schedule_name_is_unique_and_a_removed_schedule_unknown(app):
     with app.app_context():
         added()
         with pytest.raises(RefusedCommand, match="The schedule nightly already exists"):
@@ -246,3 +215,27 @@ def test_a_name_is_given_once_and_what_is_removed_is_gone(app):
         ):
             with pytest.raises(RefusedCommand, match="Unknown schedule: nightly"):
                 change()
+
+
+def test_timings_are_written_in_one_way_and_others_refused():
+    written = {
+        "Hourly": "hourly",
+        "  daily   7:05 ": "daily 07:05",
+        "weekly SUN 23:59": "weekly sunday 23:59",
+        "every 1440 minutes": "every 1440 minutes",
+        "every 1 minutes": "every 1 minute",
+    }
+    assert {text: str(Timing.of(text)) for text in written} == written
+    for text in (
+        *("", "daily", "daily 24:00", "daily 2:5", "weekly 02:00", "weekly 31 02:00"),
+        *("weekly s 02:00", "every 0 minutes", "every 1441 minutes", "0 2 31 2 *", "daily 02:00\0"),
+        *("hourly 10", "every -5 minutes", "daily \u0662\u0662:00", "\u00e9" * 5_000),
+    ):
+        with pytest.raises(RefusedCommand, match="Use hourly, every 15 minutes"):
+            Timing.of(text)
+
+
+def test_invalid_schedule_names_are_refused(app):
+    for name in ("", "Nightly", "a b", "-a", "a/b", "\u00e9", "x" * 41, "a\n"):
+        with app.app_context(), pytest.raises(RefusedCommand, match="lowercase letters"):
+            added(name=name)

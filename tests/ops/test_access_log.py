@@ -1,4 +1,4 @@
-"""The access log: who asked what kind of thing, how it was answered, and nothing of a record."""
+"""The access log: who requested what, how it was answered, and nothing of a record."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def folder_of(app: Flask) -> Path:
     return settings_of(app).instance / access_log.FOLDER
 
 
-def lines(app: Flask) -> list[dict[str, object]]:
+def records(app: Flask) -> list[dict[str, object]]:
     (file,) = folder_of(app).iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_a_line_tells_who_asked_what_and_nothing_of_a_record(logged):
+def test_line_has_client_route_and_status_and_nothing_of_a_record(logged):
     fhir = Fhir(logged, token_for(logged, "system/*.rs"))
     read = fhir.get(LATEX)
     fhir.get("AllergyIntolerance?patient=p1&_content=latex")
     fhir.get("nonsense/of-a-patient")
-    first, second, third = lines(logged)
+    first, second, third = records(logged)
     assert first["route"] == "/fhir/AllergyIntolerance/<resource_id>"
     assert (first["method"], first["status"], first["bytes"]) == ("GET", 200, len(read.data))
     assert first["client"]
@@ -56,15 +56,15 @@ def test_a_line_tells_who_asked_what_and_nothing_of_a_record(logged):
     assert fhir.token not in text
 
 
-def test_what_is_refused_at_once_has_a_line_too(logged):
+def test_requests_refused_early_have_a_line(logged):
     client = logged.test_client()
     client.get("/fhir/AllergyIntolerance?x=" + "y" * 9_000)
     client.get("/sign-in", base_url="https://evil.example")
-    assert [one["status"] for one in lines(logged)] == [414, 421]
-    assert all(one["ms"] is not None for one in lines(logged))
+    assert [one["status"] for one in records(logged)] == [414, 421]
+    assert all(one["ms"] is not None for one in records(logged))
 
 
-def test_lines_are_text_on_standard_output_where_that_is_wanted(make_app, capsys):
+def test_lines_are_text_on_standard_output_where_set(make_app, capsys):
     app = make_app(access_log="stdout")
     app.test_client().get("/health/live")
     (line,) = capsys.readouterr().out.splitlines()
@@ -73,7 +73,7 @@ def test_lines_are_text_on_standard_output_where_that_is_wanted(make_app, capsys
     )
 
 
-def test_old_files_are_removed_and_those_of_others_stay(logged):
+def test_old_log_files_are_removed_and_other_files_stay(logged):
     folder = folder_of(logged)
     folder.mkdir()
     for name in ("access-2020-01-01.log", "other.txt"):
@@ -83,12 +83,12 @@ def test_old_files_are_removed_and_those_of_others_stay(logged):
     assert {path.name for path in folder.iterdir()} == {today, "other.txt"}
 
 
-def test_where_it_cannot_be_written_requests_go_on(logged):
+def test_unwritable_log_refuses_no_request(logged):
     folder_of(logged).write_text("in its way")
     assert logged.test_client().get("/health/live").status_code == 200
 
 
-def test_without_the_setting_nothing_is_written(make_app, capsys):
+def test_no_log_is_written_by_default(make_app, capsys):
     app = make_app()
     app.test_client().get("/health/live")
     assert not folder_of(app).exists()
@@ -102,33 +102,27 @@ def test_each_answer_has_an_id_of_its_own(logged):
     assert len(set(found)) == len(paths)
 
 
-@pytest.mark.parametrize(
-    ("headers", "named"),
-    [
+def test_request_id_of_a_named_proxy_alone_is_kept(logged):
+    client = logged.test_client()
+    for headers, named in (
         ({"X-Request-Id": "proxy-4711.a_b"}, "proxy-4711.a_b"),
         ({"traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"}, "ab" * 16),
         ({"X-Request-Id": "short"}, None),
         ({"X-Request-Id": "with a space in it"}, None),
         ({"X-Request-Id": "x" * 65}, None),
         ({"traceparent": "nonsense"}, None),
-    ],
-)
-def test_a_named_proxys_id_is_kept_and_no_strangers(logged, headers, named):
-    client = logged.test_client()
-    by_proxy = client.get(
-        "/health/live", headers=headers, environ_overrides={VIA_PROXY: "10.0.0.7"}
-    )
-    stranger = client.get("/health/live", headers=headers)
-    if named is None:
-        assert re.fullmatch("[0-9a-f]{16}", by_proxy.headers["X-Request-Id"])
-    else:
-        assert by_proxy.headers["X-Request-Id"] == named
-    assert re.fullmatch("[0-9a-f]{16}", stranger.headers["X-Request-Id"])
+    ):
+        proxy = {VIA_PROXY: "10.0.0.7"}
+        by_proxy = client.get("/health/live", headers=headers, environ_overrides=proxy)
+        stranger = client.get("/health/live", headers=headers)
+        if named is None:
+            assert re.fullmatch("[0-9a-f]{16}", by_proxy.headers["X-Request-Id"])
+        else:
+            assert by_proxy.headers["X-Request-Id"] == named
+        assert re.fullmatch("[0-9a-f]{16}", stranger.headers["X-Request-Id"])
 
 
-def test_a_query_that_takes_long_is_logged_with_its_plan_and_without_its_values(
-    logged, monkeypatch, caplog
-):
+def test_slow_query_is_logged_with_its_plan_and_without_values(logged, monkeypatch, caplog):
     # In fhirapp.db, reader is the function.
     monkeypatch.setattr(sys.modules[Reader.__module__], "SLOW_SECONDS", 0)
     fhir = Fhir(logged, token_for(logged, "system/*.rs"))

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from sqlalchemy import make_url
 
 from fhirapp.ops.backups import client
+from tests.support.backups import fake_client
 
 
-def stub(folder: Path, version: str) -> Path:
-    """Make programs that say that they are of a version."""
-    folder.mkdir()
-    for name in ("pg_dump", "pg_restore", "psql"):
-        (folder / name).write_text(f'#!/bin/sh\necho "{name} (PostgreSQL) {version}"\n')
-        (folder / name).chmod(0o755)
-    return folder
-
-
-def test_of_several_the_servers_own_dumps_and_the_newest_reads(tmp_path, monkeypatch):
-    places = [stub(tmp_path / version, f"{version}.1") for version in ("18", "14", "16", "17")]
+def test_client_of_the_server_version_dumps_and_the_newest_reads(tmp_path, monkeypatch):
+    places = [
+        fake_client(tmp_path / version, f"{version}.1") for version in ("18", "14", "16", "17")
+    ]
     monkeypatch.setattr(client, "DEBIAN", tmp_path / "none")
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, places)))
     assert client.client_for(16).folder == tmp_path / "16"
@@ -28,7 +21,7 @@ def test_of_several_the_servers_own_dumps_and_the_newest_reads(tmp_path, monkeyp
     assert client.client_for(14, newest=True).folder == tmp_path / "18"
 
 
-def test_a_password_is_in_the_environment_alone_and_what_the_url_says_is_kept():
+def test_password_is_in_the_environment_alone():
     url = make_url(
         "postgresql+psycopg://ann:s3cr%20t@one:5433/clinic?sslmode=verify-full"
         "&sslrootcert=/etc/ca.pem&keepalives_idle=7&options=-csearch_path%3Dhome&sslpassword=hidden"
@@ -48,7 +41,7 @@ def test_a_password_is_in_the_environment_alone_and_what_the_url_says_is_kept():
     assert others == "keepalives_idle=7 keepalives_interval=10 keepalives_count=6"
 
 
-def test_a_setting_that_an_older_server_does_not_know_is_left_out(tmp_path):
+def test_setting_unknown_to_an_older_server_is_omitted(tmp_path):
     head = b"SET lock_timeout = 0;\nSET transaction_timeout = 0;\n"
     rest = b"--\n-- Name: a; Type: TABLE\nCOPY a FROM stdin;\nSET transaction_timeout = x\n\\.\n"
     for server, expected in ((16, head.splitlines(True)[0] + rest), (17, head + rest)):

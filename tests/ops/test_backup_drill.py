@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from flask import Flask
@@ -17,7 +16,7 @@ from fhirapp.ops.backups.archive import KEYS, InvalidBackup
 from fhirapp.ops.backups.drill import drill, read_everything
 from fhirapp.ops.check import Faults
 from fhirapp.store.write import Rendering
-from tests.support.backups import settings_in, taken
+from tests.support.backups import run_sql, settings_in, taken
 from tests.support.shell import run_command
 
 
@@ -26,13 +25,6 @@ def faults(app: Flask) -> list[str]:
     with app.app_context():
         read_everything(found, db.engine, types(), Rendering.of(settings_of(app)))
     return found.lines()
-
-
-def run_sql(clinic: Path, *statements: str) -> None:
-    """Change the database of an instance."""
-    with closing(sqlite3.connect(clinic / "fhirapp.db")) as connection, connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def test_imported_records_have_no_differences(synthea_loaded):

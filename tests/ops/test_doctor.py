@@ -1,4 +1,4 @@
-"""`fhirapp doctor`: each thing that is not as it should be is told, with what to do."""
+"""`fhirapp doctor`: each thing that is not as it should be is reported, with what to do."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import shutil
 import socket
 import ssl
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
@@ -30,7 +30,7 @@ from fhirapp.ops.doctor import GOOD, NOTE, WRONG, Finding, examine
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import SECRET, damage_database, shared_secret
-from tests.support.shell import fhirapp
+from tests.support.shell import run_command
 from tests.support.trails import change
 
 
@@ -47,14 +47,34 @@ def found(app: Flask, what: str, *, quick: bool = True) -> list[Finding]:
         return [one for one in examine(app, quick=quick) if one.what == what]
 
 
-def only(app: Flask, what: str, state: str, *, quick: bool = True) -> str:
+def words_of(app: Flask, what: str, state: str, *, quick: bool = True) -> str:
     """Return the words of the one finding of a kind that is as bad."""
     (one,) = [one for one in found(app, what, quick=quick) if one.state == state]
     assert bool(one.advice) == (state != GOOD)
     return one.words
 
 
-def test_of_a_server_that_is_well_nothing_is_wrong(clinic):
+@contextmanager
+def http_server(respond: Callable[[BaseHTTPRequestHandler], tuple[int, bytes]]) -> Iterator[str]:
+    """Serve answers to GET in a thread; yield the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = respond(self)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_healthy_server_has_no_findings(clinic):
     with clinic.app_context():
         listed = examine(clinic)
     assert [one for one in listed if one.state == WRONG] == []
@@ -62,16 +82,16 @@ def test_of_a_server_that_is_well_nothing_is_wrong(clinic):
     assert {one.what for one in listed} >= {*kinds, "Accounts", "Documents"}
 
 
-def test_who_cannot_answer_says_why(clinic):
+def test_unready_server_is_reported_with_its_reason(clinic):
     with clinic.app_context(), writing() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
-    assert "has schema 0001" in only(clinic, "Readiness", WRONG)
+    assert "has schema 0001" in words_of(clinic, "Readiness", WRONG)
 
 
 @pytest.mark.parametrize(
     ("is_there", "reason"), [(False, "Connection refused"), (True, "connection timeout expired")]
 )
-def test_a_database_that_does_not_answer_is_one_finding(tmp_path, monkeypatch, is_there, reason):
+def test_unreachable_database_is_one_finding(tmp_path, monkeypatch, is_there, reason):
     pytest.importorskip("psycopg")
     monkeypatch.setitem(base._ALIVE, "connect_timeout", "1")
     with ExitStack() as stack:
@@ -92,7 +112,7 @@ def test_a_database_that_does_not_answer_is_one_finding(tmp_path, monkeypatch, i
     assert "127.0.0.1" not in wrong["Readiness"].words
 
 
-def test_an_empty_database_is_one_finding(new_database, tmp_path):
+def test_empty_database_is_one_finding(new_database, tmp_path):
     url = new_database()
     settings = load_settings(
         {}, instance_path=str(tmp_path), database_url=url, **shared_secret(url)
@@ -105,18 +125,22 @@ def test_an_empty_database_is_one_finding(new_database, tmp_path):
     assert wrong["Database"].advice == "Start the server: it creates the tables."
 
 
-def test_statistics_of_which_plans_are_made_are_told(clinic, monkeypatch):
+def test_planner_statistics_are_reported(clinic, monkeypatch):
     monkeypatch.setattr(doctor, "_MANY_BYTES", 0)
     with clinic.app_context():
         is_sqlite = db.engine.dialect.name == "sqlite"
         if is_sqlite:
             assert {one.state for one in found(clinic, "Database")} == {GOOD}
         else:
-            assert "planner statistics are missing or outdated: " in only(clinic, "Database", WRONG)
+            assert "planner statistics are missing or outdated: " in words_of(
+                clinic, "Database", WRONG
+            )
         with db.engine.begin() as connection:
             connection.execute(text("ANALYZE"))
     if is_sqlite:
-        assert only(clinic, "Database", NOTE) == "it has planner statistics, which become outdated"
+        assert (
+            words_of(clinic, "Database", NOTE) == "it has planner statistics, which become outdated"
+        )
     else:
         good = [one.words for one in found(clinic, "Database")]
         assert "planner statistics are up to date" in good
@@ -129,12 +153,12 @@ def test_statistics_of_which_plans_are_made_are_told(clinic, monkeypatch):
         ({"base_url": "http://clinic.invalid"}, "is not encrypted: passwords can be read"),
     ],
 )
-def test_an_address_that_cannot_serve_is_told(clinic, settings, words):
+def test_unusable_base_url_is_reported(clinic, settings, words):
     changed = replace(settings_of(clinic), **settings)
     assert words in next(one.words for one in doctor._address(changed) if one.state == WRONG)
 
 
-def test_a_proxy_that_is_not_named_is_told(clinic):
+def test_unnamed_proxy_is_reported(clinic):
     changed = replace(settings_of(clinic), base_url="https://clinic.invalid")
     listed = list(doctor._address(changed))
     assert [one.state for one in listed if one.what == "Proxy"] == [WRONG]
@@ -142,57 +166,44 @@ def test_a_proxy_that_is_not_named_is_told(clinic):
     assert [one.state for one in listed if one.what == "Address"] == [NOTE]
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "state"),
-    [(200, b'{"status":"alive"}', GOOD), (200, b"<html>", WRONG), (502, b"alive", WRONG)],
-)
-def test_the_address_is_asked(status, body, state):
-    class Proxy(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            assert self.path == "/records/health/live"
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body)
+def test_answers_at_the_base_url_are_judged():
+    for status, body, state in (
+        (200, b'{"status":"alive"}', GOOD),
+        (200, b"<html>", WRONG),
+        (502, b"alive", WRONG),
+    ):
+        paths = []
 
-        def log_message(self, *_words: object) -> None:
-            pass
+        def respond(request: BaseHTTPRequestHandler) -> tuple[int, bytes]:
+            paths.append(request.path)  # noqa: B023
+            return status, body  # noqa: B023
 
-    with HTTPServer(("127.0.0.1", 0), Proxy) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        asked = doctor._asked(f"http://127.0.0.1:{server.server_port}/records")
-        server.shutdown()
-    assert asked.state == state
+        with http_server(respond) as address:
+            assert doctor._asked(f"{address}/records").state == state
+        assert paths == ["/records/health/live"]
 
 
 @pytest.mark.parametrize(
     ("passed_on", "state"),
     [("{}", GOOD), ("LOCALHOST:99", GOOD), ("app.internal:8000", WRONG), ("{}.evil", WRONG)],
 )
-def test_a_proxy_that_changes_the_host_header_is_named(clinic, passed_on, state):
+def test_proxy_that_changes_the_host_header_is_reported(clinic, passed_on, state):
     client = clinic.test_client()
 
-    class Proxy(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            host = passed_on.format(self.headers["Host"])
-            answer = client.get(self.path, headers={"Host": host})
-            self.send_response(answer.status_code)
-            self.end_headers()
-            self.wfile.write(answer.data)
+    def respond(request: BaseHTTPRequestHandler) -> tuple[int, bytes]:
+        host = passed_on.format(request.headers["Host"])
+        answer = client.get(request.path, headers={"Host": host})
+        return answer.status_code, answer.data
 
-        def log_message(self, *_words: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Proxy) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        asked = doctor._asked(f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
-    assert asked.state == state
+    with http_server(respond) as address:
+        finding = doctor._asked(address)
+    assert finding.state == state
     if state == WRONG:
-        assert "with another name in their Host header" in asked.words
-        assert "FHIRAPP_TRUSTED_PROXY" in asked.advice
+        assert "with another name in their Host header" in finding.words
+        assert "FHIRAPP_TRUSTED_PROXY" in finding.advice
 
 
-def test_a_certificate_that_nobody_trusts_is_told(monkeypatch):
+def test_invalid_certificate_is_reported(monkeypatch):
     def refuses(*_given: object, **_named: object) -> None:
         error = ssl.SSLCertVerificationError(1, "no")
         error.verify_message = "certificate has expired"
@@ -203,15 +214,15 @@ def test_a_certificate_that_nobody_trusts_is_told(monkeypatch):
     assert (asked.state, "(certificate has expired)" in asked.words) == (WRONG, True)
 
 
-def test_a_record_of_the_future_shows_a_wrong_clock(clinic):
+def test_record_of_the_future_shows_a_wrong_clock(clinic):
     with clinic.app_context(), writing() as connection:
         connection.exec_driver_sql(
             "UPDATE patient SET last_updated = '2199-01-01T00:00:00.000+00:00' WHERE id = 'p1'"
         )
-    assert "2199-01-01" in only(clinic, "Clock", WRONG)
+    assert "2199-01-01" in words_of(clinic, "Clock", WRONG)
 
 
-def test_a_disk_that_is_nearly_full_is_told(clinic, monkeypatch):
+def test_nearly_full_disk_is_reported(clinic, monkeypatch):
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=20_000_000))
     told = found(clinic, "Disk")
@@ -220,32 +231,32 @@ def test_a_disk_that_is_nearly_full_is_told(clinic, monkeypatch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
-def test_a_key_that_others_may_read_is_told(clinic):
+def test_readable_key_file_is_reported(clinic):
     path = settings_of(clinic).instance / "secret.key"
     path.touch()
     path.chmod(0o644)
-    assert str(path) in only(clinic, "Keys", WRONG)
+    assert str(path) in words_of(clinic, "Keys", WRONG)
 
 
-def test_an_old_key_is_told(clinic):
+def test_old_signing_key_is_reported(clinic):
     clinic.test_client().get("/oauth/jwks.json")
     path = settings_of(clinic).instance / "signing-keys.json"
     long_ago = int(time.time()) - 500 * 86_400
     # One of the two is where it is kept.
     os.utime(path, (long_ago, long_ago))
     alter(clinic, update(ServerSecret).values(changed_at=long_ago))
-    assert only(clinic, "Keys", NOTE) == "the key that signs id tokens is 500 days old"
+    assert words_of(clinic, "Keys", NOTE) == "the key that signs id tokens is 500 days old"
 
 
-def test_a_trail_that_was_changed_is_told_by_the_whole_look(clinic):
+def test_tampered_audit_trail_is_reported_by_the_full_check(clinic):
     Browser(clinic).sign_in("nobody", "nonsense")
     Browser(clinic).sign_in("nobody", "nonsense")
     change(clinic, b"sign-in-failed", b"sign-in")
     assert [one.state for one in found(clinic, "Audit trail")] == []
-    assert "it is not intact" in only(clinic, "Audit trail", WRONG, quick=False)
+    assert "it is not intact" in words_of(clinic, "Audit trail", WRONG, quick=False)
 
 
-def test_a_damaged_database_is_told_by_the_whole_look(clinic):
+def test_damaged_database_is_reported_by_the_full_check(clinic):
     path = database_path(settings_of(clinic))
     damage_database(path)
     # What is read after that may not be readable either.
@@ -253,18 +264,18 @@ def test_a_damaged_database_is_told_by_the_whole_look(clinic):
     assert "is damaged" in wrong[0]
 
 
-def test_backups_that_are_old_or_none_are_told(clinic, monkeypatch):
-    assert only(clinic, "Backups", NOTE) == "there is none in the server's folder"
+def test_missing_and_old_backups_are_reported(clinic, monkeypatch):
+    assert words_of(clinic, "Backups", NOTE) == "there is none in the server's folder"
     made = Backup("fhirapp-20260101T000000Z.backup", 1, time.time(), is_sealed=False)
     monkeypatch.setattr(doctor, "backups", lambda _settings: [made])
     first, tried = found(clinic, "Backups")
     assert (first.state, first.words) == (GOOD, f"the newest is 0 days old ({made.name})")
     assert (tried.state, "in 35 days" in tried.words) == (NOTE, True)
     monkeypatch.setattr(doctor, "backups", lambda _settings: [made._replace(taken_at=0)])
-    assert "days old" in only(clinic, "Backups", WRONG)
+    assert "days old" in words_of(clinic, "Backups", WRONG)
 
 
-def test_a_job_that_hangs_and_one_that_failed_are_told(clinic):
+def test_hanging_and_failed_jobs_are_reported(clinic):
     now = int(time.time())
     row = {
         "id": "a" * 24,
@@ -283,8 +294,8 @@ def test_a_job_that_hangs_and_one_that_failed_are_told(clinic):
     }
     failed = {"id": "b" * 24, "state": "failed", "ended_at": now, "error": "No room."}
     alter(clinic, insert(JobRow).values(row), insert(JobRow).values({**row, **failed}))
-    assert only(clinic, "Jobs", WRONG) == "the export of Ada has stopped reporting progress"
-    assert only(clinic, "Jobs", NOTE) == "the export of Ada failed: No room."
+    assert words_of(clinic, "Jobs", WRONG) == "the export of Ada has stopped reporting progress"
+    assert words_of(clinic, "Jobs", NOTE) == "the export of Ada failed: No room."
     # One that began on a page says why in its notes; of one that was killed no end is known.
     noted = {"state": "failed", "error": None, "progress": asdict(Progress(notes=["No key."]))}
     killed = {"state": "interrupted", "lease_until": None, "created_at": now, "ended_at": None}
@@ -298,37 +309,37 @@ def test_a_job_that_hangs_and_one_that_failed_are_told(clinic):
     }
 
 
-def test_a_server_without_administrators_is_told(clinic):
-    assert "have no second factor" in only(clinic, "Accounts", NOTE)
+def test_missing_administrators_and_second_factors_are_reported(clinic):
+    assert "have no second factor" in words_of(clinic, "Accounts", NOTE)
     alter(clinic, update(User).values(disabled=True))
-    assert only(clinic, "Accounts", WRONG) == "there is no administrator"
+    assert words_of(clinic, "Accounts", WRONG) == "there is no administrator"
 
 
-def test_a_reader_that_is_not_confined_is_told(clinic, monkeypatch):
+def test_unconfined_document_reader_is_reported(clinic, monkeypatch):
     monkeypatch.setattr(doctor.Extractor, "html_of", lambda self, *_: setattr(self, "lacking", "x"))
-    assert "is not fully sandboxed: x" in only(clinic, "Documents", NOTE)
+    assert "is not fully sandboxed: x" in words_of(clinic, "Documents", NOTE)
 
 
-def test_one_fault_hides_no_other(clinic, monkeypatch):
+def test_failing_check_hides_no_other(clinic, monkeypatch):
     def fails() -> None:
         raise PermissionError
 
     monkeypatch.setattr(doctor, "_clock", fails)
-    assert only(clinic, "Clock", WRONG) == "cannot be checked (PermissionError)"
+    assert words_of(clinic, "Clock", WRONG) == "cannot be checked (PermissionError)"
     assert found(clinic, "Accounts")
 
 
-def test_the_shell_tells_cron(tmp_path):
-    fhirapp(tmp_path, "user", "add", "ann", "--role", "clinician", "--invite")
-    done = fhirapp(tmp_path, "doctor")
+def test_doctor_command_fails_where_something_is_wrong(clinic, tmp_path):
+    run_command(tmp_path, "user", "add", "ann", "--role", "clinician", "--invite")
+    done = run_command(tmp_path, "doctor")
     assert done.returncode == 1
     assert "WRONG  Accounts: there is no administrator" in done.stdout
-    listed = fhirapp(tmp_path, "doctor", "--demo", "--json", "--quick")
+    listed = run_command(tmp_path, "doctor", "--json", "--quick")
     findings = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert {one["state"] for one in findings} <= {GOOD, NOTE, WRONG}
+    assert {finding["state"] for finding in findings} <= {GOOD, NOTE, WRONG}
 
 
-def test_administrators_see_it_on_a_page(clinic):
+def test_administrators_see_findings_on_a_page(clinic):
     admin = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
     page = admin.get(admin.get("/admin").links["Check the server"])
     assert page.heading == "Server check"

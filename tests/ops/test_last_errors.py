@@ -22,12 +22,10 @@ from fhirapp.ops.health import Sparing
 from fhirapp.ops.last_errors import FOLDER, MOST, NAME, OLDER, Log
 from fhirapp.web.pages import for_signed_in
 from tests.support.browsing import Browser, add_person
-from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.databases import POSTGRESQL
 from tests.support.helpers import Fhir, token_for
 from tests.support.serving import servers
-from tests.support.shell import assert_not_done, fhirapp
-
-pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
+from tests.support.shell import assert_not_done, run_command
 
 _log = logging.getLogger("fhirapp.tests")
 
@@ -177,7 +175,8 @@ def test_servers_of_one_database_show_those_of_all(app, make_app):
     assert len(kept(other)) == 2
 
 
-def test_what_a_server_logged_survives_it(tmp_path: Path):
+@pytest.mark.process
+def test_log_of_a_server_survives_it(tmp_path: Path):
     with servers(tmp_path) as run:
         server = run("--demo")
         os.kill(server.children()[0], signal.SIGKILL)
@@ -185,7 +184,7 @@ def test_what_a_server_logged_survives_it(tmp_path: Path):
             with pytest.raises(subprocess.TimeoutExpired):
                 server.process.wait(0.05)
         assert server.end() == 0
-    (line,) = fhirapp(tmp_path, "logs", "--demo").stdout.splitlines()
+    (line,) = run_command(tmp_path, "logs", "--demo").stdout.splitlines()
     assert " ERROR fhirapp.ops.serve -: server process " in line
     assert line.endswith("it is replaced")
 
@@ -198,7 +197,7 @@ def test_the_command_prints_an_entry_by_its_id(app):
     variables = {"DATABASE_URL": settings.database_url}
 
     def logs(*arguments: str) -> str:
-        done = fhirapp(settings.folder, "logs", *arguments, **variables)
+        done = run_command(settings.folder, "logs", *arguments, **variables)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -215,4 +214,4 @@ def test_the_command_prints_an_entry_by_its_id(app):
         (("logs", "f" * 16), "No warnings or errors are kept for the request ID ffffffffffffffff"),
         (("logs", "--since", "yesterday"), "'yesterday' is not a date or time"),
     ):
-        assert_not_done(fhirapp(settings.folder, *arguments, **variables), words)
+        assert_not_done(run_command(settings.folder, *arguments, **variables), words)

@@ -346,7 +346,7 @@ def test_a_failure_is_answered_where_it_cannot_be_counted(first):
     assert answer.status_code == 401
 
 
-@pytest.mark.parametrize("round_", range(3))
+@pytest.mark.parametrize("round_", range(2))
 def test_three_that_start_at_once_make_one_schema_one_key_and_one_address(
     new_database, tmp_path, round_
 ):

@@ -1,4 +1,4 @@
-"""The schema of a database: made new, opened as it was, or refused.
+"""The schema of a database: created, opened as it was, upgraded, or refused.
 
 tests/schemas/ keeps the SQLite schema of each number, so that an old file can be made anew here.
 Whoever changes a table adds a step in fhirapp/store/migrations/, raises HEAD, and writes the new
@@ -41,8 +41,6 @@ from tests import TESTS
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import shared_secret
 from tests.support.importing import ALLERGY, PATIENT, asking, load_lines
-
-pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 SCHEMAS = TESTS / "schemas"
 
@@ -110,19 +108,22 @@ def kept_statements() -> set[str]:
     return statements((SCHEMAS / f"{HEAD}.sql").read_text("utf-8"))
 
 
-def test_the_models_still_have_the_schema_that_is_kept_for_this_number(tmp_path):
+BOTH = pytest.mark.databases(SQLITE, POSTGRESQL)
+
+
+def test_models_have_the_schema_that_is_kept_for_this_number(tmp_path):
     """A table that is kept may not change unnoticed; the tables of a new type may be added."""
     changed = kept_statements() - statements(new_schema(tmp_path))
     assert not changed, "A table changed: add a migration (see this file's head)."
 
 
-def test_every_number_up_to_this_one_is_kept():
+def test_schema_of_each_number_is_kept():
     numbers = [f"{number:04}" for number in range(1, int(HEAD) + 1)]
     assert sorted(path.stem for path in SCHEMAS.iterdir()) == numbers
 
 
 @pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.sql")), ids=lambda path: path.stem)
-def test_a_file_of_each_kept_schema_opens_and_serves(path, open_app, tmp_path):
+def test_file_of_each_kept_schema_is_upgraded_and_serves(path, open_app, tmp_path):
     file = tmp_path / "old.db"
     with sqlite3.connect(file) as connection:
         connection.executescript(path.read_text(encoding="utf-8"))
@@ -141,7 +142,7 @@ def test_a_file_of_each_kept_schema_opens_and_serves(path, open_app, tmp_path):
     assert kept_statements() <= statements(schema_of(file))
 
 
-def test_exports_of_the_first_schema_are_jobs_of_the_next(open_app, tmp_path):
+def test_exports_of_the_first_schema_become_jobs(open_app, tmp_path):
     file = tmp_path / "old.db"
     columns = "id, client_id, state, created_at, expires_at, attempts, lease_until, percent, error"
     with sqlite3.connect(file) as connection:
@@ -172,7 +173,8 @@ def test_exports_of_the_first_schema_are_jobs_of_the_next(open_app, tmp_path):
     assert "bulk_export" not in schema_of(file)
 
 
-def test_a_new_database_has_every_table_and_column_of_the_models(make_app):
+@BOTH
+def test_new_database_has_every_table_and_column_of_the_models(make_app):
     app = make_app(seed=False)
     with app.app_context():
         found = inspect(db.engine)
@@ -189,18 +191,11 @@ def test_a_new_database_has_every_table_and_column_of_the_models(make_app):
             assert columns == {column.name: column.nullable for column in table.columns}
             indexes = {index["name"] for index in found.get_indexes(name)}
             assert {index.name for index in table.indexes} <= indexes
-        assert schema_version(db.engine) == HEAD
+        assert schema_version(db.engine) == upgrade(db.engine) == HEAD
 
 
-def test_making_a_database_ready_twice_changes_nothing(make_app):
-    app = make_app(seed=False)
-    with app.app_context():
-        assert upgrade(db.engine) == HEAD
-
-
-def test_processes_that_start_together_on_an_empty_database_all_succeed(
-    new_database, open_app, tmp_path
-):
+@BOTH
+def test_concurrent_starts_on_an_empty_database_all_succeed(new_database, open_app, tmp_path):
     url = new_database()
     apps = [open_app(url, tmp_path / str(number)) for number in range(4)]
 
@@ -219,17 +214,16 @@ def mark(app: Flask, number: str) -> None:
         connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{number}'")
 
 
-@pytest.mark.parametrize("number", ["0002", "9999", "3f2a7c11"])
-def test_the_schema_of_a_newer_release_is_refused(make_app, number):
-    number = f"{int(HEAD) + 1:04}" if number == "0002" else number
-    app = make_app(seed=False)
-    mark(app, number)
-    with pytest.raises(ConfigurationError) as raised:
-        prepare(app, lambda _message: None)
-    said = str(raised.value)
-    assert f"was made by a newer fhirapp (schema {number}, this one knows {HEAD})" in said
-    assert said.endswith("start that newer version, or name another database.")
-    mark(app, HEAD)
+@BOTH
+def test_schema_of_a_newer_release_is_refused(empty):
+    for number in (f"{int(HEAD) + 1:04}", "9999", "3f2a7c11"):
+        mark(empty, number)
+        with pytest.raises(ConfigurationError) as raised:
+            prepare(empty, lambda _message: None)
+        said = str(raised.value)
+        assert f"was made by a newer fhirapp (schema {number}, this one knows {HEAD})" in said
+        assert said.endswith("start that newer version, or name another database.")
+    mark(empty, HEAD)
 
 
 @pytest.fixture
@@ -244,7 +238,8 @@ def foreign(new_database: Callable[[], str]) -> str:
     return url
 
 
-def test_a_database_of_another_program_is_refused_and_left_alone(foreign, open_app):
+@BOTH
+def test_database_of_another_program_is_refused_and_left_alone(foreign, open_app):
     app = open_app(foreign)
     with pytest.raises(ConfigurationError, match="holds other tables and none of fhirapp's; name"):
         prepare(app, lambda _message: None)
@@ -253,7 +248,7 @@ def test_a_database_of_another_program_is_refused_and_left_alone(foreign, open_a
 
 
 @pytest.mark.parametrize("content", [b"not a database at all" * 500, b"SQLite format 3\0broken"])
-def test_a_file_that_is_no_database_is_refused_and_left_alone(open_app, tmp_path, content):
+def test_file_that_is_no_database_is_refused_and_left_alone(open_app, tmp_path, content):
     path = tmp_path / "clinic.db"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"^The database .*clinic\.db cannot be used \("):
@@ -261,7 +256,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(open_app, tmp_path
     assert path.read_bytes() == content
 
 
-def test_a_database_that_another_program_holds_is_told_as_such(open_app, tmp_path, monkeypatch):
+def test_database_locked_by_another_program_is_reported(open_app, tmp_path, monkeypatch):
     path = tmp_path / "busy.db"
     prepare(open_app(path), lambda _message: None)
     holder = sqlite3.connect(path, isolation_level=None)
@@ -325,9 +320,7 @@ def copies(folder: Path) -> list[Path]:
     return [*folder.glob("clinic.schema-*")]
 
 
-def test_a_database_of_an_older_release_is_copied_and_carried_forward(
-    open_app, tmp_path, next_release
-):
+def test_database_of_an_older_release_is_copied_and_upgraded(open_app, tmp_path, next_release):
     file = old_clinic(open_app, tmp_path)
     before = tables_of(file)
     number = next_release("")
@@ -345,7 +338,7 @@ def test_a_database_of_an_older_release_is_copied_and_carried_forward(
     assert (len(said), copies(tmp_path)) == (1, [copy])
 
 
-def test_where_it_cannot_be_copied_nothing_is_carried_forward(
+def test_database_that_cannot_be_copied_is_not_upgraded(
     open_app, tmp_path, next_release, monkeypatch
 ):
     file = old_clinic(open_app, tmp_path)
@@ -367,7 +360,7 @@ def test_where_it_cannot_be_copied_nothing_is_carried_forward(
     assert (copies(tmp_path), tables_of(file)) == ([], before)
 
 
-def test_a_step_that_goes_wrong_leaves_the_database_and_a_copy(open_app, tmp_path, next_release):
+def test_failed_migration_leaves_the_database_and_a_copy(open_app, tmp_path, next_release):
     file = old_clinic(open_app, tmp_path)
     before = tables_of(file)
     next_release('op.execute("CREATE TABLE patient (name TEXT)")')
@@ -378,9 +371,7 @@ def test_a_step_that_goes_wrong_leaves_the_database_and_a_copy(open_app, tmp_pat
     assert tables_of(copy) == before
 
 
-def test_processes_that_carry_one_database_forward_together_all_succeed(
-    open_app, tmp_path, next_release
-):
+def test_concurrent_upgrades_of_one_database_all_succeed(open_app, tmp_path, next_release):
     file = old_clinic(open_app, tmp_path)
     number = next_release("")
     apps = [open_app(file) for _ in range(3)]
@@ -395,9 +386,7 @@ def test_processes_that_carry_one_database_forward_together_all_succeed(
     assert {schema_of(copy)[-9:-4] for copy in copies(tmp_path)} == {f"'{HEAD}"}
 
 
-def test_a_backup_of_an_older_release_is_carried_forward_when_it_is_restored(
-    open_app, tmp_path, next_release
-):
+def test_backup_of_an_older_release_is_upgraded_when_restored(open_app, tmp_path, next_release):
     file = old_clinic(open_app, tmp_path)
     now = datetime(2026, 1, 5, tzinfo=UTC)
     url = f"sqlite:///{file}"
@@ -411,7 +400,7 @@ def test_a_backup_of_an_older_release_is_carried_forward_when_it_is_restored(
     assert "next_release" not in tables_of(done.kept[0])
 
 
-def test_an_address_never_shows_its_password(open_app):
+def test_database_error_never_shows_the_password(open_app):
     app = open_app("postgresql://clinic:hunter2@127.0.0.1:1/clinic")
     with pytest.raises(ConfigurationError, match=r"clinic:\*\*\*@127\.0\.0\.1") as raised:
         prepare(app, lambda _message: None)

@@ -1,4 +1,4 @@
-"""Publishing versions: how they are counted, which one is current, what is written beside them."""
+"""Publishing versions: their numbers, which one is current, and what is written with them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import assert_outcome
 from tests.support.importing import ALLERGY, PATIENT, asking
 from tests.support.publishing import TIMES, delete, publish
-
-pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +54,10 @@ def indexed(app: Flask, resource_id: str) -> set[tuple[int, str, str]]:
         return {(version, param, code) for version, param, code in connection.execute(found)}
 
 
-def test_versions_count_one_two_three_and_the_newest_is_current(store):
+BOTH = pytest.mark.databases(SQLITE, POSTGRESQL)
+
+
+def test_versions_are_numbered_and_the_newest_is_current(store):
     for number, criticality in enumerate(["low", "high", "low"], 1):
         change = publish(store, TIMES[number], allergy("counted", criticality=criticality))
         assert change == [Change.NEW if number == 1 else Change.CHANGED]
@@ -67,14 +68,14 @@ def test_versions_count_one_two_three_and_the_newest_is_current(store):
     ]
 
 
-def test_the_same_content_makes_no_version(store):
+def test_same_content_makes_no_version(store):
     assert publish(store, TIMES[1], allergy("same")) == [Change.NEW]
     (published,) = rows(store, "AllergyIntolerance", "same", "version_id", "last_updated")
     assert publish(store, TIMES[2], allergy("same")) == [Change.SAME]
     assert rows(store, "AllergyIntolerance", "same", "version_id", "last_updated") == [published]
 
 
-def test_what_is_published_later_is_never_of_an_earlier_time(store):
+def test_later_version_never_has_an_earlier_time(store):
     """So that who asks for what changed since the newest that they know misses nothing."""
     publish(store, "2030-01-01T00:00:00.000+00:00", allergy("ahead"))
     publish(store, TIMES[1], allergy("behind"))
@@ -83,13 +84,15 @@ def test_what_is_published_later_is_never_of_an_earlier_time(store):
     assert behind >= ahead
 
 
-def test_a_decimal_with_another_number_of_digits_is_another_content(store):
+@BOTH
+def test_decimal_with_other_digits_is_other_content(store):
     for number, value in enumerate(["1.0", "1.00"], 1):
         extension = [{"url": "urn:dose", "valueDecimal": Decimal(value)}]
         publish(store, TIMES[number], allergy("digits", extension=extension))
     assert len(rows(store, "AllergyIntolerance", "digits", "pk")) == 2
 
 
+@BOTH
 def test_versions_of_one_batch_follow_each_other(store):
     batch = [allergy("batch", criticality=one) for one in ("low", "high", "high", "low")]
     changes = publish(store, TIMES[1], *batch)
@@ -103,7 +106,7 @@ def test_versions_of_one_batch_follow_each_other(store):
     ]
 
 
-def test_a_published_version_never_changes(store):
+def test_published_version_never_changes(store):
     publish(store, TIMES[1], allergy("fixed", criticality="low"))
     fhir = asking(store)
     before = fhir.get("AllergyIntolerance/fixed/_history/1").data
@@ -114,7 +117,8 @@ def test_a_published_version_never_changes(store):
     assert {row for row in indexed(store, "fixed") if row[0] == 1} == tokens
 
 
-def test_index_rows_are_those_of_each_version_and_a_deletion_has_none(store):
+@BOTH
+def test_each_version_has_its_index_rows_and_a_deletion_none(store):
     publish(store, TIMES[1], allergy("index", criticality="low", category=["food", "biologic"]))
     publish(store, TIMES[2], allergy("index", criticality="high"))
     delete(store, TIMES[3], "AllergyIntolerance/index")
@@ -129,7 +133,8 @@ def test_index_rows_are_those_of_each_version_and_a_deletion_has_none(store):
     }
 
 
-def test_a_deletion_is_a_version_that_nothing_finds(store):
+@BOTH
+def test_deletion_is_a_version_that_no_search_finds(store):
     publish(store, TIMES[1], allergy("gone"))
     assert delete(store, TIMES[2], "AllergyIntolerance/gone")
     assert rows(
@@ -150,7 +155,7 @@ def test_a_deletion_is_a_version_that_nothing_finds(store):
     assert "resource" not in newest
 
 
-def test_what_is_deleted_or_unknown_cannot_be_deleted(store):
+def test_deleted_or_unknown_resource_cannot_be_deleted(store):
     publish(store, TIMES[1], allergy("twice"))
     assert delete(store, TIMES[2], "AllergyIntolerance/twice")
     assert not delete(store, TIMES[3], "AllergyIntolerance/twice")
@@ -158,7 +163,7 @@ def test_what_is_deleted_or_unknown_cannot_be_deleted(store):
     assert len(rows(store, "AllergyIntolerance", "twice", "pk")) == 2
 
 
-def test_what_was_deleted_comes_back_as_the_next_version(store):
+def test_deleted_resource_returns_as_the_next_version(store):
     publish(store, TIMES[1], allergy("back"))
     delete(store, TIMES[2], "AllergyIntolerance/back")
     assert publish(store, TIMES[3], allergy("back")) == [Change.CHANGED]
@@ -172,7 +177,7 @@ def test_what_was_deleted_comes_back_as_the_next_version(store):
     assert fhir.read("AllergyIntolerance?_id=back")["total"] == 1
 
 
-def test_a_provenance_that_was_deleted_is_gone(store):
+def test_deleted_provenance_is_gone(store):
     provenance = {
         "resourceType": "Provenance",
         "id": "origin",
@@ -187,29 +192,25 @@ def test_a_provenance_that_was_deleted_is_gone(store):
     assert_outcome(fhir.get("Provenance/origin"), 410, "deleted", "Provenance/origin was deleted.")
 
 
-def test_each_writing_transaction_that_changes_data_raises_the_generation(store):
+@BOTH
+def test_change_of_data_raises_the_generation_and_totals_are_counted_again(store):
     def now() -> int:
         with store.app_context():
             return reader().generation()
 
-    before = now()
+    fhir, total = asking(store), "AllergyIntolerance?_summary=count"
+    before, counted = now(), fhir.read(total)["total"]
     publish(store, TIMES[1], allergy("generation"))
     first = now()
     assert first > before
+    assert fhir.read(total)["total"] == counted + 1
     publish(store, TIMES[2], allergy("generation"))
     assert now() == first
     delete(store, TIMES[3], "AllergyIntolerance/generation")
     assert now() > first
 
 
-def test_a_total_counted_before_a_change_is_not_given_after_it(store):
-    fhir = asking(store)
-    before = fhir.read("AllergyIntolerance?_summary=count")["total"]
-    publish(store, TIMES[1], allergy("one-more"))
-    assert fhir.read("AllergyIntolerance?_summary=count")["total"] == before + 1
-
-
-def test_the_compartment_follows_the_reference_whichever_way_it_is_written(store):
+def test_compartment_follows_relative_and_versioned_references(store):
     for name, reference in {
         "relative": "Patient/one",
         "versioned": "Patient/one/_history/3",
@@ -221,7 +222,7 @@ def test_the_compartment_follows_the_reference_whichever_way_it_is_written(store
     assert rows(store, "AllergyIntolerance", "elsewhere", "patient_id") == [(None,)]
 
 
-def test_what_is_invalid_is_refused_before_anything_is_written(store):
+def test_invalid_resource_is_refused_before_anything_is_written(store):
     with pytest.raises(InvalidResource) as raised:
         publish(store, TIMES[1], allergy("never", type="x"))
     assert raised.value.faults == [
@@ -230,7 +231,8 @@ def test_what_is_invalid_is_refused_before_anything_is_written(store):
     assert rows(store, "AllergyIntolerance", "never", "pk") == []
 
 
-def test_writers_that_come_together_make_versions_without_gap_or_double(make_app):
+@BOTH
+def test_concurrent_writers_make_versions_without_gaps_or_duplicates(make_app):
     # A place for each of them: one more than the writers there are.
     app = make_app(seed=False, threads=7)
     publish(app, TIMES[0], PATIENT)
@@ -244,7 +246,7 @@ def test_writers_that_come_together_make_versions_without_gap_or_double(make_app
     assert found == [(number, number == 24) for number in range(1, 25)]
 
 
-def test_what_an_earlier_version_had_is_held_where_that_is_asked_for(store):
+def test_content_of_an_earlier_version_is_held_where_asked_for(store):
     old, new, other = (allergy("held", criticality=one) for one in ("low", "high", None))
     del other["criticality"]
     publish(store, TIMES[1], old)
@@ -256,7 +258,8 @@ def test_what_an_earlier_version_had_is_held_where_that_is_asked_for(store):
     assert publish(store, TIMES[5], old) == [Change.CHANGED]
 
 
-def test_what_another_source_has_is_left_alone_where_the_content_differs(store):
+@BOTH
+def test_different_content_of_another_source_is_left_alone(store):
     low, high = allergy("whose", criticality="low"), allergy("whose", criticality="high")
     assert publish(store, TIMES[1], low, source_id=1) == [Change.NEW]
     assert publish(store, TIMES[2], high, source_id=2) == [Change.FOREIGN]
@@ -268,7 +271,7 @@ def test_what_another_source_has_is_left_alone_where_the_content_differs(store):
     assert [one for (one,) in rows(store, "AllergyIntolerance", "whose", "source_id")][-1] == 2
 
 
-def test_what_has_no_source_gets_the_first_that_brings_it(store):
+def test_resource_without_source_gets_the_first_that_publishes_it(store):
     publish(store, TIMES[1], allergy("adopted"))
     assert publish(store, TIMES[2], allergy("adopted"), source_id=7) == [Change.SAME]
     assert rows(store, "AllergyIntolerance", "adopted", "source_id", "version_id") == [(7, 1)]

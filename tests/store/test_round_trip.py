@@ -27,9 +27,6 @@ from tests.support.round_trips import (
     resources,
 )
 
-pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
-
-
 # decisions 2.11, 2.19: what is said where the source says nothing.
 MADE: dict[str, dict[str, Any]] = {
     "AllergyIntolerance": {
@@ -98,7 +95,7 @@ def stored_and_read(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_resource_comes_out_of_its_row_as_it_went_in(name):
+def test_resource_is_rendered_from_its_row_as_it_was_prepared(name):
     definition = SERVED[name]
 
     @REPEATABLE
@@ -123,8 +120,9 @@ def empty(make_app):
     return app, Fhir(app, token_for(app, "system/*.rs"))
 
 
+@pytest.mark.databases(SQLITE, POSTGRESQL)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_resource_is_answered_as_it_was_published(empty, name):
+def test_resource_is_answered_as_it_was_published(empty, name):
     app, fhir = empty
     number = 0
 
@@ -171,7 +169,7 @@ US_CORE = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-documentrefer
         ({"profile": [None, "urn:own"], "_profile": [{"id": "a"}, None]},) * 2,
     ],
 )
-def test_extensions_beside_profiles_stay_beside_them(meta, served):
+def test_extensions_of_profiles_stay_with_them(meta, served):
     """decisions 2.12: a document without content does not claim US Core."""
     definition = SERVED["DocumentReference"]
     document = {"resourceType": "DocumentReference", "id": "d", "status": "current", "meta": meta}

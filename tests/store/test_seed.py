@@ -56,7 +56,7 @@ def codes(concept: dict[str, Any]) -> list[tuple[str | None, str]]:
 
 
 @pytest.mark.parametrize("definition", [one for one in TYPES if one.values[0].stores_body])
-def test_every_body_is_what_the_schema_makes_of_its_row(app, definition):
+def test_stored_bodies_are_rendered_from_their_rows(app, definition):
     with app.app_context(), db.engine.connect() as connection:
         table = definition.table
         found = connection.execute(select(table).where(~table.c.deleted)).mappings()
@@ -71,14 +71,14 @@ def test_every_body_is_what_the_schema_makes_of_its_row(app, definition):
             assert row["body"] == stored
 
 
-def test_the_seed_is_the_same_whenever_it_is_loaded(make_app):
+def test_seed_is_the_same_whenever_it_is_loaded(make_app):
     first, second = make_app(), make_app(seed=False)
     with second.app_context():
         load_seed(seed_path(), types(), RENDERING, "2027-05-06T07:08:09.000+00:00")
     assert contents(first) == contents(second)
 
 
-def test_the_seed_holds_only_inserts():
+def test_seed_holds_only_inserts():
     text = seed_path().read_text(encoding="utf-8")
     bare = re.sub(r"'(?:[^']|'')*'|--[^\n]*", "", text)
     statements = [one.strip() for one in bare.split(";")]
@@ -107,65 +107,80 @@ def status(system: str, code: str) -> str:
     return f'{{"coding": [{{"system": "{system}", "code": "{code}"}}]}}'
 
 
-@pytest.mark.parametrize(
-    ("table", "columns", "fault"),
-    [
-        ("allergy_intolerance", {}, "AllergyIntolerance.patient: is required"),
-        ("document_reference", {}, "DocumentReference.status: is required"),
-        ("allergy_intolerance", {"patient": PATIENT, "reaction": '[{"severity": "mild"}]'},
-         "AllergyIntolerance.reaction[0].manifestation: is required"),
-        ("provenance", {"target": f"[{PATIENT}]", "recorded": NOW, "agent": '[{"role": []}]'},
-         "Provenance.agent[0].role: must not be an empty list; leave the element out"),
-        ("allergy_intolerance", {"patient": PATIENT, "criticality": "severe"},
-         "AllergyIntolerance.criticality: must be one of low, high, unable-to-assess"),
-        ("document_reference", {"status": "final"},
-         "DocumentReference.status: must be one of current, superseded, entered-in-error"),
-        ("document_reference", {"status": "current", "date": "2024-13"},
-         "DocumentReference.date: is not a date; use YYYY, YYYY-MM or YYYY-MM-DD"),
-        ("allergy_intolerance",
-         {"patient": PATIENT, "clinical_status": status(CLINICAL, "gone")},
-         ("AllergyIntolerance.clinicalStatus.coding: "
-          f"must have a coding of {CLINICAL}: active, inactive, resolved")),
-        ("allergy_intolerance",
-         {"patient": PATIENT, "verification_status": status(SNOMED, "confirmed")},
-         ("AllergyIntolerance.verificationStatus.coding: must have a coding of "
-          f"{VERIFICATION}: unconfirmed, confirmed, refuted, entered-in-error")),
-    ],
-)  # fmt: skip
-def test_a_row_that_breaks_fhir_is_refused_and_nothing_stays(
-    empty, tmp_path, table, columns, fault
-):
-    name = fault.partition(".")[0]
-    message = refusal(empty, tmp_path, FINE + insert(table, **columns))
-    assert message == f"small.sql: {name}/bad, version 1: {fault}"
+PATIENT_COLUMN = {"patient": PATIENT}
+FAULTS: list[tuple[str, dict[str, str], str]] = [
+    ("allergy_intolerance", {}, "AllergyIntolerance.patient: is required"),
+    ("document_reference", {}, "DocumentReference.status: is required"),
+    (
+        "allergy_intolerance",
+        PATIENT_COLUMN | {"reaction": '[{"severity": "mild"}]'},
+        "AllergyIntolerance.reaction[0].manifestation: is required",
+    ),
+    (
+        "provenance",
+        {"target": f"[{PATIENT}]", "recorded": NOW, "agent": '[{"role": []}]'},
+        "Provenance.agent[0].role: must not be an empty list; leave the element out",
+    ),
+    (
+        "allergy_intolerance",
+        PATIENT_COLUMN | {"criticality": "severe"},
+        "AllergyIntolerance.criticality: must be one of low, high, unable-to-assess",
+    ),
+    (
+        "document_reference",
+        {"status": "current", "date": "2024-13"},
+        "DocumentReference.date: is not a date; use YYYY, YYYY-MM or YYYY-MM-DD",
+    ),
+    (
+        "allergy_intolerance",
+        PATIENT_COLUMN | {"clinical_status": status(CLINICAL, "gone")},
+        (
+            "AllergyIntolerance.clinicalStatus.coding: "
+            f"must have a coding of {CLINICAL}: active, inactive, resolved"
+        ),
+    ),
+    (
+        "allergy_intolerance",
+        PATIENT_COLUMN | {"verification_status": status(SNOMED, "confirmed")},
+        (
+            "AllergyIntolerance.verificationStatus.coding: must have a coding of "
+            f"{VERIFICATION}: unconfirmed, confirmed, refuted, entered-in-error"
+        ),
+    ),
+    (
+        "organization",
+        {"extra": '{"nmae": "x"}'},
+        "Organization.nmae: is not an element of FHIR R4 here",
+    ),
+]
 
 
-def test_an_element_that_fhir_does_not_have_is_refused(empty, tmp_path):
-    message = refusal(empty, tmp_path, insert("organization", extra='{"nmae": "x"}'))
-    fault = "Organization.nmae: is not an element of FHIR R4 here"
-    assert message == f"small.sql: Organization/bad, version 1: {fault}"
+def test_row_that_breaks_fhir_is_refused_and_nothing_is_stored(empty, tmp_path):
+    for table, columns, fault in FAULTS:
+        message = refusal(empty, tmp_path, FINE + insert(table, **columns))
+        name = fault.partition(".")[0]
+        assert message == f"small.sql: {name}/bad, version 1: {fault}"
 
 
-@pytest.mark.parametrize(
-    ("sql", "reason"),
-    [
+def test_invalid_sql_is_refused_and_nothing_is_stored(empty, tmp_path):
+    for sql, reason in (
         ("INSRT INTO organization", 'near "INSRT": syntax error'),
-        ("INSERT INTO organization (id, nme) VALUES ('x', 'y');",
-         "table organization has no column named nme"),
+        (
+            "INSERT INTO organization (id, nme) VALUES ('x', 'y');",
+            "table organization has no column named nme",
+        ),
         (FINE, "UNIQUE constraint failed: organization.id, organization.version_id"),
-    ],
-)  # fmt: skip
-def test_sql_that_cannot_be_run_is_refused_and_nothing_stays(empty, tmp_path, sql, reason):
-    message = refusal(empty, tmp_path, FINE + sql)
-    assert message == f"The seed {tmp_path / 'small.sql'} is not SQL that SQLite runs: {reason}"
+    ):
+        message = refusal(empty, tmp_path, FINE + sql)
+        assert message == f"The seed {tmp_path / 'small.sql'} is not SQL that SQLite runs: {reason}"
 
 
-def test_a_column_that_holds_no_json_is_refused_and_nothing_stays(empty, tmp_path):
+def test_column_without_json_is_refused_and_nothing_is_stored(empty, tmp_path):
     message = refusal(empty, tmp_path, FINE + insert("organization", alias='["Lake'))
     assert message.startswith("small.sql: Organization/bad, version 1: Organization.alias: ")
 
 
-def test_a_seed_that_is_not_there_is_refused(empty, tmp_path):
+def test_missing_seed_is_refused(empty, tmp_path):
     with empty.app_context(), pytest.raises(InvalidSeed, match="cannot be read"):
         load_seed(tmp_path / "none.sql", types(), RENDERING, NOW)
 
@@ -181,31 +196,30 @@ def refusal(app: Flask, folder: Path, sql: str) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        f"AllergyIntolerance?code={SNOMED}|409137002&criticality=unable-to-assess",
-        f"AllergyIntolerance?code={TERMINOLOGY}/v3-NullFlavor|NI",
-        f"AllergyIntolerance?manifestation={SNOMED}|261665006",
-        f"AllergyIntolerance?code={TERMINOLOGY}/data-absent-reason|unknown",
-        "AllergyIntolerance?clinical-status=active",
-        "AllergyIntolerance?clinical-status=inactive",
-        "AllergyIntolerance?clinical-status=resolved",
-        "AllergyIntolerance?verification-status=refuted",
-        "AllergyIntolerance?verification-status=entered-in-error",
-        "AllergyIntolerance?criticality=high",
-        "AllergyIntolerance?criticality=low",
-        "DocumentReference?status=current",
-        "DocumentReference?status=superseded",
-        "DocumentReference?status=entered-in-error",
-        "DocumentReference?contenttype=application/pdf",
-    ],
-)  # fmt: skip
-def test_the_case_occurs(fhir, query):
-    assert fhir.read(query)["total"] > 0
+CASES = (
+    f"AllergyIntolerance?code={SNOMED}|409137002&criticality=unable-to-assess",
+    f"AllergyIntolerance?code={TERMINOLOGY}/v3-NullFlavor|NI",
+    f"AllergyIntolerance?manifestation={SNOMED}|261665006",
+    f"AllergyIntolerance?code={TERMINOLOGY}/data-absent-reason|unknown",
+    "AllergyIntolerance?clinical-status=active",
+    "AllergyIntolerance?clinical-status=inactive",
+    "AllergyIntolerance?clinical-status=resolved",
+    "AllergyIntolerance?verification-status=refuted",
+    "AllergyIntolerance?verification-status=entered-in-error",
+    "AllergyIntolerance?criticality=high",
+    "AllergyIntolerance?criticality=low",
+    "DocumentReference?status=current",
+    "DocumentReference?status=superseded",
+    "DocumentReference?status=entered-in-error",
+    "DocumentReference?contenttype=application/pdf",
+)
 
 
-def test_two_reactions_with_several_manifestations_and_severities_occur(live):
+def test_seed_has_each_clinical_case(fhir):
+    assert [query for query in CASES if not fhir.read(query)["total"]] == []
+
+
+def test_seed_has_an_allergy_with_two_reactions_of_several_manifestations(live):
     assert any(
         len(one["reaction"]) == 2
         and all(len(reaction["manifestation"]) > 1 for reaction in one["reaction"])
@@ -215,40 +229,37 @@ def test_two_reactions_with_several_manifestations_and_severities_occur(live):
     )
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["11488-4", "18842-5", "34117-2", "28570-0", "11506-3",
-     "18748-4", "11502-2", "11526-1", "11504-8", "34111-5"],
-)  # fmt: skip
-def test_each_kind_of_note_occurs_with_its_text(fhir, live, code):
-    texts = [
-        fhir.get(f"/fhir/{attachment['url']}").text
-        for one in live["DocumentReference"]
-        if (LOINC, code) in codes(one["type"])
-        for attachment in values_at(one, "content.attachment")
-        if attachment["contentType"].startswith("text/")
-    ]
-    assert any(len(text.split()) > 50 for text in texts)
+def test_seed_has_each_kind_of_note_with_its_text(fhir, live):
+    for code in (
+        *("11488-4", "18842-5", "34117-2", "28570-0", "11506-3"),
+        *("18748-4", "11502-2", "11526-1", "11504-8", "34111-5"),
+    ):
+        texts = [
+            fhir.get(f"/fhir/{attachment['url']}").text
+            for document in live["DocumentReference"]
+            if (LOINC, code) in codes(document["type"])
+            for attachment in values_at(document, "content.attachment")
+            if attachment["contentType"].startswith("text/")
+        ]
+        assert any(len(text.split()) > 50 for text in texts), code
 
 
-@pytest.mark.parametrize(
-    ("media", "start"), [("text/plain", ""), ("text/html", "<"), ("application/pdf", "%PDF-")]
-)
-def test_each_kind_of_attachment_occurs_and_is_one(fhir, live, media, start):
-    urls = {
-        attachment["url"]
-        for one in live["DocumentReference"]
-        for attachment in values_at(one, "content.attachment")
-        if attachment["contentType"].partition(";")[0] == media
-    }
-    assert urls
-    for url in urls:
-        response = fhir.get(f"/fhir/{url}")
-        assert response.mimetype == media
-        assert response.data.startswith(start.encode())
+def test_seed_has_each_kind_of_attachment(fhir, live):
+    for media, start in {"text/plain": b"", "text/html": b"<", "application/pdf": b"%PDF-"}.items():
+        urls = {
+            attachment["url"]
+            for document in live["DocumentReference"]
+            for attachment in values_at(document, "content.attachment")
+            if attachment["contentType"].partition(";")[0] == media
+        }
+        assert urls, media
+        for url in urls:
+            response = fhir.get(f"/fhir/{url}")
+            assert response.mimetype == media
+            assert response.data.startswith(start)
 
 
-def test_a_scan_has_an_identifier(live):
+def test_scan_of_the_seed_has_an_identifier(live):
     scans = [
         one
         for one in live["DocumentReference"]
@@ -262,7 +273,7 @@ def test_a_scan_has_an_identifier(live):
         assert identifier.keys() == {"use", "system", "value"}
 
 
-def test_results_without_content_are_of_patients_who_have_nothing_else(live):
+def test_results_without_content_are_of_patients_without_other_records(live):
     bare = {
         one["subject"]["reference"] for one in live["DocumentReference"] if "content" not in one
     }
@@ -273,14 +284,14 @@ def test_results_without_content_are_of_patients_who_have_nothing_else(live):
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_resources_with_three_versions_and_a_deleted_one_occur(held, name):
+def test_seed_has_resources_with_three_versions_and_deleted_ones(held, name):
     histories = held[name].values()
     assert any(len(versions) == 3 and versions[-1] for versions in histories)
     assert any(versions[-1] is None for versions in histories)
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_organizations_wrote_and_sent_what_provenance_tells_of(live, name):
+def test_provenance_of_the_seed_names_author_and_transmitter(live, name):
     told = [
         one
         for one in live["Provenance"]
@@ -295,12 +306,12 @@ def test_organizations_wrote_and_sent_what_provenance_tells_of(live, name):
             assert agent["onBehalfOf"]["reference"].startswith("Organization/")
 
 
-def test_there_are_patients_and_resources_enough(held):
+def test_seed_has_enough_patients_and_resources(held):
     assert len(held["Patient"]) >= 10
     assert sum(len(held[name]) for name in BOTH) >= 60
 
 
-def test_every_reference_leads_somewhere(held, live):
+def test_references_of_the_seed_resolve(held, live):
     there = {f"{name}/{row_id}" for name, resources in held.items() for row_id in resources}
     for resources in live.values():
         for one in resources:

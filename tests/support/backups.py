@@ -84,6 +84,13 @@ def contents(database: Path) -> dict[str, list[Any]]:
         }
 
 
+def run_sql(clinic: Path, *statements: str) -> None:
+    """Run statements in the database of an instance, which nobody has open."""
+    with closing(sqlite3.connect(clinic / "fhirapp.db")) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
 def taken(clinic: Path, target: Path, passphrase: str | None = None) -> Path:
     """Take a backup into a file."""
     return back_up(settings_in(clinic), target, NOW, passphrase).path
@@ -97,3 +104,12 @@ def inside(backup: Path, folder: Path, passphrase: str | None = None) -> Manifes
 
 def damage(clinic: Path) -> None:
     damage_database(clinic / "fhirapp.db")
+
+
+def fake_client(folder: Path, version: str) -> Path:
+    """Create PostgreSQL's programs, which only print their version; return the folder."""
+    folder.mkdir()
+    for name in ("pg_dump", "pg_restore", "psql"):
+        (folder / name).write_text(f'#!/bin/sh\necho "{name} (PostgreSQL) {version}"\n')
+        (folder / name).chmod(0o755)
+    return folder

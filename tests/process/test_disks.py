@@ -86,20 +86,20 @@ def assert_one_sentence(done, words: str) -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
-def test_a_folder_that_cannot_be_written(instance, words):
+def test_read_only_folder_is_one_sentence(instance, words):
     done = on_disk(instance, READ_ONLY, *words)
     assert_one_sentence(done, "(Read-only file system)")
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
-def test_a_disk_that_is_full(instance, words):
+def test_full_disk_is_one_sentence_and_loses_nothing(instance, words):
     before = (instance / "fhirapp.db").read_bytes()
     assert_one_sentence(on_disk(instance, FULL, *words), "is full")
     assert (instance / "fhirapp.db").read_bytes() == before
 
 
 @pytest.mark.parametrize("words", [("serve",), ("serve", "--demo"), COMMANDS[1]])
-def test_a_first_start_without_room(tmp_path, words):
+def test_first_start_without_space_is_one_sentence(tmp_path, words):
     folder = tmp_path / "instance"
     folder.mkdir()
     assert_one_sentence(on_disk(folder, SMALL, *words), "is full")

@@ -1,4 +1,4 @@
-"""The chains of a trail in PostgreSQL: whatever is done to its rows is found, and where."""
+"""The chains of an audit trail in PostgreSQL: tampering with rows is found, and where."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from tests.support.helpers import Fhir
 from tests.support.trails import IN_TABLE
 
 pytestmark = IN_TABLE
+
+
 READ = "AllergyIntolerance/al-p1-penicillin"
 
 
@@ -130,77 +132,87 @@ def sql(*statements: str) -> Callable[[Flask, str, str], None]:
 
 
 ANEW = "or the one before, was changed"
+
+
 ROW = "its row has another number or digest: it was changed or moved"
+
+
 GONE = (
     "DELETE FROM audit_line WHERE chain = :b",
     "DELETE FROM audit_chain WHERE name = :b",
 )
+
+
 RENAMED = (
     "UPDATE audit_line SET chain = '2026-01-01-x' WHERE chain = :b",
     "UPDATE audit_chain SET name = '2026-01-01-x' WHERE name = :b",
 )
+
+
 SHOWN_AND_GONE = ("UPDATE audit_chain SET done = 9", "DELETE FROM audit_line")
 
 
-@pytest.mark.parametrize(
-    ("tampered", "expected"),
-    [
-        (changed, ["chain {b}, line 4: line 4 of the trail, {anew}"]),
-        (changed_with_its_digest, ["chain {b}, line 5: line 5 of the trail, {anew}"]),
-        (
-            sql("DELETE FROM audit_line WHERE chain = :b AND n = 4"),
-            ["chain {b}, line 5: 1 of the trail's lines missing before it, from number 4 on"],
-        ),
-        (
-            sql("DELETE FROM audit_line WHERE chain = :b AND n < 4"),
-            ["chain {b}, line 4: 3 of the trail's lines missing before it, from number 1 on"],
-        ),
-        (
-            sql("DELETE FROM audit_line WHERE chain = :b AND n > 4"),
-            ["chain {b}: it ends with line 4, and chain "],
-        ),
-        (sql(*GONE), ["chain {b}: it is missing, and chain "]),
-        (put_in, ["chain {b}, line 4: {row}"]),
-        (swapped_within, ["chain {b}, line 3: {row}"]),
-        (
-            swapped_between,
-            [
-                "chain {b}, line 4: line 4 of the trail, {anew}; it belongs to chain {c}",
-                "chain {c}, line 4: line 4 of the trail, {anew}; it belongs to chain {b}",
-            ],
-        ),
-        (
-            moved,
-            [
-                "chain {c}, line 7: {row}; it belongs to chain {b}",
-                "chain {b}: it ends with line 5, and chain ",
-            ],
-        ),
-        (forged_head, ["chain {c}, line 1: the signature of this head is wrong"]),
-        (
-            sql(*RENAMED),
-            [
-                "chain 2026-01-01-x, line 1: line 1 of the trail, {anew}",
-                "chain {b}: it is missing",
-            ],
-        ),
-        (sql("DELETE FROM audit_chain WHERE name = :b"), ["chain {b}: no page shows it"]),
-        (
-            sql(*SHOWN_AND_GONE),
-            ["chain {b}: it was shown, and is missing"],
-        ),
-    ],
-)
-def test_what_was_done_to_a_row_is_found(joined, tampered, expected):
+TAMPERED: list[tuple[Callable[[Flask, str, str], None], list[str]]] = [
+    (changed, ["chain {b}, line 4: line 4 of the trail, {anew}"]),
+    (changed_with_its_digest, ["chain {b}, line 5: line 5 of the trail, {anew}"]),
+    (
+        sql("DELETE FROM audit_line WHERE chain = :b AND n = 4"),
+        ["chain {b}, line 5: 1 of the trail's lines missing before it, from number 4 on"],
+    ),
+    (
+        sql("DELETE FROM audit_line WHERE chain = :b AND n < 4"),
+        ["chain {b}, line 4: 3 of the trail's lines missing before it, from number 1 on"],
+    ),
+    (
+        sql("DELETE FROM audit_line WHERE chain = :b AND n > 4"),
+        ["chain {b}: it ends with line 4, and chain "],
+    ),
+    (sql(*GONE), ["chain {b}: it is missing, and chain "]),
+    (put_in, ["chain {b}, line 4: {row}"]),
+    (swapped_within, ["chain {b}, line 3: {row}"]),
+    (
+        swapped_between,
+        [
+            "chain {b}, line 4: line 4 of the trail, {anew}; it belongs to chain {c}",
+            "chain {c}, line 4: line 4 of the trail, {anew}; it belongs to chain {b}",
+        ],
+    ),
+    (
+        moved,
+        [
+            "chain {c}, line 7: {row}; it belongs to chain {b}",
+            "chain {b}: it ends with line 5, and chain ",
+        ],
+    ),
+    (forged_head, ["chain {c}, line 1: the signature of this head is wrong"]),
+    (
+        sql(*RENAMED),
+        ["chain 2026-01-01-x, line 1: line 1 of the trail, {anew}", "chain {b}: it is missing"],
+    ),
+    (sql("DELETE FROM audit_chain WHERE name = :b"), ["chain {b}: no page shows it"]),
+    (sql(*SHOWN_AND_GONE), ["chain {b}: it was shown, and is missing"]),
+]
+
+
+def test_tampering_with_a_row_is_found(joined):
     _, b, c, _ = chains(joined)
-    tampered(joined, b, c)
-    found = verified(joined).faults
-    for one in expected:
-        start = one.format(b=b, c=c, anew=ANEW, row=ROW)
-        assert any(fault.startswith(start) for fault in found), found
+    tables = ("audit_chain", "audit_line")
+    for table in tables:
+        run(joined, f"CREATE TABLE saved_{table} AS SELECT * FROM {table}")
+    for tampered, expected in TAMPERED:
+        tampered(joined, b, c)
+        found = verified(joined).faults
+        for fault in expected:
+            start = fault.format(b=b, c=c, anew=ANEW, row=ROW)
+            assert any(line.startswith(start) for line in found), (start, found)
+        run(joined, "DELETE FROM audit_line")
+        run(joined, "DELETE FROM audit_chain")
+        for table in tables:
+            run(joined, f"INSERT INTO {table} SELECT * FROM saved_{table}")
+    assert verified(joined).faults == []
 
 
-def test_the_end_of_what_nobody_names_yet_is_found_by_a_copied_head(joined):
+def test_truncated_end_of_a_chain_is_found_by_a_copied_head(joined):
     with joined.app_context():
         trail_of(joined).close()
         head = trail_of(joined).head()
@@ -223,7 +235,7 @@ def test_the_end_of_what_nobody_names_yet_is_found_by_a_copied_head(joined):
     assert verified(joined, forged).faults == ["a copied head: the signature of this head is wrong"]
 
 
-def test_a_chain_that_was_made_anew_up_to_its_end_is_not_what_was_named(joined):
+def test_rewritten_chain_differs_from_what_later_heads_name(joined):
     _, b, _, _ = chains(joined)
     body = split(line_of(joined, b, 6))[0].replace(b'"status":200', b'"status":404')
     replace(joined, b, 6, following(split(line_of(joined, b, 5))[1], body)[1])

@@ -1,0 +1,141 @@
+"""/metrics of a running server: numbers of all its processes, on an address of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import time
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+from tests.support.serving import get
+from tests.support.shell import assert_not_done, fhirapp
+
+
+class Scraped:
+    """What Prometheus fetches of a server that was started in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/metrics", (folder / "log").read_text())
+        assert found is not None
+        self.port = int(found[1])
+
+    def text(self, path: str = "/metrics") -> tuple[int, str]:
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def value(self, name: str) -> float:
+        """Return a metric's value, 0 where nothing was counted yet."""
+        status, text = self.text()
+        assert status == 200
+        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
+        return float(found[1]) if found else 0.0
+
+
+READS = 'fhirapp_requests_total{interaction="read",status="401",type="AllergyIntolerance"}'
+
+
+UNKNOWN = 'fhirapp_requests_total{interaction="unknown",status="404",type=""}'
+
+
+def test_requests_resources_and_caches_of_all_processes_are_counted(start, tmp_path):
+    server = start("--demo", METRICS="127.0.0.1:0")
+    scraped = Scraped(tmp_path)
+    done = fhirapp(tmp_path, "token", "issue", "--demo", "--scope", "system/*.rs")
+    bearer = f"Authorization: Bearer {done.stdout.strip()}"
+    for _ in range(12):
+        assert server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))[0].status == 401
+    for number in range(3):
+        server.ask(get(f"/nothing-{number}"))
+        server.ask(get("/fhir/AllergyIntolerance?_count=5", bearer))
+    search = '{interaction="search_type",type="AllergyIntolerance"}'
+    seconds = 'fhirapp_request_seconds_count{interaction="read",type="AllergyIntolerance"}'
+    counted = {
+        READS: 12,
+        UNKNOWN: 3,
+        seconds: 12,
+        f"fhirapp_resources_total{search}": 15,
+        "fhirapp_requests_in_flight": 0,
+        "fhirapp_queue_seconds_count": 18,
+        "fhirapp_ready": 1,
+        "fhirapp_audit_writable": 1,
+        'fhirapp_events_total{event="settings-changed"}': 1,
+    }
+    assert {name: scraped.value(name) for name in counted} == counted
+    assert scraped.value(f"fhirapp_database_seconds_total{search}") > 0
+    assert scraped.value("fhirapp_database_bytes") > 1_000_000
+    assert scraped.value("fhirapp_disk_free_bytes") > 0
+    for cache in ("tokens", "totals"):
+        looks = [
+            scraped.value(f'fhirapp_cache_total{{cache="{cache}",result="{result}"}}')
+            for result in ("hit", "miss")
+        ]
+        assert sum(looks) == 3, cache
+        assert looks[1] >= 1, cache
+    _status, text = scraped.text()
+    assert not re.search(r"al-p1|nothing-1|/fhir/", text)
+    # On that address nothing else is answered, and on the other no metrics.
+    assert scraped.text("/fhir/metadata")[0] == 404
+    assert server.ask(get("/metrics"))[0].status == 404
+
+
+def test_last_import_is_counted_by_type_and_outcome(start, tmp_path):
+    records = tmp_path / "records.ndjson"
+    records.write_text('{"resourceType": "Patient", "id": "p1"}\n{"resourceType": "Patient"}\n')
+    assert fhirapp(tmp_path, "import", str(records)).returncode == 1
+    start("--port", "0", METRICS="127.0.0.1:0")
+    scraped = Scraped(tmp_path)
+    assert 0 <= scraped.value("fhirapp_import_age_seconds") < 600
+    of_patients = 'fhirapp_import_resources{outcome="%s",type="Patient"}'
+    assert scraped.value(of_patients % "new") == 1
+    assert scraped.value(of_patients % "rejected") == 1
+
+
+def test_counts_of_a_killed_process_remain(start, tmp_path):
+    server = start("--demo", METRICS="127.0.0.1:0")
+    scraped = Scraped(tmp_path)
+    # One that adds them up, and two that serve.
+    while len(pids := server.serving()) < 3:
+        time.sleep(0.05)
+    for _ in range(6):
+        server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))
+    # The first is the one that adds them up.
+    os.kill(pids[-1], signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while pids[-1] in server.serving() or len(server.serving()) < len(pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))
+    assert scraped.value(READS) == 7
+    assert scraped.value("fhirapp_requests_in_flight") == 0
+
+
+def test_metrics_end_with_the_server_and_start_at_zero(start, tmp_path):
+    server = start("--demo", METRICS="127.0.0.1:0", PROCESSES="1")
+    scraped = Scraped(tmp_path)
+    server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))
+    assert scraped.value(READS) == 1
+    assert server.end() == 0
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", scraped.port), timeout=1).close()
+        except OSError:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    start("--demo", METRICS="127.0.0.1:0")
+    assert Scraped(tmp_path).value(READS) == 0
+
+
+def test_metrics_address_in_use_is_one_sentence(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        fhirapp(tmp_path, "user", "add", "ann", "--role", "clinician", "--invite")
+        done = fhirapp(tmp_path, "serve", "--port", "0", METRICS=address)
+    assert_not_done(done, f"Cannot listen on {address} for metrics")
