@@ -137,10 +137,7 @@ ANEW = "or the one before, was changed"
 ROW = "its row has another number or digest: it was changed or moved"
 
 
-GONE = (
-    "DELETE FROM audit_line WHERE chain = :b",
-    "DELETE FROM audit_chain WHERE name = :b",
-)
+GONE = ("DELETE FROM audit_line WHERE chain = :b", "DELETE FROM audit_chain WHERE name = :b")
 
 
 RENAMED = (

@@ -117,11 +117,7 @@ def test_the_server_runs_with_the_calls_that_the_unit_allows(calls, tmp_path):
     log = tmp_path / "log"
     with log.open("w") as file:
         process = subprocess.Popen(
-            [*command, "serve", "--port", "0"],
-            env=environ,
-            stdout=file,
-            stderr=file,
-            text=True,
+            [*command, "serve", "--port", "0"], env=environ, stdout=file, stderr=file, text=True
         )
     try:
         server = Server(process, listening_port(process, log))

@@ -56,10 +56,7 @@ def start(folder: Path, files: str, **variables: str) -> subprocess.CompletedPro
     """Start a server that ends once it listens: its host is no address of this machine."""
     return subprocess.run(
         [sys.executable, "-m", "fhirapp", "serve", "--host", "192.0.2.1"],
-        env={
-            **environment(folder, FILES=files, BASE_URL="https://fhir.example"),
-            **variables,
-        },
+        env={**environment(folder, FILES=files, BASE_URL="https://fhir.example"), **variables},
         capture_output=True,
         text=True,
         check=False,

@@ -22,15 +22,7 @@ from fhirapp.db import writing
 from fhirapp.disk import scratch, written_whole
 from fhirapp.ops.backups.archive import BEGIN, DATABASE, KEYS
 from fhirapp.ops.backups.backup import back_up
-from tests.support.backups import (
-    NOW,
-    app_in,
-    contents,
-    damage,
-    inside,
-    settings_in,
-    taken,
-)
+from tests.support.backups import NOW, app_in, contents, damage, inside, settings_in, taken
 from tests.support.shell import assert_not_done, run_command
 
 

@@ -34,15 +34,7 @@ from fhirapp.ops.lock import alone, in_use
 from fhirapp.ops.prepare import first_setup_code
 from fhirapp.store.migrate import HEAD
 from tests.support.authorizing import Flow, SendBack, add_person, add_program, set_user
-from tests.support.backups import (
-    NOW,
-    SECRET,
-    app_in,
-    contents,
-    damage,
-    settings_in,
-    taken,
-)
+from tests.support.backups import NOW, SECRET, app_in, contents, damage, settings_in, taken
 from tests.support.helpers import BASE_URL, Fhir, token_for
 from tests.support.importing import ALLERGY, PATIENT, asking, load_lines
 from tests.support.shell import assert_not_done, run_command

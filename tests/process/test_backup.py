@@ -12,13 +12,7 @@ import pytest
 
 from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.restore import Restored, restore
-from tests.support.backups import (
-    NOW,
-    app_in,
-    inside,
-    settings_in,
-    taken,
-)
+from tests.support.backups import NOW, app_in, inside, settings_in, taken
 from tests.support.importing import PATIENT, load_lines
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp, unmeasured
 

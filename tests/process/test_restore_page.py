@@ -16,12 +16,7 @@ from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.ops.backups.prepared import (
-    CONFIRMED,
-    DONE,
-    FAILED,
-    prepared,
-)
+from fhirapp.ops.backups.prepared import CONFIRMED, DONE, FAILED, prepared
 from fhirapp.ops.backups.restore import journal_of
 from fhirapp.ops.backups.rotation import keep_backup
 from fhirapp.ops.lock import in_use

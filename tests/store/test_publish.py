@@ -99,11 +99,7 @@ def test_versions_of_one_batch_follow_each_other(store):
     assert changes == [Change.NEW, Change.CHANGED, Change.SAME, Change.CHANGED]
     assert rows(
         store, "AllergyIntolerance", "batch", "version_id", "is_current", "criticality"
-    ) == [
-        (1, False, "low"),
-        (2, False, "high"),
-        (3, True, "low"),
-    ]
+    ) == [(1, False, "low"), (2, False, "high"), (3, True, "low")]
 
 
 def test_published_version_never_changes(store):
@@ -139,10 +135,7 @@ def test_deletion_is_a_version_that_no_search_finds(store):
     assert delete(store, TIMES[2], "AllergyIntolerance/gone")
     assert rows(
         store, "AllergyIntolerance", "gone", "version_id", "is_current", "deleted", "patient_id"
-    ) == [
-        (1, False, False, "one"),
-        (2, False, True, "one"),
-    ]
+    ) == [(1, False, False, "one"), (2, False, True, "one")]
     fhir = asking(store)
     path = "AllergyIntolerance/gone"
     assert_outcome(fhir.get(path), 410, "deleted", f"{path} was deleted.")

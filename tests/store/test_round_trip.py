@@ -20,12 +20,7 @@ from fhirapp.store.prepare import prepare
 from tests.support.contract import SERVED, publish
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL, Fhir, token_for
-from tests.support.round_trips import (
-    NAMES,
-    REPEATABLE,
-    attachments,
-    resources,
-)
+from tests.support.round_trips import NAMES, REPEATABLE, attachments, resources
 
 # decisions 2.11, 2.19: what is said where the source says nothing.
 MADE: dict[str, dict[str, Any]] = {

@@ -29,11 +29,7 @@ def publish(
     """Publish resources of one type at a time of our choice."""
     with app.app_context(), writing() as connection:
         publisher = Publisher(
-            connection,
-            now=now,
-            rendering=RENDERING,
-            binary=types()["Binary"],
-            source_id=source_id,
+            connection, now=now, rendering=RENDERING, binary=types()["Binary"], source_id=source_id
         )
         definition = types()[resources[0]["resourceType"]]
         prepared = [prepare(definition, one) for one in resources]
