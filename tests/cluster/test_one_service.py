@@ -9,7 +9,7 @@ import pytest
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
 from tests.support.audit_events import administrator
 from tests.support.authorizing import Flow, add_backend, parameters_of
-from tests.support.browsing import Browser, add_person, cookie_name, id_of
+from tests.support.browsing import Browser, add_person, id_of
 from tests.support.bulk import Exports
 from tests.support.cluster import Cluster, Server
 from tests.support.consent_pages import Consent
@@ -77,50 +77,6 @@ def test_a_person_signs_in_and_allows_an_app_over_servers(running):
 def statuses(path: str, token: str) -> Any:
     """Return what asks a server for the status of a path."""
     return lambda server: server.get(path, token).status_code
-
-
-def test_a_session_is_the_same_at_all_and_ends_at_all(running):
-    name = add_person(running.app, CLINICIAN)
-    browser = Browser(running.app)
-    browser.sign_in(name)
-    pages = [browser.get("/account") for _ in range(3)]
-    assert [page.status for page in pages] == [200] * 3
-    cookie = f"{cookie_name(running.app)}={browser.cookie()}"
-
-    def is_signed_in(server: Server) -> bool:
-        return server.get("/account", Cookie=cookie).status_code == 200
-
-    running.everywhere(is_signed_in, True)
-    pages[0].submit("Sign out")
-    running.everywhere(is_signed_in, False)
-
-
-def test_wrong_passwords_count_wherever_they_are_typed(running):
-    name, browser = add_person(running.app, CLINICIAN), Browser(running.app)
-    assert {browser.sign_in(name, "wrong").status for _ in range(5)} == {403}
-    assert {browser.sign_in(name).status for _ in range(3)} == {429}
-
-
-def test_a_revoked_token_is_refused_by_all_at_once(running):
-    backend = add_backend(running.app)
-    flow = flow_of(running, backend)
-    form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
-    token = flow.ask("/oauth/token", **form).get_json()["access_token"]
-    running.everywhere(statuses("/fhir/Patient/p1", token), 200)
-    assert flow.revoke(token).status_code == 200
-    running.everywhere(statuses("/fhir/Patient/p1", token), 401)
-
-
-def test_a_new_signing_key_is_published_by_all_at_once(running):
-    def published(server: Server) -> list[str]:
-        return [key["kid"] for key in server.get("/oauth/jwks.json").get_json()["keys"]]
-
-    before = published(running.servers[0])
-    running.everywhere(published, before)
-    running.servers[0].command("key", "rotate")
-    after = published(running.servers[0])
-    assert len(after) == len(before) + 1
-    running.everywhere(published, after)
 
 
 @pytest.mark.parametrize(
