@@ -90,7 +90,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import the tests of a folder that is left out."""
-    is_left_out = collection_path in _MARKERS_BY_FOLDER and _leaves_out_optional(config)
+    marker = _MARKERS_BY_FOLDER.get(collection_path)
+    # Among the tests of processes are smoke tests.
+    is_left_out = marker not in (None, "process") and _leaves_out_optional(config)
     return True if is_left_out and collection_path not in map(Path, config.args) else None
 
 
@@ -99,7 +101,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the tests of marked folders, and leave out what the command does not ask for."""
     for item in items:
         for folder, marker in _MARKERS_BY_FOLDER.items():
-            if folder in item.path.parents:
+            if folder in item.path.parents and not item.get_closest_marker("smoke"):
                 item.add_marker(marker)
         for fixture, marker in _MARKERS_BY_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):

@@ -281,6 +281,7 @@ def test_encryption_streams():
     assert stream.most < 1024 * 1024
 
 
+@pytest.mark.campaign
 def test_key_encrypted_by_the_library_opens_too():
     """Backups that were made before have one, which took four times the memory."""
     identity = pyrage.x25519.Identity.generate()
@@ -298,6 +299,7 @@ def test_key_takes_64_megabytes_to_derive(encrypted):
     assert 128 * 8 * 2**LOG_N == 64 * 1024 * 1024
 
 
+@pytest.mark.campaign
 def test_passphrase_encrypts_texts_of_any_length():
     for plain in (b"", b"x", bytes(range(256)) * 256):
         assert pyrage.passphrase.decrypt(passphrase.sealed(plain, PASSPHRASE), PASSPHRASE) == plain

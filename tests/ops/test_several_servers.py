@@ -47,7 +47,7 @@ from tests.support.bulk import Exports
 from tests.support.databases import POSTGRESQL
 from tests.support.helpers import BASE_URL, SECRET, Fhir, token_for
 from tests.support.serving import get, servers
-from tests.support.shell import assert_not_done, environment, fhirapp
+from tests.support.shell import assert_not_done, environment, run_command
 
 pytestmark = pytest.mark.databases(POSTGRESQL)
 
@@ -124,7 +124,7 @@ def following(second: Flask) -> Iterator[Flask]:
         yield second
 
 
-def test_what_is_kept_is_sealed(first):
+def test_stored_secrets_are_encrypted(first):
     with first.app_context(), db.engine.connect() as connection:
         content = connection.execute(select(ServerSecret.content)).scalar_one()
         private = json.loads(openid.server_secrets().read(openid.NAME, openid.make_first))
@@ -132,7 +132,7 @@ def test_what_is_kept_is_sealed(first):
     assert not (settings_of(first).instance / "secret.key").exists()
 
 
-def test_all_sign_with_one_key_and_a_rotation_is_everywhere_at_once(first, second):
+def test_servers_share_the_signing_key_and_its_rotation(first, second):
     assert kids(first) == kids(second)
     with first.app_context():
         openid.rotate(int(time.time()))
@@ -143,7 +143,7 @@ def test_all_sign_with_one_key_and_a_rotation_is_everywhere_at_once(first, secon
     assert len(kids(first)) == 3
 
 
-def test_the_keys_of_the_folder_are_taken_where_the_database_has_none(
+def test_keys_of_the_folder_are_stored_where_the_database_has_none(
     first, join, signing_keys_file, tmp_path
 ):
     with first.app_context(), writing() as connection:
@@ -155,31 +155,30 @@ def test_the_keys_of_the_folder_are_taken_where_the_database_has_none(
     assert kids(join("with-keys")) == kids(join("without")) == kids(first) == [kid]
 
 
-def test_another_secret_than_the_one_that_sealed_stops_the_start(first, join, tmp_path):
+def test_server_with_another_secret_does_not_start(first, join, tmp_path):
     with pytest.raises(ConfigurationError, match="sealed with another FHIRAPP_SECRET"):
         join(secret=SECRET.upper())
     url = settings_of(first).database_url
-    done = fhirapp(tmp_path, "serve", "--port", "0", DATABASE_URL=url, SECRET=SECRET.upper())
+    done = run_command(tmp_path, "serve", "--port", "0", DATABASE_URL=url, SECRET=SECRET.upper())
     assert_not_done(done, "sealed with another FHIRAPP_SECRET; set the one that the other servers")
-    done = fhirapp(tmp_path, "doctor", "--quick", DATABASE_URL=url, SECRET=SECRET.upper())
+    done = run_command(tmp_path, "doctor", "--quick", DATABASE_URL=url, SECRET=SECRET.upper())
     assert done.returncode == 1
     assert "WRONG  Keys: What the database keeps was sealed with another" in done.stdout
 
 
-@pytest.mark.parametrize("words", ["backup FOLDER", "key rotate", "audit head", "audit verify"])
-def test_with_another_secret_a_command_writes_nothing(first, tmp_path, words):
-    def run(secret: str, *words: str) -> subprocess.CompletedProcess[str]:
-        return fhirapp(tmp_path, *words, DATABASE_URL=url, SECRET=secret)
+def test_commands_with_another_secret_write_nothing(first, tmp_path):
+    def run(secret: str, *command: str) -> subprocess.CompletedProcess[str]:
+        return run_command(tmp_path, *command, DATABASE_URL=url, SECRET=secret)
 
     url = settings_of(first).database_url
-    assert run(SECRET, "audit", "verify").returncode == 0
     # A backup that no server could restore, a head of the trail that no server signs.
-    done = run(SECRET.upper(), *words.replace("FOLDER", str(tmp_path)).split())
-    assert_not_done(done, "sealed with another FHIRAPP_SECRET")
+    for command in (("backup", str(tmp_path)), ("key", "rotate"), ("audit", "head")):
+        done = run(SECRET.upper(), *command)
+        assert_not_done(done, "sealed with another FHIRAPP_SECRET")
     assert [path.name for path in tmp_path.glob("*.backup")] == []
+    assert_not_done(run(SECRET.upper(), "audit", "verify"), "sealed with another FHIRAPP_SECRET")
     assert run(SECRET, "audit", "verify").returncode == 0
-    whole = run(SECRET.upper(), "doctor")
-    assert "Audit trail" not in whole.stdout
+    assert "Audit trail" not in run(SECRET.upper(), "doctor").stdout
 
 
 @pytest.fixture
@@ -192,14 +191,12 @@ def warm(following, flow, monkeypatch) -> Fhir:
     return bearer
 
 
-def test_a_token_that_is_revoked_at_one_is_refused_at_the_other(flow, warm):
+def test_token_revoked_at_one_server_is_refused_at_the_other(flow, warm):
     flow.revoke(warm.token)
     assert seconds_until(lambda: warm.get("Patient/p1").status_code == 401) < _SECONDS
 
 
-def test_what_was_written_while_nobody_listened_is_learnt_when_one_listens_again(
-    first, following, flow, warm
-):
+def test_changes_without_a_listener_are_learnt_when_it_listens_again(first, following, flow, warm):
     (backend,) = listeners(first)
     with first.app_context(), db.engine.connect() as connection:
         connection.exec_driver_sql(f"SELECT pg_terminate_backend({backend})")
@@ -214,7 +211,7 @@ def test_what_was_written_while_nobody_listened_is_learnt_when_one_listens_again
     assert seconds_until(lambda: again.get("Patient/p1").status_code == 401) < _SECONDS
 
 
-def test_one_process_of_a_server_listens_and_when_it_ends_another(second):
+def test_one_process_of_a_server_listens_and_another_follows_it(second):
     twin = create_app(settings_of(second))
     with ExitStack() as staying:
         with following_others(second):
@@ -226,7 +223,7 @@ def test_one_process_of_a_server_listens_and_when_it_ends_another(second):
         assert len(listeners(second)) == 1
 
 
-def test_nothing_is_told_of_what_was_not_committed(first, following):
+def test_other_servers_are_notified_of_committed_changes_alone(first, following):
     with following.app_context():
         before = generation().now()
     with first.app_context():
@@ -240,7 +237,7 @@ def test_nothing_is_told_of_what_was_not_committed(first, following):
         assert seconds_until(lambda: generation().now() != before) < _SECONDS
 
 
-def test_the_starts_of_a_day_print_one_address(first, second):
+def test_starts_of_a_day_print_one_setup_address(first, second):
     alter(first, update(User).where(User.role == ADMINISTRATOR).values(disabled=True))
     codes = {first_setup_code(app) for app in (first, second, first)}
     assert len(codes) == 1
@@ -290,7 +287,7 @@ with core_app(settings).app_context(), turn(settings, "import", lambda: None):
 """
 
 
-def test_what_was_done_in_a_turn_whose_connection_is_lost_stays_done(first):
+def test_lost_connection_ends_a_turn(first):
     with first.app_context():
         with turn(settings_of(first), TURN, lambda: None), db.engine.connect() as connection:
             found = connection.exec_driver_sql(
@@ -302,7 +299,8 @@ def test_what_was_done_in_a_turn_whose_connection_is_lost_stays_done(first):
         seconds_until(lambda: not is_taken(settings_of(first), TURN))
 
 
-def test_a_turn_ends_with_its_process(first, tmp_path):
+@pytest.mark.process
+def test_turn_ends_with_its_process(first, tmp_path):
     environ = environment(tmp_path, DATABASE_URL=settings_of(first).database_url)
     with subprocess.Popen(
         [sys.executable, "-c", HOLD],
@@ -320,7 +318,7 @@ def test_a_turn_ends_with_its_process(first, tmp_path):
                 pass
 
 
-def test_failures_are_counted_by_all_servers_together(first, second):
+def test_failed_authentications_are_counted_over_all_servers(first, second):
     def status(app: Flask) -> int:
         answer = app.test_client().get(
             "/fhir/Patient/p1",
@@ -338,7 +336,7 @@ def test_failures_are_counted_by_all_servers_together(first, second):
     assert status(second) == 401
 
 
-def test_a_failure_is_answered_where_it_cannot_be_counted(first):
+def test_failed_authentication_is_answered_where_it_cannot_be_counted(first):
     alter(first, text("DROP TABLE auth_attempt"))
     answer = first.test_client().get(
         "/fhir/Patient/p1", headers={"Authorization": "Bearer nonsense"}
@@ -346,10 +344,8 @@ def test_a_failure_is_answered_where_it_cannot_be_counted(first):
     assert answer.status_code == 401
 
 
-@pytest.mark.parametrize("round_", range(2))
-def test_three_that_start_at_once_make_one_schema_one_key_and_one_address(
-    new_database, tmp_path, round_
-):
+@pytest.mark.process
+def test_concurrent_first_starts_create_one_schema_key_and_setup_address(new_database, tmp_path):
     url = new_database()
     folders = [tmp_path / str(number) for number in range(3)]
     with ExitStack() as stack:
@@ -379,7 +375,7 @@ def either(first: Flask, second: Flask) -> Flask:
     return first
 
 
-def test_forms_and_sessions_go_on_at_whichever_answers(either, flow):
+def test_forms_and_sessions_work_at_any_server(either, flow):
     username = add_user(either, ADMINISTRATOR)
     browser = Browser(either)
     browser.sign_in(username, PASSWORD)
@@ -391,7 +387,7 @@ def test_forms_and_sessions_go_on_at_whichever_answers(either, flow):
     assert {browser.get("/admin").path, browser.get("/admin").path} == {"/sign-in?next=%2Fadmin"}
 
 
-def test_an_authorization_begun_at_one_ends_at_the_other(first, second, flow):
+def test_authorization_started_at_one_server_ends_at_the_other(first, second, flow):
     code = flow.code("openid user/*.rs offline_access")
     there = Flow(second, flow.program, flow.user_id)
     tokens = there.redeem(code).get_json()
@@ -406,7 +402,7 @@ def test_an_authorization_begun_at_one_ends_at_the_other(first, second, flow):
         assert authorize.find(handle) is not None
 
 
-def test_a_walk_through_pages_goes_on_at_the_other(first, second):
+def test_paging_continues_at_another_server(first, second):
     token = token_for(first, "system/*.rs")
     walk = [Fhir(app, token) for app in (first, second)]
     path, found = "AllergyIntolerance?_count=2&_sort=_id", []
@@ -421,7 +417,7 @@ def test_a_walk_through_pages_goes_on_at_the_other(first, second):
     assert found == walk[0].ids("AllergyIntolerance?_count=1000&_sort=_id")
 
 
-def test_an_export_begun_at_one_is_done_by_the_other(first, second):
+def test_export_started_at_one_server_is_done_by_the_other(first, second):
     status = Exports(first).started()
     with second.app_context():
         (job,) = table.jobs(KIND)
@@ -432,7 +428,7 @@ def test_an_export_begun_at_one_is_done_by_the_other(first, second):
     assert found.state == DONE
 
 
-def test_a_worker_sees_at_once_what_another_server_queued(first, second):
+def test_worker_is_notified_of_jobs_of_other_servers(first, second):
     with following_others(second), running_jobs(second):
         seconds_until(lambda: bool(listeners(second)))
         Exports(first).started()
@@ -440,20 +436,20 @@ def test_a_worker_sees_at_once_what_another_server_queued(first, second):
             assert seconds_until(lambda: table.jobs(KIND)[0].state == DONE) < _LONGEST_SECONDS
 
 
-def test_what_one_sealed_the_other_opens(first, second):
+def test_secret_encrypted_by_one_server_is_decrypted_by_the_other(first, second):
     with first.app_context():
         stored, digest = sealed("JBSWY3DPEHPK3PXP"), keyed_digest("form", "x")
     with second.app_context():
         assert (opened(stored), keyed_digest("form", "x")) == ("JBSWY3DPEHPK3PXP", digest)
 
 
-def test_servers_that_name_the_databases_host_otherwise_share_their_cookies(first, join):
+def test_servers_with_different_urls_of_one_database_share_cookies(first, join):
     url = f"{settings_of(first).database_url}&application_name=other"
     other = join(database_url=url)
     assert cookie_name(other) == cookie_name(first)
 
 
-def test_a_database_that_vanished_holds_no_request_for_hours(first):
+def test_connections_have_timeouts_for_a_vanished_database(first):
     url = make_url(settings_of(first).database_uri)
     with first.app_context():
         trail = trail_of(first)
@@ -468,7 +464,7 @@ def test_a_database_that_vanished_holds_no_request_for_hours(first):
         db.engine.dispose()
 
 
-def test_what_the_address_of_a_database_says_itself_comes_first():
+def test_options_of_the_database_url_take_precedence():
     stated = connect_args(
         make_url("postgresql://one/clinic?options=-csearch_path%3Dhome&connect_timeout=30"),
         connect_timeout="1",

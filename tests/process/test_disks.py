@@ -21,8 +21,11 @@ def can_mount() -> bool:
     return subprocess.run(mount, capture_output=True, check=False).returncode == 0
 
 
-if not can_mount():
-    pytest.skip("needs Linux and root, to mount disks of its own", allow_module_level=True)
+@pytest.fixture(autouse=True, scope="module")
+def _mounts() -> None:
+    if not can_mount():
+        pytest.skip("needs Linux and root, to mount disks of its own")
+
 
 READ_ONLY = 'mount --bind "$0" "$0"; mount -o remount,ro,bind "$0"'
 # A disk with the folder's files and no room for more.
