@@ -175,7 +175,7 @@ def test_client_is_recorded_or_that_it_is_unknown(watched, own_app):
     unknown, known = trail(own_app)
     assert (unknown.client_id, unknown.user_id, unknown.status) == (None, None, 401)
     assert known.client_id is not None
-    assert [one.number for one in trail(own_app, client_id=known.client_id)] == [known.number]
+    assert [entry.number for entry in trail(own_app, client_id=known.client_id)] == [known.number]
 
 
 @BOTH

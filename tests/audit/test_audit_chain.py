@@ -136,7 +136,7 @@ def test_truncated_or_rewritten_trail_is_found_by_a_copied_head(watched, own_app
     assert verified(own_app).fault == ""
     assert "it was cut off" in verified(own_app, head).fault
     # Without the head in the middle that would not fit its signature.
-    without = [one for one in whole[1:] if b'"event":"head"' not in one]
+    without = [line for line in whole[1:] if b'"event":"head"' not in line]
     file.write_bytes(b"".join(all_made_anew([whole[0], *without])))
     forged = {**head, "head": {**head["head"], "n": 4}}
     assert "signature" in verified(own_app, forged).fault
@@ -154,7 +154,7 @@ def test_rewritten_trail_lacks_its_heads(watched, own_app, monkeypatch):
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(all_made_anew(lines)))
     assert "this head is of another line" in verified(own_app).fault
-    without = [one for one in lines if b'"event":"head"' not in one]
+    without = [line for line in lines if b'"event":"head"' not in line]
     file.write_bytes(b"".join(all_made_anew([lines[0], *without])))
     assert "line 5 of the trail should be a head" in verified(own_app).fault
 
@@ -244,7 +244,7 @@ def test_changed_settings_are_recorded_at_the_start_without_secrets(make_app):
     with app.app_context():
         kept = trail_of(app).get(SETTINGS)
     assert b"page_size" in kept
-    assert not any(hidden.encode() in one for one in [*raw_lines(app), kept])
+    assert not any(hidden.encode() in stored for stored in [*raw_lines(app), kept])
 
 
 def test_audit_commands_print_a_head_and_verify_the_trail(tmp_path):
@@ -384,8 +384,8 @@ def test_full_disk_loses_no_other_line_and_the_gap_is_recorded(make_app, caplog,
     watched.get("Patient/p3")
     watched.get("Patient/p4")
     assert "the audit trail is written again; it lacks 3 lines" in caplog.text
-    assert [one.path for one in trail(own_app)] == [
-        f"/fhir/Patient/{one}" for one in ("p4", "p3", "p1")
+    assert [entry.path for entry in trail(own_app)] == [
+        f"/fhir/Patient/{patient}" for patient in ("p4", "p3", "p1")
     ]
     # Whoever reads the file line by line finds them too.
     found = [line for line in file_of(own_app).read_bytes().splitlines() if line.endswith(b"}")]
@@ -403,7 +403,7 @@ def test_half_written_lines_of_another_process_lose_no_line(watched, own_app):
             content.write(half)
     watched.get("Patient/p2")
     watched.get("Patient/p3")
-    assert [one.path[-2:] for one in trail(own_app)] == ["p3", "p2", "p1"]
+    assert [entry.path[-2:] for entry in trail(own_app)] == ["p3", "p2", "p1"]
 
 
 def test_process_that_starts_after_a_half_line_writes_a_new_one(watched, own_app, make_app):
@@ -422,4 +422,4 @@ def test_line_without_required_members_is_skipped(watched, own_app):
     with file_of(own_app).open("ab") as content:
         content.write(b'{"at":"2026-01-01T00:00:00.000+00:00"}\n[]\n\n')
     watched.get("Patient/p2")
-    assert [one.path[-2:] for one in trail(own_app)] == ["p2", "p1"]
+    assert [entry.path[-2:] for entry in trail(own_app)] == ["p2", "p1"]

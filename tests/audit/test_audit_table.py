@@ -114,10 +114,10 @@ def test_concurrent_processes_have_a_chain_each(own_app, monkeypatch):
         trail_of(own_app).append(line("last"))
     found = verified(own_app)
     assert (found.faults, found.chains, found.lines - found.heads) == ([], 4, 602)
-    bodies = [one.body for one in reversed(shown(own_app))]
+    bodies = [entry.body for entry in reversed(shown(own_app))]
     assert len(bodies) == len(set(bodies)) == 602
     for name in "abc":
-        assert [one for one in bodies if one.startswith(f"{name} ")] == [
+        assert [body for body in bodies if body.startswith(f"{name} ")] == [
             f"{name} {count}" for count in range(200)
         ]
     assert (bodies[0], bodies[-1]) == ("first", "last")
@@ -142,7 +142,7 @@ def test_killed_process_loses_no_written_line(own_app):
         trail_of(own_app).append(line("last"))
     found = verified(own_app)
     assert found.faults == []
-    bodies = [one.body for one in reversed(shown(own_app))]
+    bodies = [entry.body for entry in reversed(shown(own_app))]
     # One may be there of which nobody was told any more.
     assert bodies[:written] == [str(count) for count in range(written)]
     assert len(bodies) - written in (1, 2)
@@ -233,7 +233,7 @@ def test_setting_decides_whether_an_unwritable_table_refuses_requests(
     assert client.get(READ).status_code == 200
     with app.app_context():
         assert trail_module.state(app) == ""
-    missing = [int(one["what"]) for one in noted(app) if one.get("event") == "missing"]
+    missing = [int(event["what"]) for event in noted(app) if event.get("event") == "missing"]
     assert sum(missing) == 2
     assert verified(app).faults == []
 
@@ -283,7 +283,7 @@ def test_expired_chains_are_removed_and_that_is_recorded(make_app, monkeypatch):
         pack(settings_of(app), datetime(2026, 1, 10, tzinfo=UTC))
         pack(settings_of(app), datetime(2026, 1, 10, tzinfo=UTC))
         found = shown(app)
-        assert [one.at[:10] for one in found[1:]] == ["2026-01-09", "2026-01-08"]
+        assert [entry.at[:10] for entry in found[1:]] == ["2026-01-09", "2026-01-08"]
         assert (found[0].event, found[0].body) == ("packed", "2026-01-01 to 2026-01-02")
         assert trail_of(app).get(f"2026-01-02-x{LISTED}") is None
         assert trail_of(app).get(f"2026-01-08-x{LISTED}") == b"p1\n"
@@ -336,11 +336,11 @@ def test_files_of_an_older_release_are_loaded_without_loss(own_app, monkeypatch)
         trail_of(own_app).append(line("in the table"))
     head = in_a_folder(own_app, monkeypatch, 3)
     assert begin(own_app) == ["The audit trail's files of 3 days were loaded into the database."]
-    assert [one.body for one in shown(own_app)] == [
+    assert [entry.body for entry in shown(own_app)] == [
         "in the table",
         *[f"{day}.{count}" for day in (1, 2, 3) for count in (2, 1, 0)],
     ]
-    assert all(one.number < FIRST_NUMBER for one in shown(own_app)[1:])
+    assert all(entry.number < FIRST_NUMBER for entry in shown(own_app)[1:])
     found = verified(own_app, head)
     assert (found.faults, found.torn) == ([], 1)
     assert files(folder) == []

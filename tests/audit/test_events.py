@@ -254,7 +254,7 @@ def test_passwords_are_in_no_event(clinic):
     sign_in_as_person(scene, "my secret mistake")
     assert newest(clinic, "sign-in-failed").about == f"user/{scene.person_id}"
     with clinic.app_context():
-        assert not any("secret mistake" in repr(one) for one in entries(kind=None, limit=50))
+        assert not any("secret mistake" in repr(event) for event in entries(kind=None, limit=50))
 
 
 def test_bulk_export_records_its_patients(clinic):
@@ -262,7 +262,9 @@ def test_bulk_export_records_its_patients(clinic):
     exports.done("Group/grp-allergy-clinic/$export?_type=Patient")
     entry = newest(clinic, "export")
     assert entry.client_id == exports.client_id
-    (line,) = [one for one in noted(clinic) if one["request"] == entry.request_id]
+    (line,) = [
+        noted_line for noted_line in noted(clinic) if noted_line["request"] == entry.request_id
+    ]
     with clinic.app_context():
         patients = trail_of(clinic).get(line["listed"]).decode().split()
         assert entries(patient_id=patients[0], kind=ADMINISTRATION, event="export")

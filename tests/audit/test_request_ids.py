@@ -48,7 +48,7 @@ def ask(app: Flask, path: str, proxy_id: str = "", **headers: str) -> TestRespon
 def reasons(app: Flask, shown_id: str) -> list[str]:
     """Return the first reason of each refusal that is found by an id."""
     with app.app_context():
-        return [one.reasons[0].partition(" of ")[2] for one in find_refusals(shown_id)]
+        return [refusal.reasons[0].partition(" of ")[2] for refusal in find_refusals(shown_id)]
 
 
 def test_refusal_is_found_by_the_id_of_the_proxy(own_app):
@@ -78,9 +78,9 @@ def test_refusal_is_not_found_by_another_id(own_app):
 
 def test_newest_refusals_are_sorted_by_time(own_app):
     asked = ["zzzz_the_first", "", "aaaa_the_third", "", "mmmm-the-fifth"]
-    shown = [ask(own_app, "Encounter", one).headers["X-Request-Id"] for one in asked]
+    shown = [ask(own_app, "Encounter", refusal).headers["X-Request-Id"] for refusal in asked]
     with own_app.app_context():
-        assert [one.shown_id for one in newest_refusals()] == shown[::-1]
+        assert [refusal.shown_id for refusal in newest_refusals()] == shown[::-1]
 
 
 def test_older_refusal_is_found_by_the_id_of_the_proxy(own_app):
@@ -89,7 +89,7 @@ def test_older_refusal_is_found_by_the_id_of_the_proxy(own_app):
     alter(own_app, insert(Refusal).values([row, {**row, "request_id": "f" * 16, "at": 1}]))
     assert reasons(own_app, "req_of_before") == ["Patient."]
     with own_app.app_context():
-        assert [one.shown_id for one in newest_refusals()] == ["req_of_before", "f" * 16]
+        assert [refusal.shown_id for refusal in newest_refusals()] == ["req_of_before", "f" * 16]
 
 
 def test_administrators_look_up_refusals_by_id(own_app):
@@ -110,10 +110,10 @@ def test_audit_events_have_valid_ids_of_their_own(own_app):
         assert ask(own_app, "Patient/p1", proxy_id).status_code == 200
     client = administrator(own_app)
     found = listed(client)
-    assert {fault for one in found for fault in faults(one)} == set()
-    assert len({one["id"] for one in found}) == len(found)
-    for one in found:
-        assert client.read(f"AuditEvent/{one['id']}") == one
+    assert {fault for event in found for fault in faults(event)} == set()
+    assert len({event["id"] for event in found}) == len(found)
+    for event in found:
+        assert client.read(f"AuditEvent/{event['id']}") == event
     assert_outcome(
         client.get("AuditEvent/req_2024_abc"),
         404,
@@ -145,8 +145,8 @@ def test_trail_records_the_id_of_the_proxy(own_app):
     assert named.request_id == "req_2024_abc"
     assert re.fullmatch("[0-9a-f]{16}", named.id)
     assert own.request_id == own.id
-    lines = [one for one in noted(own_app) if one.get("path") == "/fhir/Patient/p1"]
-    assert [(one["request"], one.get("id")) for one in lines] == [
+    lines = [line for line in noted(own_app) if line.get("path") == "/fhir/Patient/p1"]
+    assert [(line["request"], line.get("id")) for line in lines] == [
         ("req_2024_abc", named.id),
         (own.id, None),
     ]

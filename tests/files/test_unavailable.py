@@ -178,7 +178,9 @@ def test_pages_and_exports_report_missing_files_and_go_on_afterwards(away, caplo
     reason = "The export's files could not be written; see the server's log."
     assert_outcome(away.exports.get(waiting), 500, "exception", reason)
     assert away.reason in caplog.text
-    assert not [one for one in caplog.records if one.exc_info and one.levelno >= logging.ERROR]
+    assert not [
+        record for record in caplog.records if record.exc_info and record.levelno >= logging.ERROR
+    ]
     assert "s3cr3t" not in caplog.text
 
 

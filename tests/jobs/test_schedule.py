@@ -89,9 +89,9 @@ def test_schedule_is_due_by_the_clock_of_the_clinic():
 
 def test_missed_runs_are_made_up_once(app):
     with app.app_context():
-        one = added()
-        assert one.due_at(UTC) == NOW + HOUR
-        assert claim(one, NOW + 10 * DAY, table.new_id())
+        nightly = added()
+        assert nightly.due_at(UTC) == NOW + HOUR
+        assert claim(nightly, NOW + 10 * DAY, table.new_id())
         assert schedule.find("nightly").due_at(UTC) == NOW + 10 * DAY + HOUR
 
 
@@ -117,16 +117,16 @@ def test_outcome_of_a_run_is_that_of_its_job(app, state, failures):
     job_id = table.new_id()
     with app.app_context():
         added()
-        one = claimed(job_id)
-        assert schedule.settle(one, NOW + HOUR + 1)
+        nightly = claimed(job_id)
+        assert schedule.settle(nightly, NOW + HOUR + 1)
         job = table.find(job_id, KIND)
         if state == INTERRUPTED:
             table.interrupt(job_id)
         else:
             table.finish(job, state, NOW + HOUR + 5, progress=Progress(notes=["So it went."]))
-        assert not schedule.settle(one, NOW + HOUR + 60)
+        assert not schedule.settle(nightly, NOW + HOUR + 60)
         # What another process saw at the same moment changes nothing.
-        assert not schedule.settle(one, NOW + HOUR + 60)
+        assert not schedule.settle(nightly, NOW + HOUR + 60)
         ended = schedule.find("nightly")
     assert (ended.job_id, ended.failures, len(ended.history)) == (None, failures, 1)
     assert (ended.last.outcome, ended.last.job_id) == (state, job_id)
@@ -137,9 +137,9 @@ def test_outcome_of_a_run_is_that_of_its_job(app, state, failures):
 def test_claim_without_a_job_is_interrupted_and_later_runs_go_on(app):
     with app.app_context():
         added()
-        one = claimed(table.new_id(), with_job=False)
-        assert schedule.settle(one, NOW + HOUR + 10)
-        assert not schedule.settle(one, NOW + HOUR + 90)
+        nightly = claimed(table.new_id(), with_job=False)
+        assert schedule.settle(nightly, NOW + HOUR + 10)
+        assert not schedule.settle(nightly, NOW + HOUR + 90)
         ended = schedule.find("nightly")
         assert (ended.last.outcome, ended.failures) == (INTERRUPTED, 1)
         assert ended.due_at(UTC) == NOW + 2 * HOUR
@@ -150,19 +150,19 @@ def test_job_whose_lease_expired_ends_its_run(app):
     job_id = table.new_id()
     with app.app_context():
         added()
-        one = claimed(job_id)
+        nightly = claimed(job_id)
         with writing() as connection:
             table._interrupt(connection, table._table.c.lease_until < NOW + HOUR + DAY)
         assert LEASE_SECONDS < DAY
-        assert not schedule.settle(one, NOW + DAY)
+        assert not schedule.settle(nightly, NOW + DAY)
 
 
 def test_failures_are_counted_until_a_run_succeeds(app):
     with app.app_context():
         added()
         for number, state in enumerate([FAILED, FAILED, DONE, FAILED], 1):
-            one = schedule.find("nightly")
-            assert schedule.note(one, Run(NOW + number, NOW + number, state, "Why."))
+            nightly = schedule.find("nightly")
+            assert schedule.note(nightly, Run(NOW + number, NOW + number, state, "Why."))
         ended = schedule.find("nightly")
     assert (ended.failures, ended.succeeded_at, ended.failed_at) == (1, NOW + 3, NOW + 4)
     assert [run.outcome for run in ended.history] == [FAILED, DONE, FAILED, FAILED]
@@ -184,10 +184,10 @@ def test_consecutive_idle_runs_are_one_line(app):
 
 def test_paused_schedule_is_not_due_and_not_made_up(app):
     with app.app_context():
-        one = added()
+        nightly = added()
         schedule.pause("nightly", NOW, paused=True)
         assert schedule.find("nightly").due_at(UTC) is None
-        assert not claim(one, NOW + HOUR, table.new_id())
+        assert not claim(nightly, NOW + HOUR, table.new_id())
         schedule.pause("nightly", NOW + DAY, paused=False)
         assert schedule.find("nightly").due_at(UTC) == NOW + DAY + HOUR
 
@@ -195,8 +195,8 @@ def test_paused_schedule_is_not_due_and_not_made_up(app):
 def test_clock_that_was_ahead_delays_no_run(app):
     with app.app_context():
         added()
-        one = schedule.find("nightly")
-        assert schedule.note(one, Run(NOW + 365 * DAY, NOW + 365 * DAY, DONE))
+        nightly = schedule.find("nightly")
+        assert schedule.note(nightly, Run(NOW + 365 * DAY, NOW + 365 * DAY, DONE))
         ahead = schedule.find("nightly")
         assert schedule.set_back(ahead, NOW + HOUR).due_at(UTC) == NOW + 2 * HOUR
         assert schedule.find("nightly").due_at(UTC) == NOW + 2 * HOUR

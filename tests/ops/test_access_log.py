@@ -60,8 +60,8 @@ def test_requests_refused_early_have_a_line(logged):
     client = logged.test_client()
     client.get("/fhir/AllergyIntolerance?x=" + "y" * 9_000)
     client.get("/sign-in", base_url="https://evil.example")
-    assert [one["status"] for one in records(logged)] == [414, 421]
-    assert all(one["ms"] is not None for one in records(logged))
+    assert [record["status"] for record in records(logged)] == [414, 421]
+    assert all(record["ms"] is not None for record in records(logged))
 
 
 def test_lines_are_text_on_standard_output_where_set(make_app, capsys):
@@ -128,7 +128,9 @@ def test_slow_query_is_logged_with_its_plan_and_without_values(logged, monkeypat
     fhir = Fhir(logged, token_for(logged, "system/*.rs"))
     caplog.clear()
     assert fhir.get("AllergyIntolerance?patient=p1").status_code == 200
-    told = [one.getMessage() for one in caplog.records if "a query took" in one.getMessage()]
+    told = [
+        record.getMessage() for record in caplog.records if "a query took" in record.getMessage()
+    ]
     assert any("SELECT" in line and "allergy_intolerance" in line for line in told)
     assert not any(re.search(r"\bp1\b", line) for line in told)
     if "sqlite" in settings_of(logged).database_uri:

@@ -173,8 +173,8 @@ def test_backup_restores_everything_into_an_empty_database(example, backup, new)
     assert (new.sql(ended), example.sql(ended)) == ([(0,)], [(1,)])
     assert schemas(new) == {"public"}
     answers = []
-    for one in (new, example):
-        with app_in(one.folder, base_url=BASE_URL, **one.overrides) as app:
+    for instance in (new, example):
+        with app_in(instance.folder, base_url=BASE_URL, **instance.overrides) as app:
             fhir = Fhir(app, token_for(app, "system/*.rs"))
             answers.append(
                 [
@@ -309,7 +309,7 @@ def test_missing_or_older_pg_dump_is_one_sentence(example, tmp_path, monkeypatch
     assert not (example.folder / "none.backup").exists()
     app = create_app(example.settings)
     with app.app_context():
-        found = [one for one in examine(app, quick=True) if one.what == "Backups"]
+        found = [finding for finding in examine(app, quick=True) if finding.what == "Backups"]
         db.engine.dispose()
     assert package in found[0].advice
 
@@ -533,7 +533,9 @@ def test_older_schema_is_backed_up_before_its_upgrade(clinic, monkeypatch):
     app = create_app(clinic.settings)
     prepare(app, told.append)
     (kept,) = clinic.folder.glob("fhirapp.schema-0003.*.backup")
-    assert any(f"from schema 0003 to {HEAD}; the old one is kept in {kept}" in one for one in told)
+    assert any(
+        f"from schema 0003 to {HEAD}; the old one is kept in {kept}" in message for message in told
+    )
     assert clinic.restore(kept).manifest.schema == "0003"
     assert clinic.sql("SELECT version_num FROM alembic_version") == [(HEAD,)]
     for statement in older:
@@ -593,9 +595,9 @@ def test_several_drills_take_turns(example, backup):
         )
         for _ in range(2)
     ]
-    for one in drills:
-        one.start()
-    for one in drills:
-        one.join(120)
+    for thread in drills:
+        thread.start()
+    for thread in drills:
+        thread.join(120)
     assert len(found) == 2
     assert found[0] == found[1]

@@ -108,7 +108,7 @@ def rows(app: Flask, table: str) -> list[dict[str, Any]]:
 def people(app: Flask) -> list[tuple[str, ...]]:
     """Return what is known of the people, but for their passwords' hashes."""
     told = ("username", "id", "created_at", "role", "disabled", "fhir_user", "signed_in_at")
-    return sorted(tuple(str(row[one]) for one in told) for row in rows(app, "auth_user"))
+    return sorted(tuple(str(row[column]) for column in told) for row in rows(app, "auth_user"))
 
 
 def answers(app: Flask) -> dict[str, tuple[bytes, str | None, str | None]]:
@@ -174,10 +174,16 @@ def test_reset_removes_rows_of_visitors_from_every_table(demo):
 
 def test_reset_knows_every_table(demo):
     with demo.app_context():
-        words = [words_table(one.tables).strip('"') for one in types().values() if one.has_words]
+        words = [
+            words_table(definition.tables).strip('"')
+            for definition in types().values()
+            if definition.has_words
+        ]
         found = inspect(db.engine).get_table_names()
     known = (*db.metadata.tables, "alembic_version")
-    assert [one for one in found if one not in known and not one.startswith(tuple(words))] == []
+    assert [
+        table for table in found if table not in known and not table.startswith(tuple(words))
+    ] == []
 
 
 def test_reset_restores_people_and_clients(demo):
@@ -208,8 +214,8 @@ def test_readers_see_the_old_or_the_new_state_during_a_reset(demo):
         if answer.status_code == 401:
             return ()
         assert answer.status_code == 200, answer.text
-        found = [one["resource"] for one in answer.get_json(force=True).get("entry", [])]
-        return tuple(f"{one['id']} {one.get('meta')}" for one in found)
+        found = [entry["resource"] for entry in answer.get_json(force=True).get("entry", [])]
+        return tuple(f"{resource['id']} {resource.get('meta')}" for resource in found)
 
     def watch_until_over() -> set[tuple[str, ...]]:
         seen = set()

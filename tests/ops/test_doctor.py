@@ -44,14 +44,14 @@ def clinic(make_app: Callable[..., Flask]) -> Flask:
 
 def found(app: Flask, what: str, *, quick: bool = True) -> list[Finding]:
     with app.app_context():
-        return [one for one in examine(app, quick=quick) if one.what == what]
+        return [finding for finding in examine(app, quick=quick) if finding.what == what]
 
 
 def words_of(app: Flask, what: str, state: str, *, quick: bool = True) -> str:
     """Return the words of the one finding of a kind that is as bad."""
-    (one,) = [one for one in found(app, what, quick=quick) if one.state == state]
-    assert bool(one.advice) == (state != GOOD)
-    return one.words
+    (finding,) = [finding for finding in found(app, what, quick=quick) if finding.state == state]
+    assert bool(finding.advice) == (state != GOOD)
+    return finding.words
 
 
 @contextmanager
@@ -77,9 +77,9 @@ def http_server(respond: Callable[[BaseHTTPRequestHandler], tuple[int, bytes]]) 
 def test_healthy_server_has_no_findings(clinic):
     with clinic.app_context():
         listed = examine(clinic)
-    assert [one for one in listed if one.state == WRONG] == []
+    assert [finding for finding in listed if finding.state == WRONG] == []
     kinds = {"Readiness", "Address", "Clock", "Disk", "Database", "Audit trail", "Backups", "Jobs"}
-    assert {one.what for one in listed} >= {*kinds, "Accounts", "Documents"}
+    assert {finding.what for finding in listed} >= {*kinds, "Accounts", "Documents"}
 
 
 def test_unready_server_is_reported_with_its_reason(clinic):
@@ -103,7 +103,7 @@ def test_unreachable_database_is_one_finding(tmp_path, monkeypatch, is_there, re
         settings = load_settings({}, instance_path=str(tmp_path), database_url=url, secret=SECRET)
         app = create_app(settings)
         with app.app_context():
-            wrong = {one.what: one for one in examine(app) if one.state == WRONG}
+            wrong = {finding.what: finding for finding in examine(app) if finding.state == WRONG}
     assert wrong.keys() == {"Database", "Readiness"}
     words = wrong["Database"].words
     assert (reason in words, "hunter2" in words) == (True, False)
@@ -119,7 +119,7 @@ def test_empty_database_is_one_finding(new_database, tmp_path):
     )
     app = create_app(settings)
     with app.app_context():
-        wrong = {one.what: one for one in examine(app) if one.state == WRONG}
+        wrong = {finding.what: finding for finding in examine(app) if finding.state == WRONG}
         db.engine.dispose()
     assert wrong.keys() == {"Database", "Readiness"}
     assert wrong["Database"].advice == "Start the server: it creates the tables."
@@ -130,7 +130,7 @@ def test_planner_statistics_are_reported(clinic, monkeypatch):
     with clinic.app_context():
         is_sqlite = db.engine.dialect.name == "sqlite"
         if is_sqlite:
-            assert {one.state for one in found(clinic, "Database")} == {GOOD}
+            assert {finding.state for finding in found(clinic, "Database")} == {GOOD}
         else:
             assert "planner statistics are missing or outdated: " in words_of(
                 clinic, "Database", WRONG
@@ -142,7 +142,7 @@ def test_planner_statistics_are_reported(clinic, monkeypatch):
             words_of(clinic, "Database", NOTE) == "it has planner statistics, which become outdated"
         )
     else:
-        good = [one.words for one in found(clinic, "Database")]
+        good = [finding.words for finding in found(clinic, "Database")]
         assert "planner statistics are up to date" in good
 
 
@@ -155,15 +155,17 @@ def test_planner_statistics_are_reported(clinic, monkeypatch):
 )
 def test_unusable_base_url_is_reported(clinic, settings, words):
     changed = replace(settings_of(clinic), **settings)
-    assert words in next(one.words for one in doctor._address(changed) if one.state == WRONG)
+    assert words in next(
+        finding.words for finding in doctor._address(changed) if finding.state == WRONG
+    )
 
 
 def test_unnamed_proxy_is_reported(clinic):
     changed = replace(settings_of(clinic), base_url="https://clinic.invalid")
     listed = list(doctor._address(changed))
-    assert [one.state for one in listed if one.what == "Proxy"] == [WRONG]
+    assert [finding.state for finding in listed if finding.what == "Proxy"] == [WRONG]
     # Nor does that address lead anywhere.
-    assert [one.state for one in listed if one.what == "Address"] == [NOTE]
+    assert [finding.state for finding in listed if finding.what == "Address"] == [NOTE]
 
 
 def test_answers_at_the_base_url_are_judged():
@@ -226,8 +228,8 @@ def test_nearly_full_disk_is_reported(clinic, monkeypatch):
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=20_000_000))
     told = found(clinic, "Disk")
-    assert {one.state for one in told} == {WRONG}
-    assert all("20.0 MB left" in one.words for one in told)
+    assert {finding.state for finding in told} == {WRONG}
+    assert all("20.0 MB left" in finding.words for finding in told)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
@@ -252,7 +254,7 @@ def test_tampered_audit_trail_is_reported_by_the_full_check(clinic):
     Browser(clinic).sign_in("nobody", "nonsense")
     Browser(clinic).sign_in("nobody", "nonsense")
     change(clinic, b"sign-in-failed", b"sign-in")
-    assert [one.state for one in found(clinic, "Audit trail")] == []
+    assert [finding.state for finding in found(clinic, "Audit trail")] == []
     assert "it is not intact" in words_of(clinic, "Audit trail", WRONG, quick=False)
 
 
@@ -260,7 +262,11 @@ def test_damaged_database_is_reported_by_the_full_check(clinic):
     path = database_path(settings_of(clinic))
     damage_database(path)
     # What is read after that may not be readable either.
-    wrong = [one.words for one in found(clinic, "Database", quick=False) if one.state == WRONG]
+    wrong = [
+        finding.words
+        for finding in found(clinic, "Database", quick=False)
+        if finding.state == WRONG
+    ]
     assert "is damaged" in wrong[0]
 
 
@@ -304,7 +310,7 @@ def test_hanging_and_failed_jobs_are_reported(clinic):
         update(JobRow).where(JobRow.id == "a" * 24).values(killed),
         update(JobRow).where(JobRow.id == "b" * 24).values(noted),
     )
-    assert {one.words for one in found(clinic, "Jobs")} == {
+    assert {finding.words for finding in found(clinic, "Jobs")} == {
         *("the export of Ada failed: it was interrupted", "the export of Ada failed: No key.")
     }
 

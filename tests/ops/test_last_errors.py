@@ -139,7 +139,9 @@ def test_a_log_that_cannot_be_kept_is_written_still(app, capsys):
 
 
 def test_a_message_that_cannot_be_made_fails_no_request(app, capsys):
-    (handler,) = (one for one in logging.getLogger().handlers if isinstance(one, Log))
+    (handler,) = (
+        candidate for candidate in logging.getLogger().handlers if isinstance(candidate, Log)
+    )
 
     def warn(message: str, value: str) -> None:
         # Not through the logger: the tests' own handlers raise, or cannot send what they caught.

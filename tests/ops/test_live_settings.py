@@ -147,7 +147,9 @@ def test_stored_setting_that_is_no_longer_valid_does_not_stop_the_start(app, cap
         connection.execute(insert(StoredSetting), [row])
     other = started(app, page_max="200")
     assert (settings_of(other).page_size, settings_of(other).log_level) == (100, "INFO")
-    logged = [one.getMessage() for one in caplog.records if "has no effect" in one.getMessage()]
+    logged = [
+        record.getMessage() for record in caplog.records if "has no effect" in record.getMessage()
+    ]
     assert [line.split()[2] for line in logged] == ["log_level", "page_size"]
     assert "FHIRAPP_PAGE_SIZE=500 is more than FHIRAPP_PAGE_MAX=200" in logged[1]
 
@@ -170,11 +172,11 @@ def test_settings_stay_where_the_database_fails(app):
 
 
 def test_every_live_setting_is_stored_as_its_variable_has_it(app):
-    for name, one in LIVE.items():
+    for name, setting in LIVE.items():
         # The default itself would change nothing.
         known = {"second_factor": "staff", "self_link": "fhir", "log_level": "ERROR"}
         known |= {"timezone": "UTC", "oidc_name": "Clinic", "log_format": "json"}
-        other = not one.default if isinstance(one.default, bool) else one.default
+        other = not setting.default if isinstance(setting.default, bool) else setting.default
         value = known.get(name) or str(other - 1 if type(other) is int else other)
         change(app, name, value)
         with app.app_context():

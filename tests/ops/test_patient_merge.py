@@ -156,10 +156,10 @@ def test_merged_record_has_everything(app):
     assert asserter["asserter"]["reference"] == "Patient/stays"
     gone, kept = fhir.read("Patient/twice"), fhir.read("Patient/stays")
     assert gone["active"] is False
-    assert [(one["type"], one["other"]["reference"]) for one in gone["link"]] == [
+    assert [(linked["type"], linked["other"]["reference"]) for linked in gone["link"]] == [
         ("replaced-by", "Patient/stays")
     ]
-    assert [(one["type"], one["other"]["reference"]) for one in kept["link"]] == [
+    assert [(linked["type"], linked["other"]["reference"]) for linked in kept["link"]] == [
         ("replaces", "Patient/twice")
     ]
     assert "active" not in kept
@@ -199,7 +199,7 @@ def test_request_about_the_merged_patient_is_refused_and_never_empty(app):
 
 
 def test_versioned_reference_is_moved_and_restored(app, tmp_path):
-    before, after = (allergy(one, "Patient/twice/_history/1") for one in ("rye", "oats"))
+    before, after = (allergy(name, "Patient/twice/_history/1") for name in ("rye", "oats"))
     bring(app, tmp_path, before)
     was = contents(app)
     merge(app)
@@ -275,9 +275,9 @@ def test_imported_records_of_the_merged_patient_go_to_the_other(app, tmp_path):
 
 
 def test_shared_identifier_finds_the_patient_who_stays(app, tmp_path):
-    for one in (TWICE, STAYS):
+    for person in (TWICE, STAYS):
         shared = {"system": "urn:ssn", "value": "9"}
-        bring(app, tmp_path, {**one, "identifier": [*one["identifier"], shared]})
+        bring(app, tmp_path, {**person, "identifier": [*person["identifier"], shared]})
     merge(app)
     bees = allergy("bees", "Patient?identifier=urn:ssn|9")
     transaction = bundle("transaction", {"resource": bees, "request": put_of(bees)})
@@ -356,7 +356,9 @@ def test_accounts_move_where_asked_and_return(app):
         with app.app_context():
             found = select(UserPatient.user_id, UserPatient.patient_id, UserPatient.is_self)
             found = found.where(UserPatient.patient_id.in_(["twice", "stays"]))
-            return sorted((one.patient_id, one.is_self) for one in db.session.execute(found))
+            return sorted(
+                (linked.patient_id, linked.is_self) for linked in db.session.execute(found)
+            )
 
     before = links()
     for move_accounts in (False, True):
@@ -438,7 +440,9 @@ def test_audit_trail_gives_the_reason_for_both_patients(app):
     undo(app)
     for patient_id in ("twice", "stays"):
         with app.app_context():
-            told = {one.event: one for one in entries(kind=ADMINISTRATION, patient_id=patient_id)}
+            told = {
+                entry.event: entry for entry in entries(kind=ADMINISTRATION, patient_id=patient_id)
+            }
         assert REASON in told["patients-merged"].body
         assert "1 DocumentReference" in told["patients-merged"].body
         assert "Two people after all" in told["merge-undone"].body

@@ -108,7 +108,7 @@ def test_history_of_a_deleted_record_is_kept(app):
     fhir = asking(app)
     assert fhir.read("AllergyIntolerance/gone-nuts/_history/1")["id"] == "gone-nuts"
     history = fhir.read("AllergyIntolerance/gone-nuts/_history")
-    assert [one["request"]["method"] for one in history["entry"]] == ["DELETE", "PUT", "PUT"]
+    assert [entry["request"]["method"] for entry in history["entry"]] == ["DELETE", "PUT", "PUT"]
 
 
 def test_history_of_an_erased_record_has_no_content(app):
@@ -120,7 +120,7 @@ def test_history_of_an_erased_record_has_no_content(app):
     tag = {"If-None-Match": before.headers["ETag"]}
     after = fhir.get("AllergyIntolerance/gone-nuts/_history", headers=tag)
     assert after.status_code == 200
-    assert all("resource" not in one for one in after.get_json(force=True)["entry"])
+    assert all("resource" not in entry for entry in after.get_json(force=True)["entry"])
 
 
 def test_erased_content_is_left_in_no_table(app):
@@ -183,9 +183,9 @@ def test_deletion_removes_links_of_accounts_and_revokes_tokens(app):
 
 def test_audit_trail_keeps_the_reason_and_no_content(app):
     remove(app, erase=True)
-    (one,) = [entry for entry in administration_events(app) if entry.event == "patient-erased"]
-    assert REASON in one.body
-    assert "2 DocumentReference" in one.body
+    (entry,) = [entry for entry in administration_events(app) if entry.event == "patient-erased"]
+    assert REASON in entry.body
+    assert "2 DocumentReference" in entry.body
     assert "Verschwunden" not in repr(administration_events(app))
 
 

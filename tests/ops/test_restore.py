@@ -246,8 +246,8 @@ def test_sessions_tokens_and_codes_of_the_backup_are_revoked_by_a_restore(tmp_pa
     restored(backup, folder, force=True)
     with app_in(folder, base_url=BASE_URL) as app:
         flow.app = app
-        for one in (token, tokens["access_token"]):
-            assert Fhir(app, one).get("Patient").status_code == 401
+        for earlier_token in (token, tokens["access_token"]):
+            assert Fhir(app, earlier_token).get("Patient").status_code == 401
         assert flow.refresh(tokens["refresh_token"]).get_json()["error"] == "invalid_grant"
         assert flow.redeem(code).get_json()["error"] == "invalid_grant"
         with app.test_request_context():

@@ -94,7 +94,7 @@ def flow(first: Flask) -> Flow:
 
 
 def kids(app: Flask) -> list[str]:
-    return [one["kid"] for one in app.test_client().get("/oauth/jwks.json").get_json()["keys"]]
+    return [key["kid"] for key in app.test_client().get("/oauth/jwks.json").get_json()["keys"]]
 
 
 def seconds_until(condition: Callable[[], bool]) -> float:
@@ -151,7 +151,7 @@ def test_keys_of_the_folder_are_stored_where_the_database_has_none(
     folder = tmp_path / "with-keys"
     folder.mkdir()
     copy(signing_keys_file, folder / openid.NAME)
-    (kid,) = [one["key"]["kid"] for one in json.loads(signing_keys_file.read_bytes())["keys"]]
+    (kid,) = [key["key"]["kid"] for key in json.loads(signing_keys_file.read_bytes())["keys"]]
     assert kids(join("with-keys")) == kids(join("without")) == kids(first) == [kid]
 
 
@@ -355,10 +355,10 @@ def test_concurrent_first_starts_create_one_schema_key_and_setup_address(new_dat
             starts.append(stack.enter_context(servers(folder)))
         with ThreadPoolExecutor(3) as threads:
             begun = [threads.submit(start, DATABASE_URL=url, PROCESSES="1") for start in starts]
-            running = [one.result() for one in begun]
-        keys = {one.ask(get("/oauth/jwks.json"))[1] for one in running}
+            running = [start.result() for start in begun]
+        keys = {server.ask(get("/oauth/jwks.json"))[1] for server in running}
         addresses = [_SETUP.findall((folder / "log").read_text()) for folder in folders]
-        ready = [one.ask(get("/health/ready"))[0].status for one in running]
+        ready = [server.ask(get("/health/ready"))[0].status for server in running]
     assert ready == [200, 200, 200]
     assert len(keys) == 1
     assert len(json.loads(keys.pop())["keys"]) == 1
@@ -409,7 +409,7 @@ def test_paging_continues_at_another_server(first, second):
     for server in cycle(walk):
         bundle = server.read(path)
         found += [entry["resource"]["id"] for entry in bundle["entry"]]
-        following = [one["url"] for one in bundle["link"] if one["relation"] == "next"]
+        following = [link["url"] for link in bundle["link"] if link["relation"] == "next"]
         if not following:
             break
         path = following[0].removeprefix(BASE_URL)

@@ -222,8 +222,8 @@ def test_slowest_of_too_many_connections_is_closed(serve, limits):
 
 def test_connections_are_counted_by_address(serve):
     served = serve(Limits(1_000, 1))
-    with served.connect() as one, served.connect("127.0.0.2") as other:
-        for connection in (one, other):
+    with served.connect() as first, served.connect("127.0.0.2") as other:
+        for connection in (first, other):
             connection.sendall(LIVE)
             assert answer(connection)[0] == 200
 
@@ -329,8 +329,8 @@ def test_scheme_of_a_named_proxy_is_recorded_and_changes_nothing(serve, proxy, t
 
 def test_the_connections_of_a_proxy_are_counted_by_its_clients(serve):
     served = serve(Limits(1_000, 1), proxy="127.0.0.1")
-    with served.connect() as one, served.connect() as other:
-        for connection, client in ((one, "192.0.2.1"), (other, "192.0.2.2")) * 2:
+    with served.connect() as first, served.connect() as other:
+        for connection, client in ((first, "192.0.2.1"), (other, "192.0.2.2")) * 2:
             connection.sendall(HEAD + f"X-Forwarded-For: {client}\r\n\r\n".encode())
             assert answer(connection) == (200, f"{client} None".encode())
 
@@ -341,7 +341,9 @@ def test_unnamed_proxy_is_logged_once(serve, caplog):
         with served.connect() as connection:
             connection.sendall(HEAD + b"X-Forwarded-For: 192.0.2.1\r\n\r\n")
             answer(connection)
-    said = [one.getMessage() for one in caplog.records if "X-Forwarded-For" in one.getMessage()]
+    said = [
+        record.getMessage() for record in caplog.records if "X-Forwarded-For" in record.getMessage()
+    ]
     assert len(said) == 1
     assert "FHIRAPP_TRUSTED_PROXY" in said[0]
 

@@ -75,7 +75,9 @@ class Clinic:
         page = page.submit("Prepare the restore", **fields)
         # Where the machine is slow, it is taken for dead until it goes on.
         busy = ("Running for", "interrupted")
-        return self._once(page, page.path, lambda page: not any(one in page.words for one in busy))
+        return self._once(
+            page, page.path, lambda page: not any(words in page.words for words in busy)
+        )
 
     def restored(self) -> Page:
         """Wait until the server has started anew; return the page that was waited for."""

@@ -30,7 +30,7 @@ def assert_is_outcome(response: HTTPResponse, body: bytes, status: int, code: st
     assert response.headers["Content-Type"] == FHIR_JSON
     content = json.loads(body)
     assert content["resourceType"] == "OperationOutcome"
-    assert [(one["severity"], one["code"]) for one in content["issue"]] == [("error", code)]
+    assert [(issue["severity"], issue["code"]) for issue in content["issue"]] == [("error", code)]
 
 
 POST = b"POST /fhir/AllergyIntolerance HTTP/1.1\r\nHost: x\r\n"

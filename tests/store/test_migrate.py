@@ -100,7 +100,7 @@ def new_schema(folder: Path) -> str:
 
 def statements(schema: str) -> set[str]:
     """Return the statements of a schema, in one line each: a column that was added has none."""
-    return {" ".join(one.split()) for one in schema.split(";\n")}
+    return {" ".join(statement.split()) for statement in schema.split(";\n")}
 
 
 def kept_statements() -> set[str]:

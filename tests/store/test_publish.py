@@ -94,7 +94,7 @@ def test_decimal_with_other_digits_is_other_content(store):
 
 @BOTH
 def test_versions_of_one_batch_follow_each_other(store):
-    batch = [allergy("batch", criticality=one) for one in ("low", "high", "high", "low")]
+    batch = [allergy("batch", criticality=level) for level in ("low", "high", "high", "low")]
     changes = publish(store, TIMES[1], *batch)
     assert changes == [Change.NEW, Change.CHANGED, Change.SAME, Change.CHANGED]
     assert rows(
@@ -240,7 +240,7 @@ def test_concurrent_writers_make_versions_without_gaps_or_duplicates(make_app):
 
 
 def test_content_of_an_earlier_version_is_held_where_asked_for(store):
-    old, new, other = (allergy("held", criticality=one) for one in ("low", "high", None))
+    old, new, other = (allergy("held", criticality=level) for level in ("low", "high", None))
     del other["criticality"]
     publish(store, TIMES[1], old)
     publish(store, TIMES[2], new)
@@ -261,7 +261,9 @@ def test_different_content_of_another_source_is_left_alone(store):
     assert publish(store, TIMES[3], low, source_id=1) == [Change.CHANGED]
     delete(store, TIMES[4], "AllergyIntolerance/whose")
     assert publish(store, TIMES[5], high, source_id=2) == [Change.CHANGED]
-    assert [one for (one,) in rows(store, "AllergyIntolerance", "whose", "source_id")][-1] == 2
+    assert [source for (source,) in rows(store, "AllergyIntolerance", "whose", "source_id")][
+        -1
+    ] == 2
 
 
 def test_resource_without_source_gets_the_first_that_publishes_it(store):

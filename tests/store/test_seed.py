@@ -38,7 +38,7 @@ def held(app: Flask) -> dict[str, dict[str, list[dict[str, Any] | None]]]:
 def live(held: Any) -> dict[str, list[dict[str, Any]]]:
     """Every version of the seed that is no deletion, by type."""
     return {
-        name: [one for versions in resources.values() for one in versions if one]
+        name: [resource for versions in resources.values() for resource in versions if resource]
         for name, resources in held.items()
     }
 
@@ -51,10 +51,12 @@ def empty(make_app: Any) -> Flask:
 
 def codes(concept: dict[str, Any]) -> list[tuple[str | None, str]]:
     """Return the (system, code) pairs of a CodeableConcept."""
-    return [(one.get("system"), one["code"]) for one in concept.get("coding", ())]
+    return [(coding.get("system"), coding["code"]) for coding in concept.get("coding", ())]
 
 
-@pytest.mark.parametrize("definition", [one for one in TYPES if one.values[0].stores_body])
+@pytest.mark.parametrize(
+    "definition", [definition for definition in TYPES if definition.values[0].stores_body]
+)
 def test_stored_bodies_are_rendered_from_their_rows(app, definition):
     with app.app_context(), db.engine.connect() as connection:
         table = definition.table
@@ -62,7 +64,7 @@ def test_stored_bodies_are_rendered_from_their_rows(app, definition):
         rows = [dict(row) for row in found]
         binary = types()["Binary"]
         held = read_documents(connection, binary, RENDERING.inline_max, true())
-        documents = {one.pk: one for one in held}
+        documents = {document.pk: document for document in held}
         assert rows
         for row in rows:
             stored = row["body"]
@@ -80,10 +82,10 @@ def test_seed_is_the_same_whenever_it_is_loaded(make_app):
 def test_seed_holds_only_inserts():
     text = seed_path().read_text(encoding="utf-8")
     bare = re.sub(r"'(?:[^']|'')*'|--[^\n]*", "", text)
-    statements = [one.strip() for one in bare.split(";")]
+    statements = [statement.strip() for statement in bare.split(";")]
     assert statements.pop() == ""
     assert len(statements) > 20
-    assert [one for one in statements if not one.startswith("INSERT INTO ")] == []
+    assert [statement for statement in statements if not statement.startswith("INSERT INTO ")] == []
 
 
 FINE = """INSERT INTO organization (id, version_id, last_updated, name)
@@ -197,11 +199,11 @@ def test_seed_has_each_clinical_case(fhir):
 
 def test_seed_has_an_allergy_with_two_reactions_of_several_manifestations(live):
     assert any(
-        len(one["reaction"]) == 2
-        and all(len(reaction["manifestation"]) > 1 for reaction in one["reaction"])
-        and len({reaction["severity"] for reaction in one["reaction"]}) == 2
-        for one in live["AllergyIntolerance"]
-        if "reaction" in one
+        len(resource["reaction"]) == 2
+        and all(len(reaction["manifestation"]) > 1 for reaction in resource["reaction"])
+        and len({reaction["severity"] for reaction in resource["reaction"]}) == 2
+        for resource in live["AllergyIntolerance"]
+        if "reaction" in resource
     )
 
 
@@ -237,24 +239,31 @@ def test_seed_has_each_kind_of_attachment(fhir, live):
 
 def test_scan_of_the_seed_has_an_identifier(live):
     scans = [
-        one
-        for one in live["DocumentReference"]
+        resource
+        for resource in live["DocumentReference"]
         if any(
-            value.startswith("image/") for value in values_at(one, "content.attachment.contentType")
+            value.startswith("image/")
+            for value in values_at(resource, "content.attachment.contentType")
         )
     ]
     assert scans
-    for one in scans:
-        (identifier,) = one["identifier"]
+    for resource in scans:
+        (identifier,) = resource["identifier"]
         assert identifier.keys() == {"use", "system", "value"}
 
 
 def test_results_without_content_are_of_patients_without_other_records(live):
     bare = {
-        one["subject"]["reference"] for one in live["DocumentReference"] if "content" not in one
+        resource["subject"]["reference"]
+        for resource in live["DocumentReference"]
+        if "content" not in resource
     }
-    whole = {one["subject"]["reference"] for one in live["DocumentReference"] if "content" in one}
-    allergic = {one["patient"]["reference"] for one in live["AllergyIntolerance"]}
+    whole = {
+        resource["subject"]["reference"]
+        for resource in live["DocumentReference"]
+        if "content" in resource
+    }
+    allergic = {resource["patient"]["reference"] for resource in live["AllergyIntolerance"]}
     assert len(bare) > 1
     assert bare.isdisjoint(whole | allergic)
 
@@ -269,15 +278,15 @@ def test_seed_has_resources_with_three_versions_and_deleted_ones(held, name):
 @pytest.mark.parametrize("name", BOTH)
 def test_provenance_of_the_seed_names_author_and_transmitter(live, name):
     told = [
-        one
-        for one in live["Provenance"]
-        if any(value.startswith(f"{name}/") for value in values_at(one, "target.reference"))
+        resource
+        for resource in live["Provenance"]
+        if any(value.startswith(f"{name}/") for value in values_at(resource, "target.reference"))
     ]
     assert told
-    for one in told:
-        roles = {code for agent in one["agent"] for _, code in codes(agent["type"])}
+    for resource in told:
+        roles = {code for agent in resource["agent"] for _, code in codes(agent["type"])}
         assert {"author", "transmitter"} <= roles
-        for agent in one["agent"]:
+        for agent in resource["agent"]:
             assert agent["who"]["reference"].startswith("Organization/")
             assert agent["onBehalfOf"]["reference"].startswith("Organization/")
 
@@ -290,11 +299,11 @@ def test_seed_has_enough_patients_and_resources(held):
 def test_references_of_the_seed_resolve(held, live):
     there = {f"{name}/{row_id}" for name, resources in held.items() for row_id in resources}
     for resources in live.values():
-        for one in resources:
-            contained = {f"#{inner['id']}" for inner in one.get("contained", ())}
-            leading = set(references(one))
-            leading |= set(values_at(one, "content.attachment.url"))
-            assert leading <= there | contained, one["id"]
+        for resource in resources:
+            contained = {f"#{inner['id']}" for inner in resource.get("contained", ())}
+            leading = set(references(resource))
+            leading |= set(values_at(resource, "content.attachment.url"))
+            assert leading <= there | contained, resource["id"]
 
 
 def references(value: Any) -> Iterator[str]:
