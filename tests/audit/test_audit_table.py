@@ -297,6 +297,22 @@ def test_expired_chains_are_removed_and_that_is_recorded(make_app, monkeypatch):
     assert "it is missing" in fault
 
 
+def test_finished_chain_is_marked_as_over(own_app, monkeypatch):
+    with own_app.app_context():
+        for day in ("2026-01-01", "2026-01-02"):
+            on(day, monkeypatch, own_app)
+            trail_of(own_app).append(line("x"))
+        monkeypatch.undo()
+        trail_of(own_app).close()
+        trail_of(own_app).append(line("x"))
+        assert len(shown(own_app)) == 3
+        with db.engine.connect() as connection:
+            over = connection.execute(
+                text("SELECT is_over FROM audit_chain ORDER BY name")
+            ).scalars()
+            assert [*over] == [True, True, False]
+
+
 def in_a_folder(app: Flask, monkeypatch: pytest.MonkeyPatch, days: int) -> dict[str, Any]:
     """Write a trail into an app's folder, as a release before did; return its head."""
     sign = trail_module._signed

@@ -182,7 +182,7 @@ def test_answers_at_the_base_url_are_judged():
 
         with http_server(respond) as address:
             assert doctor._asked(f"{address}/records").state == state
-        assert paths == ["/records/health/live"]
+        assert paths[0] == "/records/health/live"
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,14 @@ def test_log_level_follows_the_setting(app):
     assert logging.getLogger().level == logging.INFO
 
 
+def test_settings_are_read_again_only_after_a_write(app):
+    with app.app_context():
+        live_settings.refresh(app)
+        state = live_settings._state(app)
+        live_settings.refresh(app)
+        assert live_settings._state(app) is state
+
+
 def test_settings_stay_where_the_database_fails(app):
     change(app, "page_size", "50")
     with app.app_context(), db.engine.begin() as connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from http.client import HTTPResponse
@@ -15,6 +16,7 @@ import pytest
 
 from tests.support.helpers import FHIR_JSON
 from tests.support.serving import WAIT_SECONDS, Server, answer, get, servers
+from tests.support.shell import fhirapp
 
 
 @pytest.fixture(scope="module")
@@ -156,3 +158,12 @@ def test_killed_child_is_replaced_and_logged_as_json(start, tmp_path: Any):
     records = [json.loads(line) for line in lines if line.startswith("{")]
     replaced = [record["level"] for record in records if "is replaced" in record["message"]]
     assert replaced == ["ERROR"]
+
+
+def test_port_in_use_is_one_sentence(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = fhirapp(tmp_path, "serve", "--port", str(port))
+    assert done.returncode == 2
+    assert f"fhirapp: Cannot listen on 127.0.0.1 port {port} (" in done.stderr
+    assert "Traceback" not in done.stderr
