@@ -34,6 +34,27 @@ from tests.support.shell import run_command
 from tests.support.trails import change
 
 
+class SandboxedReader:
+    """Stands for the document reader, which starts a process."""
+
+    lacking = ""
+
+    def __enter__(self) -> SandboxedReader:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def html_of(self, content: bytes, media_type: str) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.node.get_closest_marker("process"):
+        monkeypatch.setattr(doctor, "Extractor", SandboxedReader)
+
+
 @pytest.fixture
 def clinic(make_app: Callable[..., Flask]) -> Flask:
     """A server of this machine alone, with an administrator."""
@@ -319,6 +340,11 @@ def test_missing_administrators_and_second_factors_are_reported(clinic):
     assert "have no second factor" in words_of(clinic, "Accounts", NOTE)
     alter(clinic, update(User).values(disabled=True))
     assert words_of(clinic, "Accounts", WRONG) == "there is no administrator"
+
+
+@pytest.mark.process
+def test_document_reader_is_sandboxed(clinic):
+    assert words_of(clinic, "Documents", GOOD) == "the document reader is sandboxed"
 
 
 def test_unconfined_document_reader_is_reported(clinic, monkeypatch):
