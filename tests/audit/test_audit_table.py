@@ -32,7 +32,7 @@ from fhirapp.trail.packing import pack
 from fhirapp.trail.table import FIRST_NUMBER
 from fhirapp.trail.verify import Verified
 from tests.support.helpers import SECRET, Fhir, token_for
-from tests.support.shell import run_command
+from tests.support.shell import fhirapp
 from tests.support.trails import IN_TABLE, noted
 
 pytestmark = IN_TABLE
@@ -401,7 +401,7 @@ def test_audit_commands_list_and_verify_the_table(two, tmp_path):
         db.engine.dispose()
 
     def run(*arguments: str) -> Any:
-        return run_command(folder, "audit", *arguments, DATABASE_URL=url, SECRET=SECRET)
+        return fhirapp(folder, "audit", *arguments, DATABASE_URL=url, SECRET=SECRET)
 
     head = run("head").stdout
     copied = tmp_path / "head"

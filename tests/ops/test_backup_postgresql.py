@@ -44,7 +44,7 @@ from tests.support.databases import POSTGRESQL
 from tests.support.helpers import BASE_URL, Fhir, token_for
 from tests.support.importing import PATIENT, load_lines
 from tests.support.serving import servers
-from tests.support.shell import ROOT, assert_not_done, environment, run_command
+from tests.support.shell import ROOT, assert_not_done, environment, fhirapp
 
 pytestmark = pytest.mark.databases(POSTGRESQL)
 
@@ -71,7 +71,7 @@ class Clinic(NamedTuple):
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the shell."""
-        return run_command(self.folder, *arguments, DATABASE_URL=self.url, SECRET=SHARED_SECRET)
+        return fhirapp(self.folder, *arguments, DATABASE_URL=self.url, SECRET=SHARED_SECRET)
 
     def sql(self, statement: str) -> list[Any]:
         """Run a statement; return its rows."""

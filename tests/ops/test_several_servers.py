@@ -47,7 +47,7 @@ from tests.support.bulk import Exports
 from tests.support.databases import POSTGRESQL
 from tests.support.helpers import BASE_URL, SECRET, Fhir, token_for
 from tests.support.serving import get, servers
-from tests.support.shell import assert_not_done, environment, run_command
+from tests.support.shell import assert_not_done, environment, fhirapp
 
 pytestmark = pytest.mark.databases(POSTGRESQL)
 
@@ -156,16 +156,16 @@ def test_server_with_another_secret_does_not_start(first, join, tmp_path):
     with pytest.raises(ConfigurationError, match="sealed with another FHIRAPP_SECRET"):
         join(secret=SECRET.upper())
     url = settings_of(first).database_url
-    done = run_command(tmp_path, "serve", "--port", "0", DATABASE_URL=url, SECRET=SECRET.upper())
+    done = fhirapp(tmp_path, "serve", "--port", "0", DATABASE_URL=url, SECRET=SECRET.upper())
     assert_not_done(done, "sealed with another FHIRAPP_SECRET; set the one that the other servers")
-    done = run_command(tmp_path, "doctor", "--quick", DATABASE_URL=url, SECRET=SECRET.upper())
+    done = fhirapp(tmp_path, "doctor", "--quick", DATABASE_URL=url, SECRET=SECRET.upper())
     assert done.returncode == 1
     assert "WRONG  Keys: What the database keeps was sealed with another" in done.stdout
 
 
 def test_commands_with_another_secret_write_nothing(first, tmp_path):
     def run(secret: str, *command: str) -> subprocess.CompletedProcess[str]:
-        return run_command(tmp_path, *command, DATABASE_URL=url, SECRET=secret)
+        return fhirapp(tmp_path, *command, DATABASE_URL=url, SECRET=secret)
 
     url = settings_of(first).database_url
     # A backup that no server could restore, a head of the trail that no server signs.
