@@ -27,6 +27,7 @@ def faults(app: Flask) -> list[str]:
     return found.lines()
 
 
+@pytest.mark.campaign
 def test_imported_records_have_no_differences(synthea_loaded):
     assert faults(synthea_loaded[0]) == []
 
@@ -67,6 +68,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.campaign
 def test_differences_from_the_columns_are_reported(own_app):
     """Each damage is of another record: all are made in one database."""
     with own_app.app_context(), writing() as connection:

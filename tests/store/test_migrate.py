@@ -386,6 +386,7 @@ def test_concurrent_upgrades_of_one_database_all_succeed(open_app, tmp_path, nex
     assert {schema_of(copy)[-9:-4] for copy in copies(tmp_path)} == {f"'{HEAD}"}
 
 
+@pytest.mark.campaign
 def test_backup_of_an_older_release_is_upgraded_when_restored(open_app, tmp_path, next_release):
     file = old_clinic(open_app, tmp_path)
     now = datetime(2026, 1, 5, tzinfo=UTC)

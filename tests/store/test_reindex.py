@@ -45,6 +45,7 @@ def test_lost_bodies_and_index_rows_are_rebuilt(own_app):
     assert count == sum(len(before[name]) for name in table_names(own_app))
 
 
+@pytest.mark.campaign
 def test_start_with_other_settings_rebuilds_bodies_of_the_same_versions(make_app, new_database):
     """A start with other settings makes bodies again, and versions stay as they are."""
     url = new_database()
@@ -87,6 +88,7 @@ def as_older_release(app: Flask) -> None:
 
 
 @BOTH
+@pytest.mark.campaign
 def test_database_of_older_rules_is_indexed_again(make_app, new_database):
     url = new_database()
     app = make_app(database_url=url)

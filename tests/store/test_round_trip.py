@@ -89,11 +89,15 @@ def stored_and_read(value: Any) -> Any:
     return fhir_json.loads(fhir_json.text(value))
 
 
+FEW, MANY = 10, pytest.param(40, marks=pytest.mark.campaign)
+
+
+@pytest.mark.parametrize("examples", [FEW, MANY])
 @pytest.mark.parametrize("name", NAMES)
-def test_resource_is_rendered_from_its_row_as_it_was_prepared(name):
+def test_resource_is_rendered_from_its_row_as_it_was_prepared(name, examples):
     definition = SERVED[name]
 
-    @REPEATABLE
+    @settings(REPEATABLE, max_examples=examples)
     @given(resources(name))
     def check(resource: dict[str, Any]) -> None:
         given = copy.deepcopy(resource)
@@ -116,17 +120,18 @@ def empty(make_app):
 
 
 @pytest.mark.databases(SQLITE, POSTGRESQL)
+@pytest.mark.parametrize("examples", [3, pytest.param(15, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("name", NAMES)
-def test_resource_is_answered_as_it_was_published(empty, name):
+def test_resource_is_answered_as_it_was_published(empty, name, examples):
     app, fhir = empty
     number = 0
 
-    @settings(REPEATABLE, max_examples=15)
+    @settings(REPEATABLE, max_examples=examples)
     @given(resources(name))
     def check(resource: dict[str, Any]) -> None:
         nonlocal number
         number += 1
-        resource["id"] = f"{name}-{number}"
+        resource["id"] = f"{name}-{examples}-{number}"
         if name == "Provenance":
             # Only what is about something that is here may be seen.
             resource["target"] = [{"reference": "Organization/o"}]

@@ -72,6 +72,7 @@ def test_stored_bodies_are_rendered_from_their_rows(app, definition):
             assert row["body"] == stored
 
 
+@pytest.mark.campaign
 def test_seed_is_the_same_whenever_it_is_loaded(make_app):
     first, second = make_app(), make_app(seed=False)
     with second.app_context():
@@ -133,11 +134,13 @@ FAULTS: list[tuple[str, dict[str, str], str]] = [
 ]
 
 
-def test_row_that_breaks_fhir_is_refused_and_nothing_is_stored(empty, tmp_path):
-    for table, columns, fault in FAULTS:
-        message = refusal(empty, tmp_path, FINE + insert(table, **columns))
-        name = fault.partition(".")[0]
-        assert message == f"small.sql: {name}/bad, version 1: {fault}"
+@pytest.mark.parametrize(("table", "columns", "fault"), FAULTS)
+def test_row_that_breaks_fhir_is_refused_and_nothing_is_stored(
+    empty, tmp_path, table, columns, fault
+):
+    message = refusal(empty, tmp_path, FINE + insert(table, **columns))
+    name = fault.partition(".")[0]
+    assert message == f"small.sql: {name}/bad, version 1: {fault}"
 
 
 def test_invalid_sql_is_refused_and_nothing_is_stored(empty, tmp_path):
