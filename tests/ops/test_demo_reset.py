@@ -37,6 +37,9 @@ from tests.support.helpers import Fhir, ids, link, token_for
 from tests.support.reindexing import contents
 from tests.support.shell import assert_not_done, run_command
 
+# Each fills the demo anew several times, which takes a second.
+pytestmark = pytest.mark.campaign
+
 NOW = "2026-02-01T00:00:00.000+00:00"
 
 
@@ -126,7 +129,6 @@ def answers(app: Flask) -> dict[str, tuple[bytes, str | None, str | None]]:
     return found
 
 
-@pytest.mark.campaign
 def test_paging_continues_after_a_reset(demo):
     fhir = asking(demo)
     expected = fhir.ids("AllergyIntolerance?_count=1000")
@@ -160,7 +162,6 @@ def visitors_row(table: Table) -> dict[str, Any]:
     return {column.name: values.get(column.type.python_type, {}) for column in table.columns}
 
 
-@pytest.mark.campaign
 def test_reset_removes_rows_of_visitors_from_every_table(demo):
     first = everything(demo)
     with demo.app_context(), writing() as connection:
@@ -201,7 +202,6 @@ def test_reset_restores_people_and_clients(demo):
     assert Browser(demo).sign_in("patient", SECRET).status == 200
 
 
-@pytest.mark.campaign
 def test_readers_see_the_old_or_the_new_state_during_a_reset(demo):
     with demo.app_context(), writing() as connection:
         secret = issue_token(connection, scope="system/*.rs", client_id=BACKEND)
@@ -247,7 +247,6 @@ def test_readers_see_the_old_or_the_new_state_during_a_reset(demo):
     assert len(changed) == len(first) + 1
 
 
-@pytest.mark.campaign
 def test_demo_is_reset_once_a_night_and_later_where_it_did_not_run(nightly):
     def is_reset_at(*looks: str) -> bool:
         publish(nightly, allergy("new-one"), now=NOW)

@@ -104,6 +104,7 @@ def test_skipped_files_of_a_folder_are_reported_beside_it(app, inbox):
     ]
 
 
+@pytest.mark.campaign
 def test_file_without_records_fails(app, inbox):
     contents = {"visit.pdf": b"%PDF-", "a.json": b"", "a.csv": b"", "a.xml": b" \n", "empty": b""}
     for name, content in contents.items():
@@ -227,6 +228,7 @@ def left_behind(inbox: Path) -> Path:
     return unit
 
 
+@pytest.mark.campaign
 def test_file_taken_by_a_dead_run_is_imported_by_the_next(app, inbox):
     left_behind(inbox)
     add(app, FOLDER, folder=str(inbox))
@@ -246,6 +248,7 @@ def test_file_held_by_a_living_run_is_left_alone(app, inbox):
     assert patients(app) == {"p1"}
 
 
+@pytest.mark.campaign
 def test_database_error_leaves_the_file_in_place(app, inbox):
     write(inbox, "lab.ndjson", patient("p1"))
     add(app, FOLDER, folder=str(inbox))
