@@ -32,7 +32,6 @@ from tests import ROOT, TESTS
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.effort import LONG
 from tests.support.helpers import Fhir, token_for
-from tests.support.shell import start_job
 
 pytest_plugins = ["tests.support.databases"]
 # Some tests import them before others name them as plugins.
@@ -199,6 +198,15 @@ def _remembered_passphrases() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _untuned_garbage_collection() -> Iterator[None]:
+    """Keep imports in this process from collecting all garbage after each batch from then on."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("exchange.imports.downloads", "ops.work"):
+            patch.setattr(f"fhirapp.{module}.tune_gc", lambda: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _cheap_password_hashes() -> Iterator[None]:
     """Hash passwords at the least cost; tests/auth/test_sign_in.py tests the real one."""
     cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -211,14 +219,6 @@ def _cheap_password_hashes() -> Iterator[None]:
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let threads that write at once wait for each other, however long that takes here."""
     monkeypatch.setattr("fhirapp.db._TURN_SECONDS", 60)
-
-
-@pytest.fixture(scope="module")
-def _forked_jobs() -> Iterator[None]:
-    """Have jobs forked from a process that has read the code: to read it takes each a second."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fhirapp.jobs.process._spawn", start_job)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from fhirapp.web.pages import local_path
 from tests.support.authorizing import alter
 from tests.support.browsing import PASSWORD, Browser, add_person, cookie_name
 from tests.support.helpers import BASE_URL
-from tests.web.test_pages import NO_PAGES, UUID, addresses, assert_page
+from tests.support.page_addresses import EXAMPLE_UUID, NO_PAGES, addresses
+from tests.support.pages import assert_page
 
 IMAGE = "<img src=x onerror=alert(1)>"
 SCRIPT = "<script>alert('x')</script>\"'<b>"
@@ -98,7 +99,7 @@ def test_path_of_a_page_is_not_echoed_as_markup(clinic, browsers, part):
         for address in addresses(clinic, method):
             if "<" not in address.rule:
                 continue
-            path = address.path.replace("/x", f"/{part}").replace(UUID, part)
+            path = address.path.replace("/x", f"/{part}").replace(EXAMPLE_UUID, part)
             page = browsers[ADMINISTRATOR]._open(method, path)
             assert page.status in (400, 404), address
             assert IMAGE not in page.response.text

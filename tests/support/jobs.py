@@ -16,7 +16,6 @@ from flask import Flask, current_app
 
 from fhirapp.config import Settings, settings_of
 from fhirapp.core import current_core
-from fhirapp.exchange.imports import downloads
 from fhirapp.jobs import process, table
 from fhirapp.jobs.table import Job
 from fhirapp.ops import work
@@ -78,9 +77,6 @@ def run_job(app: Flask, job_id: str, folder: Path, passphrase: str) -> None:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(work, "current_core", current)
-            # It is for a process that imports and ends: it looks through all that tests have made.
-            for module in (work, downloads):
-                patch.setattr(module, "tune_gc", lambda: None)
             process.perform(app, job_id, kinds)
     finally:
         os.chdir(folder_before)

@@ -21,8 +21,8 @@ NO_PAGES = {
     *("/admin/uploads/<upload_id>", "/admin/restoring"),
     *(_CONTENT, f"{_CONTENT}/page/<int:place>.png", f"{_CONTENT}/file"),
 }
-_UUID = "5e0c9a4e-0d5c-4b6a-9b0a-9d1f0e6c1a2b"
-_EXAMPLES = (("<uuid:[^>]*>", _UUID), ("<int:[^>]*>", "1"), ("<[^>]*>", "x"))
+EXAMPLE_UUID = "5e0c9a4e-0d5c-4b6a-9b0a-9d1f0e6c1a2b"
+_EXAMPLES = (("<uuid:[^>]*>", EXAMPLE_UUID), ("<int:[^>]*>", "1"), ("<[^>]*>", "x"))
 
 
 class Address(NamedTuple):

@@ -5,6 +5,7 @@ The texts of pages change more often than what a page is made of.
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -120,3 +121,41 @@ def in_order(words: str, *parts: str) -> bool:
             return False
         at += len(part)
     return True
+
+
+# No script runs where users sign in, consent and manage access.
+_NO_SCRIPTS = ("/sign-in", "/setup", "/oauth/", "/account", "/apps/")
+_SCRIPTS = re.compile(r'<script src="/static/[a-z./-]+\?v=[0-9a-f]{16}" defer></script>')
+
+
+def assert_page(page: Page) -> None:
+    """Assert that an answer is a page, with the headers of every page."""
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    policy = dict(
+        part.split(" ", 1) for part in page.headers["Content-Security-Policy"].split("; ")
+    )
+    assert policy.pop("form-action", "'self'") == "'self'"
+    common = {"img-src": "'self' data:", "frame-ancestors": "'none'", "base-uri": "'none'"}
+    has_scripts = policy["default-src"] == "'self'"
+    if has_scripts:
+        assert not page.path.startswith(_NO_SCRIPTS)
+        assert policy == {**common, "default-src": "'self'", "object-src": "'none'"}
+    else:
+        assert policy == {**common, "default-src": "'none'", "style-src": "'self'"}
+    expected = {
+        "X-Frame-Options": "DENY",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+        # An app may open our pages in a window of its own, and hear from it afterwards.
+        "Cross-Origin-Opener-Policy": None,
+        "Access-Control-Allow-Origin": None,
+    }
+    assert {name: page.headers.get(name) for name in expected} == expected
+    text = page.response.text
+    if has_scripts:
+        text = _SCRIPTS.sub("", text)
+    assert text.startswith('<!doctype html>\n<html lang="en">')
+    assert page.heading
+    # What the policy forbids is not there either.
+    assert not re.search(r"<script|<style|<iframe|<base|\sstyle=|\son[a-z]+=|javascript:", text)

@@ -19,7 +19,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from threading import Thread
 
-import pytest
 from click.testing import CliRunner
 from flask import current_app
 
@@ -134,15 +133,11 @@ def do_job(_settings: Settings, _module: str, job_id: str, folder: Path, passphr
     }
     before, handler = Path.cwd(), signal.getsignal(signal.SIGTERM)
     os.chdir(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        # It collects all garbage, of which the tests' process has plenty.
-        for module in ("exchange.imports.downloads", "ops.work"):
-            patch.setattr(f"fhirapp.{module}.tune_gc", lambda: None)
-        try:
-            process.perform(core_app(settings), job_id, kinds)
-        finally:
-            os.chdir(before)
-            signal.signal(signal.SIGTERM, handler)
+    try:
+        process.perform(core_app(settings), job_id, kinds)
+    finally:
+        os.chdir(before)
+        signal.signal(signal.SIGTERM, handler)
 
 
 def assert_not_done(done: subprocess.CompletedProcess[str], *words: str) -> None:

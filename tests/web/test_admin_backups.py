@@ -70,9 +70,11 @@ def file_of(app: Flask, page: Page) -> Path:
 
 
 @pytest.fixture(scope="module")
-def plain(admin: Browser) -> Page:
-    """The page of a backup that is not encrypted."""
-    return taken(admin)
+def plain(app: Flask, admin: Browser) -> Page:
+    """The page of a backup that is not encrypted, older than what is taken in the same second."""
+    path = file_of(app, taken(admin))
+    older = path.rename(path.with_name(f"{path.name.rpartition('-')[0]}-20260101T000000Z.backup"))
+    return admin.get(f"{PATH}/{older.name}")
 
 
 def test_backup_is_taken_listed_and_downloaded(app, admin, plain):

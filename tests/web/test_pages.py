@@ -5,7 +5,6 @@ The pages are those of the app's URL map, so a new page is tested without being 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pytest
@@ -17,7 +16,7 @@ from fhirapp.db import writing
 from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
 from tests.support.helpers import BASE_URL
 from tests.support.page_addresses import NO_PAGES, Address, addresses
-from tests.support.pages import browser_of, links, submit_to
+from tests.support.pages import assert_page, browser_of, links, submit_to
 
 PARTS = 16
 NOBODY = "nobody"
@@ -32,9 +31,6 @@ WHO = {
     "/launch": (CLINICIAN, ADMINISTRATOR),
     "/admin": (ADMINISTRATOR,),
 }
-# No script runs where users sign in, consent and manage access.
-NO_SCRIPTS = ("/sign-in", "/setup", "/oauth/", "/account", "/apps/")
-SCRIPTS = re.compile(r'<script src="/static/[a-z./-]+\?v=[0-9a-f]{16}" defer></script>')
 # Apps send their users here from other sites.
 FROM_OTHER_SITES = {"/oauth/authorize"}
 
@@ -73,39 +69,6 @@ def is_forbidden(page: Page) -> bool:
 def is_sign_in(page: Page, following: str) -> bool:
     """Return whether a page asks to sign in, and then leads to another."""
     return any(form.fields.get("next") == following for form in page.forms)
-
-
-def assert_page(page: Page) -> None:
-    """Assert that an answer is a page, with the headers of every page."""
-    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-    policy = dict(
-        part.split(" ", 1) for part in page.headers["Content-Security-Policy"].split("; ")
-    )
-    assert policy.pop("form-action", "'self'") == "'self'"
-    common = {"img-src": "'self' data:", "frame-ancestors": "'none'", "base-uri": "'none'"}
-    has_scripts = policy["default-src"] == "'self'"
-    if has_scripts:
-        assert not page.path.startswith(NO_SCRIPTS)
-        assert policy == {**common, "default-src": "'self'", "object-src": "'none'"}
-    else:
-        assert policy == {**common, "default-src": "'none'", "style-src": "'self'"}
-    expected = {
-        "X-Frame-Options": "DENY",
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cache-Control": "no-store",
-        # An app may open our pages in a window of its own, and hear from it afterwards.
-        "Cross-Origin-Opener-Policy": None,
-        "Access-Control-Allow-Origin": None,
-    }
-    assert {name: page.headers.get(name) for name in expected} == expected
-    text = page.response.text
-    if has_scripts:
-        text = SCRIPTS.sub("", text)
-    assert text.startswith('<!doctype html>\n<html lang="en">')
-    assert page.heading
-    # What the policy forbids is not there either.
-    assert not re.search(r"<script|<style|<iframe|<base|\sstyle=|\son[a-z]+=|javascript:", text)
 
 
 def test_addresses_are_those_of_the_url_map(clinic):
