@@ -20,7 +20,7 @@ from tests.support.client_commands import done
 from tests.support.contract import SERVED, allergy, delete, fill, publish
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.exporting import STORED, binary_with, export
-from tests.support.helpers import Fhir, token_for
+from tests.support.helpers import Fhir, shared_secret, token_for
 
 # Each test imports a whole database.
 pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.campaign]
@@ -37,7 +37,8 @@ def import_folder(app: Flask, folder: Path, *more: str) -> dict[str, list[str]]:
     settings = settings_of(app)
     options = (*(more or ("--no-provenance",)), "--json")
     url = settings.database_url
-    result = done(settings.instance, "import", str(folder), *options, DATABASE_URL=url)
+    secret = {name.upper(): value for name, value in shared_secret(url).items()}
+    result = done(settings.instance, "import", str(folder), *options, DATABASE_URL=url, **secret)
     changes: dict[str, dict[str, int]] = json.loads(result.stdout)["changes"]
     return {
         name: [outcome for outcome, count in counts.items() if count and outcome != "read"]

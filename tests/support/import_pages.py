@@ -49,8 +49,6 @@ class Upload:
 
 @contextmanager
 def import_lock(app: Flask) -> Iterator[None]:
-    """Have imports wait for another."""
-    with app.app_context():
-        lock = turn(settings_of(app), TURN, lambda: None)
-    with lock:
+    """Hold the import lock, so that imports wait."""
+    with app.app_context(), turn(settings_of(app), TURN, lambda: None):
         yield
