@@ -33,7 +33,7 @@ from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.effort import LONG
 from tests.support.helpers import Fhir, token_for
 
-pytest_plugins = ["tests.support.databases"]
+pytest_plugins = ["tests.support.databases", "tests.support.instances"]
 # Some tests import them before others name them as plugins.
 pytest.register_assert_rewrite("tests.support.live", "tests.support.browser")
 
@@ -53,11 +53,10 @@ _LEFT_OUT = (
     "Left out: tests that start processes, or need Node, Chromium, PostgreSQL or an image, and "
     "campaigns. Run some with -m, such as `pytest -m process`; .ci/run runs all."
 )
-# For each test without a marker; .ci/run sets it.
+# The limit of each test without a marker; none unless the variable sets it.
 _MOST_CPU_SECONDS = float(os.environ.get("FHIRAPP_TEST_CPU_SECONDS", "inf"))
 SERVER = "FHIRAPP_TEST_POSTGRESQL"
 SHARED = ROOT.parent / "shared"
-# What hashes passwords outside of tests.
 # Whether a test passes depends neither on chance nor on what else the machine does.
 hypothesis_settings.register_profile(
     "tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -97,7 +96,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of marked folders, and leave out what the command does not ask for."""
+    """Mark tests by folder and fixture, and deselect those that the command does not select."""
     for item in items:
         for folder, marker in _MARKERS_BY_FOLDER.items():
             if folder in item.path.parents and not item.get_closest_marker("smoke"):
@@ -105,13 +104,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for fixture, marker in _MARKERS_BY_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
-    left_out = [item for item in items if not _is_asked_for(config, item)]
+    selected: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (selected if _is_selected(config, item) else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        items[:] = selected
 
 
-def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
+def _is_selected(config: pytest.Config, item: pytest.Item) -> bool:
     names = getattr(item, "fixturenames", ())
     if "shared" in names and not SHARED.is_dir():
         return False
@@ -159,7 +161,7 @@ def _reference_seconds() -> float:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_settings_from_outside() -> None:
-    """Keep the settings of whoever runs the tests out of them, and their machine's time zone."""
+    """Remove FHIRAPP_ settings from the environment, and use UTC as the time zone."""
     for name in [name for name in os.environ if name.startswith("FHIRAPP_") and name != SERVER]:
         del os.environ[name]
     os.environ["TZ"] = "UTC"
@@ -169,7 +171,7 @@ def _no_settings_from_outside() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _patience() -> Iterator[None]:
-    """Let a writer wait for the others as long as a machine with more to do makes it."""
+    """Raise the time that a writer waits for a lock, for slow and busy machines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fhirapp.db.BUSY_SECONDS", 60)
         yield
@@ -177,7 +179,7 @@ def _patience() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _remembered_passphrases() -> Iterator[None]:
-    """Open with a passphrase at once what was sealed or opened with it: age takes over a second."""
+    """Cache decryption by passphrase, which takes age more than a second."""
     encrypt, decrypt = pyrage.passphrase.encrypt, pyrage.passphrase.decrypt
     opened: dict[tuple[bytes, str], bytes] = {}
 
@@ -223,7 +225,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def _unread_documents() -> Iterator[None]:
-    """Give documents no words to search: to start the process that reads them takes 0.3 s."""
+    """Index no words of documents: starting the process that reads them takes 0.3 s."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fhirapp.documents.extractor.Extractor.read", lambda *_document: Reading(""))
         yield
@@ -231,7 +233,7 @@ def _unread_documents() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_job_is_awaited() -> Iterator[None]:
-    """Have the end of each job's process noted before the app is closed that began it."""
+    """Wait until the end of each job's process is stored, before its app is closed."""
     yield
     for thread in threading.enumerate():
         if "await_end" in thread.name:
@@ -280,9 +282,7 @@ def flow(oauth: Flask) -> Flow:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of real records and packages beside the project."""
-    if not SHARED.is_dir():
-        pytest.skip(f"the folder {SHARED.name}/ with real records is not beside the project")
+    """The folder of real records and packages beside the project; without it, no test has it."""
     return SHARED
 
 
@@ -294,7 +294,7 @@ def synthea_folder(shared: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def synthea_loaded(make_app: Callable[..., Flask], synthea_folder: Path) -> tuple[Flask, Report]:
-    """Return an app that holds these records, and what the import said."""
+    """Return an app with these records, and the report of their import."""
     app = make_app(seed=False)
     with app.app_context():
         return app, import_paths([synthea_folder], types(), app.config["FHIRAPP"])
@@ -302,25 +302,25 @@ def synthea_loaded(make_app: Callable[..., Flask], synthea_folder: Path) -> tupl
 
 @pytest.fixture
 def own_app(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own, whose trail is empty."""
+    """Return an app of the test's own, with an empty audit trail."""
     return make_app()
 
 
 @pytest.fixture
 def watched(own_app: Flask) -> Fhir:
-    """Return who asks it, and may see everything."""
+    """Return a client of `own_app` that may read and search everything."""
     return Fhir(own_app, token_for(own_app, "system/*.rs"))
 
 
 @pytest.fixture
 def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
+    """Return an app of the test's own, without records."""
     return make_app(seed=False)
 
 
 @pytest.fixture
 def take(empty: Flask, tmp_path: Path) -> Callable[..., Report]:
-    """Return what imports resources into it, each on a line of one file."""
+    """Return a function that imports resources into `empty`, as lines of one file."""
     from tests.support.importing import lines, load, write
 
     return lambda *contents, **options: load(
@@ -330,8 +330,8 @@ def take(empty: Flask, tmp_path: Path) -> Callable[..., Report]:
 
 @pytest.fixture
 def tesseract(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Return what puts a program of that name, in sh, before all others."""
-    # Not pytest's folder: the program runs as nobody, who may not enter that.
+    """Return a function that puts a shell script named tesseract first on the PATH."""
+    # Not in pytest's folder, which the unprivileged user of the program cannot enter.
     folder = Path(tempfile.mkdtemp(prefix="fhirapp-"))
     folder.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")

@@ -16,8 +16,9 @@ from fhirapp import create_app
 from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.files import shared_files
+from tests.support.jobs import do_job
 from tests.support.object_store import BUCKET, ObjectStore
-from tests.support.shell import do_job, start_job
+from tests.support.shell import start_job
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Fixtures of the tests that start processes: an instance with a backup, and servers."""
+"""Fixtures of the tests that start processes: a server."""
 
 from __future__ import annotations
 
@@ -7,28 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.backups import copy_of, make_clinic, taken
 from tests.support.serving import Server, servers
-
-
-@pytest.fixture(scope="session")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an instance and a backup of it, which tests only read."""
-    folder = tmp_path_factory.mktemp("clinic")
-    taken(make_clinic(folder / "instance"), folder / "clinic.backup")
-    return folder
-
-
-@pytest.fixture
-def clinic(example: Path, tmp_path: Path) -> Path:
-    """An instance of the test's own."""
-    return copy_of(example / "instance", tmp_path / "instance")
-
-
-@pytest.fixture
-def backup(example: Path) -> Path:
-    """A backup of that instance."""
-    return example / "clinic.backup"
 
 
 @pytest.fixture

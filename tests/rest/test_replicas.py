@@ -31,12 +31,12 @@ from fhirapp.ops import metrics
 from fhirapp.ops.doctor import GOOD, WRONG, examine
 from fhirapp.ops.prepare import prepare
 from fhirapp.rest.stream import PIECE
+from tests import ROOT
 from tests.support.bulk import Exports
 from tests.support.helpers import BASE_URL, SECRET, Fhir, ids, link, token_for
 from tests.support.importing import ALLERGY, PATIENT, lines, load, write
 from tests.support.replication import Postgres, binaries, primary_and_replica, wait_for_replica
 from tests.support.trails import noted
-from tests.test_sql import PACKAGE
 
 pytestmark = pytest.mark.postgres
 
@@ -568,8 +568,8 @@ def test_what_is_no_address_of_postgresql_is_refused_with_a_sentence(tmp_path, a
 def test_only_what_answers_under_fhir_and_writes_nothing_reads_records():
     """A view that reads them may run twice."""
     readers = {
-        path.relative_to(PACKAGE).parts[0]
-        for path in PACKAGE.rglob("*.py")
+        path.relative_to(ROOT / "fhirapp").parts[0]
+        for path in (ROOT / "fhirapp").rglob("*.py")
         if re.search(r"import (\w+, )*records\b|\brecords\(\)", path.read_text(encoding="utf-8"))
     }
     assert readers == {"db", "rest", "resources"}

@@ -83,6 +83,11 @@ def run_job(app: Flask, job_id: str, folder: Path, passphrase: str) -> None:
         signal.signal(signal.SIGTERM, handler)
 
 
+def do_job(_settings: Settings, _module: str, job_id: str, folder: Path, passphrase: str) -> None:
+    """Do a job in this process, in place of `fhirapp.jobs.process._spawn`."""
+    run_job(current_app._get_current_object(), job_id, folder, passphrase)
+
+
 class HeldJobs:
     """Jobs that were started and whose work waits until a test lets it begin."""
 

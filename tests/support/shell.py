@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from threading import Thread
@@ -25,9 +24,7 @@ from flask import current_app
 import fhirapp as package
 from fhirapp.cli import cli
 from fhirapp.config import Settings, settings_of
-from fhirapp.core import core_app
 from fhirapp.jobs import process
-from fhirapp.ops import work
 from tests import ROOT
 from tests.support.helpers import shared_secret
 
@@ -122,22 +119,6 @@ def start_job(_settings: Settings, module: str, job_id: str, folder: Path, passp
     child.start()
     app = current_app._get_current_object()
     Thread(target=process.await_end, args=(app, child.join, job_id), daemon=True).start()
-
-
-def do_job(_settings: Settings, _module: str, job_id: str, folder: Path, passphrase: str) -> None:
-    """Do a job in this process, to its end: stands for `fhirapp.jobs.process._spawn`."""
-    settings = settings_of(current_app)
-    kinds = {
-        kind: partial(work._do, function, settings, passphrase)
-        for kind, function in work._WORK.items()
-    }
-    before, handler = Path.cwd(), signal.getsignal(signal.SIGTERM)
-    os.chdir(folder)
-    try:
-        process.perform(core_app(settings), job_id, kinds)
-    finally:
-        os.chdir(before)
-        signal.signal(signal.SIGTERM, handler)
 
 
 def assert_not_done(done: subprocess.CompletedProcess[str], *words: str) -> None:

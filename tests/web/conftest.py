@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from flask import current_app
 
-from fhirapp.config import Settings
-from tests.support.jobs import HeldJobs, run_job
+from tests.support.jobs import HeldJobs, do_job
 from tests.support.shell import start_job
 
 
@@ -17,11 +14,8 @@ from tests.support.shell import start_job
 def jobs_in_process() -> Iterator[None]:
     """Do each job at once, before the page that started it is answered."""
 
-    def run(_: Settings, _module: str, job_id: str, folder: Path, passphrase: str) -> None:
-        run_job(current_app._get_current_object(), job_id, folder, passphrase)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fhirapp.jobs.process._spawn", run)
+        patch.setattr("fhirapp.jobs.process._spawn", do_job)
         yield
 
 
