@@ -135,7 +135,10 @@ class Judge:
     def _stages(self, file: str, mutant: Mutant, recorded: list[str]) -> Iterator[list[str]]:
         yield recorded
         for limit in (_FIRST, self._most):
-            yield self._selection.choose(file, mutant.statement, limit)
+            # SQLite deadlocks when two threads query a connection with a function in Python.
+            with self._selection.lock:
+                chosen = self._selection.choose(file, mutant.statement, limit)
+            yield chosen
         if not self._ran:
             # All of these tests have been renamed or moved.
             yield self._selection.nearest(file)[:3]

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 
 from coverage.numbits import nums_to_numbits, register_sqlite_functions
 
@@ -28,6 +29,7 @@ class Selection:
 
     def __init__(self, root: Path, names: Iterable[Path]) -> None:
         self.root = root
+        self.lock = Lock()
         self.seconds: dict[str, float] = {}
         # Each database, with the ids of its files by their path in the checkout.
         self._databases: list[tuple[sqlite3.Connection, dict[str, int]]] = []
