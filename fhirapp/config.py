@@ -134,20 +134,6 @@ class Settings:
         "that all of them reach, or `s3://bucket/prefix`",
         shown="the instance folder",
     )
-    replica_urls: str = _setting(
-        String(),
-        "",
-        "Read replicas of the PostgreSQL database, written like `FHIRAPP_DATABASE_URL`, "
-        "separated by commas: records are read there, everything else uses the primary",
-        shown="none",
-        # Passwords may be in them.
-        secret=True,
-    )
-    replica_lag: int = _setting(
-        Integer(validate=Range(1, 3600)),
-        5,
-        "Seconds that a replica may be behind the primary before it is left out",
-    )
     base_url: str = _setting(
         _Address(),
         "",
@@ -376,13 +362,6 @@ class Settings:
         return _with_driver(self.database_url)
 
     @property
-    def replicas(self) -> tuple[str, ...]:
-        """The SQLAlchemy URLs of the read replicas."""
-        return tuple(
-            _with_driver(part.strip()) for part in self.replica_urls.split(",") if part.strip()
-        )
-
-    @property
     def is_postgresql(self) -> bool:
         """Whether the database is PostgreSQL, which several servers may share."""
         return self.database_uri.startswith("postgresql")
@@ -467,8 +446,12 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     source = os.environ if environ is None else environ
     known = {setting.name for setting in declared()}
     for name in source:
-        if name.startswith(PREFIX) and name.removeprefix(PREFIX).lower() not in known | FOREIGN:
-            raise ConfigurationError(f"{name} is not a setting; `fhirapp docs clinic` lists them.")
+        setting_name = name.removeprefix(PREFIX).lower()
+        if not name.startswith(PREFIX) or setting_name in known | FOREIGN:
+            continue
+        if advice := _REMOVED.get(setting_name):
+            raise ConfigurationError(f"{name} is no longer a setting: {advice}")
+        raise ConfigurationError(f"{name} is not a setting; `fhirapp docs clinic` lists them.")
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for setting in declared():
@@ -503,6 +486,13 @@ def parsed(setting: Declared[Any], text: str) -> Any:
             f"{variable_of(setting.name)}={text!r} cannot be used: {reason}"
         ) from None
 
+
+_NO_REPLICAS = (
+    "records are read from FHIRAPP_DATABASE_URL alone; unset it. "
+    "`fhirapp docs scale` says how one database serves many requests."
+)
+# Settings of earlier releases, and what to do instead.
+_REMOVED = {"replica_urls": _NO_REPLICAS, "replica_lag": _NO_REPLICAS}
 
 # Read by the tests and the benchmark, not by the server.
 FOREIGN = frozenset(
@@ -550,11 +540,6 @@ def check_together(settings: Settings) -> None:
         raise ConfigurationError(
             "Demo mode has its own database and never touches the clinic's: "
             "leave out FHIRAPP_DATABASE_URL, or leave out --demo."
-        )
-    if settings.replicas and not settings.is_postgresql:
-        raise ConfigurationError(
-            "FHIRAPP_REPLICA_URLS names replicas of a PostgreSQL database: name that one in "
-            "FHIRAPP_DATABASE_URL."
         )
     _check_secret(settings)
     if settings.files:

@@ -158,6 +158,12 @@ def test_an_unknown_setting_is_refused(name):
     assert said == f"FHIRAPP_{name} is not a setting; `fhirapp docs clinic` lists them."
 
 
+@pytest.mark.parametrize("name", ["FHIRAPP_REPLICA_URLS", "FHIRAPP_REPLICA_LAG"])
+def test_a_removed_setting_is_refused_with_what_to_do(name):
+    with pytest.raises(ConfigurationError, match=f"{name} is no longer a setting: .*unset it"):
+        load_settings({name: "5"})
+
+
 @pytest.mark.parametrize(
     ("environ", "words"),
     [

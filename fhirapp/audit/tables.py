@@ -47,7 +47,7 @@ _COMPARED = (
 def rows(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Return a query's rows, after what is new was loaded."""
     load()
-    # Not the request's snapshot, which may be older, or of a replica.
+    # Not the request's snapshot, which may be older.
     with closing(Reader(db.engine)) as snapshot:
         return snapshot.all(_NAMED + sql, values)
 

@@ -90,11 +90,6 @@ def count_served() -> int:
     return len(kept().get(_SERVED, ()))
 
 
-def forget_served() -> None:
-    """Log nothing of what this request was to answer: it is answered anew."""
-    kept().pop(_SERVED, None)
-
-
 def note(user_id: str, via: str, what: str = "") -> None:
     """Log this request of a page, by which records are fetched or a fetch begins.
 

@@ -1,7 +1,6 @@
 """The database: engine and transactions.
 
-Reading goes through a `Reader` (reader.py): one snapshot for the whole request, or with read
-replicas (records.py) one of the primary and one of a replica, for records. Writing goes
+Reading goes through a `Reader` (reader.py): one snapshot for the whole request. Writing goes
 through `writing()`: one transaction that takes the write lock at its start (with a deferred one,
 712 of 1,200 concurrent read-then-write transactions failed with "database is locked"). base.py is
 what the models inherit from.
@@ -46,8 +45,6 @@ from fhirapp.db.reader import (
     quoted,
     reader,
 )
-from fhirapp.db.records import init_app as init_replicas
-from fhirapp.db.records import records
 from fhirapp.fhir import json as fhir_json
 
 __all__ = [
@@ -254,7 +251,6 @@ def init_app(app: Flask) -> None:
     db.init_app(app)
     # Of Flask-SQLAlchemy: _forget_session does what it does.
     app.teardown_appcontext_funcs.clear()
-    init_replicas(app)
     app.teardown_appcontext(forget_reader)
     app.teardown_appcontext(_forget_session)
     with app.app_context():

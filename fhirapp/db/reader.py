@@ -139,13 +139,13 @@ class Reader:
             self._spares.append(self._pooled)
 
 
-READER, RECORDS = "reader", "records"
+_READER = "reader"
 
 
 def reader() -> Reader:
-    """Return this request's snapshot of the primary, taken at the first call."""
+    """Return this request's snapshot, taken at the first call."""
     here = kept()
-    found: Reader | None = here.get(READER)
+    found: Reader | None = here.get(_READER)
     if found is None:
         # Before the snapshot is taken: what is committed between the two is not in it.
         here.read_since = generation().now()
@@ -161,13 +161,11 @@ def read_since() -> bytes:
 
 
 def forget_reader(_error: BaseException | None = None) -> None:
-    """Close this request's snapshots; the next reader() sees what was committed since."""
-    here = kept()
-    for name in (READER, RECORDS):
-        found: Reader | None = here.pop(name, None)
-        if found is not None:
-            add_seconds(found.seconds)
-            found.close()
+    """Close this request's snapshot; the next reader() sees what was committed since."""
+    found: Reader | None = kept().pop(_READER, None)
+    if found is not None:
+        add_seconds(found.seconds)
+        found.close()
 
 
 _SECONDS, _CACHES = "database_seconds", "caches"
@@ -183,10 +181,8 @@ def database_seconds() -> float:
     """Return how long this request has used the database."""
     here = kept()
     seconds: float = here.get(_SECONDS, 0.0)
-    for name in (READER, RECORDS):
-        found: Reader | None = here.get(name)
-        seconds += found.seconds if found else 0.0
-    return seconds
+    found: Reader | None = here.get(_READER)
+    return seconds + (found.seconds if found else 0.0)
 
 
 def note_cache(name: str, *, hit: bool) -> None:

@@ -38,8 +38,6 @@ from fhirapp.config import (
     settings_of,
 )
 from fhirapp.db import db
-from fhirapp.db.records import replica_standings
-from fhirapp.db.replicas import AWAY, BEHIND, REFUSED, USED
 from fhirapp.definition import types
 from fhirapp.disk import because, beside, database_path, megabytes
 from fhirapp.documents.extractor import Extractor
@@ -102,7 +100,6 @@ def examine(app: Flask, *, quick: bool = False) -> list[Finding]:
         "Clock": _clock,
         "Disk": lambda: _disk(settings),
         "Database": lambda: _database(settings, quick=quick),
-        "Replicas": _replicas,
         "Keys": lambda: _keys(settings),
         "Audit trail": lambda: _trail(quick=quick),
         "Files": lambda: _files(settings),
@@ -318,19 +315,6 @@ def _statistics() -> Iterator[Finding]:
         )
     else:
         yield Finding("Database", GOOD, "planner statistics are up to date")
-
-
-def _replicas() -> Iterator[Finding]:
-    advice = {
-        BEHIND: "Until it has caught up, records are read elsewhere; check its log and its disk.",
-        AWAY: "Until it answers, records are read elsewhere.",
-        REFUSED: "FHIRAPP_REPLICA_URLS must only name replicas of FHIRAPP_DATABASE_URL.",
-    }
-    for one in replica_standings():
-        lag = "" if one.lag is None else f", {one.lag:.1f} s behind"
-        state = GOOD if one.state == USED else WRONG
-        words = f"{one.name} {one.words}{lag}"
-        yield Finding("Replicas", state, words, advice.get(one.state, ""))
 
 
 def _keys(settings: Settings) -> Iterator[Finding]:

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from flask import Blueprint, Flask, Response, jsonify
 
 from fhirapp.config import Settings, settings_of
-from fhirapp.db.records import replica_standings
 from fhirapp.ops import readiness
 from fhirapp.ops.last_errors import Log
 from fhirapp.ops.readiness import why_not_ready
@@ -34,19 +33,11 @@ def live() -> Response:
 
 @blueprint.get("/health/ready")
 def ready() -> tuple[Response, int]:
-    """Say whether requests can be answered: 200, or 503 with the reason.
-
-    Replicas are numbered here, and named where operators look: without any the primary answers.
-    """
-    replicas = [
-        {"number": number, "state": one.state, "lag": one.lag}
-        for number, one in enumerate(replica_standings(0), 1)
-    ]
-    shown = {"replicas": replicas} if replicas else {}
+    """Say whether requests can be answered: 200, or 503 with the reason."""
     if reason := why_not_ready():
         _log.warning("not ready: %s", reason)
-        return jsonify(status="not ready", reason=reason, **shown), 503
-    return jsonify(status="ready", **shown), 200
+        return jsonify(status="not ready", reason=reason), 503
+    return jsonify(status="ready"), 200
 
 
 def init_app(app: Flask) -> None:

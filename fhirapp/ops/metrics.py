@@ -24,8 +24,6 @@ from fhirapp.audit.write import count_served
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db
 from fhirapp.db.reader import caches_used, database_seconds
-from fhirapp.db.records import replica_standings
-from fhirapp.db.replicas import USED
 from fhirapp.disk import database_path
 from fhirapp.exchange.models import ImportRun
 from fhirapp.fhir.temporal import moment_of
@@ -226,7 +224,7 @@ class _State:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics. What cannot be looked at is left out."""
         with self._app.app_context():
-            looks = (self._ready, self._replicas, self._jobs, self._schedules, self._import)
+            looks = (self._ready, self._jobs, self._schedules, self._import)
             for look in (*looks, self._sizes, self._backup):
                 try:
                     yield from look()
@@ -239,24 +237,6 @@ class _State:
         yield _gauge("ready", "Whether requests can be answered", not why_not_ready())
         writable = not trail.state(self._app)
         yield _gauge("audit_writable", "Whether the audit trail can be written", writable)
-
-    def _replicas(self) -> Iterator[Metric]:
-        from prometheus_client.core import GaugeMetricFamily
-
-        standings = replica_standings()
-        if not standings:
-            return
-        used = GaugeMetricFamily(
-            "fhirapp_replica_used", "Whether the replica is used", labels=["replica"]
-        )
-        lag = GaugeMetricFamily(
-            "fhirapp_replica_lag_seconds", "How far a replica is behind", labels=["replica"]
-        )
-        for one in standings:
-            used.add_metric([one.name], one.state == USED)
-            if one.lag is not None:
-                lag.add_metric([one.name], one.lag)
-        yield from (used, lag)
 
     def _jobs(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily

@@ -27,7 +27,6 @@ from flask import Flask
 from fhirapp import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db.generation import following_others
-from fhirapp.db.records import watched_replicas
 from fhirapp.disk import database_path
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.ops import last_errors, live_settings, metrics
@@ -178,7 +177,7 @@ def run_one(
     last_errors.share(app)
     if database := database_path(settings):
         check_meanwhile(database)
-    with following_others(app), watched_replicas(app), running_jobs(app):
+    with following_others(app), running_jobs(app):
         while not stopping and still_wanted():
             server.turn(_POLL_SECONDS)
     # Else who comes now is refused at once.

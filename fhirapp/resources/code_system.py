@@ -8,7 +8,7 @@ from flask import Response
 from sqlalchemy.orm import Mapped
 
 from fhirapp.config import Marked
-from fhirapp.db import CanonicalVersioned, records
+from fhirapp.db import CanonicalVersioned, reader
 from fhirapp.definition import (
     Definition,
     Labels,
@@ -192,7 +192,7 @@ def validate_code(definition: Definition, resource_id: str | None = None) -> Res
     access_to(definition, "r", resource_id)
     operation = parse_operation(of_resource(VALIDATE_CODE) if resource_id else VALIDATE_CODE)
     layout = negotiate(operation.parameters)
-    look = Look(records(), "url")
+    look = Look(reader(), "url")
     held = asked(look, definition, resource_id, operation)
     concepts = concepts_of(held)
     codes = [code for _system, code in codes_of(operation, concepts.url)]
@@ -212,7 +212,7 @@ def subsumes(definition: Definition) -> Response:
         unescape(operation.values[name][0]) for name in ("codeA", "codeB", "system")
     )
     try:
-        concepts = Look(records(), "system").concepts(system, operation.value("version") or "")
+        concepts = Look(reader(), "system").concepts(system, operation.value("version") or "")
     except UnknownTerminology as error:
         raise NotFound(error.diagnostics, parameter="system") from None
     for name, known in (("codeA", one), ("codeB", other)):

@@ -11,7 +11,7 @@ from flask import Response
 from sqlalchemy.orm import Mapped
 
 from fhirapp.config import Marked
-from fhirapp.db import CanonicalVersioned, records
+from fhirapp.db import CanonicalVersioned, reader
 from fhirapp.definition import (
     Definition,
     Labels,
@@ -207,7 +207,7 @@ def expand(definition: Definition, resource_id: str | None = None) -> Response:
     count = parse_count(operation.value("count"), MAX_CODES, MAX_CODES, "count")
     is_active = parse_boolean("activeOnly", operation.value("activeOnly") or "false")
     sought = fold(operation.value("filter") or "")
-    look = Look(records(), "url")
+    look = Look(reader(), "url")
     held = asked(look, definition, resource_id, operation)
     listed = [
         {
@@ -250,7 +250,7 @@ def validate_code(definition: Definition, resource_id: str | None = None) -> Res
     operation = parse_operation(of_resource(VALIDATE_CODE) if resource_id else VALIDATE_CODE)
     layout = negotiate(operation.parameters)
     codes = codes_of(operation)
-    look = Look(records(), "url")
+    look = Look(reader(), "url")
     held = asked(look, definition, resource_id, operation)
     members = look.expand(held)
     found = next((members[one] for one in codes if one in members), None)

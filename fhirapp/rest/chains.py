@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fhirapp.auth.scopes import Access
-from fhirapp.db import Reader
-from fhirapp.db.records import records
+from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.outcome import InvalidParameter, ParameterError, UnsupportedParameter
 from fhirapp.rest.access import NOTHING, check_not_merged, check_reaches, visible
@@ -52,7 +51,7 @@ class Chains:
 
     @property
     def _reader(self) -> Reader:
-        return records()
+        return reader()
 
     def _run(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return (self._statements or self._reader.all)(sql, values)

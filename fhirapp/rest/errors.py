@@ -7,16 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from flask import Flask, Response, current_app, request
-from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WerkzeugMethodNotAllowed
 
-from fhirapp.audit.write import REFUSE, forget_served
+from fhirapp.audit.write import REFUSE
 from fhirapp.auth import refusals
 from fhirapp.auth.protector import refusal_reasons, request_id, used_token
 from fhirapp.db import is_busy
-from fhirapp.db.records import are_from_replica, use_primary
-from fhirapp.db.replicas import AskPrimary
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     BodyTooLong,
@@ -50,8 +47,7 @@ _OAUTH_ERRORS = {
 
 def init_app(app: Flask) -> None:
     """Register the handlers."""
-    app.register_error_handler(FhirError, _refuse)
-    app.register_error_handler(AskPrimary, _answer_from_primary)
+    app.register_error_handler(FhirError, render)
     app.register_error_handler(HTTPException, render_http)
     app.register_error_handler(Exception, render_unexpected)
     app.register_error_handler(Unwritable, lambda error: unavailable(str(error)))
@@ -67,21 +63,6 @@ def is_fhir_path() -> bool:
 def _is_oauth_path() -> bool:
     """Say whether errors of this request are OAuth's: people see /oauth/authorize, as a page."""
     return request.path.startswith("/oauth/") and not request.path.startswith("/oauth/authorize")
-
-
-def _refuse(error: FhirError) -> ResponseReturnValue:
-    """Return the answer that an error is; not from a replica, which may lack what another had."""
-    return _answer_from_primary(error) if are_from_replica() else render(error)
-
-
-def _answer_from_primary(_error: Exception) -> ResponseReturnValue:
-    """Answer the request from the primary: a view that reads records writes nothing before."""
-    use_primary()
-    forget_served()
-    try:
-        return current_app.dispatch_request()
-    except Exception as error:  # noqa: BLE001
-        return current_app.handle_user_exception(error)
 
 
 def render(error: FhirError) -> Response:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fhirapp.auth.scopes import Access, Grant
-from fhirapp.db.records import records
+from fhirapp.db import reader
 from fhirapp.definition import Visibility, types
 from fhirapp.fhir.terminology import shortened
 from fhirapp.search.explain import STATEMENT, TOKEN, Issue, explanation, step_part, text_part
@@ -33,14 +33,14 @@ class Statements:
 
     def __call__(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         self._run.append((sql, values))
-        return records().all(sql, values)
+        return reader().all(sql, values)
 
     def explain(self) -> Iterator[Issue]:
         """Yield an issue for each statement: its SQL, without values, and the database's plan."""
         for statement, values in self._run:
             # Of a value set's codes, thousands are alike.
             sql = _ALIKE.sub("?, …", statement)
-            steps = records().plan(statement, values)
+            steps = reader().plan(statement, values)
             plan = [step._replace(text=shortened(step.text, _LONGEST)) for step in steps]
             parts = [text_part("sql", sql), *map(step_part, plan)]
             texts = "; ".join(step.text for step in plan)

@@ -23,14 +23,14 @@ from fhirapp.audit.write import served
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.config import settings
-from fhirapp.db import Reader, records
+from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir.json import Entry, beside, bundle
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.keys import key_of
 from fhirapp.rest.access import access_to, reaches
-from fhirapp.rest.paging import as_seen, bundle_id, need_seen, page_link
+from fhirapp.rest.paging import bundle_id, page_link
 from fhirapp.rest.read import COLUMNS, Version, find_version, visible_versions
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
@@ -89,7 +89,7 @@ def history_instance(definition: Definition, resource_id: str) -> Response:
     """Return the history of a resource. Raises NotFound or a ParameterError."""
     access, parameters = access_to(definition, "r", resource_id), _parameters()
     path = f"{definition.name}/{resource_id}"
-    if find_version(records(), definition, access, resource_id) is None:
+    if find_version(reader(), definition, access, resource_id) is None:
         raise NotFound(f"{path} is not known here.")
     own = Condition("h.id = ?", (resource_id,))
     walked = _History(f"{path}/_history", (own,), ("version_id",), is_counted=True)
@@ -118,8 +118,8 @@ def history_system() -> Response:
         raise insufficient_scope("The token's scope covers no read.", "system/*.r")
     parameters = _parameters()
     walked = _History("_history", (), ("last_updated", "pk"), is_counted=False)
-    snapshot, signer = records(), _signer(walked, parameters)
-    place = _place(signer, parameters.cursor, 3)
+    snapshot, signer = reader(), _signer(walked, parameters)
+    place = _place(signer, parameters.cursor)
     keys: list[tuple[str, int, int, Definition]] = []
     for rank, one in enumerate(served):
         selecting = [*visible_versions(one, access), *_in_time(one, parameters)]
@@ -144,7 +144,7 @@ def history_system() -> Response:
     links = _links(walked, parameters.values)
     if chosen and more:
         updated, _, pk, last = chosen[-1]
-        further = signer.dumps([updated, last.name, pk, *as_seen()])
+        further = signer.dumps([updated, last.name, pk])
         links.append(("next", _link(walked, {**parameters.values, "_cursor": further})))
     return _respond(found, links, total, parameters)
 
@@ -169,8 +169,8 @@ def _chosen(
 def _answer(
     definition: Definition, access: Access, parameters: _Parameters, history: _History
 ) -> Response:
-    snapshot, signer = records(), _signer(history, parameters)
-    place = _place(signer, parameters.cursor, len(history.order))
+    snapshot, signer = reader(), _signer(history, parameters)
+    place = _place(signer, parameters.cursor)
     selecting = [
         *history.conditions,
         *visible_versions(definition, access),
@@ -185,7 +185,7 @@ def _answer(
         total = _total(snapshot, definition, selecting)
     links = _links(history, parameters.values)
     if page and more:
-        further = signer.dumps([*(getattr(page[-1], name) for name in history.order), *as_seen()])
+        further = signer.dumps([getattr(page[-1], name) for name in history.order])
         links.append(("next", _link(history, {**parameters.values, "_cursor": further})))
     return _respond([(definition, one) for one in page], links, total, parameters)
 
@@ -269,8 +269,8 @@ def _signer(history: _History, parameters: _Parameters) -> URLSafeSerializer:
     return URLSafeSerializer(key_of(current_app), salt=f"history {fits}")
 
 
-def _place(signer: URLSafeSerializer, cursor: str | None, length: int) -> Sequence[Any] | None:
-    """Return the place, of so many values, that a page begins after. Raises InvalidParameter."""
+def _place(signer: URLSafeSerializer, cursor: str | None) -> Sequence[Any] | None:
+    """Return the place that a page begins after. Raises InvalidParameter."""
     if cursor is None:
         return None
     try:
@@ -279,8 +279,7 @@ def _place(signer: URLSafeSerializer, cursor: str | None, length: int) -> Sequen
         raise InvalidParameter(
             "_cursor", "is not one of this history's; start again from its first page"
         ) from None
-    need_seen(place[length:])
-    return place[:length]
+    return place
 
 
 def _versions(

@@ -20,7 +20,6 @@ from itsdangerous import BadData, URLSafeSerializer
 from fhirapp.config import base_url, settings
 from fhirapp.db import Reader
 from fhirapp.db.reader import note_cache
-from fhirapp.db.records import need, seen
 from fhirapp.definition import Definition
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.keys import key_of
@@ -62,23 +61,19 @@ def init_app(app: Flask) -> None:
 
 
 class Cursors:
-    """Signs and reads cursors with the server's key.
-
-    With read replicas a cursor also says which generation of the data its page has seen: the next
-    page must not come from a replica that is behind that.
-    """
+    """Signs and reads cursors with the server's key."""
 
     def __init__(self, key: bytes) -> None:
         self._serializer = URLSafeSerializer(key, salt="cursor")
 
     def write(self, cursor: Cursor, query_fingerprint: str) -> str:
-        text = self._serializer.dumps([*cursor, query_fingerprint, *as_seen()])
+        text = self._serializer.dumps([*cursor, query_fingerprint])
         return text if isinstance(text, str) else text.decode()
 
     def read(self, value: str, query_fingerprint: str) -> Cursor:
         """Raises InvalidParameter when it was tampered with or belongs to another query."""
         try:
-            place, backwards, mark, of_query, *generation = self._serializer.loads(value)
+            place, backwards, mark, of_query = self._serializer.loads(value)
         except (BadData, ValueError, TypeError):
             raise InvalidParameter(
                 "_cursor", "is not one of this server's; start again from the first page"
@@ -87,19 +82,7 @@ class Cursors:
             raise InvalidParameter(
                 "_cursor", "belongs to another search; start again from the first page"
             )
-        need_seen(generation)
         return Cursor(tuple(place), backwards, mark)
-
-
-def as_seen() -> list[int]:
-    """Return what a cursor ends with: the generation that its page has seen, where that matters."""
-    generation = seen()
-    return [] if generation is None else [generation]
-
-
-def need_seen(end: Sequence[int]) -> None:
-    """Have the page be read where that was seen which a cursor ends with. Raises AskPrimary."""
-    need(end[0] if end else None)
 
 
 def fingerprint(resource_type: str, parameters: Sequence[tuple[str, str]]) -> str:

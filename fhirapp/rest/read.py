@@ -8,7 +8,7 @@ from flask import Response
 
 from fhirapp.audit.write import served
 from fhirapp.auth.scopes import Access
-from fhirapp.db import Reader, records
+from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.rest.access import NOTHING, access_to, visible
@@ -47,7 +47,7 @@ def read(definition: Definition, resource_id: str) -> Response:
     """Return the current version. Raises NotFound, Gone."""
     access = access_to(definition, "r", resource_id)
     wanted = _wanted(definition)
-    snapshot = records()
+    snapshot = reader()
     version = find_version(snapshot, definition, access, resource_id)
     return _respond(snapshot, definition, version, wanted, f"{definition.name}/{resource_id}")
 
@@ -56,7 +56,7 @@ def vread(definition: Definition, resource_id: str, version_id: str) -> Response
     """Return one version. Raises NotFound, Gone."""
     access = access_to(definition, "r", resource_id)
     wanted = _wanted(definition)
-    snapshot, version = records(), None
+    snapshot, version = reader(), None
     if version_id.isascii() and version_id.isdecimal() and len(version_id) < 10:
         version = find_version(snapshot, definition, access, resource_id, int(version_id))
         # 01 is no version's id.

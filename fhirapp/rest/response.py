@@ -20,8 +20,6 @@ from werkzeug.http import http_date, parse_date, parse_list_header, parse_option
 
 from fhirapp.config import base_url
 from fhirapp.current import kept, this_request
-from fhirapp.db.records import are_from_replica
-from fhirapp.db.replicas import AskPrimary
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import xml as fhir_xml
 from fhirapp.fhir import xml_reader
@@ -59,7 +57,6 @@ FORM_PARAMETERS = ("_format", "_pretty")
 MAX_PARAMETERS = 200
 _CACHE = "no-cache, private"
 # RFC 7240 §2: Prefer, for under strict handling another answer may come.
-_CONDITIONS = frozenset({"HTTP_IF_NONE_MATCH", "HTTP_IF_MODIFIED_SINCE"})
 _VARY = "Accept, Authorization, Prefer"
 # Of what is no page: nothing in it runs, and nobody frames it.
 POLICY = "default-src 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -321,9 +318,7 @@ def respond(
 
     last_modified is an instant. The entity tag of FHIR, a version, is the same in both formats, so
     that XML is neither kept by a cache nor compared with what one keeps: it would be taken for
-    JSON, or JSON for it (RFC 9111 §4.3.4). Raises AskPrimary where the client has something else
-    than what a replica holds: that may be newer, and nobody is led back to what is older. Raises
-    NotAcceptable for what XML cannot hold.
+    JSON, or JSON for it (RFC 9111 §4.3.4). Raises NotAcceptable for what XML cannot hold.
     """
     headers = OwnHeaders(
         [
@@ -341,8 +336,6 @@ def respond(
         return response
     if last_modified is not None:
         headers.more([("Last-Modified", http_date(moment_of(last_modified)))])
-    if _CONDITIONS & this_request().environ.keys() and are_from_replica():
-        raise AskPrimary("the client may have seen what is newer")
     content, media = body, content_type if content_type == FHIR_JSON else ""
     if media and layout is not _DEFAULT:
         content, media = rendered(body, layout)

@@ -14,7 +14,7 @@ from flask import Response, request
 
 from fhirapp.audit.write import all_served
 from fhirapp.config import base_url, settings
-from fhirapp.db import Reader, records
+from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import Binding
@@ -93,7 +93,7 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     if is_wide and definition.patient_or_id and (strict or config.require_patient_or_id):
         require_patient_or_id([name for name, _ in query.applied])
 
-    snapshot = records()
+    snapshot = reader()
     run = statements or snapshot.all
     conditions = query.conditions if limit is None else (*query.conditions, limit)
     selection = select(definition.sql_table, conditions, snapshot.all)

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import closing
 from datetime import datetime
 from io import SEEK_SET
 from tempfile import TemporaryFile
 from typing import IO, NamedTuple, Protocol, cast
 
 from flask import Response, request
+from sqlalchemy import Engine
 from werkzeug.http import http_date, parse_etags
 from werkzeug.wsgi import wrap_file
 
 from fhirapp.config import settings
-from fhirapp.db import Reader, records
-from fhirapp.db.records import Source
+from fhirapp.db import Reader, db, reader
 from fhirapp.fhir.outcome import PreconditionFailed, RangeNotSatisfiable
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import Files, pieces
@@ -179,12 +180,12 @@ def carry(response: Response, content: Content, span: Span) -> None:
     """Give a response its body: a small one at once, a large one as it is sent. Raises OSError."""
     length = span.stop - span.start
     if length <= PIECE and request.method != "HEAD":
-        response.data = content.piece(records(), span)
+        response.data = content.piece(reader(), span)
         return
     if request.method != "HEAD" and isinstance(content, StoredContent) and content.is_remote:
         response.response = content.fetched(span)
     else:
-        file = cast("IO[bytes]", ContentFile(Source.current(), content, span))
+        file = cast("IO[bytes]", ContentFile(db.engine, content, span))
         response.response = wrap_file(request.environ, file, PIECE)
     response.direct_passthrough = True
     response.content_length = length
@@ -196,8 +197,8 @@ class ContentFile:
     The server may read it from another thread than the request's, after the request is over.
     """
 
-    def __init__(self, source: Source, content: Content, span: Span) -> None:
-        self._source = source
+    def __init__(self, engine: Engine, content: Content, span: Span) -> None:
+        self._engine = engine
         self._content = content
         self._span = span
         self._position = span.start
@@ -233,7 +234,8 @@ class ContentFile:
         span = Span(self._position, min(self._position + PIECE, self._span.stop))
         if span.start >= span.stop:
             return b""
-        return self._source.read(lambda snapshot: self._content.piece(snapshot, span))
+        with closing(Reader(self._engine)) as snapshot:
+            return self._content.piece(snapshot, span)
 
     def close(self) -> None:
         self._piece = b""

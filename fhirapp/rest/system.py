@@ -18,7 +18,7 @@ from fhirapp.audit.write import all_served
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.config import base_url, settings
-from fhirapp.db import records
+from fhirapp.db import reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import MATCH, Entry, bundle
@@ -112,7 +112,7 @@ def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Res
     applied += [(_TYPE, ",".join(one.name for one in named))] if named else []
     made_for = fingerprint(path or "/", applied)
 
-    snapshot = records()
+    snapshot = reader()
     begin = begin_at(controls.cursor, made_for)
     marks = dict(begin.marks)
     parts = []

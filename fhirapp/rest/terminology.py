@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fhirapp.config import fhir_url
-from fhirapp.db import Reader, quoted
-from fhirapp.db.records import records
+from fhirapp.db import Reader, quoted, reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import TooCostly, UnknownTerminology, UnsupportedParameter, issue
@@ -44,7 +43,7 @@ Codes = dict[tuple[str, str], Code]
 class Terminology:
     """What is here of terminology, for one request; read gives its snapshot."""
 
-    def __init__(self, read: Callable[[], Reader] = records) -> None:
+    def __init__(self, read: Callable[[], Reader] = reader) -> None:
         self._read = read
         self._resolved: dict[tuple[str, str, str | None], Resolved] = {}
 

@@ -34,7 +34,7 @@ from tests.bench.multiplied import ALLERGIES, PATIENTS
 from tests.bench.records import Size, allergy_codes
 from tests.bench.report import TOO_SHORT
 from tests.bench.servers import Server, issue_token, ours, send
-from tests.support.replication import Postgres, wait_for_replica
+from tests.support.postgres_server import Postgres
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 3_000_000)
 CONNECTIONS = 8
@@ -224,31 +224,6 @@ def _trail(postgres: Postgres) -> list[tuple[int, int]]:
     ]
 
 
-def measure_replica(engine: Engine, primary: Postgres, size: int, seconds: float) -> None:
-    """Print the costs when records are read from a replica."""
-    replica = Postgres(primary.folder, primary.port + 1)
-    replica.copy(primary)
-    replica.start(*_SERVING)
-    try:
-        wait_for_replica(primary, replica)
-        _move_off_first_core(replica)
-        engine.settings["FHIRAPP_REPLICA_URLS"] = replica.url(_DATABASE)
-        token = issue_token(engine.folder / "1", **engine.settings)
-        with engine.serve(1) as (server,):
-            found = queries(server, token, size // ALLERGIES)
-            clocks = (*engine.clocks, lambda: _cpu_of(replica))
-            for name in _MEASURED:
-                mine, first, second, rate = costs([server], token, found[name], seconds, clocks)
-                _print(f"{name}, on the primary", mine, first, rate)
-                _print(f"{name}, the replica's CPU time, µs", second)
-    finally:
-        engine.settings.pop("FHIRAPP_REPLICA_URLS", None)
-        replica.stop("immediate")
-        # Otherwise the primary keeps all further WAL for the replica.
-        primary.ask("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
-        shutil.rmtree(replica.data)
-
-
 def import_notes(engine: Engine, postgres: Postgres) -> None:
     """Print the cost of an import of notes, and their size on disk."""
     with tempfile.TemporaryDirectory(dir=engine.folder) as folder:
@@ -264,7 +239,7 @@ def _bytes(postgres: Postgres) -> int:
 
 
 def on_postgresql(folder: Path, sizes: Sequence[int], seconds: float) -> None:
-    """Measure each size on PostgreSQL, a replica at the first, several servers at the last."""
+    """Measure each size on PostgreSQL, and several servers at the last."""
     postgres = Postgres(folder / "pg", 5432)
     postgres.folder.mkdir()
     if os.geteuid() == 0:
@@ -291,7 +266,6 @@ def on_postgresql(folder: Path, sizes: Sequence[int], seconds: float) -> None:
             _move_off_first_core(postgres)
             measure(engine, size, seconds)
             if size == sizes[0]:
-                measure_replica(engine, postgres, size, seconds)
                 import_notes(engine, postgres)
             if size == sizes[-1]:
                 measure_servers(engine, postgres, size, seconds)

@@ -14,7 +14,6 @@ from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
-from tests.support import replication
 from tests.support.cluster import Cluster, cluster, need_programs
 from tests.support.contract import allergy
 
@@ -47,4 +46,3 @@ def _fill(made: Cluster, folder: Path) -> None:
         load_seed(seed_path(), types(), Rendering.of(settings), "2026-01-01T00:00:00.000+00:00")
         report = import_paths([records], types(), settings)
     assert report.complete, report.rejected
-    replication.wait_for_replica(made.primary, made.replica)

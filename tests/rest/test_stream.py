@@ -23,7 +23,6 @@ from sqlalchemy import text
 from fhirapp.config import settings_of
 from fhirapp.db import Reader, db, writing
 from fhirapp.db.reader import SPARES
-from fhirapp.db.records import Source
 from fhirapp.rest.stream import PIECE, ContentFile, Span
 from tests.support.binaries import store
 from tests.support.databases import POSTGRESQL, SQLITE
@@ -172,7 +171,7 @@ def opened(large: Flask) -> Callable[[int, int], tuple[ContentFile, InMemory]]:
 
     def open_span(start: int, stop: int) -> tuple[ContentFile, InMemory]:
         content = InMemory(CONTENT, [])
-        return ContentFile(Source(engine, None), content, Span(start, stop)), content
+        return ContentFile(engine, content, Span(start, stop)), content
 
     return open_span
 

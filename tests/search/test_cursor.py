@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from flask import Flask
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from itsdangerous import URLSafeSerializer
@@ -26,15 +23,6 @@ CURSOR = Cursor(("2024-03-01T09:00:00.000+00:00", "al-1"), backwards=False, mark
 FOREIGN = "_cursor: is not one of this server's; start again from the first page"
 OTHER = "_cursor: belongs to another search; start again from the first page"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def without_replicas() -> Iterator[None]:
-    """In an app whose cursors need not say what their page has seen."""
-    app = Flask("cursors")
-    app.extensions["fhirapp.replicas"] = None
-    with app.app_context():
-        yield
 
 
 def refusal(cursors: Cursors, value: str, mark: str = MARK) -> str:

@@ -1,4 +1,4 @@
-"""Servers of a clinic that outgrew one machine: three, behind nginx, on a primary and a replica.
+"""Servers of a clinic that outgrew one machine: three, behind nginx, on one PostgreSQL.
 
 Each is `fhirapp serve` in a process and an instance folder of its own. The app of a Cluster is one
 more in this process: its clients ask nginx, and what a test arranges with it is in the database.
@@ -29,7 +29,7 @@ from fhirapp.config import load_settings
 from fhirapp.db import db
 from tests.support.balancer import balance, through
 from tests.support.helpers import BASE_URL
-from tests.support.replication import Postgres, binaries, primary_and_replica
+from tests.support.postgres_server import Postgres, binaries, postgres_server
 from tests.support.shell import MAIN, environment, fhirapp
 
 _LONGEST_SECONDS = 60
@@ -160,8 +160,8 @@ def _children(pid: int) -> list[int]:
 class Cluster:
     """The servers, their databases, and the app whose clients ask them through nginx."""
 
-    def __init__(self, servers: list[Server], primary: Postgres, replica: Postgres) -> None:
-        self.servers, self.primary, self.replica = servers, primary, replica
+    def __init__(self, servers: list[Server], postgres: Postgres) -> None:
+        self.servers, self.postgres = servers, postgres
         self.port = free_port()
         # As the first starts printed them.
         self.setup_codes = [_setup_codes(server) for server in servers]
@@ -200,11 +200,10 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     with ExitStack() as stack:
         databases = folder / "pg"
         databases.mkdir()
-        primary, replica = stack.enter_context(primary_and_replica(databases))
-        primary.run("createdb", "-h", str(databases), "-U", "postgres", _DATABASE)
+        postgres = stack.enter_context(postgres_server(databases))
+        postgres.run("createdb", "-h", str(databases), "-U", "postgres", _DATABASE)
         settings = {
-            "DATABASE_URL": primary.url(_DATABASE),
-            "REPLICA_URLS": replica.url(_DATABASE),
+            "DATABASE_URL": postgres.url(_DATABASE),
             "SECRET": "a secret of 32 characters or more",
             "FILES": str(folder / "files"),
             "BASE_URL": BASE_URL,
@@ -218,7 +217,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             stack.callback(server.stop)
         for server in servers:
             server.wait_until_live()
-        running = Cluster(servers, primary, replica)
+        running = Cluster(servers, postgres)
         stack.callback(_close, running.app)
         stack.enter_context(_nginx(folder, running))
         yield running

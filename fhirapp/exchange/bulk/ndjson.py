@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
 from fhirapp.auth.scopes import Access
-from fhirapp.db import Reader, quoted
-from fhirapp.db.records import Source
+from fhirapp.db import Reader, db, quoted
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.exchange.bulk.export_request import SYSTEM, ExportRequest, batches, limit_of
 from fhirapp.exchange.bulk.kickoff import conditions_of
@@ -45,8 +45,7 @@ Pause = Callable[[], None]
 class Part(NamedTuple):
     """The part of an export for one type: the rows after `after` and up to mark, or those in rows.
 
-    deleted are the ids of resources deleted since the requested time. generation is that of the
-    instant, which a replica must have reached to be read.
+    deleted are the ids of resources deleted since the requested time.
     """
 
     definition: Definition
@@ -55,7 +54,6 @@ class Part(NamedTuple):
     mark: int
     rows: array[int] | None
     deleted: Sequence[str]
-    generation: int
 
     @property
     def length(self) -> int:
@@ -93,8 +91,8 @@ class Part(NamedTuple):
             yield start + len(pks), self._read(sql, pks)
 
     def _read(self, sql: str, values: Sequence[object]) -> list[Row]:
-        source = Source.current()
-        rows = source.read(lambda snapshot: snapshot.all(sql, tuple(values)), self.generation)
+        with closing(Reader(db.engine)) as snapshot:
+            rows = snapshot.all(sql, tuple(values))
         return [(pk, body, patient_id) for pk, body, patient_id in rows]
 
 
@@ -139,7 +137,7 @@ def part_of(
         judged = _own(definition, export_request, patients, dated=False)
         ids = [_deleted(snapshot, each, judged, export_request, mark) for each in selections]
         deleted = sorted(set().union(*ids))
-    return Part(definition, own, after, mark, rows, deleted, snapshot.generation())
+    return Part(definition, own, after, mark, rows, deleted)
 
 
 def _own(

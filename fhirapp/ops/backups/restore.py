@@ -267,10 +267,7 @@ def app_on_copy(
     has no pages.
     """
     where = url.render_as_string(hide_password=False) if url else sqlite_url(folder / DATABASE)
-    # Replicas have what is served, and not the copy.
-    settings = replace(
-        settings, database_url=where, instance_path=str(folder), demo=False, replica_urls=""
-    )
+    settings = replace(settings, database_url=where, instance_path=str(folder), demo=False)
     return current_core(settings)
 
 

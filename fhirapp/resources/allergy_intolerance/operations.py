@@ -24,7 +24,7 @@ from fhirapp.allergies.summary import Entry, Group, conclusion_of, entries_of
 from fhirapp.audit.write import served
 from fhirapp.auth.scopes import Access
 from fhirapp.config import base_url
-from fhirapp.db import Reader, records
+from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
@@ -160,7 +160,7 @@ def summary(definition: Definition) -> Response:
     conditions = definition.params.by_name["patient"].conditions("", [patient_id], context)
     if limit := visible(definition, access, "s"):
         conditions.append(limit)
-    snapshot = records()
+    snapshot = reader()
     selection = select(definition.sql_table, conditions, snapshot.all).of_all()
     rows = snapshot.all(
         f"SELECT r.id, r.version_id, r.body FROM {selection.table} r WHERE {selection.current}",

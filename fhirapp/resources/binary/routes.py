@@ -9,7 +9,7 @@ from flask import Response
 
 from fhirapp.audit.write import served
 from fhirapp.config import Marked
-from fhirapp.db import records
+from fhirapp.db import reader
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
 from fhirapp.fhir.outcome import Gone, NotFound
 from fhirapp.resources.binary.content import (
@@ -54,7 +54,7 @@ def read(definition: Definition, resource_id: str) -> Response:
     parameters = arguments()
     check_known(parameters, FORM_PARAMETERS)
     layout = negotiate(parameters) if prefers_resource() else None
-    snapshot = records()
+    snapshot = reader()
     version = newest_version(snapshot, resource_id)
     if version is None or not carried_visibly(snapshot, access, resource_id):
         raise NotFound(f"Binary/{resource_id} is not known here.")

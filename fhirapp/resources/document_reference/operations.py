@@ -15,7 +15,7 @@ from flask import Response
 
 from fhirapp.audit.write import served
 from fhirapp.config import base_url, settings
-from fhirapp.db import records
+from fhirapp.db import reader
 from fhirapp.definition import Definition, Operation, OperationParameter
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.json import MATCH, Entry, bundle
@@ -59,7 +59,7 @@ def docref(definition: Definition) -> Response:
     conditions = _conditions(definition, operation, patient, context)
     if limit := visible(definition, access, "s"):
         conditions.append(limit)
-    snapshot = records()
+    snapshot = reader()
     selection = select(definition.sql_table, conditions, snapshot.all)
     path = f"{definition.name}/$docref"
     made_for = operation.fingerprint(path)

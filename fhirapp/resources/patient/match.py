@@ -20,7 +20,7 @@ from flask import Response
 
 from fhirapp.audit.write import served
 from fhirapp.config import base_url
-from fhirapp.db import Reader, records
+from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.identity import contradiction, known_by
@@ -93,7 +93,7 @@ def match(definition: Definition) -> Response:
     certain_alone = operation.value("onlyCertainMatches") or "false"
     is_strict = parse_boolean("onlyCertainMatches", certain_alone)
     count = parse_count(operation.value("count"), _COUNT, _COMPARED, "count")
-    snapshot = records()
+    snapshot = reader()
     limit = visible(definition, access, "s")
     by_number = _alike(snapshot, definition, limit, _numbers(definition, sought))
     by_name = _alike(snapshot, definition, limit, _name_and_birth(definition, sought))

@@ -19,7 +19,7 @@ from flask import Response
 from fhirapp.audit.write import served
 from fhirapp.auth.scopes import Access
 from fhirapp.config import settings
-from fhirapp.db import Reader, records
+from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import INCLUDE, MATCH, Entry, bundle
@@ -58,7 +58,7 @@ def everything(definition: Definition, resource_id: str) -> Response:
     access = access_to(definition, "r", resource_id)
     operation = parse_operation(EVERYTHING)
     layout = negotiate(operation.parameters)
-    snapshot = records()
+    snapshot = reader()
     name = f"{definition.name}/{resource_id}"
     patient = find_version(snapshot, definition, access, resource_id)
     if patient is None:

@@ -24,7 +24,7 @@ from fhirapp.audit.write import served
 from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.config import base_url, settings
-from fhirapp.db import Reader, records
+from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import temporal, terminology
@@ -96,7 +96,7 @@ def summary(definition: Definition, resource_id: str = "") -> Response:
     whole = [one for one in access.grants(_ALLERGIES, "r") if not one.filters]
     if not whole:
         raise _incomplete()
-    snapshot = records()
+    snapshot = reader()
     if not resource_id:
         resource_id = _identified(snapshot, definition, access, operation)
     version = find_version(snapshot, definition, access, resource_id)

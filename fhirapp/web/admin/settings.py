@@ -146,7 +146,7 @@ GROUPS = (
     ),
     (
         _("Database, files and keys"),
-        "database_url replica_urls replica_lag instance_path files secret ocr_languages",
+        "database_url instance_path files secret ocr_languages",
     ),
     (_("Demo and lessons"), "demo demo_reset lessons"),
 )

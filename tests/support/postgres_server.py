@@ -1,9 +1,9 @@
-"""A PostgreSQL primary and its streaming replica of a test's own, which it may stop and start.
+"""A PostgreSQL server of a test's own, which it may stop and start.
 
-    with primary_and_replica(folder) as (primary, replica):
-        primary.url("postgres"), replica.url("postgres")
+    with postgres_server(folder) as server:
+        server.url("postgres")
 
-On sockets in the folder, without TCP. PostgreSQL refuses to run as root: there it runs as
+On a socket in the folder, without TCP. PostgreSQL refuses to run as root: there it runs as
 `postgres`, which must be able to reach the folder.
 """
 
@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +61,8 @@ class Postgres:
             assert done.returncode == 0, log.read()
 
     def make(self) -> None:
-        """Make an empty primary."""
+        """Make an empty database cluster."""
         self.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", *self._at)
-
-    def copy(self, primary: Postgres) -> None:
-        """Make a replica of a primary that runs."""
-        source = f"host={primary.folder} port={primary.port} user=postgres"
-        words = ("-R", "-X", "stream", "-c", "fast", "-C", "-S", f"slot{self.port}", *self._at)
-        self.run("pg_basebackup", "-d", source, *words)
 
     def start(self, *settings: str) -> None:
         """Start it, and wait until it answers; by default nothing has to reach the disk."""
@@ -84,23 +76,6 @@ class Postgres:
         """Stop it: `fast` ends its sessions, `immediate` is its crash."""
         self.run("pg_ctl", "stop", "-s", "-m", mode, *self._at)
 
-    def freeze(self) -> None:
-        """Let none of its processes go on, as on a machine that hangs."""
-        self._signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        head = int((self.data / "postmaster.pid").read_text().split()[0])
-        # The head first: it starts no more of them then.
-        os.kill(head, number)
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            # A process that has ended meanwhile is none.
-            with suppress(OSError):
-                if int(stat.read_text().rpartition(")")[2].split()[1]) == head:
-                    os.kill(int(stat.parent.name), number)
-
     def ask(self, sql: str, database: str = "postgres", values: Sequence[Any] = ()) -> list[Any]:
         """Run a statement in a transaction of its own; return its rows."""
         with psycopg.connect(self.url(database), autocommit=True) as connection:
@@ -111,35 +86,21 @@ class Postgres:
     def is_running(self) -> bool:
         return (self.data / "postmaster.pid").exists()
 
-    def connect(self) -> psycopg.Connection:
-        return psycopg.connect(self.url("postgres"), autocommit=True)
-
     @property
     def _at(self) -> tuple[str, str]:
         return "-D", str(self.data)
 
 
-def wait_for_replica(primary: Postgres, replica: Postgres) -> None:
-    """Wait until a replica has replayed all that its primary has written."""
-    with primary.connect() as connection:
-        ((written,),) = connection.execute("SELECT pg_current_wal_lsn()").fetchall()
-    deadline = time.monotonic() + _LONGEST_SECONDS
-    asked = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
-    with replica.connect() as connection:
-        while connection.execute(asked, (written,)).fetchall() != [(True,)]:
-            assert time.monotonic() < deadline, "the replica does not catch up"
-            time.sleep(0.02)
-
-
 @contextmanager
-def primary_and_replica(folder: Path) -> Iterator[tuple[Postgres, Postgres]]:
-    """Run both in a folder, and stop what of them runs at the end."""
+def postgres_server(folder: Path) -> Iterator[Postgres]:
+    """Run a server in a folder, and stop it at the end."""
     if os.geteuid() == 0:
         shutil.chown(folder, "postgres")
-    primary, replica = Postgres(folder, 5432), Postgres(folder, 5433)
-    with ExitStack() as stack:
-        for server in (primary, replica):
-            server.copy(primary) if server is replica else server.make()
-            stack.callback(lambda one=server: one.is_running and one.stop("immediate"))
-            server.start()
-        yield primary, replica
+    server = Postgres(folder, 5432)
+    server.make()
+    server.start()
+    try:
+        yield server
+    finally:
+        if server.is_running:
+            server.stop("immediate")
