@@ -17,7 +17,7 @@ from tests.tools.mutation.selection import Selection
 
 _NOT_COPIED = (".git", ".venv", "node_modules", ".mutation", ".hypothesis", ".*_cache")
 _LEAST_SECONDS, _TIMES_EXPECTED = 60, 8
-_FIRST, _ATTEMPTS = 8, 5
+_FIRST, _ATTEMPTS = 8, 3
 _COLLECT_SECONDS, _MODULE_SECONDS = 1800, 20.0
 
 
