@@ -132,8 +132,8 @@ def _without_target(
     columns, index = definition.table.c, definition.tables.reference.c
     known: list[ColumnElement[bool]] = []
     for other in definitions.values():
-        # An alias: the table may be the definition's own.
-        held = other.table.alias().c
+        # An alias takes time to make, and only the definition's own table needs one.
+        held = (other.table.alias() if other is definition else other.table).c
         exists = select(held.pk).where(held.id == index.target_id, ~held.deleted).exists()
         known.append(and_(index.target_type == other.name, exists))
     missing = (

@@ -189,7 +189,7 @@ def contexts(options: argparse.Namespace) -> int:
             "FHIRAPP_CONTEXTS": str(Path(folder, "part-")),
         }
         command = [sys.executable, "-m", "pytest", "-q", "-p", "contexts", "-p", "no:cacheprovider"]
-        command += ["-n", str(options.j if options.j > 1 else 0), "-m", "not postgresql"]
+        command += ["-n", str(options.j if options.j > 1 else 0)]
         command += [f"--ignore-glob=*/test_{left_out}.py" for left_out in _LEFT_OUT]
         subprocess.run([*command, *options.paths], cwd=options.root, env=environ, check=False)
         combined = coverage.Coverage(data_file=f"{name}.coverage", config_file=False)

@@ -39,7 +39,7 @@ _CASES, _TESTS_OF_MODULE = 5, 60
 # After the first failure: how long to look for failures in other modules, and how many to find.
 _FURTHER_SECONDS, _MODULES = 2.0, 3
 _OPTIONS = ("-q", "-n", "0", "--dist", "no", "-p", "no:cacheprovider", "--tb=short", "-m")
-_OPTIONS += ("not postgresql", "-W", "ignore:Module already imported:pytest.PytestWarning")
+_OPTIONS += ("not postgres", "-W", "ignore:Module already imported:pytest.PytestWarning")
 
 
 class Recorder:
