@@ -96,9 +96,11 @@ def upgrade(engine: Engine) -> str | None:
         # Also where nothing is to be carried forward: a resource type may be new.
         with writing(engine) as connection:
             # Another process may have been here first, while this one waited for the lock.
-            is_new = _VERSIONS not in inspect(connection).get_table_names()
-            db.metadata.create_all(connection)
-            if is_new:
+            present = {*inspect(connection).get_table_names()}
+            missing = [table for table in db.metadata.sorted_tables if table.name not in present]
+            if missing:
+                db.metadata.create_all(connection, missing, checkfirst=False)
+            if _VERSIONS not in present:
                 connection.exec_driver_sql(
                     f"CREATE TABLE {_VERSIONS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
                 )
