@@ -23,6 +23,7 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from fhirapp import db
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.definition import types
 from fhirapp.documents.media import Reading
@@ -174,6 +175,14 @@ def _patience() -> Iterator[None]:
     """Raise the time that a writer waits for a lock, for slow and busy machines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fhirapp.db.BUSY_SECONDS", 60)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_fsync() -> Iterator[None]:
+    """Let SQLite wait for no disk: what a test writes need not survive a crash of the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fhirapp.db._PRAGMAS", (*db._PRAGMAS, "PRAGMA synchronous = OFF"))
         yield
 
 
