@@ -10,7 +10,7 @@ from fhirapp.auth.models import CLINICIAN, digest
 from fhirapp.auth.tokens import revoke_access_token
 from fhirapp.db import writing
 from tests.support.authorizing import Flow, add_person, add_program
-from tests.support.bulk import ASYNC, EXPORTED, OF_PATIENTS, Exports
+from tests.support.bulk import ASYNC, EXPORTED, Exports
 from tests.support.contract import fill
 from tests.support.helpers import Fhir, assert_outcome, lasting, token_for
 
@@ -232,7 +232,3 @@ def _patients(*ids: str) -> dict[str, object]:
         for patient_id in ids
     ]
     return {"resourceType": "Parameters", "parameter": listed}
-
-
-def test_types_of_patients_are_those_of_their_compartment_and_provenance():
-    assert {"Patient", "Provenance", "AllergyIntolerance"} <= {*OF_PATIENTS} < {*EXPORTED}

@@ -147,13 +147,6 @@ def test_patients_who_are_not_here_are_told(exports, subtests):
             assert (issue["code"], issue["diagnostics"]) == ("value", f"patient: {reason}")
 
 
-def test_patient_may_be_named_by_the_whole_address(app, exports):
-    absolute = parameters(
-        ("patient", "valueReference", {"reference": f"{BASE_URL}/fhir/Patient/p1"})
-    )
-    assert exports.exported("Patient/$export", absolute).keys() == of(app, "p1")
-
-
 def test_group_without_members_says_so(exports):
     manifest = exports.done("Group/grp-newborns/$export")
     assert manifest["output"] == []
@@ -409,9 +402,3 @@ def test_long_file_is_followed_by_another(moving, monkeypatch):
         (resource["resourceType"], resource["id"]): resource for resource in moving.lines(manifest)
     }
     assert found == whole
-
-
-def test_empty_server_has_an_empty_export(make_app):
-    exports = Exports(make_app(seed=False))
-    manifest = exports.done("$export?_since=2020")
-    assert manifest["output"] == manifest["deleted"] == manifest["error"] == []

@@ -23,7 +23,7 @@ from fhirapp.exchange.bulk.routes import POLLS
 from fhirapp.exchange.bulk.run import IN_PROGRESS, KEPT, KIND, WAIT_SECONDS
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, MOST_ATTEMPTS, Job, Progress
-from fhirapp.jobs.worker import Pace, Worker, running_jobs
+from fhirapp.jobs.worker import Pace, running_jobs
 from tests.support.bulk import Exports, folder_of
 from tests.support.contract import allergy, delete, publish
 from tests.support.databases import SQLITE, THREE_SERVERS
@@ -47,15 +47,6 @@ def wait(_worked):
 app = create_app()
 with app.app_context():
     run_next(Pace(pause=wait))
-"""
-WORK = """
-from fhirapp import create_app
-from fhirapp.exchange.bulk.run import run_next
-app = create_app()
-with app.app_context():
-    print("began", flush=True)
-    run_next()
-    print("ended", flush=True)
 """
 FULL = "The export does not fit on the server's disk; export less, or ask its operator for room."
 
@@ -176,7 +167,7 @@ def start_worker(app: Flask) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     with app.app_context():
         db.engine.dispose()
 
-    def run(work: str = WORK) -> subprocess.Popen[str]:
+    def run(work: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-c", work],
             env=unmeasured(
@@ -220,14 +211,6 @@ def test_export_of_a_worker_that_is_killed_is_begun_anew(app, exports, start_wor
     assert row(app, status).attempts == 2
 
 
-@pytest.mark.process
-def test_process_of_its_own_does_what_waits(app, exports, start_worker):
-    status = exports.started()
-    process = start_worker()
-    assert process.communicate()[0].split() == ["began", "ended"]
-    assert exports.lines(exports.manifest(status))
-
-
 def test_servers_thread_does_what_waits_and_is_woken(app, exports):
     first = exports.started()
     with running_jobs(app):
@@ -235,13 +218,6 @@ def test_servers_thread_does_what_waits_and_is_woken(app, exports):
             while row(app, status).state in ("queued", "running"):
                 time.sleep(0.01)
             assert exports.lines(exports.manifest(status))
-
-
-def test_thread_that_is_stopped_stops(app):
-    worker = Worker(app)
-    worker.start()
-    worker.stop()
-    assert not worker.is_alive()
 
 
 # Limits.
@@ -353,17 +329,6 @@ def test_group_that_is_deleted_meanwhile_ends_the_export(app, exports):
     assert_outcome(exports.get(status), 500, "exception", reason)
     refused = exports.kick_off("Group/grp-allergy-clinic/$export")
     assert_outcome(refused, 410, "deleted", reason)
-
-
-def test_export_outlives_a_restart(app, exports):
-    status = exports.started()
-    done = exports.started("$export?_type=Patient")
-    assert exports.work() == IN_PROGRESS
-    before = exports.manifest(done)
-    with app.app_context():
-        db.engine.dispose()
-    assert exports.manifest(done) == before
-    assert exports.lines(exports.manifest(status))
 
 
 @pytest.mark.databases(SQLITE)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fhirapp.exchange.bulk.operations import EXPORT, GROUP_EXPORT, PATIENT_EXPORT
-from tests.support.bulk import ASYNC, EXPORTED, Exports, path_of
-from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML, Fhir, assert_outcome, token_for
+from tests.support.bulk import ASYNC, Exports, path_of
+from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML, assert_outcome
 from tests.support.openapi import Described
 from tests.support.operations import FORM, parameters
 
@@ -286,14 +286,6 @@ def test_unknown_export_address_is_not_found(exports, subtests):
             assert (response.status_code, response.content_type) == (status, FHIR_JSON)
 
 
-def test_other_method_is_not_allowed(exports, subtests):
-    for method in ["PUT", "PATCH", "DELETE"]:
-        with subtests.test(method=method):
-            response = exports.request(method, "$export")
-            assert response.status_code == 405
-            assert response.headers["Allow"] == "GET, HEAD, OPTIONS, POST"
-
-
 def test_without_a_token_it_is_asked_for(http):
     elsewhere = {"REMOTE_ADDR": "192.0.2.40"}
     for path in (*LEVELS, "$export/x", "$export/x/y"):
@@ -348,12 +340,3 @@ def test_openapi_document_tells_of_every_parameter_and_answer(app, exports):
             response = other.get(f"{address}/Patient.1.ndjson", headers=headers)
             described.assert_as_described("get", f"{one}/{{file}}", response)
         described.assert_as_described("delete", one, other.request("DELETE", address))
-
-
-def test_token_without_a_scope_on_any_type_of_patients_exports_nothing_of_theirs(app):
-    fhir = Fhir(app, token_for(app, "system/Organization.rs"))
-    assert fhir.get("Patient/$export?_type=Patient", headers=ASYNC).status_code == 403
-
-
-def test_every_type_that_can_be_searched_is_exported(exports):
-    assert {file["type"] for file in exports.done()["output"]} == {*EXPORTED}

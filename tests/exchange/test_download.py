@@ -132,15 +132,6 @@ def test_second_run_resumes_the_export_and_a_third_requests_nothing(server, clie
     assert server.asked == []
 
 
-def test_lost_file_of_a_finished_download_is_fetched_with_a_new_export(server, client):
-    found = client.download(server.url + EXPORT)
-    found.output[0].path.unlink()
-    server.answers["/job"] = [GONE, *server.answers["/job"]]
-    assert client.download(server.url + EXPORT) == found
-    assert found.output[0].path.read_bytes() == PATIENTS
-    assert server.lines.count(f"GET {EXPORT}") == 2
-
-
 def test_export_that_expired_between_two_runs_is_started_again(server, client, refusal):
     server.answers["/files/AllergyIntolerance"].insert(0, BROKEN)
     refusal(server.url + EXPORT)
@@ -223,12 +214,6 @@ def test_message_of_a_server_is_sanitised_and_cut(server, refusal):
     assert " answers 400: [31mred line xxx" in message
     assert len(message) < 500
     assert message.isprintable()
-
-
-def test_export_that_cannot_be_deleted_is_reported_and_fetched(server, client):
-    server.answers["DELETE /job"] = [reply("405 Method Not Allowed")]
-    assert len(client.download(server.url + EXPORT).output) == 2
-    assert "could not be told to delete the export (it answers 405)" in client.said[-1]
 
 
 NO_ADDRESS = "is not an http:// or https:// address"
@@ -339,8 +324,3 @@ def test_damaged_state_is_reported(server, client, refusal):
         path.write_bytes(damaged)
         message = refusal(server.url + EXPORT, again=True)
         assert "delete the folder, and the download starts again" in message, damaged
-
-
-def test_folder_that_cannot_be_created_is_reported(server, client, refusal):
-    client.folder.write_text("a file")
-    assert "cannot be made" in refusal(server.url + EXPORT, again=True)

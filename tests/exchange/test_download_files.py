@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -15,7 +13,6 @@ from tests.support.bulk_server import (
     BOUNDS,
     EXPORT,
     IMPATIENT,
-    Asked,
     Dripping,
     cut,
     file,
@@ -23,7 +20,6 @@ from tests.support.bulk_server import (
     ranged,
 )  # fmt: skip  # isort: skip
 from tests.support.key_server import reply
-from tests.support.shell import ROOT
 
 PATIENTS = lines_of("Patient", 40)
 OTHERS = lines_of("Patient", 41)
@@ -183,46 +179,6 @@ def test_stopped_download_is_resumed_where_it_was(server, client, fetched, refus
     assert fetched(REST) == PATIENTS
     assert server.lines == ["GET /job", "GET /files/Patient", "DELETE /job"]
     assert ranges(server) == [RESUMED]
-
-
-def test_attempts_that_make_progress_are_not_counted(server, client, fetched):
-    content = b'{"x":"%s"}\n' % (b"y" * (20 << 20))
-    client.bounds = replace(BOUNDS, file_bytes=30 << 20)
-
-    def next_part(asked: Asked) -> bytes:
-        return cut(ranged(content, TAG)(asked), 3 << 19)
-
-    assert fetched(next_part) == content
-    assert len(ranges(server)) == 14
-    assert set(client.waited) == {1}
-
-
-DOWNLOAD = """
-import sys
-from pathlib import Path
-from fhirapp.exchange.remote.download import download
-download(sys.argv[1], Path(sys.argv[2]), None, print)
-"""
-
-
-@pytest.mark.process
-def test_killed_download_is_resumed_where_it_was(server, client):
-    content = lines_of("Patient", 20_000)
-    server.offer(Patient=Dripping(cut(file(content, TAGGED), 500_000), None))
-    command = [sys.executable, "-c", DOWNLOAD, server.url + EXPORT, str(client.folder)]
-    path = client.folder / "parts" / "00001.Patient.ndjson"
-    with subprocess.Popen(command, cwd=ROOT) as process:
-        while not path.exists() or path.stat().st_size < 400_000:
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(0.05)
-        process.kill()
-    size = path.stat().st_size
-    server.asked.clear()
-    server.answers["/files/Patient"] = [ranged(content, TAG)]
-    (found,) = client.download(server.url + EXPORT).output
-    assert found.path.read_bytes() == content
-    assert ranges(server) == [f"bytes={size}-"]
-    assert server.lines == ["GET /job", "GET /files/Patient", "DELETE /job"]
 
 
 def test_file_is_compared_with_its_announcement(server, client, refusal):

@@ -193,12 +193,6 @@ def test_bytes_of_any_length_are_written_whole(empty, tmp_path, length):
     assert prepare(SERVED["Binary"], written).columns["data"] == content
 
 
-def test_binary_without_bytes_has_no_data(empty, tmp_path):
-    publish(empty, {"resourceType": "Binary", "id": "b", "contentType": "text/plain"}, now=NOW)
-    export(empty, tmp_path)
-    assert lines_of(tmp_path, "Binary")[0].get("data") is None
-
-
 @pytest.mark.campaign
 @pytest.mark.parametrize("history", [False, True])
 def test_large_binary_is_streamed(empty, tmp_path, history):
@@ -210,18 +204,6 @@ def test_large_binary_is_streamed(empty, tmp_path, history):
     tracemalloc.stop()
     assert (tmp_path / "Binary.ndjson").stat().st_size > size * 4 // 3
     assert most < size / 3
-
-
-@pytest.mark.campaign
-def test_large_rows_are_streamed(empty, tmp_path):
-    notes = [{"text": "x" * 900_000}]
-    publish(empty, *(allergy(f"a{number:02}", note=notes) for number in range(30)), now=NOW)
-    tracemalloc.start()
-    export(empty, tmp_path)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(lines_of(tmp_path, "AllergyIntolerance")) == 30
-    assert most < 30 * 900_000 / 2
 
 
 def test_decimal_keeps_its_digits(empty, tmp_path):

@@ -93,18 +93,6 @@ def test_export_with_json_prints_the_manifest(clinic, tmp_path):
     assert files == [("AllergyIntolerance.ndjson.gz", 1), ("deleted.ndjson.gz", 1)]
 
 
-def test_export_with_history_counts_versions_beside_resources(clinic, tmp_path):
-    result = done(clinic, str(tmp_path), "--history")
-    assert result.stdout.splitlines()[1].split()[:3] == ["AllergyIntolerance.ndjson", "3", "5"]
-    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
-    assert manifest["request"] == "fhirapp export --history"
-
-
-def test_export_without_binaries_says_how_to_include_them(app, tmp_path):
-    result = done(app, str(tmp_path), "--type", "DocumentReference")
-    assert "--type Binary" in result.stderr
-
-
 def test_invalid_export_is_refused_in_one_sentence(clinic, tmp_path):
     folder = tmp_path / "new"
     for options, reason in (

@@ -14,7 +14,6 @@ import pytest
 from flask import Flask
 from sqlalchemy.exc import OperationalError
 
-from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
 from fhirapp.definition import types
 from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
@@ -79,12 +78,6 @@ def test_exported_files_are_readable_by_their_owner_only(exported):
     assert stat.S_IMODE(exported.stat().st_mode) == 0o700
 
 
-def test_lines_are_in_the_order_of_ids(exported):
-    for name in STORED:
-        ids = ids_of(exported, name)
-        assert ids == sorted(ids)
-
-
 def test_same_makes_the_same_files_compressed_or_not(filled, exported, tmp_path):
     export(filled, tmp_path / "again")
     for folder in ("one", "other"):
@@ -104,24 +97,6 @@ def test_export_of_named_types_has_no_other(filled, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {*urls, "manifest.json"}
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("Location", "Location is not a type that is stored here; use AllergyIntolerance, Binary"),
-        ("DiagnosticReport", "DiagnosticReport follows from DocumentReference: export that."),
-    ],
-)
-def test_type_that_is_not_stored_is_refused(filled, tmp_path, name, words):
-    with pytest.raises(ConfigurationError, match=words):
-        export(filled, tmp_path, "Patient", name)
-
-
-def test_export_of_an_empty_database_has_a_manifest(empty, tmp_path):
-    manifest = export(empty, tmp_path)
-    assert manifest.output == manifest.deleted == []
-    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
-
-
 def test_files_are_of_one_moment_whatever_is_written_meanwhile(empty, tmp_path):
     publish(empty, PATIENT, now=NOW)
     publish(empty, allergy("a", criticality="low"), allergy("b"), now=NOW)
@@ -137,15 +112,6 @@ def test_files_are_of_one_moment_whatever_is_written_meanwhile(empty, tmp_path):
     assert written[0]["criticality"] == "low"
     export(empty, tmp_path / "next")
     assert ids_of(tmp_path / "next", "AllergyIntolerance") == ["a", "c"]
-
-
-def test_progress_tells_how_much_there_is_and_is_done(filled, tmp_path):
-    told: list[tuple[int, int]] = []
-    manifest = export(filled, tmp_path, progress=lambda *one: told.append(one))
-    total = sum(file.lines for file in manifest.output)
-    assert {report[1] for report in told} == {total}
-    assert [report[0] for report in told] == sorted(report[0] for report in told)
-    assert told[-1] == (total, total)
 
 
 def test_export_since_an_instant_includes_that_instant(empty, tmp_path):

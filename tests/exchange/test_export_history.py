@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fhirapp.exchange.history import History, Version, history_of
+from fhirapp.exchange.history import history_of
 from fhirapp.fhir.resource import InvalidResource
 from tests.support.contract import SERVED, allergy, delete, publish
 from tests.support.exporting import STORED, binary_with, export, lines_of
@@ -22,16 +20,6 @@ DOCUMENT = {
     "status": "current",
     "content": [{"attachment": {"url": "Binary/b"}}],
 }
-
-
-def version(
-    number: int, time: str, resource: dict[str, Any] | None, made_with: dict[str, int] | None = None
-) -> Version:
-    """Return a version as it is read; its resource tells its number and time too."""
-    if resource is not None:
-        ours = {"versionId": str(number), "lastUpdated": time}
-        resource = {**resource, "meta": {**ours, **resource.get("meta", {})}}
-    return Version(resource, number, time, made_with or {})
 
 
 def test_line_is_a_bundle_of_the_versions_newest_first(empty, tmp_path):
@@ -122,15 +110,6 @@ def test_manifest_says_that_lines_are_bundles(app, tmp_path):
     bundles = lines_of(tmp_path, "AllergyIntolerance")
     assert allergies.lines == len(bundles)
     assert allergies.versions == sum(len(bundle["entry"]) for bundle in bundles) > len(bundles)
-
-
-def test_history_line_is_read_back(empty, tmp_path):
-    publish(empty, allergy("a"), now=TIMES[0])
-    delete(empty, "AllergyIntolerance", "a", now=TIMES[1])
-    export(empty, tmp_path, history=True)
-    (bundle,) = lines_of(tmp_path, "AllergyIntolerance")
-    expected = [version(1, TIMES[0], allergy("a")), version(2, TIMES[1], None)]
-    assert history_of(bundle) == History("AllergyIntolerance", "a", expected)
 
 
 def test_answer_of_a_server_is_read_too(app):
@@ -248,13 +227,3 @@ def test_links_of_other_relations_are_passed_over():
     ]
     (found,) = history_of(bundle_of(entry_of(link=links))).versions
     assert found.made_with == {"b": 2}
-
-
-def test_line_begins_with_what_tells_its_type(app, tmp_path: Path):
-    export(app, tmp_path, history=True)
-    for name in STORED:
-        for line in (tmp_path / f"{name}.ndjson").read_bytes().splitlines():
-            assert line.startswith(b'{"resourceType":"Bundle","type":"history","entry":[{')
-            head = json.loads(line)["entry"][0]
-            assert next(one for one in head if one != "link") == "fullUrl"
-            assert head["fullUrl"].startswith(f"{name}/")

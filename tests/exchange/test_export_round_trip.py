@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from flask import Flask
@@ -17,10 +16,10 @@ from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
 from tests.support.client_commands import done
-from tests.support.contract import SERVED, allergy, delete, fill, publish
+from tests.support.contract import allergy, delete, fill, publish
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.exporting import STORED, binary_with, export
-from tests.support.helpers import Fhir, shared_secret, token_for
+from tests.support.helpers import shared_secret
 
 # Each test imports a whole database.
 pytestmark = [pytest.mark.databases(SQLITE, POSTGRESQL), pytest.mark.campaign]
@@ -155,78 +154,7 @@ def test_all_versions_are_imported_into_an_empty_database_byte_for_byte(
     assert [key for key, body in expected.items() if found[key] != body] == []
 
 
-def addresses(app: Flask) -> Iterator[str]:
-    """Yield what is asked of a server: searches, reads, versions, histories and operations."""
-    for name, definition in SERVED.items():
-        if definition.searchable:
-            yield f"{name}?_count=1000"
-            yield f"{name}?_count=1000&_summary=true"
-            for parameter in definition.params:
-                yield f"{name}?_count=1000&{parameter.name}:missing=true"
-                if parameter.sortable:
-                    yield f"{name}?_count=1000&_sort={parameter.name}"
-        if "history-type" in definition.interactions:
-            yield f"{name}/_history?_count=1000"
-    last = None
-    for name, row_id, version_id in sorted(bodies(app)):
-        yield f"{name}/{row_id}/_history/{version_id}"
-        if last != (name, row_id):
-            yield f"{name}/{row_id}"
-            yield f"{name}/{row_id}/_history"
-            if name == "Patient":
-                yield f"Patient/{row_id}/$everything?_count=1000"
-                yield f"AllergyIntolerance/$summary?patient={row_id}"
-                yield f"AllergyIntolerance?patient={row_id}&_revinclude=Provenance:target"
-        last = name, row_id
-
-
-def answer(fhir: Fhir, path: str, known: frozenset[str]) -> Any:
-    """Return what is answered, but what an import wrote of itself: Provenance that is not known.
-
-    Of a Bundle the entries, in their order; where no order was asked for in a set.
-    """
-    response = fhir.get(path)
-    content = response.get_json(silent=True) or {}
-    if content.get("resourceType") != "Bundle":
-        return response.status_code, response.data
-    entries = [
-        json.dumps(entry)
-        for entry in content.get("entry", [])
-        if entry.get("resource", {}).get("resourceType") != "Provenance"
-        or entry["resource"]["id"] in known
-    ]
-    in_order = not ("_sort" in path or "$everything" in path)
-    return response.status_code, entries if in_order else sorted(entries)
-
-
-def test_imported_versions_are_served_as_before_except_for_the_imports_provenance(
-    filled, histories, empty
-):
-    before = bodies(filled)
-    import_folder(empty, histories, "--provenance")
-    added = bodies(empty).keys() - before.keys()
-    assert added
-    assert {name for name, *_ in added} == {"Provenance"}
-    assert all(row_id.startswith("import-") for _, row_id, _ in added)
-    known = frozenset(row_id for name, row_id, _ in before if name == "Provenance")
-    first, second = (Fhir(app, token_for(app, "system/*.rs")) for app in (filled, empty))
-    asked = list(addresses(filled))
-    assert len(asked) > 1_000
-    for path in asked:
-        assert answer(second, path, known) == answer(first, path, known), path
-
-
 def test_all_versions_imported_into_their_own_database_create_none(filled, histories):
     before = bodies(filled)
     assert import_folder(filled, histories) == {name: ["same"] for name in STORED}
     assert bodies(filled) == before
-
-
-def test_exported_records_include_deletions_and_histories(filled):
-    versions: dict[tuple[str, str], list[bytes | None]] = {}
-    for (name, row_id, _), body in sorted(bodies(filled).items()):
-        versions.setdefault((name, row_id), []).append(body)
-    document = versions["DocumentReference", "many"]
-    assert len({without_versions(body or b"") for body in document}) == len(document) > 4
-    assert None in versions["AllergyIntolerance", "back"]
-    assert any(name for name, _ in versions if SERVED[name].view)

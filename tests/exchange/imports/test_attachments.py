@@ -82,9 +82,3 @@ def test_changed_bytes_get_a_new_binary_and_the_old_one_stays_readable(module_ap
     assert [content_of(module_app, attachment) for attachment in found] == [b"\0\1\2", b"\3\4"]
     (first,) = attachments(module_app, "DocumentReference/changing/_history/1")
     assert first["data"] == "AAEC"
-
-
-def test_base64_with_white_space_is_the_same_bytes(module_app, tmp_path):
-    spaced = document("spaced", {"data": "AA\r\n EC"})
-    assert load_lines(module_app, tmp_path, PATIENT, spaced).complete
-    assert attachments(module_app, "DocumentReference/spaced")[0]["data"] == "AAEC"

@@ -237,13 +237,6 @@ def test_page_of_a_search_is_imported_with_a_remark(empty, tmp_path, name, conte
     assert report.content()["remarks"] == dict(report.remarks)
 
 
-def test_search_without_a_next_page_has_no_remark(import_file):
-    for links in (
-        NEXT[:1], [], None, "next", [None], [{"relation": "previous", "url": "urn:x"}],
-    ):  # fmt: skip
-        assert import_file(pretty(page(links, "paged"))).remarks == {}
-
-
 def test_nothing_is_deleted_for_one_page_of_a_search(empty, tmp_path):
     load(empty, write(tmp_path, page([], "one", "two"), "all.json"), source="ehr")
     path = write(tmp_path, pretty(page(NEXT, "one")), "page.json")

@@ -15,9 +15,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from fhirapp.exchange.imports.archives import Broken, unpacked
-from fhirapp.exchange.imports.content import Kind
-from fhirapp.exchange.imports.inputs import Input, kind_of
+from fhirapp.exchange.imports.archives import unpacked
+from fhirapp.exchange.imports.inputs import Input
 from fhirapp.exchange.imports.reader import RecordReader
 from fhirapp.exchange.imports.records import Scratch
 from fhirapp.exchange.imports.skipped import (
@@ -88,19 +87,6 @@ def test_file_is_read_by_its_content_whatever_its_name(empty, tmp_path, form):
     assert (report.complete, report.skipped_files) == (True, {})
     assert len(current(empty, "DocumentReference")) == 9
     assert len(current(empty, "Patient")) == 9 + 1 + 1 + 2 + 1 + 12
-
-
-def test_folder_is_searched_through_and_other_files_are_skipped(empty, tmp_path):
-    write(tmp_path, lines(patient("a")), "a.NDJSON")
-    write(tmp_path, lines(patient("b")), "deep/er/b.ndjson.gz")
-    write(tmp_path, gzip.compress(lines(patient("c"))), "deep/c.jsonl.gz")
-    write(tmp_path, patient("d"), "deep/.hidden/d.json")
-    write(tmp_path, lines(patient("e")), "deep/e.txt")
-    picture = write(tmp_path, b"\x89PNG", "picture.png")
-    report = load(empty, tmp_path)
-    assert report.complete
-    assert [*report.skipped_files] == [str(picture)]
-    assert current(empty, "Patient") == ["a", "b", "c", "d", "e"]
 
 
 def large(resource_id: str) -> dict[str, Any]:
@@ -424,10 +410,3 @@ def test_read_error_of_a_disk_is_reported():
         reader = RecordReader(scratch)
         records = [*reader.read(Input("disk.ndjson", opens, 0), lambda _count: None)]
     assert records[-1].faults == [("", "cannot be read: Input/output error")]
-
-
-def test_kind_of_a_file_is_detected_or_the_file_is_broken(tmp_path):
-    path = write(tmp_path, lines(patient("a")), "x.ndjson")
-    assert kind_of(Input(str(path), lambda _on_read: path.open("rb"), 0)) == (Kind.LINES, "")
-    with pytest.raises(Broken, match="No such file"):
-        kind_of(Input("gone", lambda _on_read: (tmp_path / "gone").open("rb"), 0))

@@ -44,20 +44,6 @@ FAULTS = {
 }
 
 
-def test_files_of_a_folder_are_imported_in_the_order_of_their_references(empty, tmp_path):
-    write(tmp_path, lines(ALLERGY), "AllergyIntolerance.ndjson")
-    write(tmp_path, lines(PATIENT), "below/Patient.ndjson")
-    report = load(empty, tmp_path)
-    assert [*report.changes] == ["Patient", "AllergyIntolerance"]
-    assert report.complete
-    assert asking(empty).ids("AllergyIntolerance?patient=one") == ["nuts"]
-
-
-def test_file_that_is_named_twice_is_imported_once(empty, tmp_path):
-    path = write(tmp_path, lines(PATIENT), "Patient.ndjson")
-    assert load(empty, path, tmp_path, path).changes == {"Patient": {"new": 1}}
-
-
 def test_types_that_are_not_served_are_counted_as_skipped(take):
     location = {"resourceType": "Location", "id": "l"}
     report = take(location, PATIENT, location, {"resourceType": "Nonsense"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 import tracemalloc
 from typing import Any
 
@@ -154,17 +153,3 @@ def test_text_of_many_escapes_takes_memory_of_its_length():
     finally:
         tracemalloc.stop()
     assert peak < 10 * len(content)
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("unit", [b"x", b"\\n", b'\\"', b"\\\\"])
-def test_time_of_a_long_text_is_linear(unit):
-    """As of an attachment, or of a note with many line ends."""
-
-    def cost(count: int) -> float:
-        content = b'{"entry":["' + unit * count + b'"]}'
-        began = time.process_time()
-        assert len(list(pieces(io.BytesIO(content), 100_000_000))) == 1
-        return time.process_time() - began
-
-    assert cost(8_000_000 // len(unit)) < 40 * max(cost(1_000_000 // len(unit)), 0.001)

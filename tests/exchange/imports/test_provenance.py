@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 
-import pytest
 from sqlalchemy import select
 
-from fhirapp.db import db, insert_rows, writing
-from fhirapp.definition import types
-from fhirapp.exchange.imports import runs
+from fhirapp.db import db
 from fhirapp.exchange.models import ImportRun
-from fhirapp.store.publish import Publisher
 from tests.support.helpers import Fhir, ids, token_for
 from tests.support.importing import asking, interrupted_import, lines, load, write
-from tests.support.publishing import RENDERING, TIMES
 from tests.support.records import allergy, document, inline, organization, origin, patient
 from tests.support.stored import provenance_targets, stored, versions
 
@@ -65,15 +59,6 @@ def test_provenance_names_neither_files_nor_the_user(empty, tmp_path):
         (run,) = connection.execute(select(ImportRun.inputs, ImportRun.who)).all()
     assert run.inputs == [str(path) for path in paths]
     assert run.who == "root-of-clinic"
-
-
-def test_import_without_changes_or_with_no_provenance_writes_none(take, empty):
-    take(patient("one"), provenance=False)
-    take(patient("one"))
-    assert provenance_targets(empty) == []
-    for _ in range(2):
-        take(patient("one", gender="female"))
-        assert provenance_targets(empty) == [["Patient/one/_history/2"]]
 
 
 def test_many_records_of_a_patient_are_in_several_provenances(take, empty):
@@ -152,27 +137,3 @@ def test_file_or_source_of_any_name_has_a_provenance(empty, tmp_path):
         path = write(tmp_path, lines(patient(f"p{number}")), f"{name}.ndjson")
         load(empty, path, source=name)
     assert len(provenance_targets(empty)) == len(names)
-
-
-@pytest.mark.campaign
-def test_memory_for_provenance_does_not_grow_with_the_records(empty):
-    with empty.app_context():
-        table = types()["Patient"].table
-        row = dict.fromkeys(table.columns.keys())
-        row.update(version_id=1, last_updated=TIMES[0], is_current=True, deleted=False, body=b"{}")
-        with writing() as connection:
-            made = (dict(row, pk=pk, id=f"p{pk}", patient_id=f"p{pk}") for pk in range(1, 3_001))
-            insert_rows(connection, table, [*made])
-        with writing() as connection:
-            publisher = Publisher(
-                connection, now=TIMES[1], rendering=RENDERING, binary=types()["Binary"]
-            )
-            run = runs.Run(1, None, {"Patient": 0}, {"Patient": 0})
-            tracemalloc.start()
-            try:
-                runs.write_provenance(publisher, connection, types(), run, TIMES[1])
-                peak = tracemalloc.get_traced_memory()[1]
-            finally:
-                tracemalloc.stop()
-            connection.rollback()
-    assert peak < 8_000_000, peak

@@ -282,10 +282,3 @@ def test_binary_without_a_document_is_reported_as_unreachable(take, empty):
     assert fhir.get("Binary/b").status_code == 200
     take(patient("one"), document("e", {"url": "Binary/lone"}))
     assert fhir.get("Binary/lone").status_code == 200
-
-
-def test_records_that_refer_to_each_other_alone_have_nothing_to_report(take):
-    report = take(
-        patient("one"), allergy("a"), document("d", {"data": "QUJD"}), origin("v", "Patient/one")
-    )
-    assert (report.unreachable, report.kept) == ({}, {})

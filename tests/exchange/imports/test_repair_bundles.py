@@ -147,10 +147,3 @@ def test_uuids_are_compared_without_case_even_without_repairs(module_app, import
     report = import_file(bundle("collection", plain(named("in capitals"), UUID), refers))
     assert (report.rejected, report.kept) == ([], {})
     assert patient_of(module_app, "capitals")[1] == "in capitals"
-
-
-def test_address_that_no_entry_has_is_kept(import_file):
-    lost = plain(allergy("lost", of="urn:uuid:ab"))
-    content = bundle("collection", plain(named("alone"), "urn:uuid:aa"), lost)
-    report = import_file(content, repair=True)
-    assert report.kept == {"urn:uuid:ab": "no resource of this Bundle has that address"}

@@ -103,19 +103,6 @@ def test_comparison_of_two_versions_calls_their_words_machine_read(scanned, tmp_
     assert "added: No allergy" in words
 
 
-def test_pages_say_how_far_scans_are_searched(scanned, own_app):
-    for app, said in (
-        (scanned, "a page that could not be read, or a word that was misread, is not found"),
-        (own_app, "Scanned pages cannot be searched."),
-    ):
-        browser = Browser(app).resume(add_person(app, CLINICIAN))
-        for path in ("/notes", "/notes?q=zzz", "/notes?q=zzz&patient=p1"):
-            assert said in browser.get(path).words
-    fhir = asking(own_app)
-    outcome = fhir.get("DocumentReference?_content=zzz&_explain=true").json["entry"][0]["resource"]
-    assert "machine-read them (OCR), which may be wrong" in str(outcome["issue"])
-
-
 @pytest.mark.process
 def test_scans_that_were_imported_without_ocr_are_read_later(own_app, tmp_path, tesseract):
     report = load(own_app, write(tmp_path, SCAN))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import resource
 import sys
@@ -10,13 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import Column, MetaData, String, Table, create_engine, select
-from sqlalchemy.sql.elements import BindParameter
 
-from fhirapp.exchange.imports.batches import collect, tune_gc
 from fhirapp.exchange.imports.bundles import OnMatch
 from fhirapp.exchange.imports.records import Record, Scratch
-from tests.support.effort import sample
 
 
 @pytest.fixture
@@ -131,27 +126,3 @@ def test_deferred_records_are_kept_on_disk(scratch):
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown * (1 if sys.platform == "darwin" else 1024) < 40_000_000
     assert sum(len(record.text) - 2 for record in scratch.take_deferred("reference")) == 100_000_000
-
-
-@pytest.fixture
-def _untuned_gc() -> Iterator[None]:
-    """Restore the garbage collector of the tests."""
-    before = gc.get_threshold()
-    yield
-    gc.set_threshold(*before)
-    gc.unfreeze()
-
-
-@pytest.mark.campaign
-@pytest.mark.usefixtures("_untuned_gc")
-def test_statements_of_batches_do_not_stay_in_memory():
-    engine = create_engine("sqlite://")
-    table = Table("held", MetaData(), Column("id", String, primary_key=True))
-    tune_gc()
-    with engine.begin() as connection:
-        table.create(connection)
-        for batch in range(sample(40, 300)):
-            ids = [f"{batch}-{number}" for number in range(1_000)]
-            connection.execute(select(table).where(table.c.id.in_(ids))).all()
-            collect()
-    assert sum(isinstance(held, BindParameter) for held in gc.get_objects()) < 20

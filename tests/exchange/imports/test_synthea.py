@@ -14,7 +14,7 @@ from fhirapp.exchange.imports.report import Report
 from fhirapp.fhir.temporal import normalise_date_time
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL, Fhir, every_page
-from tests.support.importing import asking, load
+from tests.support.importing import asking
 
 # Tests of 2,500 real records take seconds.
 pytestmark = [pytest.mark.campaign, pytest.mark.databases(SQLITE, POSTGRESQL)]
@@ -90,14 +90,3 @@ def test_allergies_have_the_content_of_the_source(synthea, synthea_folder):
         assert allergy["recordedDate"] == normalise_date_time(given["recordedDate"])
         for name in given.keys() - {"meta", "recordedDate"}:
             assert allergy[name] == given[name]
-
-
-def test_second_import_changes_nothing(synthea_loaded, synthea_folder):
-    app, first = synthea_loaded
-    before = asking(app).get("DocumentReference?_count=1000").data
-    again = load(app, synthea_folder)
-    assert again.complete
-    assert again.changes == {
-        name: {"same": counts.total()} for name, counts in first.changes.items()
-    }
-    assert asking(app).get("DocumentReference?_count=1000").data == before

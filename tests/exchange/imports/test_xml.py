@@ -11,7 +11,6 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import xml, xml_reader
 from tests.support.archives import zipped
 from tests.support.bundles import asked, bundle, history, plain, put
-from tests.support.ccda_people import RECORD, document
 from tests.support.complete import RESOURCES
 from tests.support.importing import load, write
 from tests.support.records import patient
@@ -111,10 +110,3 @@ def test_rejected_xml_is_written_as_json(import_file, tmp_path):
     (line,) = rejected.read_bytes().splitlines()
     assert fhir_json.loads(line) == {"resourceType": "Patient", "id": "later", "nonsense": "1"}
     assert xml_reader.loads(wrong)["nonsense"] == "1"
-
-
-def test_clinical_document_that_mentions_the_namespace_of_fhir_is_one(import_file):
-    content = document("mentions", (RECORD, "1")).replace(
-        b"<ClinicalDocument", b'<!-- <Patient xmlns="http://hl7.org/fhir"/> --><ClinicalDocument', 1
-    )
-    assert import_file(content, "x.xml").changes["DocumentReference"]["new"] == 1
