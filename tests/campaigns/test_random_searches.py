@@ -29,7 +29,6 @@ from tests.support.evaluator import (
     Resource,
     Terms,
     Token,
-    covered,
     fits,
     fits_chain,
     is_piecemeal,
@@ -48,9 +47,7 @@ from tests.support.search_semantics import (
     LOCAL,
     THOROUGH,
     all_pages,
-    dates_of,
     everything,
-    spellings,
     terms_of,
 )
 
@@ -194,28 +191,6 @@ def test_a_random_search_of_a_record_finds_what_is_about_the_patient(app, name):
     check()
 
 
-def test_a_random_search_of_both_types_finds_what_fits_of_each(app):
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    held = {name: everything(fhir, name) for name in sorted(KINDS)}
-    shared = set.intersection(*(set(kinds) for kinds in KINDS.values()))
-    terms_of_both = [
-        one
-        for name, kinds in KINDS.items()
-        for own in sorted(shared)
-        for one in terms_of(own, kinds[own], held[name])
-    ]
-
-    @THOROUGH
-    @given(st.lists(st.one_of(terms_of_both), min_size=1, max_size=2))
-    def check(terms: Terms) -> None:
-        assume([name for name, _ in terms].count("date") < 2)
-        expected = [one for name in sorted(held) for one in picked(held[name], terms)]
-        beside = [("_type", ",".join(KINDS)), ("_count", "4")]
-        assert all_pages(fhir, "/fhir", [*terms, *beside]) == expected
-
-    check()
-
-
 @pytest.mark.parametrize("target", ["Patient", "Practitioner", "Organization", "Encounter"])
 @pytest.mark.parametrize(
     ("name", "own"),
@@ -257,30 +232,6 @@ def test_each_modifier_of_a_parameter_finds_what_fits(app, name, own):
             assert all_pages(fhir, name, [term, ("_count", "1000")]) == picked(held, [term])
 
         check()
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_random_range_of_dates_finds_what_lies_in_it(app, name):
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    held = everything(fhir, name)
-    days = spellings(dates_of(KINDS[name]["date"], held), [4, 7, 10])
-    bound = st.tuples(st.sampled_from(["gt", "ge", "sa"]), st.sampled_from(["lt", "le", "eb"]))
-
-    @QUICK
-    @given(bound, st.tuples(st.sampled_from(days), st.sampled_from(days)))
-    def check(prefixes: tuple[str, str], both: tuple[str, str]) -> None:
-        first, last = sorted(both, key=covered)
-        terms = [("date", prefixes[0] + first), ("date", prefixes[1] + last)]
-        response = fhir.get(name, query_string=[*terms, ("_count", "1000")])
-        if response.status_code == 400:
-            # Refused only where nothing can lie between them.
-            low, high = covered(first), covered(last)
-            start = low[0] if prefixes[0] == "ge" else low[1]
-            assert start >= (high[1] if prefixes[1] == "le" else high[0])
-        else:
-            assert ids(response.get_json(force=True)) == picked(held, terms)
-
-    check()
 
 
 def with_notes(fhir: Fhir, held: list[Resource]) -> list[Resource]:
@@ -349,30 +300,6 @@ def test_random_words_find_what_has_them(app, name, parameter):
         known = {one["id"] for one in held}
         found = all_pages(fhir, name, [(parameter, value), ("_count", "1000")])
         assert [row for row in found if row in known] == picked(held, [(parameter, value)])
-
-    check()
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_words_that_stand_together_are_found_in_quotes(app, name):
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    held = with_notes(fhir, everything(fhir, name))
-    texts = [(one, text) for one in held for text in told("_text", one)]
-
-    @QUICK
-    @given(st.sampled_from(texts), st.integers(0, 500), st.integers(2, 6))
-    def check(one: tuple[Resource, str], start: int, length: int) -> None:
-        resource, text = one
-        there = max(sequences(text), key=len)
-        phrase = there[start % max(1, len(there)) :][:length]
-        assume(phrase)
-        for parameter in ("_text", "_content"):
-            value = f'"{" ".join(phrase)}"'
-            found = fhir.ids(f"{name}?{parameter}={value}&_count=1000")
-            assert resource["id"] in found
-            # What has not even the words has not the phrase.
-            known = [other for other in held if other["id"] in found]
-            assert all(fits(parameter, other, one) for other in known for one in phrase)
 
     check()
 

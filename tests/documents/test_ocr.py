@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import struct
 import time
 from collections.abc import Iterator
 
@@ -69,11 +68,6 @@ def test_picture_is_read_whatever_its_type_is_called(reader, tesseract, start):
         without.read(start + b"...", "image/png")
 
 
-def test_page_is_large_and_grey_as_tesseract_needs_it(reader):
-    page = reader._page(pdf_of_pages(lines("x")), "1:ocr")
-    assert struct.unpack(">IIBB", page[16:26]) == (2480, 3510, 8, 0)
-
-
 def test_tesseract_is_given_no_secret_one_thread_and_the_languages(reader, tesseract, monkeypatch):
     monkeypatch.setenv("FHIRAPP_SECRET", "s" * 32)
     monkeypatch.setenv("PGPASSWORD", "p")
@@ -121,12 +115,6 @@ def test_first_pages_of_a_long_scan_are_read(reader, tesseract, monkeypatch):
     found = reader.read(pdf_of_pages(b"", lines(*LONG), b"", b""), "application/pdf")
     assert found.text.count(READ) == 2
     assert found.unread == (Unread("page 4", "text recognition stops after 2 pages"),)
-
-
-def test_document_takes_so_long_at_most(reader, tesseract, monkeypatch):
-    monkeypatch.setattr(ocr, "DOCUMENT_SECONDS", 0)
-    tesseract(f"echo '{READ}'")
-    assert why(reader, pdf_of_pages(b"")) == "text recognition stops after 0 s"
 
 
 def test_picture_inside_a_c_cda_stays_unread(reader, tesseract):

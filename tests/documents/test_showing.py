@@ -113,14 +113,6 @@ def test_document_that_cannot_be_shown_has_a_reason(extractor, subtests):
             extractor.html_of(given, content_type)
 
 
-def test_page_is_a_picture_as_wide_as_is_shown(extractor):
-    assert extractor.pages_of(TWO_PAGES) == 2
-    first, second = (extractor.page_of(TWO_PAGES, number) for number in (1, 2))
-    assert first[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", first[16:24]) == (1200, 1699)
-    assert first != second
-
-
 def test_page_of_an_unusual_size_is_made_to_fit(extractor):
     wide = pdf(
         b"<< /Type /Catalog /Pages 2 0 R >>",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
-
 import pytest
 
-from fhirapp.documents import Unreadable, office
-from fhirapp.documents.media import kind_of, tidy
+from fhirapp.documents import Unreadable
+from fhirapp.documents.media import kind_of
 from fhirapp.documents.rendering import show
 from fhirapp.documents.worker import read
 from tests.support.office import DOCX, RELATIONS, TRANSITIONAL, p, r, word
@@ -326,22 +323,3 @@ def test_numbers_of_any_size_take_no_word_from_the_others(subtests):
 def test_tables_in_tables_are_read_as_deep_as_they_may_be():
     deep = "<w:tbl><w:tr><w:tc>" * 65 + p(r("deep")) + "</w:tc></w:tr></w:tbl>" * 65
     assert words_of(word(deep)) == "deep"
-
-
-def test_too_many_files_are_unreadable(monkeypatch):
-    monkeypatch.setattr(office, "_MAX_FILES", 2)
-    with pytest.raises(Unreadable, match="more than 2 files in a document"):
-        words_of(word(""))
-
-
-def test_entities_are_refused():
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        archive.writestr("word/document.xml", '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>')
-    with pytest.raises(Unreadable, match="XML that declares entities"):
-        words_of(data.getvalue())
-
-
-def test_words_are_tidy():
-    text = words_of(word(p(r("a\u00ad  b"))))
-    assert text == tidy(text) == "a b"

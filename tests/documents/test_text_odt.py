@@ -222,12 +222,6 @@ def test_numbers_of_any_size_take_no_word_from_the_others(subtests):
             assert len(page_of(opendocument(body))) < 10_000
 
 
-def test_character_that_is_none_is_not_well_formed(subtests):
-    for number in ["xD800", "xDFFF", "x110000", "xFFFFFFFFFFFFFFFFFF", "1114112"]:
-        with subtests.test(number), pytest.raises(Unreadable, match="XML that is not well-formed"):
-            words_of(opendocument(f"<text:p>a&#{number};b</text:p>"))
-
-
 REPEATED = (
     "<table:table><table:table-row table:number-rows-repeated='999999999'>"
     "<table:table-cell table:number-columns-repeated='999999999'>{}</table:table-cell>"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 import pytest
 
 from fhirapp.documents import Unreadable
@@ -35,11 +33,6 @@ def test_pages_beyond_the_maximum_length_are_not_read():
     assert "heparin" not in found
 
 
-def test_compressed_pages_are_read():
-    document = pdf_of_pages(zlib.compress(lines("warfarin")), entries=b"/Filter /FlateDecode")
-    assert text(document) == "warfarin"
-
-
 def test_word_that_a_line_end_splits_is_found_whole_and_in_parts(subtests):
     for first, second, words in [
         ("severe hyper-", "tension found", ["hypertension", "hyper-tension"]),
@@ -50,11 +43,6 @@ def test_word_that_a_line_end_splits_is_found_whole_and_in_parts(subtests):
             found = text(pdf_of_pages(lines(first, second))).split()
             assert set(words) <= set(found)
             assert "iodine131" not in found
-
-
-def test_text_outside_of_the_page_is_read():
-    document = pdf_of_pages(b"BT /F 12 Tf 2000 5000 Td (warfarin) Tj ET")
-    assert text(document) == "warfarin"
 
 
 def test_annotations_of_a_pdf_are_read():

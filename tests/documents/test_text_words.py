@@ -110,10 +110,6 @@ def test_letter_keeps_thirty_marks():
     assert len(text) < 50
 
 
-def test_row_of_signs_stays_as_it_is():
-    assert tidy("\u2500" * 100) == "\u2500" * 100
-
-
 def test_tidy_text_is_cut_after_so_many_characters():
     assert tidy("word\n" * MAX_CHARACTERS) == ("word\n" * (MAX_CHARACTERS // 5)).rstrip()
     # A character of a normal form may be two: U+0958 is.

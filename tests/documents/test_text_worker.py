@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -51,16 +50,6 @@ def test_recently_read_document_is_cached(children):
         # Another document, or the same shown in another way, is read anew.
         assert extractor.html_of(HTML, "text/html") == "<p>Takes warfarin</p>"
         assert children() - {one}
-
-
-def test_cache_of_documents_has_a_maximum_size():
-    with Extractor(remembered_megabytes=1) as extractor:
-        documents = [b"<p>%d " % number + b"word " * 80_000 for number in range(4)]
-        for document in documents:
-            extractor.text_of(document, "text/html")
-        kept = extractor._answers._kept
-        assert len(kept) == 2
-        assert extractor._answers._size == sum(len(answer) for answer, _ in kept.values())
 
 
 @pytest.mark.parametrize(("remembered", "tries"), [(60, 1), (0, 2)])
@@ -184,14 +173,6 @@ def test_worker_that_was_killed_is_replaced(children):
         assert children().isdisjoint({killed})
 
 
-def test_extractor_can_be_used_again_after_its_end(children):
-    extractor = Extractor()
-    for _ in range(2):
-        with extractor:
-            assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
-        assert children() == set()
-
-
 def test_threads_share_an_extractor(children):
     texts: set[tuple[str, str]] = set()
     with Extractor() as extractor:
@@ -295,30 +276,6 @@ def test_worker_does_not_know_the_secrets_of_the_server(monkeypatch, children):
     assert b"hunter2" not in environment
 
 
-def test_worker_loads_neither_the_application_nor_its_libraries():
-    """They would take a second to import, and memory from the documents."""
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", *START[1:], "1", "512"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-    )
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
-    assert "fhirapp.documents.rtf" in loaded
-    assert not loaded & {"fhirapp", "fhirapp.config", "flask", "sqlalchemy", "authlib"}
-
-
-def test_answer_to_a_request():
-    answers = io.BytesIO()
-    worker.answer(answers, Kind("html", ""), HTML)
-    worker.answer(answers, Kind("xml", ""), b"<a>")
-    answers.seek(0)
-    assert media.read_frame(answers) == b"+Takes warfarin"
-    assert media.read_frame(answers) == b"-XML that is not well-formed"
-    with pytest.raises(EOFError):
-        media.read_frame(answers)
-
-
 # A worker that a document has taken over answers what it likes.
 
 HIJACKED = """
@@ -361,16 +318,6 @@ def test_worker_answer_that_breaks_the_protocol_is_refused(tmp_path, monkeypatch
         # It is not waited for, and has no second document.
         assert time.monotonic() - began < 9
         assert children() == set()
-
-
-def test_length_is_not_reserved_before_it_comes(tmp_path, monkeypatch):
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with (
-        hijacked(tmp_path, monkeypatch, "frame(b'+', 0xFFFFFFFF)") as extractor,
-        pytest.raises(Unreadable),
-    ):
-        extractor.text_of(HTML, "text/html")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < most + 500_000
 
 
 @pytest.mark.parametrize("answer", ["frame(b'+many')", "frame(b'+' + b'9' * 10)", "frame(b'+-1')"])

@@ -17,7 +17,6 @@ import pytest
 from fhirapp.allergies.summary import entries_of
 from fhirapp.definition import types
 from fhirapp.exchange.ccda import identities
-from fhirapp.fhir import json as fhir_json
 from fhirapp.store.prepare import prepare
 from tests.support.ccda_rules import cases, document, rules
 from tests.support.ccda_samples import (
@@ -133,16 +132,6 @@ def test_a_reference_is_to_a_resource_before_and_to_the_same_patient():
             assert {target for target in pointed if target.startswith("Patient/")} <= {patient}
 
 
-def test_each_resource_can_be_changed_by_itself():
-    found = read(sample("ccd"))
-    note = found.pop(found.index(only(found, "DocumentReference")))
-    others = fhir_json.dumps(found)
-    for reference in (*note["author"], note["custodian"], note["subject"]):
-        reference["reference"] = "changed"
-    note["contained"][0]["id"] = "changed"
-    assert fhir_json.dumps(found) == others
-
-
 def test_a_document_that_comes_again_gives_the_same_and_is_attached_as_it_came():
     for name in NAMES:
         found = read(bytes_of(name))
@@ -244,13 +233,6 @@ def test_script_in_a_narrative_is_served_as_text(app):
     dumped = definition.schema.dump({**source, "last_updated": "2024-01-01T00:00:00Z"})
     assert "<script" in found["code"]["text"]
     assert "<script" not in dumped["text"]["div"]
-
-
-def test_a_long_name_is_cut_short():
-    text = f'<content ID="a">{"word " * 20_000}</content>'
-    (found,) = allergies("{drug}{original {to a}}", text=text)
-    assert len(found["code"]["text"]) == 4_000
-    assert found["code"]["text"].endswith("…")
 
 
 def test_a_longer_narrative_is_kept_whole():

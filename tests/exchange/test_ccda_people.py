@@ -133,13 +133,6 @@ def test_a_visit_that_another_patient_is_known_to_have_had_is_not_meant(empty, t
     assert visit_of(empty, found)[0] != "Encounter/theirs"
 
 
-def test_documents_of_one_visit_of_a_patient_have_the_same(empty, tmp_path):
-    for name in ("a", "b"):
-        write(tmp_path / "documents", document(name, (RECORD, "1001")), f"{name}.xml")
-    assert load(empty, tmp_path / "documents").complete
-    assert len(current(empty, "Encounter")) == 1
-
-
 def person(*given: str, **more: Any) -> dict[str, Any]:
     """Return a patient of these given names."""
     return patient(name=[{"given": [*given], "family": "Doe"}], **more)

@@ -10,7 +10,6 @@ import pytest
 from fhirapp.exchange.ccda.times import date_time
 from fhirapp.fhir.temporal import normalise_date_time
 from tests.support.ccda_samples import NAMES, Resource, only, read, sample, served
-from tests.support.importing import load, stored, write
 
 pytestmark = pytest.mark.usefixtures("_unread_documents")
 
@@ -87,18 +86,3 @@ def test_dates_with_dashes_are_read_wherever_a_document_has_a_date():
         text = sample(name).replace("ISO-8859-1", "UTF-8")
         assert dashed(text) != text
         assert without_originals(read(dashed(text))) == without_originals(read(text))
-
-
-@pytest.mark.parametrize("names", [("a.xml", "b.xml"), ("b.xml", "a.xml")])
-def test_the_newer_of_two_documents_counts_also_by_dates_with_dashes(empty, tmp_path, names):
-    text = sample("discharge-summary")
-    made = text.partition('<effectiveTime value="')[2].partition('"')[0]
-    for name, day in zip(names, ("2001-09-10", "2001-10-09"), strict=True):
-        document = text.replace(
-            f'<effectiveTime value="{made}"', f'<effectiveTime value="{day}"', 1
-        )
-        write(tmp_path / "documents", document.encode(), name)
-    load(empty, tmp_path / "documents")
-    together = stored(empty)
-    load(empty, tmp_path / "documents" / names[1])
-    assert stored(empty) == together

@@ -29,7 +29,6 @@ PACKED = gzip.compress(PATIENTS, mtime=0)
 MEMBERS = gzip.compress(FIRST_LINE), gzip.compress(PATIENTS.removeprefix(FIRST_LINE))
 GZIP = "Content-Encoding: gzip"
 TAG, TAGGED = '"v1"', 'ETag: "v1"'
-DATE = "Sun, 01 Feb 2026 00:00:00 GMT"
 
 
 def part(content: bytes, *headers: str) -> bytes:
@@ -62,51 +61,20 @@ CUT = cut(WHOLE, HALF)
 REST = ranged(PATIENTS, TAG)
 WEAK = 'ETag: W/"weak"'
 RESUMED = f"bytes={HALF}-"
-NOT_FITTING = [
-    [],
-    [range_of(HALF - 1)],
-    [range_of(HALF, SIZE, SIZE + 1)],
-    [range_of(HALF, SIZE - 2)],
-    [range_of(HALF, total="*")],
-    [range_of(int("9" * 9)).replace("9" * 9, "9" * 9000)],
-    ["Content-Range: lines 1-2/3"],
-    [range_of(HALF), GZIP],
-]
 # The server's answers, the ranges that were requested, and the content if it is another one.
 FETCHED = {
     "empty file": ([file(b"")], [None], b""),
     "lost connection": ([CUT, REST], [None, RESUMED]),
-    "lost connection, chunks": ([chunked(PATIENTS[:HALF]), REST], [None, RESUMED]),
-    "Last-Modified beside a weak tag": ([cut(file(PATIENTS, WEAK, f"Last-Modified: {DATE}"),
-                                        HALF), ranged(PATIENTS, DATE)], [None, RESUMED]),
-    "no length": ([unframed(PATIENTS[: HALF + 3], TAGGED), REST], [None, None]),
     "weak tag": ([cut(file(PATIENTS, WEAK), HALF), file(PATIENTS)], [None, None]),
     "changed file": ([CUT, ranged(OTHERS, '"v2"')], [None, RESUMED], OTHERS),
-    # Chunks have no length: 416 says that nothing is left.
-    "complete file": ([chunked(PATIENTS), REST], [None, f"bytes={SIZE}-"]),
-    "shorter file": ([CUT, reply("416 Range Not Satisfiable", b"", "Content-Range: bytes */7"),
-                     WHOLE], [None, RESUMED, None]),
-    "part of another length": ([CUT, part(b"x" * 9, range_of(HALF)), WHOLE], None),
-    **{
-        f"part that does not fit: {headers}"[:60]: (
-            [CUT, part(PATIENTS[HALF:], *headers), REST],
-            [None, RESUMED, None],
-        )
-        for headers in NOT_FITTING
-    },
+    "part that does not fit": (
+        [CUT, part(PATIENTS[HALF:], range_of(HALF - 1)), REST],
+        [None, RESUMED, None],
+    ),
     "gzip": ([file(PACKED, GZIP)], [None]),
     "gzip without the header": ([file(PACKED)], [None]),
     "gzip of several members": ([file(b"".join(MEMBERS), GZIP)], [None]),
-    **{
-        f"gzip padded by {zeros} zeros": (
-            [file((MEMBERS[0] + bytes(zeros) + MEMBERS[1] + bytes(zeros))[: 4 << 20], GZIP)],
-            [None],
-        )
-        for zeros in (1, 512, 3 << 20)
-    },
-    "resumed gzip": ([cut(file(PACKED, GZIP, TAGGED), 100), ranged(PACKED, TAG, GZIP)], [None,
-                     "bytes=100-"]),
-}  # fmt: skip
+}
 REFUSED = [
     (part(PATIENTS[HALF:], range_of(HALF)), "answers 206"),
     (file(PACKED[:-20], GZIP), "the file ends too soon, twice"),
@@ -148,12 +116,10 @@ def ranges(server) -> list[str | None]:
 def test_file_is_resumed_or_fetched_from_its_beginning(server, fetched, case):
     answers, expected, *content = FETCHED[case]
     assert fetched(*answers) == (content[0] if content else PATIENTS)
-    if expected is not None:
-        assert ranges(server) == expected
+    assert ranges(server) == expected
     assert server.asked[-2].headers["accept-encoding"] == "gzip"
     if expected == [None, RESUMED]:
-        validator = DATE if "Last-Modified" in case else TAG
-        assert server.asked[-2].headers["if-range"] == validator
+        assert server.asked[-2].headers["if-range"] == TAG
 
 
 @pytest.mark.parametrize("cases", [REFUSED[:6], REFUSED[6:]], ids=["first", "second"])

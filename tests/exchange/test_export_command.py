@@ -120,9 +120,7 @@ def test_folder_that_cannot_be_used_is_refused_and_unchanged(clinic, tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("options", "is_there"), [([], False), (["--gzip"], True), (["--history"], False)]
-)
+@pytest.mark.parametrize(("options", "is_there"), [(["--gzip"], True), (["--history"], False)])
 def test_export_to_a_full_disk_leaves_nothing(make_app, tmp_path, options, is_there):
     app = make_app(seed=False)
     note = os.urandom(150_000).hex()
@@ -183,9 +181,8 @@ with ready_app().app_context():
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("nth", [1, 4, 8])
-def test_files_of_a_killed_export_are_not_named_as_complete(own_app, tmp_path, nth):
-    folder = tmp_path / "new"
+def test_files_of_a_killed_export_are_not_named_as_complete(own_app, tmp_path):
+    folder, nth = tmp_path / "new", 4
     result = run_in_process(own_app, str(folder), str(nth), code=_KILLED)
     assert result.returncode == -signal.SIGKILL
     names = [path.name for path in folder.iterdir()]

@@ -52,8 +52,7 @@ def content_of(app: Flask, document_id: str) -> bytes:
     return base64.b64decode(resource["content"][0]["attachment"]["data"])
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("place", ["", "export/", "deep/er/"])
+@pytest.mark.parametrize(("form", "place"), [*zip(FORMS, ["", "export/", "deep/er/"], strict=True)])
 def test_table_finds_its_files_beside_it_and_below(kept, tmp_path, form, place):
     case = f"{form} {place}".encode()
     members = {

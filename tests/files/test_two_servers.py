@@ -6,8 +6,6 @@ import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from http.client import HTTPConnection
 from threading import Barrier
 from urllib.parse import urlencode
 
@@ -17,11 +15,8 @@ from flask import Flask
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.db import writing
-from fhirapp.exchange.bulk.run import KIND
 from fhirapp.files import shared_files
 from fhirapp.jobs import process, table
-from fhirapp.jobs.table import LEASE_SECONDS
-from fhirapp.jobs.worker import Pace
 from fhirapp.ops.jobs import BACKUP, DRILL, EXPORT
 from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
@@ -29,8 +24,6 @@ from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL
 from tests.support.import_pages import import_lock
 from tests.support.jobs import newest, task, task_id, wait_for
-from tests.support.serving import WAIT_SECONDS
-from tests.support.serving import servers as run_servers
 
 BOTH = pytest.mark.databases(SQLITE, POSTGRESQL)
 Servers = tuple[Flask, Flask]
@@ -78,23 +71,6 @@ def test_export_is_fetched_and_deleted_through_any_server(exports, place):
     assert not [name for name in place.names() if name.startswith(export)]
 
 
-def test_export_of_a_killed_server_is_done_by_the_other(servers, exports, place):
-    first, second = exports
-    status = first.started("$export?_type=Patient")
-    now = int(time.time())
-    with servers[0].app_context(), writing() as connection:
-        job = table.claim(connection, KIND, now, expires_at=now + 3_600, gave_up="")
-    assert job is not None
-    half = f"exports/{job.id}/1/Patient.1.ndjson"
-    with servers[0].app_context():
-        shared_files(settings_of(servers[0])).put(half, b"half")
-    assert second.work() == 0
-    assert second.work(Pace(clock=lambda: time.time() + LEASE_SECONDS + 1)) == 1
-    assert half not in place.names()
-    assert first.get(status).json["output"][0]["count"] == 14
-    assert first.request("DELETE", status).status_code == 202
-
-
 class Upload:
     """An upload whose pieces go to either server."""
 
@@ -113,28 +89,6 @@ class Upload:
             headers={"X-Form-Token": page.form("Start import").fields["form_token"]},
         )
         return response.status_code, response.json
-
-
-def test_pieces_go_to_either_server_and_are_imported_whole(servers, browsers, place):
-    content = patient("in-turn") + b"\n" + patient("in-turn-too") + b"\n"
-    upload = Upload(browsers)
-    assert upload.send(0, content, 0, 10) == (200, {"have": 10})
-    assert upload.send(1, content, 0, 10) == (409, {"have": 10})
-    assert upload.send(1, content, 10, 30) == (200, {"have": 30})
-    assert upload.send(0, content, 30, len(content)) == (200, {"have": len(content)})
-    other = browsers[1].get(f"/admin/imports?upload={upload.id}")
-    assert other.form("Start import").fields["task"] == upload.id
-    begun = other.submit("Start import", source="clinic")
-    assert wait_for(servers[0], task_id(begun)).state == "done"
-    for server in (0, 1):
-        page = browsers[server].get(begun.path)
-        assert "All records were stored." in page.words
-        report = page.browser.client.get(f"{begun.path}/files/report.json", base_url=BASE_URL)
-        assert report.get_json(force=True)["changes"]["Patient"]["new"] == 2
-    names = place.names()
-    assert f"tasks/{upload.id}/made/report.json" in names
-    assert not [name for name in names if name.startswith("uploads/")]
-    assert not [*(settings_of(servers[1]).instance / "work").iterdir()]
 
 
 @BOTH
@@ -240,26 +194,3 @@ def test_shared_files_are_private(servers, place):
     root = settings_of(servers[0]).files
     assert os.stat(f"{root}/exports/x/1/a.ndjson").st_mode & 0o777 == 0o600  # noqa: PTH116
     assert os.stat(f"{root}/exports/x").st_mode & 0o777 == 0o700  # noqa: PTH116
-
-
-@pytest.mark.process
-def test_forked_processes_export_to_a_store_and_send_from_it(servers, place, tmp_path):
-    """Of a store they have nothing from their parent, which has not talked to it."""
-    app = servers[0]
-    client = Exports(app)
-    status = client.started("$export?_type=Patient,AllergyIntolerance")
-    settings = settings_of(app)
-    with run_servers(tmp_path) as run:
-        server = run(FILES=place.files, DATABASE_URL=settings.database_url)
-        deadline = time.monotonic() + WAIT_SECONDS
-        while client.get(status).status_code == 202:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        whole = client.get(f"{status}/AllergyIntolerance.1.ndjson").data
-        for _ in range(6):
-            # Whichever process answers.
-            with closing(HTTPConnection("127.0.0.1", server.port, timeout=WAIT_SECONDS)) as sent:
-                path = f"{status}/AllergyIntolerance.1.ndjson"
-                sent.request("GET", path, headers={"Authorization": f"Bearer {client.token}"})
-                assert sent.getresponse().read() == whole
-    assert client.request("DELETE", status).status_code == 202

@@ -29,7 +29,6 @@ from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.shell import environment
 
 UNREACHABLE = "the store cannot be reached"
-UPLOAD = b'{"resourceType":"Patient","id":"kept"}'
 
 
 def test_invalid_files_setting_stops_the_start():
@@ -45,11 +44,6 @@ def test_invalid_files_setting_stops_the_start():
             load_settings({"FHIRAPP_FILES": files})
         assert words in str(raised.value)
         assert "secret" not in str(raised.value)
-
-
-def test_demo_has_no_shared_files(tmp_path):
-    with pytest.raises(ConfigurationError, match="Demo mode keeps its files in its own folder"):
-        load_settings({"FHIRAPP_FILES": str(tmp_path), "FHIRAPP_DEMO": "1"})
 
 
 def start(folder: Path, files: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -105,15 +99,6 @@ def test_unresponsive_store_times_out(monkeypatch, store):
             with pytest.raises((UnusableFiles, FilesUnavailable), match=UNREACHABLE):
                 ask()
         assert time.monotonic() - began < 10
-
-
-@pytest.mark.process
-def test_missing_folder_of_files_stops_the_start(tmp_path):
-    done = start(tmp_path, str(tmp_path / "mounted"))
-    assert done.returncode == 2
-    missing = tmp_path / "mounted"
-    words = f"There is no folder {missing}, which FHIRAPP_FILES names; mount it, or make it."
-    assert done.stderr == f"fhirapp: {words}\n"
 
 
 class Away:
