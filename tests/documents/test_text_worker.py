@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
@@ -218,14 +217,6 @@ def test_document_is_unreadable_where_no_worker_starts(monkeypatch):
     assert str(error.value) == "no process to read it could be started"
 
 
-def test_process_that_does_not_start_leaves_nothing_behind(monkeypatch, children):
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    with Extractor() as extractor, pytest.raises(Unreadable) as error:
-        extractor.text_of(HTML, "text/html")
-    assert str(error.value) == "broke down its reader"
-    assert children() == set()
-
-
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
     """A worker that nobody but its own limits bounds; it may run for a tenth of a second."""
@@ -320,30 +311,12 @@ def test_worker_answer_that_breaks_the_protocol_is_refused(tmp_path, monkeypatch
         assert children() == set()
 
 
-@pytest.mark.parametrize("answer", ["frame(b'+many')", "frame(b'+' + b'9' * 10)", "frame(b'+-1')"])
-def test_number_of_pages_is_a_number(tmp_path, monkeypatch, answer):
-    with (
-        hijacked(tmp_path, monkeypatch, answer) as extractor,
-        pytest.raises(Unreadable, match="broke down its reader"),
-    ):
-        extractor.pages_of(b"%PDF-")
-
-
 def test_picture_of_a_page_is_a_picture(tmp_path, monkeypatch):
     with (
         hijacked(tmp_path, monkeypatch, "frame(b'+<script>')") as extractor,
         pytest.raises(Unreadable, match="broke down its reader"),
     ):
         extractor.page_of(b"%PDF-", 1)
-
-
-def test_title_of_a_section_is_cut_in_an_answer():
-    answers = io.BytesIO()
-    broken = base64_section("t" * 2_000, "application/pdf", b64encode(b"%PDF-").decode())
-    worker.answer(answers, Kind("xml", ""), clinical(broken))
-    answers.seek(0)
-    (unread,) = media.unpack(media.read_frame(answers)[1:]).unread
-    assert unread.section == "t" * media.LONGEST_REMARK
 
 
 @pytest.fixture

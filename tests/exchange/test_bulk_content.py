@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +14,6 @@ from tests.resources.test_everything import record
 from tests.support.bulk import EXPORTED, OF_PATIENTS, Exports, Name, path_of
 from tests.support.contract import SERVED, allergy, delete, fill, publish, targets, versions_held
 from tests.support.evaluator import covered
-from tests.support.helpers import BASE_URL
 from tests.support.operations import parameters, patient_named
 
 GROUP = "Group/grp-allergy-clinic/$export"
@@ -79,22 +77,6 @@ def test_exported_line_equals_the_read_resource(exports):
             row_id = line.partition(b'"id": "')[2].partition(b'"')[0].decode()
             read = exports.get(f"{file['type']}/{row_id}?_pretty=false")
             assert line == read.data
-
-
-def test_attachment_is_fetched_at_its_url_and_small_ones_stand_there_too(exports):
-    documents = exports.exported("$export?_type=DocumentReference").values()
-    attachments = [
-        content["attachment"] for document in documents for content in document.get("content", ())
-    ]
-    assert attachments
-    for attachment in attachments:
-        assert attachment["url"].startswith(f"{BASE_URL}/fhir/Binary/")
-        fetched = exports.get(path_of(attachment["url"]))
-        assert fetched.status_code == 200
-        assert fetched.content_type == attachment["contentType"]
-        assert len(fetched.data) == attachment["size"]
-        if "data" in attachment:
-            assert base64.b64decode(attachment["data"]) == fetched.data
 
 
 def test_patient_export_has_all_resources_of_the_compartments(app, exports):
@@ -387,15 +369,6 @@ def test_deleted_and_recreated_resource_is_not_listed_as_deleted(moving):
     manifest = moving.done("$export?_since=2026-03-01T12:00:00Z")
     assert [resource["id"] for resource in moving.lines(manifest)] == ["a05"]
     assert manifest["deleted"] == []
-
-
-def test_many_deletions_are_split_into_several_bundles(moving, monkeypatch):
-    monkeypatch.setattr("fhirapp.exchange.bulk.run._DELETIONS_PER_BUNDLE", 10)
-    for number in range(12):
-        publish(moving.app, allergy(f"d{number}"), now=LATER)
-        delete(moving.app, "AllergyIntolerance", f"d{number}", now=LATER)
-    manifest = moving.done("$export?_since=2026-03-01T12:00:00Z")
-    assert [len(file["entry"]) for file in moving.lines(manifest, "deleted")] == [10, 2]
 
 
 def test_long_file_is_followed_by_another(moving, monkeypatch):

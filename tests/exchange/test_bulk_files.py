@@ -12,9 +12,7 @@ from werkzeug.http import http_date
 
 from fhirapp.db import reader
 from fhirapp.exchange.bulk.run import GRACE_SECONDS, Pace, sweep
-from fhirapp.rest.stream import PIECE
-from tests.support.bulk import NDJSON, Exports, folder_of, path_of
-from tests.support.contract import allergy, publish
+from tests.support.bulk import NDJSON, Exports, folder_of
 from tests.support.helpers import assert_outcome, lasting
 
 UNKNOWN = "There is no such export here."
@@ -83,23 +81,6 @@ def test_part_of_a_file_can_be_fetched_and_only_of_the_same_file(exports, status
     beyond = exports.get(path, headers={"Range": f"bytes={length}-"})
     assert beyond.status_code == 416
     assert beyond.headers["Content-Range"] == f"bytes */{length}"
-
-
-def test_large_file_is_sent_a_piece_at_a_time(make_app):
-    app = make_app(seed=False)
-    note = [{"text": "x" * 20_000}]
-    publish(
-        app, *(allergy(f"a{n}", note=note) for n in range(60)), now="2026-03-01T00:00:00.000+00:00"
-    )
-    exports = Exports(app)
-    (file,) = exports.done()["output"]
-    path = path_of(file["url"])
-    response = exports.get(path)
-    assert response.headers["Content-Length"] == str(len(response.data))
-    assert len(response.data) > 2 * PIECE
-    assert response.data.count(b"\n") == 60
-    part = exports.get(path, headers={"Range": f"bytes=100-{PIECE + 200}"})
-    assert part.data == response.data[100 : PIECE + 201]
 
 
 def test_files_of_an_export_are_readable_by_their_owner_only(app, exports, status):

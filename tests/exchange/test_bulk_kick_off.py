@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from fhirapp.exchange.bulk.operations import EXPORT, GROUP_EXPORT, PATIENT_EXPORT
 from tests.support.bulk import ASYNC, Exports, path_of
 from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML, assert_outcome
-from tests.support.openapi import Described
-from tests.support.operations import FORM, parameters
+from tests.support.operations import parameters
 
 LEVELS = ("$export", "Patient/$export", "Group/grp-allergy-clinic/$export")
 STRICT = {"Prefer": "respond-async, handling=strict"}
@@ -307,36 +305,3 @@ def test_capability_statement_tells_of_the_three_levels(http):
         if operation["name"] == "export"
     ]
     assert told == [("export", "export"), ("export", "patient-export"), ("export", "group-export")]
-
-
-def test_openapi_document_tells_of_every_parameter_and_answer(app, exports):
-    described = Described(app)
-    for path, operation in (
-        ("/fhir/$export", EXPORT),
-        ("/fhir/Patient/$export", PATIENT_EXPORT),
-        ("/fhir/Group/{id}/$export", GROUP_EXPORT),
-    ):
-        found = described.parameters(path, "get")
-        body = described.paths[path]["post"]["requestBody"]["content"]
-        form = body[FORM]["schema"]["properties"]
-        for parameter in operation.parameters:
-            # An address is kept in logs: patients are named by POST.
-            assert (parameter.name in found) == (parameter.name != "patient")
-            assert (form[parameter.name].get("type") == "array") == parameter.repeats
-        address = path.replace("{id}", "grp-allergy-clinic")
-        for method in ("get", "post"):
-            for query in ("", "?_type=x", "?_type=Patient"):
-                response = exports.request(method.upper(), f"{address}{query}")
-                described.assert_as_described(method, path, response)
-    status = Exports(app).started("$export?_type=Patient")
-    other = Exports(app)
-    own = other.started("$export?_type=Patient")
-    one = "/fhir/$export/{export}"
-    described.assert_as_described("get", one, other.get(own))
-    other.work()
-    for address in (own, status):
-        described.assert_as_described("get", one, other.get(address))
-        for headers in ({}, {"Range": "bytes=0-9"}, {"Range": "bytes=99999999-"}):
-            response = other.get(f"{address}/Patient.1.ndjson", headers=headers)
-            described.assert_as_described("get", f"{one}/{{file}}", response)
-        described.assert_as_described("delete", one, other.request("DELETE", address))

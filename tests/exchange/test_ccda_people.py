@@ -272,10 +272,3 @@ def test_none_known_in_words_is_searched_by_its_code_and_is_not_unconfirmed(empt
     fhir = asking(empty)
     assert fhir.ids("AllergyIntolerance?verification-status=unconfirmed") == []
     assert len(fhir.ids("AllergyIntolerance?code=http://snomed.info/sct|716186003")) == 1
-
-
-def test_the_report_has_the_remarks_on_a_document_with_its_path(empty, tmp_path: Path):
-    case = next(cases("shapes", "a narrative without entries"))
-    path = write(tmp_path, case.document.encode(), "words.xml")
-    (remark,) = load(empty, path).remarks
-    assert remark.startswith(f"{path}: its Allergies section contains text")

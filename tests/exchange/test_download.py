@@ -74,21 +74,6 @@ def test_export_is_kicked_off_polled_fetched_and_deleted(server, client):
     assert mode == dict.fromkeys(names, 0o600)
 
 
-def test_export_of_any_level_is_requested_by_its_address(server, client):
-    for address, base in (
-        ("/fhir/Patient/$export?_type=Patient&_since=2024-01-01T00:00:00Z", "/fhir"),
-        ("/fhir/Group/g1/$export", "/fhir"),
-        ("/$export", ""),
-        ("/a/b/%24export", "/a/b"),
-    ):
-        server.asked.clear()
-        server.answers[address] = [accepted(f"{server.url}/job")]
-        client.folder = client.folder.with_name(f"{client.folder.name}-")
-        found = client.download(server.url + address)
-        assert server.lines[0] == f"GET {address}"
-        assert (found.base, len(found.output)) == (server.url + base, 2)
-
-
 def test_deleted_and_error_files_are_fetched(server, client):
     bundle, fault = b'{"resourceType":"Bundle"}\n', b'{"resourceType":"OperationOutcome"}\n'
     server.answers["/d"], server.answers["/e"] = [file(bundle)], [file(fault)]
@@ -206,14 +191,6 @@ def test_absent_server_is_reported(refusal):
     with running() as other:
         address = other.url + EXPORT
     assert "Connection refused" in refusal(address)
-
-
-def test_message_of_a_server_is_sanitised_and_cut(server, refusal):
-    server.answers[EXPORT] = [outcome("400 Bad Request", "\x1b[31mred\nline\u202e " + "x" * 3000)]
-    message = refusal(server.url + EXPORT)
-    assert " answers 400: [31mred line xxx" in message
-    assert len(message) < 500
-    assert message.isprintable()
 
 
 NO_ADDRESS = "is not an http:// or https:// address"

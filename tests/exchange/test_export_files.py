@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 from fhirapp.db import writing
 from fhirapp.definition import types
 from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
-from tests.support.contract import NOW, SERVED, allergy, delete, fill, publish
+from tests.support.contract import NOW, allergy, delete, fill, publish
 from tests.support.exporting import STORED, TAKEN, export, lines_of
 
 LATER, LAST = "2026-03-01T00:00:00.000+00:00", "2026-04-01T00:00:00.000+00:00"
@@ -64,13 +64,6 @@ def test_manifest_names_each_file_with_its_lines_and_digest(exported):
     named = {file["url"] for file in output}
     assert {path.name for path in exported.iterdir()} == {*named, "manifest.json"}
     assert {file["type"] for file in output} == set(STORED)
-
-
-def test_manifest_lists_referenced_types_first(exported):
-    output = json.loads((exported / "manifest.json").read_bytes())["output"]
-    ranks = [SERVED[file["type"]].rank for file in output]
-    assert ranks == sorted(ranks)
-    assert len(set(ranks)) > 1
 
 
 def test_exported_files_are_readable_by_their_owner_only(exported):

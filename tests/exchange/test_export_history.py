@@ -9,8 +9,8 @@ import pytest
 
 from fhirapp.exchange.history import history_of
 from fhirapp.fhir.resource import InvalidResource
-from tests.support.contract import SERVED, allergy, delete, publish
-from tests.support.exporting import STORED, binary_with, export, lines_of
+from tests.support.contract import allergy, delete, publish
+from tests.support.exporting import binary_with, export, lines_of
 from tests.support.helpers import BASE_URL, Fhir, token_for
 
 TIMES = [f"2026-0{month}-01T00:00:00.000+00:00" for month in range(2, 9)]
@@ -98,18 +98,6 @@ def test_history_since_an_instant_has_the_versions_from_then_on(empty, tmp_path)
     ]
     assert manifest.deleted == []
     assert not (tmp_path / "deleted.ndjson").exists()
-
-
-def test_manifest_says_that_lines_are_bundles(app, tmp_path):
-    manifest = export(app, tmp_path, history=True)
-    assert {file.type_name for file in manifest.output} == {"Bundle"}
-    assert [file.url for file in manifest.output] == [
-        f"{name}.ndjson" for name in sorted(STORED, key=lambda one: (SERVED[one].rank, one))
-    ]
-    allergies = next(file for file in manifest.output if file.url == "AllergyIntolerance.ndjson")
-    bundles = lines_of(tmp_path, "AllergyIntolerance")
-    assert allergies.lines == len(bundles)
-    assert allergies.versions == sum(len(bundle["entry"]) for bundle in bundles) > len(bundles)
 
 
 def test_answer_of_a_server_is_read_too(app):

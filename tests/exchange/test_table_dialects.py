@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import io
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 from fhirapp.exchange.tables import KINDS, Row, is_table, records, rows_of
 from fhirapp.exchange.tables.columns import COLUMNS
 from fhirapp.exchange.tables.records import LONGEST, MOST_CELLS
-from tests.support.tables import resource_of, rows_in
+from tests.support.tables import rows_in
 
 HEADS = {
     "allergies": [b"patient_id,substance,severity\n", b"Patient ID;Allergen;Status\r\n",
@@ -101,38 +99,10 @@ def test_unclosed_quote_does_not_buffer_the_whole_table(monkeypatch):
     assert [bool(row.faults) for row in rows] == [True, *[False] * 100]
 
 
-def test_cell_of_ten_megabytes_is_read():
-    text = "word " * 2_000_000
-    note = f'patient_id,type,text\np1,Letter,"{text}\nend"\n'.encode()
-    _, row = rows_in(note, "documents")
-    (content,) = resource_of(row)["content"]
-    assert base64.b64decode(content["attachment"]["data"]) == f"{text}\nend".encode()
-
-
 def test_utf_16_that_ends_within_a_character_is_noted():
     table_ = "patient_id,substance\np1,Latexä".encode("utf-16")[:-1]
     _, row = rows_in(table_)
     assert ("substance", "has a damaged character, U+FFFD") in row.notes
-
-
-def test_rows_are_streamed():
-    class Endless(io.RawIOBase):
-        """A table without an end."""
-
-        def __init__(self) -> None:
-            self._began = False
-
-        def readable(self) -> bool:
-            return True
-
-        def readinto(self, buffer: Any) -> int:
-            text = b"p1,Latex\n" if self._began else b"patient_id,substance\n"
-            self._began = True
-            buffer[: len(text)] = text
-            return len(text)
-
-    rows = rows_of(io.BufferedReader(Endless()), "allergies", None)
-    assert [next(rows).number for _ in range(1_000)][-1] == 1_000
 
 
 @settings(max_examples=30)

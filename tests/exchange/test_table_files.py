@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import unicodedata
 import zipfile
 from collections.abc import Callable
@@ -66,13 +65,6 @@ def test_table_finds_its_files_beside_it_and_below(kept, tmp_path, form, place):
     assert (report.rejected, report.skipped_files) == ([], {})
     contents = [content_of(kept, f"d{number}") for number in (1, 2, 3, 4)]
     assert contents == [case + end for end in (b" a", b" notes/a", b" notes/b", b" notes/c")]
-
-
-def test_table_in_gzip_finds_its_files(kept, tmp_path):
-    packed = gzip.compress(table("a.txt"))
-    path = laid_out(tmp_path, "archive", {"x/documents.csv.gz": packed, "x/a.txt": b"beside gzip"})
-    assert load(kept, path).complete
-    assert content_of(kept, "d1") == b"beside gzip"
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -7,8 +7,6 @@ import os
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fhirapp.definition import types
 from fhirapp.exchange.tables import KINDS, is_table, template, vocabulary
@@ -287,15 +285,6 @@ def test_date_in_another_form_is_refused_and_never_guessed():
 # Ids.
 
 
-def test_same_table_has_the_same_ids():
-    table = table_of(
-        {"patient_id": "p1", "substance": "Latex"}, {"patient_id": "p2", "substance": "x"}
-    )
-    first, second = rows_in(table), rows_in(table)
-    assert first == second
-    assert len({resource_of(row)["id"] for row in first[1:]}) == 2
-
-
 def test_id_depends_on_the_columns_that_identify_an_allergy():
     base = {"patient_id": "p1", "substance": "Latex"}
     cases = [
@@ -425,10 +414,3 @@ def test_odd_cells_become_storable_resources_or_faults(app):
     odd = ["", "a;b", "\x00", "\ufffd", "\ufffe", '"', "Latex"]
     for cell, substance in product(odd, odd):
         assert_storable(app, *rows_with_any_cells([cell, substance, cell, cell, cell]))
-
-
-@pytest.mark.campaign
-@settings(max_examples=200)
-@given(st.lists(st.text(max_size=12), min_size=5, max_size=5))
-def test_any_cells_become_storable_resources_or_faults(app, cells):
-    assert_storable(app, *rows_with_any_cells(cells))

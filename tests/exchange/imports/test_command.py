@@ -18,7 +18,6 @@ from fhirapp.exchange.imports.report import page
 from fhirapp.exchange.models import ImportRun
 from tests.support.archives import zipped
 from tests.support.bundles import asked, bundle, plain
-from tests.support.ccda_people import RECORD, document
 from tests.support.importing import lines, load, write
 from tests.support.records import allergy, patient
 from tests.support.stored import current, stored
@@ -73,20 +72,6 @@ def test_page_of_a_report_escapes_hostile_content(empty, tmp_path):
     assert "&lt;script&gt;" in text
 
 
-def test_page_of_a_report_has_all_its_parts(take):
-    waits = allergy("a", recorder={"reference": "Practitioner?identifier=urn:x|1"})
-    report = take(patient("one"), waits, allergy("b"), allergy("b", criticality="low"), b"{")
-    text = page(report)
-    for words in (
-        "<h1>Import 1</h1>",
-        "x.ndjson:5",
-        report.rejected_file,
-        "Practitioner?identifier=urn:x|1",
-        "AllergyIntolerance/b",
-    ):
-        assert words in text
-
-
 def test_reports_are_written_as_a_page_and_as_json(run_import, tmp_path):
     path = write(tmp_path, CONTENT, "x.ndjson")
     for name in ("r.json", "r.html"):
@@ -110,21 +95,6 @@ def test_standard_input_is_imported_or_rejected(run_import, empty, tmp_path):
     result = run_import("-", stdin=b"")
     assert result.exit_code == 1
     assert "is empty" in result.stderr
-
-
-def test_package_with_documents_is_imported(run_import, tmp_path):
-    members = {
-        "INDEX.HTM": b"<html></html>",
-        "README.TXT": b"Read me",
-        "IHE_XDM/SUBSET01/METADATA.XML": b'<lcm:SubmitObjectsRequest xmlns:lcm="urn:x"/>',
-        "IHE_XDM/SUBSET01/DOC0001.XML": document("visit", (RECORD, "1")),
-        "IHE_XDM/SUBSET01/STYLE.XSL": b"<xsl:stylesheet xmlns:xsl='x'/>",
-        "__MACOSX/IHE_XDM/SUBSET01/._DOC0001.XML": b"\x00\x05\x16\x07\x00\x02\x00\x00Mac OS X",
-    }
-    result = run_import(zipped(tmp_path / "xdm.zip", members))
-    assert result.exit_code == 0, result.stderr
-    for name in members.keys() - {"IHE_XDM/SUBSET01/DOC0001.XML"}:
-        assert name in result.stdout
 
 
 def test_dry_run_reports_what_the_import_reports_and_changes_nothing(run_import, empty, tmp_path):

@@ -128,24 +128,6 @@ def test_list_of_resources_is_imported_item_by_item(import_file):
         assert [fault.path for fault in report.faults] == ["resourceType"]
 
 
-def test_bundle_with_its_one_entry_on_a_line_is_not_a_file_of_lines(import_file):
-    text = '{"resourceType": "Bundle", "type": "collection", "entry": [\n'
-    report = import_file(f"{text}{json.dumps(plain(patient('one')))}\n]}}".encode())
-    assert report.complete
-    assert report.changes["Patient"].total() == 1
-
-
-def test_file_that_is_nothing_importable_is_rejected(import_file, tmp_path):
-    text = json.dumps(patient("x"), indent=1)
-    for content in (
-        *(text.encode(encoding) for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32")),
-        b"<Patient/>", b"<html>", b"%PDF-1.7", b"\0" * 100, b"text",
-    ):  # fmt: skip
-        report = import_file(content)
-        assert report.rejected_lines == 1
-        assert report.faults[0].place.startswith(f"{tmp_path}/records.json")
-
-
 def test_line_document_or_entry_that_is_too_long_is_rejected(import_file, tmp_path, monkeypatch):
     def limit(size: int) -> None:
         for module in ("inputs", "reader"):
@@ -286,27 +268,6 @@ def test_files_that_a_table_names_are_not_skipped(module_app, tmp_path, place):
     assert base_names(report).keys() == {"b.txt"}
 
 
-def test_file_of_a_rejected_row_is_not_skipped(module_app, tmp_path):
-    write(tmp_path, DOCUMENTS.replace(b"11506-3", b"11506-4") % b"a.txt", "documents.csv")
-    write(tmp_path, b"words", "a.txt")
-    report = load(module_app, tmp_path)
-    assert [fault.path for fault in report.faults] == ["type"]
-    assert report.skipped_files == {}
-
-
-def test_unknown_column_is_reported_and_a_misspelled_one_rejects_the_table(import_file, tmp_path):
-    table = b"patient_id,substance,Ward,note\np1,Latex,7,x\np1,Nickel,8,y\n"
-    report = import_file(table, "x.csv")
-    assert report.changes["AllergyIntolerance"]["new"] == 2
-    ((remark, count),) = report.remarks.items()
-    assert remark.startswith(f"{tmp_path}/x.csv:1: Ward: is not a column of this table")
-    assert count == 1
-    assert remark in report.table()
-    (fault,) = import_file(b"patient_id,substanse,note\np1,Latex,x\n", "x.csv").faults
-    assert fault.path == "substanse"
-    assert "is substance meant?" in fault.message
-
-
 def test_import_does_not_delete_what_an_incomplete_file_may_hold(empty, tmp_path):
     many = write(tmp_path, lines(patient("one"), patient("two")), "old/Patient.ndjson")
     load(empty, many.parent, source="lab")
@@ -369,15 +330,14 @@ def test_file_with_several_names_is_imported_once(module_app, tmp_path):
     assert "behind" in current(module_app, "Patient")
 
 
-@pytest.mark.parametrize("given", ["file", "folder"])
-def test_file_whose_name_is_no_text_is_imported(module_app, tmp_path, given):
+def test_file_whose_name_is_no_text_is_imported(module_app, tmp_path):
     for number, name in enumerate((b"caf\xe9", b"tab\t", b"bell\x07", b" ")):
         path = tmp_path / os.fsdecode(b"%d/%s.ndjson" % (number, name))
         path.parent.mkdir()
-        path.write_bytes(lines(patient(f"{given}-{number}"), b"{"))
-        report = load(module_app, path if given == "file" else path.parent)
+        path.write_bytes(lines(patient(f"no-text-{number}"), b"{"))
+        report = load(module_app, path.parent)
         assert report.rejected_lines == 1
-        assert f"{given}-{number}" in current(module_app, "Patient")
+        assert f"no-text-{number}" in current(module_app, "Patient")
 
 
 # Files that cannot be read

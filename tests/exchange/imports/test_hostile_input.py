@@ -106,12 +106,6 @@ def test_bundle_with_a_member_twice_is_rejected_or_imported_whole(module_app, im
             assert report.rejected_lines == 1 or found == {f"{start}-1", f"{start}-2"}
 
 
-def test_member_names_may_be_escaped(module_app, import_file):
-    content = json.dumps(bundle("collection", plain(patient("escaped"))), indent=1)
-    import_file(content.replace('"entry"', '"\\u0065ntry"').encode())
-    assert "escaped" in current(module_app, "Patient")
-
-
 # References in circles and chains, and very many of them
 
 
@@ -165,14 +159,6 @@ def test_records_that_wait_for_one_are_published_when_it_comes(
     assert report.changes["AllergyIntolerance"] == {"new": count}
     found = asking(empty).read("AllergyIntolerance?recorder=Practitioner/dr&_summary=count")
     assert found["total"] == count
-
-
-def test_conditional_reference_with_two_matches_is_kept_and_listed(take, empty):
-    report = take(
-        patient("p1", "1"), patient("p2", "1"), allergy("a", of="Patient?identifier=urn:mrn|1")
-    )
-    assert report.kept == {"Patient?identifier=urn:mrn|1": "Patient: more than one matches"}
-    assert asking(empty).ids("AllergyIntolerance?patient=p1") == []
 
 
 def test_batch_is_bounded_by_the_bytes_of_its_records():

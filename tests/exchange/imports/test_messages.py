@@ -15,7 +15,7 @@ from fhirapp.fhir.datatypes import ID_RULE
 from tests.support.archives import zipped
 from tests.support.bundles import asked, bundle, put
 from tests.support.importing import lines, load, write
-from tests.support.records import allergy, patient
+from tests.support.records import patient
 
 ROW = b"p1,Doe,Latex\n"
 HEADINGS = b"patient_id,patient_family,substance\n"
@@ -93,25 +93,6 @@ def test_web_page_or_other_xml_in_place_of_a_file_is_recognized(module_app, tmp_
     assert_messages(module_app, tmp_path, files)
 
 
-def test_lines_above_the_headings_of_a_table_are_counted(module_app, tmp_path):
-    titles = [
-        b"Allergies of our clinic;;;;\r\n",
-        b"Allergies, as of 2024-03-01\n",
-        b'"Allergies"\n',
-        b"\n\n;;;\n",
-        "Überschrift\n".encode("cp1252"),
-    ]
-    files = {}
-    for place, above in enumerate(titles):
-        for number in (1, 2, 5):
-            line = above.count(b"\n") * number + 1
-            content = above * number + HEADINGS + ROW
-            files[f"{place}-{number}.csv"] = (content, (f"in line {line}", "remove the lines"))
-    wide = ("Titel\r\n" + (HEADINGS + ROW).decode()).encode("utf-16")
-    files["wide.csv"] = (wide, ("in line 2",))
-    assert_messages(module_app, tmp_path, files)
-
-
 def test_blank_lines_and_a_separator_above_the_headings_are_read(import_file):
     assert import_file(b"\n" + b"sep=,\n" + HEADINGS + ROW, "a.csv").complete
 
@@ -180,10 +161,3 @@ def test_invalid_id_is_rejected_with_the_rule(module_app, tmp_path, own_id):
     found = {fault.place[len(str(tmp_path)) + 1 :][0]: fault.path for fault in report.faults}
     expected = {"a": "Patient.id", "b": "Patient.id", "c": "patient_id"}
     assert {name: found[name] for name in expected} == expected
-
-
-def test_invalid_id_of_a_row_or_a_reference_is_reported(module_app, import_file):
-    row = b"patient_id,patient_family,substance,id\np1,Doe,Nickel,a_1\n"
-    assert any(ID_RULE in remark for remark in import_file(row, "c.csv").remarks)
-    report = import_file(lines(allergy("refers", of="Patient/p_1")), "a.ndjson")
-    assert report.kept == {"Patient/p_1": f"Patient has an invalid id: {ID_RULE}"}

@@ -44,14 +44,6 @@ FAULTS = {
 }
 
 
-def test_types_that_are_not_served_are_counted_as_skipped(take):
-    location = {"resourceType": "Location", "id": "l"}
-    report = take(location, PATIENT, location, {"resourceType": "Nonsense"})
-    assert report.skipped == {"Location": 2, "Nonsense": 1}
-    assert report.changes == {"Patient": {"new": 1}}
-    assert report.complete
-
-
 def test_invalid_line_is_reported_with_its_place_and_the_others_are_imported(empty, tmp_path):
     for place, line in enumerate(FAULTS):
         content = lines(patient(f"p{place}"), line.rstrip(b"\n"), {**ALLERGY, "id": f"a{place}"})
@@ -112,16 +104,6 @@ def test_same_content_makes_no_version_and_other_content_the_next(take, empty):
     assert fhir.get("AllergyIntolerance/nuts/_history/1").data == first
     assert fhir.ids("AllergyIntolerance?criticality=low") == []
     assert fhir.ids("AllergyIntolerance?criticality=high") == ["nuts"]
-
-
-@pytest.mark.parametrize("recorder", [{}, {"recorder": {"reference": "Practitioner?_id=dr"}}])
-def test_id_that_occurs_twice_becomes_two_versions_in_the_order_of_the_file(take, empty, recorder):
-    """Also where the first line is deferred, as its reference is not resolved yet."""
-    take(PATIENT, {**ALLERGY, "criticality": "low", **recorder}, {**ALLERGY, "criticality": "high"})
-    fhir = asking(empty)
-    assert fhir.read("AllergyIntolerance/nuts/_history/1")["criticality"] == "low"
-    assert fhir.read("AllergyIntolerance/nuts")["criticality"] == "high"
-    assert fhir.ids("AllergyIntolerance?patient=one") == ["nuts"]
 
 
 def test_byte_order_mark_line_ends_and_blank_lines_are_read(import_file):

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from fhirapp.db import db
 from fhirapp.exchange.models import ImportRun
-from tests.support.helpers import Fhir, ids, token_for
+from tests.support.helpers import Fhir, token_for
 from tests.support.importing import asking, interrupted_import, lines, load, write
 from tests.support.records import allergy, document, inline, organization, origin, patient
 from tests.support.stored import provenance_targets, stored, versions
@@ -93,28 +93,6 @@ def test_record_that_moves_to_another_patient_is_in_the_provenance_of_that_one(t
             assert {target["reference"].partition("/_")[0] for target in targets} <= visible
 
 
-def test_provenance_is_included_in_searches_of_those_who_may_see_it(take, empty):
-    take(*people())
-    mine = {patient_id: {f"Patient/{patient_id}"} for patient_id in ("one", "two")}
-    mine["one"].add("AllergyIntolerance/a")
-    mine["two"].add("AllergyIntolerance/b")
-    for scope, of, expected in (
-        ("system/*.rs", None, mine["one"] | mine["two"]),
-        ("patient/*.rs", "one", mine["one"]),
-        ("patient/*.rs", "two", mine["two"]),
-    ):
-        fhir = Fhir(empty, token_for(empty, scope, patient=of))
-        found = fhir.read("AllergyIntolerance?_revinclude=Provenance:target")
-        targets = {
-            target["reference"].partition("/_")[0]
-            for entry in found["entry"]
-            if entry["search"]["mode"] == "include"
-            for target in entry["resource"]["target"]
-        }
-        assert targets == expected
-        assert len(ids(found, "include")) == (1 if of else 2)
-
-
 def test_imported_provenance_is_not_overwritten(take, empty):
     """As from another server like this one, whose imports are counted from 1 too."""
     theirs = origin("import-1-1", "Patient/one", agent=[{"who": {"display": "them"}}])
@@ -123,17 +101,3 @@ def test_imported_provenance_is_not_overwritten(take, empty):
         held = asking(empty).read("Provenance/import-1-1")
         assert held["agent"][0]["who"]["display"] == "them"
         assert held["meta"]["versionId"] == "1"
-
-
-def test_each_source_has_provenances_of_its_own(take, empty):
-    take(patient("one"), source="s")
-    take(patient("two"), source="other")
-    assert provenance_targets(empty) == [["Patient/one/_history/1"], ["Patient/two/_history/1"]]
-
-
-def test_file_or_source_of_any_name_has_a_provenance(empty, tmp_path):
-    names = (" x", "x\ty", "x\x07", "n" * 240, "é")
-    for number, name in enumerate(names):
-        path = write(tmp_path, lines(patient(f"p{number}")), f"{name}.ndjson")
-        load(empty, path, source=name)
-    assert len(provenance_targets(empty)) == len(names)

@@ -94,15 +94,6 @@ def test_pages_call_the_words_of_a_scan_machine_read(scanned):
     assert "Machine-read" not in browser.get("/notes/n-typed").words
 
 
-def test_comparison_of_two_versions_calls_their_words_machine_read(scanned, tmp_path, tesseract):
-    tesseract("echo 'No allergy is known.'")
-    add(scanned, tmp_path, note("n-scan", attached(pdf_of_pages(b" "), "application/pdf")))
-    browser = Browser(scanned).resume(add_person(scanned, CLINICIAN))
-    words = browser.get("/notes/n-scan/difference?from=1&to=2").words
-    assert words.count(WARNING) == 2
-    assert "added: No allergy" in words
-
-
 @pytest.mark.process
 def test_scans_that_were_imported_without_ocr_are_read_later(own_app, tmp_path, tesseract):
     report = load(own_app, write(tmp_path, SCAN))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -90,13 +88,6 @@ def test_newest_deferral_of_a_name_counts(scratch):
     assert scratch.deferral("Patient/a") is None
 
 
-def test_any_name_can_be_looked_up(scratch):
-    defer(scratch, "reference", "Patient/a")
-    for name in ("Patient/a\0b", "Patient/" + "x" * 100_000):
-        assert scratch.deferral(name) is None
-        assert scratch.target(scratch.new_bundle(), name) is None
-
-
 def test_address_leads_to_its_first_entry_in_its_own_bundle(scratch):
     first, second = scratch.new_bundle(), scratch.new_bundle()
     scratch.add_address(first, "urn:a", "Patient/1", "")
@@ -105,24 +96,3 @@ def test_address_leads_to_its_first_entry_in_its_own_bundle(scratch):
     assert scratch.target(first, "urn:a") == ("Patient/1", "")
     assert scratch.target(second, "urn:a") == ("Patient/3", "Patient?_id=3")
     assert scratch.target(first, "urn:b") is None
-
-
-def test_ids_that_did_not_come_are_listed_in_their_order(scratch):
-    scratch.add_seen([("Patient", "a"), ("Patient", "c"), ("Binary", "b"), ("Patient", "a")])
-    assert scratch.unseen("Patient", ["d", "c", "b", "a"]) == ["d", "b"]
-    assert scratch.unseen("Binary", []) == []
-
-
-# Memory
-
-
-@pytest.mark.campaign
-def test_deferred_records_are_kept_on_disk(scratch):
-    """A hundred megabytes of them take a few of memory."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    content = b'"%s"' % (b"x" * 1_000_000)
-    for number in range(100):
-        defer(scratch, "reference", f"Patient/{number}", content)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown * (1 if sys.platform == "darwin" else 1024) < 40_000_000
-    assert sum(len(record.text) - 2 for record in scratch.take_deferred("reference")) == 100_000_000

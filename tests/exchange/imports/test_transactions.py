@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bundles import asked, bundle, plain, put
+from tests.support.bundles import asked, bundle, put
 from tests.support.importing import asking
 from tests.support.records import allergy, organization, patient, practitioner
 from tests.support.stored import current, stored, versions
@@ -145,12 +145,6 @@ def test_gets_outcomes_and_entries_without_resources_are_ignored(take, empty):
     report = take(found)
     assert (report.complete, report.skipped) == (True, {})
     assert current(empty, "Patient") == ["beside", "found"]
-
-
-def test_bundle_within_a_bundle_is_imported_entry_by_entry(take, empty):
-    inner = bundle("document", plain(patient("inner"), "urn:uuid:1"))
-    assert take(bundle("searchset", plain(inner), plain(patient("outer")))).complete
-    assert current(empty, "Patient") == ["inner", "outer"]
 
 
 # Deletions

@@ -72,21 +72,6 @@ def test_unknown_element_rejects_its_entry_alone(module_app, import_file, tmp_pa
     assert "right" in current(module_app, "Patient")
 
 
-def test_fault_of_a_resource_in_xml_has_its_path_in_json(import_file):
-    expected = {
-        '<identifier value="1"/>': "Patient.identifier[0].@value",
-        '<active value="yes"/>': "Patient.active",
-        '<gender value="male"/><gender value="male"/>': "Patient.gender",
-        '<name><family><nonsense value="1"/></family></name>': "Patient.name[0]._family.nonsense",
-    }
-    found = {}
-    for inside in expected:
-        content = f'<Patient xmlns="http://hl7.org/fhir"><id value="w"/>{inside}</Patient>'
-        (fault,) = import_file(content.encode(), "x.xml").faults
-        found[inside] = fault.path
-    assert found == expected
-
-
 @pytest.mark.parametrize(
     ("content", "line", "message"),
     [
