@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 
 import pytest
 
 from fhirapp.documents import Extractor, Unreadable
 from tests import TESTS
-from tests.support.documents import lines, pdf, pdf_of_pages
+from tests.support.documents import lines, pdf_of_pages
 from tests.support.noted import BOMB, DRAWING, SCRIPTED, TWO_PAGES
 
 CCDA = TESTS / "ccda"
@@ -111,17 +110,6 @@ def test_document_that_cannot_be_shown_has_a_reason(extractor, subtests):
     ]:
         with subtests.test(given=given), pytest.raises(Unreadable, match=f"^{reason}$"):
             extractor.html_of(given, content_type)
-
-
-def test_page_of_an_unusual_size_is_made_to_fit(extractor):
-    wide = pdf(
-        b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Kids [3 0 R] /Count 1 /MediaBox [0 0 20 14400] >>",
-        b"<< /Type /Page /Parent 2 0 R >>",
-    )
-    width, height = struct.unpack(">II", extractor.page_of(wide, 1)[16:24])
-    assert width * height < 4_100_000
-    assert height > 20 * width
 
 
 def test_page_that_is_not_there_says_so(extractor, subtests):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from fhirapp.exchange.exports.rows import SMALL
 from fhirapp.fhir import datatypes
 from fhirapp.fhir import json as fhir_json
 from fhirapp.store.prepare import prepare
-from tests.support.contract import NOW, SERVED, allergy, fill, publish
+from tests.support.contract import NOW, SERVED, allergy, publish
 from tests.support.exporting import STORED, binary_with, export, lines_of
 from tests.support.round_trips import NAMES, PRIMITIVES, REPEATABLE, resources
 
@@ -31,22 +30,6 @@ def rows_of(app: Flask, definition: Definition) -> Iterator[Mapping[str, Any]]:
     with app.app_context(), db.engine.connect() as connection:
         found = select(table).where(table.c.is_current).order_by(table.c.id)
         yield from connection.execute(found).mappings()
-
-
-@pytest.fixture(scope="module")
-def filled(make_app: Callable[..., Flask]) -> Flask:
-    """Return the seeded app, with resources that use all elements; nothing is written to it."""
-    app = make_app()
-    fill(app)
-    return app
-
-
-@pytest.fixture(scope="module")
-def exported(filled: Flask, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with all that this app holds."""
-    folder = tmp_path_factory.mktemp("export") / "new"
-    export(filled, folder)
-    return folder
 
 
 def test_line_is_the_elements_of_the_row_in_the_order_of_the_specification(

@@ -6,18 +6,16 @@ import gzip
 import hashlib
 import json
 import stat
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from flask import Flask
 from sqlalchemy.exc import OperationalError
 
 from fhirapp.db import writing
 from fhirapp.definition import types
 from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
-from tests.support.contract import NOW, allergy, delete, fill, publish
+from tests.support.contract import NOW, allergy, delete, publish
 from tests.support.exporting import STORED, TAKEN, export, lines_of
 
 LATER, LAST = "2026-03-01T00:00:00.000+00:00", "2026-04-01T00:00:00.000+00:00"
@@ -27,22 +25,6 @@ PATIENT = {"resourceType": "Patient", "id": "p1"}
 def ids_of(folder: Path, name: str) -> list[str]:
     """Return the ids of a type's lines, in order."""
     return [resource["id"] for resource in lines_of(folder, name)]
-
-
-@pytest.fixture(scope="module")
-def filled(make_app: Callable[..., Flask]) -> Flask:
-    """Return the seeded app, with resources of all kinds; nothing is written to it."""
-    app = make_app()
-    fill(app)
-    return app
-
-
-@pytest.fixture(scope="module")
-def exported(filled: Flask, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with all that this app holds."""
-    folder = tmp_path_factory.mktemp("export") / "new"
-    export(filled, folder)
-    return folder
 
 
 def test_manifest_names_each_file_with_its_lines_and_digest(exported):

@@ -6,17 +6,15 @@ import base64
 import unicodedata
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from flask import Flask
 
-from tests.support.archives import zipped
+from tests.support.archives import PLACES, laid_out, zipped
 from tests.support.importing import asking, load, write
 
 HEADER = b"patient_id,patient_family,id,type,file\n"
-FORMS = ["folder", "archive", "archive in a folder"]
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +29,6 @@ def table(*files: str, first: int = 1) -> bytes:
     return HEADER + "".join(rows).encode()
 
 
-def laid_out(folder: Path, form: str, members: dict[str, bytes]) -> Path:
-    """Write files into a folder, or into an archive; return what to import."""
-    if form == "folder":
-        for name, content in members.items():
-            write(folder / "given", content, name)
-        return folder / "given"
-    home = folder / "given" if form == "archive in a folder" else folder
-    home.mkdir(exist_ok=True)
-    path = zipped(home / "pack.zip", members)
-    return path if form == "archive" else home
-
-
 def content_of(app: Flask, document_id: str) -> bytes:
     """Return the bytes of a document's file."""
     response = asking(app).get(f"DocumentReference/{document_id}")
@@ -51,7 +37,9 @@ def content_of(app: Flask, document_id: str) -> bytes:
     return base64.b64decode(resource["content"][0]["attachment"]["data"])
 
 
-@pytest.mark.parametrize(("form", "place"), [*zip(FORMS, ["", "export/", "deep/er/"], strict=True)])
+@pytest.mark.parametrize(
+    ("form", "place"), [*zip(PLACES, ["", "export/", "deep/er/"], strict=True)]
+)
 def test_table_finds_its_files_beside_it_and_below(kept, tmp_path, form, place):
     case = f"{form} {place}".encode()
     members = {
@@ -67,7 +55,7 @@ def test_table_finds_its_files_beside_it_and_below(kept, tmp_path, form, place):
     assert contents == [case + end for end in (b" a", b" notes/a", b" notes/b", b" notes/c")]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", PLACES)
 def test_names_of_files_are_compared_in_nfc(kept, tmp_path, form):
     for number, (here, named) in enumerate([("NFD", "NFC"), ("NFC", "NFD"), ("NFD", "NFD")]):
         path = "Entlaßbriefe für Müller/Müller é ệ 각.txt"
@@ -107,7 +95,7 @@ SIMILAR_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", PLACES)
 def test_name_in_another_case_or_form_is_suggested(kept, tmp_path, form, subtests):
     for number, (here, named, suggested) in enumerate(SIMILAR_NAMES):
         folder = tmp_path / str(number)
@@ -119,7 +107,7 @@ def test_name_in_another_case_or_form_is_suggested(kept, tmp_path, form, subtest
             assert fault.message.startswith(f"is not there; write {suggested}")
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", PLACES)
 def test_name_that_nothing_resembles_is_not_there(kept, tmp_path, form):
     path = laid_out(tmp_path, form, {"documents.csv": table("a.txt", "no/a.txt"), "b.txt": b"x"})
     assert [fault.message for fault in load(kept, path).faults] == ["is not there"] * 2

@@ -17,10 +17,11 @@ from fhirapp.exchange.imports.report import Report
 from fhirapp.ops.patients import admit_again, delete_patient
 from tests.support.bundles import asked, bundle, history, plain, put
 from tests.support.ccda_people import HOUSEHOLD, OTHER, RECORD, document
-from tests.support.ccda_samples import sample
 from tests.support.importing import asking, interrupted_import, lines, load, write
 from tests.support.records import allergy, organization, patient, practitioner
 from tests.support.stored import bodies, current, stored, versions
+
+pytestmark = pytest.mark.usefixtures("_unread_documents")
 
 PEOPLE = ("Patient", "Practitioner", "Organization")
 CLINIC = {"reference": "Organization?identifier=urn:clinic|1"}
@@ -71,10 +72,8 @@ DOCUMENTS = {
     "3.xml": document("adam-again", (RECORD, "1"), (HOUSEHOLD, "7")),
     "4.xml": document("berta", (RECORD, "2"), given="Berta", gender="F", born="19700102"),
 }
-SAMPLES = {f"{name}.xml": sample(name).encode() for name in ("ccd", "discharge-summary")}
 INPUTS: dict[str, dict[str, bytes]] = {
     "documents": DOCUMENTS,
-    "samples": SAMPLES,
     "creations": {"x.ndjson": lines(*(visit(number, "POST") for number in range(1, 4)))},
     "updates": {"x.ndjson": lines(*(visit(number, "PUT") for number in range(1, 4)))},
     "conditional references": {"x.ndjson": lines(*BY_CONDITION)},
@@ -131,7 +130,6 @@ def owners(app: Flask) -> dict[str, str | None]:
 
 # Patients and allergies of each input; the same patient may come several times.
 COUNTS = dict.fromkeys(INPUTS, (3, 3)) | {
-    "samples": (2, 6),
     "plain records": (1, 1),
     "table": (4, 4),
 }
@@ -149,26 +147,16 @@ REMOVALS: list[Callable[[Flask, Path], None]] = [
     delete_by_bundle,
     delete_missing,
 ]
-# Each input with one removal, and each removal with one or two inputs; a campaign runs all.
-USUAL = [
-    *((kind, delete_by_bundle, 2) for kind in INPUTS if kind != "samples"),
+# Each input with one removal, and each removal with one or two inputs.
+REMOVED = [
+    *((kind, delete_by_bundle, 2) for kind in INPUTS),
     *(("documents", remove, 1_000) for remove in REMOVALS if remove != delete_by_bundle),
     ("conditional references", delete_missing, 1_000),
     ("table", erase_by_administrator, 1_000),
 ]
-OTHERS = [
-    (kind, remove, many)
-    for kind in INPUTS
-    for remove in REMOVALS
-    for many in (2, 1_000)
-    if (kind, remove, many) not in USUAL
-]
 
 
-@pytest.mark.parametrize(
-    ("kind", "remove", "many"),
-    [*USUAL, *(pytest.param(*case, marks=pytest.mark.campaign) for case in OTHERS)],
-)
+@pytest.mark.parametrize(("kind", "remove", "many"), REMOVED)
 def test_deleted_records_return_complete(empty, tmp_path, kind, paths, remove, many, small_batches):
     small_batches(many)
     assert load(empty, *paths, source="s").complete

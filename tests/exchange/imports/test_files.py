@@ -26,7 +26,7 @@ from fhirapp.exchange.imports.skipped import (
     OF_THE_PACKAGE,
     OF_THE_SYSTEM,
 )
-from tests.support.archives import zipped
+from tests.support.archives import PLACES, laid_out, zipped
 from tests.support.bundles import bundle, plain
 from tests.support.ccda_people import RECORD, document
 from tests.support.importing import lines, load, write
@@ -39,22 +39,7 @@ TABLE = b"patient_id,patient_family,substance\nin-csv,Doe,Latex\n"
 DOCUMENTS = b"patient_id,patient_family,type,file\nnamer,Doe,11506-3,%s\n"
 APPLE_DOUBLE = b"\x00\x05\x16\x07\x00\x02\x00\x00Mac OS X        \x00\x02"
 METADATA = b'<?xml version="1.0"?>\n<lcm:SubmitObjectsRequest xmlns:lcm="urn:x"/>'
-FORMS = ["folder", "archive", "archive in a folder"]
-forms = pytest.mark.parametrize("form", FORMS)
-
-
-def laid_out(folder: Path, form: str, members: dict[str, bytes]) -> Path:
-    """Write files into a folder, or into an archive; return what to import."""
-    if form == "archive":
-        return zipped(folder / "given.zip", members)
-    home = folder / "given"
-    home.mkdir()
-    if form == "archive in a folder":
-        zipped(home / "inner.zip", members)
-    else:
-        for name, content in members.items():
-            write(home, content, name)
-    return home
+forms = pytest.mark.parametrize("form", PLACES)
 
 
 def base_names(report) -> dict[str, str]:
