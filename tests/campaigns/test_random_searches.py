@@ -1,4 +1,4 @@
-"""Random searches of the seed find what a reader of the specification would pick by hand.
+"""Random searches of the seed, compared with an independent evaluator.
 
 tests/support/evaluator.py picks. The searches are the same each time; FHIRAPP_TEST_LONG=1 makes
 more of them, FHIRAPP_TEST_SEARCHES=10000 as many of each kind. Explicit searches with their results
@@ -201,7 +201,7 @@ def test_a_random_search_of_a_record_finds_what_is_about_the_patient(app, name):
         if isinstance(kind, Reference)
     ],
 )
-def test_what_refers_to_all_of_a_type_is_what_the_references_name(app, name, own, target):
+def test_reverse_includes_are_the_resources_that_refer(app, name, own, target):
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     response = fhir.get(f"{target}?_count=1000&_revinclude={name}:{own}")
     kind = KINDS[name][own]
@@ -370,7 +370,7 @@ def test_a_random_chain_finds_what_fits_in_order(app, monkeypatch, name, most):
 
 
 @pytest.mark.parametrize("most", [1_000, 1], ids=["listed", "row by row"])
-def test_a_random_has_finds_what_is_referred_to(app, monkeypatch, most):
+def test_random_has_finds_the_targets(app, monkeypatch, most):
     monkeypatch.setattr(chains, "MOST", most)
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     held = {name: everything(fhir, name) for name in (*KINDS, *TARGETS)}

@@ -1,4 +1,4 @@
-"""Scans, read by OCR: what is read, what is said of it, and that no Tesseract breaks an import."""
+"""OCR of scans: the text, its label, and failures of Tesseract."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_pdf_with_text_on_each_page_needs_no_ocr(reader, tesseract):
     assert reader.read(pdf_of_pages(lines(*LONG)), "application/pdf") == Reading("\n".join(LONG))
 
 
-def test_stamp_on_a_scan_is_kept_beside_what_is_read(reader, tesseract):
+def test_stamp_on_a_scan_is_kept_beside_the_ocr_text(reader, tesseract):
     tesseract(f"echo '{READ}'")
     found = reader.read(pdf_of_pages(lines("FAX 3/7")), "application/pdf")
     assert found == Reading(f"FAX 3/7\n{READ}", (), machine_read=True)
@@ -134,7 +134,7 @@ def test_invalid_list_of_languages_stops_the_start(subtests):
             assert load_settings({"FHIRAPP_OCR_LANGUAGES": "eng+chi_sim"}).ocr_languages
 
 
-def test_language_that_is_lacking_is_told_with_its_package(tesseract, monkeypatch):
+def test_missing_language_is_reported_with_its_package(tesseract, monkeypatch):
     tesseract("exit 9")
     assert ocr.why_unusable("eng") == ""
     lacking = "tesseract lacks deu, chi_sim; on Debian: apt-get install tesseract-ocr-"

@@ -18,11 +18,11 @@ TAIL = b"</section></component></structuredBody></component></ClinicalDocument>"
 
 @pytest.fixture(scope="module")
 def extractor() -> Iterator[Extractor]:
-    with Extractor() as one:
-        yield one
+    with Extractor() as made:
+        yield made
 
 
-def test_html_keeps_what_is_said_and_nothing_that_does_something(extractor, subtests):
+def test_html_keeps_text_and_no_active_content(extractor, subtests):
     for given, shown in [
         (b"<p onclick='x()'>a</p>", "<p>a</p>"),
         (b"<script>x()</script><style>p{}</style>a", "a"),
@@ -46,7 +46,7 @@ def test_html_keeps_what_is_said_and_nothing_that_does_something(extractor, subt
             assert extractor.html_of(given, "text/html") == shown
 
 
-def test_page_full_of_programs_has_none_left(extractor):
+def test_html_full_of_scripts_keeps_none(extractor):
     shown = extractor.html_of(SCRIPTED, "text/html")
     assert "Hives after <b>amoxicillin</b>." in shown
     assert "ran" not in shown
@@ -112,7 +112,7 @@ def test_document_that_cannot_be_shown_has_a_reason(extractor, subtests):
             extractor.html_of(given, content_type)
 
 
-def test_page_that_is_not_there_says_so(extractor, subtests):
+def test_missing_page_is_an_error(extractor, subtests):
     for data, number, reason in [
         (b"%PDF-1.7", 1, "broken PDF"),
         (TWO_PAGES, 3, "PDF that has 2 pages"),

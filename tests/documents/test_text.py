@@ -37,8 +37,8 @@ JSON = json.dumps({"note": ["Takes", {"drug": "warfarin"}], "dose": 5, "taken": 
 
 @pytest.fixture(scope="module")
 def extractor() -> Iterator[Extractor]:
-    with Extractor() as one:
-        yield one
+    with Extractor() as made:
+        yield made
 
 
 def text_of(data: bytes, content_type: str) -> str:
@@ -65,7 +65,7 @@ def test_words_of_a_document_are_found(subtests):
         ("application/json", JSON, "Takes\nwarfarin"),
         ("application/fhir+json", JSON, "Takes\nwarfarin"),
         ("application/json", b'"\\ud800 warfarin\\u0000"', "warfarin"),
-        # Nothing is said: what it starts with says it.
+        # Without a media type, the first bytes decide.
         ("", b"Takes warfarin", "Takes warfarin"),
         ("", "Toma warfarina cada mañana".encode(), "Toma warfarina cada mañana"),
         ("application/octet-stream", PDF, "Takes warfarin"),
@@ -75,7 +75,7 @@ def test_words_of_a_document_are_found(subtests):
         ("", b'<?xml version="1.0"?><a>Takes warfarin</a>', "Takes warfarin"),
         ("pdf", PDF, "Takes warfarin"),
         ("warfarin", b"Takes warfarin", "Takes warfarin"),
-        # It is said wrongly.
+        # The media type is wrong.
         ("application/msword", RTF, "Takes warfarin"),
         ("text/plain", PDF, "Takes warfarin"),
         ("image/png", b"\xef\xbb\xbf \r\n" + RTF, "Takes warfarin"),

@@ -1,4 +1,4 @@
-"""Word documents: every word that holds, in reading order; none that was deleted as if it stood."""
+"""Word documents: all current text in reading order, and no deleted text."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_external_part_of_a_document_is_not_read():
     assert words_of(word(p(r("Well")), external=external)) == "Well"
 
 
-def test_word_document_is_known_by_its_bytes(subtests):
+def test_word_document_is_detected_by_its_bytes(subtests):
     for content_type in ["", "application/msword", "application/octet-stream", "application/zip"]:
         with subtests.test(content_type=content_type):
             assert words_of(word(p(r("Well"))), content_type) == "Well"

@@ -98,7 +98,7 @@ def test_charset_of_xml(subtests):
             assert xml(document, codec) == "niño"
 
 
-def test_c_cda_is_what_is_written_for_people_and_what_its_codes_say():
+def test_text_of_c_cda_is_its_narrative_and_its_display_names():
     """Not names of people, identifiers and the like: they are searched as resources."""
     assert xml(C_CDA).split("\n") == [
         *("Summarization of Episode", "Visit Summary", "Allergies", "Substance", "Reaction"),

@@ -1,4 +1,4 @@
-"""OpenDocument texts: every word that holds, in reading order; none that was deleted."""
+"""OpenDocument texts: all current text in reading order, and no deleted text."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_headers_and_footers_are_there_once_under_a_label():
     assert words_of(data) == "Header:\nClinic\nWell\nFooter:\nPage"
 
 
-def test_opendocument_is_known_by_its_bytes(subtests):
+def test_opendocument_is_detected_by_its_bytes(subtests):
     for content_type in ["", "application/octet-stream", "application/zip"]:
         with subtests.test(content_type=content_type):
             assert words_of(opendocument("<text:p>Well</text:p>"), content_type) == "Well"

@@ -50,7 +50,7 @@ def test_characters_of_a_document(subtests):
         (SPANISH.encode("utf-8-sig"), "cp1252", "cp1252", SPANISH),
         (SPANISH.encode("utf-16"), "utf_8", "", SPANISH),
         (b"\xfe\xff" + SPANISH.encode("utf-16-be"), "", "utf_8", SPANISH),
-        # It says so in letters of one byte each.
+        # A declaration that can be read is not in UTF-16.
         (SPANISH.encode(), "", "utf_16", SPANISH),
         # A charset that it is not in.
         (SPANISH.encode(), "cp932", "", SPANISH),
@@ -70,7 +70,7 @@ def test_tidy_text(subtests):
         ("\n\n  a \n \n\n b\n", "a\nb"),
         ("p\0o\0s\0t", "post"),
         ("a\x01b\x1bc\x7fd\x9fe", "a b c d e"),
-        # What a word is split by where a line may end: it is one word all the same.
+        # Soft hyphens do not split a word.
         ("hyper\xadtension", "hypertension"),
         ("hyper\xad \r\n  tension", "hypertension"),
         ("\ufeffa\u200bb", "a b"),

@@ -1,4 +1,4 @@
-"""The process that reads documents: bounded, kept for many, gone with its owner."""
+"""The worker process that reads documents: limits, reuse and shutdown."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_threads_share_an_extractor(children):
 
 
 def test_interrupted_request_leaves_no_answer_for_the_next(children):
-    """As Ctrl-C does: the worker is amid a document whose text must not become another's."""
+    """After Ctrl-C the worker's answer must not become the text of another document."""
     with Extractor(seconds=60) as extractor:
         extractor.text_of(HTML, "text/html")
 

@@ -1,4 +1,4 @@
-"""Who may export, and how far: what a search with the same token finds, at each request anew."""
+"""Access to exports: what the token may search, checked at each request."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_another_client_finds_nothing_even_with_the_whole_address(app, done):
     assert owner.get(status).status_code == 200
 
 
-def test_another_token_of_the_client_is_as_good(app, done):
+def test_another_token_of_the_same_client_may_read_the_export(app, done):
     owner, status, file = done
     again = Exports(app, "system/AllergyIntolerance.rs", client_id=owner.client_id)
     assert again.get(status).status_code == again.get(file).status_code == 200
@@ -138,7 +138,7 @@ def test_token_that_covers_less_is_refused(app, done, scope):
     assert less.request("DELETE", status).status_code == 403
 
 
-def test_provenance_hangs_on_all_types(app):
+def test_provenance_needs_a_scope_of_all_types(app):
     owner = Exports(app, "system/*.rs")
     status = owner.started("$export?_type=Provenance")
     less = Exports(app, "system/Provenance.rs system/Patient.rs", client_id=owner.client_id)
@@ -196,7 +196,7 @@ def test_export_of_a_client_disabled_before_the_work_fails(app):
     assert_outcome(failed, 500, "exception", reason)
 
 
-def test_scope_narrows_what_is_of_patients_too(app, subtests):
+def test_scope_narrows_patient_and_group_exports(app, subtests):
     for level in ["Patient/$export", "Group/grp-allergy-clinic/$export"]:
         with subtests.test(level=level):
             scope = "system/AllergyIntolerance.rs?clinical-status=active system/Group.rs"

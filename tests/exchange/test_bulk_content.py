@@ -1,4 +1,4 @@
-"""What an export writes: resources as they are read, of one instant; levels, filters, deletions."""
+"""Content of an export: one snapshot, levels, filters and deletions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.evaluator import covered
 from tests.support.operations import parameters, patient_named
 
 GROUP = "Group/grp-allergy-clinic/$export"
-# Those who are members: one's time is over, one is inactive.
+# Current members: another's period has ended, and one is inactive.
 MEMBERS = ("p1", "p2", "p8")
 LATER = "2026-03-02T00:00:00.000+00:00"
 
@@ -53,7 +53,7 @@ def patients(*ids: str) -> dict[str, Any]:
 
 
 def of(app: Flask, *ids: str) -> set[Name]:
-    """Return what belongs to patients, and what tells its origin."""
+    """Return the resources of patients, and their Provenance."""
     held = {
         (name, row_id): versions[-1]
         for name, rows in versions_held(app).items()
@@ -114,7 +114,7 @@ def test_group_is_the_records_of_its_members(app, exports):
     assert exports.exported(GROUP, patients("p8", "p2")).keys() == of(app, "p2", "p8")
 
 
-def test_patients_who_are_not_here_are_told(exports, subtests):
+def test_unknown_patients_of_an_export_are_refused(exports, subtests):
     for path, ids, reason in [
         (GROUP, ("p1", "p3"), "names a patient who is not a member of the group"),
         (GROUP, ("nobody",), "names a patient who is not a member of the group"),
@@ -129,7 +129,7 @@ def test_patients_who_are_not_here_are_told(exports, subtests):
             assert (issue["code"], issue["diagnostics"]) == ("value", f"patient: {reason}")
 
 
-def test_group_without_members_says_so(exports):
+def test_group_without_members_is_reported(exports):
     manifest = exports.done("Group/grp-newborns/$export")
     assert manifest["output"] == []
     (outcome,) = exports.lines(manifest, "error")
@@ -172,7 +172,7 @@ def test_export_since_a_time_has_changes_and_deletions(app, exports, level, sinc
 
 
 def deleted_since(exports: Exports, level: str, start: datetime) -> set[str]:
-    """Return what was deleted after a time, of a level, as the histories tell it."""
+    """Return the deletions of a level after a time, by the histories."""
     ids = set(MEMBERS) if level == GROUP else None
     found = set()
     for name, rows in versions_held(exports.app).items():
@@ -190,7 +190,7 @@ def deleted_since(exports: Exports, level: str, start: datetime) -> set[str]:
 
 
 def _is_of(app: Flask, name: str, resource: dict[str, Any], ids: set[str]) -> bool:
-    """Say whether a resource that was deleted belonged to one of these patients."""
+    """Return whether a deleted resource belonged to one of these patients."""
     if name == "Provenance":
         return bool({*targets(resource)} & of(app, *ids))
     if SERVED[name].compartment == "id":

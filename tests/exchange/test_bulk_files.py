@@ -1,4 +1,4 @@
-"""The files of an export: how they are fetched, who may, and how long."""
+"""Files of an export job: requests, access and expiry."""
 
 from __future__ import annotations
 
@@ -162,11 +162,11 @@ def test_export_whose_files_are_gone_is_unknown(app, exports, status):
     assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
 
 
-def test_files_that_cannot_be_read_now_are_not_taken_for_removed(app, exports, status):
+def test_unreachable_files_are_a_transient_error(app, exports, status):
     for name in ("manifest.json", "Patient.1.ndjson"):
         path = folder_of(app, status) / "1" / name
         path.rename(path.with_name("kept"))
-        # As a folder of a network fails whose server has no way to it.
+        # As a network folder fails that cannot be reached.
         path.symlink_to(name)
         answer = exports.get(f"{status}/Patient.1.ndjson")
         assert_outcome(answer, 503, "transient", "Files cannot be reached now; try again later.")
@@ -175,7 +175,7 @@ def test_files_that_cannot_be_read_now_are_not_taken_for_removed(app, exports, s
     assert exports.get(f"{status}/Patient.1.ndjson").status_code == 200
 
 
-def test_old_folders_that_are_nobodys_are_removed(app, exports, status):
+def test_old_orphaned_folders_are_removed(app, exports, status):
     whole = folder_of(app, status).parent
     old, new = whole / "nobodys-old", whole / "nobodys-new"
     for path in (old, new):

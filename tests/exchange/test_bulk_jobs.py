@@ -1,4 +1,4 @@
-"""Exports as work: claimed by one, begun anew when its worker dies, limited, cancelled, failed."""
+"""Export jobs: claims, restarts, limits, cancellation and failure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.shell import environment, unmeasured
 
 pytestmark = pytest.mark.databases(SQLITE, THREE_SERVERS)
 
-# The worker waits there, in the middle: a file is kept, and nobody lets it go on.
+# A worker that stops in the middle of an export, after a file is stored.
 HALF = """
 import time
 from fhirapp import create_app
@@ -103,7 +103,7 @@ def test_export_is_claimed_by_one_of_many_workers(make_app):
     assert len(claimed) == IN_PROGRESS
 
 
-def test_claim_holds_for_its_lease_and_then_anothers_begins_anew(app, exports):
+def test_claim_expires_with_its_lease_and_another_worker_restarts(app, exports):
     status = exports.started()
     now = time.time()
     first = claim(app, now)
@@ -190,7 +190,7 @@ def start_worker(app: Flask) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 @pytest.mark.process
-def test_export_of_a_worker_that_is_killed_is_begun_anew(app, exports, start_worker):
+def test_export_of_a_killed_worker_is_restarted(app, exports, start_worker):
     status = exports.started()
     process = start_worker(HALF)
     assert process.stdout is not None
@@ -211,7 +211,7 @@ def test_export_of_a_worker_that_is_killed_is_begun_anew(app, exports, start_wor
     assert row(app, status).attempts == 2
 
 
-def test_servers_thread_does_what_waits_and_is_woken(app, exports):
+def test_worker_thread_runs_queued_exports_and_is_woken_by_new_ones(app, exports):
     first = exports.started()
     with running_jobs(app):
         for status in (first, exports.started()):
@@ -223,7 +223,7 @@ def test_servers_thread_does_what_waits_and_is_woken(app, exports):
 # Limits.
 
 
-def test_client_has_so_many_exports_under_way_and_another_its_own(app, exports):
+def test_exports_in_progress_are_limited_for_each_client(app, exports):
     statuses = [exports.started() for _ in range(IN_PROGRESS)]
     refused = exports.kick_off()
     message = f"{IN_PROGRESS} exports of this client are in progress; wait for one to finish."
@@ -236,7 +236,7 @@ def test_client_has_so_many_exports_under_way_and_another_its_own(app, exports):
     exports.started()
 
 
-def test_client_keeps_so_many_exports(exports):
+def test_finished_exports_are_limited_for_each_client(exports):
     statuses = []
     for _ in range(KEPT):
         statuses.append(exports.started("$export?_type=Organization"))
@@ -256,7 +256,7 @@ def test_simultaneous_kick_offs_are_limited(app, exports):
 
     with ThreadPoolExecutor(6) as pool:
         statuses = sorted(pool.map(try_it, range(6)))
-    # A writer that finds too many before it is told to come back.
+    # A writer that waits too long for its turn gets 503.
     assert set(statuses) <= {202, 429, 503}
     assert statuses.count(202) == exports.kept() == exports.work() == IN_PROGRESS
 
@@ -292,9 +292,7 @@ def test_export_is_cancelled_while_it_is_written(app, exports):
 
 
 @pytest.mark.parametrize("name", ["Encounter.1.ndjson", "error.1.ndjson", "manifest.json"])
-def test_disk_that_is_full_ends_the_export_and_what_it_wrote_is_removed(
-    app, exports, name, monkeypatch
-):
+def test_full_disk_fails_the_export_and_removes_its_files(app, exports, name, monkeypatch):
     status = exports.started("$export?unknown=1")
     attempt = folder_of(app, status) / "1"
     replace = Path.replace
@@ -321,7 +319,7 @@ def test_export_leaves_room_for_the_database(exports, monkeypatch):
     assert_outcome(exports.get(status), 500, "exception", FULL)
 
 
-def test_group_that_is_deleted_meanwhile_ends_the_export(app, exports):
+def test_deletion_of_the_group_fails_a_queued_export(app, exports):
     status = exports.started("Group/grp-allergy-clinic/$export")
     delete(app, "Group", "grp-allergy-clinic", now="2026-03-01T00:00:00.000+00:00")
     assert exports.work() == 1

@@ -1,4 +1,4 @@
-"""`$export`: what a kick-off takes, and what it refuses. Bulk Data Access 2.0."""
+"""`$export` kick-off (Bulk Data Access 2.0): parameters and refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def exports(app):
 
 
 def outcomes(exports: Exports, path: str, **headers: str) -> list[tuple[str, str]]:
-    """Return what the file of errors of an export tells, as (severity, diagnostics)."""
+    """Return the issues in the error file of an export, as (severity, diagnostics)."""
     manifest = exports.done(path, **headers)
     return [
         (issue["severity"], issue["diagnostics"])
@@ -35,7 +35,7 @@ def outcomes(exports: Exports, path: str, **headers: str) -> list[tuple[str, str
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_export_is_taken_on_done_and_told(exports, level):
+def test_kick_off_status_and_manifest_of_an_export(exports, level):
     response = exports.kick_off(level)
     assert (response.status_code, response.content_type) == (202, FHIR_JSON)
     assert response.get_json(force=True)["issue"][0]["severity"] == "information"
@@ -223,7 +223,7 @@ def test_client_must_take_fhir(exports):
         assert (answer.status_code, answer.content_type) == (202, media)
 
 
-def test_head_asks_whether_it_would_be_taken_on_and_starts_nothing(exports):
+def test_head_validates_a_kick_off_and_starts_nothing(exports):
     response = exports.request("HEAD", "$export")
     assert (response.status_code, response.data) == (202, b"")
     assert "Content-Location" not in response.headers
@@ -236,7 +236,7 @@ def listing(member: bytes) -> bytes:
     return b'{"resourceType": "Parameters", "parameter": [%s]}' % member
 
 
-def test_body_that_is_wrong_is_told(exports, subtests):
+def test_invalid_body_is_refused(exports, subtests):
     for body, diagnostics in [
         (b"{", "request: the body is not JSON"),
         (b"[]", "request: the body is not a Parameters resource"),
@@ -292,7 +292,7 @@ def test_without_a_token_it_is_asked_for(http):
         assert response.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_capability_statement_tells_of_the_three_levels(http):
+def test_capability_statement_lists_the_three_levels(http):
     statement = http.get("/fhir/metadata").get_json(force=True)
     guide = "http://hl7.org/fhir/uv/bulkdata/"
     assert f"{guide}CapabilityStatement/bulk-data" in statement["instantiates"]

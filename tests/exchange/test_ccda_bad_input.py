@@ -1,4 +1,4 @@
-"""Clinical documents that are none, or are made to do harm: a clear sentence, and soon."""
+"""Invalid and hostile clinical documents are refused with a reason, and quickly."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def with_section(section: str) -> str:
 
 
 ROOT = '<ClinicalDocument xmlns="urn:hl7-org:v3">'
-# What is refused, and what is said of it.
+# Invalid documents and the messages.
 REFUSED: dict[str, tuple[str | bytes, str]] = {
     "nothing": ("", "line 1: is not well-formed XML: no element found"),
     "no XML": ("no XML", "line 1: is not well-formed XML: syntax error"),
@@ -124,7 +124,7 @@ def test_a_document_that_cannot_be_read_is_refused_with_line_and_element():
 
 
 @pytest.mark.parametrize("name", ["ccd", "plain-cda", "unstructured"])
-def test_a_document_that_is_cut_off_is_refused_wherever(name):
+def test_truncated_document_is_refused(name):
     document = (SAMPLES / f"{name}.xml").read_bytes().rstrip()
     for end in range(0, len(document), effort.sample(701, 97)):
         refusal(document[:end])
@@ -140,12 +140,12 @@ ENCODED = {
 }
 
 
-def test_a_document_is_read_in_the_characters_that_it_says():
+def test_declared_encoding_of_a_document_is_used():
     patient = only(read(NOTE), "Patient")
     assert [name for name in ENCODED if only(read(ENCODED[name]), "Patient") != patient] == []
 
 
-def test_a_document_without_an_id_is_known_by_its_content():
+def test_id_of_a_document_without_one_follows_from_its_content():
     without = NOTE.replace('<id root="11d1cf2a-44aa-4d00-8000-000000000402"/>', "")
     first, again = (only(read(without), "DocumentReference") for _ in range(2))
     other = only(read(without.replace("Progress Note", "Another")), "DocumentReference")
@@ -153,7 +153,7 @@ def test_a_document_without_an_id_is_known_by_its_content():
     assert first["id"] == again["id"] != other["id"]
 
 
-def test_a_document_that_says_next_to_nothing_is_stored_all_the_same(app):
+def test_minimal_document_is_stored(app):
     found = read(
         f'{ROOT}<recordTarget><patientRole><id root="1.2" extension="3"/></patientRole>'
         "</recordTarget></ClinicalDocument>"

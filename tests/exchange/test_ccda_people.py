@@ -85,7 +85,7 @@ def test_twins_with_nothing_but_a_shared_number_stay_apart_in_one_batch(empty, t
     assert len(current(empty, "AllergyIntolerance")) == 1
 
 
-def test_a_patient_of_another_source_is_not_taken_for_a_twin_either(empty, tmp_path):
+def test_patient_of_another_source_and_a_twin_stay_apart(empty, tmp_path):
     identified = [{"system": f"urn:oid:{HOUSEHOLD}", "value": "H-7"}]
     adam = patient("adam", identifier=identified, name=[{"given": ["Adam"], "family": "Doe"}])
     load(empty, write(tmp_path, lines(adam), "x.ndjson"))
@@ -107,7 +107,7 @@ def visit_of(app: Flask, document_id: str) -> tuple[str, str]:
     return found["context"]["encounter"][0]["reference"], found["subject"]["reference"]
 
 
-def test_a_visit_is_another_for_another_patient(empty, tmp_path):
+def test_two_patients_with_the_same_encounter_number_have_two_encounters(empty, tmp_path):
     for name in ("1001", "1002"):
         write(tmp_path / "documents", document(name, (RECORD, name)), f"{name}.xml")
     assert load(empty, tmp_path / "documents").complete
@@ -117,7 +117,7 @@ def test_a_visit_is_another_for_another_patient(empty, tmp_path):
         assert asking(empty).read(visit)["subject"]["reference"] == whose
 
 
-def test_a_visit_that_another_patient_is_known_to_have_had_is_not_meant(empty, tmp_path):
+def test_encounter_of_another_patient_with_the_same_number_is_not_used(empty, tmp_path):
     theirs = {
         "resourceType": "Encounter",
         "id": "theirs",
@@ -190,7 +190,7 @@ SAME = (
 )
 
 
-def test_details_prove_another_knownor_nothing():
+def test_details_that_contradict_a_patient_and_those_that_do_not():
     for known, other in OTHERS:
         assert contradiction(known, other), (known, other)
         assert contradiction(other, known), (known, other)

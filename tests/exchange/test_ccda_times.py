@@ -81,7 +81,7 @@ def without_originals(resources: list[Resource]) -> str:
     return re.sub(r'"valueString": "[^"]*"', '"valueString": ""', json.dumps(read_again))
 
 
-def test_dates_with_dashes_are_read_wherever_a_document_has_a_date():
+def test_dates_with_dashes_are_read_in_every_element():
     for name in NAMES:
         text = sample(name).replace("ISO-8859-1", "UTF-8")
         assert dashed(text) != text

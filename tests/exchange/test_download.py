@@ -169,7 +169,7 @@ def test_files_of_another_export_at_the_same_address_are_fetched(server, client,
 # Servers that are busy, absent or talk too much.
 
 
-def test_busy_server_is_asked_again_when_it_says(server, client):
+def test_busy_server_is_retried_after_the_time_that_it_requests(server, client):
     busy = outcome("429 Too Many Requests", "Slow down.", "Retry-After: 30")
     server.answers[EXPORT].insert(0, busy)
     server.answers["/job"].insert(0, reply("503 Service Unavailable"))

@@ -1,4 +1,4 @@
-"""Rules of a download that need no server: addresses, waits, and messages of other servers."""
+"""Downloads without a server: URLs, retries, and sanitized messages."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_file_is_compared_with_its_announcement(server, client, refusal):
             assert found.path.read_bytes() == PATIENTS, announced
 
 
-def test_names_of_files_are_not_taken_from_the_server(server, client):
+def test_file_names_do_not_come_from_the_server(server, client):
     server.offer()
     entries = [
         {"type": "../../../../tmp/x", "url": "/files/..%2F..%2Fx"},

@@ -1,4 +1,4 @@
-"""Backend services, the client's side: what proves who asks, and where the token goes."""
+"""SMART backend services as a client: assertions, and the servers that get a token."""
 
 from __future__ import annotations
 

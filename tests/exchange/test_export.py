@@ -1,4 +1,4 @@
-"""The lines of an export: what is stored, as its source said it, in bounded memory."""
+"""Lines of an export: the stored source, in bounded memory."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_any_resource_is_exported_as_it_came(empty, tmp_path, monkeypatch, name)
     monkeypatch.setitem(PRIMITIVES, datatypes.media_type, st.just("text/plain"))
     came: dict[str, bytes] = {}
 
-    # All are brought in first, and exported at once: no example stands for itself.
+    # All examples are published first and exported together.
     @settings(REPEATABLE, max_examples=12)
     @given(resources(name))
     def bring(resource: dict[str, Any]) -> None:

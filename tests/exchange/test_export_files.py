@@ -1,4 +1,4 @@
-"""The files of an export: their manifest, which types, since when, and of one moment."""
+"""Files of an export: manifest, types, `--since`, and one snapshot."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_export_of_named_types_has_no_other(filled, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {*urls, "manifest.json"}
 
 
-def test_files_are_of_one_moment_whatever_is_written_meanwhile(empty, tmp_path):
+def test_export_is_a_snapshot_despite_concurrent_writes(empty, tmp_path):
     publish(empty, PATIENT, now=NOW)
     publish(empty, allergy("a", criticality="low"), allergy("b"), now=NOW)
 
@@ -120,7 +120,7 @@ def test_export_since_an_instant_lists_deletions_as_transactions(empty, tmp_path
     ]
 
 
-def test_export_since_the_time_of_another_has_what_the_other_lacks(make_app, tmp_path):
+def test_export_since_the_transaction_time_of_another_misses_nothing(make_app, tmp_path):
     app = make_app(seed=False)
     with app.app_context():
         served = types()

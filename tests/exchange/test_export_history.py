@@ -132,7 +132,7 @@ def deletion(number: int = 2, **members: Any) -> dict[str, Any]:
     return entry_of(number, resource=None, request=request, **members)
 
 
-def test_versions_are_read_oldest_first_in_whichever_order_they_stand(subtests):
+def test_versions_are_read_oldest_first_in_any_order(subtests):
     for entries, numbers in [
         ([entry_of(1), deletion(2)], [1, 2]),
         ([deletion(2), entry_of(1)], [1, 2]),
@@ -162,7 +162,7 @@ def of_meta(**meta: Any) -> dict[str, Any]:
     return entry_of(1, resource={**allergy("a"), "meta": {"lastUpdated": TIMES[1], **meta}})
 
 
-def test_history_that_cannot_be_is_refused_with_its_place(subtests):
+def test_invalid_history_is_refused_with_its_path(subtests):
     for bundle, path, words in [
         ([], "resourceType", "must be Bundle"),
         ({"resourceType": "Patient"}, "resourceType", "must be Bundle"),

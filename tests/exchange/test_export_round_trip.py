@@ -1,4 +1,4 @@
-"""What is exported comes back: into an empty database as it was, into its own as the same."""
+"""Round trips: an export is imported into an empty database, and into its own."""
 
 from __future__ import annotations
 

@@ -108,12 +108,12 @@ def test_name_in_another_case_or_form_is_suggested(kept, tmp_path, form, subtest
 
 
 @pytest.mark.parametrize("form", PLACES)
-def test_name_that_nothing_resembles_is_not_there(kept, tmp_path, form):
+def test_missing_file_without_a_similar_name_is_reported(kept, tmp_path, form):
     path = laid_out(tmp_path, form, {"documents.csv": table("a.txt", "no/a.txt"), "b.txt": b"x"})
     assert [fault.message for fault in load(kept, path).faults] == ["is not there"] * 2
 
 
-def test_two_names_that_are_one_in_nfc_are_told_unless_one_is_exact(kept, tmp_path):
+def test_ambiguous_name_in_nfc_is_reported_unless_one_is_exact(kept, tmp_path):
     composed, other = "notes/\u1ec7.txt", "notes/e\u0323\u0302.txt"
     third = "notes/\u1eb9\u0302.txt"
     members = {"documents.csv": table(composed, third), composed: b"exact", other: b"other"}

@@ -1,4 +1,4 @@
-"""Two servers on one database, each with its own instance folder, and a place of shared files."""
+"""Two servers on one database, each with its own instance folder, and shared file storage."""
 
 from __future__ import annotations
 

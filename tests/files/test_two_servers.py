@@ -1,4 +1,4 @@
-"""What one server keeps, the other one finds: exports, uploads, jobs, reports, backups."""
+"""Files of two servers are shared: exports, uploads, jobs, reports, backups."""
 
 from __future__ import annotations
 

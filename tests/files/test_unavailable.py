@@ -1,4 +1,4 @@
-"""Files that are away, refused or gone: a sentence, nothing lost, and no key in a log."""
+"""Unreachable file storage: the message, no loss, and no key in a log."""
 
 from __future__ import annotations
 

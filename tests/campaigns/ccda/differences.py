@@ -1,4 +1,4 @@
-"""Where AllergyIntolerances say something else than the document that they were made of.
+"""Differences between AllergyIntolerances and the document that they were converted from.
 
 `differences` compares what tests/campaigns/ccda/oracle.py reads in the document: nothing milder,
 no fact missing, nothing denied without a statement. Nothing of fhirapp is used.

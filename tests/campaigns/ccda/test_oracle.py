@@ -1,4 +1,4 @@
-"""Generated C-CDA documents become what an independent reading of them says; nothing false is made.
+"""Generated C-CDA documents are converted as an independent reader understands them.
 
     FHIRAPP_TEST_CCDA=6000 python -m pytest tests/campaigns/ccda/test_oracle.py
 
@@ -75,12 +75,12 @@ def _readings(allergies: list[dict[str, Any]]) -> list[Reading]:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_nothing_is_milder_missing_or_denied_without_a_statement(part):
+def test_generated_documents_agree_with_the_oracle(part):
     found = {number: check(number) for number in numbers()[part::PARTS]}
     assert {number: different for number, different in found.items() if different} == {}
 
 
-def test_the_samples_say_what_the_oracle_reads():
+def test_samples_agree_with_the_oracle():
     found = {name: differences_of(sample(name).replace("ISO-8859-1", "UTF-8")) for name in NAMES}
     assert {name: different for name, different in found.items() if different} == {}
 

@@ -31,7 +31,7 @@ def export(folder: Path, request: Any, content: bytes = PART) -> Path:
     return folder
 
 
-def test_request_of_an_export_says_what_it_leaves_out():
+def test_reason_why_an_export_is_partial():
     base = "https://ehr.example/fhir"
     expected: dict[Any, str] = {
         f"{base}/$export": "",
@@ -58,7 +58,7 @@ def test_request_of_an_export_says_what_it_leaves_out():
         assert (reason in found) if reason else (found == ""), request
 
 
-def test_partial_export_with_deletion_is_refused_wherever_it_lies(empty, tmp_path):
+def test_deletion_by_a_partial_export_is_refused(empty, tmp_path):
     load(empty, write(tmp_path, ALL, "all.ndjson"), source="s")
     before = stored(empty)
     folder = export(tmp_path / "part", "fhirapp export --since 2026")

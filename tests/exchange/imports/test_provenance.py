@@ -28,7 +28,7 @@ def people() -> list[dict]:
     ]
 
 
-def test_each_patient_has_a_provenance_and_records_of_nobody_another(take, empty):
+def test_each_patient_has_a_provenance_and_other_records_share_one(take, empty):
     take(*people(), document("d", inline("words")), who="nurse")
     assert provenance_targets(empty) == [
         [ONES[0], "DocumentReference/d/_history/1", ONES[1]],

@@ -58,7 +58,7 @@ def test_records_that_a_source_lacks_are_deleted_with_their_bytes(take, empty):
     assert found == [(1, False), (2, True), (3, False)]
 
 
-def test_nothing_is_deleted_where_everything_came(take, empty):
+def test_nothing_is_deleted_if_every_record_is_present(take, empty):
     """Neither bytes of documents, nor Provenance, nor the match of a conditional creation."""
 
     def visit(number: int) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def test_history_or_id_that_cannot_have_the_prefix_is_rejected(take, empty):
 # Base addresses of the source
 
 
-def test_references_to_a_base_of_the_source_lead_here(take, empty):
+def test_references_to_a_base_of_the_source_become_local(take, empty):
     expected = {
         f"{SOURCE_BASE}Patient/one": "Patient/one",
         f"{SOURCE_BASE}Patient/one/_history/2": "Patient/one/_history/2",
@@ -295,7 +295,7 @@ def test_references_to_a_base_of_the_source_lead_here(take, empty):
     assert {*report.kept} == {of for of, target in expected.items() if target is None}
 
 
-def test_attachment_at_a_base_of_the_source_has_its_bytes_here(take, empty):
+def test_attachment_at_a_base_of_the_source_has_local_bytes(take, empty):
     elsewhere = {"url": "https://x.y/z"}
     carrier = document("d", {"url": f"{SOURCE_BASE}Binary/bytes"}, elsewhere, of="")
     report = take(carrier, binary("bytes"), bases=[SOURCE_BASE])

@@ -181,7 +181,7 @@ def test_deletion_of_a_record_that_waits_for_a_reference_comes_after_it(take, em
     assert current(empty, "AllergyIntolerance") == []
 
 
-def test_record_that_is_put_after_its_deletion_is_there(take, empty):
+def test_record_that_is_put_after_its_deletion_is_current(take, empty):
     take(
         bundle("batch", put(patient("back")), asked("DELETE", "Patient/back")),
         bundle("batch", put(patient("back", gender="female"))),
