@@ -72,14 +72,6 @@ def test_page_of_a_report_escapes_hostile_content(empty, tmp_path):
     assert "&lt;script&gt;" in text
 
 
-def test_reports_are_written_as_a_page_and_as_json(run_import, tmp_path):
-    path = write(tmp_path, CONTENT, "x.ndjson")
-    for name in ("r.json", "r.html"):
-        assert run_import(path, "--report", tmp_path / name).exit_code == 1
-    assert json.loads((tmp_path / "r.json").read_text())["rejectedCount"] == 1
-    assert "<h1>Import 2</h1>" in (tmp_path / "r.html").read_text()
-
-
 # Inputs and results
 
 

@@ -84,7 +84,7 @@ def test_web_page_or_other_xml_in_place_of_a_file_is_recognized(module_app, tmp_
     files = {
         f"{place}.{end}": (content, PAGE)
         for place, content in enumerate(pages)
-        for end in ("xml", "json", "ndjson", "csv", "ccd")
+        for end in ("xml", "ndjson", "csv")
     }
     data = b"<?xml version='1.0'?><!DOCTYPE HealthData [<!ELEMENT HealthData ANY>]><HealthData/>"
     files["export.xml"] = (data, ("ClinicalDocument of urn:hl7-org:v3", "HealthData"))
@@ -114,7 +114,7 @@ def test_indented_json_named_as_lines_is_recognized(module_app, import_file, tmp
     files = {
         f"{place}.{end}": (gzip.compress(content) if end.endswith("gz") else content, INDENTED)
         for place, content in enumerate(contents)
-        for end in ("ndjson", "jsonl", "NDJSON", "ndjson.gz")
+        for end in ("NDJSON", "ndjson.gz")
     }
     assert_messages(module_app, tmp_path, files)
     # Damaged lines are each reported.

@@ -53,7 +53,7 @@ REPAIRED_IDS: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["transaction", "batch", "collection"])
+@pytest.mark.parametrize("kind", ["transaction", "collection"])
 def test_references_follow_a_repaired_id(take, empty, kind):
     bundles = []
     for place, (address, resource_id, reference) in enumerate(REPAIRED_IDS):
