@@ -36,6 +36,13 @@ def test_id_of_records_of_two_patients_is_the_firsts_in_every_import(take, empty
         assert len(versions(empty, ALLERGY)) == 1
 
 
+def test_record_that_a_later_import_files_with_another_patient_is_moved(take, empty):
+    """The source corrected it."""
+    take(ONE, TWO, allergy("a"))
+    assert take(ONE, TWO, allergy("a", "Patient/two")).complete
+    assert owner(empty, "a") == "two"
+
+
 def test_record_keeps_its_patient_when_a_second_one_has_the_number(take, empty):
     by_number = "Patient?identifier=urn:mrn|1"
     take(patient("one", "1"), allergy("a", by_number))
