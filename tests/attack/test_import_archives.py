@@ -8,7 +8,6 @@ import os
 import random
 import resource
 import sys
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -131,21 +130,6 @@ def test_archive_without_records_is_rejected(module_app, tmp_path):
     assert fault.place == str(path)
     assert fault.message.startswith("contains no importable file")
     assert len(report.skipped_files) == 2
-
-
-@pytest.mark.campaign
-def test_time_for_a_member_does_not_grow_with_their_number(empty, tmp_path):
-    """A directory that is read again for each member costs as much as its square."""
-
-    def cost(members: int) -> float:
-        files = {f"{number}.json": b'{"resourceType": "Basic"}' for number in range(members)}
-        path = zipped(tmp_path / f"{members}.zip", files)
-        began = time.process_time()
-        load(empty, path, provenance=False)
-        return (time.process_time() - began) / members
-
-    # The least of several: a garbage collection in between makes one slow.
-    assert min(map(cost, (500, 501, 502))) < 2 * min(map(cost, (50, 51, 52)))
 
 
 def test_more_archives_are_read_than_files_may_be_open(empty, tmp_path):

@@ -175,13 +175,6 @@ def test_forwarded_headers_of_strangers_change_nothing(clinic, browsers):
         assert_same_with(clinic, browsers, headers, ("/sign-in", "/account"))
 
 
-@pytest.mark.campaign
-@pytest.mark.parametrize("headers", FORWARDED)
-def test_forwarded_headers_of_strangers_change_no_page(clinic, browsers, headers):
-    paths = [address.path for address in addresses(clinic, "GET")]
-    assert_same_with(clinic, browsers, headers, paths)
-
-
 def test_failures_are_counted_by_the_address_of_the_connection(clinic):
     person, browser = add_person(clinic, CLINICIAN), Browser(clinic)
     form = browser.get("/sign-in").form("Sign in")

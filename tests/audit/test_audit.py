@@ -196,36 +196,6 @@ def test_entries_are_narrowed_and_paged(watched, own_app):
     assert trail(own_app, via="explore") == []
 
 
-def test_lines_are_indexed_once(watched, own_app):
-    watched.get(ALLERGY)
-    trail(own_app)
-    watched.get(ALLERGY)
-    assert len(trail(own_app)) == len(trail(own_app)) == 2
-
-
-@IN_FILES
-def test_index_is_rebuilt_from_the_lines(watched, own_app):
-    watched.get(f"{ALLERGY}/al-p1-penicillin")
-    before = trail(own_app)
-    for file in folder_of(own_app).glob("index.db*"):
-        file.unlink()
-    assert trail(own_app) == before
-
-
-@IN_FILES
-def test_incomplete_line_hides_no_other(watched, own_app):
-    watched.get(ALLERGY)
-    (file,) = folder_of(own_app).glob("*.ndjson")
-    whole = file.read_bytes()
-    with file.open("ab") as lines:
-        lines.write(b'{"at": "2026-\n')
-        lines.write(whole[:40])
-    assert len(trail(own_app)) == 1
-    with file.open("ab") as lines:
-        lines.write(whole[40:])
-    assert len(trail(own_app)) == 2
-
-
 @IN_FILES
 def test_files_of_the_trail_are_private(watched, own_app):
     watched.get(ALLERGY)

@@ -395,31 +395,39 @@ def test_full_disk_loses_no_other_line_and_the_gap_is_recorded(make_app, caplog,
     assert missing["what"] == "3"
 
 
-def test_half_written_lines_of_another_process_lose_no_line(watched, own_app):
+def test_incomplete_line_hides_no_other(watched, own_app, make_app):
     watched.get("Patient/p1")
     half = file_of(own_app).read_bytes()[:150]
-    for _ in range(2):
+    no_entries = b'{"at":"2026-01-01T00:00:00.000+00:00"}\n[]\n\n'
+    # Left by processes that were killed, or without what an entry needs.
+    for number, damage in enumerate((half, half + half, no_entries), 2):
         with file_of(own_app).open("ab") as content:
-            content.write(half)
-    watched.get("Patient/p2")
-    watched.get("Patient/p3")
-    assert [entry.path[-2:] for entry in trail(own_app)] == ["p3", "p2", "p1"]
-
-
-def test_process_that_starts_after_a_half_line_writes_a_new_one(watched, own_app, make_app):
-    watched.get("Patient/p1")
+            content.write(damage)
+        watched.get(f"Patient/p{number}")
+    assert [entry.path[-2:] for entry in trail(own_app)] == ["p4", "p3", "p2", "p1"]
     with file_of(own_app).open("ab") as content:
-        content.write(b'{"at": "2026-')
-    # Another process opens the file anew.
+        content.write(half)
+    # Another process opens the file anew, and begins with a line of its own.
     later = make_app(instance_path=str(settings_of(own_app).instance))
-    Fhir(later, token_for(later, "system/*.rs")).get("Patient/p2")
+    Fhir(later, token_for(later, "system/*.rs")).get("Patient/p5")
     lines = file_of(own_app).read_bytes().splitlines()
-    assert json.loads(lines[-1])["path"] == "/fhir/Patient/p2"
+    assert json.loads(lines[-1])["path"] == "/fhir/Patient/p5"
 
 
-def test_line_without_required_members_is_skipped(watched, own_app):
-    watched.get("Patient/p1")
-    with file_of(own_app).open("ab") as content:
-        content.write(b'{"at":"2026-01-01T00:00:00.000+00:00"}\n[]\n\n')
-    watched.get("Patient/p2")
-    assert [entry.path[-2:] for entry in trail(own_app)] == ["p2", "p1"]
+@pytest.mark.process
+def test_concurrent_processes_append_to_one_chain(watched, own_app):
+    watched.get(READ)
+    children = []
+    for _ in range(4):
+        pid = os.fork()
+        if pid == 0:
+            with own_app.app_context():
+                for count in range(50):
+                    trail_of(own_app).append({"at": "2026-01-01", "event": "x", "what": str(count)})
+            os._exit(0)
+        children.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
+    watched.get(READ)
+    found = verified(own_app)
+    assert found.fault == ""
+    assert found.lines - found.heads == 203

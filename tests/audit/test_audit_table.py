@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -31,8 +29,7 @@ from fhirapp.trail.moving import BROUGHT_IN
 from fhirapp.trail.packing import pack
 from fhirapp.trail.table import FIRST_NUMBER
 from fhirapp.trail.verify import Verified
-from tests.support.helpers import SECRET, Fhir, token_for
-from tests.support.shell import fhirapp
+from tests.support.helpers import Fhir, token_for
 from tests.support.trails import IN_TABLE, noted
 
 pytestmark = IN_TABLE
@@ -197,18 +194,6 @@ def test_requests_are_refused_while_the_database_is_away(own_app, watched):
     assert verified(own_app).faults == []
 
 
-def test_requests_are_answered_again_after_the_pause(own_app, watched):
-    assert watched.get(READ).status_code == 200
-    with administering(own_app) as run:
-        run("ALTER DATABASE NAME ALLOW_CONNECTIONS FALSE")
-        run(END)
-        assert watched.get(READ).status_code == 503
-        run("ALTER DATABASE NAME ALLOW_CONNECTIONS TRUE")
-    deadline = time.monotonic() + 30
-    while watched.get(READ).status_code == 503:
-        assert time.monotonic() < deadline
-
-
 @pytest.mark.usefixtures("_at_once")
 @pytest.mark.parametrize(("audit", "status"), [("required", 503), ("best-effort", 200)])
 def test_setting_decides_whether_an_unwritable_table_refuses_requests(
@@ -297,22 +282,6 @@ def test_expired_chains_are_removed_and_that_is_recorded(make_app, monkeypatch):
     assert "it is missing" in fault
 
 
-def test_finished_chain_is_marked_as_over(own_app, monkeypatch):
-    with own_app.app_context():
-        for day in ("2026-01-01", "2026-01-02"):
-            on(day, monkeypatch, own_app)
-            trail_of(own_app).append(line("x"))
-        monkeypatch.undo()
-        trail_of(own_app).close()
-        trail_of(own_app).append(line("x"))
-        assert len(shown(own_app)) == 3
-        with db.engine.connect() as connection:
-            over = connection.execute(
-                text("SELECT is_over FROM audit_chain ORDER BY name")
-            ).scalars()
-            assert [*over] == [True, True, False]
-
-
 def in_a_folder(app: Flask, monkeypatch: pytest.MonkeyPatch, days: int) -> dict[str, Any]:
     """Write a trail into an app's folder, as a release before did; return its head."""
     sign = trail_module._signed
@@ -381,41 +350,6 @@ def test_files_of_an_older_release_are_loaded_without_loss(own_app, monkeypatch)
     told = "\n".join(verified(own_app, head).faults)
     assert "it was cut off" in told
     assert f"no files that were brought in have its line {head['head']['n']}" in told
-
-
-def test_tampering_with_a_file_is_found_after_it_was_loaded(own_app, monkeypatch):
-    in_a_folder(own_app, monkeypatch, 2)
-    first, _ = files(settings_of(own_app).instance / FOLDER)
-    first.write_bytes(first.read_bytes().replace(b'"what":"2.1"', b'"what":"2.x"'))
-    begin(own_app)
-    (fault,) = verified(own_app).faults
-    assert "line 3 of the trail, or the one before, was changed" in fault
-    assert f"chain {first.name[:10]}.ndjson-" in fault
-
-
-def test_audit_commands_list_and_verify_the_table(two, tmp_path):
-    app, _ = two
-    Fhir(app, token_for(app, "system/*.rs")).get(READ)
-    url, folder = settings_of(app).database_url, settings_of(app).instance
-    with app.app_context():
-        db.engine.dispose()
-
-    def run(*arguments: str) -> Any:
-        return fhirapp(folder, "audit", *arguments, DATABASE_URL=url, SECRET=SECRET)
-
-    head = run("head").stdout
-    copied = tmp_path / "head"
-    copied.write_text(head)
-    assert json.loads(head)["others"]
-    whole = run("verify", "--head", str(copied))
-    assert (whole.returncode, whole.stdout[:21]) == (0, "The trail is intact: "), whole
-    assert " chains, " in whole.stdout
-    assert len(run("list", "--patient", "p1").stdout.splitlines()) == 1
-    with app.app_context(), db.engine.begin() as connection:
-        connection.execute(text("DELETE FROM audit_line WHERE n = 2"))
-    broken = run("verify", "--head", str(copied))
-    assert broken.returncode == 1
-    assert "1 of the trail's lines missing before it, from number 2 on" in broken.stdout
 
 
 def test_entries_hidden_from_pages_are_found_and_restored(own_app, watched):

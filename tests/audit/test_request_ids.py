@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
 from flask import Flask
-from sqlalchemy import insert
 from werkzeug.test import TestResponse
 
 from fhirapp.audit.read import entries
-from fhirapp.auth.models import ADMINISTRATOR, Refusal
 from fhirapp.auth.protector import VIA_PROXY
-from fhirapp.auth.refusals import find_refusals, newest_refusals
+from fhirapp.auth.refusals import find_refusals
 from tests.support.audit_events import administrator, listed
-from tests.support.authorizing import alter
-from tests.support.browsing import Browser
-from tests.support.browsing import add_person as add_somebody
 from tests.support.helpers import assert_outcome, token_for
 from tests.support.r4 import faults
-from tests.support.trails import noted, put_in, raw_lines
+from tests.support.trails import noted
 
 TRACE = "ab" * 16
 
@@ -76,35 +69,6 @@ def test_refusal_is_not_found_by_another_id(own_app):
         assert reasons(own_app, other) == []
 
 
-def test_newest_refusals_are_sorted_by_time(own_app):
-    asked = ["zzzz_the_first", "", "aaaa_the_third", "", "mmmm-the-fifth"]
-    shown = [ask(own_app, "Encounter", refusal).headers["X-Request-Id"] for refusal in asked]
-    with own_app.app_context():
-        assert [refusal.shown_id for refusal in newest_refusals()] == shown[::-1]
-
-
-def test_older_refusal_is_found_by_the_id_of_the_proxy(own_app):
-    row: dict[str, Any] = {"request_id": "req_of_before", "at": 1_800_000_000, "status": 403}
-    row |= {"client_id": "c", "asked": "GET /fhir/Patient", "reasons": ["read of Patient."]}
-    alter(own_app, insert(Refusal).values([row, {**row, "request_id": "f" * 16, "at": 1}]))
-    assert reasons(own_app, "req_of_before") == ["Patient."]
-    with own_app.app_context():
-        assert [refusal.shown_id for refusal in newest_refusals()] == ["req_of_before", "f" * 16]
-
-
-def test_administrators_look_up_refusals_by_id(own_app):
-    ask(own_app, "Encounter", "req_2024_abc")
-    ask(own_app, "DocumentReference", "req_2024_abc")
-    browser = Browser(own_app)
-    browser.sign_in(add_somebody(own_app, ADMINISTRATOR))
-    assert "req_2024_abc" in browser.get("/admin/refusals").words
-    page = browser.get("/admin/refusals?id=req_2024_abc")
-    assert "search of Encounter." in page.words
-    assert "search of DocumentReference." in page.words
-    link = browser.get("/admin/audit").links["See why it was refused"]
-    assert link == "/admin/refusals?id=req_2024_abc"
-
-
 def test_audit_events_have_valid_ids_of_their_own(own_app):
     for proxy_id in (*IDS, "retry_0001", "retry_0001", ""):
         assert ask(own_app, "Patient/p1", proxy_id).status_code == 200
@@ -120,21 +84,6 @@ def test_audit_events_have_valid_ids_of_their_own(own_app):
         "not-found",
         "AuditEvent/req_2024_abc is not known here.",
     )
-
-
-def test_audit_event_of_an_older_line_is_read_by_its_id(own_app):
-    ask(own_app, "Patient/p1", "req_2024_abc")
-    (line,) = [line for line in raw_lines(own_app) if b"req_2024_abc" in line]
-    client = administrator(own_app)
-    for old_id in ("req_2024_old", "req-2025_abc", "f" * 16):
-        old = {**json.loads(line), "request": old_id}
-        del old["id"]
-        put_in(own_app, json.dumps(old).encode() + b"\n")
-        shown = old_id.replace("_", "-")
-        assert [event["id"] for event in listed(client)].count(shown) == 1
-        assert client.read(f"AuditEvent/{shown}")["id"] == shown
-        other = shown.replace("e", "E").replace("f", "F")
-        assert client.get(f"AuditEvent/{other}").status_code == 404
 
 
 def test_trail_records_the_id_of_the_proxy(own_app):

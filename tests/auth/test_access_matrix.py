@@ -9,7 +9,7 @@ every other route. decisions §6
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from fhirapp.db import writing
 from fhirapp.definition import Definition, Visibility
 from fhirapp.rest.include_parameters import includable, referring
 from tests.support.authorizing import Flow, add_person, add_program
-from tests.support.bulk import Exports
 from tests.support.contract import SERVED, Held, addresses, fill, owned, publish, versions_held
 from tests.support.fuzz import Request, send
 from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, token_for
@@ -353,39 +352,6 @@ def test_no_route_shows_what_a_read_and_a_search_refuse(clinic, held, reach, kin
 
 @pytest.mark.campaign
 @matrix(*KINDS)
-def test_everything_shows_all_of_the_record_that_can_be_read(held, own, reach, kind):
-    reached, whole = reach(kind), reach(WHOLE)
-    path = f"Patient/{PATIENT_ID}/$everything"
-    all_there, there = names_in(whole.fhir, path), names_in(reached.fhir, path)
-    assert there <= reached.read
-    compartment = {name for name in own if SERVED[name[0]].compartment}
-    if ("Patient", PATIENT_ID) in reached.read:
-        assert there & compartment == reached.read & compartment
-    in_record = {name for name in all_there if SERVED[name[0]].compartment}
-    if in_record <= there:
-        assert there == all_there & reached.read
-
-
-@pytest.mark.campaign
-@matrix(*KINDS)
-def test_include_shows_all_that_can_be_found(clinic, reach, kind):
-    reached, whole = reach(kind), reach(WHOLE)
-    for name, definition in SEARCHABLE.items():
-        if not any(type_name == name for type_name, _ in reached.found):
-            continue
-        with clinic.app_context():
-            values = [f"_include={value}" for value in includable(definition)]
-        of_patient = f"patient={PATIENT_ID}&" * ("patient" in definition.references)
-        plain = f"{name}?{of_patient}_count=1000"
-        if not names_in(whole.fhir, plain) <= names_in(reached.fhir, plain):
-            continue
-        for path in (f"{plain}&{value}" for value in values):
-            expected = names_in(whole.fhir, path) & reached.found
-            assert names_in(reached.fhir, path) == expected, path
-
-
-@pytest.mark.campaign
-@matrix(*KINDS)
 def test_chain_finds_only_by_what_can_be_found(held, reach, kind):
     """A search by a reference to a resource, by its id, tells that it is here."""
     reached = reach(kind)
@@ -401,54 +367,3 @@ def test_chain_finds_only_by_what_can_be_found(held, reach, kind):
                 if hidden_rows:
                     has = f"_has:{name}:{parameter.name}:_id={','.join(hidden_rows[:90])}"
                     assert names_in(reached.fhir, f"{target}?{has}") == set(), has
-
-
-@pytest.mark.campaign
-@matrix(*KINDS)
-def test_batch_answers_each_address_as_it_is_answered_alone(clinic, held, reach, kind):
-    reached = reach(kind)
-    paths = [*READ_EVERYWHERE, f"Patient/{PATIENT_ID}/*"]
-    for definition in SERVED.values():
-        paths.append(next(path for path in read_paths(definition, held) if "/" in path))
-        paths += search_paths(clinic, definition)
-        paths += [
-            f"{request.path.decode().removeprefix('/fhir/')}?{request.query.decode()}"
-            for request in operations(definition)
-            if request.method == "GET"
-        ]
-    paths = [
-        path.removeprefix("/fhir/") for path in paths if not path.startswith(("/fhir?", "/api"))
-    ]
-    for start in range(0, len(paths), 100):
-        for path, entry in batch(reached.fhir, paths[start : start + 100]):
-            alone = reached.fhir.get(path, headers=JSON)
-            assert int(entry["response"]["status"][:3]) == alone.status_code, path
-            content = entry.get("resource") or entry["response"].get("outcome")
-            names = set(resources_in(alone.get_json(force=True)))
-            assert set(resources_in(content)) == names, path
-
-
-def batch(fhir: Fhir, paths: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each path with its entry in the answer of a batch."""
-    entries = [{"request": {"method": "GET", "url": path}} for path in paths]
-    bundle = {"resourceType": "Bundle", "type": "batch", "entry": entries}
-    response = fhir.post("/fhir", json.dumps(bundle), content_type=FHIR_JSON, headers=JSON)
-    assert response.status_code == 200, response.text
-    yield from zip(paths, response.get_json(force=True)["entry"], strict=True)
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize(
-    "scope", [kind.scope for kind in KINDS if not kind.user and "patient/" not in kind.scope]
-)
-def test_export_holds_what_can_be_both_read_and_found(clinic, scope):
-    exports = Exports(clinic, scope)
-    response = exports.kick_off()
-    if response.status_code == 403:
-        return
-    assert exports.work()
-    manifest = exports.manifest(response.headers["Content-Location"].partition("/fhir/")[2])
-    for resource in exports.lines(manifest):
-        name, row_id = resource["resourceType"], resource["id"]
-        assert exports.get(f"{name}/{row_id}").status_code == 200
-        assert exports.ids(f"{name}?_id={row_id}") == [row_id]

@@ -55,8 +55,7 @@ def backend(name: str, jwks: object = None, jwks_uri: str | None = None) -> Regi
 @pytest.fixture(scope="module")
 def oauth(make_app: Callable[..., Flask]) -> Flask:
     """Return an app that knows one client with an RSA and an EC key."""
-    # Eight ask at once below, and each needs a place to write.
-    app = make_app(seed=False, threads=9)
+    app = make_app(seed=False)
     jwks = {"keys": [key.as_dict(private=False) for key in (RSA, EC)]}
     with app.app_context(), writing() as connection:
         for name in (CLIENT, "second", "disabled"):
@@ -194,24 +193,13 @@ def test_jti_is_used_once_by_each_client(oauth):
     assert ask(oauth, signed("ES384", iss="second", sub="second", jti=jti)).status_code == 200
 
 
-def test_jti_that_eight_send_at_once_is_accepted_once(oauth):
-    for _ in range(3):
-        assertion = signed()
-        with ThreadPoolExecutor(8) as threads:
-            answers = list(threads.map(lambda text: ask(oauth, text), [assertion] * 8))
-        assert [answer.status_code for answer in answers].count(200) == 1
-        for answer in answers:
-            if answer.status_code != 200:
-                refusal_of(answer)
-
-
 UNFETCHED, UNFIT = "could not be fetched", "does not fit a registered key"
 
 
 @pytest.fixture(scope="module")
 def fetching(make_app: Callable[..., Flask]) -> Flask:
     """Return an app that fetches its clients' keys from this machine too."""
-    return make_app(seed=False, threads=9, fetch_private=True)
+    return make_app(seed=False, fetch_private=True)
 
 
 @pytest.fixture
@@ -256,15 +244,6 @@ def test_client_may_replace_its_keys_at_any_time(fetching, keys, kid):
     assert ask(fetching, signed("ES384", new, **named)).status_code == 200
     assert UNFIT in refusal_of(ask(fetching, signed("ES384", **named)))
     assert len(keys.asked) == 2
-
-
-def test_unknown_key_makes_the_keys_be_fetched_once_more(fetching, keys):
-    named = client_at(fetching, keys.url)
-    assert ask(fetching, signed(**named)).status_code == 200
-    for change in ({"header": {"kid": "other"}}, {"key": STRANGER}, {"header": {"kid": None}}):
-        assert UNFIT in refusal_of(ask(fetching, signed(**change, **named)))
-    assert len(keys.asked) == 2
-    assert ask(fetching, signed(**named)).status_code == 200
 
 
 def test_url_without_keys_is_refused_without_a_word_of_what_is_there(fetching, keys):

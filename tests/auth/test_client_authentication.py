@@ -143,10 +143,3 @@ def test_two_methods_of_authentication_at_once_are_refused(flows, path):
     ):
         refused = flows[BASIC].ask(path, proof, **FORM)
         assert_error(refused, "invalid_request", "in one way only")
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_disabled_client_is_unknown_everywhere(oauth, path):
-    flow = Flow(oauth, add_program(oauth, BASIC), add_person(oauth, CLINICIAN))
-    set_client(oauth, flow.program, disabled=True)
-    assert_error(flow.ask(path, **FORM), "invalid_client", status=401)

@@ -282,7 +282,7 @@ def test_first_of_two_answers_holds(flow):
     assert len(rows(flow.app, codes)) == 1
 
 
-def test_code_is_stored_as_its_digest_with_nonce_and_redirect_uri(flow):
+def test_code_is_stored_as_its_digest_and_expires_after_a_minute(flow):
     handle = flow.park("user/*.rs", nonce="n-1")
     answer = parameters_of(flow.decide(handle))
     assert answer.keys() == {"code", "state"}

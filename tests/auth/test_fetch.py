@@ -249,17 +249,6 @@ def test_server_that_never_begins_with_tls_is_left_in_time(trusted):
         assert "timed out" in _timed(lambda: unfetched(uri, seconds=SHORT))
 
 
-def test_tls_has_the_time_that_the_connection_left(server, monkeypatch):
-    def connect(sock: socket.socket, address: Any) -> None:
-        server.over.wait(0.4)
-        _connect(sock, ("127.0.0.1", silent.getsockname()[1]))
-
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr(socket.socket, "connect", connect)
-        reason = _timed(lambda: unfetched("https://127.0.0.1/", seconds=0.5), seconds=0.5)
-    assert "timed out" in reason
-
-
 def test_slow_resolver_is_left_in_time(monkeypatch):
     over = Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_of, **_options: over.wait() and [])

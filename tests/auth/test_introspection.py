@@ -23,7 +23,6 @@ from fhirapp.auth.models import (
     digest,
 )
 from fhirapp.auth.users import sessions
-from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import writing
 from tests.support.authorizing import (
     Flow,
@@ -88,13 +87,6 @@ def test_token_of_a_user_has_the_context_that_its_app_got(flow):
     del content["iat"]
     assert began <= content.pop("exp") - 30 * 86_400 <= time.time()
     assert content == expected
-
-
-def test_token_of_a_launch_has_its_encounter(flow):
-    issued = flow.tokens("launch user/*.rs", launch=flow.launch("p1", "e1"))
-    content = flow.introspect(issued[ACCESS]).get_json()
-    assert (content["patient"], content["encounter"]) == ("p1", "e1")
-    assert "fhirUser" not in content
 
 
 def test_token_of_a_backend_has_the_backend_as_subject(oauth):
@@ -233,12 +225,3 @@ def test_scope_is_what_client_and_user_may_still_see(oauth):
     assert scope() == "openid patient/AllergyIntolerance.r user/*.rs"
     set_user(oauth, flow.user_id, role=PATIENT)
     assert scope() == "openid patient/AllergyIntolerance.r"
-
-
-def test_patient_who_is_no_longer_linked_is_not_in_context(oauth):
-    flow = Flow(oauth, add_program(oauth), add_person(oauth, PATIENT, "p1", "p2"))
-    token = flow.tokens("patient/*.rs", patient="p2")[ACCESS]
-    assert flow.introspect(token, proof=OF_BACKEND).get_json()["patient"] == "p2"
-    with oauth.app_context(), writing() as connection:
-        unlink(connection, flow.user_id, "p2")
-    assert "patient" not in flow.introspect(token, proof=OF_BACKEND).get_json()

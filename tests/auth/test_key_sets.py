@@ -100,11 +100,6 @@ def test_key_set_is_cached_for_less_where_the_server_says_so(server, key_sets, c
         assert len(server.asked) == 2, header
 
 
-def test_key_set_that_was_fetched_just_now_is_the_only_one(server, key_sets):
-    assert given(key_sets, server.url, 2) == ["first"]
-    assert len(server.asked) == 1
-
-
 def test_key_set_that_does_not_fit_is_fetched_again_once_a_minute(server, key_sets, clock):
     given(key_sets, server.url)
     server.answer = named("second")

@@ -15,7 +15,7 @@ from flask import Flask
 from sqlalchemy import update
 from werkzeug.test import TestResponse
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, AccessToken, Grant, Session
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Session
 from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import writing
 from tests.support.authorizing import (
@@ -165,31 +165,6 @@ def test_user_info_needs_openid_and_a_user(flow):
     token = backend.ask("/oauth/token", **form).get_json()["access_token"]
     assert_without_openid(user_info(backend, token))
     assert_without_openid(user_info(flow, token_for(flow.app, "openid user/*.rs")))
-
-
-def expire(flow: Flow) -> None:
-    mine = update(AccessToken).where(AccessToken.client_id == flow.program.client_id)
-    alter(flow.app, mine.values(expires_at=int(time.time()) - 1))
-
-
-def take_back(flow: Flow) -> None:
-    alter(flow.app, update(Grant).where(Grant.user_id == flow.user_id).values(revoked_at=1))
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        expire,
-        take_back,
-        lambda flow: set_user(flow.app, flow.user_id, disabled=True),
-        lambda flow: set_client(flow.app, flow.program, disabled=True),
-    ],
-)
-def test_user_info_is_refused_once_access_has_ended(flow, end):
-    token = flow.tokens("openid offline_access user/*.rs")["access_token"]
-    assert user_info(flow, token).status_code == 200
-    end(flow)
-    assert_invalid(user_info(flow, token))
 
 
 def test_user_info_is_for_access_tokens_only(flow):

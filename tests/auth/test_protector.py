@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -124,17 +122,6 @@ def test_token_is_cached_for_a_second(in_app, monkeypatch):
     clock += LONGEST_SECONDS + 0.001
     verified.get(KEY, look_up)
     assert look_up.times == 2
-
-
-@pytest.mark.process
-def test_change_by_another_process_is_noticed_at_once(tmp_path):
-    ours = Generation(tmp_path)
-    before = ours.now()
-    program = "import sys, pathlib; from fhirapp.db.generation import Generation as G;"
-    program += "G(pathlib.Path(sys.argv[1])).change()"
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
-    assert ours.now() != before
-    assert ours.now() == Generation(tmp_path).now()
 
 
 def test_generation_of_another_object_is_noticed_and_a_wrong_folder_is_named(tmp_path):

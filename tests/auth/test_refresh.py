@@ -59,14 +59,6 @@ def test_refresh_gives_a_valid_token_and_the_next_refresh_token(flow):
     assert is_valid(flow, first[ACCESS])
 
 
-def test_launch_context_comes_with_each_refresh(flow):
-    launch = flow.launch("p1", "enc-p1-2024-ed")
-    first = flow.tokens("launch patient/*.rs offline_access", launch=launch)
-    again = flow.refresh(first[REFRESH]).get_json()
-    assert again["encounter"] == "enc-p1-2024-ed"
-    assert first | {ACCESS: again[ACCESS], REFRESH: again[REFRESH]} == again
-
-
 @pytest.mark.databases(SQLITE, THREE_SERVERS)
 def test_refresh_token_that_is_used_again_ends_all_that_came_of_it(flow):
     first = flow.tokens(SCOPE)

@@ -24,7 +24,6 @@ from fhirapp.auth.models import (
     SIGNED,
     AccessToken,
     AuthorizationCode,
-    Client,
     Grant,
     RefreshToken,
     Refusal,
@@ -199,14 +198,6 @@ def test_needed_scope_is_one_that_this_user_could_allow(app):
         assert reason_of(refusal, name) == expected, (role, scope, path)
         assert reason_of(refusal, f"The user's role: {role}")
     assert (refusal.asked, refusal.status) == ("GET /oauth/userinfo", 403)
-
-
-def test_role_that_cannot_allow_the_scope_any_more_is_recorded(clinician):
-    set_user(clinician.flow.app, clinician.flow.user_id, role=PATIENT)
-    refusal = refusal_of_request(clinician.flow.app, clinician.fhir.get("Encounter"))
-    assert reason_of(refusal, "The user's role: patient")
-    # No record is linked to the account.
-    assert refusal.reasons[-1] == "What is left of these together: nothing"
 
 
 def test_request_without_a_known_token_is_not_recorded(app, http):
@@ -486,17 +477,3 @@ def test_owner_of_a_client_reads_its_refusals_and_no_others(app, patient, clinic
     assert own in page.words
     assert other not in page.words
     assert patient.flow.user_id not in page.response.text
-
-
-def test_only_administrators_read_refusals(app):
-    for role in (CLINICIAN, PATIENT):
-        browser = Browser(app).resume(add_account(app, role))
-        assert browser.get("/admin/refusals").status == 403
-    page = Browser(app).get("/admin/refusals?id=0123456789abcdef")
-    assert page.path.startswith("/sign-in")
-
-
-def test_refusals_of_a_deleted_client_stay_readable(app, administrator):
-    alter(app, insert(Refusal).values([earlier_refusal("gone", 77, int(time.time()))]))
-    assert rows(app, select(Client).where(Client.client_id == "gone")) == []
-    assert "It was." in administrator.get(f"/admin/refusals?id={77:016x}").words

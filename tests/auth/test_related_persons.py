@@ -13,16 +13,14 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
 
 from fhirapp.auth import links
 from fhirapp.auth.links import Link, all_links, lapse_of, linked_patients, related_to
-from fhirapp.auth.models import CLINICIAN, PATIENT, User, digest
+from fhirapp.auth.models import CLINICIAN, PATIENT, digest
 from fhirapp.auth.oauth.authorize import SendBack
 from fhirapp.auth.protector import look_up
 from fhirapp.auth.users.accounts import link
-from fhirapp.config import RefusedCommand
-from fhirapp.db import db, writing
+from fhirapp.db import writing
 from tests.support.access import refusal_of_request, related_person
 from tests.support.authorizing import Flow, add_backend, add_person, add_program, set_user
 from tests.support.contract import delete, publish
@@ -90,14 +88,6 @@ def test_fhir_user_of_a_proxy_is_the_related_person(clinic):
         ["Sara"],
     )
     assert fhir.get(ALLERGY_OF_CHILD).status_code == 200
-
-
-def test_demo_has_the_account_of_a_related_person(clinic):
-    with clinic.app_context():
-        user_id = db.session.scalar(select(User.id).where(User.username == "parent"))
-    assert user_id is not None
-    flow = Flow(clinic, add_program(clinic), user_id)
-    assert fhir_user(flow, flow.tokens(SCOPE)) == MOTHER
 
 
 def test_related_person_reads_themselves_and_no_other(clinic):
@@ -279,9 +269,3 @@ def test_fhir_user_of_staff_is_their_practitioner(clinic):
     flow = mother(clinic)
     set_user(clinic, flow.user_id, role=CLINICIAN, fhir_user="Practitioner/dr-adeyemi")
     assert fhir_user(flow, flow.tokens("openid fhirUser")) == "Practitioner/dr-adeyemi"
-
-
-def test_staff_are_not_linked_by_a_related_person(clinic):
-    user_id = add_person(clinic, CLINICIAN)
-    with clinic.app_context(), writing() as connection, pytest.raises(RefusedCommand):
-        link(connection, user_id, "p3", related_person="rp-lindqvist")

@@ -1,4 +1,4 @@
-"""Users in the records, accounts that can sign in, and one-time setup codes."""
+"""One-time setup codes, and what a new password changes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, update
 
-from fhirapp.auth.links import linked_patients
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES, SetupCode, User
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, SetupCode, User
 from fhirapp.auth.users import accounts
 from fhirapp.auth.users.sign_in import enable, new_secret, sign_in
 from fhirapp.db import db, writing
@@ -24,47 +23,6 @@ def clinic(make_app: Callable[..., Flask]) -> Flask:
     return make_app(seed=False)
 
 
-def identity_of(clinic: Flask, user_id: str) -> tuple[list[str], str | None]:
-    """Return the patients that a user is linked to, and who the user is in the records."""
-    with clinic.app_context():
-        user = db.session.get_one(User, user_id)
-        return linked_patients(user_id), accounts.fhir_user_of(user, None)
-
-
-def test_patient_is_their_own_record(clinic):
-    with clinic.app_context(), writing() as connection:
-        user_id = add(connection, "patient-1", role=PATIENT)
-        accounts.link(connection, user_id, "p5", is_self=False)
-    assert identity_of(clinic, user_id) == (["p5"], None)
-    with clinic.app_context(), writing() as connection:
-        accounts.link(connection, user_id, "p9")
-    assert identity_of(clinic, user_id) == (["p9", "p5"], "Patient/p9")
-
-
-def test_identity_follows_the_role(clinic):
-    with clinic.app_context(), writing() as connection:
-        user_id = add(connection, "both", fhir_user="Practitioner/dr")
-        nobody = add(connection, "clinician-2")
-    assert identity_of(clinic, user_id) == ([], "Practitioner/dr")
-    assert identity_of(clinic, nobody) == ([], None)
-    with clinic.app_context(), writing() as connection:
-        accounts.set_role(connection, user_id, PATIENT)
-        accounts.link(connection, user_id, "p1")
-    assert identity_of(clinic, user_id)[1] == "Patient/p1"
-    with clinic.app_context(), writing() as connection:
-        accounts.set_role(connection, user_id, CLINICIAN)
-    assert identity_of(clinic, user_id)[1] == "Practitioner/dr"
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_user_without_a_password_cannot_sign_in(clinic, role):
-    with clinic.app_context(), writing() as connection:
-        add(connection, f"invited-{role}", role=role, password=None)
-    with clinic.app_context():
-        for password in ("", "nobody's password", PASSWORD):
-            assert sign_in(f"invited-{role}", password, "192.0.2.1") is None
-
-
 def test_password_that_was_set_last_signs_in(clinic):
     with clinic.app_context(), writing() as connection:
         user_id = add(connection, "changing", password=None)
@@ -75,18 +33,6 @@ def test_password_that_was_set_last_signs_in(clinic):
         accounts.set_password(connection, user_id, "another one altogether")
     with clinic.app_context():
         assert sign_in("changing", PASSWORD, "192.0.2.99") is None
-
-
-def test_disabled_user_cannot_sign_in(clinic):
-    with clinic.app_context(), writing() as connection:
-        user_id = add(connection, "leaving")
-        accounts.set_user_disabled(connection, user_id, disabled=True)
-    with clinic.app_context():
-        assert sign_in("leaving", PASSWORD, "192.0.2.98") is None
-    with clinic.app_context(), writing() as connection:
-        accounts.set_user_disabled(connection, user_id, disabled=False)
-    with clinic.app_context():
-        assert sign_in("leaving", PASSWORD, "192.0.2.98") is not None
 
 
 def is_valid(app: Flask, code: str) -> bool:

@@ -12,7 +12,7 @@ from argon2 import PasswordHasher
 from flask import Flask
 from sqlalchemy import delete, func, select, update
 
-from fhirapp.auth.models import CLINICIAN, PATIENT, Attempt, User
+from fhirapp.auth.models import CLINICIAN, Attempt, User
 from fhirapp.auth.users import sessions, sign_in
 from fhirapp.auth.users.sign_in import PER_ADDRESS, PER_NAME, PER_NAME_AND_ADDRESS
 from fhirapp.config import settings_of
@@ -311,11 +311,6 @@ def test_demo_names_its_users_on_the_sign_in_page_and_no_other_server_does(clini
     assert "demo" not in page.response.text.lower()
     # A forgotten password is reset by an administrator.
     assert "administrator" in page.words
-
-
-def test_patient_signs_in_and_sees_the_own_record(clinic):
-    page = Browser(clinic).sign_in(add_person(clinic, PATIENT, "p1"))
-    assert "Amelia Rose Hartwell, born 12 April 1958" in page.words
 
 
 def test_sign_out_leads_to_the_sign_in_page(clinic, person):

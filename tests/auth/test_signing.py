@@ -6,7 +6,6 @@ OpenID Connect Core §10.1.1; RFC 7517; issue 4.
 from __future__ import annotations
 
 import json
-import os
 import re
 import stat
 import subprocess
@@ -179,12 +178,6 @@ def test_repeated_rotations_keep_the_active_key(app):
     assert signs(app) == first
 
 
-def test_rotation_creates_the_first_key_where_there_is_none(filed):
-    rotated(filed, 1000)
-    stored = json.loads((instance(filed) / NAME).read_bytes())["keys"]
-    assert [key["signs_from"] for key in stored] == [0, 1000 + PUBLISHED_BEFORE_SECONDS]
-
-
 ROTATE = """
 from fhirapp import create_app
 from fhirapp.auth.oauth.openid import published, rotate
@@ -228,16 +221,6 @@ def test_processes_that_start_together_sign_with_the_same_key(tmp_path):
     (stored,) = json.loads((tmp_path / NAME).read_bytes())["keys"]
     assert made == {stored["key"]["kid"]}
     assert [path.name for path in tmp_path.glob(f"{NAME}*")] == [NAME]
-
-
-def test_key_file_is_private_whatever_the_umask(filed):
-    before = os.umask(0)
-    try:
-        published(filed)
-        rotated(filed, int(time.time()))
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((instance(filed) / NAME).stat().st_mode) == 0o600
 
 
 def test_damaged_key_file_is_named(filed):

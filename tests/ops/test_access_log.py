@@ -95,13 +95,6 @@ def test_no_log_is_written_by_default(make_app, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_each_answer_has_an_id_of_its_own(logged):
-    client = logged.test_client()
-    paths = ("/", "/fhir/metadata", "/health/live", "/nowhere", "/oauth/token", "/openapi.json")
-    found = [client.get(path).headers["X-Request-Id"] for path in paths]
-    assert len(set(found)) == len(paths)
-
-
 def test_request_id_of_a_named_proxy_alone_is_kept(logged):
     client = logged.test_client()
     for headers, named in (

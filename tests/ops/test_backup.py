@@ -20,8 +20,9 @@ from sqlalchemy import text
 from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
 from fhirapp.disk import scratch, written_whole
-from fhirapp.ops.backups.archive import BEGIN, DATABASE, KEYS
+from fhirapp.ops.backups.archive import BEGIN, DATABASE, GZIP, KEYS
 from fhirapp.ops.backups.backup import back_up
+from fhirapp.ops.backups.rotation import Naming, prune
 from tests.support.backups import NOW, app_in, contents, damage, inside, settings_in, taken
 from tests.support.shell import assert_not_done, run_command
 
@@ -247,3 +248,37 @@ def test_unfinished_files_of_another_backup_stay(clinic, tmp_path):
         file.write(b"more")
     assert (tmp_path / "other.backup").read_bytes() == b"more"
     assert not folder.exists()
+
+
+# Rotation: which backups of one naming are removed.
+def put(folder: Path, *names: str, content: bytes = GZIP) -> None:
+    """Write files that begin as backups do, each an hour newer than the one before."""
+    for hour, name in enumerate(names):
+        (folder / name).write_bytes(content)
+        os.utime(folder / name, (hour * 3600, hour * 3600))
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_oldest_by_their_names_are_removed_and_nothing_else_is(tmp_path):
+    # As if they had been copied back in any order.
+    put(tmp_path, "c-2026-01-05.b", "c-2024-01-01.b", "c-2025-12-31.b", "c-2023-07-07.b")
+    put(tmp_path, "c-2020-01-01.bak", "d-2020-01-01.b", "c-monday.b")
+    put(tmp_path, "c-2019-01-01.b", content=b"notes of mine")
+    put(tmp_path, "c-2024-06-01.b", content=BEGIN)
+    (tmp_path / "c-2018-01-01.b").mkdir()
+    (tmp_path / "c-2017-01-01.b").symlink_to(tmp_path / "c-2024-01-01.b")
+    naming = Naming.of(tmp_path / "c-%Y-%m-%d.b", "fhirapp")
+    before = left(tmp_path)
+    removed, stuck = prune(naming, 2, tmp_path / "c-2026-01-05.b")
+    gone = ["c-2023-07-07.b", "c-2024-01-01.b", "c-2024-06-01.b"]
+    assert ([path.name for path in removed], stuck) == (gone, [])
+    assert left(tmp_path) == sorted({*before} - {*gone})
+
+
+def test_the_newest_stays_even_where_the_clock_was_ahead(tmp_path):
+    put(tmp_path, "c-2031-01-01.b", "c-2032-01-01.b", "c-2026-01-05.b")
+    prune(Naming.of(tmp_path / "c-%F.b", "fhirapp"), 1, tmp_path / "c-2026-01-05.b")
+    assert left(tmp_path) == ["c-2026-01-05.b"]

@@ -16,7 +16,6 @@ import pyrage
 import pytest
 
 from fhirapp.config import ConfigurationError
-from fhirapp.ops.backups import passphrase
 from fhirapp.ops.backups.archive import (
     DATABASE,
     FORMAT,
@@ -297,9 +296,3 @@ def test_key_takes_64_megabytes_to_derive(encrypted):
     name, kind, _salt, log_n = stanza.split(b" ")
     assert (name, kind, int(log_n)) == (b"->", b"scrypt", LOG_N)
     assert 128 * 8 * 2**LOG_N == 64 * 1024 * 1024
-
-
-@pytest.mark.campaign
-def test_passphrase_encrypts_texts_of_any_length():
-    for plain in (b"", b"x", bytes(range(256)) * 256):
-        assert pyrage.passphrase.decrypt(passphrase.sealed(plain, PASSPHRASE), PASSPHRASE) == plain

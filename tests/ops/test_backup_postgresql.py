@@ -5,12 +5,10 @@ A restore that fails, or is killed at any step, leaves the old tables or has the
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,9 +31,6 @@ from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.restore import Restored, restore
 from fhirapp.ops.doctor import examine
 from fhirapp.ops.lock import alone_on_server, in_use
-from fhirapp.ops.prepare import prepare
-from fhirapp.store.migrate import HEAD
-from fhirapp.store.prepare import sha1
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
 from tests.support.authorizing import add_person, add_program
@@ -248,17 +243,6 @@ def test_encrypted_backup_opens_with_its_passphrase_alone(example, new, tmp_path
     assert schemas(new) == {"public"}
     assert new.restore(backup, "correct horse").versions > 200
     assert drill(example.settings, backup, "correct horse").faults == []
-
-
-def test_truncated_or_changed_backup_is_refused(clinic, backup, tmp_path):
-    damaged, whole = tmp_path / "damaged.backup", backup.read_bytes()
-    before = contents(clinic.url)
-    for content in (whole[:-100], whole[:9000] + b"x" + whole[9001:]):
-        damaged.write_bytes(content)
-        for use in (clinic.restore, lambda path: drill(clinic.settings, path, None)):
-            with pytest.raises(ConfigurationError, match="is not a backup, or it is damaged"):
-                use(damaged)
-    assert contents(clinic.url) == before
 
 
 def test_backup_of_another_secret_is_refused(clinic, backup):
@@ -500,104 +484,3 @@ def test_terminated_backup_leaves_neither_a_file_nor_a_program(clinic, tmp_path)
         assert not Path(f"/proc/{child}").exists()
     assert list((tmp_path / "out").iterdir()) == []
     assert [path.name for path in clinic.folder.iterdir() if path.name.startswith(".")] == []
-
-
-@pytest.mark.parametrize("name", ["Clinic-1", "order"])
-def test_schema_of_any_name_is_backed_up_and_restored(new, tmp_path, name):
-    new.sql(f'CREATE SCHEMA "{name}"')
-    options = {"options": f'-csearch_path="{name}"'}
-    url = make_url(new.url).update_query_dict(options).render_as_string(hide_password=False)
-    named = Clinic(new.folder, url)
-    with app_in(named.folder, **named.overrides) as app:
-        add_person(app, ADMINISTRATOR)
-        load_lines(app, tmp_path, PATIENT)
-    before = contents(new.url, name)
-    assert before["patient"]
-    backup = named.take()
-    assert drill(named.settings, backup, None).faults == []
-    named.restore(backup)
-    after = contents(new.url, name)
-    assert after["patient"] == before["patient"]
-    assert after["auth_user"] == before["auth_user"]
-
-
-def test_older_schema_is_backed_up_before_its_upgrade(clinic, monkeypatch):
-    older = (
-        "ALTER TABLE auth_user_patient DROP COLUMN related_person",
-        'ALTER TABLE "binary" DROP COLUMN machine_read',
-        "UPDATE alembic_version SET version_num = '0003'",
-    )
-    for statement in older:
-        clinic.sql(statement)
-    told: list[str] = []
-    app = create_app(clinic.settings)
-    prepare(app, told.append)
-    (kept,) = clinic.folder.glob("fhirapp.schema-0003.*.backup")
-    assert any(
-        f"from schema 0003 to {HEAD}; the old one is kept in {kept}" in message for message in told
-    )
-    assert clinic.restore(kept).manifest.schema == "0003"
-    assert clinic.sql("SELECT version_num FROM alembic_version") == [(HEAD,)]
-    for statement in older:
-        clinic.sql(statement)
-    monkeypatch.setattr(client, "DEBIAN", clinic.folder / "none")
-    monkeypatch.setenv("PATH", "")
-    prepare(app, told.append)
-    assert "The database is upgraded without a copy. For a backup of" in told[-2]
-    with app.app_context():
-        db.engine.dispose()
-
-
-PEAK = """
-import atexit, json, pathlib, re, resource, sys
-from fhirapp.cli import main
-out = pathlib.Path(sys.argv.pop())
-def tell():
-    own = re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1]
-    programs = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    out.write_text(json.dumps([int(own) // 1024, programs // 1024]))
-atexit.register(tell)
-main()
-"""
-
-
-@pytest.mark.campaign(at_full_size_only=True)
-def test_large_database_takes_little_memory(clinic, tmp_path):
-    secret, told = tmp_path / "secret", tmp_path / "told"
-    secret.write_text("correct horse\n")
-    with psycopg.connect(clinic.url) as connection:
-        for number in range(100):
-            data = os.urandom(4_000_000)
-            connection.execute(
-                'INSERT INTO "binary" (pk, id, version_id, last_updated, is_current, content_type,'
-                " data, size, hash) VALUES (%s, %s, 1, '2026-01-01T00:00:00.000+00:00', true,"
-                " 'application/pdf', %s, %s, %s)",
-                (10_000_000 + number, f"large-{number}", data, len(data), sha1(data)),
-            )
-    peaks = {}
-    environ = environment(clinic.folder, DATABASE_URL=clinic.url, SECRET=SHARED_SECRET)
-    path = tmp_path / "large.backup"
-    for words in (["backup"], ["backup", "--verify"], ["restore", "--force"]):
-        given = [*words, str(path), "--passphrase-file", str(secret), str(told)]
-        subprocess.run([sys.executable, "-c", PEAK, *given], env=environ, check=False)
-        peaks[words[-1]] = json.loads(told.read_text())
-    assert path.stat().st_size > 400_000_000
-    # In MB: of this process, and of the largest of PostgreSQL's programs.
-    assert all(own <= 150 for own, _ in peaks.values()), peaks
-    assert all(program <= 150 for _, program in peaks.values()), peaks
-
-
-def test_several_drills_take_turns(example, backup):
-    found: list[int | None] = []
-    drills = [
-        threading.Thread(
-            target=lambda: found.append(drill(example.settings, backup, None).versions)
-        )
-        for _ in range(2)
-    ]
-    for thread in drills:
-        thread.start()
-    for thread in drills:
-        thread.join(120)
-    assert len(found) == 2
-    assert found[0] == found[1]

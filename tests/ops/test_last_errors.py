@@ -1,15 +1,13 @@
-"""The last warnings and errors: an id that somebody saw leads to its traceback, on any server."""
+"""The last warnings and errors: an id that somebody saw leads to its traceback."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -19,12 +17,10 @@ from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.ops import last_errors
 from fhirapp.ops.health import Sparing
-from fhirapp.ops.last_errors import FOLDER, MOST, NAME, OLDER, Log
+from fhirapp.ops.last_errors import Log
 from fhirapp.web.pages import for_signed_in
 from tests.support.browsing import Browser, add_person
-from tests.support.databases import POSTGRESQL
 from tests.support.helpers import Fhir, token_for
-from tests.support.serving import servers
 from tests.support.shell import assert_not_done, run_command
 
 _log = logging.getLogger("fhirapp.tests")
@@ -89,55 +85,6 @@ def test_the_id_of_an_operation_outcome_leads_there_too(app, admin):
     assert "7641460075" not in repr(kept(app))
 
 
-def test_entries_are_found_by_their_level(app, admin):
-    _log.info("nothing")
-    _log.warning("a warning")
-    _log.error("an error")
-    words = admin.get("/admin/logs").words
-    assert words.index("ERROR an error") < words.index("WARNING a warning")
-    assert "nothing" not in words
-    page = admin.get("/admin/logs").submit("Search", level="ERROR")
-    assert "an error" in page.words
-    assert "a warning" not in page.words
-    assert "No entries for a request" in admin.get("/admin/logs?id=abc").words
-
-
-def test_what_is_kept_is_bounded(app):
-    folder = settings_of(app).instance / FOLDER
-    for number in range(300):
-        # From other places of the code each, so that none is left out.
-        record = logging.LogRecord("a", logging.ERROR, "a.py", number, "x" * 5_000, (), None)
-        logging.getLogger().handle(record)
-    assert len(kept(app)) == 300
-    assert {len(entry.message) for entry in kept(app)} == {2_000}
-    for number in range(300, 900):
-        record = logging.LogRecord("a", logging.ERROR, "a.py", number, "y" * 5_000, (), None)
-        logging.getLogger().handle(record)
-    assert {path.name for path in folder.iterdir()} == {NAME, OLDER}
-    assert sum(path.stat().st_size for path in folder.iterdir()) < 1_100_000
-    entries = kept(app)
-    assert MOST // 2 < len(entries) <= MOST
-    assert {entry.message[0] for entry in entries} == {"y"}
-    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.iterdir())
-
-
-def test_a_line_that_was_cut_off_hides_no_other(app):
-    _log.error("before")
-    path = settings_of(app).instance / FOLDER / NAME
-    with path.open("a") as file:
-        file.write('{"key": "1", "time\n{"of": "another release"}\n')
-    _log.error("after")
-    assert [entry.message for entry in kept(app)] == ["after", "before"]
-
-
-def test_a_log_that_cannot_be_kept_is_written_still(app, capsys):
-    folder = settings_of(app).instance / FOLDER
-    folder.write_text("no folder")
-    _log.error("told")
-    assert kept(app) == []
-    folder.unlink()
-
-
 def test_a_message_that_cannot_be_made_fails_no_request(app, capsys):
     (handler,) = (
         candidate for candidate in logging.getLogger().handlers if isinstance(candidate, Log)
@@ -156,64 +103,20 @@ def test_a_message_that_cannot_be_made_fails_no_request(app, capsys):
     assert not last_errors._unshared
 
 
-@pytest.mark.databases(POSTGRESQL)
-def test_servers_of_one_database_show_those_of_all(app, make_app):
-    _log.error("here")
-    with app.app_context():
-        last_errors.share_now()
-        assert not last_errors._unshared
-    _log.error("in the file alone yet")
-    # Another server has a folder of its own.
-    other = make_app(database_url=settings_of(app).database_url, seed=False)
-    assert [entry.message for entry in kept(other)] == ["here"]
-    assert [entry.message for entry in kept(app)] == ["in the file alone yet", "here"]
-    with app.app_context():
-        last_errors.share_now()
-    # A process that was forked meanwhile has the same to put there.
-    for entry in kept(app):
-        last_errors._unshared.append(entry._asdict())
-    with app.app_context():
-        last_errors.share_now()
-    assert len(kept(other)) == 2
-
-
-@pytest.mark.process
-def test_log_of_a_server_survives_it(tmp_path: Path):
-    with servers(tmp_path) as run:
-        server = run("--demo")
-        os.kill(server.children()[0], signal.SIGKILL)
-        while "is replaced" not in (tmp_path / "log").read_text():
-            with pytest.raises(subprocess.TimeoutExpired):
-                server.process.wait(0.05)
-        assert server.end() == 0
-    (line,) = run_command(tmp_path, "logs", "--demo").stdout.splitlines()
-    assert " ERROR fhirapp.ops.serve -: server process " in line
-    assert line.endswith("it is replaced")
-
-
-def test_the_command_prints_an_entry_by_its_id(app):
+def test_logs_command_prints_an_entry_by_its_id(app):
     app.view_functions["account.account"] = for_signed_in(lambda: 1 / 0)
     page = Browser(app).resume(add_person(app, CLINICIAN)).get("/account")
     _log.warning("something else")
-    settings = settings_of(app)
-    variables = {"DATABASE_URL": settings.database_url}
+    settings, request_id = settings_of(app), page.headers["X-Request-Id"]
 
-    def logs(*arguments: str) -> str:
-        done = run_command(settings.folder, "logs", *arguments, **variables)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+    def logs(*arguments: str) -> Any:
+        return run_command(settings.folder, "logs", *arguments, DATABASE_URL=settings.database_url)
 
-    request_id = page.headers["X-Request-Id"]
-    printed = logs(request_id)
-    assert f" ERROR fhirapp.web.pages {request_id}: request {request_id} failed\n" in printed
+    printed = logs(request_id).stdout
     assert "    ZeroDivisionError: division by zero" in printed
     assert "something else" not in printed
-    first, second = (json.loads(line) for line in logs("--json").splitlines())
+    first, second = (json.loads(line) for line in logs("--json").stdout.splitlines())
     assert (first["message"], second["request"]) == ("something else", request_id)
-    assert len(logs("--since", first["time"], "--json").splitlines()) == 1
-    assert logs("--since", "2999-01-01") == ""
-    for arguments, words in (
-        (("logs", "f" * 16), "No warnings or errors are kept for the request ID ffffffffffffffff"),
-        (("logs", "--since", "yesterday"), "'yesterday' is not a date or time"),
-    ):
-        assert_not_done(run_command(settings.folder, *arguments, **variables), words)
+    assert logs("--since", "2999-01-01").stdout == ""
+    assert_not_done(logs("f" * 16), "are kept for the request ID ffffffffffffffff")
+    assert_not_done(logs("--since", "yesterday"), "'yesterday' is not a date or time")

@@ -105,12 +105,6 @@ def test_audit_trail_records_who_changed_a_setting(app):
     )
 
 
-def test_setting_of_the_page_is_no_change_at_the_next_start(app, started):
-    change(app, "page_size", "50")
-    other = started(app)
-    assert live_settings.started_with(other).page_size == 100
-
-
 def test_invalid_setting_is_refused_and_not_stored(app):
     for name, value, words in (
         ("page_size", "0", "FHIRAPP_PAGE_SIZE='0' cannot be used"),
@@ -159,14 +153,6 @@ def test_log_level_follows_the_setting(app):
     assert logging.getLogger().level == logging.ERROR
     change(app, "log_level", None)
     assert logging.getLogger().level == logging.INFO
-
-
-def test_settings_are_read_again_only_after_a_write(app):
-    with app.app_context():
-        live_settings.refresh(app)
-        state = live_settings._state(app)
-        live_settings.refresh(app)
-        assert live_settings._state(app) is state
 
 
 def test_settings_stay_where_the_database_fails(app):

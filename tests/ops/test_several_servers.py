@@ -35,10 +35,7 @@ from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.keys import keyed_digest, opened, sealed
-from fhirapp.ops.lock import server_engine
 from fhirapp.ops.prepare import first_setup_code, prepare
-from fhirapp.trail import trail_of
-from fhirapp.trail.table import TableTrail
 from tests.support.authorizing import Flow, add_person, add_program, alter
 from tests.support.balancer import balance
 from tests.support.browsing import PASSWORD, Browser, cookie_name
@@ -444,21 +441,6 @@ def test_servers_with_different_urls_of_one_database_share_cookies(first, join):
     url = f"{settings_of(first).database_url}&application_name=other"
     other = join(database_url=url)
     assert cookie_name(other) == cookie_name(first)
-
-
-def test_connections_have_timeouts_for_a_vanished_database(first):
-    url = make_url(settings_of(first).database_uri)
-    with first.app_context():
-        trail = trail_of(first)
-        assert isinstance(trail, TableTrail)
-        for engine in (db.engine, server_engine(url), trail._engine):
-            with engine.connect() as connection:
-                stated = connection.connection.driver_connection.info.get_parameters()
-            assert stated.items() >= {
-                *{"connect_timeout": "5", "tcp_user_timeout": "10000"}.items(),
-                *{"keepalives_idle": "5", "keepalives_interval": "2"}.items(),
-            }
-        db.engine.dispose()
 
 
 def test_options_of_the_database_url_take_precedence():

@@ -1,55 +1,18 @@
-"""Backups in processes of their own: little memory, a limit on files, an import meanwhile."""
+"""Backups in processes of their own: a limit on files, an import meanwhile."""
 
 from __future__ import annotations
 
-import re
 import resource
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from fhirapp.ops.backups.drill import drill
-from fhirapp.ops.backups.restore import Restored, restore
+from fhirapp.ops.backups.restore import restore
 from tests.support.backups import NOW, app_in, inside, settings_in, taken
 from tests.support.importing import PATIENT, load_lines
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp, unmeasured
-
-# Runs a command and writes /proc/self/status to the last argument's file at the end.
-PEAK = """
-import atexit, pathlib, sys
-out = pathlib.Path(sys.argv.pop())
-status = pathlib.Path("/proc/self/status")
-atexit.register(lambda: out.write_text(status.read_text()))
-from fhirapp.cli import cli
-cli.main()
-"""
-
-
-@pytest.mark.parametrize("verifies", [False, True])
-def test_encrypted_backup_takes_little_memory(clinic, tmp_path, verifies):
-    (tmp_path / "out").mkdir()
-    secret, status = tmp_path / "secret", tmp_path / "status"
-    secret.write_text("correct horse\n")
-    words = ["backup", str(tmp_path / "out"), "--passphrase-file", str(secret)]
-    if verifies:
-        assert fhirapp(clinic, *words).returncode == 0
-        words.insert(1, "--verify")
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, *words, str(status)],
-        env=unmeasured(environment(clinic)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (most,) = re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())
-    assert int(most) <= 150_000
-
-
-def restored(backup: Path, folder: Path, *, force: bool = False) -> Restored:
-    return restore(settings_in(folder), backup, NOW, None, force=force)
 
 
 def test_backups_taken_during_an_import_verify_and_restore(tmp_path, synthea_folder):
@@ -69,7 +32,7 @@ def test_backups_taken_during_an_import_verify_and_restore(tmp_path, synthea_fol
         versions.append(drilled.versions)
     assert versions == sorted(versions)
     assert versions[0] >= 1
-    done = restored(backups[-1], folder, force=True)
+    done = restore(settings_in(folder), backups[-1], NOW, None, force=True)
     assert done.versions == versions[-1]
     checked = fhirapp(folder, "db", "check")
     assert checked.returncode == 0, checked.stdout

@@ -115,24 +115,6 @@ def test_counts_of_a_killed_process_remain(start, tmp_path):
     assert scraped.value("fhirapp_requests_in_flight") == 0
 
 
-def test_metrics_end_with_the_server_and_start_at_zero(start, tmp_path):
-    server = start("--demo", METRICS="127.0.0.1:0", PROCESSES="1")
-    scraped = Scraped(tmp_path)
-    server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))
-    assert scraped.value(READS) == 1
-    assert server.end() == 0
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", scraped.port), timeout=1).close()
-        except OSError:
-            break
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    start("--demo", METRICS="127.0.0.1:0")
-    assert Scraped(tmp_path).value(READS) == 0
-
-
 def test_metrics_address_in_use_is_one_sentence(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
