@@ -1,4 +1,4 @@
-"""Whatever bytes a stranger sends for JSON, a form or a JWT: an error of theirs, not ours."""
+"""Random bytes for JSON, a form or a JWT: the answer is a client error, never a server error."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-from cryptography.hazmat.primitives.hashes import SHA384
 from flask import Flask
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fhirapp.auth.unverified import InvalidJwt, read_jwt
-from tests.support.authorizing import KEY, Program, add_backend
 from tests.support.effort import sample
 from tests.support.helpers import token_for
 
@@ -40,8 +36,6 @@ CLAIMS = st.dictionaries(
     st.sampled_from(["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "cnf"]), JSON, max_size=7
 )
 DEEP = b"[" * 990 + b"]" * 990
-HEADER = b'{"alg":"ES384"}'
-DEEP_HEADER = b'{"alg":"ES384","x":' + DEEP + b"}"
 
 
 def part(content: bytes) -> str:
@@ -49,16 +43,8 @@ def part(content: bytes) -> str:
 
 
 def jwt_of(header: Any, claims: Any, signature: bytes = b"x") -> str:
-    return ".".join(
-        [*(part(json.dumps(one).encode()) for one in (header, claims)), part(signature)]
-    )
-
-
-def signed(header: Any, claims: Any) -> str:
-    """Return a JWT with a signature that fits, whatever it says."""
-    text = jwt_of(header, claims).rpartition(".")[0]
-    r, s = decode_dss_signature(KEY.private_key.sign(text.encode(), ECDSA(SHA384())))
-    return f"{text}.{part(r.to_bytes(48, 'big') + s.to_bytes(48, 'big'))}"
+    parts = (json.dumps(header).encode(), json.dumps(claims).encode(), signature)
+    return ".".join(map(part, parts))
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +52,7 @@ def app(make_app: Callable[..., Flask]) -> Flask:
     return make_app(dynamic_registration=True)
 
 
-@pytest.fixture(scope="module")
-def backend(app: Flask) -> Program:
-    return add_backend(app)
-
-
-def refused(app: Flask, path: str, assertion: str, client_id: str | None = None) -> None:
+def refused(app: Flask, path: str, assertion: str) -> None:
     """Assert that nobody is taken for a client by this assertion."""
     form = {
         "grant_type": "client_credentials",
@@ -80,58 +61,11 @@ def refused(app: Flask, path: str, assertion: str, client_id: str | None = None)
         "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
         "client_assertion": assertion,
     }
-    if client_id:
-        form["client_id"] = client_id
     # Another address each time: failures are counted.
     address = f"2001:db8:{abs(hash(assertion)) % 65_536:x}:{len(assertion) % 65_536:x}::1"
     answer = app.test_client().post(path, data=form, environ_base={"REMOTE_ADDR": address})
     assert answer.status_code in (400, 401, 429), answer.text
     assert answer.get_json()["error"] in ("invalid_client", "invalid_request", "slow_down")
-
-
-ASSERTIONS = [
-    f"{part(HEADER)}.{part(b'[' * 990)}.{part(b'x')}",
-    f"{part(HEADER)}.{part(DEEP)}.{part(b'x')}", f"{part(DEEP)}.{part(DEEP)}.{part(b'x')}",
-    f"{part(DEEP_HEADER)}.{part(DEEP_HEADER)}.x",
-    jwt_of({"alg": "ES384", "crit": 5}, {"iss": "a", "sub": "a"}),
-    jwt_of({"alg": "ES384", "crit": ["b64"], "b64": False}, {"iss": "a", "sub": "a"}),
-    jwt_of({"alg": ["ES384"]}, {}),
-    jwt_of({"alg": "ES384", "kid": {"a": 1}}, {"iss": ["a"], "sub": {"b": 1}}),
-    jwt_of({"alg": "ES384"}, {"iss": "a", "sub": "a", "exp": "soon"}),
-    jwt_of({"alg": "ES384"}, {"iss": "a", "sub": "a", "exp": 1e308}), jwt_of([], []),
-    jwt_of(None, "x"), "..", "a.b.c", "." * 1000, part(b"\xff\xfe") + "." + part(b"\xff") + ".",
-    "é.é.é",
-]  # fmt: skip
-
-
-def test_an_assertion_that_no_client_sends_is_refused(app):
-    for path in ASSERTED:
-        for assertion in ASSERTIONS:
-            refused(app, path, assertion)
-
-
-@pytest.mark.parametrize("path", ASSERTED)
-def test_odd_assertion_signed_by_a_known_client_is_refused(app, backend, path):
-    for header, claims in (
-        ({"crit": 5}, {}),
-        ({"crit": ["exp"]}, {}),
-        ({}, {"aud": [{"a": 1}, 5]}),
-        ({}, {"exp": 9e15}),
-        ({}, {"nbf": "never"}),
-        ({}, {"iat": [1]}),
-        ({}, {"jti": "x" * 300}),
-        ({}, {"jti": "\u0000"}),
-        ({"jku": "http://127.0.0.1/"}, {}),
-    ):
-        said = {
-            "iss": backend.client_id,
-            "sub": backend.client_id,
-            "jti": "x",
-            "exp": 9e9,
-            **claims,
-        }
-        assertion = signed({"alg": "ES384", **header}, said)
-        refused(app, path, assertion, backend.client_id)
 
 
 @pytest.mark.campaign
@@ -159,7 +93,7 @@ def test_reading_a_jwt_fails_in_one_way(text):
 
 BODIES = st.one_of(
     st.binary(max_size=60),
-    JSON.map(lambda one: json.dumps(one).encode()),
+    JSON.map(lambda content: json.dumps(content).encode()),
     st.sampled_from(
         [
             *(b"", b"{", b"[]", b"null", b'"x"', b"1e999", b"NaN", DEEP, b'{"a":' + DEEP + b"}"),

@@ -10,8 +10,6 @@ import json
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -27,6 +25,7 @@ from fhirapp.auth.users import identities
 from fhirapp.auth.users.sign_in import Entered
 from tests.support.authorizing import rows
 from tests.support.browsing import Browser, Page
+from tests.support.key_server import reply, running
 
 ISSUER, CLIENT, SECRET = (
     "https://login.example",
@@ -225,27 +224,15 @@ def test_provider_with_wrong_metadata_is_not_used(app, liar, changed):
 
 
 def test_redirect_of_a_provider_is_not_followed(app, liar, monkeypatch):
-    """A real one, for the redirect is requests' own: nothing is asked of where it leads."""
+    """A real server, for the redirect is followed by requests itself."""
     monkeypatch.undo()
-    asked: list[str] = []
-
-    class Elsewhere(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(302)
-            self.send_header("Location", "/elsewhere")
-            self.end_headers()
-
-        def log_message(self, *_words: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+    with running() as server:
+        server.answer = reply("302 Found", b"", "Location: /elsewhere")
         chosen = app.extensions["fhirapp.provider"]
-        monkeypatch.setattr(chosen, "issuer", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setattr(chosen, "issuer", f"http://127.0.0.1:{server.port}")
         page = Browser(app).get("/sign-in/provider")
-        server.shutdown()
-    assert (page.status, asked) == (503, ["/.well-known/openid-configuration"])
+    assert page.status == 503
+    assert [head.split()[1] for head in server.asked] == ["/.well-known/openid-configuration"]
 
 
 def test_second_factor_is_read_from_signed_amr_only(app, liar, monkeypatch):

@@ -13,7 +13,6 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Barrier, Thread
 from typing import Any
 
 import pytest
@@ -323,27 +322,6 @@ def test_damaged_index_is_rebuilt(watched, own_app, caplog):
     for path in ("/explore/history", "/admin/audit"):
         first_page_zeroed(index)
         assert admin.get(path).status == 200
-
-
-def test_concurrent_readers_of_a_damaged_index_see_the_whole_trail(watched, own_app):
-    for _ in range(3):
-        watched.get(READ)
-    whole = trail(own_app)
-    found: list[Sequence[Entry]] = []
-    together = Barrier(6)
-
-    def look() -> None:
-        together.wait()
-        found.append(trail(own_app))
-
-    for _ in range(2):
-        first_page_zeroed(folder_of(own_app) / "index.db")
-        threads = [Thread(target=look) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert found == [whole] * 12
 
 
 def test_busy_index_is_not_removed(watched, own_app, monkeypatch):

@@ -25,7 +25,6 @@ from tests.support.authorizing import (
     add_program,
     alter,
     set_client,
-    set_user,
 )
 from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.helpers import Fhir, assert_outcome
@@ -191,17 +190,3 @@ def test_user_reads_their_own_resource_with_fhir_user(clinician, patient):
     assert statuses(alone, DOCTOR, "Practitioner/dr-okafor", OWN) == [200, 403, 403]
     in_database(patient, link, patient.user_id, "p3")
     assert statuses(fhir, "Patient/p3", "Patient/p1") == [200, 404]
-
-
-def test_proxy_sees_the_record_in_context_and_no_more_of_their_own(patient):
-    fhir = patient.fhir("openid fhirUser patient/*.rs", patient="p2")
-    assert statuses(fhir, "Patient/p2", ALLERGY, OWN) == [200, 200, 404]
-    assert fhir.ids("Patient") == ["p2"]
-    assert P1_ALLERGIES.isdisjoint(fhir.ids(SEARCH))
-
-
-def test_clinician_with_a_patient_in_context_sees_only_that_one(clinician):
-    fhir = clinician.fhir("patient/*.rs", patient="p1")
-    assert statuses(fhir, OWN, ALLERGY, "Patient/p2") == [200, 404, 404]
-    set_user(clinician.app, clinician.user_id, fhir_user=None)
-    assert statuses(fhir, OWN) == [200]

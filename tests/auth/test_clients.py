@@ -12,7 +12,6 @@ from fhirapp.auth.clients.administration import (
     change,
     find_known,
     issue_token,
-    list_clients,
     new_secret,
     set_disabled,
 )
@@ -21,15 +20,6 @@ from fhirapp.auth.models import AccessToken, Client, Grant, digest
 from fhirapp.auth.tokens import token_row
 from fhirapp.auth.users.accounts import find_user
 from tests.support.registrations import BACKEND, refusal_of
-
-
-def test_clients_are_listed_by_id_and_disabled_by_it(connection):
-    for client_id in ("zebra", "alpha"):
-        register(connection, BACKEND, client_id=client_id)
-    set_disabled(connection, "zebra", disabled=True)
-    listed = {client["client_id"]: client["disabled"] for client in list_clients(connection)}
-    assert list(listed) == sorted(listed)
-    assert (listed["alpha"], listed["zebra"]) == (False, True)
 
 
 def test_issued_token_is_stored_as_its_digest_with_its_lifetime_and_patient(connection):

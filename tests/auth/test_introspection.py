@@ -105,12 +105,6 @@ def test_token_of_a_backend_has_the_backend_as_subject(oauth):
     }
 
 
-def test_token_of_the_command_has_its_patient(oauth, flow):
-    token = token_for(oauth, "patient/*.rs", patient="p1")
-    content = flow.introspect(token, proof=OF_BACKEND).get_json()
-    assert (content["patient"], content["scope"]) == ("p1", "patient/*.rs")
-
-
 @pytest.mark.parametrize("method", [NONE, BASIC, SIGNED])
 def test_client_authenticates_by_its_proof_or_by_a_token_of_its_own(oauth, method):
     flow = Flow(oauth, add_program(oauth, method), add_person(oauth, CLINICIAN))

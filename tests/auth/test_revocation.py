@@ -85,15 +85,6 @@ def test_access_token_is_revoked_alone(flow):
     assert flow.refresh(second[REFRESH]).status_code == 200
 
 
-def test_backend_revokes_its_token(oauth):
-    backend = Flow(oauth, add_backend(oauth), add_person(oauth, CLINICIAN))
-    form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
-    token = backend.ask("/oauth/token", **form).get_json()[ACCESS]
-    assert is_valid(backend, token)
-    revoke(backend, token)
-    assert not is_valid(backend, token)
-
-
 def test_unknown_revoked_or_expired_token_can_be_revoked(flow):
     for token in ("unknown", "x" * 10_000, "a.b.c"):
         revoke(flow, token)

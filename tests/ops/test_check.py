@@ -46,137 +46,82 @@ def test_imported_records_pass(synthea_loaded):
     assert checked.versions > 3_000
 
 
-LATEX = "id = 'al-p1-latex'"
-
-
-DISCHARGE = "id = 'doc-p1-discharge-2024'"
-
-
-# What is done to the database, and what is said of it; whether --quick says so too.
-DAMAGE = {
-    "no current version": (
-        f"UPDATE allergy_intolerance SET is_current = FALSE WHERE {LATEX}",
-        "AllergyIntolerance/al-p1-latex, version 1 is not marked as current",
-        True,
+# What a check says, by what was done to the database. A quick check finds this too.
+QUICK = {
+    "AllergyIntolerance/al-p1-latex, version 1 is not marked as current": (
+        "UPDATE allergy_intolerance SET is_current = FALSE WHERE id = 'al-p1-latex'"
     ),
-    "an old version that is current": (
-        (
-            f"UPDATE document_reference SET is_current = FALSE WHERE {DISCHARGE};"
-            f"UPDATE document_reference SET is_current = version_id = 1 WHERE {DISCHARGE}"
-        ),
-        "DocumentReference/doc-p1-discharge-2024, version 1 is marked as current and is not",
-        True,
+    "DocumentReference/doc-p1-discharge-2024, version 1 is marked as current and is not": (
+        "UPDATE document_reference SET is_current = FALSE WHERE id = 'doc-p1-discharge-2024';"
+        "UPDATE document_reference SET is_current = version_id = 1 WHERE id ="
+        " 'doc-p1-discharge-2024'"
     ),
-    "a version too few": (
-        f"DELETE FROM document_reference WHERE {DISCHARGE} AND version_id = 2",
-        "DocumentReference/doc-p1-discharge-2024, version 3 follows version 1",
-        True,
+    "DocumentReference/doc-p1-discharge-2024, version 3 follows version 1": (
+        "DELETE FROM document_reference WHERE id = 'doc-p1-discharge-2024' AND version_id = 2"
     ),
-    "the first version gone": (
-        f"DELETE FROM document_reference WHERE {DISCHARGE} AND version_id = 1",
-        "DocumentReference/doc-p1-discharge-2024, version 2 follows version 0",
-        True,
+    "DocumentReference/doc-p1-discharge-2024, version 2 follows version 0": (
+        "DELETE FROM document_reference WHERE id = 'doc-p1-discharge-2024' AND version_id = 1"
     ),
-    "a version below 1": (
-        f"UPDATE allergy_intolerance SET version_id = 0 WHERE {LATEX}",
-        "AllergyIntolerance/al-p1-latex, version 0 has a number below 1",
-        True,
+    "AllergyIntolerance/al-p1-latex, version 0 has a number below 1": (
+        "UPDATE allergy_intolerance SET version_id = 0 WHERE id = 'al-p1-latex'"
     ),
-    "no successor": (
-        f"UPDATE document_reference SET replaced_pk = NULL WHERE {DISCHARGE} AND version_id = 1",
-        "DocumentReference/doc-p1-discharge-2024, version 1 does not point to the version after it",
-        True,
+    "DocumentReference/doc-p1-discharge-2024, version 1 does not point to the version after it": (
+        "UPDATE document_reference SET replaced_pk = NULL WHERE id ="
+        " 'doc-p1-discharge-2024' AND version_id = 1"
     ),
-    "a successor too many": (
-        f"UPDATE allergy_intolerance SET replaced_pk = 1 WHERE {LATEX}",
-        "AllergyIntolerance/al-p1-latex, version 1 does not point to the version after it",
-        True,
+    "AllergyIntolerance/al-p1-latex, version 1 does not point to the version after it": (
+        "UPDATE allergy_intolerance SET replaced_pk = 1 WHERE id = 'al-p1-latex'"
     ),
-    "an index row of no version": (
-        (
-            "INSERT INTO allergy_intolerance_token (pk, param, code, system)"
-            " VALUES (99999, 'code', 'x', '')"
-        ),
-        "allergy_intolerance_token: row 99999 is of no version that is there",
-        True,
+    "allergy_intolerance_token: row 99999 is of no version that is there": (
+        "INSERT INTO allergy_intolerance_token (pk, param, code, system) VALUES (99999,"
+        " 'code', 'x', '')"
     ),
-    "an index row of a deletion": (
-        (
-            "INSERT INTO allergy_intolerance_string (pk, param, folded, exact)"
-            " SELECT pk, 'x', 'x', 'x' FROM allergy_intolerance WHERE deleted"
-        ),
-        "is of no version that is there",
-        True,
+    "is of no version that is there": (
+        "INSERT INTO allergy_intolerance_string (pk, param, folded, exact) SELECT pk,"
+        " 'x', 'x', 'x' FROM allergy_intolerance WHERE deleted"
     ),
-    "a version without words": (
-        (
-            "INSERT INTO allergy_intolerance (pk, id, version_id, last_updated, is_current)"
-            " VALUES (99999, 'wordless', 1, '2026-01-01T00:00:00.000+00:00', TRUE)"
-        ),
-        "allergy_intolerance: row 99999 has no words",
-        True,
+    "allergy_intolerance: row 99999 has no words": (
+        "INSERT INTO allergy_intolerance (pk, id, version_id, last_updated, is_current)"
+        " VALUES (99999, 'wordless', 1, '2026-01-01T00:00:00.000+00:00', TRUE)"
     ),
-    "a view without its source": (
-        (
-            "UPDATE diagnostic_report SET last_updated = '2001-01-01T00:00:00.000+00:00'"
-            " WHERE pk = (SELECT min(pk) FROM diagnostic_report WHERE is_current)"
-        ),
-        "has no such version of DocumentReference behind it",
-        True,
+    "has no such version of DocumentReference behind it": (
+        "UPDATE diagnostic_report SET last_updated = '2001-01-01T00:00:00.000+00:00'"
+        " WHERE pk = (SELECT min(pk) FROM diagnostic_report WHERE is_current)"
     ),
-    "bytes of another size": (
-        "UPDATE \"binary\" SET size = size + 1 WHERE id = 'bin-p1-discharge-2024-v3'",
-        "Binary/bin-p1-discharge-2024-v3, version 1 has another size than it has bytes",
-        True,
+    "Binary/bin-p1-discharge-2024-v3, version 1 has another size than it has bytes": (
+        "UPDATE \"binary\" SET size = size + 1 WHERE id = 'bin-p1-discharge-2024-v3'"
     ),
-    "an attachment that is gone": (
-        "DELETE FROM \"binary\" WHERE id = 'bin-p1-discharge-2024-v3'",
-        "DocumentReference/doc-p1-discharge-2024, version 3 points to a Binary that is not there",
-        True,
+    "DocumentReference/doc-p1-discharge-2024, version 3 points to a Binary that is not there": (
+        "DELETE FROM \"binary\" WHERE id = 'bin-p1-discharge-2024-v3'"
     ),
-    "no body": (
-        f"UPDATE allergy_intolerance SET body = NULL WHERE {LATEX}",
-        "AllergyIntolerance/al-p1-latex, version 1 has no body",
-        False,
+    "the table allergy_intolerance_date is missing": ("DROP TABLE allergy_intolerance_date"),
+}
+# A full check alone finds this.
+FULL = {
+    "AllergyIntolerance/al-p1-latex, version 1 has no body": (
+        "UPDATE allergy_intolerance SET body = NULL WHERE id = 'al-p1-latex'"
     ),
-    "a body that is no JSON": (
-        f"UPDATE allergy_intolerance SET body = '{{' WHERE {LATEX}",
-        "AllergyIntolerance/al-p1-latex, version 1 has a body that cannot be read",
-        False,
+    "AllergyIntolerance/al-p1-latex, version 1 has a body that cannot be read": (
+        "UPDATE allergy_intolerance SET body = '{' WHERE id = 'al-p1-latex'"
     ),
-    "a body of another kind": (
-        f"UPDATE allergy_intolerance SET body = '[]' WHERE {LATEX}",
-        "AllergyIntolerance/al-p1-latex, version 1 has a body that cannot be read",
-        False,
+    "AllergyIntolerance/al-p1-latex, version 1 has a body that cannot": (
+        "UPDATE allergy_intolerance SET body = '[]' WHERE id = 'al-p1-latex'"
     ),
-    "the body of another": (
-        (
-            "UPDATE allergy_intolerance SET body = (SELECT o.body FROM allergy_intolerance o"
-            f" WHERE o.id = 'al-p1-sulfa' AND o.is_current) WHERE {LATEX}"
-        ),
-        "AllergyIntolerance/al-p1-latex, version 1 has the body of another",
-        False,
+    "AllergyIntolerance/al-p1-latex, version 1 has the body of another": (
+        "UPDATE allergy_intolerance SET body = (SELECT o.body FROM allergy_intolerance o"
+        " WHERE o.id = 'al-p1-sulfa' AND o.is_current) WHERE id = 'al-p1-latex'"
     ),
-    "a deletion with a body": (
-        "UPDATE allergy_intolerance SET body = '{}' WHERE deleted",
-        "is deleted and has a body",
-        False,
-    ),
-    "a table that is gone": (
-        "DROP TABLE allergy_intolerance_date",
-        "the table allergy_intolerance_date is missing",
-        True,
-    ),
+    "is deleted and has a body": ("UPDATE allergy_intolerance SET body = '{}' WHERE deleted"),
 }
 
 
-@pytest.mark.parametrize(("statement", "words", "is_quick"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_damage_is_reported(own_app, statement, words, is_quick):
-    change(own_app, *statement.split(";"))
+@pytest.mark.parametrize("words", [*QUICK, *FULL])
+def test_damage_is_reported(own_app, words):
+    change(own_app, *(QUICK | FULL)[words].split(";"))
     # A full check does all that a quick one does.
-    found = check(own_app, quick=is_quick).faults
+    found = check(own_app, quick=words in QUICK).faults
     assert any(words in line for line in found), found
-    assert is_quick or not check(own_app, quick=True).faults
+    assert words in QUICK or not check(own_app, quick=True).faults
 
 
 def test_missing_tables_of_a_new_type_are_no_fault(make_app):
@@ -226,8 +171,8 @@ def test_database_of_another_release_is_checked_as_far_as_possible(clinic):
 @pytest.mark.databases(POSTGRESQL)
 def test_damage_in_postgresql_is_reported(own_app):
     # The second makes the version that the row of the first lacks: each is checked by itself.
-    for name in ("an index row of no version", "a version without words", "bytes of another size"):
-        statement, words, _ = DAMAGE[name]
-        change(own_app, *statement.split(";"))
+    for kind in ("row 99999 is of no version", "has no words", "another size than it has bytes"):
+        (words,) = (words for words in QUICK if kind in words)
+        change(own_app, *QUICK[words].split(";"))
         found = check(own_app).faults
         assert any(words in line for line in found), found

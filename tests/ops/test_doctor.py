@@ -16,12 +16,12 @@ from threading import Thread
 
 import pytest
 from flask import Flask
-from sqlalchemy import insert, text, update
+from sqlalchemy import insert, update
 
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR, ServerSecret, User
 from fhirapp.config import load_settings, settings_of
-from fhirapp.db import base, db, writing
+from fhirapp.db import base, writing
 from fhirapp.disk import database_path
 from fhirapp.jobs.table import RUNNING, JobRow, Progress
 from fhirapp.ops import doctor
@@ -29,7 +29,7 @@ from fhirapp.ops.backups.rotation import Backup
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, Finding, examine
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, add_person
-from tests.support.helpers import SECRET, damage_database, shared_secret
+from tests.support.helpers import SECRET, damage_database
 from tests.support.shell import run_command
 from tests.support.trails import change
 
@@ -103,12 +103,6 @@ def test_healthy_server_has_no_findings(clinic):
     assert {finding.what for finding in listed} >= {*kinds, "Accounts", "Documents"}
 
 
-def test_unready_server_is_reported_with_its_reason(clinic):
-    with clinic.app_context(), writing() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
-    assert "has schema 0001" in words_of(clinic, "Readiness", WRONG)
-
-
 @pytest.mark.parametrize(
     ("is_there", "reason"), [(False, "Connection refused"), (True, "connection timeout expired")]
 )
@@ -131,40 +125,6 @@ def test_unreachable_database_is_one_finding(tmp_path, monkeypatch, is_there, re
     assert "Audit trail" in wrong["Database"].advice
     assert "database" in wrong["Readiness"].words
     assert "127.0.0.1" not in wrong["Readiness"].words
-
-
-def test_empty_database_is_one_finding(new_database, tmp_path):
-    url = new_database()
-    settings = load_settings(
-        {}, instance_path=str(tmp_path), database_url=url, **shared_secret(url)
-    )
-    app = create_app(settings)
-    with app.app_context():
-        wrong = {finding.what: finding for finding in examine(app) if finding.state == WRONG}
-        db.engine.dispose()
-    assert wrong.keys() == {"Database", "Readiness"}
-    assert wrong["Database"].advice == "Start the server: it creates the tables."
-
-
-def test_planner_statistics_are_reported(clinic, monkeypatch):
-    monkeypatch.setattr(doctor, "_MANY_BYTES", 0)
-    with clinic.app_context():
-        is_sqlite = db.engine.dialect.name == "sqlite"
-        if is_sqlite:
-            assert {finding.state for finding in found(clinic, "Database")} == {GOOD}
-        else:
-            assert "planner statistics are missing or outdated: " in words_of(
-                clinic, "Database", WRONG
-            )
-        with db.engine.begin() as connection:
-            connection.execute(text("ANALYZE"))
-    if is_sqlite:
-        assert (
-            words_of(clinic, "Database", NOTE) == "it has planner statistics, which become outdated"
-        )
-    else:
-        good = [finding.words for finding in found(clinic, "Database")]
-        assert "planner statistics are up to date" in good
 
 
 @pytest.mark.parametrize(

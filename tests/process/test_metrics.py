@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import time
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 
 from tests.support.serving import get
-from tests.support.shell import assert_not_done, fhirapp
+from tests.support.shell import fhirapp
 
 
 class Scraped:
@@ -113,11 +112,3 @@ def test_counts_of_a_killed_process_remain(start, tmp_path):
     server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))
     assert scraped.value(READS) == 7
     assert scraped.value("fhirapp_requests_in_flight") == 0
-
-
-def test_metrics_address_in_use_is_one_sentence(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        fhirapp(tmp_path, "user", "add", "ann", "--role", "clinician", "--invite")
-        done = fhirapp(tmp_path, "serve", "--port", "0", METRICS=address)
-    assert_not_done(done, f"Cannot listen on {address} for metrics")
