@@ -29,7 +29,6 @@ def race(oauth: Flask) -> Iterator[Race]:
 
 @pytest.fixture(scope="module")
 def rounds(oauth: Flask) -> int:
-    """Return how often each is tried."""
     return sample(5, 50)
 
 

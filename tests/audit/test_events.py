@@ -137,59 +137,49 @@ def switch_on(scene: Scene) -> None:
 
 
 def unlink(scene: Scene) -> None:
-    scene.post("link", patient=as_patient(scene), whose="own")
+    links(scene)
     scene.post("unlink", patient="p2")
 
 
 def shown(scene: Scene) -> None:
-    scene.post("link", patient=as_patient(scene), whose="own")
+    links(scene)
     assert scene.person.get("/account").status == 200
 
 
+def presses(button: str, path: str = "", **filled: Any) -> Callable[[Scene], None]:
+    return lambda scene: scene.press(button, path, **filled)
+
+
+def links(scene: Scene) -> None:
+    scene.post("link", patient=as_patient(scene), whose="own")
+
+
+def adds_user(scene: Scene) -> None:
+    scene.press("Add user", "/admin/users/new", name="New", username=f"n{scene.name}")
+
+
+def changes_password(scene: Scene) -> None:
+    new = {"password": "four words in a row", "again": "four words in a row"}
+    scene.person.get("/account/password").submit("Change password", old="demo", **new)
+
+
 PERSON, ADMIN, APP, NOBODY = "person", "admin", "app", ""
-# By the event: who does it, about whom, and how.
 DONE: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
     "sign-in": (PERSON, PERSON, sign_in_as_person),
     "sign-in-failed": (NOBODY, PERSON, lambda scene: sign_in_as_person(scene, "wrong")),
     "code-failed": (PERSON, PERSON, wrong_code),
     "sign-out": (PERSON, PERSON, lambda scene: scene.person.get("/account").submit("Sign out")),
-    "sessions-ended": (ADMIN, PERSON, lambda scene: scene.press("Sign out everywhere")),
-    "user-added": (
-        *(ADMIN, "new"),
-        lambda scene: scene.press(
-            "Add user", "/admin/users/new", name="New", username=f"n{scene.name}"
-        ),
-    ),
-    "administrator-made": (
-        ADMIN,
-        PERSON,
-        lambda scene: scene.press("Change role", role=ADMINISTRATOR),
-    ),
-    "role-changed": (ADMIN, PERSON, lambda scene: scene.press("Change role", role=PATIENT)),
-    "user-disabled": (ADMIN, PERSON, lambda scene: scene.press("Disable")),
-    "user-enabled": (
-        *(ADMIN, PERSON),
-        lambda scene: (scene.press("Disable"), scene.press("Enable")),
-    ),
-    "password-changed": (
-        *(PERSON, PERSON),
-        lambda scene: scene.person.get("/account/password").submit(
-            "Change password",
-            old="demo",
-            password="four words in a row",
-            again="four words in a row",
-        ),
-    ),
-    "password-address": (ADMIN, PERSON, lambda scene: scene.press("Create link")),
+    "sessions-ended": (ADMIN, PERSON, presses("Sign out everywhere")),
+    "user-added": (ADMIN, "new", adds_user),
+    "administrator-made": (ADMIN, PERSON, presses("Change role", role=ADMINISTRATOR)),
+    "role-changed": (ADMIN, PERSON, presses("Change role", role=PATIENT)),
+    "user-disabled": (ADMIN, PERSON, presses("Disable")),
+    "user-enabled": (ADMIN, PERSON, lambda it: (it.press("Disable"), it.press("Enable"))),
+    "password-changed": (PERSON, PERSON, changes_password),
+    "password-address": (ADMIN, PERSON, presses("Create link")),
     "factor-on": (PERSON, PERSON, turn_on),
-    "factor-off": (
-        *(ADMIN, PERSON),
-        lambda scene: (scene.secret(), scene.press("Remove second factor")),
-    ),
-    "record-linked": (
-        *(ADMIN, PERSON),
-        lambda scene: scene.post("link", patient=as_patient(scene), whose="own"),
-    ),
+    "factor-off": (ADMIN, PERSON, lambda it: (it.secret(), it.press("Remove second factor"))),
+    "record-linked": (ADMIN, PERSON, links),
     "record-unlinked": (ADMIN, PERSON, unlink),
     "practitioner-changed": (
         *(ADMIN, PERSON),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from flask import Flask
 from sqlalchemy import Connection
 
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.db import writing
+from tests.support.browsing import add_person
 
 
 @pytest.fixture
@@ -18,3 +20,15 @@ def connection(app: Flask) -> Iterator[Connection]:
         nested = opened.begin_nested()
         yield opened
         nested.rollback()
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """An app with users of its own."""
+    return make_app()
+
+
+@pytest.fixture
+def person(clinic: Flask) -> str:
+    """A clinician's user name."""
+    return add_person(clinic, CLINICIAN)

@@ -24,7 +24,6 @@ ANOTHER = "the token is for one patient, and this is another."
 
 
 def statuses(fhir: Fhir, *paths: str) -> list[int]:
-    """Return the status of each path."""
     return [fhir.get(path).status_code for path in paths]
 
 

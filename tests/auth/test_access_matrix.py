@@ -66,7 +66,6 @@ def clinic(make_app: Callable[..., Flask]) -> Flask:
 
 @pytest.fixture(scope="module")
 def held(clinic: Flask) -> Held:
-    """All that it holds."""
     return versions_held(clinic)
 
 
@@ -209,7 +208,6 @@ SEARCH_EVERYWHERE = ("/fhir?_count=1000", f"Patient/{PATIENT_ID}/*?_count=1000")
 
 
 def operations(definition: Definition) -> Iterator[Request]:
-    """Yield requests for a type's operations."""
     if definition.name not in TERMINOLOGY:
         yield from operation_requests(definition)
 
@@ -238,7 +236,6 @@ ROLES = (
 
 @pytest.fixture(scope="module")
 def own(held: Held) -> set[Name]:
-    """All that p1's record and what everybody sees consist of."""
     return owned(held, PATIENT_ID)
 
 

@@ -11,19 +11,17 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import update
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Grant
-from fhirapp.auth.users import sessions
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.auth.users.accounts import link, set_role, set_user_disabled, unlink
 from fhirapp.db import writing
+from tests.auth.grants import end_sessions, set_grant, token_of_backend
 from tests.support.access import ALLERGY, DOCUMENT, P1_ALLERGIES
 from tests.support.authorizing import (
     Flow,
     add_backend,
     add_person,
     add_program,
-    alter,
     set_client,
 )
 from tests.support.databases import SQLITE, THREE_SERVERS
@@ -62,7 +60,6 @@ def in_database(flow: Flow, change: Callable[..., Any], *args: Any, **options: A
 
 
 def statuses(fhir: Fhir, *paths: str) -> list[int]:
-    """Return the status of each path."""
     return [fhir.get(path).status_code for path in paths]
 
 
@@ -120,15 +117,14 @@ def test_record_that_is_no_longer_linked_is_out_of_reach(patient):
 def test_revoked_consent_ends_its_tokens(clinician):
     fhir = clinician.fhir("user/*.rs")
     assert fhir.get(OWN).status_code == 200
-    mine = update(Grant).where(Grant.user_id == clinician.user_id)
-    alter(clinician.app, mine.values(revoked_at=int(time.time())))
+    set_grant(clinician, revoked_at=int(time.time()))
     other = clinician.fhir("user/*.rs")
     assert (statuses(fhir, OWN), statuses(other, OWN)) == ([401], [200])
 
 
 def test_session_that_ends_ends_online_access(clinician):
     online, hour = clinician.fhir("user/*.rs online_access"), clinician.fhir("user/*.rs")
-    in_database(clinician, sessions.end_all, clinician.user_id)
+    end_sessions(clinician)
     assert (statuses(online, OWN), statuses(hour, OWN)) == ([401], [200])
 
 
@@ -157,8 +153,7 @@ def test_registration_that_is_narrowed_narrows_tokens(records, clinician):
 
 def test_registration_of_a_backend_that_is_narrowed_narrows_its_token(records):
     backend = Flow(records, add_backend(records), add_person(records, CLINICIAN))
-    form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
-    fhir = Fhir(records, backend.ask("/oauth/token", **form).get_json()["access_token"])
+    fhir = Fhir(records, token_of_backend(backend))
     assert statuses(fhir, SEARCH, OWN, DOCUMENT) == [200, 200, 200]
     set_client(records, backend.program, scope="system/AllergyIntolerance.r")
     assert statuses(fhir, SEARCH, OWN, DOCUMENT) == [403, 200, 403]

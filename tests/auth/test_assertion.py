@@ -92,7 +92,6 @@ def raw(header: Any, claims: Any, signature: bytes = b"signature") -> str:
 
 
 def ask(app: Flask, assertion: str, **form: Any) -> TestResponse:
-    """Ask for a token with an assertion."""
     return app.test_client().post(
         "/oauth/token",
         data={

@@ -6,15 +6,14 @@ allows is in test_consent.py; redirect URIs are in tests/attack/test_redirect_ur
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from flask import Flask
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from fhirapp.auth.models import CLINICIAN, ParkedRequest, digest
 from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import SendBack
+from tests.auth.grants import expire, row_of
 from tests.support.authorizing import (
     AUD,
     STATE,
@@ -22,7 +21,6 @@ from tests.support.authorizing import (
     Flow,
     add_person,
     add_program,
-    alter,
     challenge,
     parameters_of,
     parked_requests,
@@ -148,13 +146,6 @@ def test_invalid_state_does_not_go_back(flow):
         assert "state" not in answer
 
 
-def parked_row(flow: Flow, handle: str) -> ParkedRequest:
-    """Return the row of a parked request."""
-    mine = select(ParkedRequest).where(ParkedRequest.digest == digest(handle))
-    ((found,),) = rows(flow.app, mine)
-    return found
-
-
 def test_valid_request_waits_for_the_user(flow):
     for changes in (
         *({"aud": f"{AUD}/"}, {"state": None}, {"nonce": "n" * 2000}, {"prompt": "login  consent"}),
@@ -162,26 +153,24 @@ def test_valid_request_waits_for_the_user(flow):
         {"request": "", "request_uri": "", "launch": "", "prompt": ""},
         {"login_hint": "robin", "ui_locales": "de", "display": "page", "x": "y"},
     ):
-        assert parked_row(flow, flow.park(SCOPE, **changes)).used_at is None
+        assert row_of(flow, ParkedRequest, flow.park(SCOPE, **changes)).used_at is None
 
 
 def test_waiting_request_is_found_by_its_handle_for_a_quarter_of_an_hour(flow):
     handle = flow.park(SCOPE, nonce="n", unknown="x" * 2000, login_hint="")
-    row = parked_row(flow, handle)
+    row = row_of(flow, ParkedRequest, handle)
     stored = {**flow.parameters(SCOPE), "nonce": "n"}
     # aud was compared, and unknown parameters would only fill the database.
     assert row.parameters == {name: text for name, text in stored.items() if name != "aud"}
     assert row.expires_at - row.created_at == 900
     assert len(handle) == 43
-    now = int(time.time())
-    mine = update(ParkedRequest).where(ParkedRequest.digest == digest(handle))
     with flow.app.app_context():
         assert authorize.find(handle).digest == digest(handle)
         assert authorize.find("unknown") is None
-    alter(flow.app, mine.values(expires_at=now))
+    expire(flow, ParkedRequest, handle)
     with flow.app.app_context():
         assert authorize.find(handle) is None
-    alter(flow.app, mine.values(expires_at=now - 2))
+    expire(flow, ParkedRequest, handle, 2)
     flow.park(SCOPE)
     assert rows(flow.app, select(ParkedRequest).where(ParkedRequest.digest == digest(handle))) == []
 

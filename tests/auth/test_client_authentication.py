@@ -35,7 +35,6 @@ def header(value: str) -> dict[str, Any]:
 
 
 def basic(user: str, secret: str = "") -> dict[str, Any]:
-    """Return a Basic header."""
     return header(f"Basic {base64.b64encode(f'{user}:{secret}'.encode()).decode()}")
 
 

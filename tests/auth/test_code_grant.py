@@ -10,22 +10,18 @@ from __future__ import annotations
 import time
 
 import pytest
-from sqlalchemy import select, update
 
 from fhirapp.auth.models import (
     AccessToken,
     AuthorizationCode,
-    Grant,
-    digest,
 )
+from tests.auth.grants import expire, row_of, set_grant
 from tests.support.authorizing import (
     VERIFIER,
     Flow,
     add_backend,
     add_program,
-    alter,
     challenge,
-    rows,
     set_client,
 )
 from tests.support.helpers import BASE_URL
@@ -56,9 +52,7 @@ def test_scope_of_the_answer_is_as_requested(flow):
     ):
         answer = flow.tokens(scope, patient="p1" if "patient" in scope else None)
         assert answer["scope"] == scope
-        mine = AccessToken.digest == digest(answer["access_token"])
-        ((row,),) = rows(flow.app, select(AccessToken).where(mine))
-        assert row.scope == scope
+        assert row_of(flow, AccessToken, answer["access_token"]).scope == scope
         assert ("refresh_token" in answer) == ("offline_access" in scope)
     assert "refresh_token" in flow.tokens("user/*.rs online_access")
 
@@ -107,8 +101,7 @@ def test_missing_unknown_or_expired_code_is_refused(flow):
         assert_error(flow.redeem(code), "invalid_grant", NO_CODE)
     assert_error(flow.redeem(None), "invalid_request", "Missing 'code'")
     code = flow.code("user/*.rs")
-    mine = update(AuthorizationCode).where(AuthorizationCode.digest == digest(code))
-    alter(flow.app, mine.values(expires_at=int(time.time())))
+    expire(flow, AuthorizationCode, code)
     assert_error(flow.redeem(code), "invalid_grant", NO_CODE)
 
 
@@ -160,7 +153,7 @@ def test_registration_that_is_narrowed_meanwhile_narrows_the_token(flow):
 def test_token_does_not_outlive_its_consent(flow):
     code = flow.code("user/*.rs")
     soon = int(time.time()) + 100
-    alter(flow.app, update(Grant).where(Grant.user_id == flow.user_id).values(expires_at=soon))
+    set_grant(flow, expires_at=soon)
     assert 98 <= flow.redeem(code).get_json()["expires_in"] <= 100
 
 

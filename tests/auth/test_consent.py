@@ -19,13 +19,13 @@ from fhirapp.auth.models import (
     AuthorizationCode,
     Grant,
     Session,
-    digest,
 )
 from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
 from fhirapp.auth.scopes import SESSION_SCOPES
 from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import writing
+from tests.auth.grants import row_of
 from tests.support.authorizing import (
     EVERYTHING,
     REDIRECT,
@@ -271,9 +271,7 @@ def test_code_is_stored_as_its_digest_and_expires_after_a_minute(flow):
     answer = parameters_of(flow.decide(handle))
     assert answer.keys() == {"code", "state"}
     code = answer["code"]
-    ((row,),) = rows(
-        flow.app, select(AuthorizationCode).where(AuthorizationCode.digest == digest(code))
-    )
+    row = row_of(flow, AuthorizationCode, code)
     assert len(code) == 48
     assert (row.nonce, row.redirect_uri, row.used_at) == ("n-1", REDIRECT, None)
     assert 58 <= row.expires_at - time.time() <= 60

@@ -28,7 +28,6 @@ OPENID = (
 
 @pytest.fixture(scope="module")
 def records(make_app: Callable[..., Flask]) -> Flask:
-    """Return a seeded app of these tests' own."""
     return make_app()
 
 
@@ -39,13 +38,11 @@ def client(records: Flask) -> FlaskClient:
 
 @pytest.fixture(scope="module")
 def claims(client: FlaskClient) -> dict[str, Any]:
-    """Return the SMART configuration."""
     return client.get(SMART[0]).get_json()
 
 
 @pytest.fixture(scope="module")
 def openid(client: FlaskClient) -> dict[str, Any]:
-    """Return the configuration of OpenID Connect."""
     return client.get(OPENID[0]).get_json()
 
 

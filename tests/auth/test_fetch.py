@@ -36,7 +36,6 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def trusted(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tests' authority be the only one that is trusted."""
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
 
 

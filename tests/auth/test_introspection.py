@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import update
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.models import (
@@ -18,18 +17,14 @@ from fhirapp.auth.models import (
     PATIENT,
     SIGNED,
     AccessToken,
-    Grant,
     RefreshToken,
-    digest,
 )
-from fhirapp.auth.users import sessions
-from fhirapp.db import writing
+from tests.auth.grants import end_sessions, expire, set_grant, token_of_backend
 from tests.support.authorizing import (
     Flow,
     add_backend,
     add_person,
     add_program,
-    alter,
     set_client,
     set_user,
 )
@@ -50,7 +45,6 @@ def flow(oauth: Flask) -> Flow:
 
 
 def bearer(token: str) -> dict[str, Any]:
-    """Return an access token as proof."""
     return {"headers": {"Authorization": f"Bearer {token}"}}
 
 
@@ -91,9 +85,7 @@ def test_token_of_a_user_has_the_context_that_its_app_got(flow):
 
 def test_token_of_a_backend_has_the_backend_as_subject(oauth):
     backend = Flow(oauth, add_backend(oauth), add_person(oauth, CLINICIAN))
-    form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
-    token = backend.ask("/oauth/token", **form).get_json()[ACCESS]
-    content = backend.introspect(token).get_json()
+    content = backend.introspect(token_of_backend(backend)).get_json()
     assert content.pop("exp") - content.pop("iat") == 300
     assert content == {
         "active": True,
@@ -117,8 +109,7 @@ def test_client_authenticates_by_its_proof_or_by_a_token_of_its_own(oauth, metho
 
 def test_backend_may_introspect_any_token_and_an_app_only_its_own(oauth, flow):
     issued = flow.tokens("user/*.rs offline_access")
-    form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
-    own = flow.ask("/oauth/token", OF_BACKEND, **form).get_json()[ACCESS]
+    own = token_of_backend(flow, proof=OF_BACKEND)
     for proof in (OF_BACKEND, bearer(own)):
         assert flow.introspect(issued[ACCESS], proof=proof).get_json()["sub"] == flow.user_id
     other = Flow(oauth, add_program(oauth, SIGNED), flow.user_id)
@@ -153,23 +144,6 @@ def test_request_without_proof_is_refused(flow):
     for unreadable in ("", f"{token} x", f" {token} {token}"):
         refused = flow.introspect(token, proof=bearer(unreadable))
         assert_error(refused, "invalid_request", "not readable")
-
-
-def end_sessions(flow: Flow) -> None:
-    """Sign a user out everywhere."""
-    with flow.app.app_context(), writing() as connection:
-        sessions.end_all(connection, flow.user_id)
-
-
-def expire(flow: Flow, model: type[AccessToken | RefreshToken], token: str) -> None:
-    """Let a token expire."""
-    row = update(model).where(model.digest == digest(token))
-    alter(flow.app, row.values(expires_at=int(time.time())))
-
-
-def set_grant(flow: Flow, **values: int) -> None:
-    """Change what a user allowed."""
-    alter(flow.app, update(Grant).where(Grant.user_id == flow.user_id).values(values))
 
 
 # What ends a user's tokens, given the flow and the token answer; and the tokens that are ended.

@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from fhirapp.auth.models import CLINICIAN, Launch, digest
 from fhirapp.auth.oauth import authorization_request
 from fhirapp.auth.oauth.authorize import SendBack
 from fhirapp.db import writing
+from tests.auth.grants import expire, row_of
 from tests.support.authorizing import (
     AUD,
     Flow,
     add_person,
     add_program,
-    alter,
     parameters_of,
     rows,
     told,
@@ -45,12 +45,6 @@ def test_launch_uri_gets_the_issuer_and_a_launch_id(flow):
         answer = parameters_of(address, launch_uri)
         assert answer["iss"] == AUD
         assert len(answer["launch"]) == 43
-
-
-def launch_row(flow: Flow, launch: str) -> Launch:
-    """Return the row of a launch id, kept as a hash."""
-    ((found,),) = rows(flow.app, select(Launch).where(Launch.digest == digest(launch)))
-    return found
 
 
 def test_launch_puts_its_patient_and_encounter_in_context(flow):
@@ -94,17 +88,16 @@ def test_launch_is_used_once_by_its_own_app_with_a_valid_request(flow):
     error, words = refusal_of(other, launch)
     assert (error, "launch is not known" in words) == ("invalid_request", True)
     assert refusal_of(flow, launch, aud="https://other.example/fhir")[0] == "invalid_request"
-    assert launch_row(flow, launch).used_at is None
+    assert row_of(flow, Launch, launch).used_at is None
     flow.park(SCOPE, launch=launch)
     assert refusal_of(flow, launch) == (error, words)
 
 
 def test_launch_expires_after_five_minutes(flow):
     launch = flow.launch("p1")
-    assert 298 <= launch_row(flow, launch).expires_at - time.time() <= 300
-    past = update(Launch).where(Launch.digest == digest(launch))
-    alter(flow.app, past.values(expires_at=int(time.time())))
+    assert 298 <= row_of(flow, Launch, launch).expires_at - time.time() <= 300
+    expire(flow, Launch, launch)
     assert refusal_of(flow, launch)[0] == "invalid_request"
-    alter(flow.app, past.values(expires_at=int(time.time()) - 2))
+    expire(flow, Launch, launch, 2)
     flow.launch("p1")
     assert rows(flow.app, select(Launch).where(Launch.digest == digest(launch))) == []

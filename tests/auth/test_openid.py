@@ -18,6 +18,7 @@ from werkzeug.test import TestResponse
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Session
 from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import writing
+from tests.auth.grants import token_of_backend
 from tests.support.authorizing import (
     Flow,
     add_backend,
@@ -161,9 +162,7 @@ def test_user_info_needs_openid_and_a_user(flow):
     assert_without_openid(user_info(flow, less["access_token"]))
     assert user_info(flow, answer["access_token"]).status_code == 200
     backend = Flow(flow.app, add_backend(flow.app), flow.user_id)
-    form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
-    token = backend.ask("/oauth/token", **form).get_json()["access_token"]
-    assert_without_openid(user_info(backend, token))
+    assert_without_openid(user_info(backend, token_of_backend(backend)))
     assert_without_openid(user_info(flow, token_for(flow.app, "openid user/*.rs")))
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import update
 
-from fhirapp.auth.models import Grant, RefreshToken, digest
-from fhirapp.auth.users import sessions
-from fhirapp.db import writing
-from tests.support.authorizing import Flow, add_program, alter, rows, set_client, set_user
+from fhirapp.auth.models import RefreshToken, digest
+from tests.auth.grants import end_sessions, row_of, set_grant
+from tests.support.authorizing import Flow, add_program, alter, set_client, set_user
 from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.helpers import Fhir
 from tests.support.token_endpoint import ENDED, assert_error, is_valid
@@ -23,25 +22,8 @@ DAY = 86_400
 ACCESS, REFRESH = "access_token", "refresh_token"
 
 
-def row_of(flow: Flow, token: str) -> RefreshToken:
-    """Return the row of a refresh token."""
-    ((found,),) = rows(flow.app, select(RefreshToken).where(RefreshToken.digest == digest(token)))
-    return found
-
-
 def set_row(flow: Flow, token: str, **values: int) -> None:
-    """Change the row of a refresh token."""
     alter(flow.app, update(RefreshToken).where(RefreshToken.digest == digest(token)).values(values))
-
-
-def set_grant(flow: Flow, **values: int) -> None:
-    """Change what a user allowed."""
-    alter(flow.app, update(Grant).where(Grant.user_id == flow.user_id).values(**values))
-
-
-def end_sessions(flow: Flow) -> None:
-    with flow.app.app_context(), writing() as connection:
-        sessions.end_all(connection, flow.user_id)
 
 
 def test_refresh_gives_a_valid_token_and_the_next_refresh_token(flow):
@@ -126,7 +108,7 @@ def test_other_tokens_are_no_refresh_tokens(flow):
 
 def test_refresh_token_lasts_ninety_days_unless_it_is_used(flow):
     token = flow.tokens(SCOPE, days=180)[REFRESH]
-    row = row_of(flow, token)
+    row = row_of(flow, RefreshToken, token)
     assert row.expires_at - row.issued_at == 90 * DAY
     set_row(flow, token, expires_at=int(time.time()))
     assert_error(flow.refresh(token), "invalid_grant")
@@ -134,14 +116,14 @@ def test_refresh_token_lasts_ninety_days_unless_it_is_used(flow):
 
 def test_consent_lasts_as_long_as_the_user_chose(flow):
     token = flow.tokens(SCOPE, days=30)[REFRESH]
-    row = row_of(flow, token)
+    row = row_of(flow, RefreshToken, token)
     assert abs(row.expires_at - row.issued_at - 30 * DAY) <= 1
     # Each use begins ninety days anew, and the consent ends all the same.
     soon = int(time.time()) + 100
     set_grant(flow, expires_at=soon)
     answer = flow.refresh(token).get_json()
     assert 98 <= answer["expires_in"] <= 100
-    assert row_of(flow, answer[REFRESH]).expires_at == soon
+    assert row_of(flow, RefreshToken, answer[REFRESH]).expires_at == soon
     set_grant(flow, expires_at=int(time.time()))
     assert_error(flow.refresh(answer[REFRESH]), "invalid_grant", ENDED)
 

@@ -41,6 +41,7 @@ from fhirapp.auth.refusals import (
     refusals_of,
 )
 from fhirapp.db import writing
+from tests.auth.grants import token_of_backend
 from tests.support.access import refusal_of_request
 from tests.support.authorizing import (
     KEY,
@@ -111,16 +112,11 @@ def clinician(app: Flask) -> Denied:
     return denied(app, CLINICIAN)
 
 
-def token_of(app: Flask, program: Program, scope: str) -> str:
-    """Return a token of a backend's."""
-    flow = Flow(app, program, add_person(app, CLINICIAN))
-    answer = flow.ask("/oauth/token", grant_type="client_credentials", scope=scope)
-    token: str = answer.get_json()["access_token"]
-    return token
+def backend_token(app: Flask, program: Program, scope: str) -> str:
+    return token_of_backend(Flow(app, program, add_person(app, CLINICIAN)), scope)
 
 
 def reason_of(refusal: Refusal, beginning: str) -> str | None:
-    """Return the reason that begins so."""
     return next((reason for reason in refusal.reasons if reason.startswith(beginning)), None)
 
 
@@ -163,7 +159,7 @@ def test_change_to_a_token_is_recorded_as_a_reason(patient, name):
 
 def test_missing_scope_is_recorded_with_the_scopes_that_are_left(app):
     program = add_backend(app, "system/*.rs")
-    fhir = Fhir(app, token_of(app, program, "system/AllergyIntolerance.rs"))
+    fhir = Fhir(app, backend_token(app, program, "system/AllergyIntolerance.rs"))
     refusal = refusal_of_request(app, fhir.get("DocumentReference?patient=p1"))
     assert refusal.user_id is None
     assert refusal.reasons == [
@@ -382,7 +378,6 @@ def count_of(app: Flask, client_id: str) -> int:
 
 
 def earlier_refusal(client_id: str, number: int, at: int) -> dict[str, Any]:
-    """Return the row of an earlier refusal."""
     return {
         "request_id": f"{number:016x}",
         "at": at,
@@ -400,7 +395,7 @@ def test_newest_refusals_of_a_client_are_kept_for_a_month(app):
     old = earlier_refusal("somebody", 1, now - KEPT_SECONDS - 5)
     alter(app, insert(Refusal).values([*earlier, old]))
     set_client(app, program, scope="system/Patient.rs")
-    response = Fhir(app, token_of(app, program, "system/*.rs")).get("AllergyIntolerance")
+    response = Fhir(app, backend_token(app, program, "system/*.rs")).get("AllergyIntolerance")
     assert (count_of(app, client_id), count_of(app, "somebody")) == (KEPT, 0)
     with app.app_context():
         assert refusals_of(client_id)[0].request_id == response.headers[REQUEST_ID_HEADER]

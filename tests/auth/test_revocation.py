@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from fhirapp.auth.models import (
     BASIC,
@@ -21,12 +21,12 @@ from fhirapp.auth.models import (
     digest,
 )
 from fhirapp.auth.tokens import new_token
+from tests.auth.grants import expire
 from tests.support.authorizing import (
     Flow,
     add_backend,
     add_person,
     add_program,
-    alter,
     rows,
     set_client,
 )
@@ -50,12 +50,6 @@ def revoke(flow: Flow, token: str, **form: Any) -> None:
     assert response.status_code == 200, response.text
     assert response.headers["Cache-Control"] == "no-store"
     assert response.get_json() == {}
-
-
-def expire(flow: Flow, model: Any, token: str, seconds: int) -> None:
-    """Let something have expired so many seconds ago."""
-    row = update(model).where(model.digest == digest(token))
-    alter(flow.app, row.values(expires_at=int(time.time()) - seconds))
 
 
 @pytest.mark.parametrize("method", [NONE, BASIC, SIGNED])

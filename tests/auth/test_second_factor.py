@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pyotp
@@ -23,18 +22,6 @@ from tests.support.second_factor import SECRET, code_now, enable, user_of
 
 # In the middle of an interval; the codes of this one and those around it differ.
 NOON = 1_800_000_015
-
-
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    """An app with users of its own."""
-    return make_app()
-
-
-@pytest.fixture
-def person(clinic: Flask) -> str:
-    """A clinician's user name."""
-    return add_person(clinic, CLINICIAN)
 
 
 def accept(app: Flask, username: str, code: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -24,18 +24,6 @@ WRONG = "Incorrect user name or password."
 real_hasher = sessions._hasher
 
 
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    """An app with users of its own."""
-    return make_app()
-
-
-@pytest.fixture
-def person(clinic: Flask) -> str:
-    """A clinician's user name."""
-    return add_person(clinic, CLINICIAN)
-
-
 @pytest.fixture
 def hashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The stored hashes that passwords were compared to."""
@@ -51,7 +39,6 @@ def hashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def fail(app: Flask, username: str, times: int, browser: Browser | None = None) -> Browser:
-    """Try a wrong password so many times."""
     browser = browser or Browser(app)
     for _ in range(times):
         assert browser.sign_in(username, "wrong").status == 403

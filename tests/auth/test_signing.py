@@ -50,13 +50,11 @@ def _short_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def app(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app with keys of its own."""
     return make_app(seed=False)
 
 
 @pytest.fixture
 def flow(app: Flask) -> Flow:
-    """Return a clinician with a public app."""
     return Flow(app, add_program(app), add_person(app, CLINICIAN))
 
 

@@ -33,7 +33,6 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 
 
 def row_of(connection: Connection, user_id: str) -> Any:
-    """Return a user's row."""
     return connection.execute(select(User.__table__).where(User.id == user_id)).one()
 
 

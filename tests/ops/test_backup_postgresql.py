@@ -65,11 +65,9 @@ class Clinic(NamedTuple):
         return settings_in(self.folder, **self.overrides)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of the shell."""
         return fhirapp(self.folder, *arguments, DATABASE_URL=self.url, SECRET=SHARED_SECRET)
 
     def sql(self, statement: str) -> list[Any]:
-        """Run a statement; return its rows."""
         with connected(self.url) as connection:
             found = connection.execute(text(statement))
             return found.all() if found.returns_rows else []

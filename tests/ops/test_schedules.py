@@ -62,15 +62,6 @@ def _jobs(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("jobs_in_process")
 
 
-@pytest.fixture
-def inbox(tmp_path: Path) -> Path:
-    """A folder that can be watched."""
-    folder = tmp_path / "inbox"
-    for own in ("done", "failed"):
-        (folder / own).mkdir(parents=True)
-    return folder
-
-
 def test_backup_is_taken_and_verified_and_the_oldest_removed(app, tmp_path):
     other = tmp_path / "other-20260101T000000Z.backup"
     add(app, BACKUP, folder=str(tmp_path), keep=2, drill=True)

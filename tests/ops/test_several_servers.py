@@ -18,7 +18,7 @@ from threading import Event, Thread
 
 import pytest
 from flask import Flask
-from sqlalchemy import delete, make_url, select, text, update
+from sqlalchemy import delete, select, text, update
 
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Attempt, ServerSecret, SetupCode, User
@@ -26,7 +26,7 @@ from fhirapp.auth.oauth import authorize, openid
 from fhirapp.auth.throttle import PER_MINUTE
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, settings_of
-from fhirapp.db import connect_args, db, writing
+from fhirapp.db import db, writing
 from fhirapp.db.generation import following_others, generation
 from fhirapp.db.turns import _OURS, is_taken, turn
 from fhirapp.exchange.bulk.run import KIND, run_next
@@ -93,7 +93,6 @@ def kids(app: Flask) -> list[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < _LONGEST_SECONDS
@@ -441,14 +440,3 @@ def test_servers_with_different_urls_of_one_database_share_cookies(first, join):
     url = f"{settings_of(first).database_url}&application_name=other"
     other = join(database_url=url)
     assert cookie_name(other) == cookie_name(first)
-
-
-def test_options_of_the_database_url_take_precedence():
-    stated = connect_args(
-        make_url("postgresql://one/clinic?options=-csearch_path%3Dhome&connect_timeout=30"),
-        connect_timeout="1",
-        application_name="fhirapp",
-    )
-    assert stated["options"] == "-csearch_path=home -c jit=off"
-    assert stated["application_name"] == "fhirapp"
-    assert "connect_timeout" not in stated

@@ -44,15 +44,6 @@ def app(empty: Flask) -> Flask:
     return empty
 
 
-@pytest.fixture
-def inbox(tmp_path: Path) -> Path:
-    """A folder that can be watched."""
-    folder = tmp_path / "inbox"
-    for own in ("done", "failed"):
-        (folder / own).mkdir(parents=True)
-    return folder
-
-
 def test_files_and_folders_are_imported_and_moved(app, inbox):
     write(inbox, "lab.ndjson", patient("p1"), allergy("a1", "Patient/p1"))
     write(inbox, "export/Patient.ndjson", patient("p2"))
