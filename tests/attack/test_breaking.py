@@ -69,7 +69,7 @@ def everything(own):
 
 
 @pytest.fixture
-def bring_in(own, tmp_path):
+def import_all(own, tmp_path):
     """Return a function that imports resources, and returns the report."""
     return lambda *resources: load(own, write(tmp_path, lines(*resources), "records.ndjson"))
 
@@ -107,7 +107,7 @@ def test_a_scope_whose_filter_ends_in_a_comma_does_not_cover_every_value(own):
 
 
 @BOTH
-def test_an_empty_list_of_words_is_no_failure_of_the_server(fhir):
+def test_empty_words_in_a_list_are_no_server_error(fhir):
     for name in ["_content", "_text"]:
         for value in ["pain,", ",pain", "pain,%20", ",", "%20,%20"]:
             assert fhir.get(f"DocumentReference?{name}={value}").status_code in (200, 400)
@@ -126,10 +126,10 @@ def test_one_of_several_words_is_searched_within_one_patient(fhir, as_patient):
 
 @BOTH
 @pytest.mark.parametrize("length", [2_046, 2_047, 6_000])
-def test_a_long_word_does_not_keep_a_document_out(everything, bring_in, length):
+def test_a_long_word_does_not_keep_a_document_out(everything, import_all, length):
     """On PostgreSQL a word of a text search has at most 2,046 bytes."""
     row_id = f"long-{length}"
-    report = bring_in(document(row_id, inline("q" * length + " numbat")))
+    report = import_all(document(row_id, inline("q" * length + " numbat")))
     assert not report.rejected
     assert row_id in everything.ids("DocumentReference?_content=numbat&_count=1000")
 
@@ -146,21 +146,21 @@ def test_a_long_system_of_an_identifiers_type_does_not_keep_a_document_out(own, 
 
 
 @pytest.mark.parametrize("order", [("document", "binary"), ("binary", "document")])
-def test_a_note_is_found_by_its_words_whichever_came_first(everything, bring_in, order):
+def test_a_note_is_found_by_its_words_whichever_came_first(everything, import_all, order):
     word = f"quokka{order[0]}"
     records = {
         "document": document(f"late-{order[0]}", pointing(f"b-{order[0]}")),
         "binary": binary(f"b-{order[0]}", word),
     }
     for name in order:
-        bring_in(records[name])
+        import_all(records[name])
     assert everything.ids(f"DocumentReference?_content={word}") == [f"late-{order[0]}"]
 
 
-def test_a_note_that_was_corrected_is_found_by_its_new_words_alone(everything, bring_in):
-    bring_in(binary("b-corrected", "bandicoot"))
-    bring_in(document("corrected", pointing("b-corrected")))
-    bring_in(binary("b-corrected", "<p>kookaburra</p>", "text/html"))
+def test_a_note_that_was_corrected_is_found_by_its_new_words_alone(everything, import_all):
+    import_all(binary("b-corrected", "bandicoot"))
+    import_all(document("corrected", pointing("b-corrected")))
+    import_all(binary("b-corrected", "<p>kookaburra</p>", "text/html"))
     assert everything.get("Binary/b-corrected").content_type.startswith("text/html")
     now = attachment(everything, "DocumentReference/corrected")
     assert base64.b64decode(now["data"]) == b"<p>kookaburra</p>"
@@ -188,11 +188,11 @@ ABSENT = {
 }
 
 
-def test_a_report_without_a_time_is_imported(everything, bring_in):
+def test_a_report_without_a_time_is_imported(everything, import_all):
     pathology = {"coding": [{"system": "http://loinc.org", "code": "11526-1"}]}
     without = {"extension": [ABSENT]}
     for elements in ({}, {"_date": without}, {"context": {"period": {"_start": without}}}):
-        report = bring_in(document("timeless", type=pathology, **elements))
+        report = import_all(document("timeless", type=pathology, **elements))
         assert not report.rejected
         assert everything.get("DocumentReference/timeless").status_code == 200
 
@@ -242,7 +242,7 @@ def test_a_resource_that_a_scope_covers_only_now_is_on_no_later_page(own):
     assert fhir.get("AllergyIntolerance/n2/_history/1").status_code == 404
 
 
-def test_what_matches_only_since_paging_began_is_on_no_later_page(own, everything):
+def test_resource_that_matches_only_since_paging_began_is_on_no_later_page(own, everything):
     """As with a new resource, a client meets it when it searches again."""
     codes = {code: {"coding": [{"code": code}]} for code in "ab"}
     resources = [
@@ -255,58 +255,56 @@ def test_what_matches_only_since_paging_began_is_on_no_later_page(own, everythin
 
 
 # Binaries that come, change and go.
-def make_anew(app):
+def reindex_all(app):
     with app.app_context(), writing() as connection:
         reindex(connection, types(), Rendering.of(settings_of(app)))
 
 
-def test_a_version_from_before_its_binary_stays_as_it_was_when_all_is_made_anew(
-    own, everything, bring_in
-):
+def test_version_from_before_its_binary_is_unchanged_by_a_reindex(own, everything, import_all):
     given = pointing("late", contentType="text/plain", hash=hash_of("wombat"))
-    bring_in(document("before", given))
-    bring_in(binary("late", "wombat"))
+    import_all(document("before", given))
+    import_all(binary("late", "wombat"))
     address = "DocumentReference/before/_history/1"
     published = everything.get(address).data
-    make_anew(own)
+    reindex_all(own)
     assert everything.get(address).data == published
 
 
-def test_what_was_deleted_does_not_come_back_when_all_is_made_anew(own, everything, bring_in):
-    bring_in(binary("gone", "thylacine"))
+def test_reindex_does_not_restore_deleted_content(own, everything, import_all):
+    import_all(binary("gone", "thylacine"))
     given = pointing("gone", contentType="text/plain", hash=hash_of("thylacine"))
-    bring_in(document("left", given))
+    import_all(document("left", given))
     delete(own, "Binary", "gone", now=THIRD)
-    bring_in(document("left", given, description="the file is no more"))
+    import_all(document("left", given, description="the file is no more"))
     assert "data" not in attachment(everything, "DocumentReference/left")
-    make_anew(own)
+    reindex_all(own)
     assert "data" not in attachment(everything, "DocumentReference/left")
     assert everything.ids("DocumentReference?_content=thylacine") == []
 
 
-def test_what_a_record_says_of_its_attachment_outlives_the_binary(own, everything, bring_in):
+def test_size_and_hash_of_an_attachment_outlive_its_binary(own, everything, import_all):
     given = pointing("passing", contentType="text/plain", size=99, hash=hash_of("as sent"))
-    bring_in(document("says", given))
-    bring_in(binary("passing", "bytes"))
+    import_all(document("says", given))
+    import_all(binary("passing", "bytes"))
     delete(own, "Binary", "passing", now=THIRD)
     left = attachment(everything, "DocumentReference/says")
     assert (left.get("size"), left.get("hash")) == (99, hash_of("as sent"))
 
 
-def test_a_document_sent_again_brings_back_the_bytes_that_were_deleted(own, everything, bring_in):
+def test_document_sent_again_restores_its_deleted_bytes(own, everything, import_all):
     given = inline("wallaby")
-    bring_in(document("again", given))
+    import_all(document("again", given))
     address = attachment(everything, "DocumentReference/again")["url"].partition("/fhir/")[2]
     delete(own, "Binary", address.partition("/")[2], now=THIRD)
-    bring_in(document("again", given, description="sent again"))
+    import_all(document("again", given, description="sent again"))
     sent = attachment(everything, "DocumentReference/again")
     status = everything.get(address).status_code
     assert ("data" in sent, status) in ((True, 200), (False, 410))
 
 
-def test_words_are_those_of_a_document_and_not_of_another_with_the_same_bytes(everything, bring_in):
+def test_words_of_equal_bytes_are_indexed_by_media_type(everything, import_all):
     """A picture has no words, whatever its bytes are elsewhere."""
-    bring_in(
+    import_all(
         document("as-text", inline("bilby")),
         document("as-picture", inline("bilby", "image/png")),
     )

@@ -51,15 +51,15 @@ def changed(lines: list[bytes]) -> list[bytes]:
     return lines
 
 
-def changed_and_made_anew(lines: list[bytes]) -> list[bytes]:
-    """Return them with one changed, and its own digest made anew."""
+def changed_with_its_digest(lines: list[bytes]) -> list[bytes]:
+    """Return lines of which one was changed with its own digest."""
     (_, before), (body, _) = split(lines[2]) or (b"", None), split(lines[3]) or (b"", None)
     lines[3] = following(before, body.replace(b'"status":200', b'"status":404'))[1]
     return lines
 
 
-def all_made_anew(lines: list[bytes]) -> list[bytes]:
-    """Return them with one left out, and all that follow made anew, as who has no key can."""
+def rehashed(lines: list[bytes]) -> list[bytes]:
+    """Return lines without one, all later ones with new digests, as nobody needs a key for."""
     head = split(lines[0])[1]
     made = [lines[0]]
     for line in [*lines[1:3], *lines[4:]]:
@@ -82,7 +82,7 @@ CHANGED_BEFORE = "or the one before, was changed"
 
 TAMPERED: list[tuple[Callable[[list[bytes]], list[bytes]], str]] = [
     (changed, f"line 4: line 4 of the trail, {CHANGED_BEFORE}"),
-    (changed_and_made_anew, f"line 5: line 5 of the trail, {CHANGED_BEFORE}"),
+    (changed_with_its_digest, f"line 5: line 5 of the trail, {CHANGED_BEFORE}"),
     (lambda lines: lines[:3] + lines[4:], "line 4: 1 of the trail's lines missing before it"),
     (lambda lines: lines[:3] + lines[5:], "line 4: 2 of the trail's lines missing before it"),
     (lambda lines: [*lines[:3], *lines[2:]], "line 4: line 3 of the trail stands"),
@@ -136,7 +136,7 @@ def test_truncated_or_rewritten_trail_is_found_by_a_copied_head(watched, own_app
     assert "it was cut off" in verified(own_app, head).fault
     # Without the head in the middle that would not fit its signature.
     without = [line for line in whole[1:] if b'"event":"head"' not in line]
-    file.write_bytes(b"".join(all_made_anew([whole[0], *without])))
+    file.write_bytes(b"".join(rehashed([whole[0], *without])))
     forged = {**head, "head": {**head["head"], "n": 4}}
     assert "signature" in verified(own_app, forged).fault
     stranger = verify(folder_of(own_app), {"AAAA"}, [head], kept=False)
@@ -151,10 +151,10 @@ def test_rewritten_trail_lacks_its_heads(watched, own_app, monkeypatch):
     assert verified(own_app).heads == 4
     (file,) = files(folder_of(own_app))
     lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join(all_made_anew(lines)))
+    file.write_bytes(b"".join(rehashed(lines)))
     assert "this head is of another line" in verified(own_app).fault
     without = [line for line in lines if b'"event":"head"' not in line]
-    file.write_bytes(b"".join(all_made_anew([lines[0], *without])))
+    file.write_bytes(b"".join(rehashed([lines[0], *without])))
     assert "line 5 of the trail should be a head" in verified(own_app).fault
 
 

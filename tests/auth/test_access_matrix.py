@@ -278,7 +278,7 @@ def test_search_or_history_shows_nothing_of_another_patient(clinic, held, own, c
         for name, definition in SERVED.items()
         if "history-type" in definition.interactions
     ]
-    paths = [path for one in SERVED.values() for path in search_paths(clinic, one)]
+    paths = [path for definition in SERVED.values() for path in search_paths(clinic, definition)]
     paths = [path for path in paths if "clude=" not in path]
     everywhere = (*READ_EVERYWHERE, *SEARCH_EVERYWHERE, "/fhir?_count=3")
     assert beyond(fhir, [*paths, *histories, *everywhere], own) == {}
@@ -290,7 +290,7 @@ def test_search_or_history_shows_nothing_of_another_patient(clinic, held, own, c
 @matrix(*ROLES)
 def test_include_or_operation_shows_nothing_of_another_patient(clinic, own, client, kind):
     fhir = client(kind)
-    paths = [path for one in SERVED.values() for path in search_paths(clinic, one)]
+    paths = [path for definition in SERVED.values() for path in search_paths(clinic, definition)]
     # All of them at once; each by itself is a campaign.
     paths = [path for path in paths if "clude=*" in path]
     record = f"Patient/{PATIENT_ID}"
@@ -325,7 +325,11 @@ def test_every_type_that_depends_on_other_scopes_is_beside_the_record(reach):
     whole = reach(WHOLE)
     brought = {name for name, _ in names_in(whole.fhir, f"Patient/{PATIENT_ID}/$everything")}
     assert {"Practitioner", "Organization", "Provenance"} <= brought
-    by_any = {one.name for one in SERVED.values() if one.visibility is Visibility.ANY_SCOPE}
+    by_any = {
+        definition.name
+        for definition in SERVED.values()
+        if definition.visibility is Visibility.ANY_SCOPE
+    }
     assert by_any & brought
 
 
@@ -337,9 +341,9 @@ def test_every_type_that_depends_on_other_scopes_is_beside_the_record(reach):
 def test_no_route_shows_what_a_read_and_a_search_refuse(clinic, held, reach, kind):
     reached = reach(kind)
     fhir = reached.fhir
-    reads = [path for one in SERVED.values() for path in read_paths(one, held)]
+    reads = [path for definition in SERVED.values() for path in read_paths(definition, held)]
     assert beyond(fhir, [*reads, *READ_EVERYWHERE], reached.known) == {}
-    searches = [path for one in SERVED.values() for path in search_paths(clinic, one)]
+    searches = [path for definition in SERVED.values() for path in search_paths(clinic, definition)]
     assert beyond(fhir, [*searches, *SEARCH_EVERYWHERE], reached.found) == {}
     for definition in SERVED.values():
         for request in operations(definition):

@@ -21,12 +21,12 @@ def everything(running: Cluster) -> Fhir:
     return Fhir(running.app, token_for(running.app, "system/*.rs"))
 
 
-def test_the_first_starts_at_once_print_one_setup_address(running):
+def test_concurrent_first_starts_print_one_setup_address(running):
     assert len(running.setup_codes[0]) == 1
     assert running.setup_codes == [running.setup_codes[0]] * 3
 
 
-def test_requests_go_to_each_in_turn(everything):
+def test_requests_are_balanced_over_all_servers(everything):
     assert len({everything.get("Patient/p1").headers["X-Server"] for _ in range(3)}) == 3
 
 
@@ -40,16 +40,16 @@ def test_requests_go_to_each_in_turn(everything):
         "Patient/p1/$everything?_count=40",
     ],
 )
-def test_all_pages_over_servers_are_those_of_one(running, everything, search):
-    one = running.servers[0]
+def test_pages_from_several_servers_are_those_of_one_server(running, everything, search):
+    first = running.servers[0]
 
-    def of_one(path: str) -> Any:
-        return one.get(path if path.startswith("/") else f"/fhir/{path}", everything.token)
+    def from_first(path: str) -> Any:
+        return first.get(path if path.startswith("/") else f"/fhir/{path}", everything.token)
 
     pages, servers = walk(everything.get, search)
     assert len(pages) > 3
     assert len(servers) == 3
-    assert pages == walk(of_one, search)[0]
+    assert pages == walk(from_first, search)[0]
 
 
 def walk(get: Any, search: str) -> tuple[list[Any], set[str | None]]:
@@ -64,7 +64,7 @@ def walk(get: Any, search: str) -> tuple[list[Any], set[str | None]]:
     return pages, servers
 
 
-def test_each_request_is_in_the_trail_once_whoever_is_asked(running, everything):
+def test_each_request_is_in_the_audit_trail_once_at_every_server(running, everything):
     asked = [f"{ALLERGY}/a{number:05}" for number in range(300, 330)]
     for path in asked:
         assert everything.get(path).status_code == 200
@@ -78,11 +78,11 @@ def test_each_request_is_in_the_trail_once_whoever_is_asked(running, everything)
             for entity in entry["resource"].get("entity", ())
             if "reference" in entity.get("what", {})
         ]
-        return sorted(one for one in served if one in asked)
+        return sorted(name for name in served if name in asked)
 
     assert [noted(server) for server in running.servers] == [asked] * 3
 
 
-def test_the_trail_is_whole(running):
+def test_audit_trail_is_intact_at_every_server(running):
     for server in running.servers:
         server.command("audit", "verify")

@@ -94,7 +94,7 @@ def assert_bounded(load: Load, faults: list[Fault]) -> None:
     late = [
         refused
         for refused in load.refused
-        if not any(one.began <= refused.at <= one.ended + _RECOVERY_SECONDS for one in faults)
+        if not any(fault.began <= refused.at <= fault.ended + _RECOVERY_SECONDS for fault in faults)
     ]
     assert late == []
     of_servers = [
@@ -114,10 +114,10 @@ def _assert_exports_end(load: Load) -> None:
     for exports, status in load.exports:
         # 429: many are asked for, and each only so often.
         answer = load.running.wait(
-            partial(exports.get, status), lambda one: one.status_code not in (202, 429)
+            partial(exports.get, status), lambda found: found.status_code not in (202, 429)
         )
         assert answer.status_code == 200, answer.text
-        found = [one["id"] for one in exports.lines(answer.get_json())]
+        found = [resource["id"] for resource in exports.lines(answer.get_json())]
         assert len(found) == len(set(found))
         assert set(found) == set(load.walked)
 

@@ -69,7 +69,7 @@ def test_systemd_finds_little_left_to_take_from_the_unit(unit, tmp_path):
 
 
 def test_the_unit_sets_what_a_server_behind_a_proxy_needs(unit):
-    environ = dict(one.split("=", 1) for one in values(unit, "Environment"))
+    environ = dict(line.split("=", 1) for line in values(unit, "Environment"))
     settings = load_settings(environ)
     check_listening(settings)
     assert str(settings.instance) == f"/var/lib/{values(unit, 'StateDirectory')[0]}"
@@ -134,7 +134,7 @@ def test_the_server_runs_with_the_calls_that_the_unit_allows(calls, tmp_path):
         process.terminate()
         status = process.wait()
     assert status == 0, log.read_text()
-    found = {one["what"]: one for one in map(json.loads, done.stdout.splitlines())}
+    found = {finding["what"]: finding for finding in map(json.loads, done.stdout.splitlines())}
     # Its reader confines itself, for which it needs a call more than systemd's own group has.
     assert found["Documents"]["words"] == "the document reader is sandboxed"
 
@@ -160,7 +160,7 @@ def test_the_compose_file_fits_the_image_and_its_proxy(compose):
     settings = load_settings(service["environment"], host=of_image(r"FHIRAPP_HOST=(\S+)"))
     check_listening(settings)
     (network,) = compose["networks"]["inside"]["ipam"]["config"]
-    assert [str(one) for one in settings.proxies] == [network["subnet"]]
+    assert [str(proxy_network) for proxy_network in settings.proxies] == [network["subnet"]]
     assert service["networks"] == proxy["networks"] == ["inside"]
     assert f"records:{of_image(r'^VOLUME (.*)')}" in service["volumes"]
     assert f"--to fhirapp:{of_image(r'^EXPOSE (.*)')}" in proxy["command"]
@@ -168,7 +168,11 @@ def test_the_compose_file_fits_the_image_and_its_proxy(compose):
     # Its health is the image's to tell.
     assert proxy["depends_on"]["fhirapp"]["condition"] == "service_healthy"
     assert "HEALTHCHECK" in DOCKERFILE
-    volumes = [one.partition(":")[0] for it in (service, proxy) for one in it["volumes"]]
+    volumes = [
+        volume.partition(":")[0]
+        for container in (service, proxy)
+        for volume in container["volumes"]
+    ]
     assert sorted(volumes) == sorted(compose["volumes"])
 
 
@@ -176,12 +180,12 @@ def test_the_compose_file_fits_the_image_and_its_proxy(compose):
 def manifests(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The objects of an example, by their kind."""
     found = yaml.safe_load_all(examples("Kubernetes", "yaml")[request.param])
-    return {one["kind"]: one for one in found}
+    return {manifest["kind"]: manifest for manifest in found}
 
 
 def test_kubernetes_knows_every_field(manifests):
-    for one in manifests.values():
-        kubernetes_validate.validate(one, KUBERNETES, strict=True)
+    for manifest in manifests.values():
+        kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
     wrong = json.loads(json.dumps(manifests["Deployment"]))
     wrong["spec"]["template"]["spec"]["containers"][0]["readyProbe"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -199,13 +203,15 @@ def test_the_objects_fit_each_other_and_the_image(manifests):
     assert str(port["containerPort"]) == of_image(r"^EXPOSE (.*)")
     (served,) = manifests["Service"]["spec"]["ports"]
     probes = [container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
-    assert {served["targetPort"], *(one["port"] for one in probes)} == {port["name"]}
-    assert [one["path"] for one in probes] == ["/health/live", "/health/live", "/health/ready"]
-    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
-    assert mounts.keys() == {one["name"] for one in pod["volumes"]}
+    assert {served["targetPort"], *(probe["port"] for probe in probes)} == {port["name"]}
+    assert [probe["path"] for probe in probes] == ["/health/live", "/health/live", "/health/ready"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts.keys() == {volume["name"] for volume in pod["volumes"]}
     assert of_image(r"^VOLUME (.*)") in mounts.values()
-    claims = [one["persistentVolumeClaim"] for one in pod["volumes"] if "emptyDir" not in one]
-    assert [one["claimName"] for one in claims] == [
+    claims = [
+        volume["persistentVolumeClaim"] for volume in pod["volumes"] if "emptyDir" not in volume
+    ]
+    assert [claim["claimName"] for claim in claims] == [
         manifests["PersistentVolumeClaim"]["metadata"]["name"]
     ]
     user = str(pod["securityContext"]["runAsUser"])
@@ -227,19 +233,19 @@ def test_the_servers_of_kubernetes_start_with_these_settings(manifests):
     else:
         assert settings.database_uri.startswith("postgresql+psycopg:")
         assert len(settings.secret) >= 32
-        assert settings.files in [one["mountPath"] for one in container["volumeMounts"]]
+        assert settings.files in [mount["mountPath"] for mount in container["volumeMounts"]]
         assert manifests["PersistentVolumeClaim"]["spec"]["accessModes"] == ["ReadWriteMany"]
         assert manifests["PodDisruptionBudget"]["spec"]["minAvailable"] < deployment["replicas"]
 
 
 def _environ(container: Mapping[str, Any], secret: Mapping[str, Any] | None) -> dict[str, str]:
     found: dict[str, str] = {}
-    for one in container["env"]:
-        if "value" in one:
-            found[one["name"]] = one["value"]
+    for variable in container["env"]:
+        if "value" in variable:
+            found[variable["name"]] = variable["value"]
         else:
-            named = one["valueFrom"]["secretKeyRef"]
+            named = variable["valueFrom"]["secretKeyRef"]
             assert secret is not None
             assert named["name"] == secret["metadata"]["name"]
-            found[one["name"]] = secret["stringData"][named["key"]]
+            found[variable["name"]] = secret["stringData"][named["key"]]
     return found

@@ -57,13 +57,14 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
             environ = {f"FHIRAPP_{name}": value for name, value in variables.items()}
             app = create_app(load_settings(environ, instance_path=str(folder)))
             made[base] = Service(port, folder / "log", app)
-        for one in made.values():
-            until(lambda one=one: "serves FHIR R4 at" in one.log.read_text())
-            with one.app.app_context():
-                import_paths([_records(one.log.parent)], types(), settings_of(one.app))
+        for service in made.values():
+            until(lambda service=service: "serves FHIR R4 at" in service.log.read_text())
+            with service.app.app_context():
+                records = _records(service.log.parent)
+                import_paths([records], types(), settings_of(service.app))
         yield made
-    for one in made.values():
-        with one.app.app_context():
+    for service in made.values():
+        with service.app.app_context():
             db.engine.dispose()
 
 
@@ -138,7 +139,7 @@ def path_of(base: str) -> str:
     return urlsplit(base).path
 
 
-def test_a_page_has_what_belongs_to_it(app, base):
+def test_page_loads_its_style_below_any_path(app, base):
     browser = Browser(app)
     page = browser.get(f"{path_of(base)}/sign-in")
     assert (page.status, page.heading) == (200, "Sign in")
@@ -149,10 +150,10 @@ def test_a_page_has_what_belongs_to_it(app, base):
     assert app.test_client().get("/health/ready").get_json() == {"status": "ready"}
 
 
-def test_programs_ask_for_records(fhir, base):
+def test_links_of_fhir_answers_have_the_public_address(fhir, base):
     bundle = fhir.read("AllergyIntolerance?_count=1&patient=p1")
     assert bundle["entry"][0]["fullUrl"].startswith(f"{base}/fhir/AllergyIntolerance/")
-    links = {one["relation"]: one["url"] for one in bundle["link"]}
+    links = {link["relation"]: link["url"] for link in bundle["link"]}
     following = fhir.read(links["next"].removeprefix(base))
     assert following["entry"][0]["fullUrl"] != bundle["entry"][0]["fullUrl"]
     found = fhir.post("AllergyIntolerance/_search", {"patient": "p1", "_count": "0"})
@@ -161,7 +162,7 @@ def test_programs_ask_for_records(fhir, base):
     assert smart["token_endpoint"] == f"{base}/oauth/token"
 
 
-def test_the_files_of_an_export_come_whole(app, base, front):
+def test_export_files_are_complete(app, base, front):
     exports = Exports(app)
     begun = exports.kick_off("$export?_type=AllergyIntolerance", **ASYNC)
     status = begun.headers["Content-Location"].removeprefix(base)
@@ -178,7 +179,7 @@ def test_the_files_of_an_export_come_whole(app, base, front):
     assert "temporary file" not in front.log.read_text()
 
 
-def test_the_trail_has_the_clients_address_and_not_what_it_claims(app, fhir):
+def test_audit_trail_has_the_address_of_the_client_not_a_forged_one(app, fhir):
     answer = fhir.get("AllergyIntolerance/a0001", headers={"X-Forwarded-For": "203.0.113.9"})
     assert answer.status_code == 200
     with app.app_context():

@@ -262,7 +262,7 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_oldest_by_their_names_are_removed_and_nothing_else_is(tmp_path):
+def test_rotation_removes_the_oldest_backups_by_name_and_nothing_else(tmp_path):
     # As if they had been copied back in any order.
     put(tmp_path, "c-2026-01-05.b", "c-2024-01-01.b", "c-2025-12-31.b", "c-2023-07-07.b")
     put(tmp_path, "c-2020-01-01.bak", "d-2020-01-01.b", "c-monday.b")
@@ -278,7 +278,7 @@ def test_the_oldest_by_their_names_are_removed_and_nothing_else_is(tmp_path):
     assert left(tmp_path) == sorted({*before} - {*gone})
 
 
-def test_the_newest_stays_even_where_the_clock_was_ahead(tmp_path):
+def test_rotation_keeps_the_newest_backup_where_the_clock_was_ahead(tmp_path):
     put(tmp_path, "c-2031-01-01.b", "c-2032-01-01.b", "c-2026-01-05.b")
     prune(Naming.of(tmp_path / "c-%F.b", "fhirapp"), 1, tmp_path / "c-2026-01-05.b")
     assert left(tmp_path) == ["c-2026-01-05.b"]

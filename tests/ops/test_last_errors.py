@@ -48,7 +48,7 @@ def kept(app: Flask) -> list[last_errors.Entry]:
         return [*last_errors.last_errors(app)]
 
 
-def test_the_id_of_an_errors_page_leads_an_administrator_to_its_traceback(app, admin):
+def test_request_id_on_an_error_page_leads_an_administrator_to_the_traceback(app, admin):
     app.view_functions["account.account"] = for_signed_in(lambda: 1 / 0)
     page = admin.get("/account")
     assert page.status == 500
@@ -64,7 +64,7 @@ def test_the_id_of_an_errors_page_leads_an_administrator_to_its_traceback(app, a
     assert "something else" not in found.words
 
 
-def test_others_are_told_the_id_alone(app):
+def test_other_users_see_only_the_request_id(app):
     app.view_functions["account.account"] = for_signed_in(lambda: 1 / 0)
     clinician = Browser(app).resume(add_person(app, CLINICIAN))
     assert "View the log entry" not in clinician.get("/account").offered
@@ -72,7 +72,7 @@ def test_others_are_told_the_id_alone(app):
     assert "Sign in" in Browser(app).get("/admin/logs").heading
 
 
-def test_the_id_of_an_operation_outcome_leads_there_too(app, admin):
+def test_request_id_of_an_operation_outcome_leads_to_the_traceback(app, admin):
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     with app.app_context(), db.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE allergy_intolerance_token")
@@ -85,7 +85,7 @@ def test_the_id_of_an_operation_outcome_leads_there_too(app, admin):
     assert "7641460075" not in repr(kept(app))
 
 
-def test_a_message_that_cannot_be_made_fails_no_request(app, capsys):
+def test_log_message_that_cannot_be_formatted_fails_no_request(app, capsys):
     (handler,) = (
         candidate for candidate in logging.getLogger().handlers if isinstance(candidate, Log)
     )

@@ -267,7 +267,7 @@ def test_malformed_target_is_refused(serve):
             assert answer(connection)[0] in (400, 404), target
 
 
-def test_two_ways_to_tell_a_bodys_length_end_the_connection(serve):
+def test_request_with_two_body_lengths_ends_the_connection(serve):
     with serve().connect() as connection:
         connection.sendall(
             b"POST /live HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
@@ -281,7 +281,7 @@ def test_two_ways_to_tell_a_bodys_length_end_the_connection(serve):
         assert is_closed(connection)
 
 
-def test_the_client_is_whom_a_named_proxy_names(serve):
+def test_client_address_is_the_one_that_a_trusted_proxy_forwards(serve):
     for proxy, forwarded_for in {
         "": {"192.0.2.1": "127.0.0.1"},
         "192.0.2.9": {"192.0.2.1": "127.0.0.1"},
@@ -311,7 +311,7 @@ def test_scheme_of_a_named_proxy_is_recorded_and_changes_nothing(serve, proxy, t
         assert answer(connection) == (200, f"{told} http None".encode())
 
 
-def test_the_connections_of_a_proxy_are_counted_by_its_clients(serve):
+def test_connections_of_a_trusted_proxy_are_counted_by_client(serve):
     served = serve(Limits(1_000, 1), proxy="127.0.0.1")
     with served.connect() as first, served.connect() as other:
         for connection, client in ((first, "192.0.2.1"), (other, "192.0.2.2")) * 2:

@@ -143,7 +143,7 @@ def test_confined_ocr_program_is_refused_every_way_out():
     assert {result["read a file"], result["a pipe"]} == {"IT WENT"}
 
 
-def test_a_worker_of_root_becomes_nobody():
+def test_worker_of_root_runs_as_an_unprivileged_user():
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     script = (
