@@ -15,11 +15,10 @@ from flask import Flask
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.auth.users.accounts import link, set_role, set_user_disabled, unlink
 from fhirapp.db import writing
-from tests.auth.grants import end_sessions, set_grant, token_of_backend
+from tests.auth.grants import end_sessions, set_grant
 from tests.support.access import ALLERGY, DOCUMENT, P1_ALLERGIES
 from tests.support.authorizing import (
     Flow,
-    add_backend,
     add_person,
     add_program,
     set_client,
@@ -149,16 +148,6 @@ def test_registration_that_is_narrowed_narrows_tokens(records, clinician):
     assert found == expected
     set_client(records, clinician.program, scope="user/AllergyIntolerance.rs?category=environment")
     assert set(fhir.ids(f"{SEARCH}?patient=p1")) == {"al-p1-latex", "al-p1-ragweed"}
-
-
-def test_registration_of_a_backend_that_is_narrowed_narrows_its_token(records):
-    backend = Flow(records, add_backend(records), add_person(records, CLINICIAN))
-    fhir = Fhir(records, token_of_backend(backend))
-    assert statuses(fhir, SEARCH, OWN, DOCUMENT) == [200, 200, 200]
-    set_client(records, backend.program, scope="system/AllergyIntolerance.r")
-    assert statuses(fhir, SEARCH, OWN, DOCUMENT) == [403, 200, 403]
-    set_client(records, backend.program, disabled=True)
-    assert statuses(fhir, OWN) == [401]
 
 
 def test_registration_that_is_widened_widens_no_token(records, clinician):

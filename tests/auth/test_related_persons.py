@@ -246,23 +246,19 @@ def test_period_ends_without_a_write(clinic, set_clock):
         assert (found.is_linked, found.fhir_user) == (False, None)
 
 
-def test_other_links_of_the_account_stay(clinic):
-    flow = mother(clinic, "p1", "p2")
+def test_other_links_stay_when_a_relation_ends(clinic):
+    flow, guardian = mother(clinic, "p1", "p2"), add_person(clinic, PATIENT)
+    with clinic.app_context(), writing() as connection:
+        # Not as a related person.
+        link(connection, guardian, "p3", is_self=False)
     publish(clinic, related_person(active=False), now=moment())
     with clinic.app_context():
         assert linked_patients(flow.user_id) == ["p1", "p2"]
     fhir = flow.fhir(SCOPE, patient="p2")
     assert fhir.get("Patient/p2").status_code == 200
     assert fhir.get("Patient/p3").status_code == 404
-
-
-def test_link_without_a_related_person_stays(clinic):
-    user_id = add_person(clinic, PATIENT)
-    with clinic.app_context(), writing() as connection:
-        link(connection, user_id, "p3", is_self=False)
-    publish(clinic, related_person(active=False), now=moment())
-    fhir = Flow(clinic, add_program(clinic), user_id).fhir("patient/*.rs", patient="p3")
-    assert fhir.get(ALLERGY_OF_CHILD).status_code == 200
+    of_guardian = Flow(clinic, add_program(clinic), guardian).fhir("patient/*.rs", patient="p3")
+    assert of_guardian.get(ALLERGY_OF_CHILD).status_code == 200
 
 
 def test_fhir_user_of_staff_is_their_practitioner(clinic):

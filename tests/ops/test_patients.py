@@ -213,25 +213,15 @@ def binary_rows(app: Flask) -> list[Any]:
         return [*connection.execute(select(types()["Binary"].table))]
 
 
-def test_deletion_needs_a_reason(app):
+def test_deletion_without_reason_of_an_unknown_patient_or_during_an_import_is_refused(app):
     for reason in ("", "  no  ", "x" * 301):
         with app.app_context(), pytest.raises(RefusedCommand, match="Enter a reason"):
             delete_patient(settings_of(app), "gone", reason, "admin", erase=False)
+    importing = turn(settings_of(app), TURN, lambda: None)
+    with app.app_context(), importing, pytest.raises(RefusedCommand, match="An import is running"):
+        remove(app)
     assert asking(app).get("Patient/gone").status_code == 200
-
-
-def test_unknown_or_deleted_patient_is_refused(app):
-    with pytest.raises(RefusedCommand, match="Unknown patient: nobody"):
-        remove(app, "nobody")
     remove(app)
-    with pytest.raises(RefusedCommand, match="Unknown patient: gone"):
-        remove(app)
-
-
-def test_deletion_is_refused_during_an_import(app):
-    with (
-        app.app_context(),
-        turn(settings_of(app), TURN, lambda: None),
-        pytest.raises(RefusedCommand, match="An import is running"),
-    ):
-        remove(app)
+    for patient_id in ("nobody", "gone"):
+        with pytest.raises(RefusedCommand, match=f"Unknown patient: {patient_id}"):
+            remove(app, patient_id)
