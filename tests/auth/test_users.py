@@ -175,20 +175,16 @@ def test_change_of_an_account_ends_the_sessions_of_that_user_only(connection, en
     assert valid(connection, other) == kept
 
 
-def test_own_new_password_keeps_the_session_that_changed_it(connection):
+@pytest.mark.parametrize("keep_apps", [False, True])
+def test_own_new_password_keeps_its_session_and_on_request_the_access_of_apps(
+    connection, keep_apps
+):
     user_id = add(connection)
     here = begin(connection, user_id, "here")
-    begin(connection, user_id, "elsewhere")
-    accounts.set_password(connection, user_id, PASSWORD + "!", keep=here)
-    # The app hung on that session too, and is allowed nothing any more.
-    assert valid(connection, user_id) == {here}
-
-
-def test_new_password_may_keep_the_access_of_apps(connection):
-    user_id = add(connection)
-    here = begin(connection, user_id, "here")
-    accounts.set_password(connection, user_id, PASSWORD + "!", keep=here, keep_apps=True)
-    assert valid(connection, user_id) == {here, "here"}
+    if not keep_apps:
+        begin(connection, user_id, "elsewhere")
+    accounts.set_password(connection, user_id, PASSWORD + "!", keep=here, keep_apps=keep_apps)
+    assert valid(connection, user_id) == ({here, "here"} if keep_apps else {here})
 
 
 def test_second_factor_is_ended_with_its_recovery_codes(connection):
