@@ -56,13 +56,6 @@ def test_target_is_met_or_not(row, is_met):
     assert row.is_met is is_met
 
 
-def test_a_number_wider_than_its_column_is_separated():
-    wide = Row("wide", [123456789012.0], [1234567890123.0])
-    assert re.split(r"  *", str(wide).strip()) == [
-        *("wide", "123,456,789,012", "1,234,567,890,123", "0.10", "0.10", "-", "0.10")
-    ]
-
-
 @pytest.mark.parametrize("seconds", [-0.5, 0.0, MIN_SECONDS - TICK_SECONDS])
 def test_rate_over_too_short_a_time_is_not_printed(seconds):
     row = Row("allergies", rates(10_000, seconds), target=Target(1, False, True))

@@ -19,7 +19,6 @@ from fhirapp.config import (
     ConfigurationError,
     Settings,
     check_listening,
-    declared,
     load_settings,
 )
 from fhirapp.disk import database_path
@@ -34,27 +33,6 @@ def refusal(environ: dict[str, str]) -> str:
     said = str(raised.value)
     assert "\n" not in said
     return said
-
-
-def test_nothing_set_gives_the_defaults():
-    settings = load_settings({})
-    assert settings == Settings()
-    assert (settings.host, settings.port, settings.page_size, settings.page_max) == (
-        "127.0.0.1",
-        8000,
-        100,
-        1000,
-    )
-    assert settings.inline_max == 32_768
-    assert settings.self_link == "api"
-    assert settings.empty_content == "omit"
-    assert not settings.demo
-    assert not settings.require_patient_or_id
-
-
-def test_every_setting_has_a_sentence_that_documents_it():
-    for setting in declared():
-        assert setting.metadata["doc"]
 
 
 @pytest.mark.parametrize("value", ["1", "true", "yes", "on"])

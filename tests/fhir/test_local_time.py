@@ -15,14 +15,12 @@ from fhirapp.fhir import temporal
 from fhirapp.fhir.temporal import exact_at, instant_of
 from fhirapp.fhir.terminology import onset, when
 from fhirapp.web import times
-from fhirapp.web.admin import growth
 from fhirapp.web.chart.elements import born, died
 from fhirapp.web.notes.elements import day_of, moment_of
 from tests.support.allergies import allergy, patient_with
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import Fhir, token_for
 from tests.support.noted import add, attached, note
-from tests.support.publishing import publish
 
 # 20:15 -06:00 on 1 March.
 EVENING = "2024-03-02T02:15:09+00:00"
@@ -189,12 +187,3 @@ def test_pages_of_administration_tell_the_hour_with_its_zone(clinic, zone):
         typed = f"since={day:%Y-%m-%d}&until={day:%Y-%m-%d}"
         assert (exact in administrator.get(f"/admin/audit?{typed}").words) is is_found
     assert zone in administrator.get("/admin/settings").words.partition("FHIRAPP_TIMEZONE")[2]
-
-
-def test_months_begin_at_the_clinics_midnight(clinic, zone):
-    patient = {"resourceType": "Patient", "id": "at-midnight"}
-    # 18:30 on 31 May in Chicago, half past eleven at night in UTC, 1 June in Kolkata.
-    publish(clinic, "2031-05-31T23:30:00.000+00:00", patient)
-    with clinic.app_context():
-        may, june = growth.growth(date(2031, 6, 30)).months[-2:]
-    assert (may.versions, june.versions) == ((0, 1) if zone == "Asia/Kolkata" else (1, 0))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from fhirapp.fhir import outcome
 from fhirapp.fhir.outcome import FhirError, ParameterError, issue, operation_outcome
 
@@ -48,11 +46,6 @@ ERRORS = leaves(FhirError)
 
 def test_tree_holds_the_errors_of_the_table_and_no_other():
     assert {name: (error.status, error.code) for name, error in ERRORS.items()} == TABLE
-
-
-def test_drawing_of_the_tree_is_true():
-    drawn = re.findall(r"[├└]── (\w+) +(\d+) +([a-z-]+)", outcome.__doc__ or "")
-    assert {name: (int(status), code) for name, status, code in drawn} == TABLE
 
 
 def test_error_is_an_outcome(subtests):

@@ -11,7 +11,7 @@ from werkzeug.http import parse_options_header
 from fhirapp.resources.binary.content import content_disposition
 from tests.support.binaries import store
 from tests.support.contract import delete, publish
-from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome, lasting, token_for
+from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome, token_for
 
 PDF = "Binary/bin-p2-pathology-2023"
 HTML = "Binary/bin-p13-progress-2025"
@@ -102,23 +102,6 @@ def test_current_bytes_are_not_sent_again(fhir):
                 assert "Content-Length" not in response.headers
 
 
-def test_head_is_get_without_the_body(fhir):
-    for path in [PDF, HTML]:
-        for accept in ["*/*", FHIR_JSON]:
-            options = {"headers": {"Accept": accept}}
-            sent, told = fhir.get(path, **options), fhir.request("HEAD", path, **options)
-            assert (told.status_code, told.data) == (200, b"")
-            assert lasting(told) == lasting(sent)
-            assert told.content_length == len(sent.data)
-
-
-def test_a_parameter_that_is_none_is_refused_where_strictness_is_asked_for(fhir):
-    response = fhir.get(f"{PDF}?page=1", headers={"Prefer": "handling=strict"})
-    message = "page: is not a parameter here; use _format or _pretty"
-    assert_outcome(response, 400, "not-supported", message, "page")
-    assert fhir.get(f"{PDF}?page=1").status_code == 200
-
-
 def test_a_deleted_binary_is_gone(make_app):
     app = make_app(seed=False)
     store(app, "b", b"x")
@@ -174,13 +157,6 @@ def test_a_scope_to_search_documents_is_none_to_read_their_bytes(app):
         403,
         "forbidden",
         "The token's scope does not cover read of Binary.",
-    )
-
-
-@pytest.mark.parametrize("path", ["Binary", f"{PDF}/_history", f"{PDF}/_history/1"])
-def test_only_the_current_bytes_are_served(fhir, path):
-    assert_outcome(
-        fhir.get(path), 404, "not-supported", "There is no such resource type or operation here."
     )
 
 

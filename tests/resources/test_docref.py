@@ -6,17 +6,14 @@ How it is asked, and what it refuses: test_operations.py, test_operation_errors.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count, product
+from itertools import product
 
 import pytest
 from flask import Flask
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.support.contract import delete, publish
-from tests.support.effort import sample
 from tests.support.evaluator import covered
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link, token_for
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, token_for
 from tests.support.operations import (
     ASKED,
     DOCREF,
@@ -119,24 +116,6 @@ def test_a_document_is_answered_as_it_is_read(fhir):
             assert content["attachment"]["url"].startswith(f"{BASE_URL}/fhir/Binary/")
 
 
-def test_the_links_are_the_operations_own(fhir):
-    bundle = fhir.read(f"{DOCREF}?patient=p1&_count=4")
-    address = f"/fhir/{DOCREF}?patient=p1&_count=4"
-    assert link(bundle, "self") == link(bundle, "first") == address
-    assert (link(bundle, "next") or "").startswith(f"{address}&_cursor=")
-    second = fhir.read(link(bundle, "next") or "")
-    assert link(second, "self") == link(bundle, "next")
-    assert link(second, "first") == address
-    assert ids(fhir.read(link(second, "previous") or "")) == ids(bundle)
-
-
-def test_a_count_of_0_is_the_total_alone(fhir):
-    bundle = fhir.read(f"{DOCREF}?patient=p1&_count=0")
-    assert bundle["total"] == 9
-    assert "entry" not in bundle
-    assert [one["relation"] for one in bundle["link"]] == ["self", "first"]
-
-
 def test_the_entity_tag_changes_with_the_answer_alone(make_app):
     app = make_app(seed=False)
     fhir = Fhir(app, token_for(app, "system/*.rs"))
@@ -147,20 +126,6 @@ def test_the_entity_tag_changes_with_the_answer_alone(make_app):
     publish(app, document("a", **coded("1")), now=LATER)
     changed = fhir.get(f"{DOCREF}?patient=p1", headers={"If-None-Match": before})
     assert (changed.status_code, changed.headers["ETag"] != before) == (200, True)
-
-
-def test_a_cursor_of_other_documents_is_a_400(fhir):
-    cursor = (link(fhir.read(f"{DOCREF}?patient=p1&_count=2"), "next") or "").partition("_cursor=")
-    of_search = link(fhir.read("DocumentReference?patient=p1&_count=2"), "next") or ""
-    message = "_cursor: belongs to another search; start again from the first page"
-    for query in ("patient=p2", "patient=p1&type=34117-2", "patient=p1&start=2020"):
-        refused = fhir.get(f"{DOCREF}?{query}&_count=2&_cursor={cursor[2]}")
-        assert_outcome(refused, 400, "value", message, "_cursor")
-    refused = fhir.get(f"{DOCREF}?patient=p1&_cursor={of_search.partition('_cursor=')[2]}")
-    assert_outcome(refused, 400, "value", message, "_cursor")
-    # A page of another size, or written otherwise, is one of the same documents.
-    for shape in ("_count=3", "_pretty=false", "_format=json"):
-        assert fhir.get(f"{DOCREF}?patient=p1&{shape}&_cursor={cursor[2]}").status_code == 200
 
 
 ANOTHER = "patient: the token is for one patient, and this is another."
@@ -214,55 +179,3 @@ def test_deleted_or_moved_document_is_not_found(make_app):
     assert ids(fhir.read(f"{DOCREF}?patient=p2")) == ["moved"]
     own = Fhir(app, token_for(app, "patient/*.rs", patient="p1"))
     assert ids(own.read(f"{DOCREF}?patient=p1")) == ["stays"]
-
-
-_patients = (f"walker-{number}" for number in count())
-
-
-@pytest.fixture(scope="module")
-def walked(make_app: Callable[..., Flask]) -> Flask:
-    """An app that each walk fills for a patient of its own."""
-    return make_app(seed=False)
-
-
-@settings(
-    max_examples=sample(5, 30),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(
-    size=st.integers(1, 9),
-    page_size=st.integers(1, 4),
-    changes=st.lists(
-        st.lists(
-            st.tuples(st.sampled_from(["change", "create", "delete", "move"]), st.integers(0, 8)),
-            max_size=3,
-        ),
-        max_size=5,
-    ),
-)
-def test_unchanged_document_is_on_exactly_one_page(walked, size, page_size, changes):
-    patient = next(_patients)
-    fhir = Fhir(walked, token_for(walked, "system/*.rs"))
-    there = {f"{patient}-{number}" for number in range(size)}
-    publish(walked, *(document(row_id, patient) for row_id in sorted(there)), now=FIRST)
-    seen: list[str] = []
-    asked: str | None = f"{DOCREF}?patient={patient}&_count={page_size}"
-    steps = iter(changes)
-    while asked is not None:
-        page = fhir.read(asked)
-        seen += ids(page)
-        asked = link(page, "next")
-        for kind, number in next(steps, ()):
-            row_id = f"{patient}-{number}"
-            if kind == "create":
-                publish(walked, document(f"{row_id}-{len(seen)}", patient), now=LATER)
-            elif row_id in there and kind == "change":
-                publish(walked, document(row_id, patient, **coded(str(len(seen)))), now=LATER)
-            elif row_id in there:
-                there.discard(row_id)
-                if kind == "delete":
-                    delete(walked, "DocumentReference", row_id, now=LATER)
-                else:
-                    publish(walked, document(row_id, f"{patient}-other"), now=LATER)
-    assert len(seen) == len(set(seen))
-    assert there <= set(seen)

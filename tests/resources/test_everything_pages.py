@@ -183,28 +183,3 @@ def test_more_than_comes_along_at_once_is_told(make_app, monkeypatch):
     assert {name for page in smaller for name in names(page, "include")} == {
         ("Practitioner", one) for one in everybody
     }
-
-
-def test_compartment_resources_do_not_count_as_included(make_app, monkeypatch):
-    monkeypatch.setattr("fhirapp.rest.include.MAX_INCLUDED", 40)
-    app = make_app(seed=False)
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    visits = [f"e{number:04}" for number in range(50)]
-    publish(app, patient_named("p1"), now=FIRST)
-    publish(app, doctor("d1"), now=FIRST)
-    publish(app, *map(encounter, visits), now=FIRST)
-    publish(
-        app,
-        *(
-            allergy(
-                one,
-                encounter={"reference": f"Encounter/{one}"},
-                recorder={"reference": "Practitioner/d1"},
-            )
-            for one in visits
-        ),
-        now=FIRST,
-    )
-    bundle = fhir.read(f"{EVERYTHING}?_count=50")
-    assert [name for name, _ in names(bundle)] == ["Patient", *["AllergyIntolerance"] * 49]
-    assert names(bundle, "include") == [("Practitioner", "d1")]

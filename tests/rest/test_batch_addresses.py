@@ -12,7 +12,6 @@ import pytest
 from flask import Flask
 
 from tests.support.bulk import ASYNC, Exports
-from tests.support.contract import SERVED
 from tests.support.fuzz import Request, send
 from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir
 
@@ -97,18 +96,6 @@ def test_url_that_starts_an_export_is_refused_and_queues_nothing(exports):
 def test_url_of_no_operation_is_answered_as_by_itself(exports):
     assert_as_by_themselves(exports.app, exports, *STRANGE)
     assert exports.kept() == 0
-
-
-def test_each_spelling_of_an_operation_is_answered_as_by_itself(exports):
-    for definition in SERVED.values():
-        for operation in definition.operations:
-            if operation.instance:
-                continue
-            name = operation.name
-            encoded = "".join(f"%{ord(letter):02X}" for letter in name)
-            names = (f"${name}", f"%24{name}", f"%24{encoded}", f"${name.upper()}", f"%2524{name}")
-            urls = [f"{definition.name}/{spelled}?patient=p1" for spelled in names]
-            assert_as_by_themselves(exports.app, exports, *urls)
 
 
 def test_format_in_the_url_of_an_entry_is_ignored(exports):

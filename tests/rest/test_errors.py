@@ -20,10 +20,6 @@ def test_unknown_parameter_or_neither_patient_nor_id_is_a_400_under_strict_handl
         assert_outcome(refused, 400, "required", message, "patient")
 
 
-def test_a_hundred_ids_are_searched(fhir):
-    assert fhir.ids(f"{ALLERGY}?_id={','.join(f'a{number}' for number in range(100))}") == []
-
-
 # Failures are counted by address: the tests of other files use another one.
 ELSEWHERE = {"REMOTE_ADDR": "192.0.2.1"}
 

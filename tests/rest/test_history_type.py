@@ -8,7 +8,7 @@ from threading import Event, Semaphore, Thread
 import pytest
 from sqlalchemy import select
 
-from fhirapp.db import db, reader
+from fhirapp.db import db
 from fhirapp.definition import types
 from tests.support.contract import allergy, delete, publish
 from tests.support.helpers import BASE_URL, Fhir, assert_outcome, link, token_for
@@ -161,33 +161,6 @@ def test_moved_resource_leaves_no_version_with_the_former_patient(make_app):
     assert named(second.read(f"{ALLERGY}/_history")["entry"]) == [(f"{ALLERGY}/a", 'W/"2"')]
     system = Fhir(app, token_for(app, "system/*.rs"))
     assert len(system.read(f"{ALLERGY}/_history")["entry"]) == 3
-
-
-INDEXES = [
-    ("system/*.r", None, "", "ix_allergy_intolerance_history"),
-    ("system/*.r", None, "_since=2024", "ix_allergy_intolerance_history (last_updated>?)"),
-    ("system/*.r", None, "_at=2024", "ix_allergy_intolerance_history (last_updated<?)"),
-    (f"user/{ALLERGY}.r?category=food", None, "", "ix_allergy_intolerance_history"),
-    ("patient/*.r", "p1", "", "ix_allergy_intolerance_patient (patient_id=?)"),
-]
-
-
-def test_a_page_is_read_by_an_index(app):
-    for scope, patient, query, index in INDEXES:
-        headers = {"Authorization": f"Bearer {token_for(app, scope, patient=patient)}"}
-        asked = []
-        with app.test_request_context(f"/fhir/{ALLERGY}/_history?{query}", headers=headers):
-            driver = reader()._driver
-            driver.set_trace_callback(asked.append)
-            assert app.dispatch_request().status_code == 200
-            driver.set_trace_callback(None)
-            (page,) = [sql for sql in asked if "ORDER BY h." in sql]
-            plan = [row[-1] for row in reader().all(f"EXPLAIN QUERY PLAN {page}")]
-        assert plan[0].endswith(f"h USING INDEX {index}")
-        # Of one patient's versions, those of one time.
-        sorts = ["USE TEMP B-TREE FOR RIGHT PART OF ORDER BY"] if patient else []
-        assert [step for step in plan if "TEMP" in step] == sorts
-        assert [step for step in plan[1:] if step.startswith("SCAN")] == []
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fhirapp.auth.scopes import access_of
-from fhirapp.db import Reader, db
-from fhirapp.definition import types
-from fhirapp.rest.include import MAX_STEPS, included_with
-from fhirapp.rest.include_parameters import parse_includes
-from fhirapp.rest.paging import Match
-from fhirapp.search.query import Include
-from tests.support.contract import allergy, delete, publish
+from fhirapp.rest.include import MAX_STEPS
+from tests.support.contract import delete, publish
 from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link, token_for
 
 ALLERGY = "AllergyIntolerance"
@@ -97,17 +91,6 @@ def test_include_returns_the_referenced_resources(fhir):
         assert sorted(included(fhir, query)) == sorted(found)
 
 
-def test_an_empty_include_is_none(fhir):
-    assert included(fhir, f"{ALLERGY}?patient=p1&_include=") == []
-
-
-def test_the_count_alone_includes_nothing(fhir):
-    for query in ["_summary=count", "_count=0"]:
-        bundle = fhir.read(f"{ALLERGY}?patient=p1&_include={ALLERGY}:patient&{query}")
-        assert bundle["total"] == 6
-        assert "entry" not in bundle
-
-
 def test_each_page_carries_what_belongs_to_its_own_matches(fhir):
     path = f"/fhir/{DOCUMENT}?patient=p1&_include={DOCUMENT}:author&_count=2"
     whole = fhir.read(path.replace("&_count=2", ""))
@@ -149,31 +132,6 @@ def test_include_of_no_reference_is_refused_with_the_choices(fhir):
         response = fhir.get(f"{ALLERGY}?patient=p1&{name}={value}")
         diagnostics = f"{name}: {value[:40]!r} cannot be included; use {INCLUDABLE}"
         assert_outcome(response, 400, "value", diagnostics, name)
-
-
-def test_bytes_are_never_included(fhir):
-    response = fhir.get(f"{DOCUMENT}?_include={DOCUMENT}:author:Binary")
-    assert response.status_code == 400
-
-
-def test_a_modifier_of_include_other_than_iterate_is_refused(fhir):
-    for modifier in ["recurse", "foo", ""]:
-        name = f"_include:{modifier}"
-        response = fhir.get(f"{ALLERGY}?{name}={ALLERGY}:patient")
-        if modifier:
-            diagnostics = f"{name}: the modifier is not supported; use iterate"
-            assert_outcome(response, 400, "not-supported", diagnostics, name)
-        else:
-            assert response.status_code == 200
-
-
-def test_the_includes_that_are_possible_are_told_in_the_statement(http):
-    statement = http.get("/fhir/metadata").get_json(force=True)
-    listed = {one["type"]: one for one in statement["rest"][0]["resource"]}
-    assert ", ".join(listed[ALLERGY]["searchInclude"]) == INCLUDABLE
-    assert set(listed[DOCUMENT]["searchInclude"]) >= {
-        f"{DOCUMENT}:{name}" for name in ("author", "encounter", "relatesto", "related", "*")
-    }
 
 
 # What the token may see.
@@ -364,48 +322,6 @@ def test_the_entity_tag_follows_what_is_included(make_app):
     assert fhir.get(path, headers={"If-None-Match": etag}).status_code == 200
 
 
-class Counting(Reader):
-    """A snapshot that counts its SELECTs."""
-
-    selects = 0
-
-    def all(self, sql, values=()):
-        self.selects += 1
-        return super().all(sql, values)
-
-
-def test_more_matches_need_no_more_selects(make_app):
-    app = make_app()
-    entries = [
-        allergy(f"of-{number}", f"p{number}", recorder={"reference": f"Practitioner/r{number}"})
-        for number in range(1, 14)
-    ]
-    publish(app, *entries, now=NOW)
-    for number in range(1, 14):
-        publish(app, {"resourceType": "Practitioner", "id": f"r{number}"}, now=NOW)
-    with app.app_context():
-        definition = types()[ALLERGY]
-        snapshot = Counting(db.engine)
-        rows = snapshot.all(
-            "SELECT id, version_id, last_updated, pk, body FROM allergy_intolerance"
-            " WHERE is_current AND last_updated = ? ORDER BY pk",
-            (NOW,),
-        )
-        access = access_of("system/*.rs", "system/*.rs", None)
-        asked = [Include(f"{ALLERGY}:*"), Include("Provenance:target", base="_revinclude")]
-        joins = parse_includes(definition, access, asked)
-        needed = []
-        for count in (1, len(rows)):
-            snapshot.selects = 0
-            matches = [Match(*row, ()) for row in rows[:count]]
-            found = included_with(snapshot, definition, access, joins, matches).resources
-            assert len(found) == 2 * count
-            needed.append(snapshot.selects)
-        snapshot.close()
-    # The origins; what is referred to; a SELECT for each of two types.
-    assert needed == [4, 4]
-
-
 # The other way.
 
 
@@ -435,17 +351,6 @@ REFERRING = [
 def test_revinclude_returns_the_referring_resources(fhir):
     for query, found in REFERRING:
         assert sorted(included(fhir, query)) == sorted(found)
-
-
-def test_all_that_refers_to_a_patient_is_what_each_parameter_brings(fhir):
-    statement = fhir.read("metadata")
-    listed = {one["type"]: one for one in statement["rest"][0]["resource"]}
-    each = [value for value in listed["Patient"]["searchRevInclude"] if value != "*"]
-    assert len(each) > 5
-    found = {one for value in each for one in included(fhir, f"Patient?_revinclude={value}")}
-    every = included(fhir, "Patient?_revinclude=*")
-    assert set(every) == found
-    assert len(every) == len(found)
 
 
 def test_a_page_is_refused_that_more_refers_to_than_is_brought(make_app, monkeypatch):

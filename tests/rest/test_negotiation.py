@@ -196,10 +196,3 @@ def test_unknown_parameter_of_a_single_resource_is_refused_under_strict_handling
             assert fhir.get(url).status_code == 200
             message = f"{name}: is not a parameter here; use {known}"
             assert_outcome(fhir.get(url, headers=STRICT), 400, "not-supported", message, name)
-
-
-def test_mode_of_metadata_is_ignored_unless_strict(fhir):
-    """FHIR R4 http §3.1.0.13: a server may ignore the mode."""
-    for mode, strict in (("full", 200), ("terminology", 400)):
-        assert fhir.get(f"metadata?mode={mode}").status_code == 200
-        assert fhir.get(f"metadata?mode={mode}", headers=STRICT).status_code == strict

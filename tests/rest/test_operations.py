@@ -14,8 +14,6 @@ import pytest
 from fhirapp.definition import types
 from tests.support.helpers import (
     FHIR_JSON,
-    FORMATS,
-    NEITHER,
     Fhir,
     assert_outcome,
     ids,
@@ -157,11 +155,6 @@ def test_separators_of_urls_do_not_separate_values_in_json(fhir):
         assert fhir.read(first or "")["total"] == 0
 
 
-def test_the_links_repeat_what_was_asked(fhir):
-    bundle = post(fhir, DOCREF, parameters(*ASKED)).get_json(force=True)
-    assert fhir.read(link(bundle, "self") or "") == fhir.read(link(bundle, "first") or "") == bundle
-
-
 def test_a_page_that_is_asked_for_too_large_is_cut(make_app):
     app = make_app(page_size=2, page_max=2)
     fhir = Fhir(app, token_for(app, "system/*.rs"))
@@ -186,26 +179,6 @@ def test_operation_answer_is_not_sent_again(fhir, path):
         again = fhir.request(method, path, headers={"If-None-Match": etag})
         assert (again.status_code, again.data, again.headers["ETag"]) == (304, b"", etag)
     assert fhir.get(path, headers={"If-None-Match": 'W/"other"'}).status_code == 200
-
-
-@BOTH
-def test_operation_answer_is_indented_unless_pretty_is_false(fhir, path):
-    separator = "&" if "?" in path else "?"
-    plain = fhir.get(f"{path}{separator}_pretty=false")
-    assert b"\n" not in plain.data
-    pretty = fhir.get(path).get_json(force=True)
-    plain = plain.get_json(force=True)
-    assert plain["entry"] == pretty["entry"]
-
-
-@BOTH
-def test_a_client_that_takes_neither_format_gets_a_406(fhir, path):
-    refused = fhir.get(path, headers={"Accept": "text/turtle"})
-    assert_outcome(refused, 406, "not-supported", NEITHER)
-    separator = "&" if "?" in path else "?"
-    message = f"_format: 'ttl' is not supported; use {FORMATS}"
-    refused = fhir.get(f"{path}{separator}_format=ttl")
-    assert_outcome(refused, 406, "not-supported", message, "_format")
 
 
 @BOTH

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -135,37 +134,6 @@ def test_pages_one_after_the_other_are_the_one_large_page_and_back_again(app, so
     # The last page is where the next link of the one before it leads.
     backward = list(pages(fhir, link(forward[-2], "next") or "", "previous"))
     assert [ids(page) for page in backward] == [ids(page) for page in forward[::-1]]
-
-
-def test_pages_hold_while_another_thread_imports_and_deletes(app):
-    patient = next(_patients)
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    stays = {f"{patient}-{number}" for number in range(60)}
-    publish(app, *(entry(row_id, patient, int(row_id[-1])) for row_id in stays), now=next(_moments))
-    done = Event()
-
-    def write() -> None:
-        for number in count():
-            if done.is_set():
-                return
-            row_id = f"{patient}-{number % 60}"
-            publish(app, entry(row_id, patient, number), now=next(_moments))
-            publish(app, entry(f"{patient}-gone", patient, number), now=next(_moments))
-            delete(app, "AllergyIntolerance", f"{patient}-gone", now=next(_moments))
-
-    thread = Thread(target=write)
-    thread.start()
-    try:
-        for sort in ("", "-date", "code,-date", "_lastUpdated"):
-            path = f"AllergyIntolerance?patient={patient}&_count=3" + (
-                f"&_sort={sort}" if sort else ""
-            )
-            seen = [row_id for page in pages(fhir, path) for row_id in ids(page)]
-            assert len(seen) == len(set(seen)), sort
-            assert stays <= set(seen), sort
-    finally:
-        done.set()
-        thread.join()
 
 
 def test_a_page_shows_resources_as_they_are_now(app):

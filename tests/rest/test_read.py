@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.contract import allergy, delete, publish
+from tests.support.contract import allergy, publish
 from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, lasting, token_for
 
 EGG = "AllergyIntolerance/al-p3-egg"
-SUMMARY = "DocumentReference/doc-p1-discharge-2024"
 CHANGED = "Tue, 25 Jun 2024 13:35:50 GMT"
 
 
@@ -18,12 +17,6 @@ def test_a_version_says_what_was_known_then(fhir):
         for version in (1, 2, 3)
     ]
     assert [one["coding"][0]["code"] for one in codes] == ["unconfirmed", "confirmed", "refuted"]
-
-
-def test_versions_from_before_a_deletion_stay_readable(fhir):
-    for version in (1, 2):
-        path = f"DocumentReference/doc-p5-misfiled/_history/{version}"
-        assert fhir.read(path)["meta"]["versionId"] == str(version)
 
 
 def test_a_read_has_the_headers_of_a_version(fhir):
@@ -131,23 +124,6 @@ def test_every_address_that_answers_get_answers_head(fhir, app, part):
             got.headers.pop(name, None)
             head.headers.pop(name, None)
         assert lasting(head) == lasting(got)
-
-
-def test_deleted_resource_can_come_back(make_app):
-    app = make_app(seed=False)
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    entry = allergy("a")
-    path = "AllergyIntolerance/a"
-    publish(app, entry, now="2026-01-01T00:00:00.000+00:00")
-    delete(app, "AllergyIntolerance", "a", now="2026-01-02T00:00:00.000+00:00")
-    assert_outcome(fhir.get(path), 410, "deleted", f"{path} was deleted.")
-    assert fhir.read("AllergyIntolerance")["total"] == 0
-    publish(app, entry, now="2026-01-03T00:00:00.000+00:00")
-    assert fhir.read(path)["meta"]["versionId"] == "3"
-    assert_outcome(
-        fhir.get(f"{path}/_history/2"), 410, "deleted", f"{path}/_history/2 was deleted."
-    )
-    assert fhir.ids("AllergyIntolerance") == ["a"]
 
 
 def test_the_same_content_makes_no_new_version(make_app):

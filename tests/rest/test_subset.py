@@ -14,7 +14,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import Check, Complex, Repeating
 from fhirapp.rest.subset import subset
 from tests.support.contract import SERVED, allergy
-from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome
 
 ALLERGY = "AllergyIntolerance"
 DOCUMENT = "DocumentReference"
@@ -209,10 +209,6 @@ def test_a_summary_has_the_address_of_an_attachment_and_not_its_bytes(fhir):
     assert content["attachment"]["data"]
 
 
-def test_a_summary_has_of_the_context_the_period_alone(fhir):
-    assert one(fhir, f"{DISCHARGE}&_summary=true")["context"].keys() == {"period"}
-
-
 def cut(resource: dict[str, Any], summary: str, *elements: str) -> dict[str, Any]:
     """Return the part of a resource, as it comes from the bytes that are stored."""
     definition = SERVED[resource["resourceType"]]
@@ -300,12 +296,6 @@ def test_the_tag_stands_once_beside_others():
     assert cut(entry, "data")["meta"]["tag"] == [SUBSETTED, other]
 
 
-def test_the_count_is_a_bundle_without_entries(fhir):
-    bundle = fhir.read(f"{ALLERGY}?patient=p1&_summary=count&_elements=code")
-    assert bundle["total"] == 6
-    assert "entry" not in bundle
-
-
 def test_a_summary_is_of_all_resources_and_elements_are_of_the_matches(fhir):
     both = "_include=AllergyIntolerance:patient&_revinclude=Provenance:target"
     bundle = fhir.read(f"{PENICILLIN}&{both}&_summary=true")
@@ -366,24 +356,3 @@ def test_each_part_has_an_entity_tag_of_its_own(fhir):
     queries = ["", "&_summary=true", "&_summary=data", "&_elements=code", "&_elements=type"]
     tags = {fhir.get(PENICILLIN + query).headers["ETag"] for query in queries}
     assert len(tags) == len(queries)
-
-
-def test_further_pages_are_cut_as_the_first(fhir):
-    bundle = fhir.read(f"{ALLERGY}?patient=p1&_count=2&_elements=code")
-    (further,) = (one["url"] for one in bundle["link"] if one["relation"] == "next")
-    for entry in fhir.read(further.removeprefix(BASE_URL))["entry"]:
-        assert entry["resource"]["meta"]["tag"] == [SUBSETTED]
-
-
-def test_a_part_is_written_on_one_line_too(fhir):
-    response = fhir.get(f"{PENICILLIN}&_elements=code&_pretty=false")
-    assert "\n" not in response.text
-    assert response.get_json(force=True)["entry"][0]["resource"] == one(
-        fhir, f"{PENICILLIN}&_elements=code"
-    )
-
-
-def test_every_seeded_resource_can_be_cut(app, fhir):
-    for name in (ALLERGY, DOCUMENT):
-        for query in ("_summary=true", "_summary=text", "_summary=data", "_elements=text"):
-            assert ids(fhir.read(f"{name}?{query}&_count=200")) == fhir.ids(f"{name}?_count=200")

@@ -173,13 +173,6 @@ def test_unknown_parameter_is_a_warning_or_under_strict_handling_an_error(fhir):
     assert fhir.get("Patient/p1/*", headers=strict).status_code == 200
 
 
-def test_a_search_of_several_types_is_explained(fhir):
-    bundle = fhir.read(f"?_type={ALLERGY},Encounter&patient=p4&_explain=true")
-    told = warned(bundle)
-    assert f"Types: {ALLERGY}, Encounter; one after the other." in told
-    assert f"Token: may see every {ALLERGY}." in told
-
-
 OTHER_RECORDS = ["Patient/p2/*", f"Patient/p2/{ALLERGY}", f"?_type={ALLERGY}&patient=p2"]
 
 
@@ -261,27 +254,3 @@ def test_the_history_of_all_is_that_of_each_resource(changed, scope, patient, qu
     assert times == sorted(times, reverse=True)
     whole = fhir.read(f"/fhir/_history?_count=1000{query}")
     assert whole["total"] == len(expected)
-
-
-def test_the_history_of_all_keeps_its_place(make_app):
-    app = make_app()
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    first = fhir.read("_history?_count=20")
-    publish(app, allergy("new", "p1"), now=LATER)
-    later = walk(fhir, link(first, "next"))
-    urls = [entry["fullUrl"] for page in (first, *later) for entry in page["entry"]]
-    assert len(urls) == len(set(urls)) + sum(
-        entry["response"]["etag"] != 'W/"1"' for page in (first, *later) for entry in page["entry"]
-    )
-    assert not any(one.endswith("/new") for one in urls)
-    assert fhir.get("_history?_type=Patient").status_code == 400
-
-
-def test_a_batch_asks_several_types_and_a_record(fhir):
-    asked = [f"?_type={ALLERGY}&patient=p4", "Patient/p4/*", "_history?_count=1"]
-    entries = [{"request": {"method": "GET", "url": one}} for one in asked]
-    body = {"resourceType": "Bundle", "type": "batch", "entry": entries}
-    response = fhir.request("POST", "/fhir", json=body)
-    answers = response.get_json(force=True)["entry"]
-    assert [one["response"]["status"] for one in answers] == ["200 OK"] * 3
-    assert found(answers[0]["resource"]) == [f"{ALLERGY}/al-p4-nkda"]

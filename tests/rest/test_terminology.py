@@ -5,7 +5,6 @@ Source: FHIR R4 search §3.1.1.4.10; valueset §4.9.5 to §4.9.7; codesystem §4
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from fhirapp.exchange.tables.vocabulary import SUBSTANCES
 from fhirapp.fhir.substance_classes import CLASSES
 from fhirapp.rest import terminology
 from tests.support.contract import allergy, delete, publish
-from tests.support.helpers import Fhir, assert_outcome, token_for
+from tests.support.helpers import Fhir, token_for
 
 ALLERGY = "AllergyIntolerance"
 NOW = "2026-01-01T00:00:00.000+00:00"
@@ -226,9 +225,6 @@ def test_below_and_above_go_by_the_hierarchy(found):
         assert found(query) == letters
 
 
-HERE = "; here are "
-
-
 REFUSED = [
     ("code:in=urn:nobody", "not-found", "'urn:nobody' is no value set here; here are urn:fhir"),
     ("code:not-in=urn:nobody", "not-found", "'urn:nobody' is no value set here; here are urn:"),
@@ -280,50 +276,6 @@ def test_more_codes_than_are_looked_for_are_refused(app, client, monkeypatch):
         assert response.get_json(force=True)["issue"][0]["code"] == "too-costly"
     assert client.get(f"{ALLERGY}?code:below=urn:s|cat").status_code == 400
     assert client.get(f"{ALLERGY}?code:in=urn:v:few").status_code == 200
-
-
-@pytest.fixture(scope="module")
-def with_thousands_of_codes(make_app):
-    """A client of an app with two value sets of 20,000 codes; SQLite takes 32,766 values."""
-    app = make_app(seed=False)
-    listed = [f"x{number}" for number in range(19_998)]
-    publish(app, value_set("many", codes("723", *listed, system=RXNORM)), now=NOW)
-    publish(app, value_set("more", codes(*listed, system=OTHER)), now=NOW)
-    publish(app, {"resourceType": "Patient", "id": "p1"}, now=NOW)
-    publish(app, allergy("amoxicillin", code=coding("723", RXNORM)), now=NOW)
-    publish(app, allergy("latex", code=coding("1")), now=NOW)
-    return Fhir(app, token_for(app, "system/*.rs"))
-
-
-@pytest.mark.campaign
-def test_thousands_of_codes_are_searched_at_once_and_twice_as_many_refused(
-    with_thousands_of_codes,
-):
-    client = with_thousands_of_codes
-    assert client.ids(f"{ALLERGY}?code:in=urn:v:many") == ["amoxicillin"]
-    assert client.ids(f"{ALLERGY}?code:not-in=urn:v:many") == ["latex"]
-    assert client.ids("Patient?_has:AllergyIntolerance:patient:code:in=urn:v:many") == ["p1"]
-    for query in ("code:in=urn:v:many,urn:v:more", "code:in=urn:v:many&code:not-in=urn:v:more"):
-        response = client.get(f"{ALLERGY}?{query}")
-        assert response.get_json(force=True)["issue"][0]["code"] == "too-costly"
-    assert_outcome(
-        client.get("Patient?_has:AllergyIntolerance:patient:code:in=urn:v:many,urn:v:more"),
-        400,
-        "too-costly",
-        "_has:AllergyIntolerance:patient:code:in: the search is for more codes than can be looked"
-        " for at once",
-        "_has:AllergyIntolerance:patient:code:in",
-    )
-
-
-def test_the_sql_that_the_demo_shows_does_not_list_a_thousand_codes(make_app):
-    app = make_app(demo=True)
-    listed = [f"x{number}" for number in range(1_000)]
-    publish(app, value_set("many", codes(*listed, system=RXNORM)), now=NOW)
-    client = Fhir(app, token_for(app, "system/*.rs"))
-    text = client.get(f"{ALLERGY}?code:in=urn:v:many&_explain=true").text
-    assert "IN (?, …)" in text
-    assert len(text) < 60_000
 
 
 def test_a_chain_asks_value_sets_too(client):
@@ -418,60 +370,10 @@ def test_expand_lists_the_codes(client):
         assert expanded(client, f"ValueSet/$expand{query}") == (total, listed)
 
 
-def test_expand_of_an_id_is_that_of_its_url_and_by_post_the_same(client):
-    by_url = client.get("ValueSet/$expand?url=urn:v:few")
-    by_id = client.get("ValueSet/few/$expand")
-    body = {
-        "resourceType": "Parameters",
-        "parameter": [{"name": "url", "valueUri": "urn:v:few"}],
-    }
-    by_post = client.request("POST", "ValueSet/$expand", json=body)
-    assert by_url.headers["ETag"] == by_id.headers["ETag"] == by_post.headers["ETag"]
-    content = by_id.get_json(force=True)
-    assert content["id"] == "few"
-    assert content["expansion"]["contains"] == [
-        {"system": SYSTEM, "code": "cat", "display": "Cat"},
-        {"system": SYSTEM, "inactive": True, "code": "dodo", "display": "Dodo"},
-    ]
-    again = client.get("ValueSet/few/$expand", headers={"If-None-Match": by_id.headers["ETag"]})
-    assert again.status_code == 304
-
-
 def test_an_expansion_of_a_built_in_class_names_its_source_and_licence(client):
     told = client.read("ValueSet/$expand?url=penicillins")["copyright"]
     for part in ("RxNorm", "public domain", "SNOMED International", "licence", "FDA labels"):
         assert part in told
-
-
-REFUSED_OPERATIONS = [
-    ("ValueSet/$expand", 400, "required"),
-    ("ValueSet/$expand?url=urn:nobody", 404, "not-found"),
-    ("ValueSet/nobody/$expand", 404, "not-found"),
-    ("ValueSet/few/$expand?url=urn:v:few", 400, "not-supported"),
-    ("ValueSet/$expand?url=urn:v:few&date=2020", 400, "not-supported"),
-    ("ValueSet/$expand?url=urn:v:few&count=x", 400, "value"),
-    ("ValueSet/$expand?url=urn:v:regex", 400, "not-supported"),
-    ("ValueSet/$expand?url=urn:v:lost", 400, "not-found"),
-    ("ValueSet/$validate-code?url=urn:v:few&code=cat", 400, "required"),
-    ("ValueSet/$validate-code?url=urn:v:few", 400, "required"),
-    ("ValueSet/$validate-code?url=urn:v:few&coding=a|b&codeableConcept=a|b", 400, "required"),
-    ("CodeSystem/$validate-code?url=urn:some&codeableConcept=urn:x|b", 400, "not-supported"),
-    ("ValueSet/$validate-code?url=urn:v:elsewhere&system=urn:s&code=cat", 400, "not-found"),
-    ("CodeSystem/$validate-code?url=urn:some&code=b", 400, "not-supported"),
-    ("CodeSystem/$validate-code?url=urn:s&coding=urn:t|cat", 400, "value"),
-    ("CodeSystem/$validate-code?url=urn:nobody&code=a", 404, "not-found"),
-    ("CodeSystem/$subsumes?system=urn:nobody&codeA=a&codeB=b", 404, "not-found"),
-    ("CodeSystem/$subsumes?system=urn:s&codeA=a&codeB=cat", 400, "not-found"),
-    ("CodeSystem/$subsumes?system=urn:part&codeA=hand&codeB=thumb", 400, "not-supported"),
-    ("CodeSystem/$subsumes?system=urn:s&codeA=cat", 400, "required"),
-]
-
-
-def test_an_operation_that_cannot_be_answered_is_refused(client):
-    for path, status, code in REFUSED_OPERATIONS:
-        response = client.get(path)
-        issue = response.get_json(force=True)["issue"][0]
-        assert (response.status_code, issue["code"]) == (status, code)
 
 
 IN_VALUE_SET = [
@@ -492,65 +394,6 @@ IN_VALUE_SET = [
 def test_a_code_is_in_a_value_set_or_not(client):
     for query, result, others in IN_VALUE_SET:
         assert parts(client.get(f"ValueSet/$validate-code?{query}")) == {"result": result, **others}
-
-
-IN_CODE_SYSTEM = [
-    ("url=urn:s&code=cat", True), ("url=urn:s&code=Cat", False),
-    ("url=urn:s&coding=urn:s|cat", True), ("url=urn:s&codeableConcept=urn:t|y,urn:s|cat", True),
-    ("url=urn:s&codeableConcept=urn:t|cat,cat", False), ("url=urn:some&code=a", True),
-    ("url=urn:twice&version=1&code=a", True), ("url=urn:twice&version=2&code=a", False),
-]  # fmt: skip
-
-
-def test_a_code_is_in_a_code_system_or_not(client):
-    for query, result in IN_CODE_SYSTEM:
-        assert parts(client.get(f"CodeSystem/$validate-code?{query}"))["result"] is result
-
-
-CONCEPTS = [
-    ([{"system": OTHER, "code": "y"}, {"system": SYSTEM, "code": "cat"}], True),
-    ([{"system": OTHER, "code": "y"}], False),
-    ([{"code": "cat"}], False),
-    ([], None),
-    ([{"system": SYSTEM, "display": "Cat"}], None),
-    ("cat", None),
-]
-
-
-def test_codeable_concept_is_valid_by_one_of_its_codes(client):
-    for codings, said in CONCEPTS:
-        parameters = [
-            {"name": "url", "valueUri": "urn:v:few"},
-            {"name": "codeableConcept", "valueCodeableConcept": {"text": "Cat", "coding": codings}},
-        ]
-        sent = {"resourceType": "Parameters", "parameter": parameters}
-        kind = {"Content-Type": "application/fhir+json"}
-        response = client.post("ValueSet/$validate-code", json.dumps(sent), headers=kind)
-        if said is None:
-            message = "codeableConcept: has a valueCodeableConcept that is not understood"
-            assert response.status_code == 400
-            assert message in response.text
-        else:
-            assert parts(response)["result"] is said
-
-
-SUBSUMED = [
-    ("cat", "cat", "equivalent"),
-    ("animal", "kitten", "subsumes"),
-    ("kitten", "animal", "subsumed-by"),
-    ("kitten", "tiger", "not-subsumed"),
-]
-
-
-def test_one_code_is_a_kind_of_another_or_not(client):
-    for one, other, outcome in SUBSUMED:
-        path = f"CodeSystem/$subsumes?system=urn:s&codeA={one}&codeB={other}"
-        assert parts(client.get(path)) == {"outcome": outcome}
-
-
-def test_terminology_takes_a_token(app):
-    for path in ("ValueSet/$expand?url=latex", "CodeSystem/$validate-code?url=urn:s&code=cat"):
-        assert app.test_client().get(f"/fhir/{path}").status_code == 401
 
 
 def test_built_in_classes_have_only_codes_that_tables_know(app):
@@ -584,21 +427,3 @@ def test_a_search_by_a_built_in_class_says_that_it_is_not_all_there_is(client):
                 ("warning", [f"http.{name}"])
             ]
         assert "outcome" not in client.get(f"{ALLERGY}?code:below=urn:s|kitten").text
-
-
-def test_a_version_is_found_among_many_of_one_address(make_app):
-    app = make_app()
-    many = [
-        value_set(
-            f"v{number:02}",
-            {"system": SYSTEM, "concept": [{"code": f"c{number}"}]},
-            url="urn:v:many-versions",
-            version=str(number),
-        )
-        for number in range(15)
-    ]
-    publish(app, *many, now=NOW)
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    found = fhir.read("ValueSet/$expand?url=urn:v:many-versions&valueSetVersion=14")
-    assert [one["code"] for one in found["expansion"]["contains"]] == ["c14"]
-    assert fhir.get("ValueSet/$expand?url=urn:v:many-versions").status_code == 404

@@ -13,7 +13,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import xml, xml_reader
 from fhirapp.rest.stream import PIECE
 from tests.support.binaries import store
-from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML, Fhir, lasting, link, token_for
+from tests.support.helpers import FHIR_JSON, FHIR_XML, Fhir, token_for
 from tests.support.importing import load, patient, write
 
 XML = {"Accept": "application/fhir+xml"}
@@ -61,13 +61,6 @@ def test_format_says_so_as_well_and_pretty_its_form(fhir, path):
     assert kind == fhir.get(path).get_json(force=True)["resourceType"]
 
 
-def test_head_is_answered_as_get_without_the_body(fhir):
-    for path in [EGG, "AllergyIntolerance?patient=p1", "metadata"]:
-        head, answer = fhir.request("HEAD", path, headers=XML), fhir.get(path, headers=XML)
-        assert head.data == b""
-        assert lasting(head) == lasting(answer)
-
-
 def test_a_copy_in_json_is_never_taken_for_xml(fhir):
     """Their entity tag is FHIR's version: of XML none is kept, and none is compared."""
     for path in [EGG, "AllergyIntolerance?patient=p1", "metadata"]:
@@ -79,18 +72,6 @@ def test_a_copy_in_json_is_never_taken_for_xml(fhir):
             assert answer.headers["Cache-Control"] == "no-store"
             assert "Accept" in answer.headers["Vary"]
         assert fhir.get(path, headers={"If-None-Match": tag}).status_code == 304
-
-
-def test_the_pages_of_a_search_stay_in_xml(fhir):
-    path = "/fhir/AllergyIntolerance?_count=2&_format=xml"
-    seen = []
-    while path:
-        page = fhir.get(path, headers={"Accept": FHIR_JSON})
-        assert page.content_type == FHIR_XML
-        content = xml_reader.loads(page.data)
-        seen += [entry["resource"]["id"] for entry in content["entry"]]
-        path = link(content, "next")
-    assert seen == fhir.ids("AllergyIntolerance")
 
 
 def test_a_search_by_a_form_is_answered_in_xml(fhir):
@@ -145,12 +126,6 @@ def test_a_batch_in_xml_is_answered_in_what_is_accepted(fhir):
             assert fourth["resource"] == fhir_json.loads(fhir.get("metadata").data)
 
 
-def test_a_transaction_that_fails_is_answered_in_xml(fhir):
-    answer = posted(fhir, "/fhir", {**BATCH, "type": "transaction"}, **XML)
-    assert (answer.status_code, answer.content_type) == (404, FHIR_XML)
-    assert xml_reader.loads(answer.data)["resourceType"] == "OperationOutcome"
-
-
 NO_XML = [
     (b"<", "Bundle: line 1: is not well-formed XML: unclosed token"),
     (b"{}", "Bundle: line 1: is not well-formed XML: not well-formed (invalid token)"),
@@ -183,16 +158,6 @@ def test_the_parameters_of_an_operation_may_be_in_xml(fhir):
     wrong = posted(fhir, "DocumentReference/$docref", b"<a/>")
     message = 'request: line 1: is not FHIR: its first element needs xmlns="http://hl7.org/fhir"'
     assert wrong.get_json(force=True)["issue"][0]["diagnostics"] == message
-
-
-def test_a_patient_to_match_may_be_in_xml(fhir):
-    sought = {"resourceType": "Patient", "birthDate": "1980-01-01", "name": [{"family": "Novak"}]}
-    parameter = [{"name": "resource", "resource": sought}]
-    for resource in (sought, {"resourceType": "Parameters", "parameter": parameter}):
-        answer = posted(fhir, "Patient/$match", resource, **XML)
-        plain = fhir.post("Patient/$match", fhir_json.dumps(resource), content_type=FHIR_JSON)
-        assert (answer.status_code, answer.content_type) == (200, FHIR_XML)
-        assert xml_reader.loads(answer.data) == fhir_json.loads(plain.data)
 
 
 SIZES = (0, 1, 2, 3, 100, PIECE, 2 * PIECE + 1)
@@ -246,14 +211,3 @@ def test_character_that_xml_cannot_hold_is_a_406(hostile):
         assert issue["diagnostics"] == f"{place} {character}; use application/fhir+json."
         assert hostile.get(path).status_code == 200
     assert hostile.get("Patient/good", headers=XML).status_code == 200
-
-
-def test_the_capabilities_name_both_formats(fhir):
-    formats = fhir.read("metadata")["format"]
-    assert formats == ["application/fhir+json", "json", "application/fhir+xml", "xml"]
-
-
-def test_links_have_the_address_of_the_server(fhir):
-    content = xml_reader.loads(fhir.get("Patient?_format=xml").data)
-    assert link(content, "first") == "/fhir/Patient?_format=xml"
-    assert content["entry"][0]["fullUrl"].startswith(f"{BASE_URL}/fhir/Patient/")

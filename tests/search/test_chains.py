@@ -58,14 +58,6 @@ def test_a_chain_goes_two_steps(make_app, tmp_path, monkeypatch, most):
     assert fhir.ids(f"{ALLERGY}?{two}=nobody") == []
 
 
-def test_many_chains_that_lead_to_many_are_one_statement_that_the_database_takes(app, monkeypatch):
-    monkeypatch.setattr(chains, "_MOST_OF_SEARCH", 60)
-    fhir = Fhir(app, token_for(app, ALL))
-    query = "&".join(f"patient.birthdate=ge{1900 + year}" for year in range(15))
-    many = fhir.read(f"{ALLERGY}?{query}&patient.name:missing=false&patient.gender=female,male")
-    assert many["total"] == 39
-
-
 NOWHERE = [
     ("nonsense.name", "nonsense is no reference of AllergyIntolerance"),
     ("code.text", "code is no reference of AllergyIntolerance"),
@@ -103,16 +95,6 @@ def test_a_reference_to_any_type_has_to_name_it(fhir):
         "target.code",
     )
     assert fhir.read(f"Provenance?target:{ALLERGY}.code=7984")["total"] == 1
-
-
-def test_an_explanation_says_where_a_chain_looks(fhir):
-    issues = fhir.read(f"{ALLERGY}?patient.name=okafor&_explain=true")["entry"][-1]["resource"][
-        "issue"
-    ]
-    told = "\n".join(issue["diagnostics"] for issue in issues)
-    assert "patient.name: a string parameter that searches patient.name and matches what" in told, (
-        told
-    )
 
 
 def tells(fhir: Fhir, query: str) -> Mapping[str, Any]:
@@ -258,20 +240,6 @@ def test_a_has_that_asks_nothing_is_refused(fhir):
         response = fhir.get(f"Patient?{name}=x")
         assert response.status_code == 400
         assert reason in response.get_json(force=True)["issue"][0]["diagnostics"]
-
-
-def test_a_chain_goes_on_with_has_and_has_with_a_chain(fhir):
-    """FHIR R4 search §3.1.1.4.12: Encounter?patient._has:Group:member:_id=102."""
-    group = next(one for one in everything(fhir, "Group") if "member" in one)
-    members = {one["entity"]["reference"] for one in group["member"]}
-    visits = everything(fhir, "Encounter")
-    expected = {one["id"] for one in visits if one["subject"]["reference"] in members}
-    found = set(fhir.ids(f"Encounter?patient._has:Group:member:_id={group['id']}"))
-    assert found == expected != set()
-    novaks = [one for one in everything(fhir, ALLERGY) if "dr-novak" in str(one.get("recorder"))]
-    patients = {one["patient"]["reference"].removeprefix("Patient/") for one in novaks}
-    found = set(fhir.ids(f"Patient?_has:{ALLERGY}:patient:recorder.name=novak"))
-    assert found == patients != set()
 
 
 @pytest.mark.parametrize(

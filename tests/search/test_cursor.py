@@ -12,7 +12,6 @@ from fhirapp.rest.paging import Cursors, fingerprint
 from fhirapp.search.page import Cursor
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.effort import sample
-from tests.support.helpers import assert_outcome, link
 
 pytestmark = pytest.mark.databases(SQLITE, POSTGRESQL)
 
@@ -86,22 +85,3 @@ def test_a_fingerprint_tells_queries_apart_and_not_their_order(one, other):
     assert (fingerprint("T", one) == fingerprint("T", other)) == same
     assert fingerprint("T", one) == fingerprint("T", one[::-1])
     assert fingerprint("T", one) != fingerprint("U", one)
-
-
-PAGED = "AllergyIntolerance?patient=p1&_count=2"
-
-
-def cursor_of(fhir):
-    return link(fhir.read(PAGED), "next").rpartition("_cursor=")[2]
-
-
-def test_a_next_link_goes_with_its_own_search_alone(fhir):
-    cursor = cursor_of(fhir)
-    assert fhir.ids(f"{PAGED}&_cursor={cursor}")
-    for other in (
-        "AllergyIntolerance?patient=p2&_count=2",
-        "AllergyIntolerance?patient=p1&patient=p1&_count=2",
-        "DocumentReference?patient=p1&_count=2",
-    ):
-        response = fhir.get(f"{other}&_cursor={cursor}")
-        assert_outcome(response, 400, "value", OTHER, "_cursor")

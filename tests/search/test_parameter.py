@@ -49,12 +49,6 @@ def test_escaped_and_joined_values_are_split_and_unescaped(values, separator):
     assert [unescape(one) for one in split(separator.join(escaped), separator)] == values
 
 
-@REPEATABLE
-@given(TEXT, st.sampled_from(",|$"))
-def test_splitting_loses_nothing(value, separator):
-    assert separator.join(split(value, separator)) == value
-
-
 RESOURCE = {
     "a": {"b": [{"c": 1}, {"d": 2}, {"c": [3, None, 4]}, None]},
     "e": False,

@@ -27,28 +27,6 @@ def definition(request, http) -> dict[str, Any]:
     return found
 
 
-def test_the_statement_names_a_definition_for_every_parameter(http):
-    statement = http.get("/fhir/metadata").get_json(force=True)
-    own = [
-        one["definition"]
-        for listed in statement["rest"][0]["resource"]
-        for one in listed.get("searchParam", ())
-        if not one["definition"].startswith("http://hl7.org/fhir/")
-    ]
-    assert own == [f"{BASE_URL}/fhir/{path}" for path in PATHS]
-
-
-def test_the_statement_lists_the_type_as_one_that_is_read(http):
-    statement = http.get("/fhir/metadata").get_json(force=True)
-    assert statement["rest"][0]["resource"][-1] == {
-        "type": "SearchParameter",
-        "documentation": "Definitions of the search parameters that FHIR does not define.",
-        "interaction": [{"code": "read"}],
-        "versioning": "no-version",
-        "conditionalRead": "not-match",
-    }
-
-
 def test_search_parameter_is_a_valid_resource(definition):
     SearchParameter.model_validate(definition)
     # spd-0, which the models do not check: a name that a program can use.
@@ -92,15 +70,6 @@ def test_definition_of_fhir_is_not_found(http):
     for row_id in ["nobody", "AllergyIntolerance-code", "AllergyIntolerance"]:
         response = http.get(f"/fhir/SearchParameter/{row_id}")
         assert_outcome(response, 404, "not-found", f"SearchParameter/{row_id} is not known here.")
-
-
-NOT_HERE = ["SearchParameter", "SearchParameter?code=status", f"{PATHS[0]}/_history"]
-
-
-def test_search_parameters_are_read_only(fhir):
-    for path in NOT_HERE:
-        message = "There is no such resource type or operation here."
-        assert_outcome(fhir.get(path), 404, "not-supported", message)
 
 
 def test_search_parameter_refuses_other_formats_parameters_and_methods(http):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fhirapp.definition import types
 from tests.support.contract import allergy, publish
 from tests.support.helpers import ids
 
@@ -183,22 +182,3 @@ def test_a_doubted_value_is_not_repeated(fhir):
     """decisions §4: a token may name a person."""
     text = fhir.get("Patient?gender=okafor").text
     assert "okafor" not in text.split('"outcome"')[0].split('"issue"')[1]
-
-
-def test_every_code_of_a_required_binding_is_known(app):
-    """Those of the two types, from the schemas; a status that is listed nowhere else too."""
-    with app.app_context():
-        found = {
-            f"{definition.name}.{parameter.name}"
-            for definition in types().values()
-            for parameter in definition.params
-            if parameter.kind == "token" and definition.bindings(parameter)
-        }
-    assert {
-        *(f"{ALLERGY}.{name}" for name in ("status", "clinical-status", "verification-status")),
-        *(f"{ALLERGY}.{name}" for name in ("category", "criticality", "type", "severity")),
-        *(f"{DOCUMENT}.{name}" for name in ("status", "relation")),
-        *("Encounter.status", "DiagnosticReport.status", "Patient.gender", "Practitioner.gender"),
-        *("Organization.active", "Group.type", "Group.actual"),
-    } <= found
-    assert not {f"{ALLERGY}.code", "Group.value", f"{DOCUMENT}.contenttype"} & found

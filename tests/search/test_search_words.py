@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from fhirapp.search.tokenizer import MARK, located, normalised, words_in
 from tests.support.contract import allergy, publish
 from tests.support.effort import sample
-from tests.support.helpers import Fhir, token_for
 from tests.support.noted import TEXTS_OF_NOTES, add, attached, note
 
 NOW = "2026-03-01T00:00:00.000+00:00"
@@ -128,10 +127,3 @@ def test_a_long_text_takes_time_in_proportion_to_its_length():
         words_in(piece * (100_000 // len(piece)))
     assert words_in("é" + "1" * 100_000)
     assert words_in("-" + " " * 100_000) == []
-
-
-def test_the_pages_mark_what_the_search_finds(app):
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    assert fhir.ids("DocumentReference?_text=pneumonia") == ["hyphen"]
-    (place,) = [found[1:] for found in located(TEXTS_OF_NOTES["hyphen"]) if found[0] == "pneumonia"]
-    assert TEXTS_OF_NOTES["hyphen"][slice(*place)] == "pneu-\nmonia"

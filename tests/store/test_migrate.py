@@ -30,7 +30,6 @@ from sqlalchemy import create_engine, inspect
 from fhirapp import create_app
 from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.db import db, writing
-from fhirapp.jobs import table
 from fhirapp.ops.backups.backup import back_up
 from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.restore import restore
@@ -140,37 +139,6 @@ def test_file_of_each_kept_schema_is_upgraded_and_serves(path, open_app, tmp_pat
     assert load_lines(app, tmp_path, PATIENT, ALLERGY).complete
     assert asking(app).ids("AllergyIntolerance?patient=one") == ["nuts"]
     assert kept_statements() <= statements(schema_of(file))
-
-
-def test_exports_of_the_first_schema_become_jobs(open_app, tmp_path):
-    file = tmp_path / "old.db"
-    columns = "id, client_id, state, created_at, expires_at, attempts, lease_until, percent, error"
-    with sqlite3.connect(file) as connection:
-        connection.executescript((SCHEMAS / "0001.sql").read_text(encoding="utf-8"))
-        connection.execute(
-            "INSERT INTO oauth_client (client_id, name, kind, auth_method, scope, registered_at,"
-            " disabled) VALUES ('app', 'App', 'backend', 'private_key_jwt', 'system/*.rs', 1, 0)"
-        )
-        connection.executemany(
-            f"INSERT INTO bulk_export ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                ("later", "app", "running", 20, 900, 2, 50, 70, None),
-                ("first", "app", "done", 10, 800, 1, None, 100, None),
-                ("other", "app", "failed", 30, 700, 1, None, 0, "No room."),
-            ],
-        )
-    connection.close()
-    app = open_app(file)
-    prepare(app, lambda _message: None)
-    with app.app_context():
-        jobs = table.jobs("bulk-export")
-    assert [(job.id, job.owner, job.state, job.attempts, job.expires_at) for job in jobs] == [
-        ("other", "app", "failed", 1, 700),
-        ("later", "app", "queued", 2, 900),
-        ("first", "app", "done", 1, 800),
-    ]
-    assert [job.error for job in jobs] == ["No room.", None, None]
-    assert "bulk_export" not in schema_of(file)
 
 
 @BOTH

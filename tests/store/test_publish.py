@@ -170,21 +170,6 @@ def test_deleted_resource_returns_as_the_next_version(store):
     assert fhir.read("AllergyIntolerance?_id=back")["total"] == 1
 
 
-def test_deleted_provenance_is_gone(store):
-    provenance = {
-        "resourceType": "Provenance",
-        "id": "origin",
-        "target": [{"reference": "Patient/one"}],
-        "recorded": "2026-01-01T00:00:00Z",
-        "agent": [{"who": {"display": "registry"}}],
-    }
-    publish(store, TIMES[1], provenance)
-    fhir = asking(store)
-    assert fhir.get("Provenance/origin").status_code == 200
-    delete(store, TIMES[2], "Provenance/origin")
-    assert_outcome(fhir.get("Provenance/origin"), 410, "deleted", "Provenance/origin was deleted.")
-
-
 @BOTH
 def test_change_of_data_raises_the_generation_and_totals_are_counted_again(store):
     def now() -> int:

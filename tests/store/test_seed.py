@@ -200,16 +200,6 @@ def test_seed_has_each_clinical_case(fhir):
     assert [query for query in CASES if not fhir.read(query)["total"]] == []
 
 
-def test_seed_has_an_allergy_with_two_reactions_of_several_manifestations(live):
-    assert any(
-        len(resource["reaction"]) == 2
-        and all(len(reaction["manifestation"]) > 1 for reaction in resource["reaction"])
-        and len({reaction["severity"] for reaction in resource["reaction"]}) == 2
-        for resource in live["AllergyIntolerance"]
-        if "reaction" in resource
-    )
-
-
 def test_seed_has_each_kind_of_note_with_its_text(fhir, live):
     for code in (
         *("11488-4", "18842-5", "34117-2", "28570-0", "11506-3"),
@@ -223,36 +213,6 @@ def test_seed_has_each_kind_of_note_with_its_text(fhir, live):
             if attachment["contentType"].startswith("text/")
         ]
         assert any(len(text.split()) > 50 for text in texts), code
-
-
-def test_seed_has_each_kind_of_attachment(fhir, live):
-    for media, start in {"text/plain": b"", "text/html": b"<", "application/pdf": b"%PDF-"}.items():
-        urls = {
-            attachment["url"]
-            for document in live["DocumentReference"]
-            for attachment in values_at(document, "content.attachment")
-            if attachment["contentType"].partition(";")[0] == media
-        }
-        assert urls, media
-        for url in urls:
-            response = fhir.get(f"/fhir/{url}")
-            assert response.mimetype == media
-            assert response.data.startswith(start)
-
-
-def test_scan_of_the_seed_has_an_identifier(live):
-    scans = [
-        resource
-        for resource in live["DocumentReference"]
-        if any(
-            value.startswith("image/")
-            for value in values_at(resource, "content.attachment.contentType")
-        )
-    ]
-    assert scans
-    for resource in scans:
-        (identifier,) = resource["identifier"]
-        assert identifier.keys() == {"use", "system", "value"}
 
 
 def test_results_without_content_are_of_patients_without_other_records(live):
@@ -292,11 +252,6 @@ def test_provenance_of_the_seed_names_author_and_transmitter(live, name):
         for agent in resource["agent"]:
             assert agent["who"]["reference"].startswith("Organization/")
             assert agent["onBehalfOf"]["reference"].startswith("Organization/")
-
-
-def test_seed_has_enough_patients_and_resources(held):
-    assert len(held["Patient"]) >= 10
-    assert sum(len(held[name]) for name in BOTH) >= 60
 
 
 def test_references_of_the_seed_resolve(held, live):
