@@ -60,49 +60,6 @@ def test_a_patient_reads_the_provenance_of_the_own_record(as_patient):
         assert fhir.get(f"Provenance/prov-p4-nkda{tail}").status_code == 404
 
 
-@pytest.fixture(scope="module")
-def mixed(make_app):
-    """An app with a Provenance of two patients' entries, and one of an allergy and a document."""
-    app = make_app()
-    agent = [{"who": {"reference": "Organization/org-lakeside"}}]
-    targets = {
-        "prov-two-patients": ["AllergyIntolerance/al-p4-nkda", "AllergyIntolerance/al-p1-latex"],
-        "prov-two-types": ["AllergyIntolerance/al-p4-nkda", "DocumentReference/doc-p4-hp-2025"],
-        "prov-elsewhere": ["AllergyIntolerance/al-p4-nkda", "Observation/o1"],
-    }
-    provenances = [
-        {
-            "resourceType": "Provenance",
-            "id": row_id,
-            "target": [{"reference": reference} for reference in references],
-            "recorded": LATER,
-            "agent": agent,
-        }
-        for row_id, references in targets.items()
-    ]
-    publish(app, *provenances, now=LATER)
-    return app
-
-
-SEEN = [
-    ("system/*.rs", None, ["prov-two-types", "prov-two-patients", "prov-p4-nkda"]),
-    ("patient/*.rs", "p4", ["prov-two-types", "prov-p4-nkda"]),
-    ("system/AllergyIntolerance.rs", None, ["prov-two-patients", "prov-p4-nkda"]),
-    ("patient/AllergyIntolerance.rs", "p4", ["prov-p4-nkda"]),
-]
-
-
-def test_every_target_must_be_visible(mixed):
-    for scope, patient, seen in SEEN:
-        fhir = Fhir(mixed, token_for(mixed, scope, patient=patient))
-        bundle = fhir.read(f"AllergyIntolerance?_id=al-p4-nkda&{WITH}")
-        assert ids(bundle, "include") == seen
-        for row_id in ("prov-two-types", "prov-two-patients", "prov-p4-nkda", "prov-elsewhere"):
-            status = 200 if row_id in seen else 404
-            for tail in ("", "/_history/1", "/_history"):
-                assert fhir.get(f"Provenance/{row_id}{tail}").status_code == status
-
-
 AGENT = [{"who": {"reference": "Organization/org-lakeside"}}]
 # Targets of every kind, by the id of their Provenance.
 TARGETS = {
@@ -208,6 +165,26 @@ def test_search_finds_exactly_the_readable_provenance(many, scope, patient):
     for row_id in versions_held(many)["Provenance"]:
         status = 200 if row_id in found else 404
         assert fhir.get(f"Provenance/{row_id}").status_code == status
+
+
+INCLUDED_BY_TOKEN = [
+    ("system/*.rs", None, {"allergy", "two-types", "two-patients", "prov-p4-nkda"}),
+    ("patient/*.rs", "p4", {"allergy", "two-types", "prov-p4-nkda"}),
+    ("system/AllergyIntolerance.rs", None, {"allergy", "two-patients", "prov-p4-nkda"}),
+    ("patient/AllergyIntolerance.rs", "p4", {"allergy", "prov-p4-nkda"}),
+]
+
+
+def test_revinclude_brings_those_whose_every_target_can_be_read(many):
+    ours = {*TARGETS, "prov-p4-nkda"}
+    for scope, patient, expected in INCLUDED_BY_TOKEN:
+        fhir = Fhir(many, token_for(many, scope, patient=patient))
+        bundle = fhir.read(f"AllergyIntolerance?_id=al-p4-nkda&{WITH}")
+        assert ours & set(ids(bundle, "include")) == expected
+        for row_id in ("two-types", "two-patients", "allergy", "unserved"):
+            status = 200 if row_id in expected else 404
+            for tail in ("", "/_history/1", "/_history"):
+                assert fhir.get(f"Provenance/{row_id}{tail}").status_code == status
 
 
 def test_what_all_may_be_seen_and_what_by_nobody(many):

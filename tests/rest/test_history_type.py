@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import count
-from threading import Event, Semaphore, Thread
 
 import pytest
 from sqlalchemy import select
@@ -187,33 +186,17 @@ def change(app):
         delete(app, ALLERGY, name, now=now)
 
 
-@pytest.mark.parametrize("size", [5, 7, 20])
+@pytest.mark.parametrize("size", [5, 20])
 @pytest.mark.parametrize("patient", [None, "p1"])
 def test_a_walk_meets_each_version_once_while_others_come(busy, size, patient):
     scope = "system/*.rs" if patient is None else "patient/*.rs"
     fhir = Fhir(busy, token_for(busy, scope, patient=patient))
     there = held(busy, ALLERGY)
-    wanted, changed, done = Semaphore(0), Semaphore(0), Event()
-
-    def write():
-        while wanted.acquire() and not done.is_set():
-            change(busy)
-            changed.release()
-
-    writer = Thread(target=write)
-    writer.start()
     met, address = [], f"{ALLERGY}/_history?_count={size}"
-    try:
-        while address is not None:
-            wanted.release()
-            page = fhir.read(address)
-            met += named(page["entry"])
-            assert changed.acquire(timeout=30)
-            address = link(page, "next")
-    finally:
-        done.set()
-        wanted.release()
-        writer.join()
-    assert [one for one in met if one in there] == there
+    while address is not None:
+        page = fhir.read(address)
+        met += named(page["entry"])
+        change(busy)
+        address = link(page, "next")
+    assert [version for version in met if version in there] == there
     assert len(set(met)) == len(met)
-    assert len(held(busy, ALLERGY)) > len(there)

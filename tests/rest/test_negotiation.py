@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.support.helpers import FHIR_JSON, FHIR_XML, FORMATS, NEITHER, assert_outcome
+from tests.support.operations import EVERYTHING
 
 EGG = "AllergyIntolerance/al-p3-egg"
 # One path of each interaction that answers with FHIR JSON.
 PATHS = (
     *(EGG, f"{EGG}/_history/1", f"{EGG}/_history", "AllergyIntolerance/_history"),
-    *("AllergyIntolerance", "metadata"),
+    *("AllergyIntolerance", EVERYTHING, "metadata"),
 )
 OURS = (
     "this server answers application/fhir+json and application/fhir+xml"

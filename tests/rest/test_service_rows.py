@@ -1,7 +1,7 @@
 """Every row of the tables in service.md, sections 2 to 9, is named by a test.
 
-A test names its row at the start of its docstring: `2.3 criticality: …` is the row `criticality` of
-section 2.3.
+A test names its row at the start of its docstring or of a comment: `2.3 criticality: …` is the row
+`criticality` of section 2.3.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 from tests import TESTS
 
 _HEADING = re.compile(r"#{2,3} (?P<section>\d+(?:\.\d+)?)\.? ")
-# A docstring that begins with a section and a row, and not with a rule.
-_NAMED = re.compile(r'^    """(\d+(?:\.\d+)? (?!rule )[^:\n]+): ', re.MULTILINE)
+# A docstring or comment that begins with a section and a row, and not with a rule.
+_NAMED = re.compile(r'^ +(?:"""|# )(\d+(?:\.\d+)? (?!rule )[^:\n]+): ', re.MULTILINE)
 _ROW = re.compile(r"\| (?P<name>[^|]+?) \|")
 
 
@@ -33,7 +33,7 @@ def rows(specification: str) -> list[str]:
 
 
 def named_by_tests() -> set[str]:
-    """Return what the docstrings of the tests name before their first colon and space."""
+    """Return the rows that docstrings and comments of tests name before a colon and a space."""
     texts = (path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py"))
     return {name for text in texts for name in _NAMED.findall(text)}
 

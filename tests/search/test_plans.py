@@ -291,6 +291,7 @@ ACROSS = (
     "Patient?_count=3&_revinclude=*&_include=*&_total=none",
     "_history?_count=10",
     "_history?_count=10&_since=2024-06",
+    f"{ALLERGY}/_history?_count=10&_since=2024-06",
 )
 
 
