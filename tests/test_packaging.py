@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.request import urlopen
 from zipfile import ZipFile
 
@@ -46,32 +45,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
     (built,) = folder.iterdir()
     with ZipFile(built) as opened:
         yield opened
-
-
-# What each file of the package is: code, templates, texts, tables of codes, and what browsers load.
-SUFFIXES = {
-    *(
-        ".py",
-        ".html",
-        ".md",
-        ".css",
-        ".js",
-        ".svg",
-        ".ico",
-        ".png",
-        ".txt",
-        ".pot",
-        ".po",
-        ".typed",
-    ),
-    *(".csv", ".toml"),
-}
-
-
-def test_the_package_holds_no_file_that_an_editor_or_a_merge_left():
-    files = tracked("fhirapp")
-    assert len(files) > 200
-    assert sorted(path for path in files if Path(path).suffix not in SUFFIXES) == []
 
 
 @pytest.mark.process
@@ -120,12 +93,6 @@ def test_the_wheel_serves_the_demo_without_the_repository(wheel, tmp_path):
             text=True,
         ).stdout
     )
-
-
-@pytest.mark.process
-def test_the_wheel_brings_the_command(wheel):
-    (entry_points,) = [name for name in wheel.namelist() if name.endswith("/entry_points.txt")]
-    assert "fhirapp = fhirapp.cli:main" in wheel.read(entry_points).decode().splitlines()
 
 
 def test_the_top_level_of_the_repository_is_the_agreed_one():

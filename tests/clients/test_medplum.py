@@ -22,7 +22,6 @@ UNREADABLE = f"{US_CORE}provenance"
 
 ALLERGY = "AllergyIntolerance/al-p1-penicillin"
 DOCUMENT = "DocumentReference/doc-p1-progress-2023"
-PATIENT = "Patient/p1"
 PAGE = "AllergyIntolerance?_count=1000&_revinclude=Provenance:target"
 
 PROFILE = re.compile(r"package/StructureDefinition-us-core-.+\.json")
@@ -116,86 +115,21 @@ def planted(*keys: str | int, value: Any = GONE) -> Callable[[Any], None]:
     return change
 
 
-NULL = "Invalid null value"
 AIT_1 = (
     "Constraint ait-1 not met: AllergyIntolerance.clinicalStatus SHALL be present if"
     " verificationStatus is not entered-in-error."
 )
-NOT_A_PATIENT = (
-    'Invalid reference: got "Practitioner",'
-    ' expected "http://hl7.org/fhir/StructureDefinition/Patient"'
-)
+MISSING = "Missing required property"
 # The answer, the fault planted in it, and where and as what it must be found.
 FAULTS = [
-    (ALLERGY, planted("patient"), "AllergyIntolerance.patient", "Missing required property"),
-    (
-        ALLERGY,
-        planted("allergen", value="Penicillin"),
-        "AllergyIntolerance.allergen",
-        'Invalid additional property "allergen"',
-    ),
-    (
-        ALLERGY,
-        planted("recordedDate", value="2023-02-14T9:41"),
-        "AllergyIntolerance.recordedDate",
-        "Invalid dateTime format",
-    ),
-    (
-        ALLERGY,
-        planted("meta", "lastUpdated", value="2023-02-14"),
-        "AllergyIntolerance.meta.lastUpdated",
-        "Invalid instant format",
-    ),
-    (
-        ALLERGY,
-        planted("category", value="medication"),
-        "AllergyIntolerance.category",
-        "Expected array of values for property",
-    ),
-    (ALLERGY, planted("criticality", value=None), "AllergyIntolerance.criticality", NULL),
-    (
-        ALLERGY,
-        planted("reaction", 0, "manifestation"),
-        "AllergyIntolerance.reaction[0].manifestation",
-        "Missing required property",
-    ),
+    (ALLERGY, planted("patient"), "AllergyIntolerance.patient", MISSING),
     (ALLERGY, planted("clinicalStatus"), "AllergyIntolerance", AIT_1),
-    (
-        ALLERGY,
-        planted("patient", "reference", value="Practitioner/pr1"),
-        "AllergyIntolerance.patient",
-        NOT_A_PATIENT,
-    ),
-    (DOCUMENT, planted("status"), "DocumentReference.status", "Missing required property"),
-    (
-        DOCUMENT,
-        planted("content", 0, "attachment", "size", value="925"),
-        "DocumentReference.content[0].attachment.size",
-        "Invalid JSON type: expected number, but got string",
-    ),
-    (
-        DOCUMENT,
-        planted("content", 0, "attachment", "data", value="?"),
-        "DocumentReference.content[0].attachment.data",
-        "Invalid base64Binary format",
-    ),
-    (
-        PATIENT,
-        planted("name", value={"family": "Hartwell"}),
-        "Patient.name",
-        "Expected array of values for property",
-    ),
+    (DOCUMENT, planted("status"), "DocumentReference.status", MISSING),
     (
         PAGE,
         planted("entry", 3, "resource", "code", "text", value=" "),
         "Bundle.entry[3].resource.code.text",
         "String must contain non-whitespace content",
-    ),
-    (
-        PAGE,
-        planted("type", value="collection"),
-        "Bundle",
-        "Constraint bdl-1 not met: total only when a search or history",
     ),
 ]
 
@@ -210,25 +144,3 @@ def with_fault(answers: Mapping[str, bytes], path: str, plant: Callable[[Any], N
 def test_it_finds_faults_that_are_planted(issues_of, demo):
     checks = [(with_fault(demo.answers, path, plant), None) for path, plant, _, _ in FAULTS]
     assert issues_of(checks) == [[(at, text)] for _, _, at, text in FAULTS]
-
-
-# What FHIR R4 allows and the profile does not.
-BREACHES = [
-    (ALLERGY, planted("code"), "AllergyIntolerance.code"),
-    (DOCUMENT, planted("category"), "DocumentReference.category"),
-    (DOCUMENT, planted("subject"), "DocumentReference.subject"),
-    (PATIENT, planted("gender"), "Patient.gender"),
-]
-
-
-def test_it_finds_breaches_of_a_profile_that_are_planted(issues_of, us_core, demo):
-    resources = [with_fault(demo.answers, path, plant) for path, plant, _ in BREACHES]
-    profiles = [us_core[0][one["meta"]["profile"][0]] for one in resources]
-    in_r4, in_profile = (
-        [(one, None) for one in resources],
-        list(zip(resources, range(4), strict=True)),
-    )
-    assert issues_of([*in_r4, *in_profile], profiles) == [
-        *([] for _ in BREACHES),
-        *([(at, "Missing required property")] for _, _, at in BREACHES),
-    ]

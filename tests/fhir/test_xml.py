@@ -175,12 +175,6 @@ def test_xml_has_every_element_of_the_json():
     assert xml_reader.loads(HARD_XML.encode()) == HARD
 
 
-def test_without_indentation_it_is_one_line():
-    compact = written(HARD, pretty=False)
-    assert b"\n" not in compact
-    assert xml_reader.loads(compact) == HARD
-
-
 def test_xml_is_read_in_the_encodings_that_it_names_itself(subtests):
     for encoding in ["utf-8", "utf-8-sig", "utf-16"]:
         with subtests.test(encoding=encoding):
@@ -326,11 +320,6 @@ def test_bundle_is_read_entry_by_entry():
     ]
     whole = xml_reader.loads(BUNDLE.encode())
     assert json.loads(fhir_json.dumps(whole))["entry"][0]["resource"] == patient
-
-
-def test_pieces_of_a_resource_other_than_a_bundle_are_its_type():
-    found = [*xml_reader.pieces(io.BytesIO(HARD_XML.encode()), 10_000)]
-    assert found == [("resourceType", "Patient", 2)]
 
 
 def test_piece_of_a_bundle_has_a_greatest_size():

@@ -138,20 +138,6 @@ def doctor(row_id: str) -> dict[str, Any]:
     return {"resourceType": "Practitioner", "id": row_id}
 
 
-def test_the_entity_tag_changes_with_what_comes_along_too(make_app):
-    app = make_app(seed=False)
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    publish(app, doctor("d1"), now=FIRST)
-    publish(app, patient_named("p1"), now=FIRST)
-    publish(app, allergy("a", recorder={"reference": "Practitioner/d1"}), now=FIRST)
-    before = fhir.get(EVERYTHING).headers["ETag"]
-    publish(app, doctor("d2"), now=LATER)
-    assert fhir.get(EVERYTHING).headers["ETag"] == before
-    publish(app, {**doctor("d1"), "active": True}, now=LATER)
-    changed = fhir.get(EVERYTHING, headers={"If-None-Match": before})
-    assert (changed.status_code, changed.headers["ETag"] != before) == (200, True)
-
-
 def test_more_than_comes_along_at_once_is_told(make_app, monkeypatch):
     monkeypatch.setattr("fhirapp.rest.include.MAX_INCLUDED", 40)
     app = make_app(seed=False)

@@ -5,7 +5,6 @@ What speaks against two being one person: tests/exchange/test_ccda_people.py.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -262,22 +261,6 @@ def test_patient_without_searchable_values_is_refused(fhir, resource, message):
 def test_malformed_match_request_is_refused(fhir, given, code, parameter, message):
     answer = post(fhir, MATCH, sent(patient(**NUMBER), given))
     assert_outcome(answer, 400, code, f"{parameter}: {message}", parameter)
-
-
-@pytest.mark.parametrize(
-    ("body", "code", "parameter", "message"),
-    [
-        (parameters(), "required", "resource", "is required by $match"),
-        (b"", "required", "resource", "is required by $match"),
-        (b"{}", "value", "request", "the body is not a Parameters resource"),
-        (b"[", "value", "request", "the body is not JSON"),
-        (parameters(("resource", "valueString", "x")), "value", "resource", "has to be a resource"),
-        (json.dumps(patient(name=[{"family": "\ud800"}])).encode(), "value", "resource",
-         "has text that is not Unicode"),
-    ],
-)  # fmt: skip
-def test_a_body_that_cannot_be_read_is_refused(fhir, body, code, parameter, message):
-    assert_outcome(post(fhir, MATCH, body), 400, code, f"{parameter}: {message}", parameter)
 
 
 def test_nothing_of_a_patient_goes_in_an_address_or_a_form(fhir):

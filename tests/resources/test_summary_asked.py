@@ -17,7 +17,6 @@ from fhirapp.fhir import terminology
 from tests.support.allergies import RXNORM, SEVERE, SNOMED, allergy, coded, patient_with, rich
 from tests.support.effort import sample
 from tests.support.helpers import Fhir, assert_outcome, token_for
-from tests.support.operations import FORM, parameters, post
 from tests.support.publishing import TIMES, delete, publish
 from tests.support.r4 import faults
 
@@ -249,14 +248,6 @@ def test_missing_statuses_are_stated_in_words(clinic, asking):
     ]
 
 
-def test_post_asks_what_get_asks(fhir):
-    by_get = fhir.get(f"{SUMMARY}?patient=p3")
-    assert fhir.post(SUMMARY, "patient=p3", content_type=FORM).data == by_get.data
-    assert post(fhir, SUMMARY, parameters(("patient", "valueId", "p3"))).data == by_get.data
-    again = fhir.get(f"{SUMMARY}?patient=p3", headers={"If-None-Match": by_get.headers["ETag"]})
-    assert (again.status_code, again.data) == (304, b"")
-
-
 def test_the_answer_changes_with_the_record(clinic, asking):
     one = allergy("Nuts")
     patient = patient_with(clinic, one)
@@ -280,14 +271,6 @@ def test_allergies_of_a_patient_without_a_record_are_told(clinic, asking):
     stray = {**allergy("Nuts"), "patient": {"reference": "Patient/elsewhere"}}
     publish(clinic, TIMES[0], stray)
     assert told(asking.read(f"{SUMMARY}?patient=elsewhere")) == [stray["id"]]
-
-
-def test_another_record_of_the_same_person_is_named(clinic, asking):
-    link = [{"other": {"reference": "Patient/p9"}, "type": "seealso"}]
-    content = asking.read(f"{SUMMARY}?patient={patient_with(clinic, link=link)}")
-    (finding,) = parts(content, "finding")
-    assert parts(finding, "code") == ["other-record"]
-    assert parts(finding, "source") == [{"reference": "Patient/p9"}]
 
 
 REFUSED = [

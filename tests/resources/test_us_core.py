@@ -18,9 +18,7 @@ from tests.support.us_core import PROFILE, PROFILES, UsCore, all_faults, package
 # Seeded; each is valid as it is served.
 ALLERGY = "AllergyIntolerance/al-p1-penicillin"
 STUNG = "AllergyIntolerance/al-p7-bee"  # its recorder is contained
-CHILD = "AllergyIntolerance/al-p3-amoxicillin"
 NOTE = "DocumentReference/doc-p1-consult-2025"
-MENDED = "DocumentReference/doc-p12-discharge-2023-corrected"
 VISIT = "Encounter/enc-p1-2024-pneumonia"
 CLINIC = "Organization/org-lakeside"
 PERSON = "Patient/p1"
@@ -55,74 +53,41 @@ def verified(code: str) -> dict[str, Any]:
 PLANTED = [
     # R4: elements, how often, and of which type
     (PERSON, "nickname", "Amy", R4, "nickname", "Extra inputs"),
-    (PERSON, "name.0.nickname", "Amy", R4, "name[0].nickname", "Extra inputs"),
     (ALLERGY, "patient", NONE, R4, "patient", "Field required"),
-    (ALLERGY, "reaction.1.manifestation", NONE, R4, "reaction[1].manifestation", "required"),
     (PERSON, "name", {"family": "Hartwell"}, R4, "name", "valid list"),
-    (PERSON, "gender", ["female"], R4, "gender", "valid string"),
     (ALLERGY, "patient", "Patient/p1", R4, "patient", "valid"),
     (ALLERGY, "onsetString", "as a child", R4, "", "got multiple"),
-    (ALLERGY, "onsetCode", "child", R4, "onsetCode", "Extra inputs"),
     # R4: primitives
     (PERSON, "active", "true", R4, "active", "'true' is no boolean"),
-    (PERSON, "active", 1, R4, "active", "1 is no boolean"),
     (NOTE, "content.0.attachment.size", "9", R4, "content[0].attachment.size", "'9' is no unsig"),
-    (PERSON, "birthDate", "1958-13-12", R4, "birthDate", "spec regex"),
     (PERSON, "birthDate", "1958-02-30", R4, "birthDate", "outside expected range"),
-    (PERSON, "birthDate", "12.04.1958", R4, "birthDate", "spec regex"),
-    (ALLERGY, "recordedDate", "2023-02-14T09:41:00", R4, "recordedDate", "spec regex"),
     (ALLERGY, "recordedDate", "2023-02-14T09:41+00:00", R4, "recordedDate", "spec regex"),
     (ALLERGY, "meta.lastUpdated", "2023-02-14", R4, "meta.lastUpdated", "spec regex"),
     (PERSON, "id", "p_1", R4, "id", "pattern"),
-    (PERSON, "meta.versionId", "1" * 65, R4, "meta.versionId", "is no id"),
     (PERSON, "identifier.0.system", "a b", R4, "identifier[0].system", "'a b' is no uri"),
     (PERSON, "gender", " female", R4, "gender", "' female' is no code"),
     (PERSON, "name.0.family", "", R4, "name[0].family", "is empty"),
-    (PERSON, "name.0.family", " ", R4, "name[0].family", "' ' is no string"),
     (PERSON, "name.1", {}, R4, "name[1]", "is empty"),
-    (PERSON, "photo", [], R4, "photo", "is empty"),
     (BYTES, "data", "%%%", R4, "data", "'%%%' is no base64Binary"),
     (PERSON, "text.div", f"{XHTML}<p>x</div>", R4, "text.div", "is no xhtml"),
-    (PERSON, "text.div", "<div>x</div>", R4, "text.div", "is no xhtml"),
-    (PERSON, "text.div", f"{XHTML} </div>", R4, "text.div", "is no xhtml"),
     (PERSON, "text.div", f"{XHTML}<script>x</script></div>", R4, "text.div", "is no xhtml"),
-    (PERSON, "text.div", f"{XHTML}<p onclick='x'>y</p></div>", R4, "text.div", "is no xhtml"),
     # R4: what its datatypes bind and demand
     (PERSON, "name.0.use", "offical", R4, "name[0].use", "'offical' is not in name-use"),
-    (PERSON, "text.status", "made", R4, "text.status", "'made' is not in narrative-status"),
-    (PERSON, "contact.0.telecom.0.system", NONE, R4, "contact[0].telecom[0]", "cpt-2"),
     (NOTE, "content.0.attachment.contentType", NONE, R4, "content[0].attachment", "att-1"),
     (VISIT, "period.end", "2023-12-31", R4, "period", "per-1"),
-    (VISIT, "length", {"value": 5, "code": "d"}, R4, "length", "drt-1"),
-    (CHILD, "onsetAge.system", "urn:x", R4, "onsetAge", "age-1"),
-    (PERSON, "extension.2.url", NONE, R4, "extension[2].url", "required"),
     (PERSON, "extension.2.valueCode", NONE, R4, "extension[2]", "ext-1"),
     (STUNG, "recorder.reference", "#nobody", R4, "contained", "#nobody is not contained"),
-    (STUNG, "recorder", NONE, R4, "contained", "#camp-doctor is not referenced"),
     # US Core: how often
     (NOTE, "category", NONE, BOTH, "category", "0 of 1..*"),
-    (NOTE, "type", NONE, BOTH, "type", "0 of 1..1"),
-    (NOTE, "subject", NONE, BOTH, "subject", "0 of 1..1"),
-    (NOTE, "content", NONE, BOTH, "content", "0 of 1..*"),
     (NOTE, "context.encounter.1", Same("context.encounter.0"), BOTH, "context.encounter", "2 of 0"),
-    (ALLERGY, "code", NONE, BOTH, "code", "0 of 1..1"),
-    (PERSON, "identifier", NONE, BOTH, "identifier", "0 of 1..*"),
     (PERSON, "identifier.0.system", NONE, BOTH, "identifier[0].system", "0 of 1..1"),
-    (PERSON, "telecom.1.value", NONE, BOTH, "telecom[1].value", "0 of 1..1"),
     (PERSON, "gender", NONE, OLD, "gender", "0 of 1..1"),
-    (DOCTOR, "name.0.family", NONE, BOTH, "name[0].family", "0 of 1..1"),
-    (CLINIC, "active", NONE, BOTH, "active", "0 of 1..1"),
     (CLINIC, "address.0.line", list("abcde"), BOTH, "address[0].line", "5 of 0..4"),
-    (VISIT, "type", NONE, BOTH, "type", "0 of 1..*"),
-    (VISIT, "location.0.location", NONE, BOTH, "location[0].location", "0 of 1..1"),
-    (SOURCE, "agent.0.who", NONE, BOTH, "agent[0].who", "0 of 1..1"),
     # US Core: slices, and extensions, which are slices too
     (SOURCE, "agent.1.who", NONE, BOTH, "agent[1].who", "0 of 1..1"),
     (PERSON, "extension.3", Same("extension.0"), BOTH, "extension:race", "2 of 0..1"),
     (PERSON, "extension.0.extension.1", NONE, BOTH, "extension[0].extension:text", "0 of 1..1"),
-    (PERSON, "extension.0.extension.1.url", "txt", BOTH, "extension[0].extension:text", "0 of 1"),
     (PERSON, "extension.0.valueString", "White", BOTH, "extension[0].value[x]", "1 of 0..0"),
-    (PERSON, "extension.0.url", PROFILE + "us-core-rase", BOTH, "extension[0]", "no extension of"),
     (CLINIC, "extension", [SEX], BOTH, "extension[0]", "us-core-birthsex may not stand here"),
     # US Core: the type of a choice
     (PERSON, "extension.0.extension.1", {"url": "text", "valueCode": "White"}, BOTH,
@@ -132,42 +97,24 @@ PLANTED = [
      "extension[0].extension[0].valueCoding", NO_FIT),
     (PERSON, "extension.1.extension.0.valueCoding.code", "2106-3", BOTH,
      "extension[1].extension[0].valueCoding", NO_FIT),
-    (PERSON, "extension.2.valueCode", "W", BOTH, "extension[2].valueCode", NO_FIT),
-    (PERSON, "gender", "f", BOTH, "gender", NO_FIT),
     (ALLERGY, "criticality", "severe", BOTH, "criticality", NO_FIT),
-    (ALLERGY, "category.0", "drug", BOTH, "category[0]", NO_FIT),
-    (ALLERGY, "reaction.0.severity", "bad", BOTH, "reaction[0].severity", NO_FIT),
-    (ALLERGY, "clinicalStatus.coding.0.code", "actve", BOTH, "clinicalStatus", NO_FIT),
     (ALLERGY, "clinicalStatus.coding.0.system", STATUS, BOTH, "clinicalStatus", NO_FIT),
     (ALLERGY, "clinicalStatus", {"text": "active"}, BOTH, "clinicalStatus", NO_FIT),
-    (ALLERGY, "verificationStatus", verified("active"), BOTH, "verificationStatus", NO_FIT),
-    (NOTE, "status", "final", BOTH, "status", NO_FIT),
-    (NOTE, "docStatus", "draft", BOTH, "docStatus", NO_FIT),
     (NOTE, "type.coding.0.system", "http://snomed.info/sct", BOTH, "type", NO_FIT),
-    (MENDED, "relatesTo.0.code", "amends", BOTH, "relatesTo[0].code", NO_FIT),
-    (VISIT, "status", "done", BOTH, "status", NO_FIT),
-    (SOURCE, "entity.0.role", "origin", BOTH, "entity[0].role", NO_FIT),
     # US Core: what references point to
     (ALLERGY, "patient.reference", DOCTOR, BOTH, "patient", "of no type that this points to"),
-    (ALLERGY, "recorder.reference", CLINIC, BOTH, "recorder", "of no type that this points to"),
     (STUNG, "patient.reference", "#camp-doctor", BOTH, "patient", "#camp-doctor is of no type"),
-    (NOTE, "author.0.reference", VISIT, BOTH, "author[0]", "of no type that this points to"),
     (NOTE, "custodian.reference", f"https://a.example/{PERSON}", BOTH, "custodian", "of no type"),
     # US Core: invariants
     (ALLERGY, "clinicalStatus", NONE, BOTH, "", "ait-1"),
     (ALLERGY, "verificationStatus", verified("entered-in-error"), BOTH, "", "ait-2"),
     (PERSON, "name.0", {"text": "Amelia Hartwell"}, BOTH, "name[0]", "us-core-6"),
-    (PERSON, "contact.0", {"gender": "male"}, BOTH, "contact[0]", "pat-1"),
     (NOTE, "content.0.attachment", {"contentType": "a/b"}, BOTH, "content[0].attachment", "us-c"),
     (DOCTOR, "identifier.0.value", "1234567890", BOTH, "identifier[0]", "us-core-17"),
-    (DOCTOR, "identifier.0.value", "12345", BOTH, "identifier[0]", "us-core-16"),
     (CLINIC, "address.0.use", "home", BOTH, "address[0]", "org-2"),
-    (CLINIC, "telecom.0.use", "home", BOTH, "telecom[0]", "org-3"),
     (SOURCE, "agent.0", {"who": {"reference": DOCTOR}}, BOTH, "agent[0]", "provenance-1"),
-    (STUNG, "contained.0.meta", {"versionId": "1"}, BOTH, "", "dom-4"),
     # US Core: what is claimed
     (PERSON, "meta.profile.0", PROFILES["Encounter"], BOTH, "meta.profile", "no profile of"),
-    (PERSON, "meta.profile.0", PROFILE + "us-core-pat", BOTH, "meta.profile", "no profile of"),
 ]  # fmt: skip
 
 

@@ -98,11 +98,6 @@ def test_an_entry_tells_what_is_known_already(fhir):
     assert entries(fhir, {"request": request})[0]["response"]["status"] == "304 Not Modified"
 
 
-def test_an_attachment_comes_as_a_resource(fhir):
-    (entry,) = entries(fhir, "Binary/bin-p2-pathology-2023")
-    assert entry["resource"]["resourceType"] == "Binary"
-
-
 def test_each_entry_has_the_access_of_the_token(app):
     fhir = Fhir(app, token_for(app, "patient/AllergyIntolerance.rs", patient="p1"))
     own, other, type_name, search = entries(
@@ -123,12 +118,6 @@ def test_each_entry_has_the_access_of_the_token(app):
 def test_batch_without_a_token_is_refused(app):
     response = app.test_client().post("/fhir", json=bundle("metadata"), content_type=FHIR_JSON)
     assert response.status_code == 401
-
-
-def test_strict_handling_holds_for_each_entry(fhir):
-    headers = {"Prefer": "handling=strict"}
-    (refused,) = entries(fhir, "AllergyIntolerance?patient=p1&nonsense=1", headers=headers)
-    assert refused["response"]["status"] == "400 Bad Request"
 
 
 def test_a_transaction_that_only_reads_is_answered(fhir):
@@ -176,11 +165,6 @@ def test_body_that_is_not_json_is_refused(fhir):
     assert "Bundle: is not JSON" in answered.get_json(force=True)["issue"][0]["diagnostics"]
     answered = fhir._client.post("/fhir", data="a=b", headers=headers)
     assert_outcome(answered, 415, "not-supported", f"A batch takes a body of type {FORMATS}.")
-
-
-def test_an_empty_batch_is_answered_with_an_empty_one(fhir):
-    assert entries(fhir) == []
-    assert entries(fhir, path="/fhir/") == []
 
 
 def test_answers_are_bounded(fhir, monkeypatch):

@@ -18,7 +18,6 @@ from tests.support.browsing import Browser, add_person
 from tests.support.helpers import BASE_URL, token_for
 
 REGISTERED = "https://spa.example"
-PORT = "https://port.example:8443"
 LOOPBACK = "http://localhost:3000"
 URIS = (
     "https://SPA.example:443/callback?x=1",
@@ -184,10 +183,6 @@ def test_origin_that_is_not_registered_exactly_gets_no_cors_headers(http):
     for origin in STRANGERS:
         assert cors(ask_token(http, origin)) == {}
         assert cors(preflight(http, "/oauth/token", origin)) == {}
-
-
-def test_a_port_belongs_to_the_origin(http):
-    assert ask_token(http, PORT).headers[ALLOWED] == PORT
 
 
 def test_a_client_that_gets_no_tokens_has_no_origin(app, http):

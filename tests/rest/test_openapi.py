@@ -22,7 +22,7 @@ from tests.support.contract import (
     fill,
     versions_held,
 )
-from tests.support.helpers import FHIR_JSON, lasting
+from tests.support.helpers import lasting
 from tests.support.openapi import Described, path_of_rule
 from tests.support.operations import DOCREF, EVERYTHING, FORM, parameters, post
 
@@ -121,34 +121,6 @@ def test_every_search_parameter_is_described(described, definition):
                 assert one["schema"] == form[parameter.name]
 
 
-@pytest.mark.parametrize("definition", TYPES)
-def test_every_operations_parameter_is_described(described, definition):
-    for operation in definition.operations:
-        place = "/{id}" if operation.instance else ""
-        path = f"/fhir/{definition.name}{place}/${operation.name}"
-        content = described.paths[path]["post"]["requestBody"]["content"]
-        if operation.resource:
-            found = described.parameters(path, "post")
-            taken = {one.name for one in operation.parameters} - {operation.resource}
-            assert taken == found.keys() - {"_format", "_pretty"}
-            schema = {"schema": {"$ref": "#/components/schemas/Parameters"}}
-            assert content == {FHIR_JSON: schema, "application/fhir+xml": {}}
-            continue
-        found = described.parameters(path, "get")
-        form = content[FORM]["schema"]
-        for parameter in operation.parameters:
-            one = found[parameter.name]
-            assert one["description"] == f"{parameter.doc} ({parameter.type})."
-            assert (
-                one["required"]
-                == parameter.required
-                == (parameter.name in form.get("required", ()))
-            )
-            assert (one["schema"].get("type") == "array") == parameter.repeats
-            assert form["properties"][parameter.name] == one["schema"]
-        assert content[FHIR_JSON]["schema"] == {"$ref": "#/components/schemas/Parameters"}
-
-
 def test_paths_without_a_token_are_described_as_such(described, http):
     for number, (path, methods) in enumerate(described.paths.items()):
         if "get" in methods and "{" not in path:
@@ -192,20 +164,6 @@ def test_the_answers_of_every_type_are_as_described(app, fhir, described, defini
     assert {200, 304, 400, 404, 406, 414, 431} <= seen
 
 
-@pytest.mark.parametrize("definition", SEARCHABLE)
-def test_the_answers_to_a_form_are_as_described(fhir, described, definition):
-    for address in (definition.name, f"{definition.name}/_search"):
-        for body, media, status in (
-            (b"_count=1", FORM, 200),
-            (b"_count=x", FORM, 400),
-            (b"{}", FHIR_JSON, 415),
-            (b"_count=" + b"1" * 2**20, FORM, 413),
-        ):
-            response = fhir.post(address, body, content_type=media)
-            assert response.status_code == status
-            described.assert_as_described("post", f"/fhir/{address}", response)
-
-
 OPERATIONS = [
     (f"/fhir/{DOCREF}", f"{DOCREF}?patient=p1", None, 200),
     (f"/fhir/{DOCREF}", DOCREF, None, 400),
@@ -229,23 +187,6 @@ def test_the_answers_of_operations_are_as_described(fhir, described):
         response = fhir.get(address) if body is None else post(fhir, address, body)
         assert response.status_code == status
         described.assert_as_described(method, path, response)
-
-
-OF_BYTES = [
-    ({}, 200),
-    ({"Accept": FHIR_JSON}, 200),
-    ({"If-None-Match": "*"}, 304),
-    ({"Range": "bytes=0-3"}, 206),
-    ({"Range": "bytes=99999999-"}, 416),
-    ({"If-Match": '"nobodys"'}, 412),
-]
-
-
-def test_the_answers_of_bytes_are_as_described(fhir, described):
-    for headers, status in OF_BYTES:
-        response = fhir.get("Binary/bin-p1-hp-2024", headers=headers)
-        assert response.status_code == status
-        described.assert_as_described("get", "/fhir/Binary/{id}", response)
 
 
 TOKEN_REQUESTS = [

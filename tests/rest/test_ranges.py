@@ -121,14 +121,6 @@ def test_any_range_is_that_part_of_the_bytes(fhir, data):
     assert response.content_length == len(response.data)
 
 
-def test_a_range_is_one_of_the_bytes_only(fhir):
-    options = {"headers": {"Range": "bytes=0-9", "Accept": "application/fhir+json"}}
-    response = fhir.get("Binary/b1000", **options)
-    assert response.status_code == 200
-    assert response.get_json(force=True)["resourceType"] == "Binary"
-    assert "Accept-Ranges" not in response.headers
-
-
 UNCHANGED = ["b1000", "later"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.contract import allergy, publish
-from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, lasting, token_for
+from tests.support.helpers import FHIR_JSON, Fhir, lasting, token_for
 
 EGG = "AllergyIntolerance/al-p3-egg"
 CHANGED = "Tue, 25 Jun 2024 13:35:50 GMT"
@@ -73,12 +73,6 @@ def test_a_condition_is_judged_by_version_and_by_time(fhir):
     for headers, status in CONDITIONS:
         for path in [EGG, f"{EGG}/_history/3"]:
             assert fhir.get(path, headers=headers).status_code == status
-
-
-def test_a_condition_does_not_hide_that_there_is_nothing(fhir):
-    for condition in [{"If-None-Match": "*"}, {"If-Modified-Since": CHANGED}]:
-        path = "AllergyIntolerance/al-p5-codeine"
-        assert_outcome(fhir.get(path, headers=condition), 410, "deleted", f"{path} was deleted.")
 
 
 def test_versions_of_one_second_are_told_apart(make_app):

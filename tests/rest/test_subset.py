@@ -350,9 +350,3 @@ def test_unsupported_combination_of_summary_and_elements_is_refused(fhir):
     for query, headers, code, diagnostics, parameter in REFUSED:
         response = fhir.get(f"{ALLERGY}?{query}", headers=headers)
         assert_outcome(response, 400, code, diagnostics, parameter)
-
-
-def test_each_part_has_an_entity_tag_of_its_own(fhir):
-    queries = ["", "&_summary=true", "&_summary=data", "&_elements=code", "&_elements=type"]
-    tags = {fhir.get(PENICILLIN + query).headers["ETag"] for query in queries}
-    assert len(tags) == len(queries)

@@ -109,18 +109,6 @@ def test_several_types_and_a_record_are_searched(fhir):
             assert found(again.get_json(force=True)) == found(bundle)
 
 
-def test_the_links_of_a_record_lead_to_its_pages(fhir):
-    pages = walk(fhir, "Patient/p1/*?_count=5")
-    assert len(pages) == 5
-    assert [one for page in pages for one in found(page)] == each(fhir, OF_A_RECORD, "&patient=p1")
-    assert "/fhir/Patient/p1/*?" in link(pages[0], "next")
-    assert found(fhir.read(link(pages[3], "first"))) == found(pages[0])
-    # A cursor is of its own search.
-    cursor = link(pages[0], "next").partition("_cursor=")[2]
-    response = fhir.get(f"Patient/p2/*?_count=5&_cursor={cursor}")
-    assert (response.status_code, "_cursor" in response.text) == (400, True)
-
-
 def test_resource_published_meanwhile_is_on_no_later_page(make_app):
     app = make_app()
     fhir = Fhir(app, token_for(app, "system/*.rs"))

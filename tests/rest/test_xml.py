@@ -33,10 +33,6 @@ PATHS = [
 ]  # fmt: skip
 
 
-def asked_with(path: str, more: str) -> str:
-    return f"{path}{'&' if '?' in path else '?'}{more}"
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_xml_says_what_json_says(fhir, path):
     plain, answer = fhir.get(path), fhir.get(path, headers=XML)
@@ -51,16 +47,6 @@ def test_xml_says_what_json_says(fhir, path):
     assert answer.data.startswith(b'<?xml version="1.0" encoding="UTF-8"?>\n<')
 
 
-# A document has another id each time.
-@pytest.mark.parametrize("path", [*PATHS, "Patient/p1/$summary"])
-def test_format_says_so_as_well_and_pretty_its_form(fhir, path):
-    answer = fhir.get(asked_with(path, "_format=xml&_pretty=false"), headers={"Accept": FHIR_JSON})
-    assert answer.content_type == FHIR_XML
-    assert b"\n" not in answer.data
-    kind = xml_reader.loads(answer.data)["resourceType"]
-    assert kind == fhir.get(path).get_json(force=True)["resourceType"]
-
-
 def test_a_copy_in_json_is_never_taken_for_xml(fhir):
     """Their entity tag is FHIR's version: of XML none is kept, and none is compared."""
     for path in [EGG, "AllergyIntolerance?patient=p1", "metadata"]:
@@ -72,16 +58,6 @@ def test_a_copy_in_json_is_never_taken_for_xml(fhir):
             assert answer.headers["Cache-Control"] == "no-store"
             assert "Accept" in answer.headers["Vary"]
         assert fhir.get(path, headers={"If-None-Match": tag}).status_code == 304
-
-
-def test_a_search_by_a_form_is_answered_in_xml(fhir):
-    form = {"patient": "p1", "_format": "xml"}
-    answer = fhir.post("AllergyIntolerance/_search", form)
-    assert answer.content_type == FHIR_XML
-    found = fhir.get("AllergyIntolerance?patient=p1").get_json(force=True)
-    assert len(xml_reader.loads(answer.data)["entry"]) == len(found["entry"])
-    refused = fhir.post("AllergyIntolerance/_search", {**form, "date": "x"})
-    assert (refused.status_code, refused.content_type) == (400, FHIR_XML)
 
 
 def test_without_a_token_the_refusal_is_in_xml(http):

@@ -10,14 +10,8 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import update
 
 from fhirapp.auth.models import CLINICIAN
-from fhirapp.db import writing
-from fhirapp.definition import types
-from fhirapp.ops.prepare import prepare
-from fhirapp.store.version import INDEX, get_state, set_state
-from fhirapp.store.write import RULES
 from tests.support.browsing import Browser
 from tests.support.browsing import add_person as add_user
 from tests.support.contract import allergy, publish
@@ -128,23 +122,3 @@ def test_the_pages_find_patients_whatever_their_accents(clinic):
     browser.sign_in(add_user(clinic, CLINICIAN))
     assert "Sørensena" in browser.get("/patients?name=Sorensen").words
     assert "Łukasza" in browser.get("/patients?name=lukasz").words
-
-
-def test_the_index_of_an_older_database_is_rebuilt_at_the_next_start(make_app, new_database):
-    url = new_database()
-    app = make_app(seed=False, database_url=url)
-    for resource in resources("Sørensen", 0):
-        publish(app, resource, now=NOW)
-    strings = types(app)["Patient"].tables.string
-    with app.app_context(), writing() as connection:
-        folded = update(strings).where(strings.c.folded == "sorensen")
-        assert connection.execute(folded.values(folded="sørensen")).rowcount
-        set_state(connection, INDEX, "4")
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    assert fhir.ids("Patient?family=Sorensen") == []
-    messages: list[str] = []
-    prepare(app, messages.append, serving=True)
-    assert messages == ["The search index was rebuilt by this release's rules: 5 versions."]
-    assert fhir.ids("Patient?family=Sorensen") == ["accents-0"]
-    with app.app_context(), writing() as connection:
-        assert get_state(connection, INDEX) == RULES

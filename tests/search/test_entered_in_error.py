@@ -136,18 +136,6 @@ def test_a_scope_by_verification_reaches_what_is_entered_in_error(clinic):
     assert found(clinic, "", scope) == VERIFIED_SO
 
 
-def test_sorted_by_clinical_status_it_comes_last(clinic):
-    fhir = Fhir(clinic, token_for(clinic, "system/*.rs"))
-    ids = fhir.ids("AllergyIntolerance?_sort=clinical-status&_count=100")
-    assert set(ids[: len(ACTIVE)]) == ACTIVE
-
-
-def test_entry_in_error_is_read_as_it_came(clinic):
-    fhir = Fhir(clinic, token_for(clinic, "system/*.rs"))
-    resource = fhir.read("AllergyIntolerance/error-active")
-    assert resource["clinicalStatus"]["coding"][0]["code"] == "active"
-
-
 def test_once_it_is_corrected_it_is_found(make_app):
     app = make_app(seed=False)
     publish(app, {"resourceType": "Patient", "id": "p1"}, now=NOW)

@@ -367,17 +367,6 @@ def test_publishing_takes_no_longer_where_there_are_more_records(app, larger, ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_parameter_and_modifier_is_tried(app, kind):
-    with app.app_context():
-        params = types()[kind].params
-    assert {one.name for one in params} == VALUES[kind].keys() | OWN & {one.name for one in params}
-    for one in params:
-        if one.name not in OWN and one.kind != "date":
-            tried = {asked.removeprefix(one.name) for asked, _ in _asked(one, "rare")}
-            assert {f":{name}" for name in one.modifiers if one.accepts(name)} <= tried
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("parameter", ["_text", "_content"])
 def test_words_that_nearly_all_have_are_found_on_every_page(app, kind, parameter):
     """Those of the latest records are listed, and earlier ones asked one by one."""

@@ -20,7 +20,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -30,9 +29,6 @@ from sqlalchemy import create_engine, inspect
 from fhirapp import create_app
 from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.db import db, writing
-from fhirapp.ops.backups.backup import back_up
-from fhirapp.ops.backups.drill import drill
-from fhirapp.ops.backups.restore import restore
 from fhirapp.ops.prepare import prepare
 from fhirapp.store import migrate
 from fhirapp.store.migrate import HEAD, schema_version, upgrade
@@ -337,36 +333,6 @@ def test_failed_migration_leaves_the_database_and_a_copy(open_app, tmp_path, nex
     assert tables_of(file) == before
     (copy,) = copies(tmp_path)
     assert tables_of(copy) == before
-
-
-def test_concurrent_upgrades_of_one_database_all_succeed(open_app, tmp_path, next_release):
-    file = old_clinic(open_app, tmp_path)
-    number = next_release("")
-    apps = [open_app(file) for _ in range(3)]
-
-    def start(app: Flask) -> None:
-        prepare(app, lambda _message: None)
-
-    with ThreadPoolExecutor(3) as threads:
-        list(threads.map(start, apps))
-    with apps[0].app_context():
-        assert schema_version(db.engine) == number
-    assert {schema_of(copy)[-9:-4] for copy in copies(tmp_path)} == {f"'{HEAD}"}
-
-
-@pytest.mark.campaign
-def test_backup_of_an_older_release_is_upgraded_when_restored(open_app, tmp_path, next_release):
-    file = old_clinic(open_app, tmp_path)
-    now = datetime(2026, 1, 5, tzinfo=UTC)
-    url = f"sqlite:///{file}"
-    given = load_settings({}, database_url=url, instance_path=str(tmp_path))
-    backup = back_up(given, tmp_path / "clinic.backup", now, None).path
-    next_release("")
-    assert drill(given, backup, None).faults == []
-    done = restore(given, backup, now, None, force=True)
-    assert (done.manifest.schema, done.versions > 0) == (HEAD, True)
-    assert "next_release" in tables_of(file)
-    assert "next_release" not in tables_of(done.kept[0])
 
 
 def test_database_error_never_shows_the_password(open_app):
