@@ -100,12 +100,6 @@ def test_a_record_is_all_that_belongs_to_the_patient_and_what_comes_with_it(fhir
         assert resource == fhir.read(address)
 
 
-def test_a_patients_token_gets_its_own_record_whole(fhir, as_patient):
-    for patient in ["p1", "p9", "p11"]:
-        path = f"Patient/{patient}/$everything"
-        assert as_patient(patient).read(path) == fhir.read(path)
-
-
 @pytest.mark.parametrize("patient", ["p1", "p5", "p12"])
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_the_pages_are_the_record_and_each_has_what_comes_with_it(fhir, held, patient, size):

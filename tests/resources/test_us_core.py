@@ -12,7 +12,6 @@ from fhirapp.fhir import terminology
 from tests.support import r4
 from tests.support.helpers import FHIR_JSON
 from tests.support.importing import asking
-from tests.support.terminology import OUT_OF_REACH
 from tests.support.us_core import PROFILE, PROFILES, UsCore, all_faults, packages_in
 
 # Seeded; each is valid as it is served.
@@ -33,7 +32,6 @@ NONE = object()
 NO_FIT = "does not fit "
 STATUS = "http://terminology.hl7.org/CodeSystem/allergyintolerance-verification"
 XHTML = '<div xmlns="http://www.w3.org/1999/xhtml">'
-DIRECTIVE = PROFILE + "us-core-adi-documentreference"
 SEX = {"url": PROFILE + "us-core-birthsex", "valueCode": "F"}
 
 
@@ -191,18 +189,6 @@ def test_the_examples_of_us_core_have_no_faults(packages):
                 found = [*r4.faults(example), *package.faults(example, claimed)]
                 assert found == [], example["id"]
     assert asked > 30
-
-
-def test_every_required_binding_is_asked_or_out_of_reach_for_a_reason(packages):
-    left_out = {
-        value_set.partition("|")[0].rpartition("/")[2]
-        for package in packages
-        for value_set in package.required_bindings(
-            one for one in (*PROFILES.values(), DIRECTIVE) if one in package.addresses
-        )
-        if package.codes(value_set) is None
-    }
-    assert left_out == OUT_OF_REACH.keys()
 
 
 def test_the_parameters_that_us_core_searches_together_are_named_together(app, packages):

@@ -77,11 +77,6 @@ def test_count_is_ignored_where_ids_are_listed(crowded):
         assert [one["relation"] for one in bundle["link"]] == ["self", "first"]
 
 
-def test_an_empty_id_is_no_id(crowded):
-    for query in ["_id=", "_id=%20"]:
-        assert len(crowded.ids(f"{ALLERGY}?{query}&_count=2")) == 2
-
-
 def test_a_count_alone_has_a_total_and_no_entries(crowded):
     for query in ["_count=0", "_summary=count", "_summary=count&_count=5"]:
         bundle = crowded.read(f"{ALLERGY}?{query}")

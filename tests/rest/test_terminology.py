@@ -114,13 +114,11 @@ TERMS = (
     value_set("unknown-code", by("concept", "is-a", "unicorn")),
     value_set("silent", by("size", "=", "true")),
     value_set("elsewhere", codes("cat"), {"system": "urn:elsewhere"}),
-    value_set("fragment", {"system": "urn:some"}),
     value_set("parts", by("concept", "is-a", "hand", "urn:part")),
     value_set("torn", by("concept", "is-a", "a", "urn:dangling")),
     value_set("itself", {"valueSet": ["urn:v:loop"]}),
     value_set("loop", {"valueSet": ["urn:v:itself"]}),
     value_set("lost", {"valueSet": ["urn:v:nowhere"]}),
-    value_set("two-sets", {"valueSet": ["urn:v:few", "urn:v:mixed"]}),
     value_set("twice", {"system": "urn:twice"}),
     value_set("empty"),
     value_set("locked", {"system": SYSTEM}, compose={"lockedDate": "2020-01-01"}),
@@ -227,32 +225,22 @@ def test_below_and_above_go_by_the_hierarchy(found):
 
 REFUSED = [
     ("code:in=urn:nobody", "not-found", "'urn:nobody' is no value set here; here are urn:fhir"),
-    ("code:not-in=urn:nobody", "not-found", "'urn:nobody' is no value set here; here are urn:"),
-    ("code:in=ValueSet/nobody", "not-found", "'ValueSet/nobody' is no value set here"),
-    (r"code:in=urn:v:few\|8", "not-found", "'urn:v:few|8' is no value set here"),
     ("code:not-in=urn:v:regex", "not-supported", "the filter concept regex on urn:s"),
     ("code:in=urn:v:unknown-code", "not-supported", "urn:s has no code unicorn"),
     ("code:in=urn:v:silent", "not-supported", "animal of urn:s does not tell its size"),
     ("code:not-in=urn:v:elsewhere", "not-found", "'urn:elsewhere' is no code system here; "),
-    ("code:in=urn:v:fragment", "not-supported", "urn:some only content fragment is here"),
     ("code:in=urn:v:parts", "not-supported", "the hierarchy of urn:part is part-of"),
     ("code:in=urn:v:torn", "not-supported", "names nowhere in its hierarchy and lacks that"),
     ("code:in=urn:v:itself", "not-supported", "the value set urn:v:itself includes itself"),
-    ("code:in=urn:v:lost", "not-found", "'urn:v:nowhere' is no value set here"),
-    ("code:in=urn:v:two-sets", "not-supported", "or several value sets in one"),
     ("code:in=urn:v:twice", "not-found", "urn:twice is the address of several here: "),
     ("code:in=urn:v:empty", "not-supported", "tells neither compose nor expansion"),
     ("code:in=urn:v:locked", "not-supported", "the lockedDate of urn:v:locked"),
     ("code:in=urn:v:changed", "not-supported", "an extension that changes its meaning"),
-    ("code:in=urn:v:page", "not-supported", "the compose of urn:v:page cannot be read"),
     ("code:in=urn:v:chosen", "not-supported", "the compose of urn:v:chosen cannot be read"),
     ("code:below=urn:nobody|a", "not-found", "'urn:nobody' is no code system here"),
     ("code:below=urn:s|unicorn", "not-found", "urn:s has no code 'unicorn'"),
-    ("code:below=urn:part|hand", "not-supported", "is part-of, and not is-a"),
-    ("code:below=urn:some|a", "not-supported", "only content fragment is here"),
     ("code:below=cat", "not-found", "'cat' is no class of substances here; here are penicill"),
     ("code:above=penicillins", "not-found", "'penicillins' is no code with its system here"),
-    ("code:below=|cat", "not-found", "'cat' is no class of substances here"),
     ("identifier:in=urn:v:few", "not-supported", "is not supported on a token parameter here"),
 ]  # fmt: skip
 
@@ -329,15 +317,10 @@ def expanded(client: Fhir, query: str) -> tuple[int, list[str]]:
 
 
 EXPANSIONS = [
-    ("?url=urn:v:few", 2, ["cat", "dodo"]),
-    ("?url=urn:v:few|7", 2, ["cat", "dodo"]),
     ("?url=urn:v:few&valueSetVersion=7", 2, ["cat", "dodo"]),
     ("?url=urn:v:whole&activeOnly=true", 4, ["animal", "cat", "tiger", "kitten"]),
     ("?url=urn:v:whole&filter=TIGE", 1, ["tiger"]),
     ("?url=urn:v:whole&offset=1&count=2", 5, ["cat", "tiger"]),
-    ("?url=urn:v:whole&offset=9", 5, []),
-    ("?url=urn:v:whole&count=0", 5, []),
-    ("?url=urn:v:nothing", 0, []),
     ("?url=latex", 1, ["111088007"]),
 ]
 
@@ -348,18 +331,9 @@ def test_expand_lists_the_codes(client):
 
 
 IN_VALUE_SET = [
-    ("url=urn:v:few&system=urn:s&code=cat", True, {"display": "Cat"}),
     ("url=urn:v:few&coding=urn:s|cat", True, {"display": "Cat"}),
-    ("url=urn:v:few&coding=urn:s|cat&display=CAT", True, {"display": "Cat"}),
-    ("url=urn:v:few&coding=urn:s|cat&display=Dog", False,
-     {"message": "The code is in urn:v:few|7, and its display is another.", "display": "Cat"}),
-    ("url=urn:v:few&coding=urn:s|tiger", False,
-     {"message": "The code is not in urn:v:few|7."}),
-    ("url=urn:v:few&coding=urn:t|cat", False, {"message": "The code is not in urn:v:few|7."}),
-    ("url=urn:v:few&codeableConcept=urn:t|cat,urn:s|cat", True, {"display": "Cat"}),
-    ("url=urn:v:few&codeableConcept=cat,urn:t|cat", False,
-     {"message": "The code is not in urn:v:few|7."}),
-]  # fmt: skip
+    ("url=urn:v:few&coding=urn:s|tiger", False, {"message": "The code is not in urn:v:few|7."}),
+]
 
 
 def test_a_code_is_in_a_value_set_or_not(client):

@@ -27,76 +27,22 @@ def of_p1(fhir, query):
     return [row_id.removeprefix("al-p1-") for row_id in found]
 
 
-# recordedDate: penicillin 2023-02-14T09:41, sulfa 2023-02-14, ibuprofen 2011,
-# metformin 2023-08-07T16:38, ragweed 2025-05-20T14:40; onset: latex 1996-05.
-DATES = [
-    ("date=2011", ["ibuprofen"]), ("date=eq2011", ["ibuprofen"]),
-    # a year is not within one of its months
-    ("date=2011-05", []), ("date=ne2023", ["ragweed", "ibuprofen", "latex"]),
-    ("date=gt2023-02-14", ["ragweed", "metformin"]),
-    ("date=ge2023-02-14", ["ragweed", "metformin", "sulfa", "penicillin"]),
-    ("date=lt2023-02-14", ["ibuprofen", "latex"]),
-    ("date=le2023-02-14", ["ibuprofen", "latex", "sulfa", "penicillin"]),
-    # a year reaches beyond the middle of it, but does not start after it
-    ("date=gt2011-06", ["ragweed", "metformin", "ibuprofen", "sulfa", "penicillin"]),
-    ("date=sa2011-06", ["ragweed", "metformin", "sulfa", "penicillin"]),
-    ("date=lt2011-06", ["ibuprofen", "latex"]), ("date=eb2011-06", ["latex"]),
-    ("date=ap2011", ["ibuprofen"]),
-    # a time at its precision: a minute, a second
-    ("date=2023-02-14T09:41", ["penicillin"]), ("date=2023-02-14T09:41:01", []),
-    ("date=gt2023-02-14T09:41", ["ragweed", "metformin", "sulfa"]),
-    ("date=2023-02-14T04:41-05:00", ["penicillin"]),
-    # a plus sign that was not escaped
-    ("date=2023-02-14T10:41+01:00", ["penicillin"]),
-    ("date=ge2023-02-14&date=lt2023-08-07", ["sulfa", "penicillin"]),
-    ("date=sa2011&date=eb2025", ["metformin", "sulfa", "penicillin"]),
-    ("date=1996-05,2011", ["ibuprofen", "latex"]),
-    ("_lastUpdated=ge2023-03&_lastUpdated=lt2024", ["metformin", "ibuprofen"]),
-    ("_lastUpdated=2023-02-14T10:08:02.900", ["latex"]), ("last-date=1998", ["penicillin"]),
-    ("onset=2004-09", ["sulfa"]),
-]  # fmt: skip
-
-
-def test_a_date_is_compared_as_a_range(fhir):
-    assert {case: of_p1(fhir, case) for case, _ in DATES} == dict(DATES)
-
-
 TOKENS = [
-    ("code=7984", ["penicillin"]),
-    (f"code={RXNORM}|7984", ["penicillin"]),
-    ("code=http://snomed.info/sct|7984", []),
-    # every coding of a system
+    # Every coding of a system.
     (f"code={RXNORM}|", ["metformin", "ibuprofen", "sulfa", "penicillin"]),
-    # no system
-    ("code=|7984", []),
     ("category=medication,food", ["metformin", "ibuprofen", "sulfa", "penicillin"]),
-    ("category=http://hl7.org/fhir/allergy-intolerance-category|environment",
-     ["ragweed", "latex"]),
-    ("type=intolerance", ["metformin", "ibuprofen"]),
-    ("status=entered-in-error", ["metformin"]),
-    ("status:not=active", ["metformin"]),
     ("status:not=active,entered-in-error", []),
     ("clinical-status:not=active", ["metformin"]),
-    (f"clinical-status={CLINICAL}|active", ["ragweed", "ibuprofen", "latex", "sulfa",
-                                             "penicillin"]),
     ("verification-status=confirmed&criticality=high", ["penicillin"]),
     ("manifestation=418363000&manifestation=271807003", ["sulfa"]),
-    ("severity=severe", ["penicillin"]),
-    ("route=6064005", ["latex"]),
-    ("identifier=http://harbor-allergy.example/fhir/allergy-id|A-100417", ["penicillin"]),
-    ("recorder=dr-whitmore", ["ragweed"]),
-    ("recorder:Practitioner=dr-whitmore", ["ragweed"]),
-    ("recorder=Practitioner/dr-whitmore,Practitioner/nobody", ["ragweed"]),
     (f"recorder={BASE_URL}/fhir/Practitioner/dr-whitmore", ["ragweed"]),
     ("recorder=http://elsewhere.example/fhir/Practitioner/dr-whitmore", []),
-    ("asserter=Patient/p1", ["sulfa", "penicillin"]),
-    # a backslash makes the comma a part of the value
+    # A backslash makes the comma a part of the value.
     (r"code=7984\,733", []),
-    ("code=nothing-known", []),
     ("_id=al-p1-latex,al-p2-mariscos", ["latex"]),
     (r"_id=al-p1-latex\,al-p1-sulfa", []),
     ("_id=al-p1-latex&_id=al-p1-sulfa", []),
-]  # fmt: skip
+]
 
 
 def test_a_token_or_a_reference_finds(fhir):
