@@ -225,7 +225,7 @@ def test_commands_for_users_and_apps_run_unchanged(installed, tmp_path):
         done = installed(f"set -e\n{example.commands}")
         assert done.returncode == 0, done.stdout
         printed.append(done.stdout)
-    assert [one.splitlines()[-1][-14:] for one in printed[:2]] == ["is registered."] * 2
+    assert [text.splitlines()[-1][-14:] for text in printed[:2]] == ["is registered."] * 2
     # A token of 256 bits.
     assert re.fullmatch(r"[\w-]{43}", printed[2].splitlines()[-1])
     assert (tmp_path / "lab.private.json").stat().st_mode & 0o777 == 0o600

@@ -115,8 +115,8 @@ class BulkDataClient:
 
     def download(self, manifest: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         """Return what all files hold, by type, fetched in parallel."""
-        files = [(one, "output") for one in manifest["output"]]
-        files += [(one, kind) for kind in ("deleted", "error") for one in manifest[kind]]
+        files = [(file, "output") for file in manifest["output"]]
+        files += [(file, kind) for kind in ("deleted", "error") for file in manifest[kind]]
         with ThreadPoolExecutor(PARALLEL) as pool:
             fetched = list(pool.map(lambda one: list(self._resources(one[0])), files))
         found: dict[str, list[dict[str, Any]]] = {}
@@ -152,11 +152,11 @@ def client(demo: Demo) -> BulkDataClient:
 
 def group(*patients: str) -> dict[str, Any]:
     """Return what names patients."""
-    listed = [{"name": "patient", "valueReference": {"reference": one}} for one in patients]
+    listed = [{"name": "patient", "valueReference": {"reference": patient}} for patient in patients]
     return {"resourceType": "Parameters", "parameter": listed}
 
 
-def test_it_downloads_everything_and_deletes_it(demo, client):
+def test_bulk_client_downloads_everything_and_deletes_it(demo, client):
     status = client.kick_off("$export")
     manifest = client.wait_for_export(status)
     assert manifest["requiresAccessToken"] is True
@@ -166,7 +166,7 @@ def test_it_downloads_everything_and_deletes_it(demo, client):
         newest = {row_id: versions[-1] for row_id, versions in demo.held[name].items()}
         if name != "Provenance":
             held = {row_id for row_id, one in newest.items() if one}
-            assert {one["id"] for one in resources} == held
+            assert {resource["id"] for resource in resources} == held
     attachments = [
         content["attachment"]["url"]
         for document in found["DocumentReference"]
@@ -189,14 +189,14 @@ def test_it_downloads_everything_and_deletes_it(demo, client):
         ("Group/grp-allergy-clinic/$export", group("Patient/p1", "Patient/p2"), 2),
     ],
 )
-def test_it_downloads_patients_and_groups(client, path, body, patients):
+def test_bulk_client_downloads_patients_and_groups(client, path, body, patients):
     status = client.kick_off(path, body)
     found = client.download(client.wait_for_export(status))
     assert len(found["Patient"]) == patients
     assert client.ask("DELETE", status).status == 202
 
 
-def test_it_downloads_what_was_deleted(client):
+def test_bulk_client_downloads_deletions(client):
     status = client.kick_off("$export?_since=2020-01-01T00:00:00.000Z")
     manifest = client.wait_for_export(status)
     (bundle,) = client.download(manifest)["Bundle"]

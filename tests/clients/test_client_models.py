@@ -39,7 +39,7 @@ def without_primitive_extensions(content: Any) -> Any:
         kept = {name: one for name, one in content.items() if name[0] != "_"}
         return {name: without_primitive_extensions(one) for name, one in kept.items()} or None
     if isinstance(content, list):
-        return [without_primitive_extensions(one) for one in content]
+        return [without_primitive_extensions(item) for item in content]
     return content
 
 
@@ -48,7 +48,7 @@ def same_times(content: Any) -> Any:
     if isinstance(content, dict):
         return {name: same_times(one) for name, one in content.items()}
     if isinstance(content, list):
-        return [same_times(one) for one in content]
+        return [same_times(item) for item in content]
     if isinstance(content, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT\S{8,}", content):
         return datetime.fromisoformat(content)
     return content

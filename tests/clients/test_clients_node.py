@@ -29,19 +29,20 @@ def told(
         "patient": {"id": "p1", "token": demo.patient_token("p1")},
         "key": demo.key,
         "searches": [
-            (one.type, urlencode({**one.parameters, "_count": "5"}, doseq=True)) for one in SEARCHES
+            (search.type, urlencode({**search.parameters, "_count": "5"}, doseq=True))
+            for search in SEARCHES
         ],
     }
     answered: dict[str, Any] = node(f"{request.param}.mjs", given)
     return answered
 
 
-def test_it_is_told_what_it_must_be(told):
+def test_client_reads_the_expected_values(told):
     assert len(told["rows"]) > 10
     answers = {title: answer for title, answer, _ in told["rows"]}
     assert answers == {title: expected for title, _, expected in told["rows"]}
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
-def test_it_finds_on_all_pages_what_belongs_there(told, demo, search):
+def test_client_finds_all_matches_on_all_pages(told, demo, search):
     assert sorted(told["found"][SEARCHES.index(search)]) == demo.ids(search)

@@ -50,10 +50,10 @@ def told(answer: Any) -> Any:
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
-def test_fhirpy_finds_on_all_pages_what_belongs_there(fhirpy, demo, search):
+def test_fhirpy_finds_all_matches_on_all_pages(fhirpy, demo, search):
     asked = fhirpy.resources(search.type).search(**search.parameters)
     assert demo.ids(search)
-    found = [one.id for one in told(asked.limit(5).fetch_all())]
+    found = [resource.id for resource in told(asked.limit(5).fetch_all())]
     assert sorted(found) == demo.ids(search)
     assert told(asked.count()) == len(found)
     assert told(asked.first()).id == found[0]
@@ -156,13 +156,13 @@ def test_smart_gets_a_token_for_an_assertion(complete_demo):
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
-def test_smart_finds_on_all_pages_what_belongs_there(complete_demo, smart_server, search):
+def test_smart_finds_all_matches_on_all_pages(complete_demo, smart_server, search):
     struct = {
         name: value if isinstance(value, str) else {"$and": list(value)}
         for name, value in {**search.parameters, "_count": "5"}.items()
     }
     asked = FHIRElementFactory.instantiate(search.type, None).where(struct)
-    found = [one.id for one in asked.perform_resources_iter(smart_server)]
+    found = [resource.id for resource in asked.perform_resources_iter(smart_server)]
     assert complete_demo.ids(search)
     assert sorted(found) == complete_demo.ids(search)
 
@@ -170,7 +170,7 @@ def test_smart_finds_on_all_pages_what_belongs_there(complete_demo, smart_server
 def test_smart_gets_what_is_included(smart_server):
     asked = AllergyIntolerance.where({"patient": "p1"}).include("target", Provenance, reverse=True)
     found = list(asked.perform_resources_iter(smart_server))
-    assert {one.resource_type for one in found} == {"AllergyIntolerance", "Provenance"}
+    assert {resource.resource_type for resource in found} == {"AllergyIntolerance", "Provenance"}
 
 
 def test_smart_follows_references_and_reads_the_bytes_of_a_document(smart_server):

@@ -46,7 +46,9 @@ def faults(paths: Sequence[str], found: Sequence[Issues]) -> dict[str, Issues]:
     return {path: one for path, one in zip(paths, found, strict=True) if one}
 
 
-def test_it_finds_documents_without_content_and_no_other_fault(issues_of, demo, complete_demo):
+def test_validator_finds_documents_without_content_and_no_other_fault(
+    issues_of, demo, complete_demo
+):
     """decisions 2.12: service.md wants these so, FHIR wants at least one content; a setting."""
     bodies = [*complete_demo.answers.values(), *demo.answers.values()]
     found = issues_of([(json.loads(body), None) for body in bodies])
@@ -56,9 +58,9 @@ def test_it_finds_documents_without_content_and_no_other_fault(issues_of, demo, 
     # The history of all types has such documents too, if they are the newest.
     of_documents = ("DocumentReference", "_history")
     assert {path for path in lacking if not path.startswith(of_documents)} == set()
-    assert {(at.rpartition(".")[2], text) for one in lacking.values() for at, text in one} == {
-        ("content", "Missing required property")
-    }
+    assert {
+        (at.rpartition(".")[2], text) for issues in lacking.values() for at, text in issues
+    } == {("content", "Missing required property")}
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +73,8 @@ def us_core(shared: Path) -> list[dict[str, Any]]:
 def profiles_in(package: Path) -> dict[str, Any]:
     """Return the profiles in a package, by canonical."""
     with tarfile.open(package) as archive:
-        named = [one for one in archive if PROFILE.fullmatch(one.name)]
-        profiles = [json.load(archive.extractfile(one) or BytesIO()) for one in named]
+        named = [member for member in archive if PROFILE.fullmatch(member.name)]
+        profiles = [json.load(archive.extractfile(member) or BytesIO()) for member in named]
     return {profile["url"]: profile for profile in profiles}
 
 
@@ -141,6 +143,6 @@ def with_fault(answers: Mapping[str, bytes], path: str, plant: Callable[[Any], N
     return resource
 
 
-def test_it_finds_faults_that_are_planted(issues_of, demo):
+def test_validator_finds_planted_faults(issues_of, demo):
     checks = [(with_fault(demo.answers, path, plant), None) for path, plant, _, _ in FAULTS]
     assert issues_of(checks) == [[(at, text)] for _, _, at, text in FAULTS]

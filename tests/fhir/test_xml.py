@@ -43,7 +43,7 @@ def written(resource, *, pretty=True):
 def comparable(content, *, strip):
     """Return JSON with its narratives in the form that any two ways to write them share."""
     if isinstance(content, list):
-        return [comparable(one, strip=strip) for one in content]
+        return [comparable(item, strip=strip) for item in content]
     if not isinstance(content, dict):
         return content
     same = {name: comparable(one, strip=strip) for name, one in content.items()}

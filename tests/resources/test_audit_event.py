@@ -32,18 +32,18 @@ def with_events(watched, own_app):
 def test_requests_and_events_are_valid_resources(with_events):
     client = administrator(with_events)
     found = listed(client)
-    of_each_kind = {one["subtype"][0]["code"]: one for one in found}
-    assert {fault for one in of_each_kind.values() for fault in faults(one)} == set()
-    assert {one["subtype"][0]["code"] for one in found} >= {
+    of_each_kind = {event["subtype"][0]["code"]: event for event in found}
+    assert {fault for event in of_each_kind.values() for fault in faults(event)} == set()
+    assert {event["subtype"][0]["code"] for event in found} >= {
         *("read", "search-type", "vread", "capabilities", "operation", "history-instance"),
         *("history-type", "110122", "110136", "110137", "110106"),
     }
-    assert len({one["id"] for one in found}) == len(found)
-    for one in found[:5]:
-        assert client.read(f"AuditEvent/{one['id']}") == one
+    assert len({event["id"] for event in found}) == len(found)
+    for event in found[:5]:
+        assert client.read(f"AuditEvent/{event['id']}") == event
 
 
-def test_a_read_tells_who_what_of_whom_and_how(watched, own_app):
+def test_audit_event_of_a_read_names_agent_patient_and_query(watched, own_app):
     watched.get("AllergyIntolerance/al-p1-penicillin")
     (one,) = listed(administrator(own_app), "patient=p1")
     assert (one["type"]["code"], one["action"], one["outcome"]) == ("rest", "R", "0")
@@ -88,7 +88,7 @@ def test_audit_events_need_an_administrator_and_the_named_scope(own_app, role, s
     assert administrator(own_app, scope, role).get(path).status_code == 403
 
 
-def test_no_system_and_no_stranger_sees_it(own_app):
+def test_audit_events_are_refused_to_systems_and_without_a_token(own_app):
     for path in ["AuditEvent", "AuditEvent/1"]:
         everything = Fhir(own_app, token_for(own_app, "system/*.rs"))
         assert everything.get(path).status_code == 403
@@ -110,8 +110,12 @@ def test_unknown_audit_event_is_not_found(own_app):
         assert client.get(f"AuditEvent/{event_id}").status_code == 404
 
 
-def test_the_capability_statement_tells_of_it(own_app):
+def test_capability_statement_lists_audit_events(own_app):
     statement = Fhir(own_app, "").read("metadata")
-    (own,) = [one for one in statement["rest"][0]["resource"] if one["type"] == "AuditEvent"]
-    assert [one["code"] for one in own["interaction"]] == ["read", "search-type"]
+    (own,) = [
+        definition
+        for definition in statement["rest"][0]["resource"]
+        if definition["type"] == "AuditEvent"
+    ]
+    assert [interaction["code"] for interaction in own["interaction"]] == ["read", "search-type"]
     assert not [*faults(statement)]

@@ -61,7 +61,7 @@ def test_the_resource_is_sent_where_fhir_json_is_asked_for(fhir):
 
 
 @pytest.mark.parametrize("path", [PDF, HTML])
-def test_the_bytes_cannot_run_in_a_browser(fhir, path):
+def test_binary_is_sandboxed_in_a_browser(fhir, path):
     headers = fhir.get(path).headers
     assert headers["Content-Security-Policy"].partition(";")[0] == "sandbox"
     assert headers["X-Content-Type-Options"] == "nosniff"

@@ -41,7 +41,7 @@ def test_each_report_has_what_its_document_has(app, fhir):
             path = f"{row_id}/_history/{number}"
             report = fhir.read(f"DiagnosticReport/{path}")
             source = fhir.read(f"DocumentReference/{path}")
-            attached = [one["attachment"] for one in source.get("content", ())]
+            attached = [content["attachment"] for content in source.get("content", ())]
             for attachment in attached:
                 attachment.pop("data", None)
             assert report.get("presentedForm", []) == attached
@@ -67,8 +67,8 @@ def test_a_report_follows_the_versions_of_its_document(reports):
     publish(reports, document("turns", docStatus="amended"), now=TIMES[4])
     assert fhir.read(path)["status"] == "amended"
     history = fhir.read(f"{path}/_history")["entry"]
-    assert [one["response"]["etag"] for one in history] == ['W/"5"', 'W/"4"', 'W/"3"', 'W/"2"']
-    assert [one.get("resource", {}).get("status") for one in history] == [
+    assert [entry["response"]["etag"] for entry in history] == ['W/"5"', 'W/"4"', 'W/"3"', 'W/"2"']
+    assert [entry.get("resource", {}).get("status") for entry in history] == [
         *("amended", None),
         *("final", "preliminary"),
     ]

@@ -38,7 +38,7 @@ CATEGORIES = [
 def test_the_category_of_a_report():
     for elements, category, profile in CATEGORIES:
         report = made(**elements)
-        (found,) = [coding for one in report["category"] for coding in one["coding"]]
+        (found,) = [coding for concept in report["category"] for coding in concept["coding"]]
         assert (found["system"], found["code"]) == category
         assert report["meta"]["profile"] == [profile]
 
@@ -128,10 +128,10 @@ def test_who_attests_it_answers_for_its_conclusions():
 def test_order_results_and_images_are_what_it_is_related_to():
     value = {"resourceType": "Observation", "id": "crp", "status": "final"}
     order, seen, own = (
-        {"reference": one}
-        for one in ("ServiceRequest/s1", "https://lab.example/fhir/Observation/o1", "#crp")
+        {"reference": reference}
+        for reference in ("ServiceRequest/s1", "https://lab.example/fhir/Observation/o1", "#crp")
     )
-    image, note = ({"reference": one} for one in ("Media/m1", "DocumentReference/d2"))
+    image, note = ({"reference": reference} for reference in ("Media/m1", "DocumentReference/d2"))
     untold = {"display": "An order"}
     report = made(context={"related": [order, seen, own, image, note, untold]}, contained=[value])
     assert report["basedOn"] == [order]
@@ -151,7 +151,7 @@ ENCOUNTERS = [
 
 def test_the_encounter_is_the_only_one():
     for encounters, expected in ENCOUNTERS:
-        context = {"encounter": [{"reference": one} for one in encounters]}
+        context = {"encounter": [{"reference": reference} for reference in encounters]}
         assert made(context=context).get("encounter", {}).get("reference") == expected
 
 

@@ -59,7 +59,9 @@ def test_documents_of_care_in_a_time_are_those_that_a_reader_would_pick(dated, s
         if start and end and covered(start)[0] >= covered(end)[1]:
             assert_outcome(response, 400, "value", "end: lies before start", "end")
             continue
-        picked = [one["id"] for one in held if is_cared_for(one, start, end, undated=False)]
+        picked = [
+            resource["id"] for resource in held if is_cared_for(resource, start, end, undated=False)
+        ]
         assert ids(response.get_json(force=True)) == picked, (start, end)
 
 

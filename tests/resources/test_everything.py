@@ -152,7 +152,7 @@ def test_since_returns_only_later_changes(fhir, held):
 def dated(make_app: Callable[..., Flask]) -> Flask:
     """An app with a document and an encounter for each way to tell when the care was."""
     app = make_app(seed=False)
-    periods = [one.get("context", {}) for one in PERIODS]
+    periods = [elements.get("context", {}) for elements in PERIODS]
     publish(app, patient_named("p1"), now=FIRST)
     publish(app, *(document(f"d{n}", **one) for n, one in enumerate(PERIODS)), now=FIRST)
     # Each is a DiagnosticReport too.
@@ -169,7 +169,11 @@ def dated(make_app: Callable[..., Flask]) -> Flask:
 def test_care_outside_of_a_time_is_left_out_and_an_allergy_never(dated, start):
     fhir = Fhir(dated, token_for(dated, "system/*.rs"))
     record = [entry["resource"] for entry in fhir.read(EVERYTHING)["entry"]]
-    assert {one["resourceType"] for one in record} == {*CARE, "Patient", "AllergyIntolerance"}
+    assert {resource["resourceType"] for resource in record} == {
+        *CARE,
+        "Patient",
+        "AllergyIntolerance",
+    }
     for end in ASKED:
         query = {"start": start, "end": end}
         response = fhir.get(EVERYTHING, query_string={k: v for k, v in query.items() if v})
@@ -177,9 +181,9 @@ def test_care_outside_of_a_time_is_left_out_and_an_allergy_never(dated, start):
             assert_outcome(response, 400, "value", "end: lies before start", "end")
             continue
         picked = [
-            (one["resourceType"], one["id"])
-            for one in record
-            if is_cared_for(one, start, end, undated=True)
+            (resource["resourceType"], resource["id"])
+            for resource in record
+            if is_cared_for(resource, start, end, undated=True)
         ]
         assert names(response.get_json(force=True)) == picked, (start, end)
         assert {("AllergyIntolerance", "old"), ("AllergyIntolerance", "undated")} <= {*picked}
@@ -227,7 +231,7 @@ def test_types_that_the_token_may_not_read_are_left_out(app, held):
         shown = {"/".join(name) for name in own}
         for entry in bundle["entry"]:
             if entry["resource"]["resourceType"] == "Provenance":
-                assert {"/".join(one) for one in targets(entry["resource"])} <= shown
+                assert {"/".join(target) for target in targets(entry["resource"])} <= shown
 
 
 def test_resources_outside_the_scope_filter_are_left_out(app, held):

@@ -138,7 +138,7 @@ def doctor(row_id: str) -> dict[str, Any]:
     return {"resourceType": "Practitioner", "id": row_id}
 
 
-def test_more_than_comes_along_at_once_is_told(make_app, monkeypatch):
+def test_truncated_everything_is_a_warning(make_app, monkeypatch):
     monkeypatch.setattr("fhirapp.rest.include.MAX_INCLUDED", 40)
     app = make_app(seed=False)
     fhir = Fhir(app, token_for(app, "system/*.rs"))
@@ -150,7 +150,9 @@ def test_more_than_comes_along_at_once_is_told(make_app, monkeypatch):
         *(
             document(
                 f"n{at}",
-                author=[{"reference": f"Practitioner/{one}"} for one in everybody[at : at + 7]],
+                author=[
+                    {"reference": f"Practitioner/{row_id}"} for row_id in everybody[at : at + 7]
+                ],
             )
             for at in range(0, 41, 7)
         ),
@@ -159,7 +161,7 @@ def test_more_than_comes_along_at_once_is_told(make_app, monkeypatch):
     bundle = fhir.read(f"{EVERYTHING}?_count=1000")
     assert len(names(bundle)) == 7
     assert len(names(bundle, "include")) == 40
-    (entry,) = [one for one in bundle["entry"] if one["search"]["mode"] == "outcome"]
+    (entry,) = [entry for entry in bundle["entry"] if entry["search"]["mode"] == "outcome"]
     message = "more belongs to these resources than is brought at once; read the rest"
     assert entry["resource"] == {
         "resourceType": "OperationOutcome",
@@ -167,5 +169,5 @@ def test_more_than_comes_along_at_once_is_told(make_app, monkeypatch):
     }
     smaller = pages(fhir, f"{EVERYTHING}?_count=4")
     assert {name for page in smaller for name in names(page, "include")} == {
-        ("Practitioner", one) for one in everybody
+        ("Practitioner", row_id) for row_id in everybody
     }

@@ -33,7 +33,7 @@ def test_a_search_finds(fhir):
 
 def test_members_come_with_it(fhir):
     bundle = fhir.read(f"Group?_id={CLINIC}&_include=Group:member")
-    included = {one["resource"]["id"] for one in bundle["entry"][1:]}
+    included = {entry["resource"]["id"] for entry in bundle["entry"][1:]}
     assert included == {"p1", "p2", "p3", "p6", "p8"}
 
 
@@ -54,7 +54,7 @@ def test_a_scope_on_the_type_shows_it_and_no_other_does(app):
         assert Fhir(app, token_for(app, f"{context}/Patient.rs")).get("Group").status_code == 403
 
 
-def test_what_is_required_and_what_excludes_each_other_is_told(app):
+def test_invalid_elements_of_a_group_are_reported(app):
     wrong = {
         "resourceType": "Group",
         "id": "wrong",

@@ -51,8 +51,10 @@ def found(fhir: Fhir, resource: Any, *given: tuple[str, str, Any]) -> dict[str, 
 
 
 def grades(bundle: Mapping[str, Any]) -> dict[str, str]:
-    matches = [one for one in bundle.get("entry", ()) if one["search"]["mode"] == "match"]
-    return {one["resource"]["id"]: one["search"]["extension"][0]["valueCode"] for one in matches}
+    matches = [entry for entry in bundle.get("entry", ()) if entry["search"]["mode"] == "match"]
+    return {
+        entry["resource"]["id"]: entry["search"]["extension"][0]["valueCode"] for entry in matches
+    }
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +142,7 @@ def test_a_patient_is_sent_in_parameters_or_by_itself(fhir):
           "identifier": [{"system": MRN, "value": "LGH-999999"}]}, "possible"),
     ],
 )  # fmt: skip
-def test_nothing_is_surer_than_the_rules_of_an_import(fhir, elements, grade):
+def test_match_grades_follow_the_rules_of_an_import(fhir, elements, grade):
     assert found(fhir, patient(**elements)) == ({"p1": grade} if grade else {})
 
 
@@ -169,7 +171,7 @@ def test_a_social_security_number_is_known_with_its_hyphens_and_without(asking):
     assert_outcome(answer, 400, "value", NOTHING, "resource")
 
 
-def test_a_number_that_several_share_makes_nobody_certain(asking):
+def test_shared_identifier_is_never_a_certain_match(asking):
     shared = {"identifier": [{"system": "urn:x", "value": "shared"}]}
     assert found(asking, patient(**shared)) == {"one": "probable", "two": "probable"}
     born = patient(**shared, birthDate="1970-01-01")
@@ -178,7 +180,7 @@ def test_a_number_that_several_share_makes_nobody_certain(asking):
     assert found(asking, patient(**shared), certain) == {}
 
 
-def test_the_surest_come_first_and_the_count_cuts(asking):
+def test_matches_are_sorted_by_grade_and_limited_by_count(asking):
     sought = patient(name=[{"family": "Nunez", "given": ["Ana"]}], birthDate="1980-05-01",
                      gender="female")  # fmt: skip
     answer = post(asking, MATCH, sent(sought, ("count", "valueInteger", 2))).get_json(force=True)
@@ -188,7 +190,7 @@ def test_the_surest_come_first_and_the_count_cuts(asking):
     assert (none["total"], none.get("entry")) == (4, None)
 
 
-def test_of_merged_records_the_one_that_stays_is_found(make_app):
+def test_match_finds_the_remaining_record_of_a_merge(make_app):
     app = make_app(seed=False)
     for row_id in ("stays", "twice"):
         number = [{"system": MRN, "value": row_id}]
@@ -207,7 +209,7 @@ def test_of_merged_records_the_one_that_stays_is_found(make_app):
     assert found(own, patient(identifier=both["twice"])) == {"twice": "certain"}
 
 
-def test_more_than_are_compared_is_said(make_app):
+def test_match_warns_of_too_many_candidates(make_app):
     app = make_app(seed=False)
     many = [patient(f"m{number}", **NAME, **BORN) for number in range(102)]
     publish(app, TIMES[0], *many)
@@ -238,7 +240,7 @@ def test_more_than_are_compared_is_said(make_app):
         (patient(name="Hartwell"), "resource: has to be a valid Patient; wrong: Patient.name"),
         (patient(birthDate="12.4.1958"),
          "resource: has to be a valid Patient; wrong: Patient.birthDate"),
-        (patient(identifier=[{"system": MRN, "value": str(one)} for one in range(201)]),
+        (patient(identifier=[{"system": MRN, "value": str(number)} for number in range(201)]),
          "resource: identifier: 200 are the most"),
     ],
 )  # fmt: skip
@@ -263,7 +265,7 @@ def test_malformed_match_request_is_refused(fhir, given, code, parameter, messag
     assert_outcome(answer, 400, code, f"{parameter}: {message}", parameter)
 
 
-def test_nothing_of_a_patient_goes_in_an_address_or_a_form(fhir):
+def test_match_takes_a_patient_in_the_body_only(fhir):
     takes = "$match takes a resource: POST it, by itself or in Parameters."
     for method in ("GET", "HEAD"):
         assert fhir.request(method, MATCH).status_code == 405

@@ -73,7 +73,7 @@ def real(synthea_loaded: tuple[Flask, Report], packages: tuple[UsCore, ...]) -> 
 def ask(app: Flask, packages: tuple[UsCore, ...]) -> dict[str, Asked]:
     """Ask whatever an app serves."""
     asked: dict[str, Asked] = {}
-    for resource in {json.dumps(one): one for one in served(app)}.values():
+    for resource in {json.dumps(resource): resource for resource in served(app)}.values():
         name = resource["resourceType"]
         resources, faults = asked.get(name, Asked(0, []))
         claims = "a profile" if "profile" in resource["meta"] else "nothing"
@@ -100,7 +100,7 @@ def served(app: Flask) -> Iterator[dict[str, Any]]:
                 yield answer.get_json(force=True)
             if definition.searchable:
                 hits = list(every_page(fhir, f"{name}?_count=500"))
-                assert {one["id"] for one in hits} == current
+                assert {resource["id"] for resource in hits} == current
                 yield from hits
 
 
@@ -135,8 +135,8 @@ def test_with_data_absent_reasons_no_document_departs(saying_that_content_is_abs
     """decisions 2.12: FHIRAPP_EMPTY_CONTENT=dar."""
     fhir = asking(saying_that_content_is_absent)
     documents = list(every_page(fhir, "DocumentReference?patient=p9,p10"))
-    assert any("_url" in one["content"][0]["attachment"] for one in documents)
-    assert [fault for one in documents for fault in all_faults(one, packages)] == []
+    assert any("_url" in document["content"][0]["attachment"] for document in documents)
+    assert [fault for document in documents for fault in all_faults(document, packages)] == []
 
 
 # What the demo does not show, with the reason.
@@ -153,12 +153,12 @@ def test_the_demo_shows_whatever_us_core_must_support(app, packages):
     """With every reference of a type that it must point to, as Inferno's kits ask."""
     fhir = asking(app)
     named = [name for name, own in PROFILES.items() if own]
-    held = [one for name in named for one in every_page(fhir, f"{name}?_count=500")]
+    held = [resource for name in named for resource in every_page(fhir, f"{name}?_count=500")]
     missing: set[str] = set()
     asked = 0
     for package in packages:
         for url, type_name in package.profiles():
-            claiming = [one for one in held if url in one["meta"].get("profile", ())]
+            claiming = [resource for resource in held if url in resource["meta"].get("profile", ())]
             if type_name in PROFILES:
                 missing |= package.unsupported(url, claiming)
                 asked += 1

@@ -106,7 +106,9 @@ def many(make_app):
     publish(app, allergy("moved", "p4"), now=LATER)
     delete(app, "AllergyIntolerance", "gone", now=LATER)
     given = {
-        **{name: [{"reference": one} for one in ones] for name, ones in TARGETS.items()},
+        **{
+            name: [{"reference": reference} for reference in ones] for name, ones in TARGETS.items()
+        },
         **{name: [one] for name, one in WITHOUT_REFERENCE.items() if name != "beside"},
         # One that may be seen hides none that may not.
         **{
@@ -187,7 +189,7 @@ def test_revinclude_brings_those_whose_every_target_can_be_read(many):
                 assert fhir.get(f"Provenance/{row_id}{tail}").status_code == status
 
 
-def test_what_all_may_be_seen_and_what_by_nobody(many):
+def test_provenance_of_unreadable_targets_is_hidden(many):
     found = set(Fhir(many, token_for(many, "system/*.rs")).ids("Provenance"))
     given = {*TARGETS, *WITHOUT_REFERENCE, *(f"beside-{name}" for name in WITHOUT_REFERENCE)}
     hidden = {

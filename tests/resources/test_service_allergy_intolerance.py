@@ -23,7 +23,7 @@ def allergies(fhir):
     """Every entry that a search answers, by id."""
     found = [entry["resource"] for entry in fhir.read("AllergyIntolerance")["entry"]]
     assert len(found) > 35
-    return {one["id"]: one for one in found}
+    return {allergy["id"]: allergy for allergy in found}
 
 
 def codes(concept):
@@ -33,7 +33,7 @@ def codes(concept):
 
 def test_each_entry_is_named_and_versioned_as_it_is_read(allergies, fhir):
     # 2.3 resourceType: AllergyIntolerance.
-    assert {one["resourceType"] for one in allergies.values()} == {"AllergyIntolerance"}
+    assert {allergy["resourceType"] for allergy in allergies.values()} == {"AllergyIntolerance"}
     # 2.3 id: the id of the entry.
     # 2.3 meta.versionId: the version of the entry, a string.
     assert allergies["al-p3-egg"]["meta"]["versionId"] == "3"
@@ -60,7 +60,9 @@ def test_type_and_statuses_are_of_their_code_systems(allergies):
             assert codes(allergy["verificationStatus"]) == [(VERIFICATION, "entered-in-error")]
     assert found == {(CLINICAL, code) for code in ("active", "inactive", "resolved")}
     # 2.3 verificationStatus: confirmation of the entry on the chart.
-    found = {pair for one in allergies.values() for pair in codes(one["verificationStatus"])}
+    found = {
+        pair for allergy in allergies.values() for pair in codes(allergy["verificationStatus"])
+    }
     assert found == {
         (VERIFICATION, code) for code in ("unconfirmed", "confirmed", "refuted", "entered-in-error")
     }
@@ -75,7 +77,7 @@ def test_patient_and_encounter_are_references_to_resources_here(allergies, fhir)
     # 2.3 patient: of the form Patient/<patient_id>.
     # 2.3 encounter: of the form Encounter/<encounter_id>.
     for name, type_name in (("patient", "Patient"), ("encounter", "Encounter")):
-        found = {one[name]["reference"] for one in allergies.values() if name in one}
+        found = {allergy[name]["reference"] for allergy in allergies.values() if name in allergy}
         assert len(found) >= 10
         for reference in found:
             assert re.fullmatch(rf"{type_name}/{ID}", reference)
@@ -91,7 +93,7 @@ def test_a_reaction_is_coded_in_snomed_ct(allergies):
         for manifestation in reaction["manifestation"]
         for pair in codes(manifestation)
     ]
-    assert [one for one in coded if one[1][0] != SNOMED] == []
+    assert [pair for _, pair in coded if pair[0] != SNOMED] == []
     assert ("al-p2-lidocaine", (SNOMED, "261665006")) in coded
 
 
@@ -101,8 +103,8 @@ def test_an_unknown_route_carries_the_reason_for_its_absence(allergies):
     assert reaction["exposureRoute"] == {"extension": [{"url": ABSENT, "valueCode": "unknown"}]}
     routes = [
         reaction["exposureRoute"]
-        for one in allergies.values()
-        for reaction in one.get("reaction", ())
+        for allergy in allergies.values()
+        for reaction in allergy.get("reaction", ())
         if "exposureRoute" in reaction
     ]
     assert len(routes) > 20
@@ -112,17 +114,22 @@ def test_an_unknown_route_carries_the_reason_for_its_absence(allergies):
 
 def test_every_entry_has_a_narrative(allergies):
     """2.3 text: status and div, an HTML fragment; generated where the source brings none."""
-    assert {one["text"]["status"] for one in allergies.values()} == {"generated", "additional"}
-    for one in allergies.values():
-        assert one["text"].keys() == {"status", "div"}
-        div = ElementTree.fromstring(one["text"]["div"])
+    assert {allergy["text"]["status"] for allergy in allergies.values()} == {
+        "generated",
+        "additional",
+    }
+    for allergy in allergies.values():
+        assert allergy["text"].keys() == {"status", "div"}
+        div = ElementTree.fromstring(allergy["text"]["div"])
         assert div.tag == "{http://www.w3.org/1999/xhtml}div"
         assert "".join(div.itertext()).strip()
 
 
 def test_the_onset_is_a_date_time(allergies):
     """2.3 onsetDateTime: as precise as it was noted."""
-    onsets = {one["onsetDateTime"] for one in allergies.values() if "onsetDateTime" in one}
+    onsets = {
+        allergy["onsetDateTime"] for allergy in allergies.values() if "onsetDateTime" in allergy
+    }
     assert {len(onset) for onset in onsets} == {4, 7, 10, 25}
     for onset in onsets:
         assert DATE_TIME.fullmatch(onset)
@@ -130,10 +137,14 @@ def test_the_onset_is_a_date_time(allergies):
 
 def test_no_known_drug_allergy_is_unable_to_assess(allergies):
     """2.3 criticality: unable-to-assess when the record is NKDA."""
-    nkda = [one for one in allergies.values() if codes(one["code"]) == [(SNOMED, "409137002")]]
-    assert [one["id"] for one in nkda] == ["al-p4-nkda"]
-    assert [one["criticality"] for one in nkda] == ["unable-to-assess"]
-    risks = {one["criticality"] for one in allergies.values() if "criticality" in one}
+    nkda = [
+        allergy
+        for allergy in allergies.values()
+        if codes(allergy["code"]) == [(SNOMED, "409137002")]
+    ]
+    assert [allergy["id"] for allergy in nkda] == ["al-p4-nkda"]
+    assert [allergy["criticality"] for allergy in nkda] == ["unable-to-assess"]
+    risks = {allergy["criticality"] for allergy in allergies.values() if "criticality" in allergy}
     assert risks == {"low", "high", "unable-to-assess"}
 
 
@@ -166,8 +177,8 @@ def test_the_code_is_of_a_system_that_service_md_names(allergies):
         "http://terminology.hl7.org/CodeSystem/v3-NullFlavor",
         "http://terminology.hl7.org/CodeSystem/data-absent-reason",
     }
-    for one in allergies.values():
-        assert one["code"]["text"]
+    for allergy in allergies.values():
+        assert allergy["code"]["text"]
 
 
 def test_substance_codes_of_service_md_are_kept_and_found(make_app, tmp_path):
@@ -183,7 +194,7 @@ def test_substance_codes_of_service_md_are_kept_and_found(make_app, tmp_path):
     }
     load_lines(app, tmp_path, ragweed)
     found = asking(app).read(f"AllergyIntolerance?code={system}|256303006")
-    assert [one["resource"]["code"] for one in found["entry"]] == [code]
+    assert [entry["resource"]["code"] for entry in found["entry"]] == [code]
 
 
 def test_no_information_is_coded_as_service_md_says(allergies):

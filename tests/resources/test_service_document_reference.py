@@ -37,15 +37,17 @@ def documents(fhir):
 @pytest.fixture
 def attachments(documents):
     """Every attachment of these documents."""
-    return [content["attachment"] for one in documents for content in one.get("content", ())]
+    return [
+        content["attachment"] for document in documents for content in document.get("content", ())
+    ]
 
 
 def test_each_document_is_named_and_versioned_as_it_is_read(documents, fhir):
     # 2.2 resourceType: DocumentReference.
-    assert {one["resourceType"] for one in documents} == {"DocumentReference"}
+    assert {document["resourceType"] for document in documents} == {"DocumentReference"}
     # 2.2 id: the id of the document.
     # 2.2 meta.versionId: the version of the resource, a string.
-    versions = {one["id"]: one["meta"]["versionId"] for one in documents}
+    versions = {document["id"]: document["meta"]["versionId"] for document in documents}
     assert len(versions) == len(documents)
     assert versions["doc-p1-discharge-2024"] == "3"
     for row_id in ("doc-p1-discharge-2024", "doc-p12-discharge-2023", "doc-p1-scan-2023"):
@@ -62,16 +64,20 @@ def test_each_document_is_named_and_versioned_as_it_is_read(documents, fhir):
 
 def test_a_scan_has_an_identifier_of_its_own(documents):
     """2.2 identifier: use, system and value; unique to a scan."""
-    identifiers = [identifier for one in documents for identifier in one.get("identifier", ())]
+    identifiers = [
+        identifier for document in documents for identifier in document.get("identifier", ())
+    ]
     for identifier in identifiers:
         assert identifier.keys() == {"use", "system", "value"}
-    assert len({(one["system"], one["value"]) for one in identifiers}) == len(identifiers)
+    assert len({(identifier["system"], identifier["value"]) for identifier in identifiers}) == len(
+        identifiers
+    )
     scanned = [
-        one
-        for one in documents
+        document
+        for document in documents
         if any(
             content["attachment"]["contentType"].startswith("image/")
-            for content in one.get("content", ())
+            for content in document.get("content", ())
         )
     ]
     assert len(scanned) == 2
@@ -82,8 +88,8 @@ def test_a_scan_has_an_identifier_of_its_own(documents):
 def test_the_status_is_of_the_value_set(documents, fhir):
     """2.2 status: bound to DocumentReferenceStatus."""
     by_status = {}
-    for one in documents:
-        by_status.setdefault(one["status"], set()).add(one["id"])
+    for document in documents:
+        by_status.setdefault(document["status"], set()).add(document["id"])
     assert by_status.keys() == {"current", "superseded", "entered-in-error"}
     for status, found in by_status.items():
         assert set(fhir.ids(f"DocumentReference?status={STATUS}|{status}")) == found
@@ -96,7 +102,10 @@ def test_a_document_that_holds_is_current(fhir):
 
 def test_an_author_is_a_practitioner_here(documents, fhir):
     """2.2 author: of the form Practitioner/<practitioner_id>, save where none wrote it."""
-    authors = {one["id"]: [author["reference"] for author in one["author"]] for one in documents}
+    authors = {
+        document["id"]: [author["reference"] for author in document["author"]]
+        for document in documents
+    }
     # FHIR R4 allows these too: a patient's own directive, and what came from another house.
     assert authors["doc-p5-directive-2024"].pop(0) == "Patient/p5"
     assert authors.pop("doc-p14-ed-2020") == ["Organization/org-lakeside"]
@@ -123,7 +132,7 @@ def test_subject_custodian_and_encounter_are_references_to_resources_here(docume
     # 2.2 custodian: of the form Organization/<organization_id>.
     # 2.2 context.encounter: of the form Encounter/<encounter_id>.
     for name, least in (("Patient", 10), ("Organization", 2), ("Encounter", 20)):
-        found = {reference for one in documents for reference in references(one)[name]}
+        found = {reference for document in documents for reference in references(document)[name]}
         assert len(found) >= least
         for reference in found:
             assert re.fullmatch(rf"{name}/{ID}", reference)
@@ -132,17 +141,22 @@ def test_subject_custodian_and_encounter_are_references_to_resources_here(docume
 
 def test_the_type_is_coded_in_loinc(documents):
     """2.2 type: coding with system, code and display; text where the source has one."""
-    for one in documents:
-        for coding in one["type"]["coding"]:
+    for document in documents:
+        for coding in document["type"]["coding"]:
             assert coding.keys() == {"system", "code", "display"}
             assert coding["system"] == "http://loinc.org"
-    assert "Consent to a procedure" in {one["type"].get("text") for one in documents}
+    assert "Consent to a procedure" in {document["type"].get("text") for document in documents}
 
 
 def test_every_document_is_a_clinical_note_with_content_unless_a_result_has_none(documents):
-    without = [one for one in documents if "content" not in one]
-    assert {coding["code"] for one in without for coding in one["type"]["coding"]} == {"11502-2"}
-    assert {one["subject"]["reference"] for one in without} == {"Patient/p9", "Patient/p10"}
+    without = [document for document in documents if "content" not in document]
+    assert {coding["code"] for document in without for coding in document["type"]["coding"]} == {
+        "11502-2"
+    }
+    assert {document["subject"]["reference"] for document in without} == {
+        "Patient/p9",
+        "Patient/p10",
+    }
     for document in documents:
         # 2.2 category: always the code clinical-note, display Clinical Note.
         assert document["category"].count(CLINICAL_NOTE) == 1
@@ -154,7 +168,7 @@ def test_every_document_is_a_clinical_note_with_content_unless_a_result_has_none
 
 
 def test_attachments_are_the_bytes_of_their_binaries(attachments, fhir):
-    media = {one["contentType"].partition(";")[0] for one in attachments}
+    media = {attachment["contentType"].partition(";")[0] for attachment in attachments}
     assert media == {"text/plain", "text/html", "application/pdf", "image/png"}
     for attachment in attachments:
         # 2.2 content[].attachment.url: of the form {base_url}/fhir/Binary/<binary_id>.
@@ -171,7 +185,11 @@ def test_attachments_are_the_bytes_of_their_binaries(attachments, fhir):
 
 def test_the_period_is_that_of_the_encounter(documents):
     """2.2 context.period: start and end, dateTime values."""
-    periods = [one["context"]["period"] for one in documents if "period" in one.get("context", {})]
+    periods = [
+        document["context"]["period"]
+        for document in documents
+        if "period" in document.get("context", {})
+    ]
     assert len(periods) > 40
     for period in periods:
         assert period.keys() <= {"start", "end"}

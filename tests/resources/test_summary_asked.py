@@ -98,18 +98,18 @@ _ALLERGY = st.fixed_dictionaries(
 def test_every_entry_is_told_once_in_an_order_that_is_always_the_same(drawn, random):
     resources = [{**one, "id": f"a{at}"} for at, one in enumerate(drawn)]
     entries = entries_of(resources)
-    names = [one.reference for one in entries]
-    assert sorted(names) == sorted(f"AllergyIntolerance/{one['id']}" for one in resources)
+    names = [entry.reference for entry in entries]
+    assert sorted(names) == sorted(f"AllergyIntolerance/{resource['id']}" for resource in resources)
     random.shuffle(resources)
     assert entries_of(resources) == entries
     # The groups follow one another, and each finding is of entries that are there.
-    places = [list(Group).index(one.group) for one in entries]
+    places = [list(Group).index(entry.group) for entry in entries]
     assert places == sorted(places)
     for finding in findings_of(entries):
         assert set(finding.sources) <= set(names)
         assert len(set(finding.sources)) == len(finding.sources)
     # Nobody is told that none is known where something may hold.
-    holds = any(one.is_allergy and one.group in HOLDING for one in entries)
+    holds = any(entry.is_allergy and entry.group in HOLDING for entry in entries)
     assert (conclusion_of(entries).code == "allergies") == holds
 
 
@@ -119,7 +119,7 @@ def test_only_stated_codes_make_an_entry_past_refuted_or_in_error(resource):
     (entry,) = entries_of([{**resource, "id": "a"}])
     verified = resource.get("verificationStatus", {}).get("coding", ())
     status = resource.get("clinicalStatus", {}).get("coding", ())
-    codes = {one["code"] for one in (*verified, *status)}
+    codes = {coding["code"] for coding in (*verified, *status)}
     if not codes & {"refuted", "entered-in-error", "inactive", "resolved"}:
         assert entry.group not in (Group.PAST, Group.REFUTED, Group.IN_ERROR)
 
@@ -136,10 +136,10 @@ def clinic(make_app: Callable[..., Flask]) -> Flask:
 def parts(content: Mapping[str, Any], name: str) -> list[Any]:
     """Return what the parameters, or parts, of a name hold."""
     listed: Sequence[dict[str, Any]] = content.get("parameter", content.get("part", ()))
-    held = [one for one in listed if one["name"] == name]
+    held = [part for part in listed if part["name"] == name]
     return [
-        one if "part" in one else next(value for key, value in one.items() if key != "name")
-        for one in held
+        part if "part" in part else next(value for key, value in part.items() if key != "name")
+        for part in held
     ]
 
 
@@ -197,7 +197,7 @@ def test_an_entry_tells_what_is_recorded_and_nothing_that_is_not(fhir):
         *("20 November 1998", "14 February 2023 UTC"),
     ]
     reactions = parts(first, "reaction")
-    assert [parts(one, "severity")[0] for one in reactions] == ["severe", "moderate"]
+    assert [parts(reaction, "severity")[0] for reaction in reactions] == ["severe", "moderate"]
     assert parts(reactions[0], "text") == ["Anaphylaxis, Bronchospasm, Angioedema"]
     assert parts(first, "note") == []
     assert parts(first, "recorder") == [
@@ -225,8 +225,8 @@ def test_possible_allergy_names_its_class_members(clinic, asking):
         about = coded((RXNORM, code), text=name)
         patient = patient_with(clinic, allergy(about, **elements))
         content = asking.read(f"{SUMMARY}?patient={patient}")
-        entries = [one for group in parts(content, "group") for one in parts(group, "entry")]
-        return [parts(one, "sameClass") for one in entries]
+        entries = [entry for group in parts(content, "group") for entry in parts(group, "entry")]
+        return [parts(entry, "sameClass") for entry in entries]
 
     penicillins = "Penicillins: ampicillin, penicillin G, penicillin V"
     assert same_class("Amoxicillin", "723") == [[penicillins]]

@@ -108,14 +108,14 @@ def us_core_server(shared: Path, version: str) -> dict[str, Any]:
         member = archive.extractfile("package/CapabilityStatement-us-core-server.json")
         assert member
         statement = loads(member.read())
-    return {one["type"]: one for one in statement["rest"][0]["resource"]}
+    return {definition["type"]: definition for definition in statement["rest"][0]["resource"]}
 
 
 @pytest.mark.parametrize("version", ["610", "800"])
 @pytest.mark.parametrize("name", TYPES)
 def test_each_parameter_and_combination_of_us_core_is_there(fhir, shared, name, version):
     asked = us_core_server(shared, version)[name]
-    single = {one["name"] for one in asked.get("searchParam", ())}
+    single = {parameter["name"] for parameter in asked.get("searchParam", ())}
     together = [
         {one["valueString"] for one in extension["extension"] if one["url"] == "required"}
         for extension in asked.get("extension", ())
@@ -124,7 +124,7 @@ def test_each_parameter_and_combination_of_us_core_is_there(fhir, shared, name, 
     known = SERVED[name].params.by_name
     assert single <= known.keys()
     values = {"date": "2023", "token": "x", "string": "x", "reference": "x"}
-    for names in [{one} for one in single] + together:
+    for names in [{parameter} for parameter in single] + together:
         query = {one: values[known[one].kind] for one in names}
         response = fhir.get(name, query_string=query)
         assert response.status_code == 200

@@ -193,13 +193,13 @@ def test_the_examples_of_us_core_have_no_faults(packages):
 
 def test_the_parameters_that_us_core_searches_together_are_named_together(app, packages):
     listed = app.test_client().get("/fhir/metadata").get_json(force=True)["rest"][0]["resource"]
-    own = {one["type"]: combinations(one) for one in listed}
+    own = {resource["type"]: combinations(resource) for resource in listed}
     wanted: dict[str, set[frozenset[str]]] = {name: set() for name in own}
     for package in packages:
         server = package._by_url[terminology.US_CORE_SERVER]
-        for one in server["rest"][0]["resource"]:
-            if one["type"] in wanted:
-                wanted[one["type"]] |= combinations(one)
+        for definition in server["rest"][0]["resource"]:
+            if definition["type"] in wanted:
+                wanted[definition["type"]] |= combinations(definition)
     assert own == wanted
     assert sum(map(len, own.values())) > 20
 

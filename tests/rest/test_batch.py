@@ -16,7 +16,8 @@ PENICILLIN = "AllergyIntolerance/al-p1-penicillin"
 def bundle(*asked: Any, kind: str = "batch") -> dict[str, Any]:
     """Return a Bundle of these requests: a url to GET, or a whole entry."""
     entries = [
-        {"request": {"method": "GET", "url": one}} if isinstance(one, str) else one for one in asked
+        {"request": {"method": "GET", "url": entry}} if isinstance(entry, str) else entry
+        for entry in asked
     ]
     return {"resourceType": "Bundle", "type": kind, "entry": entries}
 
@@ -108,7 +109,7 @@ def test_each_entry_has_the_access_of_the_token(app):
         "AllergyIntolerance?patient=p2",
     )
     assert own["resource"]["id"] == "al-p1-penicillin"
-    assert [one["response"]["status"][:3] for one in (other, type_name, search)] == [
+    assert [entry["response"]["status"][:3] for entry in (other, type_name, search)] == [
         "404",
         "403",
         "403",
@@ -183,11 +184,11 @@ def test_each_entry_has_its_line_in_the_audit_trail(app, fhir):
     entries(fhir, PENICILLIN, "Patient/nobody", "AllergyIntolerance?patient=p1")
     with app.app_context():
         found = [
-            one
-            for one in lines(kind=RECORDS, limit=20)
-            if newest is None or one.number > newest.number
+            line
+            for line in lines(kind=RECORDS, limit=20)
+            if newest is None or line.number > newest.number
         ]
-    told = [(one.method, one.path, one.status) for one in found][::-1]
+    told = [(line.method, line.path, line.status) for line in found][::-1]
     assert told == [
         ("GET", f"/fhir/{PENICILLIN}", 200),
         ("GET", "/fhir/Patient/nobody", 404),

@@ -22,10 +22,10 @@ def test_the_least_recently_used_is_dropped_first():
     cache.put("b", 2)
     assert cache.get("a") == 1
     cache.put("c", 3)
-    assert [cache.get(one) for one in "abc"] == [1, None, 3]
+    assert [cache.get(key) for key in "abc"] == [1, None, 3]
     cache.put("a", 4)
     cache.put("d", 5)
-    assert [cache.get(one) for one in "acd"] == [4, None, 5]
+    assert [cache.get(key) for key in "acd"] == [4, None, 5]
 
 
 @pytest.fixture

@@ -56,13 +56,13 @@ def test_capability_statement_names_the_token_endpoint(statement):
 
 
 def test_capability_statement_lists_the_types_that_are_served(statement, app):
-    listed = [one["type"] for one in statement["rest"][0]["resource"]]
+    listed = [definition["type"] for definition in statement["rest"][0]["resource"]]
     further = ["AuditEvent", "OperationDefinition", "SearchParameter"]
     assert listed == [*sorted(types(app)), *further]
 
 
 def test_the_profiles_are_those_of_service_md(statement):
-    listed = {one["type"]: one for one in statement["rest"][0]["resource"]}
+    listed = {definition["type"]: definition for definition in statement["rest"][0]["resource"]}
     # decisions 2.13: documentreference first, then the two that service.md names, then US Core 8's
     assert listed["DocumentReference"]["supportedProfile"] == [
         f"{CORE}documentreference",
@@ -75,9 +75,9 @@ def test_the_profiles_are_those_of_service_md(statement):
 
 def test_a_reference_says_where_its_chains_lead(listed):
     said = {
-        (name, one["name"]): one["documentation"]
+        (name, parameter["name"]): parameter["documentation"]
         for name in ("AllergyIntolerance", "Provenance")
-        for one in listed[name]["searchParam"]
+        for parameter in listed[name]["searchParam"]
     }
     patient = "Patient that the entry is about; chained to Patient"
     assert said["AllergyIntolerance", "patient"] == patient
@@ -124,7 +124,7 @@ OPERATIONS = {
 @pytest.fixture
 def listed(statement) -> Mapping[str, Any]:
     """What is said of each type."""
-    return {one["type"]: one for one in statement["rest"][0]["resource"]}
+    return {definition["type"]: definition for definition in statement["rest"][0]["resource"]}
 
 
 @pytest.fixture(scope="module")
@@ -155,11 +155,11 @@ def test_an_interaction_is_answered_where_it_is_listed_and_nowhere_else(fhir, li
 def test_interactions_of_the_whole_server_are_listed_and_answered(fhir, statement):
     for path in ["?_id=p1", "_search?_id=p1", "_history"]:
         rest = statement["rest"][0]
-        listed = [one["code"] for one in rest["interaction"]]
+        listed = [interaction["code"] for interaction in rest["interaction"]]
         assert listed == ["batch", "transaction", "search-system", "history-system"]
         assert fhir.get(path).status_code == 200
-        for one in rest["searchParam"]:
-            found = fhir.get("", query_string={one["name"]: NOBODYS[one["type"]]})
+        for parameter in rest["searchParam"]:
+            found = fhir.get("", query_string={parameter["name"]: NOBODYS[parameter["type"]]})
             assert found.get_json(force=True)["total"] == 0
 
 
@@ -171,7 +171,7 @@ def test_of_r4s_parameters_all_are_listed_but_these_which_a_search_refuses(
     fhir, listed, shared, definition
 ):
     name = definition.name
-    known = {one["name"] for one in listed[name]["searchParam"]}
+    known = {parameter["name"] for parameter in listed[name]["searchParam"]}
     words = set() if name in WITH_WORDS else {"_text", "_content"}
     left_out = parameters_of_r4(shared, name, "DomainResource", "Resource") - known
     assert left_out == PARAMETERS_LEFT_OUT | words
@@ -182,7 +182,7 @@ def test_of_r4s_parameters_all_are_listed_but_these_which_a_search_refuses(
 def parameters_of_r4(shared: Path, *bases: str) -> set[str]:
     """Return the names of FHIR R4's parameters; of DiagnosticReport's the list has only some."""
     content = json.loads((shared / "data/r4/search-parameters.json").read_text(encoding="utf-8"))
-    return {one["code"] for one in content if {*bases} & {*one["base"]}}
+    return {parameter["code"] for parameter in content if {*bases} & {*parameter["base"]}}
 
 
 @pytest.mark.parametrize("definition", SEARCHABLE)
@@ -216,7 +216,7 @@ def test_listed_includes_are_accepted_and_others_refused(fhir, listed, definitio
 @pytest.mark.parametrize("name", LISTED)
 def test_the_operations_are_those_that_are_listed(fhir, listed, examples, name):
     asked = OPERATIONS.get(name, {})
-    assert {one["name"] for one in listed[name].get("operation", ())} == asked.keys()
+    assert {operation["name"] for operation in listed[name].get("operation", ())} == asked.keys()
     for operation, path in asked.items():
         if operation == "export":
             # It goes on after the answer: asked here so that nothing is begun.

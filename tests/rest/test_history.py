@@ -161,7 +161,7 @@ def test_a_narrower_scope_sees_a_version_if_it_covers_it_and_what_is_known_now(c
                 for version, status in enumerate(statuses, 1)
             }
             expected[path] = 404 if not seen else 200 if statuses[-1] else 410
-            assert {one: fhir.get(one).status_code for one in expected} == expected
+            assert {tail: fhir.get(tail).status_code for tail in expected} == expected
 
 
 def test_a_provenance_has_a_history_for_whoever_sees_the_targets_of_its_newest_version(make_app):
@@ -176,7 +176,9 @@ def test_a_provenance_has_a_history_for_whoever_sees_the_targets_of_its_newest_v
     path = "Provenance/moved/_history"
     system = Fhir(app, token_for(app, "system/*.r"))
     assert versions(system.read(path)) == [4, 3, 2, 1]
-    first, fourth = (Fhir(app, token_for(app, "patient/*.r", patient=one)) for one in ("p1", "p4"))
+    first, fourth = (
+        Fhir(app, token_for(app, "patient/*.r", patient=patient)) for patient in ("p1", "p4")
+    )
     bundle = first.read(path)
     assert (versions(bundle), bundle["total"]) == ([4, 3, 2], 3)
     assert versions(first.read(f"{path}?_count=1")) == [4]

@@ -147,7 +147,9 @@ def test_moved_resource_leaves_no_version_with_the_former_patient(make_app):
     app = make_app(seed=False)
     publish(app, allergy("a", "p1"), now=day(1))
     publish(app, allergy("b", "p1"), now=day(2))
-    first, second = (Fhir(app, token_for(app, "patient/*.rs", patient=one)) for one in ("p1", "p2"))
+    first, second = (
+        Fhir(app, token_for(app, "patient/*.rs", patient=patient)) for patient in ("p1", "p2")
+    )
     before = first.get(f"{ALLERGY}/_history")
     assert named(before.get_json(force=True)["entry"]) == [
         (f"{ALLERGY}/b", 'W/"1"'),
@@ -188,7 +190,7 @@ def change(app):
 
 @pytest.mark.parametrize("size", [5, 20])
 @pytest.mark.parametrize("patient", [None, "p1"])
-def test_a_walk_meets_each_version_once_while_others_come(busy, size, patient):
+def test_history_pages_hold_each_version_once_while_others_are_published(busy, size, patient):
     scope = "system/*.rs" if patient is None else "patient/*.rs"
     fhir = Fhir(busy, token_for(busy, scope, patient=patient))
     there = held(busy, ALLERGY)

@@ -89,7 +89,7 @@ def test_each_page_carries_what_belongs_to_its_own_matches(fhir):
     whole = fhir.read(path.replace("&_count=2", ""))
     authors = {
         entry["resource"]["id"]: {
-            one["reference"].rpartition("/")[2] for one in entry["resource"].get("author", ())
+            author["reference"].rpartition("/")[2] for author in entry["resource"].get("author", ())
         }
         for entry in whole["entry"]
         if entry["search"]["mode"] == "match"
@@ -98,7 +98,7 @@ def test_each_page_carries_what_belongs_to_its_own_matches(fhir):
     while path:
         bundle = fhir.read(path)
         assert bundle["total"] == 9
-        wanted = set().union(*(authors[one] for one in ids(bundle)))
+        wanted = set().union(*(authors[row_id] for row_id in ids(bundle)))
         assert set(ids(bundle, "include")) == wanted
         path, pages = link(bundle, "next"), pages + 1
     assert pages == 5
@@ -162,7 +162,7 @@ def test_include_returns_only_resources_in_scope(app):
 
 def document(row_id: str, patient: str = "p1", *relates_to: str, **elements) -> dict:
     """Return a small DocumentReference that appends others."""
-    related = [{"code": "appends", "target": {"reference": one}} for one in relates_to]
+    related = [{"code": "appends", "target": {"reference": reference}} for reference in relates_to]
     return {
         "resourceType": DOCUMENT,
         "id": row_id,
@@ -208,7 +208,7 @@ def documents(linked):
 def related_to(fhir: Fhir, row_id: str, name: str = "_include") -> list[str]:
     """Return the ids of the documents that come with one."""
     found = included(fhir, f"{DOCUMENT}?_id={row_id}&{name}={DOCUMENT}:relatesto")
-    return [one.removeprefix(f"{DOCUMENT}/") for one in found]
+    return [path.removeprefix(f"{DOCUMENT}/") for path in found]
 
 
 def test_deleted_unknown_or_external_targets_are_not_included(documents):
@@ -226,7 +226,7 @@ def test_bytes_are_left_out(documents):
     assert included(documents, f"{DOCUMENT}?_id=bytes&_include={DOCUMENT}:related") == []
 
 
-def test_a_circle_is_gone_round_once(documents):
+def test_circular_references_are_included_once(documents):
     for name in ("_include", "_include:iterate"):
         assert related_to(documents, "self", name) == []
         assert related_to(documents, "round-1", name) == ["round-2"]
@@ -290,9 +290,11 @@ VERSIONS = [("first", ["1"]), ("second", ["2"]), ("current", ["2"]), ("first,sec
 def test_a_reference_that_names_a_version_brings_that_one(documents):
     for row_id, versions in VERSIONS:
         entries = documents.read(f"{DOCUMENT}?_id={row_id}&_include={DOCUMENT}:relatesto")["entry"]
-        found = [one["resource"] for one in entries if one["search"]["mode"] == "include"]
-        assert [one["meta"]["versionId"] for one in found if one["id"] == "noted"] == versions
-        assert [one["description"] for one in found if one["id"] == "noted"] == [
+        found = [entry["resource"] for entry in entries if entry["search"]["mode"] == "include"]
+        assert [
+            resource["meta"]["versionId"] for resource in found if resource["id"] == "noted"
+        ] == versions
+        assert [resource["description"] for resource in found if resource["id"] == "noted"] == [
             {"1": "first", "2": "second"}[version] for version in versions
         ]
 
@@ -346,7 +348,7 @@ def test_revinclude_returns_the_referring_resources(fhir):
         assert sorted(included(fhir, query)) == sorted(found)
 
 
-def test_a_page_is_refused_that_more_refers_to_than_is_brought(make_app, monkeypatch):
+def test_revinclude_of_too_many_resources_is_refused(make_app, monkeypatch):
     monkeypatch.setattr("fhirapp.rest.include.MAX_REFERRING", 6)
     fhir = fhir_of(make_app())
     assert len(included(fhir, f"Patient?_id=p1&_revinclude={ALLERGY}:patient")) == 6
@@ -375,7 +377,7 @@ def test_revinclude_of_no_reference_is_refused_with_the_choices(fhir):
         )
 
 
-def test_nothing_is_brought_that_the_token_may_not_search(app):
+def test_revinclude_needs_the_scope_to_search(app):
     """An answer without a patient's allergies would read as one who has none."""
     fhir = Fhir(app, token_for(app, "system/Patient.rs system/AllergyIntolerance.r"))
     response = fhir.get(f"Patient?_id=p4&_revinclude={ALLERGY}:patient")
@@ -385,19 +387,19 @@ def test_nothing_is_brought_that_the_token_may_not_search(app):
     )  # fmt: skip
     # What * leaves out is told.
     assert included(fhir, "Patient?_id=p4&_revinclude=*") == []
-    issues = [one["diagnostics"] for one in outcome(fhir, "Patient?_id=p4&_revinclude=*")]
+    issues = [issue["diagnostics"] for issue in outcome(fhir, "Patient?_id=p4&_revinclude=*")]
     assert f"_revinclude: no {ALLERGY} is included: the token's scope does not cover search" in (
         issues
     )
     # Only what a narrower scope finds, and only the own patient's.
     some = Fhir(app, token_for(app, f"system/Patient.rs system/{ALLERGY}.rs?criticality=high"))
     assert set(included(some, f"Patient?_id=p1&_revinclude={ALLERGY}:patient")) == {
-        f"{ALLERGY}/{one}" for one in some.ids(f"{ALLERGY}?patient=p1")
+        f"{ALLERGY}/{row_id}" for row_id in some.ids(f"{ALLERGY}?patient=p1")
     }
     own = Fhir(app, token_for(app, "patient/*.rs", patient="p1"))
     brought = included(own, "Practitioner?_revinclude=*")
     assert brought
-    for one in brought:
-        assert own.get(one).status_code == 200
+    for path in brought:
+        assert own.get(path).status_code == 200
     everything = included(fhir_of(app), "Practitioner?_revinclude=*")
-    assert {one for one in everything if own.get(one).status_code == 200} == set(brought)
+    assert {path for path in everything if own.get(path).status_code == 200} == set(brought)

@@ -32,7 +32,7 @@ def test_the_statement_names_a_definition_for_every_operation(http):
         for listed in (rest, *rest["resource"])
         for operation in listed.get("operation", ())
     ]
-    own = [one for one in named if not one.startswith("http://hl7.org/fhir/")]
+    own = [url for url in named if not url.startswith("http://hl7.org/fhir/")]
     assert own == [f"{BASE_URL}/fhir/{SUMMARY}"]
 
 
@@ -45,10 +45,11 @@ def test_operation_definition_is_a_valid_resource(definition):
 
 
 def test_operation_definition_lists_parameters_and_levels(definition):
-    asked = [one for one in definition["parameter"] if one["use"] == "in"]
-    assert [(one["name"], one["min"], one["max"], one["type"]) for one in asked] == [
-        ("patient", 1, "1", "id")
-    ]
+    asked = [parameter for parameter in definition["parameter"] if parameter["use"] == "in"]
+    assert [
+        (parameter["name"], parameter["min"], parameter["max"], parameter["type"])
+        for parameter in asked
+    ] == [("patient", 1, "1", "id")]
     assert (definition["code"], definition["resource"]) == ("summary", ["AllergyIntolerance"])
     assert (definition["system"], definition["type"], definition["instance"]) == (
         *(False, True, False),
@@ -58,7 +59,7 @@ def test_operation_definition_lists_parameters_and_levels(definition):
 @pytest.mark.parametrize("patient", PATIENTS)
 def test_an_answer_is_as_it_says(definition, fhir, patient):
     answer = fhir.read(f"AllergyIntolerance/$summary?patient={patient}")
-    told = [one for one in definition["parameter"] if one["use"] == "out"]
+    told = [parameter for parameter in definition["parameter"] if parameter["use"] == "out"]
     assert list(strange(told, answer["parameter"], "")) == []
 
 
@@ -66,9 +67,9 @@ def strange(
     told: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]], path: str
 ) -> Iterator[str]:
     """Yield the names of what is given and not recorded, or not so often or not of that type."""
-    declared = {one["name"]: one for one in told}
-    for name in dict.fromkeys([*declared, *(one["name"] for one in given)]):
-        found = [one for one in given if one["name"] == name]
+    declared = {parameter["name"]: parameter for parameter in told}
+    for name in dict.fromkeys([*declared, *(parameter["name"] for parameter in given)]):
+        found = [parameter for parameter in given if parameter["name"] == name]
         at = path + name
         if name not in declared:
             yield at

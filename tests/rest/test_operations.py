@@ -37,12 +37,12 @@ def test_docref_takes_the_parameters_of_us_core(app, shared):
     assert defined["resource"] == ["DocumentReference"]
     assert (defined["type"], defined["instance"]) == (True, declared.instance)
     assert [
-        (one.name, one.type, int(one.required), "*" if one.repeats else "1")
-        for one in declared.parameters
+        (parameter.name, parameter.type, int(parameter.required), "*" if parameter.repeats else "1")
+        for parameter in declared.parameters
     ] == [
-        (one["name"], one["type"], one["min"], one["max"])
-        for one in defined["parameter"]
-        if one["use"] == "in"
+        (parameter["name"], parameter["type"], parameter["min"], parameter["max"])
+        for parameter in defined["parameter"]
+        if parameter["use"] == "in"
     ]
 
 

@@ -45,7 +45,7 @@ def test_the_best_match_comes_first_with_the_greatest_score(fhir, words):
     assert all(0 <= score < 1 for score in scores(bundle))
 
 
-def test_there_is_one_page_of_the_best(fhir):
+def test_ranked_search_has_one_page(fhir):
     bundle = fhir.read("AllergyIntolerance?patient=p1&_content=rash&_sort=_score&_count=1")
     assert ids(bundle) == ["often"]
     assert bundle["total"] == 3

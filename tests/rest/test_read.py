@@ -12,11 +12,15 @@ CHANGED = "Tue, 25 Jun 2024 13:35:50 GMT"
 
 
 def test_a_version_says_what_was_known_then(fhir):
-    codes = [
+    statuses = [
         fhir.read(f"AllergyIntolerance/al-p12-penicillin/_history/{version}")["verificationStatus"]
         for version in (1, 2, 3)
     ]
-    assert [one["coding"][0]["code"] for one in codes] == ["unconfirmed", "confirmed", "refuted"]
+    assert [status["coding"][0]["code"] for status in statuses] == [
+        "unconfirmed",
+        "confirmed",
+        "refuted",
+    ]
 
 
 def test_a_read_has_the_headers_of_a_version(fhir):

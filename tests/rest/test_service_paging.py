@@ -74,7 +74,7 @@ def test_count_is_ignored_where_ids_are_listed(crowded):
     for count in ("0", "5", "1000", "nonsense"):
         bundle = crowded.read(f"{ALLERGY}?_id={','.join(reversed(listed))}&_count={count}")
         assert ids(bundle) == listed
-        assert [one["relation"] for one in bundle["link"]] == ["self", "first"]
+        assert [link["relation"] for link in bundle["link"]] == ["self", "first"]
 
 
 def test_a_count_alone_has_a_total_and_no_entries(crowded):

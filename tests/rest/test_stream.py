@@ -58,7 +58,7 @@ def connections_taken(app: Flask) -> int:
         return db.engine.pool.checkedout() - len(SPARES.get(db.engine, ()))
 
 
-def test_what_is_sent_is_what_was_stored(fhir):
+def test_large_body_is_sent_as_it_was_stored(fhir):
     response = fhir.get(PATH)
     assert response.content_length == len(CONTENT)
     assert response.data == CONTENT
@@ -106,7 +106,7 @@ def test_more_bodies_can_be_on_their_way_than_there_are_connections(large, fhir)
         ("HEAD", {}),
     ],
 )
-def test_a_client_that_goes_away_leaves_nothing_behind(large, fhir, method, headers):
+def test_disconnected_client_releases_its_connection(large, fhir, method, headers):
     response = fhir.request(method, PATH, headers=headers, buffered=False)
     for _ in zip(range(2), response.iter_encoded(), strict=False):
         assert connections_taken(large) == 0
@@ -134,7 +134,7 @@ def test_a_version_is_sent_to_its_end_though_another_is_published(large, fhir):
         ("restored-5", "data = NULL"),
     ],
 )
-def test_bytes_of_another_version_never_follow(large, fhir, row_id, change):
+def test_body_never_mixes_bytes_of_two_versions(large, fhir, row_id, change):
     store(large, row_id, CONTENT[: 3 * PIECE])
     response = fhir.get(f"Binary/{row_id}", buffered=False)
     sent = response.iter_encoded()

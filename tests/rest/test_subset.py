@@ -279,7 +279,7 @@ def test_contained_resources_stay_with_what_refers_to_them():
     }  # fmt: skip
 
     def contained(*asked: str) -> list[str]:
-        return [one["id"] for one in cut(entry, *asked).get("contained", ())]
+        return [resource["id"] for resource in cut(entry, *asked).get("contained", ())]
 
     assert contained("false", "recorder") == ["role", "her"]
     assert contained("true") == ["him"]

@@ -42,7 +42,9 @@ def walk(fhir: Fhir, path: str | None) -> list[dict]:
 
 def each(fhir: Fhir, names, query: str = "") -> list[str]:
     """Return what each type's own search finds, one type after the other."""
-    return [f"{name}/{one}" for name in names for one in fhir.ids(f"{name}?_count=1000{query}")]
+    return [
+        f"{name}/{row_id}" for name in names for row_id in fhir.ids(f"{name}?_count=1000{query}")
+    ]
 
 
 def searchable(app) -> list[str]:
@@ -62,18 +64,18 @@ SCOPES = [
 @pytest.mark.parametrize("query", ["", "&_lastUpdated=gt2024", "&_id=p1,al-p4-nkda,al-p1-latex"])
 def test_all_types_are_searched_as_each_is_by_itself(app, scope, patient, query):
     fhir = Fhir(app, token_for(app, scope, patient=patient))
-    names = [one for one in searchable(app) if fhir.get(f"{one}?_count=0").status_code == 200]
+    names = [name for name in searchable(app) if fhir.get(f"{name}?_count=0").status_code == 200]
     expected = each(fhir, names, query)
     bundle = fhir.read(f"/fhir?_count=1000{query}")
     assert found(bundle) == expected
     assert bundle["total"] == len(expected)
     pages = walk(fhir, f"/fhir?_count=7{query}")
-    assert [one for page in pages for one in found(page)] == expected
+    assert [path for page in pages for path in found(page)] == expected
     assert {page["total"] for page in pages} == {len(expected)}
     # What a scope leaves out is told, not passed over.
-    left_out = [one for one in searchable(app) if one not in names]
+    left_out = [name for name in searchable(app) if name not in names]
     assert bool(warned(bundle)) == bool(left_out)
-    assert all(one in warned(bundle)[0] for one in left_out)
+    assert all(name in warned(bundle)[0] for name in left_out)
 
 
 SEARCHES = [
@@ -105,7 +107,7 @@ def test_several_types_and_a_record_are_searched(fhir):
         # A form says the same.
         where, _, form = path.partition("?")
         if where.endswith("_search"):
-            again = fhir.post(where, dict(one.split("=") for one in form.split("&") if one))
+            again = fhir.post(where, dict(pair.split("=") for pair in form.split("&") if pair))
             assert found(again.get_json(force=True)) == found(bundle)
 
 
@@ -116,9 +118,11 @@ def test_resource_published_meanwhile_is_on_no_later_page(make_app):
     first = fhir.read("Patient/p1/*?_count=2")
     publish(app, allergy("new", "p1"), now=LATER)
     delete(app, ALLERGY, "al-p1-latex", now=LATER)
-    later = [one for page in walk(fhir, link(first, "next")) for one in found(page)]
+    later = [path for page in walk(fhir, link(first, "next")) for path in found(page)]
     gone = f"{ALLERGY}/al-p1-latex"
-    assert [*found(first), *later] == [one for one in before if one != gone or one in found(first)]
+    assert [*found(first), *later] == [
+        path for path in before if path != gone or path in found(first)
+    ]
 
 
 REFUSED = [
@@ -152,7 +156,7 @@ def test_unsupported_parameter_of_a_system_search_is_refused(fhir):
 
 def test_unknown_parameter_is_a_warning_or_under_strict_handling_an_error(fhir):
     bundle = fhir.read("?_type=Patient,Encounter&nonsense=1")
-    assert [one.partition(":")[0] for one in warned(bundle)] == ["nonsense"]
+    assert [message.partition(":")[0] for message in warned(bundle)] == ["nonsense"]
     strict = {"Prefer": "handling=strict"}
     assert fhir.get("?_type=Patient&nonsense=1", headers=strict).status_code == 400
     # service.md 4, rule 2.
@@ -183,7 +187,7 @@ def test_a_type_that_the_scope_does_not_cover_is_refused_where_it_is_named(app):
 def answer(fhir: Fhir, path: str) -> dict:
     """Return an answer without what names the number of the last row: its links and its id."""
     content = fhir.get(path).get_json(force=True)
-    content["link"] = [one["relation"] for one in content.get("link", ())]
+    content["link"] = [link["relation"] for link in content.get("link", ())]
     content.pop("id", None)
     return content
 
@@ -195,11 +199,11 @@ def test_resources_out_of_reach_change_no_answer(make_app, scope, patient):
     fhir = Fhir(app, token_for(app, scope, patient=patient))
     paths = ["/fhir?_count=9", "/fhir/_history?_count=9", "Patient/p1/*?_count=9",
              f"/fhir?_type={ALLERGY}&_summary=count", "/fhir?_lastUpdated=gt2025-06"]  # fmt: skip
-    before = [answer(fhir, one) for one in paths]
+    before = [answer(fhir, path) for path in paths]
     hidden = allergy("hidden", "p9", criticality="low")
     publish(app, hidden, now="2030-01-01T00:00:00.000+00:00")
     if scope != "system/*.rs":
-        assert [answer(fhir, one) for one in paths] == before
+        assert [answer(fhir, path) for path in paths] == before
     else:
         assert answer(fhir, paths[0])["total"] == before[0]["total"] + 1
 
@@ -225,20 +229,20 @@ def test_the_history_of_all_is_that_of_each_resource(changed, scope, patient, qu
         f"{ALLERGY}/al-p5-codeine",
         f"{DOCUMENT}/doc-p5-misfiled",
     ]
-    for one in {*each(everything, searchable(app)), *deleted}:
-        response = fhir.get(f"{one}/_history?_count=1000{query}")
+    for path in {*each(everything, searchable(app)), *deleted}:
+        response = fhir.get(f"{path}/_history?_count=1000{query}")
         if response.status_code == 200:
             entries = response.get_json(force=True).get("entry", ())
-            expected |= {(one, entry["response"]["etag"]) for entry in entries}
+            expected |= {(path, entry["response"]["etag"]) for entry in entries}
     pages = walk(fhir, f"/fhir/_history?_count=7{query}")
     told = [
         (entry["request"]["url"], entry["response"]["etag"], entry["response"]["lastModified"])
         for page in pages
         for entry in page.get("entry", ())
     ]
-    assert {one[:2] for one in told} == expected
+    assert {version[:2] for version in told} == expected
     assert len(told) == len(expected)
-    times = [one[2] for one in told]
+    times = [version[2] for version in told]
     assert times == sorted(times, reverse=True)
     whole = fhir.read(f"/fhir/_history?_count=1000{query}")
     assert whole["total"] == len(expected)

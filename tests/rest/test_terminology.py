@@ -61,7 +61,7 @@ def value_set(row_id: str, *include: dict[str, Any], **more: Any) -> dict[str, A
 
 
 def codes(*listed: str, system: str = SYSTEM) -> dict[str, Any]:
-    return {"system": system, "concept": [{"code": one} for one in listed]}
+    return {"system": system, "concept": [{"code": code} for code in listed]}
 
 
 def by(name: str, op: str, value: str, system: str = SYSTEM) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def app(make_app):
     """An app with entries of several codes, and terminology."""
     app = make_app(seed=False)
     for name in ("CodeSystem", "ValueSet"):
-        publish(app, *(one for one in TERMS if one["resourceType"] == name), now=NOW)
+        publish(app, *(resource for resource in TERMS if resource["resourceType"] == name), now=NOW)
     publish(
         app,
         *(allergy(f"{code[0]}-{code}", code=coding(code))
@@ -164,7 +164,7 @@ def client(app):
 def found(client):
     """Return the first letters of what a query finds."""
     return lambda query: "".join(
-        sorted(one[0] for one in client.ids(f"{ALLERGY}?{query}&_count=1000"))
+        sorted(row_id[0] for row_id in client.ids(f"{ALLERGY}?{query}&_count=1000"))
     )
 
 
@@ -173,7 +173,7 @@ CATS = "ckstu"
 
 
 def without(letters: str) -> str:
-    return "".join(one for one in ALL if one not in letters)
+    return "".join(letter for letter in ALL if letter not in letters)
 
 
 MEMBERS = [
@@ -303,8 +303,10 @@ def parts(response: Any) -> dict[str, Any]:
     content = response.get_json(force=True)
     assert (response.status_code, content["resourceType"]) == (200, "Parameters"), content
     return {
-        one["name"]: next(value for name, value in one.items() if name.startswith("value"))
-        for one in content["parameter"]
+        parameter["name"]: next(
+            value for name, value in parameter.items() if name.startswith("value")
+        )
+        for parameter in content["parameter"]
     }
 
 
@@ -313,7 +315,7 @@ def expanded(client: Fhir, query: str) -> tuple[int, list[str]]:
     content = client.read(query)
     ValueSet.model_validate(content)
     listed = content["expansion"].get("contains", [])
-    return content["expansion"]["total"], [one["code"] for one in listed]
+    return content["expansion"]["total"], [code["code"] for code in listed]
 
 
 EXPANSIONS = [
@@ -343,11 +345,13 @@ def test_a_code_is_in_a_value_set_or_not(client):
 
 def test_built_in_classes_have_only_codes_that_tables_know(app):
     """Beside two that HL7's own examples have: penicillin G and amoxicillin."""
-    known = {(one.system, one.code): one.display for one in SUBSTANCES.values()}
+    known = {
+        (substance.system, substance.code): substance.display for substance in SUBSTANCES.values()
+    }
     further = {
         key
-        for one in CLASSES.values()
-        for key, display in one.codes.items()
+        for value in CLASSES.values()
+        for key, display in value.codes.items()
         if known.get(key) != display
     }
     assert further == {(RXNORM, "7980"), (SNOMED, "372687004")}
@@ -366,9 +370,11 @@ def test_a_search_by_a_built_in_class_says_that_it_is_not_all_there_is(client):
         for path in (f"{ALLERGY}?{query}", f"?_type={ALLERGY}&{query}"):
             issues = client.read(path)["entry"][-1]["resource"]["issue"]
             told = [
-                one for one in issues if "the class penicillins has 6 codes" in one["diagnostics"]
+                issue
+                for issue in issues
+                if "the class penicillins has 6 codes" in issue["diagnostics"]
             ]
-            assert [(one["severity"], one["expression"]) for one in told] == [
+            assert [(issue["severity"], issue["expression"]) for issue in told] == [
                 ("warning", [f"http.{name}"])
             ]
         assert "outcome" not in client.get(f"{ALLERGY}?code:below=urn:s|kitten").text

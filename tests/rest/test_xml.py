@@ -47,7 +47,7 @@ def test_xml_says_what_json_says(fhir, path):
     assert answer.data.startswith(b'<?xml version="1.0" encoding="UTF-8"?>\n<')
 
 
-def test_a_copy_in_json_is_never_taken_for_xml(fhir):
+def test_etag_of_json_does_not_validate_xml(fhir):
     """Their entity tag is FHIR's version: of XML none is kept, and none is compared."""
     for path in [EGG, "AllergyIntolerance?patient=p1", "metadata"]:
         tag = fhir.get(path).headers["ETag"]
@@ -171,7 +171,7 @@ def hostile(make_app: Callable[..., Flask], tmp_path) -> Fhir:
     app = make_app(seed=False)
     contained = [{"resourceType": "Basic", "id": "b", "code": {"text": "a\x01b"}}]
     resources = [patient("bad", contained=contained), patient("good")]
-    load(app, *(write(tmp_path, one, f"{one['id']}.json") for one in resources))
+    load(app, *(write(tmp_path, resource, f"{resource['id']}.json") for resource in resources))
     return Fhir(app, token_for(app, "system/*.rs"))
 
 

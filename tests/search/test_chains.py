@@ -191,9 +191,9 @@ def test_has_goes_two_steps(fhir, monkeypatch):
     }
     allergies = everything(fhir, ALLERGY)
     expected = {
-        one["patient"]["reference"].removeprefix("Patient/")
-        for one in allergies
-        if f"{ALLERGY}/{one['id']}" in targets
+        allergy["patient"]["reference"].removeprefix("Patient/")
+        for allergy in allergies
+        if f"{ALLERGY}/{allergy['id']}" in targets
     }
     assert found == expected != set()
     # Of each row SQLite could not be asked: the condition of what may be seen is deep already.
@@ -235,7 +235,7 @@ NO_HAS = [
 ]
 
 
-def test_a_has_that_asks_nothing_is_refused(fhir):
+def test_malformed_has_is_refused(fhir):
     for name, reason in NO_HAS:
         response = fhir.get(f"Patient?{name}=x")
         assert response.status_code == 400

@@ -51,14 +51,14 @@ ENTRIES = (
     entry("confirmed", "active", "confirmed"), entry("refuted", "active", "refuted"),
     entry("unverified", "active"), entry("without", "", "confirmed"),
 )  # fmt: skip
-ALL = {one["id"] for one in ENTRIES}
+ALL = {allergy["id"] for allergy in ENTRIES}
 ACTIVE = {
     *("error-or-confirmed", "error-or-refuted", "other-system"),
     *("confirmed", "refuted", "unverified"),
 }
 STATELESS = ALL - ACTIVE
 # The code of any system.
-VERIFIED_SO = {one for one in ALL if "error" in one} | {"other-system"}
+VERIFIED_SO = {row_id for row_id in ALL if "error" in row_id} | {"other-system"}
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_a_scope_by_verification_reaches_what_is_entered_in_error(clinic):
     assert found(clinic, "", scope) == VERIFIED_SO
 
 
-def test_once_it_is_corrected_it_is_found(make_app):
+def test_corrected_entry_is_found_by_clinical_status(make_app):
     app = make_app(seed=False)
     publish(app, {"resourceType": "Patient", "id": "p1"}, now=NOW)
     for verified, expected in ((IN_ERROR, set()), ("confirmed", {"a"}), (IN_ERROR, set())):
@@ -144,7 +144,7 @@ def test_once_it_is_corrected_it_is_found(make_app):
         assert found(app, "clinical-status=active") == expected
 
 
-def test_an_import_takes_it_and_reports_it(empty, tmp_path):
+def test_import_accepts_and_reports_entries_in_error_with_a_status(empty, tmp_path):
     patient = {"resourceType": "Patient", "id": "p1"}
     report = load(empty, write(tmp_path, lines(patient, *ENTRIES), "x.ndjson"))
     assert report.rejected == []
@@ -176,7 +176,7 @@ def test_a_history_is_reported_by_its_newest_version(empty, tmp_path):
         bundle = {"resourceType": "Bundle", "type": "history", "entry": versions}
         report = load(empty, write(tmp_path, lines(bundle), f"{row_id}.ndjson"))
         assert report.rejected == []
-        assert sum(one.endswith(REMARK) for one in report.remarks) == (row_id == "now")
+        assert sum(remark.endswith(REMARK) for remark in report.remarks) == (row_id == "now")
 
 
 def test_an_older_database_finds_it_no_longer_after_the_next_start(make_app):

@@ -271,7 +271,7 @@ def test_an_explanation_changes_neither_matches_nor_total(fhir):
     assert fhir.get(f"{path}&_explain=true").headers["ETag"] != fhir.get(path).headers["ETag"]
     further = link(explained, "next")
     assert ids(fhir.read(further)) == ids(fhir.read(link(plain, "next")))
-    assert any(one.startswith("Page: a later one") for one in explanation(fhir, further))
+    assert any(sentence.startswith("Page: a later one") for sentence in explanation(fhir, further))
 
 
 def test_there_is_no_sql_outside_the_demo(fhir):

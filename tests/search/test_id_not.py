@@ -30,7 +30,7 @@ LEFT_OUT = [
 def test_id_not_excludes_the_listed_ids(fhir, all_ids):
     for query, left_out in LEFT_OUT:
         found = fhir.read(f"{ALLERGY}?{query}&_count=1000")
-        assert {one["resource"]["id"] for one in found["entry"]} == all_ids - left_out
+        assert {entry["resource"]["id"] for entry in found["entry"]} == all_ids - left_out
         assert found["total"] == len(all_ids - left_out)
 
 
@@ -52,17 +52,17 @@ def test_id_not_is_paged(fhir, all_ids):
     """With _id all is on one page: decisions 2.5."""
     page = fhir.read(f"{ALLERGY}?_id:not={LATEX}&_count=2")
     assert len(page["entry"]) == 2
-    seen = {one["resource"]["id"] for one in page["entry"]}
+    seen = {entry["resource"]["id"] for entry in page["entry"]}
     while following := link(page, "next"):
         page = fhir.read(following)
-        seen |= {one["resource"]["id"] for one in page["entry"]}
+        seen |= {entry["resource"]["id"] for entry in page["entry"]}
     assert seen == all_ids - {LATEX}
 
 
 NAMING_NONE = [f"_id:not={LATEX}", "_id:missing=false", "patient:missing=false"]
 
 
-def test_where_a_patient_or_id_is_required_it_names_none(fhir):
+def test_id_not_does_not_satisfy_a_required_patient(fhir):
     for query in NAMING_NONE:
         refused = fhir.get(f"{ALLERGY}?{query}", headers={"Prefer": "handling=strict"})
         message = "patient: is required when _id is not given"
@@ -74,7 +74,7 @@ def test_id_not_stays_within_the_access_of_the_token(as_patient, fhir):
     assert set(as_patient("p1").ids(f"{ALLERGY}?_id:not={LATEX}")) == own - {LATEX}
 
 
-def test_a_scope_may_have_it(app):
+def test_id_not_filters_a_scope(app):
     narrow = Fhir(app, token_for(app, f"system/{ALLERGY}.rs?_id:not={LATEX}"))
     assert LATEX not in narrow.ids(f"{ALLERGY}?_count=1000")
     assert narrow.get(f"{ALLERGY}/{LATEX}").status_code == 404

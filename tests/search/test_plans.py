@@ -111,18 +111,20 @@ def _asked(parameter: Any, value: str) -> Iterator[tuple[str, str]]:
         yield from ((parameter.name, prefix + value) for prefix in ("", *PREFIXES))
     elif parameter.name in ("_text", "_content"):
         words = (value, f"{value} {value}", f'"{value} thing"', f"{value[:-1]}*")
-        yield from ((parameter.name, one) for one in words)
+        yield from ((parameter.name, word) for word in words)
     else:
         modifiers = ("", ":below") if parameter.name == "contenttype" else ()
         yield from (
-            (parameter.name + one, value)
-            for one in dict.fromkeys((*MODIFIERS[parameter.kind], *modifiers))
+            (parameter.name + modifier, value)
+            for modifier in dict.fromkeys((*MODIFIERS[parameter.kind], *modifiers))
         )
         if parameter.kind == "token" and parameter.accepts("in") and value in plenty.CODES:
             of_set, of_code = f"urn:plenty:{value}", f"{plenty.SYSTEM}|{value}"
-            yield from ((f"{parameter.name}:{one}", of_set) for one in ("in", "not-in"))
+            yield from ((f"{parameter.name}:{modifier}", of_set) for modifier in ("in", "not-in"))
             if value in (*plenty.MARKS, "nobody"):
-                yield from ((f"{parameter.name}:{one}", of_code) for one in ("below", "above"))
+                yield from (
+                    (f"{parameter.name}:{modifier}", of_code) for modifier in ("below", "above")
+                )
 
 
 OTHERS = (
@@ -310,7 +312,7 @@ def read_whole(app: Flask, paths: Sequence[str], patch: Any) -> dict[str, str]:
     """Return the steps of the searches' plans that read a table whole, by their SQL."""
     known: dict[str, list[str]] = {}
     with app.app_context():
-        tables = "|".join(one.table.name for one in types().values())
+        tables = "|".join(definition.table.name for definition in types().values())
     for path in paths:
         known |= plans(app, path, known, patch)
     assert known
@@ -328,7 +330,7 @@ def read_whole(app: Flask, paths: Sequence[str], patch: Any) -> dict[str, str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_takes_no_longer_where_there_are_more_records(app, larger, kind):
     with app.app_context():
-        queries = [f"{kind}?{one}&_count=10&_total=none" for one in (*searches(kind), *OTHERS)]
+        queries = [f"{kind}?{query}&_count=10&_total=none" for query in (*searches(kind), *OTHERS)]
     wrong = {}
     for query in queries:
         few, many = steps(app, query), steps(larger, query)
@@ -396,4 +398,4 @@ def pages(fhir: Fhir, path: str) -> list[str]:
 
 def of_patient(number: int) -> list[str]:
     start = number * OF_A_PATIENT
-    return [f"r{one:05}" for one in range(start, start + OF_A_PATIENT)]
+    return [f"r{number:05}" for number in range(start, start + OF_A_PATIENT)]

@@ -76,7 +76,7 @@ def test_a_search_for_words_finds(fhir, search):
 
 def test_how_words_are_read_is_explained_as_people_write_them(fhir):
     bundle = fhir.read(f"DocumentReference?_content={quote('胸痛三天 2.5 mg')}&_explain=true")
-    (outcome,) = [one["resource"] for one in bundle["entry"] if "issue" in one["resource"]]
+    (outcome,) = [entry["resource"] for entry in bundle["entry"] if "issue" in entry["resource"]]
     assert outcome["issue"][0]["diagnostics"].endswith(
         "matches what has the words '胸痛三天' together and the words '2.5 mg' together."
     )

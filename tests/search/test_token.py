@@ -87,7 +87,7 @@ def test_a_system_alone_finds_a_coding_without_a_code(tokens):
     assert tokens("code=urn:u|") == "g"
 
 
-def test_not_one_of_several_leaves_out_each_of_them(tokens):
+def test_not_with_several_values_excludes_each(tokens):
     """FHIR R4 search §3.1.1.4.5: `:not` reverses the match, and the match is of any of them."""
     assert tokens("code:not=x,X") == "deghklm"
 
