@@ -19,7 +19,6 @@ from tests.support.operations import (
     DOCREF,
     LOINC,
     PERIODS,
-    coded,
     document,
     is_cared_for,
     parameters,
@@ -116,18 +115,6 @@ def test_a_document_is_answered_as_it_is_read(fhir):
         assert resource == fhir.read(f"DocumentReference/{resource['id']}")
         for content in resource.get("content", ()):
             assert content["attachment"]["url"].startswith(f"{BASE_URL}/fhir/Binary/")
-
-
-def test_the_entity_tag_changes_with_the_answer_alone(make_app):
-    app = make_app(seed=False)
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
-    publish(app, document("a"), document("b", patient="p2"), now=FIRST)
-    before = fhir.get(f"{DOCREF}?patient=p1").headers["ETag"]
-    publish(app, document("b", patient="p2", **coded("1")), now=LATER)
-    assert fhir.get(f"{DOCREF}?patient=p1").headers["ETag"] == before
-    publish(app, document("a", **coded("1")), now=LATER)
-    changed = fhir.get(f"{DOCREF}?patient=p1", headers={"If-None-Match": before})
-    assert (changed.status_code, changed.headers["ETag"] != before) == (200, True)
 
 
 ANOTHER = "patient: the token is for one patient, and this is another."

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.contract import SERVED
-from tests.support.helpers import Fhir, ids, token_for
+from tests.support.helpers import ids
 
 MRN = "http://lakeside.example/fhir/mrn"
 NPI = "http://hl7.org/fhir/sid/us-npi"
@@ -157,13 +157,3 @@ def test_a_patient_finds_the_own_patient_and_encounters_alone(as_patient):
     assert fhir.read("Patient?_summary=count")["total"] == 1
     assert fhir.ids("Encounter") == fhir.ids("Encounter?patient=p2") != []
     assert fhir.ids("Encounter?_id=enc-p4-2025-birth") == []
-
-
-CLINICAL_SCOPES = [("system/AllergyIntolerance.s", None), ("patient/Patient.rs", "p1")]
-
-
-def test_staff_are_found_with_any_clinical_scope(app, fhir):
-    for name in ["Practitioner", "Organization"]:
-        for scope, patient in CLINICAL_SCOPES:
-            other = Fhir(app, token_for(app, scope, patient=patient))
-            assert other.ids(name) == fhir.ids(name) != []

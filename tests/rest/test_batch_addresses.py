@@ -98,13 +98,6 @@ def test_url_of_no_operation_is_answered_as_by_itself(exports):
     assert exports.kept() == 0
 
 
-def test_format_in_the_url_of_an_entry_is_ignored(exports):
-    urls = [
-        f"Patient/p1?{name}=xml&_pretty=false" for name in ("_format", "%5Fformat", "_%66ormat")
-    ]
-    assert [entry["resource"]["id"] for entry in entries(exports, *urls)] == ["p1"] * 3
-
-
 def test_entry_by_head_has_only_a_status(exports):
     statuses = {
         "Patient/p1": "200 OK",

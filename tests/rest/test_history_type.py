@@ -126,15 +126,6 @@ def test_a_cursor_fits_its_own_history_alone(fhir):
             assert_outcome(fhir.get(address), 400, "value", diagnostics, "_cursor")
 
 
-WITHOUT_HISTORY = ["Patient", "Encounter", "Provenance", "Organization", "Binary"]
-
-
-def test_a_type_that_does_not_declare_it_has_no_history(fhir):
-    for name in WITHOUT_HISTORY:
-        diagnostics = "There is no such resource type or operation here."
-        assert_outcome(fhir.get(f"{name}/_history"), 404, "not-supported", diagnostics)
-
-
 def test_the_history_of_a_type_is_a_read_of_it(app, http):
     for scope in [f"system/{ALLERGY}.s", f"system/{DOCUMENT}.rs"]:
         fhir = Fhir(app, token_for(app, scope))

@@ -194,13 +194,6 @@ def test_backup_of_a_kept_instance_is_verified_and_restored(kept, expected, tmp_
         db.engine.dispose()
 
 
-@pytest.mark.campaign
-def test_backup_of_a_kept_instance_verifies(kept):
-    (backup,) = (kept / "backups").glob("*.backup")
-    verified = run_command(kept, "backup", "--verify", str(backup))
-    assert verified.returncode == 0, verified.stderr
-
-
 def test_instance_of_a_newer_release_is_refused_in_one_sentence(kept):
     with closing(sqlite3.connect(kept / "fhirapp.db")) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
