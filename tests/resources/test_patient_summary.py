@@ -193,6 +193,13 @@ def test_summary_is_made_of_any_allergy(asking, patient_with_rich_allergies):
     assert set(listed(document)) <= set(published)
 
 
+def test_another_record_of_the_same_person_is_named(clinic, asking):
+    link = [{"other": {"reference": "Patient/p9"}, "type": "seealso"}]
+    document = asking.read(f"Patient/{patient_with(clinic, link=link)}/$summary")
+    text = words(sections(document)[ALLERGIES])
+    assert "There is another record of the same patient." in text
+
+
 def test_each_document_is_another_but_has_the_tag_of_its_content(clinic, asking):
     nuts = allergy("Nuts")
     path = f"Patient/{patient_with(clinic, nuts)}/$summary"

@@ -273,6 +273,14 @@ def test_allergies_of_a_patient_without_a_record_are_told(clinic, asking):
     assert told(asking.read(f"{SUMMARY}?patient=elsewhere")) == [stray["id"]]
 
 
+def test_another_record_of_the_same_person_is_named(clinic, asking):
+    link = [{"other": {"reference": "Patient/p9"}, "type": "seealso"}]
+    content = asking.read(f"{SUMMARY}?patient={patient_with(clinic, link=link)}")
+    (finding,) = parts(content, "finding")
+    assert parts(finding, "code") == ["other-record"]
+    assert parts(finding, "source") == [{"reference": "Patient/p9"}]
+
+
 REFUSED = [
     ("", 400, "required", "patient: is required by $summary", "patient"),
     ("patient=a b", 400, "value", "patient: is not the id of one patient", "patient"),
