@@ -40,7 +40,6 @@ _LEFT_OUT = (
     "auth_races",
     "bench",
     "figures",
-    "first_minute",
     "import_killed",
     "import_memory",
     "mutants",
