@@ -73,10 +73,3 @@ def test_an_upload_goes_on_after_signing_in_again(one, folder):
     # What had arrived was not sent again.
     assert not any("&at=0&" in piece and "patients" in piece for piece in pieces)
     assert "600" in one.page.locator("main").inner_text()
-
-
-def test_a_connection_that_breaks_is_tried_again(one, folder):
-    one.page.route("**&at=0&**", lambda route: route.abort(), times=1)
-    one.page.locator("#folder").set_input_files(folder / "sub")
-    one.press(BEGIN)
-    one.page.get_by_text("1 record was rejected").wait_for()

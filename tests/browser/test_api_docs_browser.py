@@ -105,17 +105,6 @@ def test_swagger_ui_is_usable_with_screen_readers_and_keyboards(documentation):
     page.get_by_role("dialog").get_by_role("button", name="Close").first.click()
 
 
-def test_patient_authorizes_their_own_record_alone(visit):
-    one = visit()
-    one.open("/account")
-    one.sign_in("patient")
-    open_at_search(one)
-    other = authorize(one)
-    assert "Patient record" in other.page.locator("main").inner_text()
-    answer_in(other, "Allow selected")
-    assert execute(one, "p2").locator(".response-col_status").inner_text().split()[0] == "403"
-
-
 def test_refused_authorization_is_shown(documentation):
     other = authorize(documentation)
     other.sign_in("clinician")

@@ -87,21 +87,6 @@ def test_field_that_was_filled_in_last_is_sent(explorer):
     assert "Patient/p1, version" in page.locator("#answer").inner_text()
 
 
-def test_focused_field_suggests_codes(explorer):
-    page = explorer.page
-    assert page.locator("#o-code option").count() == 0
-    page.locator("#f-code").focus()
-    page.locator("#o-code option[label*='aspirin' i]").first.wait_for(state="attached")
-
-
-def test_patient_is_suggested_by_name_and_taken_by_id(explorer):
-    page = explorer.page
-    page.locator("#f-patient").press_sequentially("amel")
-    named = "#o-patient option[value=p1][label='Amelia Rose Hartwell, born 12 April 1958']"
-    page.locator(named).wait_for(state="attached")
-    stands(explorer, "#address", f"{ALLERGIES}?patient=amel&_explain=true")
-
-
 def test_json_is_folded_and_its_links_lead_on(explorer):
     page = explorer.page
     explorer.open(f"/explore?address={ALLERGIES}?patient=p1&view=json")

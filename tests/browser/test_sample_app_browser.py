@@ -10,18 +10,6 @@ import pytest
 pytest_plugins = ["tests.support.live", "tests.support.browser"]
 
 
-def test_clinician_launches_it_for_a_patient(visit):
-    visitor = visit()
-    visitor.open("/launch?patient=p2")
-    visitor.sign_in("clinician")
-    visitor.press_value("demo-app")
-    visitor.page.get_by_role("button", name="Allow selected").wait_for()
-    assert "Luis" in visitor.page.locator("main").inner_text()
-    visitor.allow()
-    visitor.page.get_by_role("heading", name="Luis").wait_for()
-    assert '"patient": "p2"' in visitor.page.locator("#token").inner_text()
-
-
 def test_refused_authorization_is_shown(visit):
     visitor = visit()
     visitor.open("/demo/app")

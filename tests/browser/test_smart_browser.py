@@ -13,10 +13,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
-from playwright.sync_api import Error as BrowserError
 
 from tests.support.authorizing import VERIFIER, challenge
-from tests.support.registered import ES384, KINDS, PUBLIC, SECRET, register_app
+from tests.support.registered import KINDS, PUBLIC, SECRET, register_app
 
 if TYPE_CHECKING:
     from tests.support.browser import Visit
@@ -147,88 +146,6 @@ def test_an_app_that_our_pages_start_is_told_patient_and_visit(launched, apps, d
     assert "color_background" in launched.ask(style)
 
 
-def test_a_launch_serves_once(launched, apps):
-    address = launched.page.url
-    launched.authorize(**apps[PUBLIC], scope=EHR_SCOPE)
-    launched.page.goto(address)
-    launched.authorize(**apps[PUBLIC], scope=EHR_SCOPE)
-    with pytest.raises(BrowserError, match="was used"):
-        launched.ready()
-
-
-def test_an_app_that_somebody_else_started_learns_that_it_may_nothing(launched, apps):
-    address = launched.page.url
-    launched.open("/account")
-    launched.press("Sign out")
-    launched.page.goto(address)
-    launched.authorize(**apps[PUBLIC], scope=EHR_SCOPE)
-    launched.sign_in("admin")
-    with pytest.raises(BrowserError, match="launched by another user"):
-        launched.ready()
-
-
-def test_a_patient_sees_their_own_record_and_no_other(connected, demo):
-    one = connected()
-    one.sign_in("patient")
-    one.allow()
-    assert one.ready()["patient"] == "p1"
-    assert one.ask("client.user.fhirUser") == "Patient/p1"
-    for name in READ:
-        assert found(one, name) == belonging(demo, name, "p1")
-    assert found(one, "Patient") == ["p1"]
-    assert one.status("AllergyIntolerance?patient=p2") == 403
-    assert one.status("AllergyIntolerance/al-p2-morphine") == 404
-    assert one.status("Patient/p2") == 404
-
-
-def test_an_app_gets_no_more_than_what_stays_ticked(connected):
-    scope = "launch/patient openid patient/AllergyIntolerance.rs patient/DocumentReference.rs"
-    one = connected(scope=scope)
-    one.sign_in("patient")
-    one.allow(untick=["See clinical notes"])
-    assert one.ready()["scope"] == "launch/patient openid patient/AllergyIntolerance.rs"
-    assert one.status("AllergyIntolerance") == 200
-    assert one.status("DocumentReference") == 403
-
-
-@pytest.mark.parametrize(
-    ("username", "button"), [("patient", "Don't allow"), ("clinician", "Cancel")]
-)
-def test_an_app_learns_that_the_user_refuses(connected, username, button):
-    one = connected()
-    one.sign_in(username)
-    one.press(button)
-    with pytest.raises(BrowserError, match="The user refused"):
-        one.ready()
-
-
-def test_an_app_learns_at_once_that_the_user_can_allow_nothing(connected):
-    one = connected(scope="user/*.rs")
-    one.sign_in("patient")
-    with pytest.raises(BrowserError, match="can allow nothing"):
-        one.ready()
-
-
-def test_an_app_that_asks_for_no_page_gets_an_error(connected, apps):
-    one = connected(also="&prompt=none")
-    with pytest.raises(BrowserError, match="not signed in"):
-        one.ready()
-    one.connect(**apps[PUBLIC], scope=SCOPE)
-    one.sign_in("patient")
-    one.connect(**apps[PUBLIC], scope=SCOPE, also="&prompt=none")
-    with pytest.raises(BrowserError, match="asked each time"):
-        one.ready()
-
-
-def test_who_is_signed_in_types_no_password_again(connected, apps):
-    one = connected()
-    one.sign_in("patient")
-    one.allow()
-    one.connect(**apps[SECRET], scope=SCOPE)
-    one.allow()
-    assert one.ready()["patient"] == "p1"
-
-
 def test_an_app_has_our_pages_in_a_window_of_their_own(visit, apps, demo):
     one = visit()
     one.page.goto(one.app)
@@ -245,31 +162,6 @@ def test_an_app_has_our_pages_in_a_window_of_their_own(visit, apps, demo):
     with one.page.expect_navigation():
         other.page.evaluate("() => { FHIR.oauth2.ready() }")
     assert one.ready()["patient"] == "p1"
-
-
-def test_what_is_taken_back_under_connected_apps_ends_at_once(connected):
-    one = connected(ES384)
-    one.sign_in("patient")
-    one.allow(tick=[AWAY])
-    one.ready()
-    assert one.status("Patient/p1") == 200
-    page = one.tab("/account/apps").page
-    with page.expect_navigation():
-        article = page.get_by_role("article", name=f"App of kind {ES384}")
-        article.get_by_role("button", name="Revoke access").click()
-    assert one.status("Patient/p1") == 401
-
-
-def test_with_online_access_an_app_is_let_in_until_the_user_signs_out(connected):
-    one = connected(scope="launch/patient openid patient/*.rs online_access")
-    one.sign_in("clinician")
-    one.press(P1)
-    one.allow()
-    one.ready()
-    one.ask("client.refresh()")
-    assert one.status("Patient/p1") == 200
-    one.tab("/account").press("Sign out")
-    assert one.status("Patient/p1") == 401
 
 
 REQUEST = {
@@ -306,24 +198,6 @@ def test_our_pages_need_no_script(visit, apps, demo):
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = json.loads(demo.ask("POST", "/oauth/token", urlencode(redeemed), **kind))
     assert answer["patient"] == "p1"
-
-
-def test_an_app_may_send_its_request_as_a_form(visit, apps, demo):
-    one = visit()
-    one.open("/account")
-    one.sign_in("patient")
-    one.page.goto(one.app)
-    asked = {"redirect_uri": one.app, "client_id": apps[PUBLIC]["clientId"], "aud": demo.fhir}
-    fields = "".join(
-        f'<input name="{name}" value="{text}">' for name, text in {**REQUEST, **asked}.items()
-    )
-    action = one.address("/oauth/authorize")
-    one.page.set_content(
-        f'<form method="post" action="{action}">{fields}<button>Go</button></form>'
-    )
-    one.press("Go")
-    one.allow()
-    assert parse_qs(urlsplit(one.page.url).query)["state"] == ["of the app's"]
 
 
 def test_an_app_reads_headers_and_asks_again_with_them(connected):
@@ -387,19 +261,6 @@ def test_answers_are_for_the_origins_of_registered_apps(visit, is_registered):
     ]
     nothing = [(path, options, "TypeError") for path, options, _ in FOR_APPS]
     assert learned == [*(FOR_APPS if is_registered else nothing), *FOR_ALL]
-
-
-def test_the_sample_app_of_the_demo_shows_the_patients_own_record(visit, demo):
-    one = visit()
-    one.open("/demo/app")
-    one.press("Connect to my records")
-    one.sign_in("patient")
-    one.allow()
-    page = one.page
-    page.get_by_role("heading", name=P1).wait_for()
-    for label, name in (("Allergies", "AllergyIntolerance"), ("Notes", "DocumentReference")):
-        card = page.locator(".card").filter(has=page.get_by_role("heading", name=label))
-        assert card.get_by_role("listitem").count() == len(belonging(demo, name, "p1"))
 
 
 # Of the demo: many allergies, none known, refuted ones, none of whom anybody asked.

@@ -43,14 +43,6 @@ def records(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An instance folder with the demo."""
-    folder = tmp_path_factory.mktemp("demo-instance")
-    done(folder, "client", "list", "--demo")
-    return folder
-
-
 @pytest.fixture
 def clinic(records: Path, tmp_path: Path) -> Path:
     """A copy of the folder with records."""

@@ -6,12 +6,10 @@ import json
 import stat
 import subprocess
 import sys
-from importlib import import_module
 from io import StringIO
 
 import pytest
 
-from fhirapp.cli import COMMANDS
 from fhirapp.cli.common import progress_bar
 from tests.support.client_commands import done, refusal, shell
 from tests.support.importing import ALLERGY, PATIENT, lines
@@ -48,16 +46,6 @@ def test_unknown_command_or_option_is_named(instance):
     for arguments in (["nonsense"], ["client", "nonsense"], ["serve", "--nonsense"]):
         assert "nonsense" in refusal(instance, *arguments)
     assert "import" in refusal(instance, "improt").partition("Did you mean")[2]
-
-
-def test_each_command_is_in_the_module_that_the_table_names():
-    modules = {module for module, _ in COMMANDS.values()}
-    found = {
-        command.name: module
-        for module in modules
-        for command in import_module(f"fhirapp.cli.{module}").commands
-    }
-    assert found == {name: module for name, (module, _) in COMMANDS.items()}
 
 
 @pytest.mark.smoke
@@ -145,18 +133,6 @@ def test_import_without_a_path_or_of_a_missing_one_is_refused(instance):
     assert "PATHS" in refusal(instance, "import")
 
 
-def test_import_of_hostile_lines_rejects_them(instance):
-    path = instance / "records.ndjson"
-    lone = b'{"resourceType":"Patient","id":"a","contained":[{"x":"\\ud800"}]}'
-    path.write_bytes(lines(b"[" * 100_000, lone, PATIENT))
-    result = shell(instance, "import", str(path))
-    assert result.exit_code == 1
-    assert "Traceback" not in result.stderr
-    assert ["Patient", "2", "1", "0", "0", "0", "1"] in [
-        line.split() for line in result.stdout.splitlines()
-    ]
-
-
 def test_token_issue_prints_only_the_token(instance):
     result = done(instance, "token", "issue", "--scope", "system/*.rs")
     assert (len(result.stdout), result.stdout[-1], result.stderr) == (44, "\n", "")
@@ -169,12 +145,6 @@ def test_token_issue_prints_only_the_token(instance):
     for patient in ("", "a b", "a\nb", "\udcff", "Practitioner/x"):
         command = ("token", "issue", "--scope", "patient/*.rs", "--patient", patient)
         assert refusal(instance, *command) == f"{patient!r} is not a Patient id."
-
-
-def test_key_files_are_readable_by_the_servers_user_only(demo):
-    keys = [path for path in (demo / "demo").iterdir() if "key" in path.name or "jwk" in path.name]
-    assert {path.name for path in keys} == {"secret.key", "demo-backend.jwk.json"}
-    assert {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}
 
 
 def test_database_is_checked_upgraded_and_reindexed(tmp_path):

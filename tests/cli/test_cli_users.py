@@ -192,15 +192,6 @@ def test_invited_user_chooses_the_password_at_a_printed_url(clinic):
     assert not has_password(clinic, "maria", "")
 
 
-def test_newest_invitation_counts_and_the_old_password_is_valid_until_it_is_used(clinic):
-    add(clinic, "maria", "clinician")
-    invite = ("user", "password", "maria", "--invite")
-    # Without a base URL it is that of host and port.
-    codes = [code_of(done(clinic, *invite, PORT="8123"), "http://127.0.0.1:8123") for _ in "ab"]
-    assert [user_of(clinic, code) for code in codes] == [None, "maria"]
-    assert has_password(clinic, "maria", PASSWORD)
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -293,11 +284,3 @@ def test_second_factor_is_turned_off(instance):
     result = done(instance, "user", "second-factor-off", "maria")
     assert result.stderr == "User maria signs in with the password alone.\n"
     assert listed(instance)["maria"]["second_factor"] is False
-
-
-def test_demo_has_users_of_its_own(demo):
-    users = json.loads(done(demo, "user", "list", "--json", "--demo").stdout)
-    assert [row["username"] for row in users] == ["admin", "clinician", "parent", "patient"]
-    text = done(demo, "user", "list", "--demo").stdout
-    assert "argon2" not in text + json.dumps(users)
-    assert "clinician\tclinician\tDr. Folake Adeyemi\tPractitioner/dr-adeyemi\n" in text

@@ -13,7 +13,7 @@ from fhirapp.config import RefusedCommand
 from fhirapp.db import writing
 from fhirapp.jobs import schedule, table
 from fhirapp.jobs.schedule import IDLE, SKIPPED, Run, Timing
-from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, LEASE_SECONDS, STOPPED, Progress
+from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, STOPPED, Progress
 from tests.support.databases import POSTGRESQL, SQLITE
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -144,17 +144,6 @@ def test_claim_without_a_job_is_interrupted_and_later_runs_go_on(app):
         assert (ended.last.outcome, ended.failures) == (INTERRUPTED, 1)
         assert ended.due_at(UTC) == NOW + 2 * HOUR
         assert claim(ended, NOW + 2 * HOUR, table.new_id())
-
-
-def test_job_whose_lease_expired_ends_its_run(app):
-    job_id = table.new_id()
-    with app.app_context():
-        added()
-        nightly = claimed(job_id)
-        with writing() as connection:
-            table._interrupt(connection, table._table.c.lease_until < NOW + HOUR + DAY)
-        assert LEASE_SECONDS < DAY
-        assert not schedule.settle(nightly, NOW + DAY)
 
 
 def test_failures_are_counted_until_a_run_succeeds(app):

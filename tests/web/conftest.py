@@ -1,13 +1,40 @@
-"""Jobs that a page starts: in the test's own process, in others, or held until a test runs them."""
+"""A clinic and its users; and jobs that a page starts: in this process, in others, or held."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from flask import Flask
 
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
+from tests.support.browsing import Browser, add_person
 from tests.support.jobs import HeldJobs, do_job
 from tests.support.shell import start_job
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """The seeded app, whose users and clients the tests of a module may change."""
+    return make_app()
+
+
+@pytest.fixture
+def person(clinic: Flask) -> str:
+    """A clinician's user name."""
+    return add_person(clinic, CLINICIAN)
+
+
+@pytest.fixture
+def browser(clinic: Flask, person: str) -> Browser:
+    """The browser in which that person is signed in."""
+    return Browser(clinic).resume(person)
+
+
+@pytest.fixture
+def admin(clinic: Flask) -> Browser:
+    """The browser of an administrator."""
+    return Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ Which passwords are refused is tested in tests/auth/test_sign_in.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -26,12 +25,6 @@ from tests.support.helpers import FHIR_JSON, assert_outcome, lasting
 NO_APPS = "No app has access on your behalf."
 A_PASSWORD = "four words in a row"
 DAY = 86_400
-
-
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    """An app with users of its own."""
-    return make_app()
 
 
 @pytest.fixture
@@ -131,16 +124,6 @@ def test_access_until_sign_out_or_for_an_hour_is_shown_as_such(clinic):
     assert "Patient record Every patient you can see." in words
     assert f"Until {moment(end)} The app can" in words
     assert f"Until you sign out, or {moment(end)} at the latest The app can" in words
-
-
-def test_newest_consent_is_shown_first(clinic, browser, patient):
-    now = int(time.time())
-    for at in (2, 1, 3):
-        program = add_program(clinic)
-        set_client(clinic, program, name=f"App {at}")
-        allow(clinic, patient, program.client_id, created_at=now - at)
-    words = apps_page(browser)
-    assert words.index("App 1") < words.index("App 2") < words.index("App 3")
 
 
 def test_only_active_consents_and_visible_records_are_shown(clinic, patient):

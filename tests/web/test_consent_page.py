@@ -5,7 +5,6 @@ What can be offered is tested in tests/auth/test_consent.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,12 +21,6 @@ CHECKUP = "enc-p1-2023-checkup"
 HARTWELL = "Amelia Rose Hartwell born 12 April 1958 · LGH-100237"
 # What is said of a scope that has no tick of its own.
 GOES_WITH = "The app learns this if you allow access to any part of this record, and not otherwise."
-
-
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    """An app with users and clients of its own."""
-    return make_app()
 
 
 def allow(page: Page, **ticked: list[str]) -> Page:

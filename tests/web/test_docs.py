@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from flask import Flask
 
 import fhirapp.web
 from fhirapp.auth.clients.administration import set_disabled
@@ -18,7 +16,7 @@ from fhirapp.cli import cli
 from fhirapp.db import writing
 from fhirapp.docs import NAMES, pages, search
 from tests.support.browsing import Browser
-from tests.support.pages import browser_of, elements, links, texts
+from tests.support.pages import browser_of, elements, links
 
 # The manual.
 
@@ -38,15 +36,6 @@ def test_contents_of_the_manual_lead_to_its_pages(app):
     browser = Browser(app)
     assert {f"/docs/{name}" for name in NAMES[1:]} <= {*browser.get("/docs").links.values()}
     assert browser.get("/docs/nonsense").status == 404
-
-
-def test_value_of_a_table_names_its_column(app):
-    table = elements(Browser(app).get("/docs/search"), "table")[0]
-    headings = texts(table, "th")
-    row = elements(table, "tr")[1]
-    assert [cell.tag for cell in row] == ["th", *["td"] * (len(row) - 1)]
-    labels = [cell.get("data-label") for cell in elements(row, "td")]
-    assert labels == headings[1 : len(row)]
 
 
 def test_search_of_the_manual_finds_sections_with_all_words(app):
@@ -79,11 +68,6 @@ def test_command_lists_and_prints_pages():
 
 
 # The documentation of the API, which is a client.
-
-
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    return make_app()
 
 
 def test_documentation_of_a_clinic_has_no_client_of_the_demo(clinic):

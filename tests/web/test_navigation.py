@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from tests.support.browsing import Browser, add_person
 
 pytest_plugins = ["tests.support.live", "tests.support.browser"]
-
-SCREEN = {"width": 320, "height": 640}
-
-
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    """A clinic's server."""
-    return make_app()
 
 
 @pytest.mark.parametrize(
@@ -57,16 +46,6 @@ def test_page_links_to_the_page_of_the_manual_that_helps(clinic):
     assert {path: browser.get(path).links["Manual"] for path in manual} == manual
 
 
-@pytest.mark.parametrize("path", ["/", "/account", "/admin/users"])
-def test_main_part_begins_in_the_upper_third_on_a_phone(visit, path):
-    phone = visit(viewport=SCREEN)
-    phone.open("/sign-in")
-    phone.sign_in("admin")
-    phone.open(path)
-    assert phone.page.locator("main").bounding_box()["y"] <= SCREEN["height"] / 3
-    assert phone.page.evaluate("document.documentElement.scrollWidth") == SCREEN["width"]
-
-
 def test_first_key_leads_past_the_navigation(visit):
     browser = visit()
     browser.open("/sign-in")
@@ -78,12 +57,3 @@ def test_first_key_leads_past_the_navigation(visit):
     assert skip.bounding_box()["x"] >= 0
     browser.page.keyboard.press("Enter")
     assert browser.page.evaluate("document.activeElement.id") == "main"
-
-
-def test_focus_is_outlined(visit):
-    browser = visit()
-    browser.open("/")
-    style = "getComputedStyle(document.activeElement).outlineStyle"
-    for _ in range(3):
-        browser.page.keyboard.press("Tab")
-        assert browser.page.evaluate(style) == "solid"

@@ -10,13 +10,13 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES, STAFF
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, ROLES
 from fhirapp.auth.users import sessions
 from fhirapp.db import writing
 from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
 from tests.support.helpers import BASE_URL
 from tests.support.page_addresses import NO_PAGES, Address, addresses
-from tests.support.pages import assert_page, browser_of, links, submit_to
+from tests.support.pages import assert_page, browser_of, submit_to
 
 PARTS = 16
 NOBODY = "nobody"
@@ -39,11 +39,6 @@ def who_may(rule: str) -> tuple[str, ...]:
     if rule == "/":
         return ANYBODY
     return next(roles for start, roles in WHO.items() if rule.startswith(start))
-
-
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    return make_app()
 
 
 @pytest.fixture(scope="module")
@@ -201,28 +196,6 @@ def test_error_page_has_a_request_id_and_nothing_of_the_error(make_app, caplog):
     assert "ZeroDivisionError" not in page.response.text
     assert f"request {request_id} failed" in caplog.text
     assert_page(page)
-
-
-def test_pages_lead_to_what_a_role_may_see(browsers):
-    for role, expected in (
-        (PATIENT, set()),
-        (CLINICIAN, {"/launch"}),
-        (ADMINISTRATOR, {"/launch", "/admin"}),
-    ):
-        found = {*browsers[role].get("/account").links.values()}
-        assert {path for path in found if path.startswith(("/launch", "/admin"))} == expected
-    assert browsers[ADMINISTRATOR].get("/admin").path == "/admin"
-
-
-@pytest.mark.parametrize("role", ANYBODY)
-def test_home_page_leads_to_where_a_role_begins(browsers, role):
-    page = browsers[role].get("/")
-    assert (page.status, page.path) == (200, "/")
-    if role in STAFF:
-        # They search for a patient on the page itself.
-        assert page.response.text.index('action="/patients"') < page.response.text.index("tasks")
-    else:
-        assert links(page, "/")[0] == ("/sign-in" if role == NOBODY else "/patients")
 
 
 def test_session_without_its_second_factor_sees_no_page(clinic):

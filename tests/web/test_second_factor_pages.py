@@ -34,24 +34,6 @@ from tests.support.second_factor import SECRET, code_now, enable, user_of
 PAGE, CODE = "/account/second-factor", "/sign-in/code"
 
 
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    """An app with users of its own."""
-    return make_app()
-
-
-@pytest.fixture
-def person(clinic: Flask) -> str:
-    """A clinician's user name."""
-    return add_person(clinic, CLINICIAN)
-
-
-@pytest.fixture
-def browser(clinic: Flask, person: str) -> Browser:
-    """The browser in which that person is signed in."""
-    return Browser(clinic).resume(person)
-
-
 def code_page(app: Flask, username: str) -> Page:
     """Sign in with the password; return the page that asks for the code."""
     page = Browser(app).sign_in(username)

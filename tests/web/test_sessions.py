@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -27,24 +27,6 @@ from tests.support.helpers import Fhir
 
 # What several servers share: the session's row, its secret, what ends it.
 on_three_servers = pytest.mark.databases(SQLITE, THREE_SERVERS)
-
-
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    """An app with users of its own."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def person(clinic: Flask) -> str:
-    """A clinician's user name."""
-    return add_person(clinic, CLINICIAN)
-
-
-@pytest.fixture
-def browser(clinic: Flask, person: str) -> Browser:
-    """The browser in which that person is signed in."""
-    return Browser(clinic).resume(person)
 
 
 def session_of(app: Flask, username: str) -> Session:

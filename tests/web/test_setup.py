@@ -6,7 +6,6 @@ Which names and passwords are refused is tested in tests/auth/test_users.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -22,18 +21,6 @@ from tests.support.browsing import PASSWORD, Browser, Page, add_person
 A_PASSWORD = "four words in a row"
 CHOSEN = {"password": A_PASSWORD, "again": A_PASSWORD}
 ADA = {"name": "Ada Example", "username": "Ada", **CHOSEN}
-
-
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    """An app with users of its own."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def person(clinic: Flask) -> str:
-    """A clinician's user name."""
-    return add_person(clinic, CLINICIAN)
 
 
 def new_code(app: Flask, username: str | None = None) -> str:

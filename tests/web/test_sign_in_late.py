@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from sqlalchemy import delete, select
 
 from fhirapp.auth.models import ADMINISTRATOR, Client, Session, User
 from fhirapp.web.cookies import SESSION, TYPED, VISITOR, page_of_form
-from tests.support.app_pages import client_of, register
 from tests.support.authorizing import alter, rows
 from tests.support.browsing import PASSWORD, Browser, Page, add_person
-from tests.support.helpers import BASE_URL
 
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 NEW_USER = "/admin/users/new"
@@ -31,12 +28,6 @@ FORMS: list[tuple[str, str, dict[str, Any]]] = [
         {"name": "Late", "redirect_uris": "https://a.example/b", "scope": ["openid", "fhirUser"]},
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def clinic(make_app: Callable[..., Flask]) -> Flask:
-    """An app with users of its own."""
-    return make_app(seed=False)
 
 
 @pytest.fixture
@@ -103,29 +94,6 @@ def test_expired_session_does_nothing_and_typed_values_come_back_once(clinic, ad
     assert_filled(page, "/new", typed)
     assert not rows(clinic, select(User.id).where(User.username == "late"))
     assert admin.get(NEW_USER).form_to("/new").fields["name"] == ""
-
-
-def test_uploaded_files_come_back(admin, person):
-    page = admin.get("/admin/imports")
-    upload_id = page.form_to("/imports").fields["task"]
-    admin.client.post(
-        f"/admin/uploads/{upload_id}/0?name=a.ndjson&size=2&at=0&left=2",
-        base_url=BASE_URL,
-        data=b"{}",
-        headers={"X-Form-Token": page.token},
-    )
-    page = signed_in_again(send(page, "/imports", lost=SESSION), person)
-    assert "1 file uploaded" in page.words
-    assert page.form_to("/imports").fields["task"] == upload_id
-
-
-def test_change_of_an_app_comes_back(clinic, admin, person):
-    client_id = client_of(clinic, register(clinic, "public", name="Changed")).client_id
-    path = f"/admin/clients/{client_id}"
-    typed = {"scope": "openid", "redirect_uris": "https://b.example/"}
-    page = signed_in_again(send(admin.get(path), "/change", lost=SESSION, **typed), person)
-    assert page.path == path
-    assert_filled(page, "/change", typed)
 
 
 def test_registration_of_an_app_comes_back_without_a_session(clinic):

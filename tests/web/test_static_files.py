@@ -12,11 +12,9 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from fhirapp.auth.models import CLINICIAN
 from fhirapp.web import static_files
 from tests import TESTS
 from tests.support.browsing import Browser
-from tests.support.pages import browser_of
 
 STATIC = Path(static_files.__file__).parent / "static"
 NODE = TESTS / "node"
@@ -115,24 +113,6 @@ def test_changed_file_has_another_address(app, monkeypatch, tmp_path):
             found = unpack(answer.data).decode(), answer.headers["Cache-Control"]
             assert found == (text, IMMUTABLE)
     assert get(app, addresses[0]).headers["Cache-Control"] == "no-cache"
-
-
-def test_file_is_compressed_once(app, address, monkeypatch):
-    get(app, address, **GZIP)
-    monkeypatch.setattr(static_files.gzip, "compress", lambda *_, **__: pytest.fail("again"))
-    assert get(app, address, **GZIP).status_code == 200
-
-
-def test_pages_load_few_bytes_and_htmx_where_they_use_it(app):
-    page = get(app, "/api-docs").text
-    found = re.findall(r'(?:href|src)="(/static/[^"]+)"|data-description="([^"]+)"', page)
-    loaded = [file or document for file, document in found]
-    assert {"/openapi.json"} < set(loaded)
-    weights = {path: len(get(app, path, **GZIP).data) for path in ("/api-docs", *loaded)}
-    assert sum(weights.values()) <= 700_000, weights
-    browser = browser_of(app, CLINICIAN)
-    for path, has_htmx in (("/patients/p1", False), ("/explore", True), ("/api-docs", False)):
-        assert ("htmx.min.js" in browser.get(path).response.text) == has_htmx
 
 
 def test_templates_name_files_by_a_function():

@@ -301,24 +301,6 @@ def test_visitor_and_trainee_of_the_demo_are_shown_these_sentences(make_app):
     assert missing(Browser(app).resume("clinician"), TRAINEES) == {}
 
 
-def test_reason_of_a_missing_resource_is_shown_in_a_sentence(clinic):
-    hidden = "This AllergyIntolerance does not exist, or the token does not give access to it."
-    other = "patient: the token is for one patient, and this is another."
-    address = "/explore/why?address=/fhir/AllergyIntolerance?"
-    patient, clinician = browser_of(clinic, PATIENT, "p1"), browser_of(clinic, CLINICIAN)
-    cases: Sequence[tuple[Browser, str, str, str]] = (
-        (patient, "clinical-status=active", "al-p2-morphine", hidden),
-        (patient, "patient=p2", "al-p1-latex", other),
-        (clinician, "_id=al-p1-sulfa", "al-p1-latex", "_id excludes it: it lists other ids."),
-        (clinician, "patient=p1", "al-p1-latex", "follow the “next” link"),
-        (clinician, "_count=0", "al-p1-latex", "But the search requests only the total"),
-        (clinician, "patient=p1", "a/b/c", "This is not a reference. Enter AllergyIntolerance/"),
-    )
-    for browser, query, reference, sentence in cases:
-        words = browser.get(f"{address}{query}&reference={reference}").words
-        assert sentence in words, (query, reference)
-
-
 def test_refused_form_says_what_would_be_right(clinic):
     browser = browser_of(clinic, CLINICIAN)
     refused = browser.post("/account/password", {})

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import PATIENT
 from fhirapp.web.chart.elements import born, died
 from tests.support.allergies import (
     NKA,
@@ -27,7 +27,6 @@ from tests.support.allergies import (
     patient_with,
     rich,
 )
-from tests.support.browsing import Browser
 from tests.support.noted import note
 from tests.support.pages import browser_of, elements, in_order, links, texts
 from tests.support.publishing import TIMES, delete, publish
@@ -86,15 +85,6 @@ def test_deleted_or_unknown_record_is_not_found(clinic, clinician):
     paths = [f"/patients/{patient}{tail}" for patient in ("nobody", gone) for tail in TAILS]
     paths += ["/patients/p1/allergies/al-p2-morphine", "/patients/p1/allergies/nothing"]
     assert {path: clinician.get(path).status for path in paths} == dict.fromkeys(paths, 404)
-
-
-def test_staff_see_every_page_of_a_record_and_nobody_does_without_signing_in(clinic):
-    for tail in TAILS:
-        path = f"/patients/p1{tail}"
-        for role in (CLINICIAN, ADMINISTRATOR):
-            assert browser_of(clinic, role).get(path).status == 200, (path, role)
-        assert Browser(clinic).get(path).path.startswith("/sign-in"), path
-    assert Browser(clinic).get("/patients").path.startswith("/sign-in")
 
 
 # The International Patient Summary.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from decimal import Decimal
 from html import unescape
 from typing import Any
@@ -33,9 +32,6 @@ from fhirapp.web.explore.views import MOST, folded
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.helpers import BASE_URL, FHIR_JSON, token_for
 from tests.support.pages import browser_of, elements, explorer_address, links, requested, texts
-from tests.support.plenty import publish
-from tests.support.publishing import TIMES
-from tests.support.publishing import publish as publish_resources
 
 ALLERGIES, NOTES = "/fhir/AllergyIntolerance", "/fhir/DocumentReference"
 OF_P1 = f"{ALLERGIES}?patient=p1"
@@ -268,14 +264,6 @@ def test_names_of_patients_are_read_once_with_the_token_of_the_request(clinic):
     assert {name.partition("/")[0] for name in names.served} == {"Patient"}
 
 
-def test_columns_are_elements_of_their_type(clinic):
-    for name, definition in types(clinic).items():
-        assert definition.table_columns, name
-        for column in definition.table_columns:
-            roots = {path.partition(".")[0] for path in column.paths}
-            assert roots <= set(definition.schema.elements), (name, column)
-
-
 def tables(clinic: Flask, content: Any) -> Tables:
     with clinic.test_request_context():
         found = tables_of(content)
@@ -348,16 +336,6 @@ def test_rows_beyond_the_limit_are_counted(clinic, text):
     assert shown * len(escape(text)) <= MOST_MARKUP + 1_000
 
 
-def test_long_id_is_cut_short_by_its_class_alone(make_app):
-    app = make_app(seed=False)
-    ids = ("550e8400-e29b-41d4-a716-446655440000", "o1")
-    organizations = ({"resourceType": "Organization", "id": name} for name in ids)
-    publish_resources(app, TIMES[0], *organizations)
-    page = browser_of(app, CLINICIAN).get(explorer_address("/fhir/Organization"))
-    (cell,) = elements(page, "td.one.cut")
-    assert (cell.get("title"), texts(cell, "a")) == (ids[0], [ids[0]])
-
-
 # JSON.
 
 
@@ -377,13 +355,6 @@ def test_folded_json_is_the_json_and_none_of_it_is_markup(content):
     assert not re.search("[\u202e\u200b]", view.markup)
     tags = {*re.findall(r"</?([a-z]+)", view.markup)}
     assert tags <= {"p", "b", "i", "small", "details", "summary"}
-
-
-def test_metadata_and_narrative_of_a_resource_are_folded():
-    meta = {"versionId": "1", "profile": ["x" * 80]}
-    resource = {"meta": meta, "code": {"coding": [{"a": "x" * 80}]}, "text": {"div": "y" * 90}}
-    markup = folded(resource, lambda _text: None).markup
-    assert re.findall(r"<details><summary><b>&#34;(\w+)", markup) == ["meta", "text"]
 
 
 def test_deep_and_long_json_is_cut():
@@ -419,32 +390,6 @@ def test_entries_beyond_the_limit_have_a_line_each():
     assert re.findall(r"<details( open)?><summary>{ <small>Allergy", view.markup)[:4] == [
         *(" open", " open", " open", "")
     ]
-
-
-def test_bundle_shows_its_entries_and_folds_the_rest(clinician):
-    page = clinician.get(explorer_address(f"{OF_P1}&_count=2"))
-    (around,) = [one for one in elements(page, "details") if elements(one, "dl")]
-    facts = dict(zip(texts(around, "dt"), texts(around, "dd"), strict=True))
-    assert (facts["type"], facts["total"]) == ("searchset", "6")
-    assert facts["link: next"].startswith(f"{BASE_URL}/fhir/AllergyIntolerance?")
-    assert elements(page, ".json") == []
-    # A single resource is shown as JSON.
-    assert len(elements(clinician.get(explorer_address("/fhir/Patient/p1")), ".json")) == 1
-
-
-@pytest.fixture(scope="module")
-def plenty(make_app: Callable[..., Flask]) -> Browser:
-    """A clinician's browser, where there are 150 allergies."""
-    app = make_app(seed=False)
-    publish(app, 150)
-    return browser_of(app, CLINICIAN)
-
-
-@pytest.mark.parametrize("view", ["json", "raw", "table"])
-def test_page_of_a_hundred_allergies_is_below_100_kb(plenty, view):
-    page = plenty.get(explorer_address(f"{ALLERGIES}?_count=100&_explain=true", view=view))
-    assert "150 matches, 100 on this page" in texts(page, "p.facts-line")[0]
-    assert len(page.response.data) < 100_000
 
 
 # Files.

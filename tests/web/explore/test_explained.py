@@ -20,11 +20,11 @@ from fhirapp.search.explain import (
     step_part,
     text_part,
 )
-from fhirapp.web.explore.explanation import MOST_REQUESTS, Applied, Statement, reading_of
+from fhirapp.web.explore.explanation import Applied, Statement, reading_of
 from fhirapp.web.explore.plan import picture_of
 from tests.support.browsing import Browser, Page
 from tests.support.helpers import BASE_URL, Fhir, token_for
-from tests.support.pages import browser_of, elements, explorer_address, links, submit_to, texts
+from tests.support.pages import browser_of, elements, explorer_address, links, texts
 
 ALLERGIES = "/fhir/AllergyIntolerance"
 SEARCH = f"{ALLERGIES}?patient=p1&clinical-status=active&date=ge2010&_sort=date"
@@ -243,15 +243,6 @@ def test_remaining_matches_are_counted_on_request(clinic, clinician):
     )
 
 
-def test_remaining_matches_are_counted_with_so_many_requests_at_most(clinic, clinician):
-    names = ("code", "type", "category", "recorder", "asserter", "severity", "route")
-    parameters = "&".join(f"{name}=x" for name in names)
-    before = requests_to_explain(clinic)
-    page = explained(clinician, f"{ALLERGIES}?{parameters}", narrow="1")
-    assert requests_to_explain(clinic) - before == MOST_REQUESTS
-    assert [count.isdigit() for count in remaining(page)] == [True] * MOST_REQUESTS + [False] * 2
-
-
 # Misspellings.
 
 
@@ -278,12 +269,6 @@ def test_misspelling_is_corrected_by_a_link(clinician, typed, meant):
     assert elements(corrected, "p.meant") == []
     assert texts(corrected, "span.status") == ["200 OK"]
     assert len(elements(corrected, ".json")) == 1, "in the view of before"
-
-
-def test_misspelling_of_a_refused_search_is_corrected_too(clinician):
-    page = explained(clinician, f"{ALLERGIES}?patients=p1", prefer="handling=strict")
-    assert texts(page, "span.status") == ["400 Bad Request"]
-    assert texts(clinician.get(page.offered["patient=p1"]), "span.status") == ["200 OK"]
 
 
 def test_patients_name_is_corrected_to_the_id(clinic, clinician):
@@ -393,10 +378,3 @@ def test_address_that_is_no_search_is_not_explained(clinic, clinician):
     }
     assert {address: why(clinician, address, "p1").status for address in statuses} == statuses
     assert requests_to_explain(clinic) == before
-
-
-def test_explorer_and_reasons_lead_to_each_other(clinician):
-    page = submit_to(explained(clinician, SEARCH), "/explore/why", reference="al-p1-latex")
-    assert "date excludes it" in texts(page, "ul.findings")[0]
-    (back,) = links(page, "/explore?")
-    assert "clinical-status=active" in clinician.get(back).response.text

@@ -7,22 +7,17 @@ from html import unescape
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from werkzeug.datastructures import MultiDict
 
 from fhirapp.audit.read import entries
 from fhirapp.auth.models import CLINICIAN, PATIENT
 from fhirapp.definition import types
 from fhirapp.web.explore import form as forms
-from fhirapp.web.explore import suggestions
 from fhirapp.web.explore.address import NoAddressError, pair, read_address
 from fhirapp.web.explore.form import read_form, write_address
-from fhirapp.web.explore.suggestions import occurring_codes
 from tests.support.browsing import Browser, Page, add_person, id_of
 from tests.support.helpers import BASE_URL
 from tests.support.pages import browser_of, elements, explorer_address, submit_to, texts
-from tests.support.publishing import TIMES, publish
 
 ALLERGIES, NOTES = "/fhir/AllergyIntolerance", "/fhir/DocumentReference"
 IMAGE = "<img src=x onerror=alert(1)>"
@@ -136,24 +131,6 @@ def test_form_contains_every_parameter_of_an_address(in_app):
         assert written.path == path
         assert pairs(written.query) == pairs(query.replace("&&", "&"))
         assert write_address(read_form(written).sent) == written
-
-
-NAMES = st.sampled_from(
-    ["patient", "date", "code", "_include", "_count", "_total", "_explain", "x", "patient.name"]
-)
-MODIFIERS = st.sampled_from(["", "", ":missing", ":not", ":text", ":Patient", ":iterate", ":x"])
-VALUES = st.sampled_from(["=ge2024", "=le", "=a,b", "=true", "=%FF", "=a+b", "=-date", "=", ""])
-PARAMETERS = st.tuples(NAMES, MODIFIERS, VALUES | st.text(max_size=9).map("={}".format))
-
-
-@settings(max_examples=30)
-@given(st.lists(PARAMETERS.map("".join), max_size=8))
-def test_form_contains_every_parameter_of_any_address(clinic, parameters):
-    with clinic.test_request_context(base_url=BASE_URL):
-        address = read_address(f"{ALLERGIES}?{'&'.join(parameters)}")
-        written = write_address(read_form(address).sent)
-        assert pairs(written.query) == pairs(address.query)
-        assert read_address(str(written)) == written
 
 
 def test_form_without_scripts_writes_the_address(clinician):
@@ -315,13 +292,6 @@ def test_patients_are_suggested_by_name_record_number_and_id(clinic, clinician):
     assert (suggested(patient, "amelia"), suggested(patient, "p2")) == ([AMELIA], [])
 
 
-def test_at_most_ten_patients_are_suggested(make_app):
-    app = make_app(seed=False)
-    anders = {"resourceType": "Patient", "name": [{"family": "Anders"}]}
-    publish(app, TIMES[0], *(anders | {"id": f"x{number}"} for number in range(30)))
-    assert len(suggested(browser_of(app, CLINICIAN), "and")) == 10
-
-
 def test_own_searches_are_suggested_and_nobody_elses(clinic):
     username = add_person(clinic, CLINICIAN)
     browser, other = Browser(clinic).resume(username), browser_of(clinic, CLINICIAN)
@@ -362,13 +332,3 @@ def test_records_are_read_only_when_a_field_with_codes_is_used(clinic):
     part(browser, "codes", type="AllergyIntolerance")
     (entry,) = trail_of(clinic, username)
     assert (entry.via, len(entry.served)) == ("suggestions", 39)
-
-
-def test_codes_are_searched_once_a_minute(in_app, monkeypatch):
-    searches = []
-    monkeypatch.setattr(suggestions, "_search_codes", lambda *given: searches.append(given) or {})
-    moments = iter([100, 110, 161, 162])
-    monkeypatch.setattr("time.monotonic", lambda: next(moments))
-    for _ in range(4):
-        occurring_codes(types()["AllergyIntolerance"], "a secret of nobody's")
-    assert len(searches) == 2

@@ -134,16 +134,6 @@ def test_any_address_is_one_argument_of_curl_and_the_same_in_python(segment, nam
     assert pairs(found["params"]) == sorted(parse_qsl(encoded(query), keep_blank_values=True))
 
 
-@settings(max_examples=30)
-@given(TYPED, TYPED)
-def test_any_form_is_sent_as_it_was_typed(name, value):
-    form = f"{name}={value}"
-    code = codes("/fhir/Patient/_search", "POST", form)
-    assert unquote(shlex.split(code["curl"])[4]) == unquote(form)
-    sent = pairs(called(code["Python"])["data"])
-    assert sent == sorted(parse_qsl(encoded(form), keep_blank_values=True))
-
-
 def test_address_of_another_server_is_requested_here():
     for address in ("//evil.example/x", "/fhir/../../x", "https://evil.example/x", ""):
         assert shlex.split(codes(address)["curl"])[3].startswith(f"{BASE_URL}/")

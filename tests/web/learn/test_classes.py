@@ -7,7 +7,6 @@ import io
 import re
 import time
 from base64 import b64encode
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from flask import Flask
@@ -384,27 +383,3 @@ def test_shared_account_lists_no_classes_and_an_administrator_finds_all(app):
     assert links(admin.get("/learn/classes"), "/learn/classes/") == [group.path]
     assert admin.get(group.path).heading == "Nursing 2"
     assert admin.get(f"{group.path[:-1]}!").status == 404
-
-
-@pytest.mark.campaign
-def test_forty_learners_at_once_have_progress_of_their_own(app, unhurried):
-    """All have one address, as in a school's network."""
-    group = Class(app)
-
-    def learn(number: int) -> tuple[list[bool], list[bool]]:
-        learner = group.join(f"Learner {number}", "203.0.113.7")
-        learner.begin(LATEX)
-        learner.begin("backend-token")
-        if number % 2:
-            assert learner.ask(ALLERGY).status_code == 200
-        else:
-            learner.backend().read(ACTIVE)
-        return learner.met(LATEX), learner.met("backend-token")
-
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(learn, range(40)))
-    as_user = ([True, False], [False, False, False])
-    as_backend = ([False, False], [True, False, False])
-    assert found == [as_backend, as_user] * 20
-    assert "40 of at most 60." in group.page().words
-    assert len({row.code_digest for row in rows(app, select(Learner.code_digest))}) == 40

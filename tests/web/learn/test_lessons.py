@@ -429,17 +429,6 @@ def test_passed_checks_stay_passed_until_the_lesson_is_started_again(app, learne
 # The page of a lesson.
 
 
-def test_question_is_on_the_page_once(app, learner):
-    name = "no-known-allergies"
-    for begin in (False, True):
-        if begin:
-            learner.begin(name)
-        words = learner.browser.get(f"/learn/{name}").words
-        assert [words.count(check.says) for check in checks_of(app, name)] == [1] * 7
-    questions = elements(learner.browser.get(f"/learn/{name}"), "input", name="answer")
-    assert [question.get("id") for question in questions] == ["answer-1", "answer-2"]
-
-
 def test_hints_are_shown_one_by_one(learner):
     page = learner.begin("read-one-allergy")
     shown = []

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models import CLINICIAN
-from tests.support.browsing import Browser
 from tests.support.noted import add
-from tests.support.pages import browser_of
 
 
 @pytest.fixture(scope="package")
@@ -27,9 +24,3 @@ def app_with(
         return app
 
     return make
-
-
-@pytest.fixture
-def browser(clinic: Flask) -> Browser:
-    """The browser of a clinician."""
-    return browser_of(clinic, CLINICIAN)

@@ -44,18 +44,6 @@ def test_picture_has_a_description():
     assert image.find(".//a") is None
 
 
-def test_dots_are_placed_by_date_and_type():
-    picture = drawn(dot(1, "2019-06"), dot(2, "2023-06"), dot(3, "2021-06", "Consult note"))
-    places = {
-        link.get("href", "")[-2:]: [
-            float(link.findall("circle")[1].get(axis, "")) for axis in ("cx", "cy")
-        ]
-        for link in picture.iter("a")
-    }
-    assert places["n1"][0] < places["n3"][0] < places["n2"][0]
-    assert places["n1"][1] == places["n2"][1] != places["n3"][1]
-
-
 def test_notes_of_the_same_days_share_a_dot_with_their_number():
     picture = drawn(dot(1, "2024-03-05"), dot(2, "2024-03-06"), dot(3, "2020-01-01"))
     single, several = picture.findall(".//a")
