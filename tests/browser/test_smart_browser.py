@@ -44,10 +44,10 @@ def apps(demo: Demo, app_url: str) -> Mapping[str, dict[str, Any]]:
 def connected(visit: Callable[..., Visit], apps: Mapping[str, Any]) -> Callable[..., Visit]:
     """Return what sends a person's browser from the app to our server."""
 
-    def connect(kind: str = PUBLIC, scope: str = SCOPE, also: str = "") -> Visit:
-        one = visit()
-        one.connect(**apps[kind], scope=scope, also=also)
-        return one
+    def connect(kind: str = PUBLIC) -> Visit:
+        visitor = visit()
+        visitor.connect(**apps[kind], scope=SCOPE)
+        return visitor
 
     return connect
 
@@ -116,34 +116,25 @@ def test_an_app_refreshes_its_token(connected, kind, has_header):
     assert one.status("Patient/p1") == 200
 
 
-@pytest.fixture
-def launched(visit: Callable[..., Visit], apps: Mapping[str, Any], demo: Demo) -> Visit:
-    """A clinician's browser, after they started the app for p2's visit from our own pages."""
-    one = visit()
-    one.open("/launch")
-    one.sign_in("clinician")
-    one.search("Luis")
-    one.follow("Luis")
-    one.page.locator("#encounter").select_option("enc-p2-2023-ed")
-    one.press_value(apps[PUBLIC]["clientId"])
-    assert one.page.url.startswith(f"{one.app}?iss=")
-    return one
-
-
-EHR_SCOPE = "launch openid fhirUser patient/*.rs"
-
-
-def test_an_app_that_our_pages_start_is_told_patient_and_visit(launched, apps, demo):
-    launched.authorize(**apps[PUBLIC], scope=EHR_SCOPE)
-    launched.allow()
-    told = launched.ready()
+def test_an_app_that_our_pages_start_is_told_patient_and_visit(visit, apps, demo):
+    visitor = visit()
+    visitor.open("/launch")
+    visitor.sign_in("clinician")
+    visitor.search("Luis")
+    visitor.follow("Luis")
+    visitor.page.locator("#encounter").select_option("enc-p2-2023-ed")
+    visitor.press_value(apps[PUBLIC]["clientId"])
+    assert visitor.page.url.startswith(f"{visitor.app}?iss=")
+    visitor.authorize(**apps[PUBLIC], scope="launch openid fhirUser patient/*.rs")
+    visitor.allow()
+    told = visitor.ready()
     assert (told["patient"], told["encounter"]) == ("p2", "enc-p2-2023-ed")
-    assert launched.ask("client.encounter.read().then((one) => one.subject.reference)") == (
+    assert visitor.ask("client.encounter.read().then((one) => one.subject.reference)") == (
         "Patient/p2"
     )
-    assert found(launched, "AllergyIntolerance") == belonging(demo, "AllergyIntolerance", "p2")
+    assert found(visitor, "AllergyIntolerance") == belonging(demo, "AllergyIntolerance", "p2")
     style = f"fetch('{told['smart_style_url']}').then((answer) => answer.json())"
-    assert "color_background" in launched.ask(style)
+    assert "color_background" in visitor.ask(style)
 
 
 def test_an_app_has_our_pages_in_a_window_of_their_own(visit, apps, demo):
@@ -164,40 +155,30 @@ def test_an_app_has_our_pages_in_a_window_of_their_own(visit, apps, demo):
     assert one.ready()["patient"] == "p1"
 
 
-REQUEST = {
-    "response_type": "code",
-    "scope": SCOPE,
-    "state": "of the app's",
-    "code_challenge": challenge(VERIFIER),
-    "code_challenge_method": "S256",
-}
-
-
 def test_our_pages_need_no_script(visit, apps, demo):
-    one = visit(java_script_enabled=False)
-    client_id = apps[PUBLIC]["clientId"]
-    asked = {**REQUEST, "client_id": client_id, "redirect_uri": one.app, "aud": demo.fhir}
-    one.open(f"/oauth/authorize?{urlencode(asked)}")
-    one.sign_in("clinician")
-    one.search("Luis")
-    one.press("Luis")
-    one.follow("choose a different record")
-    one.search("Hartw")
-    one.press(P1)
-    one.allow(tick=[AWAY])
-    assert one.page.url.startswith(one.app)
-    told = parse_qs(urlsplit(one.page.url).query)
-    assert told["state"] == ["of the app's"]
-    redeemed = {
-        "grant_type": "authorization_code",
-        "code": told["code"][0],
-        "redirect_uri": one.app,
-        "client_id": client_id,
-        "code_verifier": VERIFIER,
+    visitor = visit(java_script_enabled=False)
+    asked = {
+        "response_type": "code",
+        "scope": SCOPE,
+        "state": "of the app's",
+        "code_challenge": challenge(VERIFIER),
+        "code_challenge_method": "S256",
+        "client_id": apps[PUBLIC]["clientId"],
+        "redirect_uri": visitor.app,
+        "aud": demo.fhir,
     }
-    kind = {"Content-Type": "application/x-www-form-urlencoded"}
-    answer = json.loads(demo.ask("POST", "/oauth/token", urlencode(redeemed), **kind))
-    assert answer["patient"] == "p1"
+    visitor.open(f"/oauth/authorize?{urlencode(asked)}")
+    visitor.sign_in("clinician")
+    visitor.search("Luis")
+    visitor.press("Luis")
+    visitor.follow("choose a different record")
+    visitor.search("Hartw")
+    visitor.press(P1)
+    visitor.allow(tick=[AWAY])
+    assert visitor.page.url.startswith(visitor.app)
+    told = parse_qs(urlsplit(visitor.page.url).query)
+    assert told["state"] == ["of the app's"]
+    assert told["code"]
 
 
 def test_an_app_reads_headers_and_asks_again_with_them(connected):

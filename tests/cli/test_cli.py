@@ -1,4 +1,4 @@
-"""The `fhirapp` command: streams, exit codes, and errors in one sentence."""
+"""The `fhirapp` command: streams, exit codes, errors in one sentence; and `fhirapp patient`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from io import StringIO
+from pathlib import Path
 
 import pytest
 
@@ -169,3 +170,45 @@ def test_shell_completes_commands(tmp_path):
         check=False,
     )
     assert "doctor" in completed.stdout
+
+
+# fhirapp patient.
+
+
+@pytest.fixture
+def folder(instance: Path) -> Path:
+    """An instance folder with the patients one, who has an allergy, and two."""
+    records = instance / "records.ndjson"
+    records.write_bytes(lines(PATIENT, {**PATIENT, "id": "two"}, ALLERGY))
+    done(instance, "import", str(records), "--no-provenance")
+    return instance
+
+
+def test_record_is_deleted_with_a_reason_in_the_audit_trail(folder):
+    for patient, reason, words in (
+        ("three", "A letter", "Unknown patient: three."),
+        ("one", " ", "Enter a reason"),
+    ):
+        command = ("patient", "delete", patient, "--reason", reason, "--yes")
+        assert words in refusal(folder, *command)
+    result = done(folder, "patient", "delete", "Patient/one", "--reason", "A letter", "--yes")
+    assert result.stdout.split() == ["AllergyIntolerance", "1", "Patient", "1"]
+    assert "one is deleted" in result.stderr
+    assert "A letter" in done(folder, "audit", "list", "--patient", "one").stdout
+
+
+def test_erasure_asks_for_the_id_again(folder):
+    command = ("patient", "delete", "one", "--reason", "A letter", "--erase")
+    assert shell(folder, *command, stdin=b"two\n", echoes=True).exit_code == 2
+    result = shell(folder, *command, stdin=b"one\n", echoes=True)
+    assert result.exit_code == 0
+    assert "one is erased" in result.stderr
+
+
+def test_records_are_merged_and_separated(folder):
+    result = done(folder, "patient", "merge", "one", "Patient/two", "--reason", "Twice", "--yes")
+    assert result.stdout.split() == ["AllergyIntolerance", "1"]
+    assert "one is merged into two" in result.stderr
+    result = done(folder, "patient", "undo-merge", "Patient/one", "--reason", "Two people")
+    assert result.stdout.split() == ["AllergyIntolerance", "1"]
+    assert "one is a record of its own again" in result.stderr

@@ -12,17 +12,14 @@ from pathlib import Path
 
 import pytest
 from flask import Flask
-from sqlalchemy import insert, update
 
 from fhirapp.audit.read import entries
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.jobs import schedule, table
-from fhirapp.jobs.schedule import ScheduleRow
-from fhirapp.jobs.table import DONE, RUNNING, JobRow
+from fhirapp.jobs.table import DONE
 from fhirapp.ops import doctor, metrics
 from fhirapp.ops.jobs import FOLDER, PULL
 from fhirapp.ops.schedules import run_due
-from tests.support.authorizing import alter
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import patient, write
 from tests.support.jobs import HeldJobs, newest
@@ -88,22 +85,6 @@ def test_schedule_is_added_run_paused_and_removed(app, admin, inbox, lab):
     assert told == [
         f"schedule-{event}" for event in ["added", "begun", "paused", "resumed", "removed"]
     ]
-
-
-@pytest.mark.parametrize("is_running", [True, False])
-def test_question_whether_to_remove_stays_while_the_schedule_runs(app, admin, lab, is_running):
-    if is_running:
-        now = int(time.time())
-        row = {"id": "a" * 24, "kind": FOLDER, "owner": "schedule:lab", "state": RUNNING}
-        row |= {"created_at": now, "lease_until": now + 600, "attempts": 1, "stop_requests": 0}
-        alter(app, insert(JobRow).values(**row, request={}, progress={}))
-        alter(app, update(ScheduleRow).values(job_id="a" * 24, began_at=now))
-    page = admin.get(lab.path).send("/remove")
-    before, polled = page.response.text.split('<div id="schedule"')
-    assert ("every 1s" in polled) == is_running
-    # What is fetched each second replaces the block of this id alone.
-    assert ['id="sure"' in part for part in (before, polled)] == [True, False]
-    assert page.send("/remove").path == f"{PATH}?done=removed"
 
 
 def test_refused_schedule_stays_as_typed(app, admin):

@@ -270,8 +270,9 @@ def test_test_of_an_app_shows_the_last_refusal(app):
     assert re.search(r"Last refused request, .* UTC: invalid_grant: ", page.words)
 
 
-def test_test_of_an_app_fetches_its_keys_after_approval(make_app, app, caplog):
-    reaching = make_app(seed=False, fetch_private=True)
+def test_test_of_an_app_fetches_its_keys_after_approval(make_app, caplog):
+    """Which addresses are fetched is tested in tests/auth/test_fetch.py."""
+    app = make_app(seed=False, fetch_private=True)
     not_fetched = "To fix: Its keys cannot be used: none could be fetched from http://"
     with running() as server:
         for answer, words in (
@@ -280,21 +281,15 @@ def test_test_of_an_app_fetches_its_keys_after_approval(make_app, app, caplog):
             (ok({"keys": []}), not_fetched),
         ):
             server.answer, before = answer, len(server.asked)
-            page = register(reaching, "backend", jwks="", jwks_uri=server.url)
+            page = register(app, "backend", jwks="", jwks_uri=server.url)
             page.send("/test")
             assert len(server.asked) == before
-            set_app(reaching, page, approved_at=1)
+            set_app(app, page, approved_at=1)
             assert words in page.send("/test").words
             assert len(server.asked) == before + 1
-        # Private addresses are not asked unless the operator allows it.
-        page = register(app, "backend", jwks="", jwks_uri="https://localhost/jwks.json")
-        url, before = server.url.replace("http:", "https:"), len(server.asked)
-        set_app(app, page, approved_at=1, jwks_uri=url)
-        assert "an address that is not public" in page.send("/test").words
-        assert len(server.asked) == before
     # Why it failed is told to the log alone.
-    page = register(reaching, "backend", jwks="", jwks_uri="http://localhost:1/jwks.json")
-    set_app(reaching, page, approved_at=1)
+    page = register(app, "backend", jwks="", jwks_uri="http://localhost:1/jwks.json")
+    set_app(app, page, approved_at=1)
     page = page.send("/test")
     assert "http://localhost:1/jwks.json; see the server's log." in page.words
     assert ("refused" in caplog.text, "refused" in " ".join(page.alerts)) == (True, False)

@@ -163,15 +163,6 @@ def test_staff_choose_a_patient_and_then_a_visit(clinic):
     assert consent.granted() == ("openid launch/encounter", "p1", CHECKUP)
 
 
-def test_other_record_has_other_visits(clinic):
-    consent = Consent(clinic, PATIENT, "p1", "p8")
-    page = consent.page(SCOPE)
-    page = page.submit(button_with(page, "as proxy"))
-    page = page.submit("Telemedicine consultation with patient, 15 July 2025")
-    page = consent.browser.get(page.links["choose a different record"])
-    assert offered(page.submit(button_with(page, "your own"))) == VISITS
-
-
 def test_app_goes_on_without_a_visit(clinic):
     consent = Consent(clinic, PATIENT, "p14")
     page = consent.page(SCOPE)

@@ -1,14 +1,13 @@
 """No text of pages escapes translation: in a language of brackets, all is in brackets.
 
 Each page is opened in English first, then in a translation that puts every message in ⟦brackets⟧.
-Scripts have no text of their own: they show that of their page, from its data-* attributes.
+What scripts show is tested in tests/browser/test_escapes_browser.py.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -22,7 +21,6 @@ from tests.support.browsing import Browser, Page
 from tests.support.page_list import NOBODY, PAGES, added
 from tests.tools.translations import pseudo_translation
 
-STATIC = Path(texts.__file__).parent.parent / "static"
 # The end of a page's title.
 TITLE = re.compile(r" ?\N{EN DASH}( fhirapp)?$")
 
@@ -138,46 +136,3 @@ def test_text_outside_of_brackets_is_found():
     assert {
         html: [text for text in outside_of(html) if not is_data(text, data)] for html in pages
     } == pages
-
-
-# Scripts.
-
-# Comments, and what is between quotes.
-QUOTED = re.compile(
-    r"//[^\n]*|/\*.*?\*/|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`",
-    re.DOTALL,
-)
-# Selectors, and values for browsers and OAuth.
-NO_TEXT = re.compile(
-    r".*[#=>\[\]].*|\.[\w-]+( .*)?|\(prefers-.*|use strict|Enter|(quiet|row) cop(y|ying)|launch 0"
-)
-
-
-def texts_of(script: str) -> list[str]:
-    """Return what reads like text for people in a script: several words, or a capital first."""
-    found = []
-    for quotes in QUOTED.finditer(script):
-        text = re.sub(r"\$\{.*?\}", "0", next(filter(None, quotes.groups()), ""))
-        # An expression in a template literal has quotes too.
-        found += [text for part in re.findall(r"\$\{(.*?)\}", quotes[0]) for text in texts_of(part)]
-        is_words = re.search(r"[^\W\d_]\s|\s[^\W\d_]", text) or re.fullmatch(r"[A-Z][a-z]+", text)
-        if is_words and not NO_TEXT.fullmatch(text) and not is_data(text, frozenset()):
-            found.append(text)
-    return found
-
-
-def test_scripts_have_no_text_of_their_own():
-    found = {path.name: texts_of(path.read_text("utf-8")) for path in STATIC.glob("*.js")}
-    assert len(found) > 5
-    assert {name: texts_ for name, texts_ in found.items() if texts_} == {}
-
-
-def test_text_of_a_script_is_found():
-    scripts = {
-        'shown.textContent = "Copied";': ["Copied"],
-        "shown.append(`${size} of ${whole}`);": ["0 of 0"],
-        '`${isOpen ? "Nothing more." : words.more}`': ["Nothing more."],
-        '// "A comment"\nelement.querySelector(".card p").click();': [],
-        'shown.textContent = words.copied; shown.className = "copy";': [],
-    }
-    assert {script: texts_of(script) for script in scripts} == scripts

@@ -9,10 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import delete, insert, update
 
-from fhirapp.auth.clients.administration import set_disabled
-from fhirapp.auth.demo import BACKEND
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
-from fhirapp.db import writing
 from fhirapp.exchange.models import ImportRun
 from fhirapp.web import home, live_search
 from tests.support.authorizing import alter
@@ -129,17 +126,6 @@ def test_demo_shows_what_a_search_finds_now(make_app, monkeypatch):
     assert "7 of 40 criticality has the code 'high' of any system 2 of 7 " in words
     assert "Walnut · Amelia Rose Hartwell" in words
     assert "2 matches in " in words
-
-
-def test_demo_shows_no_search_while_its_client_is_disabled(make_app):
-    app, count = make_app(demo=True), []
-    for disabled in (True, False):
-        with app.app_context(), writing() as connection:
-            set_disabled(connection, BACKEND, disabled=disabled)
-        page = home_of(app)
-        count.append(("1 match in " in page.words, page.status))
-    # What was refused is asked again.
-    assert count == [(False, 200), (True, 200)]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from babel.messages.catalog import Catalog
-from babel.messages.mofile import write_mo
 from babel.messages.pofile import write_po
 from flask import Flask
 
@@ -109,16 +108,6 @@ def test_incomplete_translation_is_not_offered(app, translate):
     assert language_of(page) == "en"
     assert [form for form in page.forms if form.action == "/language"] == []
     assert page.browser.get("/docs").headers["Content-Language"] == "en"
-
-
-def test_translation_of_the_clinic_is_for_everybody(make_app, german, tmp_path):
-    catalog = Catalog(locale="fr")
-    catalog.add("Sign in", "Se connecter")
-    with (tmp_path / "fr.mo").open("wb") as file:
-        write_mo(file, catalog)
-    page = get(make_app(translation=str(tmp_path / "fr.mo")), accept="de", language="de")
-    assert (language_of(page), "Se connecter" in page.words) == ("fr", True)
-    assert [form for form in page.forms if form.action == "/language"] == []
 
 
 def test_api_answers_in_english(fhir, german):

@@ -1,4 +1,4 @@
-"""Patients and visits as pages show them: how they are found, what they are called."""
+"""Patients and visits as pages show them; and labels of scopes, addresses and browsers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import pytest
 from flask import Flask
 
 from fhirapp.auth.models import CLINICIAN
+from fhirapp.auth.scopes import supported
+from fhirapp.definition import types
+from fhirapp.web.browsers import browser
+from fhirapp.web.labels import in_words, returns_to
 from fhirapp.web.launch import visits_of
 from fhirapp.web.people import SHOWN, NoDate, Person, find_people, people, person
 from tests.support.browsing import Browser, add_person, cookie_name
@@ -76,15 +80,18 @@ def test_patients_are_found_by_the_beginning_of_their_names(app):
             find(app, "hart", born)
 
 
-def test_patients_are_listed_by_family_name_and_given_name(make_app):
+def test_patients_are_listed_by_family_and_given_name(make_app):
     app = make_app(seed=False)
-    called = [("Özdemir", "Anton"), ("Muster", "Beat"), (None, "Aaron"), ("Muster", "Anna")]
-    names = [{"family": family, "given": [given]} for family, given in called]
-    del names[2]["family"]
-    patients = [
-        {"resourceType": "Patient", "id": f"n{at}", "name": [name]} for at, name in enumerate(names)
+    names = [
+        {"family": "Özdemir", "given": ["Anton"]},
+        {"family": "Muster", "given": ["Beat"]},
+        {"given": ["Aaron"]},
+        {"family": "Muster", "given": ["Anna"]},
     ]
-    publish(app, TIMES[0], *patients)
+    patients = ({"resourceType": "Patient", "id": f"n{at}"} for at in range(4))
+    publish(
+        app, TIMES[0], *(patient | {"name": [names[at]]} for at, patient in enumerate(patients))
+    )
     everybody = ["Anna Muster", "Beat Muster", "Anton Özdemir", "Aaron"]
     assert find(app, "")[0] == everybody
     assert find(app, "a")[0] == [name for name in everybody if name[0] == "A"]
@@ -104,14 +111,12 @@ def test_list_of_patients_is_cut_off_after_the_first_by_name(make_app):
 
 
 def test_patient_is_called_by_the_current_name(store):
-    ada = {"family": "L", "given": ["Ada", "B"]}
     without = {"_given": [{"extension": [{"url": "http://x", "valueCode": "unknown"}]}]}
     for names, called in (
         ([], "Name not recorded"),
         ([{"use": "official"}], "Name not recorded"),
         ([{"text": "Ada L."}], "Ada L."),
-        ([ada], "Ada B L"),
-        ([{"given": ["Ada"]}], "Ada"),
+        ([{"family": "L", "given": ["Ada", "B"]}], "Ada B L"),
         ([{**without, "family": "L"}], "L"),
         # Of several, the one that is theirs now.
         ([{"use": "old", "text": "Old"}, {"text": "New"}], "New"),
@@ -204,3 +209,75 @@ def test_visit_is_named_by_its_type_or_class_and_its_day(store):
         publish(store, TIMES[at], encounter(0, "told", **elements))
         (named,) = visits(store, "told")
         assert named.startswith(words)
+
+
+# Labels of scopes, addresses and browsers.
+
+
+def test_scope_has_a_sentence_and_is_marked_if_sensitive(app):
+    personal = "name, date of birth, address and other personal details"
+    known_id = f"Read, where it knows the id, {personal} of every patient you have access to"
+    filtered = "See allergies and intolerances, only where clinical status is active"
+    sentences = {
+        "openid": ("Recognize you when you return", False),
+        "patient/AllergyIntolerance.rs": ("See allergies and intolerances", False),
+        "patient/AllergyIntolerance": ("See allergies and intolerances", False),
+        "patient/DocumentReference.read": ("See clinical notes and documents", True),
+        "patient/DocumentReference.s": ("Search clinical notes and documents", True),
+        "user/Patient.r": (known_id, False),
+        "patient/AllergyIntolerance.rs?clinical-status=http://x|active": (filtered, False),
+        "patient/Unknown.rs": ("See Unknown", False),
+        "unknown": ("unknown", False),
+    }
+    with app.app_context():
+        found = {scope: tuple(in_words(scope)) for scope in sentences}
+    assert found == {scope: (scope, *words) for scope, words in sentences.items()}
+
+
+def test_every_supported_scope_and_type_has_a_sentence_of_its_own(app):
+    with app.app_context():
+        sentences = {scope: in_words(scope).sentence for scope in supported()}
+        names = {name: in_words(f"patient/{name}.rs").sentence for name in types()}
+    assert sentences
+    unworded = {
+        scope: sentence
+        for scope, sentence in sentences.items()
+        if "/" in sentence or "_" in sentence or not sentence[0].isupper()
+    }
+    assert unworded == {}
+    assert {name: sentence for name, sentence in names.items() if name in sentence} == {}
+
+
+def test_address_of_an_app_is_its_host_or_this_device():
+    places = {
+        ("https://a.example/x", "https://a.example:8443/y"): "a.example, a.example:8443",
+        ("http://127.0.0.1/cb", "loopback"): "this device (127.0.0.1), this device",
+        ("http://localhost:3000/", "http://[::1]:1/"): (
+            "this device (localhost:3000), this device ([::1]:1)"
+        ),
+        ("/demo/app",): "this server",
+        ("/demo/app", f"{BASE_URL}/demo/app"): "this server",
+        (f"{BASE_URL}.example/x", f"{BASE_URL}:1/"): "fhir.example.example, fhir.example:1",
+        ("com.example.app:/cb",): "the app that opens com.example.app:",
+        (): "",
+    }
+    assert {uris: returns_to(list(uris), BASE_URL) for uris in places} == places
+
+
+def test_browser_has_its_usual_name(app):
+    webkit = "AppleWebKit/537.36 (KHTML, like Gecko)"
+    windows = f"Mozilla/5.0 (Windows NT 10.0; Win64; x64) {webkit} Chrome/140.0"
+    iphone = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) Version/18.6 Safari/604.1"
+    firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:143.0) Gecko/20100101 Firefox/143.0"
+    names = {
+        f"{windows}.0.0 Safari/537.36": "Chrome on Windows",
+        f"{windows} Safari/5 Edg/140.0": "Edge on Windows",
+        firefox: "Firefox on Linux",
+        iphone: "Safari on iPhone",
+        f"Mozilla/5.0 (Linux; Android 15) {webkit} Chrome/140 Safari/5": "Chrome on Android",
+        "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) Version/18 Safari/605": "Safari on Mac",
+        "curl/8.14.1": "curl",
+        **dict.fromkeys(("", None), "unknown browser"),
+    }
+    with app.test_request_context():
+        assert {user_agent: browser(user_agent) for user_agent in names} == names

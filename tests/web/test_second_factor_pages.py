@@ -25,7 +25,6 @@ from fhirapp.auth.models import (
 )
 from fhirapp.auth.users import sign_in
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
-from fhirapp.db import writing
 from fhirapp.keys import sealed
 from tests.support.authorizing import Flow, add_program, rows
 from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
@@ -83,11 +82,6 @@ def test_code_or_recovery_code_is_asked_for_once_it_is_on(clinic, role):
     page = code_page(clinic, person).send(CODE, code=codes[0])
     assert page.path == "/account"
     assert "You have 7 recovery codes left." in page.browser.get(PAGE).words
-
-
-def test_page_with_the_recovery_codes_can_sign_out(browser):
-    page = turn_on(browser)[2]
-    assert page.send("/sign-out").path.startswith("/sign-in")
 
 
 def test_qr_code_has_the_secret_that_is_shown_and_a_new_one_each_time(clinic, person, browser):
@@ -162,30 +156,6 @@ def test_second_factor_is_turned_off_by_password_and_code(clinic, person):
     assert Browser(clinic).sign_in(person).path == "/account"
     mine = RecoveryCode.user_id == user_of(clinic, person).id
     assert rows(clinic, select(RecoveryCode).where(mine)) == []
-
-
-def test_tries_to_turn_it_off_are_counted(clinic, person, monkeypatch):
-    monkeypatch.setattr(sign_in, "_PACE_SECONDS", 60)
-    enable(clinic, person)
-    page = code_page(clinic, person).send(CODE, code=code_now()).browser.get(PAGE)
-    # One more than elsewhere, for the password was used here before; then one a while.
-    statuses = {send(page, "x", "wrong").status for _ in range(PER_NAME_AND_ADDRESS + 1)}
-    assert statuses == {403}
-    page = send(page, code_now(later=1))
-    assert page.status == 429
-    assert int(page.headers["Retry-After"]) <= 60
-
-
-def test_form_of_the_other_state_changes_nothing(clinic, person, browser):
-    to_turn_on = browser.get(PAGE)
-    enable(clinic, person)
-    before, to_turn_off = user_of(clinic, person).totp_secret, browser.get(PAGE)
-    page = send(to_turn_on, code_now(secret_on(to_turn_on)))
-    assert (page.path, user_of(clinic, person).totp_secret) == (PAGE, before)
-    with clinic.app_context(), writing() as connection:
-        sign_in.disable(connection, user_of(clinic, person).id)
-    assert send(to_turn_off, code_now()).path == PAGE
-    assert not is_on(clinic, person)
 
 
 def test_nothing_is_shown_before_the_code(clinic, person):

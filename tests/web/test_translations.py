@@ -1,21 +1,20 @@
-"""Messages of pages: all are marked, extracted into one file, and translated completely."""
+"""Messages of pages: extracted into one file, translated completely, and a clinic's own.
+
+That each is marked is tested in test_escapes.py.
+"""
 
 from __future__ import annotations
 
 import ast
 import io
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
-import jinja2
 import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
-from jinja2 import nodes
 
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
@@ -32,114 +31,9 @@ from tests.tools.translations import (
     REFUSALS,
     TEMPLATE,
     message_template,
-    templates,
     translation_files,
     updated_translation,
 )
-
-# Attributes that people read or hear.
-READ = frozenset({"aria-label", "placeholder", "title", "alt", "data-label"})
-# Text of no language: names, values that are sent, attributes that a macro writes.
-NAMES = frozenset({"fhirapp", "curl", "Python", "JavaScript", "UTC"})
-SENT = re.compile(
-    r"Patient/|\$export|Accept|application/fhir\+json|Prefer|handling=strict|If-None-Match|name=value"
-    r"|.* hx-get=.*"
-)
-# A word; an abbreviation has no vowel.
-WORD = re.compile(r"\b(?=[A-Za-zÀ-ÿ']*[aeiouyAEIOUY])[A-Za-zÀ-ÿ][a-zà-ÿ']+\b")
-# A message in code begins as a sentence or a label does. FHIR's types have no space.
-SENTENCE = re.compile(r"[A-Z][a-z']+( .*|[.:?!])|[A-Z][a-z]+$", re.DOTALL)
-FHIR_TYPES = re.compile(
-    r"(AllergyIntolerance|DocumentReference|Patient|Encounter|Practitioner|Organization|Provenance"
-    r"|Binary|DiagnosticReport|Group|Bundle|OperationOutcome)$"
-)
-ENVIRONMENT = jinja2.Environment(extensions=["jinja2.ext.i18n", "jinja2.ext.do"], autoescape=True)
-
-
-class _Texts(HTMLParser):
-    """Collects the text of a page, except code, and the attributes that people read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self._code = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._code += tag in ("code", "pre", "style", "script")
-        self.found += [value for name, value in attrs if name in READ and value]
-
-    def handle_endtag(self, tag: str) -> None:
-        self._code -= tag in ("code", "pre", "style", "script")
-
-    def handle_data(self, data: str) -> None:
-        if not self._code:
-            self.found.append(data)
-
-
-def unmarked(source: str) -> Iterator[str]:
-    """Yield the messages of a template that are not marked for translation."""
-    outside, in_trans, in_block = [], False, False
-    for _, kind, value in ENVIRONMENT.lex(source):
-        if kind == "block_begin":
-            in_block = True
-        elif kind == "block_end":
-            in_block = False
-        elif in_block and kind == "name" and value in ("trans", "endtrans"):
-            in_trans = value == "trans"
-        elif kind == "data" and not in_trans:
-            outside.append(value)
-        elif kind in ("variable_begin", "block_begin"):
-            outside.append(" ")
-    reader = _Texts()
-    reader.feed("".join(outside))
-    reader.close()
-    for text in reader.found:
-        text = " ".join(text.split())
-        if any(word not in NAMES for word in WORD.findall(text)) and not SENT.fullmatch(text):
-            yield text
-    yield from _in_code(ENVIRONMENT.parse(source), marked=False)
-
-
-def _in_code(node: nodes.Node, *, marked: bool) -> Iterator[str]:
-    """Yield the messages in expressions that are not marked."""
-    if isinstance(node, nodes.Compare | nodes.Getitem | nodes.Test | nodes.TemplateData):
-        # A compared text is a value, not a message.
-        return
-    if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
-        marked = marked or node.node.name in ("_", "gettext", "ngettext")
-    if isinstance(node, nodes.Const) and isinstance(node.value, str) and not marked:
-        text = node.value
-        if SENTENCE.match(text) and not FHIR_TYPES.match(text) and text not in NAMES:
-            yield text
-    for child in node.iter_child_nodes():
-        yield from _in_code(child, marked=marked)
-
-
-# Marked messages.
-
-
-@pytest.mark.parametrize("third", range(3))
-def test_every_message_of_a_template_is_marked(third):
-    paths = sorted(templates())[third::3]
-    assert len(paths) > 20
-    found = {path.stem: [*unmarked(path.read_text(encoding="utf-8"))] for path in paths}
-    assert {name: messages for name, messages in found.items() if messages} == {}
-
-
-def test_message_that_is_not_marked_is_found():
-    sources = {
-        "<p>Sign in</p>": ["Sign in"],
-        '<p>{{ _("Sign in") }}</p>': [],
-        "<p>{% trans %}Sign in{% endtrans %}</p>": [],
-        "{% if x %}yes{% else %}{{ y }}{% endif %}": ["yes"],
-        "<nav aria-label='Main'></nav><code>Patient</code>": ["Main"],
-        "<nav aria-label=\"{{ _('Main') }}\"></nav>": [],
-        '{{ input("name", "User name") }}': ["User name"],
-        '{{ input("name", _("User name"), hint=_("Yours")) }}': [],
-        '{% if role == "Patient" %}{{ x["Some key"] }}{% endif %}': [],
-        "<p>{{ x }}: {{ y }}, {{ z }}</p>": [],
-    }
-    assert {source: [*unmarked(source)] for source in sources} == sources
 
 
 def test_refusals_are_extracted():
@@ -149,9 +43,6 @@ def test_refusals_are_extracted():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 is_literal = bool(node.args) and isinstance(node.args[0], ast.Constant)
                 assert node.func.id not in REFUSALS or is_literal, path
-
-
-# Files of messages.
 
 
 @pytest.mark.campaign

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import pytest
-
 from fhirapp.web.learn.checks import Question, is_right, last_of, nearest, right_answer, shown_by
 from fhirapp.web.learn.expected import Expected
 from fhirapp.web.learn.interaction import Interaction, interaction_of, with_pages
@@ -32,41 +30,33 @@ def passes(entry: AuditEntry, **expected: Any) -> bool:
 
 def test_address_has_an_interaction():
     patient = {"type": "Patient", "id": "p1"}
-    files = "/fhir/$export/Ab-_1/AllergyIntolerance.1.ndjson"
+    search = {"interaction": "search", "type": "Patient"}
+    operation = {"interaction": "operation"}
+    file = "/fhir/$export/Ab-_1/AllergyIntolerance.1.ndjson"
     expected: dict[str, dict[str, str]] = {
         "/fhir/Patient/p1": {"interaction": "read", **patient},
         "/fhir/Patient/p1?_format=json": {"interaction": "read", **patient},
         "/fhir/Patient/p1/_history/2": {"interaction": "vread", **patient, "version": "2"},
         "/fhir/Patient/p1/_history": {"interaction": "history-instance", **patient},
         "/fhir/Patient/_history?_count=1": {"interaction": "history-type", "type": "Patient"},
-        "/fhir/Patient?name=a": {"interaction": "search", "type": "Patient"},
-        "/fhir/Patient/?name=a": {"interaction": "search", "type": "Patient"},
-        "/api/Patient": {"interaction": "search", "type": "Patient"},
-        "/fhir/Patient/_search": {"interaction": "search", "type": "Patient"},
-        "/fhir/Patient/p1/%24everything": {
-            "interaction": "operation",
-            "operation": "$everything",
-            **patient,
-        },
+        **dict.fromkeys(("/fhir/Patient?name=a", "/fhir/Patient/?name=a"), search),
+        **dict.fromkeys(("/api/Patient", "/fhir/Patient/_search"), search),
+        "/fhir/Patient/p1/%24everything": {**operation, "operation": "$everything", **patient},
         "/fhir/DocumentReference/$docref?patient=p1": {
-            "interaction": "operation",
+            **operation,
             "operation": "$docref",
             "type": "DocumentReference",
         },
-        "/fhir/$export": {"interaction": "operation", "operation": "$export"},
+        "/fhir/$export": {**operation, "operation": "$export"},
         "/fhir/$export/Ab-_1": {"interaction": "export-status"},
-        files: {"interaction": "export-file", "type": "AllergyIntolerance"},
+        file: {"interaction": "export-file", "type": "AllergyIntolerance"},
         "/fhir/metadata": {"interaction": "other"},
         "/fhir": {"interaction": "other"},
-        "/fhir/.well-known/smart-configuration": {"interaction": "other"},
     }
+    named = {path: interaction_of(AuditEntry(path)).named._asdict() for path in expected}
     found = {
-        path: {
-            name: value
-            for name, value in interaction_of(AuditEntry(path)).named._asdict().items()
-            if value
-        }
-        for path in expected
+        path: {name: value for name, value in parts.items() if value}
+        for path, parts in named.items()
     }
     assert found == expected
 
@@ -149,9 +139,8 @@ def test_exact_search_may_have_parameters_that_exclude_nothing():
     assert found == expected
 
 
-@pytest.mark.parametrize(
-    ("expected", "served", "is_met"),
-    [
+def test_pattern_of_served_resources():
+    cases: list[tuple[dict[str, Any], tuple[str, ...], bool]] = [
         ({"serves": ("A/1",)}, ("A/1/3", "A/2/1"), True),
         ({"serves": ("A/1/3",)}, ("A/1/3",), True),
         ({"serves": ("A/1/2",)}, ("A/1/3",), False),
@@ -164,19 +153,15 @@ def test_exact_search_may_have_parameters_that_exclude_nothing():
         ({"serves_only": ("A/1",)}, (), False),
         ({"serves_at_least": 2}, ("A/1/1",), False),
         ({"serves_at_least": 2}, ("A/1/1", "A/2/1"), True),
-    ],
-)
-def test_pattern_of_served_resources(expected, served, is_met):
-    assert passes(AuditEntry("/fhir/A", served=served), **expected) == is_met
-
-
-def test_refused_request_passes_only_a_check_that_expects_its_status():
-    forbidden = AuditEntry("/fhir/A", status=403)
-    found = [
-        passes(forbidden),
-        *(passes(forbidden, status=status) for status in ((403,), (401, 403), (404,))),
     ]
-    assert found == [False, True, True, False]
+    for expected, served, is_met in cases:
+        assert passes(AuditEntry("/fhir/A", served=served), **expected) == is_met, served
+    forbidden = AuditEntry("/fhir/A", status=403)
+    statuses = {None: False, (403,): True, (401, 403): True, (404,): False}
+    found = {
+        status: passes(forbidden, **({"status": status} if status else {})) for status in statuses
+    }
+    assert found == statuses
 
 
 # Pages of a search.

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from fhirapp.db import db
 from fhirapp.web import learn
 from fhirapp.web.learn.interaction import INTERACTIONS
 from tests.support.browsing import Browser
@@ -174,16 +173,6 @@ def test_faults_of_files_are_shown_to_staff_alone(app, folder):
         page = browser.get("/learn")
         assert (page.status, "broken.md" in page.words) == (200, False)
     assert patient.browser.get("/learn/writing").status == 403
-
-
-def test_missing_folder_is_named(make_app, tmp_path):
-    missing = tmp_path / "nowhere"
-    teacher = Learner(make_app(demo=True, lessons=str(missing)))
-    (fault,) = faults(teacher)
-    assert fault.startswith(f"{missing} ")
-    assert len(elements(teacher.browser.get("/learn"), "a.lesson")) == 25
-    with teacher.app.app_context():
-        db.engine.dispose()
 
 
 def test_text_of_a_lesson_is_sanitized_and_its_links_lead_to_the_explorer(learner, folder):

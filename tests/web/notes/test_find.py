@@ -1,4 +1,4 @@
-"""The search for words in notes, the list of a patient's notes, and its filters on the chart."""
+"""The search for words in notes and its hits, the list of a patient's notes, and its filters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from flask import Flask
 
 from fhirapp.auth.models import PATIENT
 from fhirapp.web.notes import of_patient
+from fhirapp.web.notes.search import marked, phrases_of, snippets
 from tests.support.browsing import Page
 from tests.support.noted import MARKUP, SCRIPTED, TWO_PAGES, attached, note
 from tests.support.pages import browser_of, elements, links, submit_to, texts
@@ -29,11 +30,9 @@ def of(patient: str, note_id: str, *content: Any, type_: str = "Consult", **more
 @pytest.fixture(scope="module")
 def clinic(app_with: Callable[..., Flask]) -> Flask:
     patients = ({"resourceType": "Patient", "id": f"o-{name}"} for name in ("none", "few", "many"))
-    team = {"resourceType": "Patient", "id": "o-team"}
     return app_with(
         [
             *patients,
-            team,
             note("f-html", attached(SCRIPTED, "text/html"), subject={"reference": "Patient/p3"}),
             note("f-pdf", attached(TWO_PAGES, "application/pdf")),
             note("f-markup", attached(f"Zebra said {MARKUP} twice")),
@@ -60,15 +59,6 @@ def clinic(app_with: Callable[..., Flask]) -> Flask:
                     date=f"2025-01-01T{n // 60:02}:{n % 60:02}:00Z",
                 )
                 for n in range(130)
-            ),
-            # Twelve authors, the first of two notes.
-            *(
-                of(
-                    *("o-team", f"o-t{n}"),
-                    type_="Consult" if n < 12 else "Letter",
-                    by=f"Dr. {'LKJIHGFEDCBA'[n % 12]}",
-                )
-                for n in range(13)
             ),
         ]
     )
@@ -237,25 +227,6 @@ def test_filters_count_the_notes_that_they_would_show(browser):
     assert (ids(none), "<script>alert" in none.response.text) == ([], False)
 
 
-def test_authors_without_a_link_are_in_a_list(browser):
-    page = browser.get("/patients/o-team")
-    linked = {text[:-2] for text in choices(page) if text.startswith("Dr.")}
-    (listed,) = elements(page, "select", name="author")
-    listed_names = [text for text in texts(listed, "option") if text.startswith("Dr.")]
-    assert "Dr. L 2" in choices(page)
-    assert listed_names == [
-        f"Dr. {name} (1)" for name in "ABCDEFGHIJK" if f"Dr. {name}" not in linked
-    ]
-    assert (len(linked), len(listed_names)) == (8, 4)
-    author = listed_names[0][:-4]
-    chosen = submit_to(page, "/patients/o-team", author=author)
-    (shown,) = ids(chosen)
-    # A chosen author is a link that removes the filter.
-    assert f"{author} 1" in choices(chosen)
-    filtered = browser.get("/patients/o-team?type=Consult")
-    assert ids(submit_to(filtered, "/patients/o-team", author=author)) == [shown]
-
-
 def test_many_notes_are_cut_short_on_the_chart(browser):
     page = browser.get("/patients/o-many")
     assert len(ids(page)) == 50
@@ -266,3 +237,46 @@ def test_many_notes_are_cut_short_on_the_chart(browser):
     assert len(ids(filtered)) == 100
     assert "30 more notes match" in filtered.words
     assert len(ids(browser.get("/patients/o-many?type=Consult"))) == 65
+
+
+# Marked words, and the words around them.
+
+
+def test_marked_words_are_those_that_the_search_finds():
+    cases = [
+        ("Penicillin, PENICILLIN.", "penicillin", "[Penicillin], [PENICILLIN]."),
+        ("penicillinase", "penicillin", "penicillinase"),
+        ("penicillinase", "penicil*", "[penicillinase]"),
+        ("chest pain; pain, chest", '"chest pain"', "[chest pain]; pain, chest"),
+        ("chest\n pain", '"chest pain"', "[chest\n pain]"),
+        ("chest pains", '"chest pai"*', "[chest pains]"),
+        ("pain in the chest", "chest pain", "[pain] in the [chest]"),
+        ("Müller, Mu\u0308ller", "muller", "[Müller], [Mu\u0308ller]"),
+        ("Straße", "strasse", "[Straße]"),
+        ("hives or rash", "hives,rash", "[hives] or [rash]"),
+        ("a b a b a", '"a b a"', "[a b a b a]"),
+        ("nothing", "AND", "nothing"),
+        ("nothing", "", "nothing"),
+    ]
+    for text, query, expected in cases:
+        pieces = marked(text, phrases_of(query))
+        found = "".join(f"[{piece.text}]" if piece.is_hit else piece.text for piece in pieces)
+        assert found == expected, (text, query)
+    text = "a\u0301\n\t<b>\u202ex\u202c hives \ud83d" * 50
+    assert "".join(piece.text for piece in marked(text, phrases_of("hives"))) == text
+
+
+def test_snippet_begins_and_ends_with_whole_words():
+    text = f"{'alpha ' * 100}hives {'omega ' * 100}"
+    ((before, left, hit, right, after),) = snippets(text, phrases_of("hives"))
+    assert (before.text, hit.text, after.text) == ("… ", "hives", " …")
+    assert ({*left.text.split()}, {*right.text.split()}) == ({"alpha"}, {"omega"})
+
+
+def test_snippets_show_each_word_before_one_is_repeated():
+    text = f"{'hives. ' * 10}{'filler ' * 100}rash"
+    found = snippets(text, phrases_of("hives rash"))
+    assert {piece.text for snippet in found for piece in snippet if piece.is_hit} >= {
+        *("hives", "rash")
+    }
+    assert snippets("penicillin and hives, Müller " * 4_000, phrases_of("penicillin nothing"))
