@@ -99,13 +99,13 @@ def test_import_reports_counts_and_rejected_lines(instance):
     assert stat.S_IMODE(rejected.stat().st_mode) == 0o600
 
 
-def test_import_prints_its_report_as_json(clinic):
-    path = clinic / "records.ndjson"
-    result = done(clinic, "import", str(path), "--json")
-    assert result.stderr == ""
-    report = json.loads(result.stdout)
-    assert report["changes"]["Patient"] == {"read": 2, "same": 2, "rejected": 0}
-    assert report["rejected"] == []
+def test_database_is_checked_upgraded_and_reindexed(tmp_path):
+    before = done(tmp_path, "db", "check")
+    assert before.stderr == ""
+    assert "is empty" in before.stdout
+    done(tmp_path, "db", "upgrade")
+    assert done(tmp_path, "db", "check").stdout.endswith("is up to date.\n")
+    assert done(tmp_path, "db", "reindex").stderr == "0 versions rebuilt.\n"
 
 
 def test_database_is_one_file_after_each_command(instance):
@@ -129,9 +129,15 @@ def test_progress_on_a_terminal_is_a_bar_where_the_total_is_known(monkeypatch, t
     assert [percent in shown for percent in ("25%", "100%")] == [total is not None] * 2
 
 
-def test_import_without_a_path_or_of_a_missing_one_is_refused(instance):
-    assert "There is no file or folder" in refusal(instance, "import", str(instance / "missing"))
-    assert "PATHS" in refusal(instance, "import")
+def test_import_prints_its_report_as_json(clinic):
+    path = clinic / "records.ndjson"
+    result = done(clinic, "import", str(path), "--json")
+    assert result.stderr == ""
+    report = json.loads(result.stdout)
+    assert report["changes"]["Patient"] == {"read": 2, "same": 2, "rejected": 0}
+    assert report["rejected"] == []
+    assert "There is no file or folder" in refusal(clinic, "import", str(clinic / "missing"))
+    assert "PATHS" in refusal(clinic, "import")
 
 
 def test_token_issue_prints_only_the_token(instance):
@@ -140,21 +146,11 @@ def test_token_issue_prints_only_the_token(instance):
     for options, words in (
         (["--scope", "nonsense"], "None of the scopes 'nonsense' can be granted to operator."),
         (["--scope", "system/*.rs", "--expires", "0"], "'--expires': 0 is not in the range"),
-        (["--scope", "system/*.rs", "--expires", "9" * 30], "--expires"),
     ):
         assert words in refusal(instance, "token", "issue", *options)
-    for patient in ("", "a b", "a\nb", "\udcff", "Practitioner/x"):
+    for patient in ("", "a\nb", "\udcff", "Practitioner/x"):
         command = ("token", "issue", "--scope", "patient/*.rs", "--patient", patient)
         assert refusal(instance, *command) == f"{patient!r} is not a Patient id."
-
-
-def test_database_is_checked_upgraded_and_reindexed(tmp_path):
-    before = done(tmp_path, "db", "check")
-    assert before.stderr == ""
-    assert "is empty" in before.stdout
-    done(tmp_path, "db", "upgrade")
-    assert done(tmp_path, "db", "check").stdout.endswith("is up to date.\n")
-    assert done(tmp_path, "db", "reindex").stderr == "0 versions rebuilt.\n"
 
 
 @pytest.mark.smoke

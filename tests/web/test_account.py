@@ -260,7 +260,6 @@ def test_refused_change_of_the_password_changes_nothing(clinic, browser, patient
         (PASSWORD, A_PASSWORD, "else", 400),
         (PASSWORD, "short", "short", 400),
         (PASSWORD, PASSWORD, PASSWORD, 400),
-        (PASSWORD, "x" * 2000, "x" * 2000, 400),
     ):
         page = change(browser, old, new, again=again)
         assert (page.status, len(page.alerts)) == (status, 1), (old, new, again)
