@@ -120,22 +120,19 @@ def test_each_problem_is_named(clinic):
                 assert words in sentence
 
 
-@pytest.mark.parametrize(
-    ("base_url", "tls"),
-    [
+def test_plain_http_is_a_problem_unless_it_is_this_machine(make_app):
+    for base_url, tls in (
         ("https://clinic.example", "TLS yes, by base URL"),
         ("http://localhost:8000", "TLS not needed: local access only"),
         ("http://clinic.example", "TLS no: the base URL is http"),
-    ],
-)
-def test_plain_http_is_a_problem_unless_it_is_this_machine(make_app, base_url, tls):
-    app = make_app(base_url=base_url, checklist=False)
-    back_up(app)
-    page = admin_of(app).get("/admin")
-    assert tls in page.words
-    is_plain = base_url == "http://clinic.example"
-    assert (page.heading != "No problems found") == is_plain
-    assert (f"{base_url} is not encrypted" in page.words) == is_plain
+    ):
+        app = make_app(base_url=base_url, checklist=False)
+        back_up(app)
+        page = admin_of(app).get("/admin")
+        assert tls in page.words
+        is_plain = base_url == "http://clinic.example"
+        assert (page.heading != "No problems found") == is_plain
+        assert (f"{base_url} is not encrypted" in page.words) == is_plain
 
 
 def setup_steps(page: Page) -> dict[str, str]:
@@ -239,6 +236,8 @@ def test_new_versions_are_counted_by_the_month_of_their_update(clinic):
     assert counted == {name: by_month[name] for name in counted}
     assert (len(counted), max(counted)) == (growth.MONTHS, max(by_month))
     assert found.before == len(updated) - sum(counted.values())
+    places = [month.first.year * 12 + month.first.month for month in found.months]
+    assert places == [*range(places[0], places[0] + growth.MONTHS)]
 
 
 def test_chart_is_an_image_that_may_use_its_own_style_alone(clinic):

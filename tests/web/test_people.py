@@ -153,8 +153,7 @@ def test_deleted_patient_is_not_shown(store, app):
     shown(store, "gone", name=[{"text": "Gone"}])
     delete(store, TIMES[1], "Patient/gone")
     with store.app_context():
-        assert person("gone") is None
-        assert people(["gone", "unknown"]) == []
+        assert (person("gone"), people(["gone", "unknown"])) == (None, [])
     assert find(store, "gone")[0] == []
     # Others are shown in the order asked for.
     with app.app_context():
