@@ -47,23 +47,23 @@ def there(demo: Demo, app_url: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("who", PAGES)
 def test_axe_finds_nothing_wrong_with_pages_and_they_fit_a_phone(visit, there, rules, who):
-    one = visit()
+    visitor = visit()
     if who != NOBODY:
-        one.open("/sign-in")
-        one.sign_in(who)
+        visitor.open("/sign-in")
+        visitor.sign_in(who)
     faults: list[str] = []
     for number, page in enumerate(PAGES[who]):
-        one.open((page.begin or page.rule).format(**there))
-        one.unfold()
-        page.go(one)
-        assert page.rule == rule_of(rules, one.page.url)
+        visitor.open((page.begin or page.rule).format(**there))
+        visitor.unfold()
+        page.go(visitor)
+        assert page.rule == rule_of(rules, visitor.page.url)
         if PICTURES:
             name = re.sub(r"\W+", "-", page.rule).strip("-") or "home"
-            one.take_pictures(PICTURES, f"{who or 'nobody'}-{number:02}-{name}")
-        found = one.faults()
+            visitor.take_pictures(PICTURES, f"{who or 'nobody'}-{number:02}-{name}")
+        found = visitor.faults()
         # German is the longer language: once for each page, since that takes long.
         if page.rule not in {before.rule for before in PAGES[who][:number]}:
-            found += [f"in German, {fault}" for fault in one.faults_in("de")]
+            found += [f"in German, {fault}" for fault in visitor.faults_in("de")]
         faults += [f"{page.begin or page.rule}: {fault}" for fault in found]
     if PICTURES:
         _write_index(Path(PICTURES))
@@ -95,5 +95,5 @@ def rule_of(rules: MapAdapter, url: str) -> str:
 def test_every_page_is_looked_at():
     with TemporaryDirectory() as folder:
         app = create_app(load_settings({}, instance_path=folder, demo=True))
-    pages = {one.rule for one in addresses(app, "GET")} - NO_PAGES
+    pages = {address.rule for address in addresses(app, "GET")} - NO_PAGES
     assert pages - {page.rule for pages in PAGES.values() for page in pages} == set()

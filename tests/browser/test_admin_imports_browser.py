@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def one(visit) -> Visit:
+def visitor(visit) -> Visit:
     """The demo's administrator at the page of imports."""
     found: Visit = visit()
     found.open("/sign-in?next=/admin/imports")
@@ -39,37 +39,41 @@ def one(visit) -> Visit:
     return found
 
 
-def test_a_folder_is_uploaded_imported_and_watched_to_its_end(one, folder):
+def test_a_folder_is_uploaded_imported_and_watched_to_its_end(visitor, folder):
     pieces: list[str] = []
-    one.page.on("request", lambda asked: pieces.append(asked.url) if "&at=" in asked.url else None)
-    one.page.locator("#folder").set_input_files(folder)
-    assert one.page.locator("#upload-said").inner_text() == "Selected: 2 files, 1.2 MB"
-    one.press(BEGIN)
+    visitor.page.on(
+        "request", lambda asked: pieces.append(asked.url) if "&at=" in asked.url else None
+    )
+    visitor.page.locator("#folder").set_input_files(folder)
+    assert visitor.page.locator("#upload-said").inner_text() == "Selected: 2 files, 1.2 MB"
+    visitor.press(BEGIN)
     # The page looks again by itself.
-    one.page.get_by_text("1 record was rejected").wait_for()
+    visitor.page.get_by_text("1 record was rejected").wait_for()
     assert len(pieces) == 4
-    words = one.page.locator("main").inner_text()
+    words = visitor.page.locator("main").inner_text()
     assert "clinic/sub/wrong.ndjson:1" in words
     assert "AllergyIntolerance.patient" in words
 
 
-def test_an_upload_goes_on_after_signing_in_again(one, folder):
-    context = one.page.context
+def test_an_upload_goes_on_after_signing_in_again(visitor, folder):
+    context = visitor.page.context
 
     def sign_out(route) -> None:
         context.clear_cookies()
         route.continue_(headers={**route.request.headers, "cookie": ""})
 
-    one.page.route("**&at=524288&**", sign_out, times=1)
-    one.page.locator("#folder").set_input_files(folder)
-    one.page.get_by_role("button", name=BEGIN).click()
-    one.page.get_by_text("Your session has ended.").wait_for()
-    other = one.tab("/sign-in")
+    visitor.page.route("**&at=524288&**", sign_out, times=1)
+    visitor.page.locator("#folder").set_input_files(folder)
+    visitor.page.get_by_role("button", name=BEGIN).click()
+    visitor.page.get_by_text("Your session has ended.").wait_for()
+    other = visitor.tab("/sign-in")
     other.sign_in("admin")
     pieces: list[str] = []
-    one.page.on("request", lambda asked: pieces.append(asked.url) if "&at=" in asked.url else None)
-    one.press(BEGIN)
-    one.page.get_by_text("1 record was rejected").wait_for()
+    visitor.page.on(
+        "request", lambda asked: pieces.append(asked.url) if "&at=" in asked.url else None
+    )
+    visitor.press(BEGIN)
+    visitor.page.get_by_text("1 record was rejected").wait_for()
     # What had arrived was not sent again.
     assert not any("&at=0&" in piece and "patients" in piece for piece in pieces)
-    assert "600" in one.page.locator("main").inner_text()
+    assert "600" in visitor.page.locator("main").inner_text()

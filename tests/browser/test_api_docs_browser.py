@@ -20,27 +20,27 @@ pytest_plugins = ["tests.support.live", "tests.support.browser"]
 @pytest.fixture
 def documentation(visit: Callable[..., Visit]) -> Visit:
     """The documentation, open at the search for allergies."""
-    one = visit()
-    open_at_search(one)
-    return one
+    visitor = visit()
+    open_at_search(visitor)
+    return visitor
 
 
-def open_at_search(one: Visit) -> None:
+def open_at_search(visitor: Visit) -> None:
     """Open the documentation at the search for allergies."""
-    one.open("/api-docs")
-    one.page.locator('[data-tag="AllergyIntolerance"]').click()
-    one.page.get_by_role("button", name="GET /fhir/AllergyIntolerance Search").first.click()
-    one.page.get_by_role("button", name="Try it out").wait_for()
+    visitor.open("/api-docs")
+    visitor.page.locator('[data-tag="AllergyIntolerance"]').click()
+    visitor.page.get_by_role("button", name="GET /fhir/AllergyIntolerance Search").first.click()
+    visitor.page.get_by_role("button", name="Try it out").wait_for()
 
 
-def authorize(one: Visit) -> Visit:
+def authorize(visitor: Visit) -> Visit:
     """Press what opens the window in which the user signs in; return that."""
-    one.page.locator(".btn.authorize").click()
-    form = one.page.locator(".auth-container").filter(has_text="authorizationCode")
-    with one.page.expect_popup() as opened:
+    visitor.page.locator(".btn.authorize").click()
+    form = visitor.page.locator(".auth-container").filter(has_text="authorizationCode")
+    with visitor.page.expect_popup() as opened:
         form.get_by_role("button", name="Authorize", exact=True).click()
     opened.value.wait_for_load_state()
-    return one.at(opened.value)
+    return visitor.at(opened.value)
 
 
 def answer_in(other: Visit, button: str) -> None:
@@ -49,15 +49,15 @@ def answer_in(other: Visit, button: str) -> None:
         other.page.get_by_role("button", name=button).click()
 
 
-def execute(one: Visit, patient: str) -> Locator:
+def execute(visitor: Visit, patient: str) -> Locator:
     """Search a patient's allergies; return what is told of the answer."""
-    one.page.locator(".close-modal").click()
-    one.page.get_by_role("button", name="Try it out").click()
-    row = one.page.locator('tr[data-param-name="patient"]')
+    visitor.page.locator(".close-modal").click()
+    visitor.page.get_by_role("button", name="Try it out").click()
+    row = visitor.page.locator('tr[data-param-name="patient"]')
     row.get_by_role("button", name="Add string item").click()
     row.get_by_role("textbox").fill(patient)
-    one.page.get_by_role("button", name="Execute").click()
-    told = one.page.locator(".live-responses-table .response")
+    visitor.page.get_by_role("button", name="Execute").click()
+    told = visitor.page.locator(".live-responses-table .response")
     told.wait_for()
     return told
 
@@ -70,7 +70,9 @@ def test_clinician_authorizes_and_tries_a_search(documentation):
     told = execute(documentation, "p1")
     assert told.locator(".response-col_status").inner_text().split()[0] == "200"
     bundle = json.loads(told.locator(".highlight-code code").first.inner_text())
-    assert {one["resource"]["patient"]["reference"] for one in bundle["entry"]} == {"Patient/p1"}
+    assert {entry["resource"]["patient"]["reference"] for entry in bundle["entry"]} == {
+        "Patient/p1"
+    }
 
 
 def test_demo_is_authorized_by_one_click(documentation):
@@ -80,7 +82,7 @@ def test_demo_is_authorized_by_one_click(documentation):
     assert "clientCredentials" in form.inner_text()
     assert form.get_by_label("client_id").input_value() == "demo-backend"
     ticked = form.locator("input[type=checkbox]:checked").all()
-    assert [one.get_attribute("data-value") for one in ticked] == ["system/*.rs"]
+    assert [box.get_attribute("data-value") for box in ticked] == ["system/*.rs"]
     button = form.get_by_role("button", name="Authorize", exact=True)
     button.and_(page.locator(":focus")).wait_for()
     assert form.get_by_role("heading").first.bounding_box()["y"] > 0

@@ -46,18 +46,18 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 @pytest.fixture
 def clinician(visit: Callable[..., Visit]) -> Iterator[Visit]:
     """A clinician, who hears nothing from the console, and whose browser asks only our server."""
-    one = visit()
+    visitor = visit()
     said: list[str] = []
     asked: set[str] = set()
-    one.page.on("console", lambda message: said.append(message.text))
-    one.page.on("pageerror", lambda error: said.append(str(error)))
-    one.page.on("dialog", lambda dialog: said.append(dialog.message))
-    one.page.on("request", lambda request: asked.add(urlsplit(request.url).netloc))
-    one.open("/sign-in")
-    one.sign_in("clinician")
-    yield one
+    visitor.page.on("console", lambda message: said.append(message.text))
+    visitor.page.on("pageerror", lambda error: said.append(str(error)))
+    visitor.page.on("dialog", lambda dialog: said.append(dialog.message))
+    visitor.page.on("request", lambda request: asked.add(urlsplit(request.url).netloc))
+    visitor.open("/sign-in")
+    visitor.sign_in("clinician")
+    yield visitor
     assert said == []
-    assert asked - {""} == {urlsplit(one.address("")).netloc}
+    assert asked - {""} == {urlsplit(visitor.address("")).netloc}
 
 
 @pytest.mark.parametrize("name", ["b-html", "b-text", "b-svg", "b-pdf", "b-picture"])

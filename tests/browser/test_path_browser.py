@@ -42,7 +42,9 @@ def test_an_app_that_the_pages_offer_reads_the_record(visit):
 def test_scripts_and_styles_come_from_below_the_path(visit):
     person = visit()
     failed: list[str] = []
-    person.page.on("response", lambda one: failed.append(one.url) if one.status > 399 else None)
+    person.page.on(
+        "response", lambda answer: failed.append(answer.url) if answer.status > 399 else None
+    )
     person.open("/sign-in")
     person.sign_in("admin")
     for path in ("/", "/explore?address=/fhir/Patient", "/admin", "/admin/imports", "/api-docs"):

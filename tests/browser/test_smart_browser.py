@@ -35,8 +35,8 @@ def apps(demo: Demo, app_url: str) -> Mapping[str, dict[str, Any]]:
     """What SMART's client is told of the app, by how that proves who it is."""
     registered = {kind: register_app(demo, kind, app_url) for kind in KINDS}
     return {
-        kind: {"clientId": one.client_id, "clientSecret": one.secret, "clientPrivateJwk": one.key}
-        for kind, one in registered.items()
+        kind: {"clientId": app.client_id, "clientSecret": app.secret, "clientPrivateJwk": app.key}
+        for kind, app in registered.items()
     }
 
 
@@ -58,14 +58,14 @@ def belonging(demo: Demo, resource_type: str, patient: str) -> list[str]:
     element = {"AllergyIntolerance": "patient", "DocumentReference": "subject"}[resource_type]
     return sorted(
         row_id
-        for row_id, one in newest.items()
-        if one and one[element]["reference"] == f"Patient/{patient}"
+        for row_id, resource in newest.items()
+        if resource and resource[element]["reference"] == f"Patient/{patient}"
     )
 
 
-def found(one: Visit, search: str) -> list[str]:
+def found(visitor: Visit, search: str) -> list[str]:
     """Return the ids that the app finds, on all pages, sorted."""
-    ids: list[str] = one.ask(
+    ids: list[str] = visitor.ask(
         f"client.request('{search}', {{ pageLimit: 0, flat: true }})"
         ".then((all) => all.map((one) => one.id))"
     )
@@ -80,40 +80,43 @@ def claims_of(demo: Demo, id_token: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_clinician_chooses_a_patient_and_the_app_reads_the_record(connected, demo, apps, kind):
-    one = connected(kind)
-    one.sign_in("clinician")
-    one.search(P1)
-    one.press(P1)
-    one.allow(tick=[AWAY])
-    told = one.ready()
+    visitor = connected(kind)
+    visitor.sign_in("clinician")
+    visitor.search(P1)
+    visitor.press(P1)
+    visitor.allow(tick=[AWAY])
+    told = visitor.ready()
     assert told["scope"].split() == SCOPE.split()
     assert told["need_patient_banner"] is True
-    assert one.ask("client.patient.read().then((one) => one.id)") == "p1"
-    assert {name: found(one, f"{name}?patient=p1") for name in READ} == {
+    assert visitor.ask("client.patient.read().then((one) => one.id)") == "p1"
+    assert {name: found(visitor, f"{name}?patient=p1") for name in READ} == {
         name: belonging(demo, name, "p1") for name in READ
     }
     claims = claims_of(demo, told["id_token"])
     assert (claims["iss"], claims["aud"]) == (demo.url, apps[kind]["clientId"])
     assert claims["fhirUser"] == f"{demo.fhir}/Practitioner/dr-adeyemi"
-    assert one.ask("[client.user.id, client.user.resourceType]") == ["dr-adeyemi", "Practitioner"]
-    assert one.ask("client.user.read().then((one) => one.id)") == "dr-adeyemi"
+    assert visitor.ask("[client.user.id, client.user.resourceType]") == [
+        "dr-adeyemi",
+        "Practitioner",
+    ]
+    assert visitor.ask("client.user.read().then((one) => one.id)") == "dr-adeyemi"
 
 
 # Neither sends client_id: of a public client the refresh token is all that comes.
 @pytest.mark.parametrize(("kind", "has_header"), [(PUBLIC, False), (SECRET, True)])
 def test_an_app_refreshes_its_token(connected, kind, has_header):
-    one = connected(kind)
-    one.sign_in("patient")
-    one.allow(tick=[AWAY])
-    first = one.ready()
-    with one.page.expect_request("**/oauth/token") as sent:
-        again = one.ask("client.refresh().then((state) => state.tokenResponse)")
+    visitor = connected(kind)
+    visitor.sign_in("patient")
+    visitor.allow(tick=[AWAY])
+    first = visitor.ready()
+    with visitor.page.expect_request("**/oauth/token") as sent:
+        again = visitor.ask("client.refresh().then((state) => state.tokenResponse)")
     assert set(parse_qs(sent.value.post_data)) == {"grant_type", "refresh_token"}
     assert ("authorization" in sent.value.headers) == has_header
     for name in ("access_token", "refresh_token"):
         assert again[name] != first[name]
     assert again["scope"] == first["scope"]
-    assert one.status("Patient/p1") == 200
+    assert visitor.status("Patient/p1") == 200
 
 
 def test_an_app_that_our_pages_start_is_told_patient_and_visit(visit, apps, demo):
@@ -138,21 +141,21 @@ def test_an_app_that_our_pages_start_is_told_patient_and_visit(visit, apps, demo
 
 
 def test_an_app_has_our_pages_in_a_window_of_their_own(visit, apps, demo):
-    one = visit()
-    one.page.goto(one.app)
-    asked = {"iss": demo.fhir, "redirectUri": one.app, "scope": SCOPE, **apps[PUBLIC]}
-    with one.page.expect_popup() as opened:
-        one.page.evaluate(
+    visitor = visit()
+    visitor.page.goto(visitor.app)
+    asked = {"iss": demo.fhir, "redirectUri": visitor.app, "scope": SCOPE, **apps[PUBLIC]}
+    with visitor.page.expect_popup() as opened:
+        visitor.page.evaluate(
             "(asked) => { FHIR.oauth2.authorize(asked) }",
             {**asked, "target": "popup", "completeInTarget": False},
         )
-    other = one.at(opened.value)
+    other = visitor.at(opened.value)
     other.sign_in("patient")
     other.allow()
     # There the app hands the code over to the window that it began in.
-    with one.page.expect_navigation():
+    with visitor.page.expect_navigation():
         other.page.evaluate("() => { FHIR.oauth2.ready() }")
-    assert one.ready()["patient"] == "p1"
+    assert visitor.ready()["patient"] == "p1"
 
 
 def test_our_pages_need_no_script(visit, apps, demo):
@@ -182,18 +185,18 @@ def test_our_pages_need_no_script(visit, apps, demo):
 
 
 def test_an_app_reads_headers_and_asks_again_with_them(connected):
-    one = connected()
-    one.sign_in("patient")
-    one.allow()
-    one.ready()
+    visitor = connected()
+    visitor.sign_in("patient")
+    visitor.allow()
+    visitor.ready()
     etag = "({ response }) => response.headers.get('ETag')"
     asked = "{ url: 'Patient/p1', includeResponse: true }"
-    assert one.ask(f"client.request({asked}).then({etag})") == 'W/"1"'
+    assert visitor.ask(f"client.request({asked}).then({etag})") == 'W/"1"'
     again = "{ url: 'Patient/p1', headers: { 'If-None-Match': 'W/\"1\"' } }"
-    assert one.ask(f"client.request({again}).catch((error) => error.status)") == 304
+    assert visitor.ask(f"client.request({again}).catch((error) => error.status)") == 304
     challenge_of = "(answer) => answer.headers.get('WWW-Authenticate')"
-    address = one.address("/fhir/Patient/p1")
-    assert "Bearer" in one.ask(f"fetch('{address}').then({challenge_of})")
+    address = visitor.address("/fhir/Patient/p1")
+    assert "Bearer" in visitor.ask(f"fetch('{address}').then({challenge_of})")
 
 
 NONSENSE = {"headers": {"Authorization": "Bearer nonsense"}}
@@ -232,12 +235,12 @@ ASK = (
 
 @pytest.mark.parametrize("is_registered", [True, False])
 def test_answers_are_for_the_origins_of_registered_apps(visit, is_registered):
-    one = visit()
-    one.open("/account")
-    one.sign_in("patient")
-    one.page.goto(one.app if is_registered else one.stranger)
+    visitor = visit()
+    visitor.open("/account")
+    visitor.sign_in("patient")
+    visitor.page.goto(visitor.app if is_registered else visitor.stranger)
     learned = [
-        (path, options, one.page.evaluate(ASK, [one.address(path), options]))
+        (path, options, visitor.page.evaluate(ASK, [visitor.address(path), options]))
         for path, options, _ in [*FOR_APPS, *FOR_ALL]
     ]
     nothing = [(path, options, "TypeError") for path, options, _ in FOR_APPS]
@@ -247,15 +250,15 @@ def test_answers_are_for_the_origins_of_registered_apps(visit, is_registered):
 # Of the demo: many allergies, none known, refuted ones, none of whom anybody asked.
 @pytest.mark.parametrize("patient", ["p1", "p4", "p5", "p8", "p9", "p11"])
 def test_the_sample_app_orders_and_names_allergies_as_the_chart_does(visit, demo, patient):
-    one = visit()
-    one.open(f"/launch?patient={patient}")
-    one.sign_in("clinician")
-    one.press_value("demo-app")
-    one.allow()
-    card = card_of(one, "Allergies")
+    visitor = visit()
+    visitor.open(f"/launch?patient={patient}")
+    visitor.sign_in("clinician")
+    visitor.press_value("demo-app")
+    visitor.allow()
+    card = card_of(visitor, "Allergies")
     card.locator("p").first.wait_for()
     names = card.locator("li > strong").all_inner_texts()
-    tab = one.tab(f"/patients/{patient}")
+    tab = visitor.tab(f"/patients/{patient}")
     tab.unfold()
     chart = tab.page
     links = chart.locator(f"main a[href^='/patients/{patient}/allergies/']:has(bdi)")
@@ -269,52 +272,54 @@ def test_the_sample_app_orders_and_names_allergies_as_the_chart_does(visit, demo
     # The statements, whether none is known or nobody has asked.
     shown = card.inner_text()
     told = [
-        one for one in summary["parameter"] if one["name"] in ("conclusion", "finding", "group")
+        parameter
+        for parameter in summary["parameter"]
+        if parameter["name"] in ("conclusion", "finding", "group")
     ]
-    assert all(part_of(one, "text") in shown for one in told)
+    assert all(part_of(parameter, "text") in shown for parameter in told)
     assert part_of(told[0], "text") in chart.locator("main").inner_text()
 
 
 def test_the_sample_app_shows_allergies_where_the_token_allows_nothing_else(visit, demo):
-    one = visit()
-    one.open("/demo/app")
-    one.press("Connect to my records")
-    one.sign_in("patient")
+    visitor = visit()
+    visitor.open("/demo/app")
+    visitor.press("Connect to my records")
+    visitor.sign_in("patient")
     for scope in ("openid", "fhirUser", "patient/Patient.rs", "patient/DocumentReference.rs"):
-        one.page.locator(f'input[value="{scope}"]').uncheck()
-    one.press("Allow selected")
-    card = card_of(one, "Allergies")
+        visitor.page.locator(f'input[value="{scope}"]').uncheck()
+    visitor.press("Allow selected")
+    card = card_of(visitor, "Allergies")
     card.get_by_role("listitem").first.wait_for()
-    token = json.loads(one.page.locator("#token").inner_text())
+    token = json.loads(visitor.page.locator("#token").inner_text())
     assert set(token["scope"].split()) == {"launch/patient", "patient/AllergyIntolerance.rs"}
     names = [part_of(entry, "substance") for entry in entries_of(summary_of(demo, "p1"))]
     assert card.locator("li > strong").all_inner_texts() == names
     refused = "Not shown: the token does not allow it."
-    assert one.page.locator("#patient").inner_text() == refused
-    assert one.page.locator("#notes").inner_text() == refused
+    assert visitor.page.locator("#patient").inner_text() == refused
+    assert visitor.page.locator("#notes").inner_text() == refused
 
 
 def test_the_sample_app_speaks_the_language_of_its_page(visit, demo):
-    one = visit(locale="de-DE")
-    one.open("/demo/app")
-    one.press("Mit meiner Akte verbinden")
-    one.page.get_by_label("Benutzername").fill("patient")
-    one.page.get_by_label("Passwort").fill("demo")
-    one.press("Anmelden")
-    one.press("Angekreuztes erlauben")
-    one.page.locator("#notes li").first.wait_for()
+    visitor = visit(locale="de-DE")
+    visitor.open("/demo/app")
+    visitor.press("Mit meiner Akte verbinden")
+    visitor.page.get_by_label("Benutzername").fill("patient")
+    visitor.page.get_by_label("Passwort").fill("demo")
+    visitor.press("Anmelden")
+    visitor.press("Angekreuztes erlauben")
+    visitor.page.locator("#notes li").first.wait_for()
     # Each part of $summary has a name in that language; who recorded it is a name too.
-    facts = one.page.locator("#allergies small").all_inner_texts()
+    facts = visitor.page.locator("#allergies small").all_inner_texts()
     labels = {label.strip() for fact in facts for label in re.findall(r"([^:;,]+): ", fact)}
     assert {"klinischer Status", "Reaktion", "erfasst von"} <= labels, labels
     assert not [fact for fact in facts if "[object" in fact or re.search("[a-z][A-Z]", fact)]
-    assert "geboren 1958-04-12" in one.page.locator("#patient").inner_text()
+    assert "geboren 1958-04-12" in visitor.page.locator("#patient").inner_text()
 
 
-def card_of(one: Visit, heading: str) -> Any:
+def card_of(visitor: Visit, heading: str) -> Any:
     """Return the part of the sample app under a heading."""
-    return one.page.locator(".card").filter(
-        has=one.page.get_by_role("heading", name=heading, exact=True)
+    return visitor.page.locator(".card").filter(
+        has=visitor.page.get_by_role("heading", name=heading, exact=True)
     )
 
 
@@ -328,17 +333,17 @@ def summary_of(demo: Demo, patient: str) -> dict[str, Any]:
 
 def entries_of(summary: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the entries of all groups, in order."""
-    groups = [one for one in summary["parameter"] if one["name"] == "group"]
-    return [one for group in groups for one in group["part"] if one["name"] == "entry"]
+    groups = [part for part in summary["parameter"] if part["name"] == "group"]
+    return [part for group in groups for part in group["part"] if part["name"] == "entry"]
 
 
 def part_of(held: dict[str, Any], name: str) -> Any:
     """Return the value of a part."""
     (value,) = (
-        one[key]
-        for one in held["part"]
-        if one["name"] == name
-        for key in one
+        part[key]
+        for part in held["part"]
+        if part["name"] == name
+        for key in part
         if key.startswith("value")
     )
     return value

@@ -218,7 +218,11 @@ def test_numbers_of_records_are_those_of_a_search(clinic):
     fhir = Fhir(clinic, token_for(clinic, "system/*.rs"))
     words = admin_of(clinic).get("/admin").words
     with clinic.app_context():
-        searched = [name for name, one in types().items() if one.searchable and not one.view]
+        searched = [
+            name
+            for name, definition in types().items()
+            if definition.searchable and not definition.view
+        ]
     assert len(searched) > 5
     for name in searched:
         total = fhir.read(f"{name}?_summary=count&_id:missing=false")["total"]

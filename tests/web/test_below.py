@@ -33,7 +33,7 @@ def test_links_of_a_page_lead_below_the_path(below):
     for path in ("/records/", "/records/patients/p1", "/records/explore", "/records/account"):
         found = ADDRESS.findall(get(browser, path).text)
         assert len(found) > 10
-        assert [one for one in found if not one.startswith("/records")] == [], path
+        assert [address for address in found if not address.startswith("/records")] == [], path
 
 
 def test_proxy_may_strip_the_path_or_leave_it(below):

@@ -27,7 +27,7 @@ def test_page_of_the_manual_is_public_and_its_links_lead_to_headings(app, name):
     html = page.response.text
     assert (page.status, "<!--" in page.words) == (200, False)
     anchors = {page.name: {part.anchor for part in page.sections} for page in pages().values()}
-    assert [one for one in anchors[name] if f'id="{one}"' not in html] in ([], [""])
+    assert [anchor for anchor in anchors[name] if f'id="{anchor}"' not in html] in ([], [""])
     for other, anchor in re.findall(r'href="/docs/(\w+)#([^"]+)"', html):
         assert anchor in anchors[other], (other, anchor)
 

@@ -92,7 +92,7 @@ def test_chosen_language_counts_more_and_its_form_leads_back(app, german):
 def test_choice_is_a_cookie_of_this_server_and_leads_to_no_other(app, german):
     page = Browser(app).get("/sign-in")
     answer = choose(page, "de")
-    (cookie,) = [one for one in answer.headers.getlist("Set-Cookie") if "language" in one]
+    (cookie,) = [header for header in answer.headers.getlist("Set-Cookie") if "language" in header]
     assert cookie.startswith(f"{cookie_name(app, LANGUAGE)}=de; ")
     assert {"HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=31536000"} <= {*cookie.split("; ")}
     for back in ("//evil.example", "https://evil.example", "/\\evil.example"):

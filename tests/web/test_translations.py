@@ -61,7 +61,7 @@ def test_translation_has_all_messages_and_keeps_their_placeholders(path):
     # It is offered when it is complete.
     assert len(translated) / len(messages) > 0.95
     # Such as %(name)s, and the tags of HTML.
-    faults = [(one.id, str(error)) for one in translated for error in one.check()]
+    faults = [(message.id, str(error)) for message in translated for error in message.check()]
     assert faults == []
 
 

@@ -358,7 +358,9 @@ def test_absence_of_allergies_has_its_reason_in_the_banner(
     clinic, clinician, entries, title, css_class
 ):
     page = clinician.get(f"/patients/{patient_with(clinic, *entries)}")
-    banners = [(texts(one, "strong")[0], one.get("class")) for one in elements(page, "div.none")]
+    banners = [
+        (texts(banner, "strong")[0], banner.get("class")) for banner in elements(page, "div.none")
+    ]
     assert banners == ([(title, css_class)] if title else [])
 
 

@@ -156,7 +156,9 @@ def test_references_and_pages_lead_to_the_explorer(clinician):
     assert "/api/AllergyIntolerance" not in found, "the type alone: everybody's records"
     (following,) = {address for address in found if "_cursor" in address}
     assert "6 matches, 1 on this page" in clinician.get(explorer_address(following)).words
-    assert all(one.startswith(("/", "#", "http://hl7.org/fhir/")) for one in page.offered.values())
+    assert all(
+        address.startswith(("/", "#", "http://hl7.org/fhir/")) for address in page.offered.values()
+    )
 
 
 def test_links_keep_view_and_headers_but_not_the_etag(clinician):
@@ -279,7 +281,9 @@ def test_dates_and_periods_are_written_in_one_cell(clinic):
 
 def test_missing_elements_are_named_in_their_cells(clinic):
     allergies = [{"id": "a"}, {"id": "b", "code": {}}]
-    entry = [{"resource": {"resourceType": "AllergyIntolerance", **one}} for one in allergies]
+    entry = [
+        {"resource": {"resourceType": "AllergyIntolerance", **allergy}} for allergy in allergies
+    ]
     (table,) = tables(clinic, {"resourceType": "Bundle", "entry": entry}).tables
     absent = ("patient", "substance", "status", "verification status", "criticality", "severity")
     for row in table.rows:
@@ -413,7 +417,7 @@ def test_binary_is_saved_as_bytes_where_its_own_type_is_accepted(clinician):
         (binary.replace("Binary", "%42inary"), "*/*", {"raw"}),
     ):
         page = clinician.get(explorer_address(address, accept=accept))
-        tabs = (parse_qs(urlsplit(one).query) for one in links(page, "/explore?"))
+        tabs = (parse_qs(urlsplit(address).query) for address in links(page, "/explore?"))
         assert {query["view"][0] for query in tabs if "view" in query} == views
     whole = explorer_address(binary, accept="*/*").replace("/explore?", "/explore/whole?")
     answer = clinician.client.get(whole, base_url=BASE_URL)

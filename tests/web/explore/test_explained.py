@@ -191,7 +191,9 @@ def test_demo_shows_sql_and_plan(demo):
 
 def test_ignored_parameters_are_listed_with_the_reason(clinician):
     page = explained(clinician, f"{ALLERGIES}?patients=p1&code=")
-    (ignored,) = [texts(one, "li") for one in elements(page, "ul.plain") if texts(one, "code")]
+    (ignored,) = [
+        texts(found, "li") for found in elements(page, "ul.plain") if texts(found, "code")
+    ]
     assert sorted(line.partition(": ")[0] for line in ignored) == ["code", "patients"]
     assert any("did you mean patient?" in line for line in ignored)
     assert elements(page, "table.parameters") == []

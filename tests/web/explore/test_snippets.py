@@ -46,7 +46,7 @@ def _in_app(make_app: Callable[..., Flask]) -> Iterator[None]:
 
 
 def codes(address: str, method: str = "GET", form: str = "", **options: object) -> dict[str, str]:
-    return {one.label: one.code for one in snippets(address, method, form, **options)}
+    return {snippet.label: snippet.code for snippet in snippets(address, method, form, **options)}
 
 
 def called(code: str) -> dict[str, object]:
@@ -198,9 +198,11 @@ def test_explorer_shows_the_code_of_its_request_and_the_demo_how_to_get_a_token(
     ):
         page = browser.get(explorer_address("/fhir/Patient?name=<b>'", send="no"))
         commands = texts(page, "pre")
-        assert any(f"'{BASE_URL}/fhir/Patient?name=%3Cb%3E'\"'\"''" in one for one in commands)
+        assert any(
+            f"'{BASE_URL}/fhir/Patient?name=%3Cb%3E'\"'\"''" in command for command in commands
+        )
         token = "export TOKEN=$(curl -s -u demo-backend:demo -d grant_type="
-        assert any(one.startswith(token) for one in commands) is is_demo
+        assert any(command.startswith(token) for command in commands) is is_demo
         assert "/explore/token" in links(page, "/explore/")
         for beside, header in (
             ({"prefer": "handling=strict"}, "Prefer: handling=strict"),

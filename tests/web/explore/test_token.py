@@ -218,7 +218,9 @@ def test_explorer_of_the_demo_keeps_person_and_address(demo):
         if username is not None:
             page = submit_to(page, "/explore", **{"as": username, "address": MORPHINE})
             (choice,) = elements(page, "select", name="as")
-            chosen = [one.get("value") for one in choice if one.get("selected") is not None]
+            chosen = [
+                option.get("value") for option in choice if option.get("selected") is not None
+            ]
             assert chosen == ([username] if username else [])
         found.append(texts(page, "span.status")[0])
         assert "al-p2-morphine" in page.words

@@ -101,7 +101,9 @@ class Class:
     def change(self, member: Member, what: str) -> Page:
         """Reset or remove a learner."""
         path = f"{self.path}/learners"
-        form = next(one for one in self.page().forms if one.fields.get("learner") == member.user_id)
+        form = next(
+            form for form in self.page().forms if form.fields.get("learner") == member.user_id
+        )
         return self.teacher.post(path, {**form.fields.to_dict(), "what": what})
 
     def line(self, nickname: str) -> list[str]:

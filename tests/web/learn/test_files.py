@@ -160,7 +160,7 @@ def test_unreadable_files_are_listed_with_line_and_reason(learner, folder):
         found = faults(learner, path)
         assert len(found) == len(expected)
         for place, words in expected.items():
-            (fault,) = [one for one in found if one.startswith(f"{place} ")]
+            (fault,) = [line for line in found if line.startswith(f"{place} ")]
             assert words in fault
     # The other lessons are shown.
     assert titles(learner) == ["26. Who is allergic to latex?"]

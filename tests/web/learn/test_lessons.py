@@ -74,7 +74,7 @@ def export(path: str, steps: int = 0) -> Action:
                 pass
         if steps:
             listed = fhir.read(path_of(address))["output"]
-            (file,) = [one for one in listed if one["type"] == ALLERGY]
+            (file,) = [output for output in listed if output["type"] == ALLERGY]
             if steps == 2:
                 assert fhir.get(path_of(file["url"])).status_code == 200
 

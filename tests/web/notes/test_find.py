@@ -202,7 +202,11 @@ def choices(page: Page) -> dict[str, str]:
 
 def test_superseded_notes_are_folded_and_counted(browser):
     page = browser.get("/patients/o-few")
-    (fold,) = [one for one in elements(page, "details.past") if "note" in texts(one, "summary")[0]]
+    (fold,) = [
+        details
+        for details in elements(page, "details.past")
+        if "note" in texts(details, "summary")[0]
+    ]
     assert texts(fold, "summary")[0].startswith("1 note ")
     assert [link.get("href") for link in elements(fold, "a")] == ["/notes/o-2"]
     assert {*ids(page)} == {"o-1", "o-2", "o-3", "o-4"}

@@ -305,10 +305,10 @@ def test_attachment_without_readable_data_has_a_reason(app):
         found(url="ftp://a.example/x"),
         found(data="QUJD", size=30_000_000),
     ]
-    assert [one.data for one in unreadable] == [None] * 4
+    assert [document.data for document in unreadable] == [None] * 4
     key_words = ("base64", "neither its data nor its address", "another server", "20 MB")
-    for one, words in zip(unreadable, key_words, strict=True):
-        assert words in one.problem
+    for document, words in zip(unreadable, key_words, strict=True):
+        assert words in document.problem
     replaced = found(data="QUJD", hash="AAAAAAAAAAAAAAAAAAAAAAAAAAA=")
     assert (replaced.data, "was replaced" in replaced.remark) == (b"ABC", True)
 

@@ -107,7 +107,7 @@ def test_document_that_cannot_be_compared_has_a_reason(browser):
     }
     for note_id, words in reasons.items():
         text = comparison(browser, note_id)
-        assert [one for one in words if one not in text] == [], note_id
+        assert [told for told in words if told not in text] == [], note_id
 
 
 def test_file_of_an_earlier_version_is_shown_or_said_to_be_replaced(browser):
