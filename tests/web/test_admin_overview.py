@@ -102,6 +102,7 @@ def test_each_problem_is_named(clinic):
             ({"backup": Backup("x", 1, NOW - 9 * DAY, False)}, ["is 9 days old"]),
             ({"backup": Backup("x", 1, NOW - 8 * DAY - 1, False)}, ["is 8 days old"]),
             ({"backup": Backup("x", 1, NOW - 8 * DAY, False)}, []),
+            ({"unwritable": "No space"}, ["The audit trail cannot be written (No space)"]),
             ({"unnamed_proxy": "192.0.2.1"}, ["192.0.2.1 sends X-Forwarded-For"]),
             ({"reach": PLAIN}, [f"{BASE_URL} is not encrypted"]),
             ({"reach": PLAIN, "scheme": "https"}, ["connected through TLS, but"]),
