@@ -41,9 +41,14 @@ def data(app: Flask) -> frozenset[str]:
     return data_of(app)
 
 
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    """The translation that puts every message in brackets."""
+    return Catalogue(pseudo_translation())
+
+
 @pytest.fixture
-def german(monkeypatch: pytest.MonkeyPatch) -> None:
-    catalogue = Catalogue(pseudo_translation())
+def german(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "shipped", lambda _code: catalogue)
     # Lessons are files, and not in brackets.
     monkeypatch.setattr(lesson, "language", lambda: texts.ENGLISH)
