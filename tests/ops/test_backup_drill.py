@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from flask import Flask
@@ -13,10 +14,10 @@ from fhirapp.config import settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.ops.backups.archive import KEYS, InvalidBackup
-from fhirapp.ops.backups.drill import drill, read_everything
+from fhirapp.ops.backups.drill import drill, drill_file, read_everything
 from fhirapp.ops.check import Faults
 from fhirapp.store.write import Rendering
-from tests.support.backups import run_sql, settings_in, taken
+from tests.support.backups import inside, run_sql, settings_in, taken
 from tests.support.shell import run_command
 
 
@@ -104,6 +105,13 @@ def test_damaged_backup_is_refused_by_the_drill(backup, tmp_path):
     damaged.write_bytes(backup.read_bytes()[:-1])
     with pytest.raises(InvalidBackup):
         drill(settings_in(tmp_path / "x"), damaged, None)
+
+
+def test_backup_of_another_schema_than_its_manifest_says_is_refused(backup, tmp_path):
+    folder = tmp_path / "unpacked"
+    manifest = replace(inside(backup, folder), schema="0001")
+    with pytest.raises(InvalidBackup, match="schema"):
+        drill_file(settings_in(tmp_path / "x"), backup, folder, manifest)
 
 
 def test_drill_reports_columns_that_are_no_json_and_a_damaged_index_of_words(clinic, tmp_path):

@@ -1,6 +1,6 @@
 """A pytest plugin: which tests enter which lines, which pass, and how long each takes.
 
-Of a test with many cases, a few are run. FHIRAPP_CONTEXTS names the files to write: NAME.coverage,
+FHIRAPP_CONTEXTS names the files to write: NAME.coverage,
 with a context for each test and for its setup, and NAME.json, the seconds of each test that passes.
 A worker of pytest-xdist adds its name to NAME, and the process that started it writes nothing.
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 import coverage
 import pytest
 
-_CASES = 5
 _NAME = f"{os.environ['FHIRAPP_CONTEXTS']}{os.environ.get('PYTEST_XDIST_WORKER', '')}"
 _coverage = coverage.Coverage(
     data_file=f"{_NAME}.coverage", source=["fhirapp"], branch=False, config_file=False
@@ -25,18 +24,6 @@ _coverage.set_option("run:relative_files", True)
 _seconds: dict[str, float] = defaultdict(float)
 _not_passed: set[str] = set()
 _coverage.start()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a few cases of each test, from the first to the last."""
-    cases: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        cases[item.nodeid.partition("[")[0]].append(item)
-    items[:] = [
-        item
-        for same in cases.values()
-        for item in ([*same[: _CASES - 1], same[-1]] if len(same) > _CASES else same)
-    ]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from flask import Flask
 
+from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.models import PATIENT
-from fhirapp.web.notes import of_patient
+from fhirapp.web.notes import listing, of_patient
 from fhirapp.web.notes.search import marked, phrases_of, snippets
 from tests.support.browsing import Page
 from tests.support.noted import MARKUP, SCRIPTED, TWO_PAGES, attached, note
@@ -268,6 +270,27 @@ def test_marked_words_are_those_that_the_search_finds():
         assert found == expected, (text, query)
     text = "a\u0301\n\t<b>\u202ex\u202c hives \ud83d" * 50
     assert "".join(piece.text for piece in marked(text, phrases_of("hives"))) == text
+
+
+def test_every_page_of_a_search_is_read(monkeypatch):
+    following = [{"relation": "next", "url": "/fhir/DocumentReference?_cursor=second"}]
+    pages = {"": (["a", "b"], following), "second": (["c", "d"], [])}
+    read = []
+
+    def page_of(path: str, _token: object, **_options: object) -> dict[str, Any]:
+        read.append(parse_qs(urlsplit(path).query).get("_cursor", [""])[0])
+        ids, link = pages[read[-1]]
+        entries = [{"search": {"mode": "match"}, "resource": {"id": id_}} for id_ in ids]
+        return {"entry": entries, "link": link}
+
+    monkeypatch.setattr(listing, "read", page_of)
+    token = OwnToken("", "", None, 0)
+    found = {
+        most: [note["id"] for note in listing.every("DocumentReference", [], token, most)]
+        for most in (2, 3, 9)
+    }
+    assert found == {2: ["a", "b"], 3: ["a", "b", "c"], 9: ["a", "b", "c", "d"]}
+    assert read == ["", "", "second", "", "second"]
 
 
 def test_snippet_begins_and_ends_with_whole_words():
