@@ -345,7 +345,7 @@ def asked_at_once(served: Served, stack: ExitStack, *asked: Any) -> list[socket.
         opened.append(stack.enter_context(served.connect(address)))
         ask(opened[-1], path, token)
         # In the order in which they are asked.
-        time.sleep(0.05)
+        time.sleep(0.1)
     return opened
 
 
@@ -353,6 +353,7 @@ def test_one_client_has_half_of_the_threads(serve):
     served = serve(threads=4)
     with ExitStack() as stack:
         asked_at_once(served, stack, *[(f"/block/a{n}", "a", "127.0.0.1") for n in range(6)])
+        served.wait_until_begun(2)
         assert served.began == ["a0", "a1"]
         other = asked_at_once(served, stack, ("/live", "b", "127.0.0.1"))[0]
         assert answer(other)[0] == 200
@@ -362,6 +363,7 @@ def test_one_address_leaves_a_thread_to_others_whatever_its_tokens(serve):
     served = serve(threads=4)
     with ExitStack() as stack:
         asked_at_once(served, stack, *[(f"/block/{n}", str(n), "127.0.0.1") for n in range(9)])
+        served.wait_until_begun(3)
         assert len(served.began) == 3
         other = asked_at_once(served, stack, ("/live", "", "127.0.0.2"))[0]
         assert answer(other)[0] == 200
@@ -373,6 +375,7 @@ def test_health_is_answered_while_all_threads_wait(serve):
         others = [(f"/block/{n}", "", f"127.0.0.{n + 2}") for n in range(3)]
         # Whether it can work may not be known for a while, either.
         asked_at_once(served, stack, *others, ("/health/block", "", "127.0.0.5"))
+        served.wait_until_begun(3)
         assert served.began == ["0", "1", "block"]
         live = asked_at_once(served, stack, ("/health/live", "", "127.0.0.6"))[0]
         assert answer(live)[0] == 200
@@ -398,6 +401,7 @@ def test_requests_that_may_be_slow_hold_half_of_the_threads_and_one_for_each_cli
             (f"/slow/{name}", name, f"127.0.0.{place + 2}") for place, name in enumerate("bcd")
         ]
         asked_at_once(served, stack, *mine, *others)
+        served.wait_until_begun(2)
         assert served.began == ["a", "b"]
         quick = asked_at_once(served, stack, ("/live", "a", "127.0.0.1"))[0]
         assert answer(quick)[0] == 200
