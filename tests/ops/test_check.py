@@ -39,6 +39,7 @@ def test_whole_database_passes(app):
     assert check(app) == check(app, quick=True) == Checked(sum(counts), [])
 
 
+@pytest.mark.campaign
 def test_imported_records_pass(synthea_loaded):
     app, _ = synthea_loaded
     checked = check(app)

@@ -368,6 +368,7 @@ def test_publishing_takes_no_longer_where_there_are_more_records(app, larger, ki
     assert many <= few + SLACK
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("parameter", ["_text", "_content"])
 def test_words_that_nearly_all_have_are_found_on_every_page(app, kind, parameter):
