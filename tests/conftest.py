@@ -22,6 +22,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+from jinja2 import FileSystemBytecodeCache
 
 from fhirapp import db
 from fhirapp.auth.models import CLINICIAN
@@ -183,6 +184,15 @@ def _no_fsync() -> Iterator[None]:
     """Let SQLite wait for no disk: what a test writes need not survive a crash of the machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fhirapp.db._PRAGMAS", (*db._PRAGMAS, "PRAGMA synchronous = OFF"))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _compiled_templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compile each template once, and not for each app."""
+    cache = FileSystemBytecodeCache(str(tmp_path_factory.mktemp("templates")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Flask, "jinja_options", {**Flask.jinja_options, "bytecode_cache": cache})
         yield
 
 

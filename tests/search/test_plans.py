@@ -227,9 +227,9 @@ def plans(app: Flask, path: str, known: Mapping[str, Any], patch: Any) -> dict[s
             asked.setdefault(sql, values)
             return run(sql, values)
 
-        patch.setattr(snapshot, "all", recorded)
-        answer(app)
-        patch.undo()
+        with patch.context() as recording:
+            recording.setattr(snapshot, "all", recorded)
+            answer(app)
         explain = "EXPLAIN QUERY PLAN"
         if db.engine.dialect.name == "postgresql":
             explain = "EXPLAIN (COSTS OFF)"

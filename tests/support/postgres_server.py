@@ -98,8 +98,8 @@ def postgres_server(folder: Path) -> Iterator[Postgres]:
         shutil.chown(folder, "postgres")
     server = Postgres(folder, 5432)
     server.make()
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         if server.is_running:

@@ -39,13 +39,8 @@ _LEFT_OUT = (
     "adding_a_type",
     "auth_races",
     "bench",
-    "figures",
-    "import_killed",
-    "import_memory",
     "mutants",
     "packaging",
-    "restore_interrupted",
-    "vendored",
 )
 _CONTEXTS = Path(".mutation/contexts")
 
@@ -72,8 +67,10 @@ def _judge_all(
         judge = start(folder) if judges.empty() else judges.get()
         begin = time.monotonic()
         mutant, frozen = task
-        verdict = judge.judge(frozen.file, mutant, frozen.by if recorded else ())
-        judges.put(judge)
+        try:
+            verdict = judge.judge(frozen.file, mutant, frozen.by if recorded else ())
+        finally:
+            judges.put(judge)
         return task, verdict, time.monotonic() - begin
 
     with (

@@ -101,7 +101,9 @@ class Selection:
         if defined is None:
             return
         name = re.compile(rf"\b{defined[1] or defined[2]}\b")
-        module = re.compile(rf"\b{Path(file).parent.name if 'init' in file else Path(file).stem}\b")
+        module = re.compile(
+            rf"\b{Path(file).parent.name if Path(file).stem == '__init__' else Path(file).stem}\b"
+        )
         for other, text in self._code.items():
             uses = [number for number, content in enumerate(text, 1) if name.search(content)]
             if uses and (other == file or module.search("\n".join(text))):
