@@ -172,7 +172,7 @@ def _no_settings_from_outside() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _patience() -> Iterator[None]:
+def _long_busy_timeout() -> Iterator[None]:
     """Raise the time that a writer waits for a lock, for slow and busy machines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fhirapp.db.BUSY_SECONDS", 60)
@@ -251,7 +251,7 @@ def _unread_documents() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _no_job_is_awaited() -> Iterator[None]:
+def _wait_for_job_threads() -> Iterator[None]:
     """Wait until the end of each job's process is stored, before its app is closed."""
     yield
     for thread in threading.enumerate():
@@ -301,7 +301,8 @@ def flow(oauth: Flask) -> Flow:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of real records and packages beside the project; without it, no test has it."""
+    """The folder of real records and packages beside the project. Without it, tests that use it are
+    deselected."""
     return SHARED
 
 

@@ -64,7 +64,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 class DatabaseFactory(NamedTuple):
     """Creates databases of one kind and returns their URLs: empty ones, or copies of another.
 
-    Nobody may have that other one open.
+    The database to copy must have no open connections.
     """
 
     kind: str
@@ -184,7 +184,7 @@ def original(
     return make
 
 
-def _twins(settings: Settings) -> Iterator[Flask]:
+def _other_servers(settings: Settings) -> Iterator[Flask]:
     """Create the other servers on an app's database, each with its own instance folder."""
     for number in range(2, _SERVERS + 1):
         folder = settings.folder.with_name(f"{settings.folder.name}-{number}")
@@ -233,8 +233,8 @@ def make_app(
             if not (settings.instance / openid.NAME).exists():
                 copy(signing_keys_file, settings.instance / openid.NAME)
         is_shared = settings.database_url.startswith("postgresql") and not settings.demo
-        several = is_shared and new_database.kind == THREE_SERVERS
-        if several and not settings.files:
+        has_three_servers = is_shared and new_database.kind == THREE_SERVERS
+        if has_three_servers and not settings.files:
             settings = replace(settings, files=str(tmp_path_factory.mktemp("files")))
         app = create_app(settings)
         apps.add(app)
@@ -246,10 +246,10 @@ def make_app(
             prepare(app, lambda _message: None, serving=True)
         else:
             _start(app, seed=seed)
-        if several:
-            twins = [*_twins(settings)]
-            apps.update(twins)
-            balance(app, [app, *twins])
+        if has_three_servers:
+            others = [*_other_servers(settings)]
+            apps.update(others)
+            balance(app, [app, *others])
         return app
 
     yield make

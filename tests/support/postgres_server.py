@@ -31,7 +31,7 @@ def binaries() -> Path | None:
 
 
 class Postgres:
-    """A server in a folder of its own; port only tells its socket from others' in the folder."""
+    """A server in a folder of its own; the port distinguishes sockets in one folder."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder, self.port = folder, port
@@ -62,19 +62,33 @@ class Postgres:
 
     def make(self) -> None:
         """Make an empty database cluster."""
-        self.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", *self._at)
+        self.run(
+            "initdb",
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-locale",
+            *self._data_option,
+        )
 
     def start(self, *settings: str) -> None:
         """Start it, and wait until it answers; by default nothing has to reach the disk."""
-        place = "listen_addresses=''", f"unix_socket_directories={self.folder}", f"port={self.port}"
+        network = (
+            "listen_addresses=''",
+            f"unix_socket_directories={self.folder}",
+            f"port={self.port}",
+        )
         # A machine's crash is not what these tests are about.
-        written = " ".join(f"-c {one}" for one in (*place, *(settings or ("fsync=off",))))
+        options = " ".join(f"-c {setting}" for setting in (*network, *(settings or ("fsync=off",))))
         log = str(self.folder / f"{self.port}.log")
-        self.run("pg_ctl", "start", "-s", "-w", "-l", log, "-o", written, *self._at)
+        self.run("pg_ctl", "start", "-s", "-w", "-l", log, "-o", options, *self._data_option)
 
     def stop(self, mode: str = "fast") -> None:
         """Stop it: `fast` ends its sessions, `immediate` is its crash."""
-        self.run("pg_ctl", "stop", "-s", "-m", mode, *self._at)
+        self.run("pg_ctl", "stop", "-s", "-m", mode, *self._data_option)
 
     def ask(self, sql: str, database: str = "postgres", values: Sequence[Any] = ()) -> list[Any]:
         """Run a statement in a transaction of its own; return its rows."""
@@ -87,7 +101,7 @@ class Postgres:
         return (self.data / "postmaster.pid").exists()
 
     @property
-    def _at(self) -> tuple[str, str]:
+    def _data_option(self) -> tuple[str, str]:
         return "-D", str(self.data)
 
 
