@@ -254,7 +254,7 @@ def record(
                     .limit(kept - KEPT + 1)
                 )
                 connection.execute(delete(Refusal).where(Refusal.request_id.in_(oldest)))
-            # A view that is run once more, on the primary, is refused once more.
+            # A request is kept once, however often it is refused.
             known = select(Refusal.request_id).where(Refusal.request_id == row["request_id"])
             if connection.execute(known).first() is None:
                 connection.execute(insert(Refusal), [row])
