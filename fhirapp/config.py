@@ -488,10 +488,11 @@ def parsed(setting: Declared[Any], text: str) -> Any:
 
 
 _NO_REPLICAS = (
-    "records are read from FHIRAPP_DATABASE_URL alone; unset it. "
+    "unset FHIRAPP_REPLICA_URLS and FHIRAPP_REPLICA_LAG. All records are read from the database of "
+    "FHIRAPP_DATABASE_URL. "
     "`fhirapp docs scale` says how one database serves many requests."
 )
-# Settings of earlier releases, and what to do instead.
+# Settings that were removed, and what to do instead.
 _REMOVED = {"replica_urls": _NO_REPLICAS, "replica_lag": _NO_REPLICAS}
 
 # Read by the tests and the benchmark, not by the server.

@@ -135,7 +135,7 @@ def test_an_unknown_setting_is_refused(name):
 
 @pytest.mark.parametrize("name", ["FHIRAPP_REPLICA_URLS", "FHIRAPP_REPLICA_LAG"])
 def test_a_removed_setting_is_refused_with_what_to_do(name):
-    with pytest.raises(ConfigurationError, match=f"{name} is no longer a setting: .*unset it"):
+    with pytest.raises(ConfigurationError, match=f"{name} is no longer a setting: unset "):
         load_settings({name: "5"})
 
 

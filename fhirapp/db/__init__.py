@@ -70,7 +70,6 @@ __all__ = [
     "lock_of_use",
     "quoted",
     "reader",
-    "records",
     "with_patience",
     "writing",
 ]

@@ -119,7 +119,7 @@ def history_system() -> Response:
     parameters = _parameters()
     walked = _History("_history", (), ("last_updated", "pk"), is_counted=False)
     snapshot, signer = reader(), _signer(walked, parameters)
-    place = _place(signer, parameters.cursor)
+    place = _place(signer, parameters.cursor, 3)
     keys: list[tuple[str, int, int, Definition]] = []
     for rank, one in enumerate(served):
         selecting = [*visible_versions(one, access), *_in_time(one, parameters)]
@@ -170,7 +170,7 @@ def _answer(
     definition: Definition, access: Access, parameters: _Parameters, history: _History
 ) -> Response:
     snapshot, signer = reader(), _signer(history, parameters)
-    place = _place(signer, parameters.cursor)
+    place = _place(signer, parameters.cursor, len(history.order))
     selecting = [
         *history.conditions,
         *visible_versions(definition, access),
@@ -269,12 +269,15 @@ def _signer(history: _History, parameters: _Parameters) -> URLSafeSerializer:
     return URLSafeSerializer(key_of(current_app), salt=f"history {fits}")
 
 
-def _place(signer: URLSafeSerializer, cursor: str | None) -> Sequence[Any] | None:
-    """Return the place that a page begins after. Raises InvalidParameter."""
+def _place(signer: URLSafeSerializer, cursor: str | None, length: int) -> Sequence[Any] | None:
+    """Return the place, of so many values, that a page begins after. Raises InvalidParameter."""
     if cursor is None:
         return None
     try:
         place: Sequence[Any] = signer.loads(cursor)
+        if len(place) != length:
+            # Of a server that read replicas: it has one value more.
+            raise ValueError("another number of values")
     except (BadData, ValueError):
         raise InvalidParameter(
             "_cursor", "is not one of this history's; start again from its first page"

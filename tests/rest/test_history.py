@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from itsdangerous import URLSafeSerializer
 
+from fhirapp.keys import key_of
 from tests.support.contract import allergy, delete, publish
 from tests.support.helpers import BASE_URL, Fhir, assert_outcome, token_for
 
@@ -185,3 +187,11 @@ def test_a_provenance_has_a_history_for_whoever_sees_the_targets_of_its_newest_v
     assert first.get(f"{path}/1").status_code == 404
     for tail in ("", "/_history", "/_history/1", "/_history/4"):
         assert fourth.get(f"Provenance/moved{tail}").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["AllergyIntolerance/al-p1-latex", "AllergyIntolerance", ""])
+def test_cursor_with_another_number_of_values_is_refused(app, fhir, path):
+    history = f"{path}/_history".lstrip("/")
+    signer = URLSafeSerializer(key_of(app), salt=f"history {(history, None, None)!r}")
+    answer = fhir.get(f"{history}?_cursor={signer.dumps([1, 2, 3, 4])}")
+    assert_outcome(answer, 400, "value", f"_cursor: {OTHER_CURSOR}", "_cursor")
