@@ -488,9 +488,8 @@ def parsed(setting: Declared[Any], text: str) -> Any:
 
 
 _NO_REPLICAS = (
-    "unset FHIRAPP_REPLICA_URLS and FHIRAPP_REPLICA_LAG. All records are read from the database of "
-    "FHIRAPP_DATABASE_URL. "
-    "`fhirapp docs scale` says how one database serves many requests."
+    "unset FHIRAPP_REPLICA_URLS and FHIRAPP_REPLICA_LAG. All records are read from the database "
+    "that FHIRAPP_DATABASE_URL names; `fhirapp docs scale` says how many requests one can serve."
 )
 # Settings that were removed, and what to do instead.
 _REMOVED = {"replica_urls": _NO_REPLICAS, "replica_lag": _NO_REPLICAS}

@@ -301,8 +301,7 @@ def flow(oauth: Flask) -> Flow:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of real records and packages beside the project. Without it, tests that use it are
-    deselected."""
+    """The folder of real records beside the project. Without it, tests that use it do not run."""
     return SHARED
 
 

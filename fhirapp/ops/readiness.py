@@ -116,9 +116,9 @@ def _unwritable(engine: Engine) -> str:
     """Return why nothing can be written, empty where it can. Raises what the database raises."""
     if engine.dialect.name == "postgresql":
         with engine.connect() as connection:
-            is_replica = connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one()
+            is_standby = connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one()
             read_only = connection.exec_driver_sql("SHOW transaction_read_only").scalar_one()
-        return "the database is read-only" if is_replica or read_only == "on" else ""
+        return "the database is read-only" if is_standby or read_only == "on" else ""
     with engine.connect() as connection:
         driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
         driver.execute("PRAGMA busy_timeout = 0")

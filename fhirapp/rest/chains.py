@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fhirapp.auth.scopes import Access
-from fhirapp.db import Reader, reader
+from fhirapp.db import reader
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.outcome import InvalidParameter, ParameterError, UnsupportedParameter
 from fhirapp.rest.access import NOTHING, check_not_merged, check_reaches, visible
@@ -49,12 +49,8 @@ class Chains:
         self._access, self._context = access, context
         self._left = _MOST_OF_SEARCH
 
-    @property
-    def _reader(self) -> Reader:
-        return reader()
-
     def _run(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return (self._statements or self._reader.all)(sql, values)
+        return (self._statements or reader().all)(sql, values)
 
     def __call__(self, name: str, values: Sequence[str]) -> Chained:
         """Return what one asks, a condition for each repetition. Raises FhirError."""
@@ -121,7 +117,7 @@ class Chains:
             conditions = [*conditions, limit]
         refers = "k.param = ? AND k.target_type = ?"
         values = (step.reference.name, target.name)
-        selection = select(definition.sql_table, conditions, self._reader.all)
+        selection = select(definition.sql_table, conditions, reader().all)
         if selection.is_gathered or selection.narrows:
             rows = self._run(
                 f"SELECT DISTINCT k.target_id FROM {definition.sql_table} r"
@@ -187,14 +183,14 @@ class Chains:
                 _check_depth(target, name)
             return lead.where(any_of([_row_by_row(*one) for one in limited]).where())
         patients = dict(found).get("Patient", ())
-        for patient_id, into in merged_among(self._reader, patients).items():
+        for patient_id, into in merged_among(reader(), patients).items():
             if into not in patients:
-                check_not_merged(self._reader, patient_id, name)
+                check_not_merged(reader(), patient_id, name)
         return lead.to(found)
 
     def _ids(self, target: Definition, conditions: Sequence[AnyCondition]) -> list[str] | None:
         """Return the ids of what fits, None where that may be too many to list."""
-        selection = select(target.sql_table, conditions, self._reader.all)
+        selection = select(target.sql_table, conditions, reader().all)
         if not (selection.is_gathered or selection.narrows):
             return None
         rows = self._run(

@@ -96,6 +96,7 @@ def upgrade(engine: Engine) -> str | None:
         # Also where nothing is to be carried forward: a resource type may be new.
         with writing(engine) as connection:
             # Another process may have been here first, while this one waited for the lock.
+            # One query for all names: create_all() itself asks for each table.
             present = {*inspect(connection).get_table_names()}
             missing = [table for table in db.metadata.sorted_tables if table.name not in present]
             if missing:

@@ -189,18 +189,18 @@ class TableTrail(Trail):
             return sum(connection.execute(select(*sizes)).one())
 
     def why_unwritable(self) -> str:
-        """Look at the last line that could not be written, at the rights, and for a replica."""
+        """Look at the last failed line, at the rights, and whether this is a standby server."""
         if self.failure:
             return self.failure
         table = AuditLine.__tablename__
         right = func.has_table_privilege(table, "INSERT")
         try:
             with self._errors(), self._engine.connect() as connection:
-                may, is_replica = connection.execute(select(right, func.pg_is_in_recovery())).one()
+                may, is_standby = connection.execute(select(right, func.pg_is_in_recovery())).one()
         except OSError as error:
             return str(error.strerror)
-        if is_replica:
-            return "the database is a replica"
+        if is_standby:
+            return "the database is a standby server, which cannot be written"
         return "" if may else f"no right to write {table}"
 
     def close(self) -> None:

@@ -62,17 +62,8 @@ class Postgres:
 
     def make(self) -> None:
         """Make an empty database cluster."""
-        self.run(
-            "initdb",
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-locale",
-            *self._data_option,
-        )
+        options = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale")
+        self.run("initdb", *options, *self._data_option)
 
     def start(self, *settings: str) -> None:
         """Start it, and wait until it answers; by default nothing has to reach the disk."""

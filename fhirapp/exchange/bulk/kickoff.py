@@ -331,7 +331,7 @@ def _parse_filter(text: str, exported: Sequence[str]) -> Filter:
         )
     pairs = tuple(parse_form(query.encode()))
     definition = types()[name]
-    context = Context(definition.tables, base_url(), Terminology(reader).resolve)
+    context = Context(definition.tables, base_url(), Terminology().resolve)
     try:
         conditions_of(definition, pairs, reader())
         query = parse_query(definition.params, pairs, context, strict=True)

@@ -1,8 +1,8 @@
 """A pytest plugin: which tests enter which lines, which pass, and how long each takes.
 
-FHIRAPP_CONTEXTS names the files to write: NAME.coverage,
-with a context for each test and for its setup, and NAME.json, the seconds of each test that passes.
-A worker of pytest-xdist adds its name to NAME, and the process that started it writes nothing.
+FHIRAPP_CONTEXTS names the files to write: NAME.coverage, with a context for each test and for its
+setup, and NAME.json, the seconds of each test that passes. A worker of pytest-xdist adds its name
+to NAME, and the process that started it writes nothing.
 """
 
 from __future__ import annotations

@@ -101,9 +101,9 @@ class Selection:
         if defined is None:
             return
         name = re.compile(rf"\b{defined[1] or defined[2]}\b")
-        module = re.compile(
-            rf"\b{Path(file).parent.name if Path(file).stem == '__init__' else Path(file).stem}\b"
-        )
+        path = Path(file)
+        module_name = path.parent.name if path.stem == "__init__" else path.stem
+        module = re.compile(rf"\b{module_name}\b")
         for other, text in self._code.items():
             uses = [number for number, content in enumerate(text, 1) if name.search(content)]
             if uses and (other == file or module.search("\n".join(text))):
