@@ -245,6 +245,7 @@ def memory(server: Server) -> int:
     return int(found[1]) * 1024
 
 
+@pytest.mark.process
 def test_clients_that_do_not_read_hold_neither_the_thread_nor_memory(serving, fhir):
     bearer = f"Authorization: Bearer {fhir.token}"
     whole, part = (get(f"/fhir/{PATH}", bearer, *more) for more in ([], ["Range: bytes=0-9"]))

@@ -186,6 +186,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
     copy.close()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("after", "recorded", "timeout"),
     [
@@ -210,6 +211,7 @@ def test_mutant_is_caught_by_a_test_that_passes_without_it(
     assert (copy.root / "a.py").read_text() == text
 
 
+@pytest.mark.process
 def test_no_process_outlives_its_request(copy: Copy) -> None:
     response = copy.run(["tests/test_a.py::test_leaves_a_process"], 60)
     assert (response["code"], response["ran"]) == (0, 1)
