@@ -302,3 +302,27 @@ class _Worker:
         assert requests is not None
         assert answers is not None
         return requests, answers
+
+
+# What is shown of a document is shown again soon: to whoever turns its pages, and to others.
+_REMEMBERED_MEGABYTES = 32
+# By the process: one that is forked has another.
+_shared: dict[int, Extractor] = {}
+_lock = Lock()
+
+
+def shared_extractor() -> Extractor:
+    """Return the extractor that all threads of this process use to show documents.
+
+    They wait for each other, so it takes less time for a document than an import may.
+    """
+    with _lock:
+        if os.getpid() not in _shared:
+            _shared[os.getpid()] = Extractor(5, remembered_megabytes=_REMEMBERED_MEGABYTES)
+        return _shared[os.getpid()]
+
+
+def missing_confinement() -> str:
+    """Return which limits the shared extractor's process lacks; empty if none or not started."""
+    found = _shared.get(os.getpid())
+    return found.lacking if found else ""

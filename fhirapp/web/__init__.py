@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from flask import Flask
 
+from fhirapp.feature import features, imported
 from fhirapp.web import (
     account,
     apps,
@@ -35,15 +36,7 @@ from fhirapp.web.admin import (
     users,
 )
 from fhirapp.web.admin import clients as admin_clients
-from fhirapp.web.chart import routes as chart
-from fhirapp.web.explore import history, inspector, why
-from fhirapp.web.explore import routes as explore
-from fhirapp.web.learn import class_pages, recap
-from fhirapp.web.learn import routes as learn
-from fhirapp.web.notes import routes as notes
 
-_OF_RECORDS = (home, explore, chart, notes, learn, class_pages, recap)
-_OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, provider, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (
     *(overview, checkup, users, admin_clients, consents, imports, jobs, exports, backups),
@@ -56,5 +49,8 @@ def init_app(app: Flask) -> None:
     pages.init_app(app)
     texts.init_app(app)
     static_files.init_app(app)
-    for part in (*_OF_RECORDS, *_OF_EXPLORER, *_OF_PEOPLE, *_OF_ADMINISTRATORS):
+    for part in (home, *_OF_PEOPLE, *_OF_ADMINISTRATORS):
         app.register_blueprint(part.blueprint)
+    for feature in features():
+        for reference in feature.blueprints:
+            app.register_blueprint(imported(reference))

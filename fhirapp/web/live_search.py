@@ -15,8 +15,8 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.demo import BACKEND
 from fhirapp.auth.tokens import new_token, save_backend_token
 from fhirapp.db import db
-from fhirapp.web.explore.explanation import Note, Step, issues_of, narrowing, reading_of
-from fhirapp.web.explore.tables import names_of_patients
+from fhirapp.features.explore.explanation import Note, Step, issues_of, narrowing, reading_of
+from fhirapp.features.explore.tables import names_of_patients
 from fhirapp.web.internal_client import ask, kept_for_state
 from fhirapp.web.texts import language
 

@@ -34,7 +34,7 @@ from fhirapp.fhir.terminology import without_direction
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.trail import Unwritable, acts
-from fhirapp.web import cookies, texts
+from fhirapp.web import cookies, navigation, texts
 from fhirapp.web.browsers import browser
 from fhirapp.web.texts import _, ngettext, numeral
 from fhirapp.web.times import day, exact, moment, partial
@@ -159,6 +159,7 @@ def _shared() -> dict[str, Any]:
         "now": int(time.time()),
         "zone": str(settings().zone),
         "address_of_page": _address_of_page,
+        "navigation": navigation,
     }
 
 

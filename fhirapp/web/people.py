@@ -20,12 +20,13 @@ from fhirapp.search.string import fold
 from fhirapp.search.values import escape
 from fhirapp.store.merge import merged_into
 from fhirapp.trail import events
-from fhirapp.web.chart.allergies import VIA
 from fhirapp.web.internal_client import ask, read, token_of
 from fhirapp.web.labels import full_name
 from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
 
+# Which of our pages asked: one that shows a whole record.
+_VIA = "chart"
 SHOWN, SUGGESTED = 25, 10
 # Words of a typed name: further words distinguish no patients.
 _MOST_WORDS = 8
@@ -215,7 +216,7 @@ def record(patient_id: str) -> tuple[dict[str, Any], OwnToken]:
         raise unknown()
     try:
         token = token_of(patient_id)
-        return read(f"/fhir/Patient/{quote(patient_id)}", token, via=VIA), token
+        return read(f"/fhir/Patient/{quote(patient_id)}", token, via=_VIA), token
     except PageError as error:
         if error.status in (403, 404, 410):
             raise unknown() from None

@@ -11,12 +11,12 @@ from flask import Flask
 
 from fhirapp.audit.read import entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
+from fhirapp.features.chart.elements import born, died
+from fhirapp.features.notes.elements import day_of, moment_of
 from fhirapp.fhir import temporal
 from fhirapp.fhir.temporal import exact_at, instant_of
 from fhirapp.fhir.terminology import onset, when
 from fhirapp.web import times
-from fhirapp.web.chart.elements import born, died
-from fhirapp.web.notes.elements import day_of, moment_of
 from tests.support.allergies import allergy, patient_with
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import Fhir, token_for

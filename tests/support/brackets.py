@@ -18,9 +18,9 @@ from sqlalchemy import Connection
 from fhirapp.auth import demo
 from fhirapp.db import writing
 from fhirapp.docs import pages as manual
+from fhirapp.features.learn import lesson
 from fhirapp.fhir.terminology import strings
 from fhirapp.web.labels import _CODES, _SEXES
-from fhirapp.web.learn import lesson
 from tests.support.page_list import WALKER
 
 # Attributes that people read or hear.

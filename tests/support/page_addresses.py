@@ -35,11 +35,7 @@ class Address(NamedTuple):
 
 def addresses(app: Flask, method: str) -> list[Address]:
     """Return the addresses of the app's pages that accept a method."""
-    ours = {
-        name
-        for name, blueprint in app.blueprints.items()
-        if blueprint.import_name.startswith("fhirapp.web.")
-    }
+    ours = {name for name, blueprint in app.blueprints.items() if blueprint.template_folder}
     return [
         Address(method, rule.rule, _example(rule.rule))
         for rule in app.url_map.iter_rules()

@@ -34,7 +34,7 @@ _RESOURCES = _PACKAGE / "resources"
 _SCHEDULES = (_PACKAGE / "jobs", _PACKAGE / "ops")
 # Define the allergy texts of charts.
 _ALLERGIES = (_PACKAGE / "allergies", _PACKAGE / "fhir")
-_FOLDERS = (_WEB, AUTH, _RESOURCES, *_SCHEDULES, *_ALLERGIES)
+_FOLDERS = (_WEB, _PACKAGE / "features", AUTH, _RESOURCES, *_SCHEDULES, *_ALLERGIES)
 # Unmarked tables: a page translates an entry when it shows it.
 _TABLES = {
     "auth/models.py": ROLES,
@@ -43,6 +43,7 @@ _TABLES = {
 }
 _KEYWORDS = {
     "_": None,
+    "N_": None,
     "gettext": None,
     "worded": None,
     "ngettext": (1, 2),

@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from flask import Flask
 
+from fhirapp.features.learn import lesson
 from fhirapp.web import texts
-from fhirapp.web.learn import lesson
 from fhirapp.web.texts import Catalogue
 from tests.support.brackets import DemoInProcess, data_of, is_data, outside_of
 from tests.support.browsing import Browser, Page

@@ -14,7 +14,7 @@ from flask import Flask
 from sqlalchemy import delete, insert
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Client
-from fhirapp.web.learn.models import LessonProgress
+from fhirapp.features.learn.models import LessonProgress
 from tests.support.allergies import NKA, NKDA, PENICILLIN, SEVERE, allergy, patient_with
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, id_of

@@ -20,8 +20,8 @@ from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.throttle import TooOften
 from fhirapp.config import ConfigurationError, load_settings
+from fhirapp.features.learn import lesson
 from fhirapp.web import texts
-from fhirapp.web.learn import lesson
 from fhirapp.web.pages import title_and_advice, wait
 from fhirapp.web.times import day, partial
 from tests.support.browsing import Browser

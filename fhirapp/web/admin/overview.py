@@ -16,6 +16,7 @@ from fhirapp.auth.models import Client, Refusal
 from fhirapp.config import Settings, base_url, settings
 from fhirapp.db import db
 from fhirapp.disk import because, database_path
+from fhirapp.documents.extractor import missing_confinement
 from fhirapp.exchange.models import ImportRun
 from fhirapp.jobs import schedule
 from fhirapp.jobs.schedule import Schedule
@@ -30,7 +31,6 @@ from fhirapp.web.admin import checkup, growth, storage
 from fhirapp.web.admin import settings as admin_settings
 from fhirapp.web.admin.growth import kept
 from fhirapp.web.admin.settings import shown_url
-from fhirapp.web.notes.attachments import lacking
 from fhirapp.web.pages import blueprint_of, for_administrators, page
 from fhirapp.web.texts import _
 
@@ -123,7 +123,7 @@ def overview() -> Response:
         free=measured.free,
         now=now,
         unwritable=trail.state(current_app),
-        unconfined=lacking(),
+        unconfined=missing_confinement(),
         unnamed_proxy=str(current_app.extensions.get(UNNAMED_PROXY, "")),
         is_empty=is_empty,
         reach=reach_of(settings()),

@@ -1,0 +1,67 @@
+"""What a feature declares, so that the rest of the server need not know it.
+
+A feature is a folder of fhirapp/features with all of its code, pages and commands. Its
+`__init__.py` declares one FEATURE. That names functions as "module:name", which are imported when
+they are first used: the command line lists its commands without importing Flask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+# The menus of pages: at the top of each, and below it in two sections.
+MAIN, ADMINISTRATION, ACCOUNT = "main", "administration", "account"
+
+
+def N_(text: str) -> str:  # noqa: N802
+    """Mark a text for translation. The page that shows it translates it."""
+    return text
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link of a menu; links are ordered by position."""
+
+    menu: str
+    position: int
+    path: str
+    label: str
+    # Who sees it; "" is somebody who has not signed in. None is everybody.
+    roles: Collection[str] | None = None
+    demo_only: bool = False
+    # The pages below its path are pages of their own links.
+    is_exact: bool = False
+    # Of the manual: it leads to the page that helps here, and is in English.
+    is_manual: bool = False
+
+
+@dataclass(frozen=True)
+class Feature:
+    """The declaration of a feature."""
+
+    name: str
+    # The features that it imports.
+    requires: tuple[str, ...] = ()
+    blueprints: tuple[str, ...] = ()
+    # By name: the command, and a sentence for the list of commands.
+    commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    navigation: tuple[Link, ...] = ()
+    # By the path that pages begin with: the name of the manual's page that helps there.
+    help: Mapping[str, str] = field(default_factory=dict)
+
+
+@cache
+def features() -> tuple[Feature, ...]:
+    """Return the features of this server, in the order of fhirapp/features/__init__.py."""
+    folder = import_module("fhirapp.features")
+    return tuple(import_module(f"fhirapp.features.{name}").FEATURE for name in folder.FEATURES)
+
+
+def imported(reference: str) -> Any:
+    """Return what "module:name" refers to."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)

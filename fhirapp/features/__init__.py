@@ -1,0 +1,6 @@
+"""The features of this server. Each folder has all of one, and declares it (fhirapp/feature.py).
+
+To remove a feature, delete its folder and its name in this list.
+"""
+
+FEATURES = ("chart", "notes", "explore", "learn")

@@ -1,0 +1,15 @@
+"""A patient's chart: allergies and notes as a clinician wants them."""
+
+from __future__ import annotations
+
+from fhirapp.feature import MAIN, N_, Feature, Link
+
+FEATURE = Feature(
+    name="chart",
+    requires=("notes",),
+    blueprints=("fhirapp.features.chart.routes:blueprint",),
+    navigation=(
+        Link(MAIN, 30, "/patients", N_("Patients"), roles=("", "clinician", "administrator")),
+        Link(MAIN, 30, "/patients", N_("My record"), roles=("patient",)),
+    ),
+)

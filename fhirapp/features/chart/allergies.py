@@ -1,0 +1,373 @@
+"""A patient's allergies for the chart: what AllergyIntolerance/$summary says.
+
+First what can kill, in words; then what does not fit together; then every entry in its section, in
+the order in which they matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from fhirapp.allergies.severity import described_severely
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.features.chart.elements import category
+from fhirapp.features.notes.elements import add_names
+from fhirapp.fhir.terminology import reference, shortened
+from fhirapp.web.internal_client import read
+from fhirapp.web.labels import word
+from fhirapp.web.texts import _
+
+VIA = "chart"
+Json = Mapping[str, Any]
+_STATED = ("none-known", "no-information", "not-asked")
+# By the groups of the summary: titles, and whether the section is folded. What was never one, and
+# what is over, names its substances in the fold's heading.
+_SECTIONS = (
+    (("active-severe", "active", "unconfirmed"), _("Active"), False),
+    (
+        ("status-not-known-severe", "status-not-known"),
+        _("Unresolved: clinical status not recorded"),
+        False,
+    ),
+    (("words-only",), _("In document text only"), False),
+    (_STATED, _("Statements about allergies"), False),
+    (("past",), _("Resolved or inactive"), True),
+    (("refuted",), _("Refuted"), True),
+    (("entered-in-error",), _("Entered in error"), True),
+)
+_FOLDED = frozenset(code for codes, _title, is_folded in _SECTIONS if is_folded for code in codes)
+# What is no allergy has no reactions.
+_STATEMENTS = {
+    "none-known": _("none known"),
+    "no-information": _("no information"),
+    "not-asked": _("not asked"),
+    "words-only": _("in document text only"),
+}
+# Conclusions without an allergy that holds: heading, and whether "none" is what is recorded.
+_ABSENCES = {
+    "none-known": (_("None known"), True),
+    "none-known-in-part": (_("None known for some allergens only"), False),
+    "not-asked": (_("Not asked"), False),
+    "no-information": (_("No information"), False),
+    "none-holding": (_("None active"), False),
+    "nothing-recorded": (_("Nothing recorded"), False),
+    "not-visible": (_("Not visible to you"), False),
+    "words-only": (_("In document text only"), False),
+}
+# Of those that are severe, how many are written large, and how many substances a fold names.
+_MOST_SEVERE, _MOST_NAMED, _MOST_STATED = 12, 20, 3
+_REACTION, _NAME = 120, 80
+
+
+class Dated(NamedTuple):
+    """A date with what it is the date of: two that differ never look alike."""
+
+    label: str
+    text: str
+
+
+class Line(NamedTuple):
+    """An entry in a row of the chart."""
+
+    id: str
+    substance: str
+    # What its codes are called, where that differs.
+    coded_as: str
+    # The classes of the substance, each with what else is in it.
+    same_class: str
+    # For the red tag; empty where nothing is shown as severe.
+    severe: str
+    # Whether it is an allergy or an intolerance, and of what category.
+    kind: str
+    reaction: str
+    comments: Sequence[str]
+    status: str
+    dates: Sequence[Dated]
+    is_past: bool
+
+
+class Source(NamedTuple):
+    """Where a statement comes from: its dates, and who recorded or reported it, "" if nobody."""
+
+    dates: Sequence[Dated]
+    label: str
+    who: str
+
+
+class Severe(NamedTuple):
+    """What can kill: as the banner says it, with where it comes from and what is noted beside."""
+
+    id: str
+    # Severe, or High criticality where that alone is recorded.
+    word: str
+    substance: str
+    # What its codes are called, where that differs.
+    coded_as: str
+    reaction: str
+    status: str
+    source: Source
+    comments: Sequence[str]
+
+
+class LookTwice(NamedTuple):
+    """What does not fit together: a sentence, and where to look: addresses by what they show."""
+
+    text: str
+    places: Mapping[str, str]
+
+
+class Section(NamedTuple):
+    """The entries of one standing; names are the substances of a folded one, in a sentence."""
+
+    title: str
+    lines: Sequence[Line]
+    is_folded: bool
+    names: str
+
+
+class Statement(NamedTuple):
+    """An entry that is no allergy: its words, where it comes from, and what is noted beside."""
+
+    words: str
+    source: Source
+    comments: Sequence[str]
+
+
+class Absence(NamedTuple):
+    """That no allergy is shown, and why; is_known where it is recorded that there is none.
+
+    statements are what says so, each in its words.
+    """
+
+    title: str
+    is_known: bool
+    statements: Sequence[Statement]
+
+
+class Allergies(NamedTuple):
+    """What the chart shows of allergies; absence is None where one may hold.
+
+    also names the others that may hold, for whoever reads the banner alone.
+    """
+
+    severe: Sequence[Severe]
+    more_severe: int
+    also: str
+    conclusion: str
+    absence: Absence | None
+    look_twice: Sequence[LookTwice]
+    sections: Sequence[Section]
+
+
+def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
+    """Return what is recorded, as far as the token sees it. Raises PageError."""
+    query = urlencode({"patient": patient_id})
+    answer = read(f"/fhir/AllergyIntolerance/$summary?{query}", token, via=VIA)
+    entries = {
+        _one(group, "code"): list(_parts(group, "entry")) for group in _parts(answer, "group")
+    }
+    lines = {code: [_line(entry, code) for entry in held] for code, held in entries.items()}
+    (conclusion,) = _parts(answer, "conclusion")
+    absence = _ABSENCES.get(_one(conclusion, "code"))
+    names = {line.id: line.substance for held in lines.values() for line in held}
+    holding = [code for code in entries if code not in _FOLDED]
+    severe = [entry for code in holding for entry in entries[code] if _is(entry, "severe")]
+    shown = severe[:_MOST_SEVERE]
+    unstated = [code for code in holding if code not in _STATED]
+    others = [line for code in unstated for line in lines[code] if not line.severe]
+    stated = [] if absence is None else [one for code in _STATED for one in entries.get(code, ())]
+    # The names of those who recorded it: each may be a request.
+    add_names([_author(entry)[1] for entry in (*shown, *stated)], token, VIA)
+    return Allergies(
+        severe=[_severe_one(entry) for entry in shown],
+        more_severe=len(severe) - len(shown),
+        also=_named(others) if severe else "",
+        conclusion=_one(conclusion, "text"),
+        absence=Absence(_(absence[0]), absence[1], _statements(stated)) if absence else None,
+        look_twice=[_look_twice(one, patient_id, names) for one in _parts(answer, "finding")],
+        sections=list(_sections(lines)),
+    )
+
+
+def _sections(lines: Mapping[str, Sequence[Line]]) -> Iterator[Section]:
+    known = {code for codes, _title, _is_folded in _SECTIONS for code in codes}
+    # A group that this page does not know is shown with those that hold.
+    unknown = [code for code in lines if code not in known]
+    for codes, title, is_folded in _SECTIONS:
+        wanted = [*codes, *unknown] if codes == _SECTIONS[0][0] else codes
+        held = [line for code in wanted for line in lines.get(code, ())]
+        if held:
+            yield Section(_(title), held, is_folded, _named(held) if is_folded else "")
+
+
+def _named(lines: Sequence[Line]) -> str:
+    names = [_named_line(line) for line in lines[:_MOST_NAMED]]
+    if more := len(lines) - len(names):
+        names.append(_("%(count)s more", count=more))
+    return ", ".join(names)
+
+
+def _named_line(line: Line) -> str:
+    """Return the name of an entry in a list; where its codes have another name, that too."""
+    name = shortened(line.substance, _NAME)
+    if not line.coded_as:
+        return name
+    return f"{name} ({_('coded as')} {shortened(line.coded_as, _NAME)})"
+
+
+def _line(entry: Json, group: str) -> Line:
+    kind = _one(entry, "kind")
+    kinds = [_one(entry, "type"), category(_all(entry, "category"))]
+    return Line(
+        id=_source(entry),
+        substance=_substance(entry),
+        coded_as=_coded_as(entry),
+        same_class="; ".join(_all(entry, "sameClass")),
+        severe=_reason(entry),
+        kind=", ".join(word(one) for one in kinds if one and kind == "allergy"),
+        reaction=_(_STATEMENTS[kind]) if kind in _STATEMENTS else _reactions(entry),
+        comments=_all(entry, "comment"),
+        status=_status(entry),
+        dates=_dates(entry),
+        is_past=group in _FOLDED,
+    )
+
+
+def _substance(entry: Json) -> str:
+    substance = _one(entry, "substance") or _("Substance not recorded")
+    # As HL7 writes it for machines.
+    return _("No information") if substance == "NoInformation" else substance
+
+
+def _coded_as(entry: Json) -> str:
+    return ", ".join(_all(entry, "codedAs"))
+
+
+def _severe_one(entry: Json) -> Severe:
+    return Severe(
+        id=_source(entry),
+        word=_("Severe") if _is_grave(entry) else _("High criticality"),
+        substance=shortened(_substance(entry), _REACTION),
+        coded_as=_coded_as(entry),
+        reaction=_worst(entry),
+        status=_status(entry),
+        source=_source_of(entry),
+        comments=_all(entry, "comment"),
+    )
+
+
+def _statements(entries: Sequence[Json]) -> list[Statement]:
+    return [
+        Statement(_substance(entry), _source_of(entry), _all(entry, "comment"))
+        for entry in entries[:_MOST_STATED]
+    ]
+
+
+def _source_of(entry: Json) -> Source:
+    label, author = _author(entry)
+    return Source(_dates(entry), label, reference(author))
+
+
+def _is_grave(entry: Json) -> bool:
+    """Say whether it is severe by more than its criticality."""
+    reactions = list(_parts(entry, "reaction"))
+    return (
+        _one(entry, "criticality") != "high"
+        or bool(_one(entry, "describedAs"))
+        or any(_one(one, "severity") == "severe" for one in reactions)
+        or any(described_severely(_one(one, "text")) for one in reactions)
+    )
+
+
+def _worst(entry: Json) -> str:
+    """Return what happened when it was worst; of words that alone say so, these."""
+    if words := _one(entry, "describedAs"):
+        return f"“{words}”"
+    reactions = list(_parts(entry, "reaction"))
+    severe = [one for one in reactions if _one(one, "severity") == "severe"]
+    texts = dict.fromkeys(_one(one, "text") for one in severe or reactions)
+    return shortened("; ".join(texts), _REACTION) or _("reaction not recorded")
+
+
+def _author(entry: Json) -> tuple[str, dict[str, Any]]:
+    """Return who recorded an entry, or else who reported it, with the word for that."""
+    for recorder in _all(entry, "recorder"):
+        return _("recorded by"), recorder
+    return _("reported by"), next(iter(_all(entry, "asserter")), {})
+
+
+def _reason(entry: Json) -> str:
+    """Return why an entry is shown as severe; empty where it is not."""
+    if not _is(entry, "severe"):
+        return ""
+    if _one(entry, "criticality") == "high":
+        return _("high criticality")
+    if words := _one(entry, "describedAs"):
+        return _("described as “%(words)s”", words=words)
+    severities = {_one(one, "severity") for one in _parts(entry, "reaction")}
+    return _("severe reaction") if "severe" in severities else _("anaphylaxis")
+
+
+def _reactions(entry: Json) -> str:
+    found = []
+    for one in _parts(entry, "reaction"):
+        text = ": ".join(filter(None, (_one(one, "text"), _one(one, "description"))))
+        words = _one(one, "severityText")
+        severities = (word(_one(one, "severity")), f"“{words}”" if words else "")
+        severity = ", ".join(filter(None, severities)) or _("severity not recorded")
+        found.append(f"{text} ({severity})")
+    return " · ".join(found) or _("reaction not recorded")
+
+
+def _status(entry: Json) -> str:
+    statuses = [_one(entry, "clinicalStatus"), _one(entry, "verificationStatus")]
+    return ", ".join([*(word(status) for status in statuses if status), *_all(entry, "note")])
+
+
+def _dates(entry: Json) -> list[Dated]:
+    dates = [
+        Dated(_("onset"), _one(entry, "onset")),
+        Dated(_("last occurred"), _one(entry, "lastOccurrence")),
+        Dated(_("recorded"), _one(entry, "recorded")),
+    ]
+    return [one for one in dates if one.text] or [Dated(_("onset"), _("not recorded"))]
+
+
+def _look_twice(finding: Json, patient_id: str, names: Mapping[str, str]) -> LookTwice:
+    places = {}
+    for one in _all(finding, "source"):
+        kind, _slash, row_id = str(one["reference"]).partition("/")
+        if kind == "Patient":
+            places[f"/patients/{row_id}"] = _("the other record")
+        else:
+            places[f"/patients/{patient_id}/allergies/{row_id}"] = names.get(row_id, row_id)
+    return LookTwice(_one(finding, "text"), dict(list(places.items())[:10]))
+
+
+def _parts(held: Json, name: str) -> Iterator[Json]:
+    """Yield the parameters, or parts, of a name."""
+    for one in held.get("parameter", held.get("part", ())):
+        if one["name"] == name:
+            yield one
+
+
+def _all(held: Json, name: str) -> list[Any]:
+    """Return the values of the parts of a name."""
+    return [
+        value for one in _parts(held, name) for key, value in one.items() if key.startswith("value")
+    ]
+
+
+def _one(held: Json, name: str) -> str:
+    return str(next(iter(_all(held, name)), ""))
+
+
+def _is(held: Json, name: str) -> bool:
+    return True in _all(held, name)
+
+
+def _source(entry: Json) -> str:
+    (source,) = _all(entry, "source")
+    return str(source["reference"]).partition("/")[2]

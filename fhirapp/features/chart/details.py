@@ -1,0 +1,246 @@
+"""The page of one allergy: every element, and its origin from Provenance."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from fhirapp.allergies.assertion import substance
+from fhirapp.allergies.narrative import STANDINGS
+from fhirapp.allergies.summary import entries_of
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.features.chart.allergies import VIA
+from fhirapp.features.chart.elements import LONG, category, codings, notes
+from fhirapp.features.notes.elements import add_names
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.terminology import (
+    concept,
+    onset,
+    reference,
+    severity_rank,
+    severity_words,
+    shortened,
+    when,
+)
+from fhirapp.web.internal_client import read
+from fhirapp.web.labels import word
+from fhirapp.web.people import unknown
+from fhirapp.web.texts import _
+
+Json = Mapping[str, Any]
+_ID = re.compile(ID_PATTERN)
+
+
+class Fact(NamedTuple):
+    """An element in words: what it is called, FHIR's name of it, what it says, its codes."""
+
+    label: str
+    element: str
+    text: str
+    codes: Sequence[str] = ()
+
+
+class Details(NamedTuple):
+    """An allergy; title is what it is about.
+
+    severe is why it is shown as severe, standing that it holds no more or never did, look_twice
+    what contradicts itself or is not understood: sentences, empty where there is nothing to say.
+    """
+
+    title: str
+    severe: str
+    standing: str
+    look_twice: Sequence[str]
+    facts: Sequence[Fact]
+    reactions: Sequence[Sequence[Fact]]
+    notes: Sequence[str]
+
+
+def read_allergy(
+    patient_id: str, allergy_id: str, token: OwnToken
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return an allergy of a patient, and its Provenances. Raises PageError."""
+    if not _ID.fullmatch(allergy_id):
+        raise unknown()
+    parameters = {"patient": patient_id, "_id": allergy_id, "_revinclude": "Provenance:target"}
+    bundle = read(f"/fhir/AllergyIntolerance?{urlencode(parameters)}", token, via=VIA)
+    resources = [one["resource"] for one in bundle.get("entry", ())]
+    add_names(resources, token, VIA)
+    allergies = [one for one in resources if one["resourceType"] == "AllergyIntolerance"]
+    if not allergies:
+        raise unknown()
+    return allergies[0], [one for one in resources if one["resourceType"] == "Provenance"]
+
+
+def details_of(allergy: Json, visit: str = "") -> Details:
+    """Return an allergy in words, element by element; what is not recorded, too."""
+    code = substance(allergy)
+    reactions = allergy.get("reaction", ())
+    (entry,) = entries_of([allergy])
+    return Details(
+        title=entry.substance or _("Substance not recorded"),
+        severe=entry.why_severe,
+        standing=_(STANDINGS.get(entry.group, "")),
+        look_twice=[_("This entry %(fault)s.", fault=one) for one in entry.faults],
+        facts=[
+            Fact(_("Substance"), "code", entry.substance or _(_NOT_TOLD), codings(code)),
+            *(
+                Fact(_("Same class"), "code", f"{one}. {_(_NOT_ALL_REACT)}")
+                for one in entry.same_class
+            ),
+            Fact(_("Clinical status"), "clinicalStatus", _status(allergy, "clinicalStatus")),
+            Fact(_("Verification"), "verificationStatus", _status(allergy, "verificationStatus")),
+            Fact(_("Criticality"), "criticality", _word(allergy, "criticality")),
+            Fact(_("Type"), "type", _word(allergy, "type")),
+            Fact(_("Category"), "category", category(allergy.get("category")) or _(_NOT_TOLD)),
+            Fact(_("Onset"), "onset", onset(allergy) or _(_NOT_TOLD)),
+            Fact(_("Last occurred"), "lastOccurrence", _day(allergy, "lastOccurrence")),
+            Fact(_("Recorded"), "recordedDate", _day(allergy, "recordedDate")),
+            Fact(_("Recorded by"), "recorder", _who(allergy, "recorder")),
+            Fact(_("Reported by"), "asserter", _who(allergy, "asserter")),
+            Fact(_("Visit"), "encounter", visit or _(_NOT_TOLD)),
+        ],
+        reactions=[
+            _reaction(one)
+            for one in sorted(reactions, key=lambda one: severity_rank(one.get("severity") or ""))
+        ],
+        notes=notes(allergy.get("note")),
+    )
+
+
+_NOT_TOLD = _("not recorded")
+_NOT_ALL_REACT = _("Whoever reacts to one need not react to the others.")
+
+
+def _reaction(reaction: Json) -> list[Fact]:
+    """Return a reaction; only what it tells, beside what happened and how severe it was."""
+    names = [concept(one) for one in reaction.get("manifestation", ())]
+    all_codes = [code for one in reaction.get("manifestation", ()) for code in codings(one)]
+    text = ", ".join(filter(None, names)) or _(_NOT_TOLD)
+    facts = [
+        Fact(_("Reaction"), "manifestation", shortened(text), all_codes),
+        Fact(_("Severity"), "severity", _severity(reaction)),
+        Fact(_("Substance"), "substance", concept(reaction.get("substance") or {})),
+        Fact(_("Onset"), "onset", when(reaction.get("onset"))),
+        Fact(_("Exposure route"), "exposureRoute", concept(reaction.get("exposureRoute") or {})),
+        Fact(_("Description"), "description", shortened(reaction.get("description") or "", LONG)),
+        Fact(_("Notes"), "note", "; ".join(notes(reaction.get("note")))),
+    ]
+    return [one for one in facts if one.text]
+
+
+def _severity(reaction: Json) -> str:
+    words = severity_words(reaction)
+    code = word(str(reaction["severity"])) if reaction.get("severity") else ""
+    return ", ".join(filter(None, (code, f"“{words}”" if words else ""))) or _(_NOT_TOLD)
+
+
+def _status(allergy: Json, name: str) -> str:
+    found = allergy.get(name) or {}
+    codes = [one["code"] for one in found.get("coding", ()) if one.get("code")]
+    return ", ".join(map(word, codes)) or concept(found) or _(_NOT_TOLD)
+
+
+def _word(held: Json, name: str) -> str:
+    return word(str(held[name])) if held.get(name) else _(_NOT_TOLD)
+
+
+def _day(held: Json, name: str) -> str:
+    return when(held.get(name)) or _(_NOT_TOLD)
+
+
+def _who(held: Json, name: str) -> str:
+    return reference(held.get(name), held) or _(_NOT_TOLD)
+
+
+_NOTE = re.compile(f"DocumentReference/({ID_PATTERN})")
+_ACTIVITIES = {
+    "CREATE": _("Created"),
+    "UPDATE": _("Changed"),
+    "APPEND": _("Added to"),
+    "DELETE": _("Deleted"),
+    "NULLIFY": _("Nullified"),
+}
+# FHIR R4 provenance-participant-type and US Core's: what somebody did.
+_DEEDS = {
+    "author": _("written by"),
+    "enterer": _("entered by"),
+    "performer": _("performed by"),
+    "verifier": _("verified by"),
+    "legal": _("legally authenticated by"),
+    "attester": _("attested by"),
+    "informant": _("reported by"),
+    "custodian": _("in the custody of"),
+    "assembler": _("assembled by"),
+    "composer": _("composed by"),
+    "transmitter": _("sent by"),
+}
+_ROLES = {
+    "derivation": _("derived from"),
+    "revision": _("revision of"),
+    "quotation": _("quoted from"),
+    "source": _("from"),
+    "removal": _("removes"),
+}
+
+
+class Also(NamedTuple):
+    """Why, or from what; address is that of a note of ours, else empty."""
+
+    text: str
+    address: str = ""
+
+
+class Origin(NamedTuple):
+    """A Provenance: what was done and when, then who did what, then why and from what."""
+
+    what: str
+    deeds: Sequence[str]
+    also: Sequence[Also]
+
+
+def origins(provenances: Sequence[Json]) -> list[Origin]:
+    """Return where something comes from, the latest first."""
+    ordered = sorted(provenances, key=lambda one: str(one.get("recorded", "")), reverse=True)
+    return [Origin(_what(one), list(_deeds(one)), list(_also(one))) for one in ordered]
+
+
+def _what(provenance: Json) -> str:
+    activity = provenance.get("activity") or {}
+    codes = [one.get("code") for one in activity.get("coding", ())]
+    known = next((_(_ACTIVITIES[code]) for code in codes if code in _ACTIVITIES), "")
+    what = known or concept(activity) or _("Recorded")
+    day = when(str(provenance.get("recorded") or "")) or _("date not recorded")
+    return f"{what}, {day}"
+
+
+def _deeds(provenance: Json) -> Iterator[str]:
+    for agent in provenance.get("agent", ()):
+        kind = agent.get("type") or {}
+        codes = [one.get("code") for one in kind.get("coding", ())]
+        deed = next((_(_DEEDS[code]) for code in codes if code in _DEEDS), "")
+        role = concept(kind) or _("role not recorded")
+        deed = deed or f"{role}:"
+        who = reference(agent.get("who"), provenance) or _("not named")
+        behalf = reference(agent.get("onBehalfOf"), provenance)
+        text = f"{deed} {who}"
+        is_other = bool(behalf) and behalf != who
+        yield _("%(text)s, on behalf of %(whom)s", text=text, whom=behalf) if is_other else text
+
+
+def _also(provenance: Json) -> Iterator[Also]:
+    for reason in provenance.get("reason", ()):
+        if text := concept(reason):
+            yield Also(_("reason: %(reason)s", reason=text))
+    for entity in provenance.get("entity", ()):
+        source = entity.get("what") or {}
+        what = reference(source, provenance)
+        role = _(_ROLES.get(str(entity.get("role")), "from"))
+        note = _NOTE.fullmatch(str(source.get("reference") or ""))
+        if note:
+            named = what if source.get("display") else _("a note")
+            yield Also(f"{role} {named}", f"/notes/{note[1]}")
+        elif what:
+            yield Also(f"{role} {what}")

@@ -1,0 +1,109 @@
+"""What is pinned above a patient's notes: directives and warnings that still hold.
+
+By their codes in LOINC, and where a note has none of these by the words of its type or description.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.features.chart.allergies import VIA
+from fhirapp.features.notes.elements import about, add_names, concept, line
+from fhirapp.fhir.terminology import ADVANCE_DIRECTIVES, LOINC
+from fhirapp.web.internal_client import read
+from fhirapp.web.texts import _
+
+# LOINC: advance healthcare directives, advance directive, do not resuscitate, living will, power of
+# attorney, both of these, personal advance care plan, portable medical order, mental health advance
+# directive. US Core 8.0.0, ADI DocumentReference; PACIO ADI.
+_CODES = (
+    ADVANCE_DIRECTIVES,
+    "75320-2",
+    "84095-9",
+    "86533-7",
+    "64298-3",
+    "92664-2",
+    "81334-5",
+    "93037-0",
+    "104144-1",
+)
+_DIRECTIVE = re.compile(
+    r"resuscitat|reanimation|\b(?:dnr|dnar|dnacpr|dni|polst|molst)\b|advance (?:health ?care )?"
+    r"directive|advance care plan|living will|power of attorney|patientenverf",
+    re.IGNORECASE,
+)
+_WARNING = re.compile(r"\b(?:alerts?|warnings?|safeguarding)\b", re.IGNORECASE)
+# Newer ones first; a record with more has them in the list.
+_MOST = 20
+
+
+class Directive(NamedTuple):
+    """A note that must be seen before the others; label says what it is."""
+
+    id: str
+    label: str
+    title: str
+    day: str
+    author: str
+    # That its text is not final.
+    status: str
+
+
+def directives_of(
+    patient_id: str, token: OwnToken, notes: tuple[dict[str, Any], ...] = ()
+) -> list[Directive]:
+    """Return them, the newest first. notes are those at hand, read by their words.
+
+    Raises PageError.
+    """
+    by_type = ",".join(f"{LOINC}|{code}" for code in _CODES)
+    found = {
+        note["id"]: note
+        for name, value in (("type", by_type), ("category", f"{LOINC}|{ADVANCE_DIRECTIVES}"))
+        for note in _search(patient_id, name, value, token)
+    }
+    coded = set(found)
+    found |= {note["id"]: note for note in notes if _label(note) and note["id"] not in found}
+    add_names(list(found.values()), token, VIA)
+    lines = [(note, line(note)) for note in found.values() if note.get("status") == "current"]
+    lines.sort(key=lambda one: one[1].date, reverse=True)
+    return [
+        Directive(
+            one.id,
+            _("Directive") if one.id in coded else _label(note),
+            ": ".join(dict.fromkeys(filter(None, (one.kind, about(note))))),
+            one.day,
+            one.author,
+            one.status.word,
+        )
+        for note, one in lines
+        if not one.status.is_past
+    ]
+
+
+def _label(note: dict[str, Any]) -> str:
+    """Return what a note is by its words; "" of any other note."""
+    words = " ".join((concept(note.get("type")), str(note.get("description") or "")))
+    if _DIRECTIVE.search(words):
+        return _("Directive")
+    # A description may speak of a warning; a type is one.
+    return _("Warning") if _WARNING.search(concept(note.get("type"))) else ""
+
+
+def _search(patient_id: str, name: str, value: str, token: OwnToken) -> Iterator[dict[str, Any]]:
+    query = [
+        ("patient", patient_id),
+        (name, value),
+        ("status", "current"),
+        ("_sort", "-date"),
+        ("_count", str(_MOST)),
+        ("_total", "none"),
+    ]
+    path = f"/fhir/DocumentReference?{urlencode(query, quote_via=quote)}"
+    for entry in read(path, token, via=VIA).get("entry", ()):
+        if entry["search"]["mode"] == "match":
+            yield entry["resource"]

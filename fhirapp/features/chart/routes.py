@@ -1,0 +1,206 @@
+"""The addresses of the chart.
+
+Records are read over FHIR with the viewer's own token. The list of viewers comes from the audit
+trail, for whoever may read the record itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from flask import Response, request
+from markupsafe import Markup
+
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.auth.models import PATIENT
+from fhirapp.features.chart.allergies import VIA, allergies_of
+from fhirapp.features.chart.details import details_of, origins, read_allergy
+from fhirapp.features.chart.directives import Directive, directives_of
+from fhirapp.features.chart.elements import born, died
+from fhirapp.features.chart.versions import versions_of
+from fhirapp.features.chart.viewers import looks_at
+from fhirapp.features.notes.note import visit
+from fhirapp.features.notes.of_patient import NotesOfPatient, of_patient
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir import temporal
+from fhirapp.fhir.narrative import sanitise
+from fhirapp.fhir.terminology import in_words_of
+from fhirapp.rest.response import FHIR_JSON, POLICY
+from fhirapp.store.merge import merged_here, merged_into
+from fhirapp.web.internal_client import read
+from fhirapp.web.labels import sex
+from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, signed_in
+from fhirapp.web.people import NoDate, Person, find_people, linked, person_of, record
+from fhirapp.web.texts import _, language, translator
+from fhirapp.web.times import moment_of
+
+blueprint = blueprint_of("chart", __name__)
+# An entry's number has as many digits at most.
+_LONGEST = 15
+
+
+def _in_words(view: Callable[..., Response]) -> Callable[..., Response]:
+    """Have what $summary says of allergies in the language of the page."""
+
+    @wraps(view)
+    def worded(patient_id: str, **values: str) -> Response:
+        with in_words_of(translator(), language()):
+            return view(patient_id, **values)
+
+    return worded
+
+
+@blueprint.get("/patients")
+@for_signed_in
+def patients() -> Response:
+    """Find a patient; a patient user sees the records that are linked to them."""
+    if signed_in().user.role == PATIENT:
+        own = linked()
+        if len(own) == 1:
+            return see_other(f"/patients/{own[0].id}")
+        return page("chart/linked.html", people=own)
+    name, date = request.args.get("name", "")[:200].strip(), request.args.get("born", "")[:10]
+    people: list[Person] = []
+    more, message = False, ""
+    try:
+        people, more = find_people(name, date.strip(), via=VIA)
+    except NoDate:
+        message = _("Enter the date as 1958-04-12, 1958-04 or 1958.")
+    return page(
+        "chart/patients.html", people=people, more=more, name=name, born=date, message=message
+    )
+
+
+@blueprint.get("/patients/<patient_id>")
+@for_signed_in
+@_in_words
+def chart(patient_id: str) -> Response:
+    """Show a patient's allergies and notes. Aborts with 404."""
+    patient, token = record(patient_id)
+    if target := merged_into(patient):
+        return see_other(f"/patients/{target}")
+    allergies = allergies_of(patient_id, token)
+    notes = _notes(patient_id, token)
+    return page(
+        "chart/chart.html",
+        scripts=True,
+        **_whose(patient_id, patient),
+        allergies=allergies,
+        notes=notes,
+        directives=_directives(patient_id, token, notes),
+    )
+
+
+def _whose(patient_id: str, patient: dict[str, Any]) -> dict[str, Any]:
+    """Return whose record a page is of, and when it was made."""
+    now = temporal.now()
+    facts = {
+        "born": born(patient, now.date()),
+        "died": died(patient),
+        "sex": sex(patient),
+        "is_unused": patient.get("active") is False,
+        "merged": merged_here(patient),
+    }
+    return {"who": person_of(patient_id, patient), "facts": facts, "printed": moment_of(now)}
+
+
+@blueprint.get("/patients/<patient_id>/summary")
+@for_signed_in
+@_in_words
+def summary(patient_id: str) -> Response:
+    """Show the International Patient Summary, as its document has it. Aborts with 404."""
+    patient, token = record(patient_id)
+    if target := merged_into(patient):
+        return see_other(f"/patients/{target}/summary")
+    composition = _document(patient_id, token)["entry"][0]["resource"]
+    sections = [
+        {"title": one["title"], "text": Markup(sanitise(one["text"]["div"]))}
+        for one in composition["section"]
+    ]
+    return page(
+        "chart/summary.html",
+        scripts=True,
+        title=composition["title"],
+        sections=sections,
+        **_whose(patient_id, patient),
+    )
+
+
+@blueprint.get("/patients/<patient_id>/summary/document")
+@for_signed_in
+@_in_words
+def summary_document(patient_id: str) -> Response:
+    """Send the document of the International Patient Summary. Aborts with 404."""
+    patient, token = record(patient_id)
+    if target := merged_into(patient):
+        return see_other(f"/patients/{target}/summary/document")
+    body = fhir_json.dumps_indented(_document(patient_id, token))
+    response = Response(body, content_type=FHIR_JSON)
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Content-Security-Policy"] = POLICY
+    name = f"patient-summary-{patient_id}.json"
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def _document(patient_id: str, token: OwnToken) -> dict[str, Any]:
+    return read(f"/fhir/Patient/{patient_id}/$summary", token, via=VIA)
+
+
+def _notes(patient_id: str, token: OwnToken) -> NotesOfPatient | None:
+    """Return the section of notes; None where it cannot be read: allergies are shown anyway."""
+    chosen = {name: request.args.get(name, "")[:300] for name in ("type", "status", "author")}
+    try:
+        return of_patient(patient_id, token, chosen)
+    except PageError:
+        return None
+
+
+def _directives(
+    patient_id: str, token: OwnToken, notes: NotesOfPatient | None
+) -> list[Directive] | None:
+    """Return what is pinned above the notes; None where it cannot be read, which is said."""
+    try:
+        return directives_of(patient_id, token, notes.resources if notes else ())
+    except PageError:
+        return None
+
+
+@blueprint.get("/patients/<patient_id>/allergies/<allergy_id>")
+@for_signed_in
+@_in_words
+def allergy(patient_id: str, allergy_id: str) -> Response:
+    """Show an allergy: what it tells, where it comes from, its versions. Aborts with 404."""
+    patient, token = record(patient_id)
+    if target := merged_into(patient):
+        return see_other(f"/patients/{target}/allergies/{allergy_id}")
+    found, provenances = read_allergy(patient_id, allergy_id, token)
+    versions, more = versions_of(allergy_id, token)
+    return page(
+        "chart/allergy.html",
+        who=person_of(patient_id, patient),
+        details=details_of(found, visit(found.get("encounter"), token, via=VIA)),
+        origins=origins(provenances),
+        versions=versions,
+        more=more,
+    )
+
+
+@blueprint.get("/patients/<patient_id>/viewers")
+@for_signed_in
+def viewers(patient_id: str) -> Response:
+    """Tell who has looked at a record. Aborts with 404."""
+    patient, _token = record(patient_id)
+    looks, older = looks_at(patient_id, _before())
+    return page("chart/viewers.html", who=person_of(patient_id, patient), looks=looks, older=older)
+
+
+def _before() -> int | None:
+    text = request.args.get("before", "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()) or len(text) > _LONGEST:
+        raise PageError(400, _("This page of the list does not exist. Start at the first page."))
+    return int(text)

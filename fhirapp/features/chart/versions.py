@@ -1,0 +1,156 @@
+"""An allergy's versions, and what changed from one to the next, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.features.chart.allergies import VIA
+from fhirapp.features.chart.elements import category, notes
+from fhirapp.features.notes.elements import add_names
+from fhirapp.features.notes.note import visit
+from fhirapp.fhir.narrative import plain
+from fhirapp.fhir.terminology import concept, onset, reactions, reference, shortened, when
+from fhirapp.web.internal_client import read
+from fhirapp.web.labels import word
+from fhirapp.web.texts import _
+
+Json = Mapping[str, Any]
+# Of one entry; more of them nobody reads.
+MOST = 100
+# Each is a request.
+_MOST_VISITS = 10
+
+
+class Change(NamedTuple):
+    """What changed: an element in words, what it was, if that can be told, and what it became."""
+
+    what: str
+    before: str
+    after: str
+
+
+class Version(NamedTuple):
+    """A version: its number, its day, what was done in a sentence, and what it changed."""
+
+    number: str
+    day: str
+    did: str
+    changes: Sequence[Change] = ()
+
+
+def versions_of(allergy_id: str, token: OwnToken) -> tuple[list[Version], bool]:
+    """Return the versions, the newest first, and whether there are more. Raises PageError."""
+    path = f"/fhir/AllergyIntolerance/{allergy_id}/_history?_count={MOST}"
+    bundle = read(path, token, via=VIA)
+    entries = bundle.get("entry", ())
+    _name_visits(entries, token)
+    add_names([one.get("resource") for one in entries], token, VIA)
+    more = any(one["relation"] == "next" for one in bundle.get("link", ()))
+    found = []
+    for at, entry in enumerate(entries):
+        before = entries[at + 1] if at + 1 < len(entries) else None
+        is_first = before is None and not more
+        found.append(_version(entry, before, is_first=is_first))
+    return found, more
+
+
+def _name_visits(entries: Sequence[dict[str, Any]], token: OwnToken) -> None:
+    """Name the visits, of which a reference says nothing to a person."""
+    named: dict[str, str] = {}
+    for entry in entries:
+        encounter = (entry.get("resource") or {}).get("encounter") or {}
+        place = encounter.get("reference")
+        if place and not encounter.get("display"):
+            if place not in named and len(named) < _MOST_VISITS:
+                named[place] = visit(encounter, token, via=VIA)
+            encounter["display"] = named.get(place, place)
+
+
+def _version(entry: Json, before: Json | None, *, is_first: bool) -> Version:
+    resource = entry.get("resource")
+    response = entry.get("response") or {}
+    number = str(response.get("etag", "")).removeprefix("W/").strip('"')
+    day = when(str(response.get("lastModified", "")))
+    if resource is None:
+        return Version(number, day, _("Deleted."))
+    if before is None:
+        return Version(number, day, _("First version.") if is_first else "")
+    earlier = before.get("resource")
+    if earlier is None:
+        return Version(number, day, _("Recorded again after deletion."))
+    changed = list(changes(earlier, resource))
+    return Version(
+        number, day, "" if changed else _("None of the details on this page changed."), changed
+    )
+
+
+def changes(before: Json, after: Json) -> Iterator[Change]:
+    """Yield what differs between two versions, in the order in which a person reads them."""
+    covered: set[str] = set()
+    for what, names, words in _ELEMENTS:
+        covered.update(names)
+        if all(before.get(name) == after.get(name) for name in names):
+            continue
+        was, became = words(before) or _("not recorded"), words(after) or _("not recorded")
+        if was == became:
+            was, became = _("same wording"), _("recorded differently")
+        yield Change(_(what), was, became)
+    others = {*before, *after} - covered - _NOT_TOLD
+    if any(before.get(name) != after.get(name) for name in others):
+        differing = sorted(name for name in others if before.get(name) != after.get(name))
+        yield Change(_("other details"), "", shortened(", ".join(differing)))
+
+
+def _coded(name: str) -> Callable[[Json], str]:
+    return lambda one: concept(one.get(name) or {})
+
+
+def _status(name: str) -> Callable[[Json], str]:
+    def words(one: Json) -> str:
+        codings = (one.get(name) or {}).get("coding", ())
+        return ", ".join(word(coding["code"]) for coding in codings if coding.get("code"))
+
+    return words
+
+
+def _reactions(one: Json) -> str:
+    texts = []
+    for reaction in reactions(one):
+        text = reaction.text or _("reaction not recorded")
+        texts.append(f"{text} ({word(reaction.severity)})" if reaction.severity else text)
+    return shortened("; ".join(texts))
+
+
+def _word(name: str) -> Callable[[Json], str]:
+    return lambda one: word(plain(one[name])) if one.get(name) else ""
+
+
+def _day(name: str) -> Callable[[Json], str]:
+    return lambda one: when(one.get(name))
+
+
+def _who(name: str) -> Callable[[Json], str]:
+    return lambda one: reference(one.get(name), one)
+
+
+_ONSETS = ("onsetDateTime", "onsetAge", "onsetPeriod", "onsetRange", "onsetString")
+_NOT_TOLD = frozenset({"id", "meta", "text", "resourceType"})
+_ELEMENTS: Sequence[tuple[str, tuple[str, ...], Callable[[Json], str]]] = (
+    (_("substance"), ("code",), _coded("code")),
+    (_("clinical status"), ("clinicalStatus",), _status("clinicalStatus")),
+    (_("verification"), ("verificationStatus",), _status("verificationStatus")),
+    (_("criticality"), ("criticality",), _word("criticality")),
+    (_("type"), ("type",), _word("type")),
+    (_("category"), ("category",), lambda one: category(one.get("category"))),
+    (_("reactions"), ("reaction",), _reactions),
+    (_("onset"), _ONSETS, onset),
+    (_("last occurred"), ("lastOccurrence",), _day("lastOccurrence")),
+    (_("notes"), ("note",), lambda one: shortened("; ".join(notes(one.get("note"))))),
+    (_("patient"), ("patient",), _who("patient")),
+    (_("visit"), ("encounter",), _who("encounter")),
+    (_("recorded on"), ("recordedDate",), _day("recordedDate")),
+    (_("recorded by"), ("recorder",), _who("recorder")),
+    (_("reported by"), ("asserter",), _who("asserter")),
+)

@@ -1,0 +1,17 @@
+"""The explorer: build a search, send it, look at request and answer."""
+
+from __future__ import annotations
+
+from fhirapp.feature import MAIN, N_, Feature, Link
+
+FEATURE = Feature(
+    name="explore",
+    blueprints=(
+        "fhirapp.features.explore.routes:blueprint",
+        "fhirapp.features.explore.history:blueprint",
+        "fhirapp.features.explore.inspector:blueprint",
+        "fhirapp.features.explore.why:blueprint",
+    ),
+    navigation=(Link(MAIN, 20, "/explore", N_("Explore")),),
+    help={"/explore": "search"},
+)

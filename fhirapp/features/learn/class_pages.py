@@ -1,0 +1,309 @@
+"""The pages of classes: to join one and come back, and a teacher's, with who is where."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from flask import Response, request
+
+from fhirapp.audit.read import Entry
+from fhirapp.auth.models import User
+from fhirapp.auth.throttle import TooOften
+from fhirapp.config import RefusedCommand, base_url, settings_of
+from fhirapp.db import db
+from fhirapp.features.learn import classes, progress
+from fhirapp.features.learn.lesson import Lesson, lessons
+from fhirapp.features.learn.models import Learner, LessonClass, LessonProgress
+from fhirapp.features.learn.routes import only_in_the_demo
+from fhirapp.jobs import worker
+from fhirapp.web.cookies import set_session
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    current_session,
+    field,
+    for_signed_in,
+    for_staff,
+    page,
+    see_other,
+    signed_in,
+    too_often,
+)
+from fhirapp.web.sign_in import end_of_browser
+from fhirapp.web.texts import _, reason_of
+
+blueprint = blueprint_of("classes", __name__)
+blueprint.before_request(only_in_the_demo)
+_COLUMNS = ("learner", "number", "lesson", "started", "done", "steps met", "steps", "hints")
+
+
+@blueprint.record_once
+def _sweep(state: object) -> None:
+    """End classes in time, where the server's worker sweeps up."""
+    app = state.app  # type: ignore[attr-defined]
+    if settings_of(app).demo:
+        worker.register(app, classes.sweep)
+
+
+@blueprint.get("/learn/join")
+def join_form() -> Response:
+    """Ask for the code of a class and a nickname, or for the own code."""
+    return _join_page(code=request.args.get("code", "")[:20])
+
+
+@blueprint.post("/learn/join")
+def join() -> Response:
+    """Join a class."""
+    code, nickname = field("code", 40), field("nickname", 200)
+    again = partial(_join_page, code=code, nickname=nickname)
+    try:
+        secret = classes.join(code, nickname, request.remote_addr or "", _session_id())
+    except RefusedCommand as error:
+        return again(reason_of(error), 400)
+    except TooOften as error:
+        return too_often(again, error)
+    if secret is None:
+        return again(_("No class has this code. Ask your teacher for it."), 404)
+    return _entered(secret)
+
+
+@blueprint.post("/learn/come-back")
+def come_back() -> Response:
+    """Come back to a class with the own code, on this or another device."""
+    try:
+        secret = classes.come_back(field("own_code", 40), request.remote_addr or "", _session_id())
+    except TooOften as error:
+        return too_often(_join_page, error)
+    if secret is None:
+        return _join_page(
+            _("This code is not valid, or the class has ended. Ask your teacher."), 404
+        )
+    return _entered(secret)
+
+
+def _session_id() -> str | None:
+    session = current_session()
+    return session.session_id if session else None
+
+
+def _entered(secret: str) -> Response:
+    if current_session() is None:
+        end_of_browser()
+    set_session(secret)
+    return see_other("/learn/class")
+
+
+def _join_page(
+    message: str = "", status: int = 200, code: str = "", nickname: str = ""
+) -> Response:
+    return page(
+        "learn/join.html",
+        status,
+        message=message,
+        code=code,
+        nickname=nickname,
+        most=classes.LONGEST_NICKNAME,
+    )
+
+
+@blueprint.get("/learn/class")
+@for_signed_in
+def own_class() -> Response:
+    """Show a learner their class, and the code to come back with."""
+    user = signed_in().user
+    found = classes.class_of(user.id)
+    if found is None:
+        return see_other("/learn/join")
+    return page("learn/own_class.html", found=found, code=classes.own_code(user.id))
+
+
+@blueprint.get("/learn/classes")
+@for_staff
+def list_classes() -> Response:
+    """List a teacher's classes, and offer to make one."""
+    return _list_page(_teacher())
+
+
+@blueprint.post("/learn/classes")
+@for_staff
+def make() -> Response:
+    """Make a class."""
+    teacher = _teacher()
+    name, days = field("name", 200), field("days", 3)
+    try:
+        class_id = classes.make_class(
+            teacher.id, name, int(days) if days.isdecimal() else 0, request.remote_addr or ""
+        )
+    except RefusedCommand as error:
+        return _list_page(signed_in().user, reason_of(error), 400, name)
+    except TooOften as error:
+        return too_often(lambda text, status: _list_page(signed_in().user, text, status), error)
+    return see_other(f"/learn/classes/{class_id}")
+
+
+def _list_page(teacher: User, message: str = "", status: int = 200, name: str = "") -> Response:
+    return page(
+        "learn/classes.html",
+        status,
+        classes=classes.classes_of(teacher),
+        is_shared=classes.is_shared(teacher),
+        message=message,
+        name=name,
+        days=classes.DAYS,
+        most_days=classes.MOST_DAYS,
+        grouped=classes.grouped,
+    )
+
+
+@blueprint.get("/learn/classes/<class_id>")
+@for_staff
+def show(class_id: str) -> Response:
+    """Show a teacher who is where, and what can be changed."""
+    found = _class(class_id)
+    known = lessons()[0]
+    own = classes.chosen(known, found.lessons)
+    return page(
+        "learn/class.html",
+        scripts=True,
+        found=found,
+        code=classes.grouped(found.code),
+        join_address=f"{base_url()}/learn/join?code={found.code}",
+        seats=_seats(classes.learners_of(class_id), own),
+        lessons=own,
+        # Those of the class first, in its order.
+        listed=[*own, *(lesson for lesson in known if lesson not in own)],
+        most=classes.MOST_LEARNERS,
+        own_code=classes.own_code,
+    )
+
+
+@blueprint.post("/learn/classes/<class_id>/lessons")
+@for_staff
+def set_lessons(class_id: str) -> Response:
+    """Set which lessons the class does: by the number that each has in the form."""
+    _class(class_id)
+    places = {lesson.name: field(lesson.name, 3) for lesson in lessons()[0]}
+    numbered = {name: int(place) for name, place in places.items() if place.isdecimal()}
+    if not numbered or len(numbered) < sum(map(bool, places.values())):
+        message = _("Number at least one lesson, and leave the others empty.")
+        raise PageError(400, message, form=f"/learn/classes/{class_id}")
+    names = sorted(numbered, key=lambda name: numbered[name])
+    classes.change_class(class_id, "other lessons", lessons=names)
+    return see_other(f"/learn/classes/{class_id}")
+
+
+@blueprint.post("/learn/classes/<class_id>/code")
+@for_staff
+def renew_code(class_id: str) -> Response:
+    """Give the class another code to join with."""
+    _class(class_id)
+    classes.renew_code(class_id)
+    return see_other(f"/learn/classes/{class_id}")
+
+
+@blueprint.post("/learn/classes/<class_id>/end")
+@for_staff
+def end(class_id: str) -> Response:
+    """End the class, with its learners' accounts."""
+    _class(class_id)
+    classes.end_class(class_id)
+    return see_other("/learn/classes")
+
+
+@blueprint.post("/learn/classes/<class_id>/learners")
+@for_staff
+def change_learner(class_id: str) -> Response:
+    """Put a learner back to the beginning, or remove them."""
+    _class(class_id)
+    changes = {"reset": classes.reset_learner, "remove": classes.remove_learner}
+    user_id, what = field("learner", 64), field("what", 10)
+    if what not in changes:
+        raise PageError(404, _("A learner can be reset or removed."))
+    changes[what](class_id, user_id)
+    return see_other(f"/learn/classes/{class_id}")
+
+
+@blueprint.get("/learn/classes/<class_id>/results.csv")
+@for_staff
+def results(class_id: str) -> Response:
+    """Send who did what, a line for each learner and lesson of the class."""
+    found = _class(class_id)
+    text = io.StringIO()
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
+    writer.writerow(_COLUMNS)
+    writer.writerows(
+        _lines(classes.learners_of(class_id), classes.chosen(lessons()[0], found.lessons))
+    )
+    response = Response(text.getvalue(), content_type="text/csv; charset=utf-8")
+    response.headers["Content-Disposition"] = 'attachment; filename="class.csv"'
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _lines(
+    learners: Sequence[tuple[Learner, User]], own: Sequence[Lesson]
+) -> Iterator[Sequence[object]]:
+    began = progress.of_people([user.id for _learner, user in learners])
+    for _learner, user in learners:
+        for number, lesson in enumerate(own, 1):
+            row = began.get(user.id, {}).get(lesson.name)
+            times = (row.began_at, row.done_at or "") if row else ("", "")
+            met, hints = (_met(row, lesson), row.hints) if row else (0, 0)
+            yield user.name, number, lesson.title, *times, met, len(lesson.checks), hints
+
+
+class Seat(NamedTuple):
+    """Where a learner is: a lesson under way and its steps, lessons done, the last request."""
+
+    user: User
+    joined_at: int
+    number: int
+    lesson: Lesson | None
+    met: int
+    done: int
+    last: Entry | None
+
+
+def _seats(learners: Sequence[tuple[Learner, User]], own: Sequence[Lesson]) -> Sequence[Seat]:
+    began = progress.of_people([user.id for _learner, user in learners])
+    return [_seat(learner, user, began.get(user.id, {}), own) for learner, user in learners]
+
+
+def _seat(
+    learner: Learner, user: User, began: Mapping[str, LessonProgress], own: Sequence[Lesson]
+) -> Seat:
+    rows = [
+        (number, one, began[one.name]) for number, one in enumerate(own, 1) if one.name in began
+    ]
+    open_rows = [each for each in rows if each[2].done_at is None]
+    last = progress.last_request(user.id)
+    done = len(rows) - len(open_rows)
+    if not open_rows:
+        return Seat(user, learner.joined_at, 0, None, 0, done, last)
+    number, lesson, row = max(open_rows, key=lambda each: each[2].began_at)
+    return Seat(user, learner.joined_at, number, lesson, _met(row, lesson), done, last)
+
+
+def _met(row: LessonProgress, lesson: Lesson) -> int:
+    return sum(check.says in row.met for check in lesson.checks)
+
+
+def _teacher() -> User:
+    """Return who is signed in, if they may have classes. Raises PageError."""
+    user = signed_in().user
+    if not classes.is_teacher(user):
+        raise PageError(403, _("This page is for teachers. You are signed in as a learner."))
+    return user
+
+
+def _class(class_id: str) -> LessonClass:
+    """Return a class, for a teacher. Raises PageError."""
+    _teacher()
+    found = db.session.get(LessonClass, class_id)
+    if found is None:
+        raise PageError(404, _("This class does not exist, or has ended."))
+    return found

@@ -1,0 +1,11 @@
+"""Notes: the words of all of them, one note, its versions and what differs between two."""
+
+from __future__ import annotations
+
+from fhirapp.feature import MAIN, N_, Feature, Link
+
+FEATURE = Feature(
+    name="notes",
+    blueprints=("fhirapp.features.notes.routes:blueprint",),
+    navigation=(Link(MAIN, 40, "/notes", N_("Notes")),),
+)

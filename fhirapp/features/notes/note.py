@@ -1,0 +1,327 @@
+"""The page of one note: heading, documents, details, origin."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.auth.links import links_of
+from fhirapp.auth.models import PATIENT
+from fhirapp.documents import Unreadable
+from fhirapp.documents.extractor import shared_extractor
+from fhirapp.documents.media import Unread
+from fhirapp.features.notes.attachments import (
+    MACHINE_READ,
+    MAX_ATTACHMENTS,
+    VIA,
+    Attachment,
+    Way,
+    attachment,
+    machine_read,
+    plain_text,
+    read_words,
+    way,
+)
+from fhirapp.features.notes.elements import (
+    Line,
+    add_names,
+    concept,
+    day_of,
+    line,
+    local_id,
+    reference,
+    size,
+)
+from fhirapp.features.notes.listing import every
+from fhirapp.features.notes.search import Piece
+from fhirapp.features.notes.search import marked as mark_hits
+from fhirapp.fhir import terminology
+from fhirapp.search.fulltext import Phrase
+from fhirapp.web.internal_client import read, token_of
+from fhirapp.web.labels import full_name, shortened
+from fhirapp.web.pages import PageError, signed_in
+from fhirapp.web.texts import _
+
+# Of a PDF, what is drawn; who has a longer one downloads it.
+MOST_PAGES = 50
+# Files within a document that are named.
+_MOST_PARTS = 10
+# For all documents of a note; what comes later than that can be saved, not seen.
+_SECONDS = 10
+
+
+class Opened(NamedTuple):
+    """A version of a note, and the token with which it was read."""
+
+    note: dict[str, Any]
+    token: OwnToken
+
+
+class Shown(NamedTuple):
+    """A document in the page.
+
+    text is what is marked in it, is_cut says that there is more; pages are those of a PDF; remark
+    says why something is missing, is_machine_read that the text is OCR's.
+    """
+
+    document: Attachment
+    way: Way
+    text: list[Piece]
+    hits: int
+    is_cut: bool
+    pages: int
+    remark: str
+    is_machine_read: bool = False
+
+    @property
+    def size(self) -> str:
+        return size(len(self.document.data or b""))
+
+
+def no_record() -> PageError:
+    """Return what a patient reads who has no record here."""
+    return PageError(
+        403, _("Ask your clinic to link it to your account."), _("No record linked to your account")
+    )
+
+
+def opened(note_id: str, version: str = "") -> Opened:
+    """Return a note as the person may read it. Raises PageError."""
+    path = f"/fhir/DocumentReference/{quote(note_id, safe='')}"
+    path = f"{path}/_history/{quote(version, safe='')}" if version else path
+    refused = no_record()
+    for token in _tokens():
+        try:
+            note = read(path, token, via=VIA)
+        except PageError as error:
+            refused = error
+        else:
+            add_names(note, token, VIA)
+            return Opened(note, token)
+    raise refused
+
+
+def _tokens() -> Iterator[OwnToken]:
+    """Yield the tokens of who signed in: a patient has one for each record."""
+    user = signed_in().user
+    if user.role != PATIENT:
+        yield token_of()
+        return
+    for link in links_of(user.id):
+        yield token_of(link.patient_id)
+
+
+class Whose(NamedTuple):
+    """Whose record a note is in: an id where it is one of ours, a name, and when they were born."""
+
+    patient_id: str
+    name: str
+    born: str
+
+
+def whose(one: Opened) -> Whose:
+    """Return whose record a note is in, as far as may be read and is recorded."""
+    subject = one.note.get("subject") or {}
+    patient_id = local_id(subject, "Patient")
+    recorded = Whose(patient_id, reference(subject), "")
+    if not patient_id:
+        return recorded
+    try:
+        patient = read(f"/fhir/Patient/{quote(patient_id)}", one.token, via=VIA)
+    except PageError:
+        return recorded
+    born = patient.get("birthDate")
+    return Whose(patient_id, full_name(patient), day_of(born) if born else "")
+
+
+# They hold for digits too; those that only set a direction do not.
+_TURNED = re.compile("[\u202d\u202e]")
+
+
+def shown(one: Opened, phrases: Sequence[Phrase]) -> list[Shown]:
+    """Return a note's documents, what was looked for marked in them."""
+    count = min(len(one.note.get("content", ())), MAX_ATTACHMENTS)
+    found = (attachment(one.note, number, one.token) for number in range(1, count + 1))
+    until = time.monotonic() + _SECONDS
+    return [_shown(document, phrases, until) for document in found if document is not None]
+
+
+def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Shown:
+    problem = document.problem
+    if time.monotonic() > until:
+        problem = _(
+            "Not shown: reading the documents before it took too long. Save the file to see "
+            "this one."
+        )
+    if problem or document.data is None:
+        return Shown(document, "download", [], 0, is_cut=False, pages=0, remark=problem)
+    kind = way(document)
+    pages, is_cut, text, remark, is_machine_read = 0, False, "", "", False
+    try:
+        if kind == "pdf":
+            pages = shared_extractor().pages_of(document.data)
+        if kind == "text":
+            text, is_cut = plain_text(document)
+        elif kind not in ("picture", "download"):
+            text, unread, is_machine_read = read_words(document)
+            remark = _unread(unread)
+        else:
+            text = machine_read(document)
+            is_machine_read = bool(text)
+    except Unreadable as error:
+        remark = _("Its text cannot be read: %(reason)s.", reason=str(error))
+    about = _(MACHINE_READ) if is_machine_read else ""
+    remark = " ".join(filter(None, (remark, about, _turned(text))))
+    if kind == "download":
+        remark = f"{_not_shown(document)} {remark}".rstrip()
+    elif not document.data:
+        remark = _("This document is empty.")
+    elif kind == "pdf" and not text and not remark:
+        remark = _("Contains images only. Its text cannot be read or searched.")
+    marked = mark_hits(text, phrases)
+    hits = sum(piece.is_hit for piece in marked)
+    return Shown(document, kind, marked, hits, is_cut, pages, remark, is_machine_read)
+
+
+def _unread(parts: Sequence[Unread]) -> str:
+    """Return which files within a document no search finds, by their sections."""
+    if not parts:
+        return ""
+    named = [
+        f"{terminology.shortened(one.section) or _('outside of a section')} ({one.reason})"
+        for one in parts[:_MOST_PARTS]
+    ]
+    if len(parts) > _MOST_PARTS:
+        named.append(_("%(count)s more", count=len(parts) - _MOST_PARTS))
+    return _(
+        "Contains files whose text cannot be read or searched: %(files)s.", files="; ".join(named)
+    )
+
+
+def _turned(text: str) -> str:
+    """Return a warning where a text may be read otherwise than it was written."""
+    if not _TURNED.search(text):
+        return ""
+    return _(
+        "Contains characters that reverse the direction of text, so you may not see it "
+        "as it was written: 10 may appear as 01. Compare it with the saved file."
+    )
+
+
+def _not_shown(document: Attachment) -> str:
+    if "svg" in document.content_type.lower():
+        return _("SVG images can contain scripts, so they are not shown here.")
+    return _("This file type cannot be shown here. Save the file and open it in another program.")
+
+
+def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
+    """Return what a note's heading has beside its kind and its day."""
+    context = note.get("context") or {}
+    period = context.get("period") or {}
+    visits = [visit(one, token) for one in context.get("encounter", ())[:5]]
+    facts = [
+        (_("Description"), note.get("description", "")),
+        (_("Signed by"), reference(note.get("authenticator"))),
+        (_("Custodian"), reference(note.get("custodian")) or _("not recorded")),
+        (_("Visit"), "; ".join(filter(None, visits)) or _("not recorded")),
+        (_("Period of care"), _span(period) if period else ""),
+        (_("Identifier"), ", ".join(_numbers(note))),
+        (_("Security label"), ", ".join(filter(None, map(_label, note.get("securityLabel", ()))))),
+    ]
+    return [(name, text) for name, text in facts if text]
+
+
+def _numbers(note: Mapping[str, Any]) -> Iterator[str]:
+    """Yield by what others know a note; an address or UUID is for programs."""
+    for one in [note.get("masterIdentifier") or {}, *note.get("identifier", ())][:5]:
+        value = str(one.get("value") or "")
+        if value and not value.startswith("urn:") and not _UUID.fullmatch(value):
+            yield shortened(value, 80)
+
+
+_UUID = re.compile("[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+
+
+# v3 Confidentiality, which says it by a letter alone.
+_CONFIDENTIAL = {
+    "U": _("unrestricted"),
+    "L": _("low confidentiality"),
+    "M": _("moderate confidentiality"),
+    "N": _("normal confidentiality"),
+    "R": _("restricted"),
+    "V": _("very restricted"),
+}
+
+
+def _label(value: Mapping[str, Any]) -> str:
+    level = concept(value)
+    return _(_CONFIDENTIAL[level]) if level in _CONFIDENTIAL else level
+
+
+def visit(value: Mapping[str, Any] | None, token: OwnToken, via: str = VIA) -> str:
+    """Return an encounter in words, as much as may be read of it; "" where none is recorded."""
+    place = str((value or {}).get("reference", ""))
+    if not place.startswith("Encounter/"):
+        return reference(value)
+    try:
+        encounter = read(f"/fhir/{quote(place)}", token, via=via)
+    except PageError:
+        return reference(value)
+    kinds = (concept(one) for one in encounter.get("type", ()))
+    kind = next(filter(None, kinds), "") or str((encounter.get("class") or {}).get("display", ""))
+    return f"{kind or _('a visit')}, {_span(encounter.get('period') or {})}"
+
+
+def _span(period: Mapping[str, Any]) -> str:
+    start, end = (day_of(period[name]) if period.get(name) else "" for name in ("start", "end"))
+    if not start and not end:
+        return _("time not recorded")
+    if start == end:
+        return start
+    return f"{start or _('start not recorded')} – {end or _('end not recorded')}"  # noqa: RUF001
+
+
+_RELATIONS = {
+    "replaces": _("replaces"),
+    "transforms": _("is a transformation of"),
+    "signs": _("signs"),
+    "appends": _("adds to"),
+    "": _("relates to"),
+}
+
+
+def relations(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, Line]]:
+    """Return the notes that a note has to do with, and those that name it."""
+    here = note["id"]
+    found = []
+    for relation in note.get("relatesTo", ())[:10]:
+        place = str((relation.get("target") or {}).get("reference", ""))
+        word = _(_RELATIONS.get(str(relation.get("code")), "relates to"))
+        if place.startswith("DocumentReference/"):
+            try:
+                other = read(f"/fhir/{quote(place)}", token, via=VIA)
+            except PageError:
+                continue
+            found.append(
+                (
+                    _("The note you are viewing %(relation)s this one", relation=word),
+                    line(other),
+                )
+            )
+    naming = [("relatesto", f"DocumentReference/{here}")]
+    try:
+        for other in every("DocumentReference", naming, token, 10):
+            codes = [
+                str(one.get("code"))
+                for one in other.get("relatesTo", ())
+                if str((one.get("target") or {}).get("reference", "")).split("/")[1:2] == [here]
+            ]
+            word = _(_RELATIONS.get(codes[0] if codes else "", "relates to"))
+            found.append((_("A later note %(relation)s this one", relation=word), line(other)))
+    except PageError:
+        pass
+    return found

@@ -1,0 +1,217 @@
+"""The notes of one patient, for the chart: timeline, filters, and the list.
+
+Notes that no longer hold are folded. Where all notes are at hand, up to READ_WHOLE, they are
+counted by type, status and author, and can be filtered by these; a longer list is searched.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.features.notes.attachments import VIA
+from fhirapp.features.notes.elements import (
+    Line,
+    add_names,
+    concept,
+    kind_of_note,
+    line,
+    status,
+)
+from fhirapp.features.notes.listing import PAGE, every, search
+from fhirapp.features.notes.timeline import Dot, Timeline, Visit, timeline
+from fhirapp.fhir.document_date import date_of
+from fhirapp.web.pages import PageError
+
+# As many as one answer has are read at once; for more the picture comes after the page.
+READ_WHOLE = 1_000
+MOST_DRAWN = 10_000
+_MOST_VISITS = 1_000
+# Of a filtered list, and of a filter's choices that are links.
+_MOST_LINES, _MOST_LINKS = 100, 8
+Json = dict[str, Any]
+
+
+class Choice(NamedTuple):
+    """A value of a filter: how many notes have it, and the address that turns it on or off."""
+
+    value: str
+    number: int
+    address: str
+    is_chosen: bool
+
+
+class Filter(NamedTuple):
+    """The choices of a filter: links, the most frequent first, and others in alphabetical order.
+
+    kept are the values of the other filters.
+    """
+
+    links: Sequence[Choice]
+    others: Sequence[Choice]
+    kept: Mapping[str, str]
+
+
+class NotesOfPatient(NamedTuple):
+    """What the section shows; timeline is None where it is drawn after the page.
+
+    lines are the first that hold, or those that were chosen; past those that no longer hold.
+    past_count counts these where they are not listed here. next is the address of more lines, ""
+    after the last. resources are the notes at hand, as FHIR has them.
+    """
+
+    patient_id: str
+    total: int
+    lines: tuple[Line, ...]
+    past: tuple[Line, ...]
+    past_count: int
+    more: int
+    next: str
+    timeline: Timeline | None
+    filters: Mapping[str, Filter]
+    all_address: str
+    resources: tuple[Json, ...]
+
+
+def of_patient(
+    patient_id: str, token: OwnToken, chosen: Mapping[str, str] | None = None
+) -> NotesOfPatient:
+    """Return the notes that the token may see, the newest first. Raises PageError.
+
+    chosen are the filters: type, status, author, by their words.
+    """
+    wanted = {name: value for name, value in (chosen or {}).items() if value and name in _FACETS}
+    newest = [("patient", patient_id), ("_sort", "-date")]
+    found = search([*newest, ("_count", str(PAGE))], token)
+    whole: tuple[Json, ...] | None = found.resources
+    if found.total > READ_WHOLE:
+        whole = None
+    elif found.total > PAGE:
+        whole = tuple(every("DocumentReference", newest, token, READ_WHOLE))
+        add_names(list(whole), token, VIA)
+    lines = found.lines if whole is None or whole is found.resources else tuple(map(line, whole))
+    holding = tuple(one for one in lines if not one.status.is_past)
+    past = tuple(one for one in lines if one.status.is_past)
+    result = NotesOfPatient(
+        patient_id=patient_id,
+        total=found.total,
+        lines=holding,
+        past=past,
+        past_count=0,
+        more=0,
+        next="",
+        timeline=None if whole is None else timeline_of(patient_id, token, whole),
+        filters={} if whole is None else _filters(patient_id, lines, wanted),
+        all_address=_address(patient_id, {}) if wanted else "",
+        resources=found.resources if whole is None else whole,
+    )
+    if whole is not None and wanted:
+        matching = _matching(lines, wanted)
+        return result._replace(
+            lines=matching[:_MOST_LINES], past=(), more=max(len(matching) - _MOST_LINES, 0)
+        )
+    if whole is found.resources:
+        return result
+    current = search([*newest, ("status", "current"), ("_count", str(PAGE))], token)
+    more = {"patient": patient_id, "status": "current", "cursor": current.next}
+    return result._replace(
+        lines=current.lines,
+        past=(),
+        past_count=found.total - current.total,
+        next=f"/notes?{urlencode(more, quote_via=quote)}" if current.next else "",
+    )
+
+
+# By name: what of a note a filter looks at.
+_FACETS: Mapping[str, Callable[[Line], str]] = {
+    "type": lambda note: note.kind,
+    "status": lambda note: note.status.word,
+    "author": lambda note: note.author,
+}
+
+
+def _matching(lines: Iterable[Line], wanted: Mapping[str, str]) -> tuple[Line, ...]:
+    return tuple(
+        note
+        for note in lines
+        if all(_FACETS[name](note) == value for name, value in wanted.items())
+    )
+
+
+def _filters(
+    patient_id: str, lines: Sequence[Line], wanted: Mapping[str, str]
+) -> dict[str, Filter]:
+    """Return the filters that have a choice to make, counted under the other filters."""
+    found = {}
+    for name, value_of in _FACETS.items():
+        others = {key: value for key, value in wanted.items() if key != name}
+        chosen = wanted.get(name, "")
+        counts = Counter(value_of(note) for note in _matching(lines, others))
+        counts[chosen] += 0
+        counts.pop("", None)
+        choices = [
+            Choice(
+                value,
+                number,
+                _address(patient_id, others if value == chosen else {**others, name: value}),
+                value == chosen,
+            )
+            for value, number in counts.most_common()
+        ]
+        rest = [one for one in choices[_MOST_LINKS:] if not one.is_chosen]
+        # One choice of all is none.
+        if len(choices) > 1 or chosen or (name == "status" and choices):
+            found[name] = Filter(
+                [one for one in choices if one not in rest],
+                sorted(rest, key=lambda one: one.value.casefold()),
+                others,
+            )
+    return found
+
+
+def _address(patient_id: str, wanted: Mapping[str, str]) -> str:
+    query = f"?{urlencode(wanted, quote_via=quote)}" if wanted else ""
+    return f"/patients/{quote(patient_id, safe='')}{query}#notes-heading"
+
+
+def timeline_of(
+    patient_id: str, token: OwnToken, notes: tuple[Json, ...] | None = None
+) -> Timeline:
+    """Return the picture of notes: the newest MOST_DRAWN of a patient's unless they are given."""
+    if notes is None:
+        newest = [("patient", patient_id), ("_sort", "-date")]
+        # One after the other: their documents come with them.
+        dots = [_dot(one) for one in every("DocumentReference", newest, token, MOST_DRAWN + 1)]
+    else:
+        dots = [_dot(one) for one in notes]
+    visits = _visits(patient_id, token) if dots else ()
+    drawn = timeline(patient_id, dots[:MOST_DRAWN], visits)
+    return drawn._replace(is_cut=len(dots) > MOST_DRAWN)
+
+
+def _dot(note: Json) -> Dot:
+    codings: list[Json] = (note.get("type") or {}).get("coding") or [{}]
+    code = str(codings[0].get("code") or "")
+    return Dot(note["id"], date_of(note), kind_of_note(note), code, status(note).is_past)
+
+
+def _visits(patient_id: str, token: OwnToken) -> list[Visit]:
+    """Return the encounters, none where the token may not see them."""
+    parameters = [("patient", patient_id), ("_elements", "period,type")]
+    try:
+        return [_visit(one) for one in every("Encounter", parameters, token, _MOST_VISITS)]
+    except PageError:
+        return []
+
+
+def _visit(encounter: Json) -> Visit:
+    period = encounter.get("period") or {}
+    coded = encounter.get("class") or {}
+    words = chain(map(concept, encounter.get("type", ())), (str(coded.get("display", "")), "Visit"))
+    return Visit(
+        str(period.get("start", "")), str(period.get("end", "")), next(filter(None, words))
+    )

@@ -1,0 +1,131 @@
+"""Where a note came from, in sentences. FHIR R4 provenance §2.34."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.features.notes.attachments import VIA
+from fhirapp.features.notes.elements import (
+    add_names,
+    concept,
+    day_of,
+    moment_of,
+    people,
+    reference,
+)
+from fhirapp.features.notes.listing import every
+from fhirapp.web.labels import shortened
+from fhirapp.web.pages import PageError
+from fhirapp.web.texts import _
+
+_MOST = 50
+# v3 DataOperation, and what people say.
+_DONE = {
+    "CREATE": _("Created"),
+    "UPDATE": _("Changed"),
+    "APPEND": _("Added to"),
+    "DELETE": _("Deleted"),
+}
+_ROLES = {
+    "author": _("written by"),
+    "transmitter": _("sent by"),
+    "assembler": _("assembled by"),
+    "custodian": _("in the custody of"),
+    "enterer": _("entered by"),
+    "verifier": _("verified by"),
+    "legal": _("legally authenticated by"),
+    "attester": _("attested by"),
+    "informant": _("reported by"),
+    "performer": _("performed by"),
+}
+_FROM = {
+    "source": _("derived from"),
+    "derivation": _("derived from"),
+    "revision": _("revision of"),
+    "quotation": _("quotes"),
+    "removal": _("removes"),
+}
+
+
+class Origin(NamedTuple):
+    """A Provenance: its heading and what else it tells."""
+
+    heading: str
+    sentences: tuple[str, ...]
+
+
+def origins(note_id: str, token: OwnToken) -> list[Origin] | None:
+    """Return where a note came from, None where the token may not see it."""
+    parameters = [("target", f"DocumentReference/{note_id}"), ("_sort", "-recorded")]
+    try:
+        found = list(every("Provenance", parameters, token, _MOST))
+    except PageError:
+        return None
+    add_names(found, token, VIA)
+    return [_origin(one, f"DocumentReference/{note_id}") for one in found]
+
+
+def _origin(provenance: Mapping[str, Any], here: str) -> Origin:
+    codings = (provenance.get("activity") or {}).get("coding") or []
+    codes = [str(one.get("code", "")) for one in codings]
+    named = concept(provenance.get("activity"))
+    done = next((_(_DONE[code]) for code in codes if code in _DONE), named) or _("Recorded")
+    heading = f"{done}, {moment_of(provenance.get('recorded'))}"
+    agents = [_agent(one) for one in provenance.get("agent", ())[:20]]
+    entities = [_entity(one, here) for one in provenance.get("entity", ())[:20]]
+    signatures = [
+        _(
+            "Signed by %(who)s, %(when)s.",
+            who=reference(one.get("who")) or _("an unnamed person"),
+            when=moment_of(one.get("when")),
+        )
+        for one in provenance.get("signature", ())[:5]
+    ]
+    reasons = ", ".join(filter(None, map(concept, provenance.get("reason", ()))))
+    others = [
+        _("Reason: %(reasons)s.", reasons=reasons) if reasons else "",
+        _happened(provenance),
+    ]
+    parts = (*dict.fromkeys(agents), *entities, *signatures, *filter(None, others))
+    return Origin(heading, tuple(_sentence(part) for part in parts))
+
+
+def _happened(provenance: Mapping[str, Any]) -> str:
+    if when := provenance.get("occurredDateTime"):
+        return _("Occurred on %(day)s.", day=day_of(when))
+    period = provenance.get("occurredPeriod") or {}
+    if period.get("start") and period.get("end"):
+        first, last = day_of(period["start"]), day_of(period["end"])
+        return _("Occurred from %(first)s to %(last)s.", first=first, last=last)
+    return ""
+
+
+def _agent(agent: Mapping[str, Any]) -> str:
+    codings = (agent.get("type") or {}).get("coding") or []
+    codes = [str(one.get("code", "")) for one in codings]
+    role = next((_(_ROLES[code]) for code in codes if code in _ROLES), "") or concept(
+        agent.get("type")
+    )
+    who = people([agent.get("who") or {}]) or _("not recorded")
+    behalf = reference(agent.get("onBehalfOf"))
+    role = role or _("involved:")
+    text = f"{role} {who}"
+    return (
+        _("%(text)s, on behalf of %(whom)s", text=text, whom=behalf)
+        if behalf and behalf != who
+        else text
+    )
+
+
+def _entity(entity: Mapping[str, Any], here: str) -> str:
+    source = entity.get("what") or {}
+    what = _("this document") if source.get("reference") == here else reference(source)
+    what = what or _("not recorded")
+    return f"{_(_FROM.get(str(entity.get('role')), 'made from'))} {what}"
+
+
+def _sentence(text: str) -> str:
+    text = shortened(f"{text[:1].upper()}{text[1:]}", 600)
+    return text if text.endswith(".") else f"{text}."

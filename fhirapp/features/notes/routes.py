@@ -1,0 +1,232 @@
+"""The addresses of these pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Response, request
+
+from fhirapp.auth.links import links_of
+from fhirapp.auth.models import PATIENT
+from fhirapp.config import settings
+from fhirapp.features.notes import attachments, search
+from fhirapp.features.notes.attachments import MAX_ATTACHMENTS, Attachment, attachment
+from fhirapp.features.notes.elements import line, moment_of, version_of
+from fhirapp.features.notes.listing import Refused, name_of_patient
+from fhirapp.features.notes.note import (
+    MOST_PAGES,
+    facts,
+    no_record,
+    opened,
+    relations,
+    shown,
+    whose,
+)
+from fhirapp.features.notes.of_patient import timeline_of
+from fhirapp.features.notes.origin import origins
+from fhirapp.features.notes.search import Found, Query
+from fhirapp.features.notes.versions import MOST, compared, versions
+from fhirapp.fhir.document_date import date_of
+from fhirapp.rest.middleware import SLOW_PATHS
+from fhirapp.web.internal_client import token_of
+from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, signed_in
+from fhirapp.web.texts import _
+
+blueprint = blueprint_of("notes", __name__)
+# Documents are read and shown here.
+blueprint.record_once(lambda state: state.app.extensions.update({SLOW_PATHS: ("/notes",)}))
+
+
+@blueprint.get("/notes")
+@for_signed_in
+def find() -> Response:
+    """Find notes by their words; of one patient, list them all. Aborts with 400, 403."""
+    try:
+        wanted = search.query_of(request.args)
+    except Refused as error:
+        return _found(Query(request.args.get("q", "")[:500]), str(error))
+    is_patient = signed_in().user.role == PATIENT
+    if is_patient:
+        # Their record: there is nothing to rank among, and no other to choose.
+        wanted = wanted._replace(patient=wanted.patient or _first_record(), newest=True)
+    token = token_of(wanted.patient if is_patient else None)
+    if request.args.get("part") == "timeline":
+        if not wanted.patient:
+            raise PageError(400, _("Choose one patient for a timeline."))
+        return _page("notes/_timeline.html", timeline=timeline_of(wanted.patient, token))
+    if wanted.is_empty:
+        return _found(wanted)
+    try:
+        found = search.find(wanted, token)
+    except Refused as error:
+        return _found(wanted, str(error))
+    following = wanted.address(cursor=found.listing.next) if found.listing.next else ""
+    if request.args.get("part") == "lines":
+        return _page(
+            "notes/_lines.html",
+            lines=found.listing.lines,
+            whose=not wanted.patient,
+            next_address=following,
+        )
+    drawn = timeline_of(wanted.patient, token) if request.args.get("timeline") else None
+    name = name_of_patient(wanted.patient, token) if wanted.patient else ""
+    return _found(wanted, found=found, next_address=following, timeline=drawn, name=name)
+
+
+_NOT_READ = _("Scanned pages cannot be searched.")
+_MACHINE_READ = _(
+    "Scanned pages are found only by what was machine-read (OCR), which may be wrong: a page that "
+    "could not be read, or a word that was misread, is not found."
+)
+
+
+def _found(
+    wanted: Query, refused: str = "", *, found: Found | None = None, **values: Any
+) -> Response:
+    """Return the page of a search."""
+    return _page(
+        "notes/find.html",
+        400 if refused else 200,
+        query=wanted,
+        refused=refused,
+        found=found,
+        kinds=search.KINDS,
+        statuses=search.STATUSES,
+        best=search.BEST,
+        is_patient=signed_in().user.role == PATIENT,
+        others=_others(wanted),
+        scans=_(_MACHINE_READ if settings().ocr_languages else _NOT_READ),
+        **{"next_address": "", "timeline": None, "name": "", **values},
+    )
+
+
+def _first_record() -> str:
+    """Return the record that is linked to a patient first. Raises PageError."""
+    linked = _linked()
+    if not linked:
+        raise no_record()
+    return linked[0]
+
+
+def _others(wanted: Query) -> list[tuple[str, str]]:
+    """Return where a patient finds the same in the other records that are linked: address, name.
+
+    A search is of one record: each has a token of its own.
+    """
+    if signed_in().user.role != PATIENT:
+        return []
+    return [
+        (wanted.address(patient=one, cursor=""), name_of_patient(one, token_of(one)) or one)
+        for one in _linked()
+        if one != wanted.patient
+    ]
+
+
+def _linked() -> list[str]:
+    return [link.patient_id for link in links_of(signed_in().user.id)]
+
+
+def _page(template: str, status: int = 200, **values: Any) -> Response:
+    return page(template, status, scripts=True, **values)
+
+
+@blueprint.get("/notes/<note_id>")
+@for_signed_in
+def show(note_id: str) -> Response:
+    """Show a note and its documents; an earlier version with ?version=. Aborts with 404."""
+    version = _version("version")
+    one = opened(note_id, version)
+    newest = _newest(note_id) if version else version_of(one.note)
+    q = request.args.get("q", "")[:500]
+    return _page(
+        "notes/note.html",
+        note=line(one.note),
+        when=moment_of(date_of(one.note)),
+        told_status=str(one.note.get("status", "")),
+        text_status=str(one.note.get("docStatus", "")),
+        newest=newest,
+        whose=whose(one),
+        facts=facts(one.note, one.token),
+        relations=relations(one.note, one.token),
+        documents=shown(one, search.phrases_of(q)),
+        count=len(one.note.get("content", ())),
+        most=MAX_ATTACHMENTS,
+        most_pages=MOST_PAGES,
+        origins=origins(note_id, one.token),
+        q=q,
+    )
+
+
+@blueprint.get("/notes/<note_id>/versions")
+@for_signed_in
+def list_versions(note_id: str) -> Response:
+    """List a note's versions. Aborts with 404."""
+    one = opened(note_id)
+    found = versions(note_id, one.token)
+    return _page(
+        "notes/versions.html", note=line(one.note), whose=whose(one), versions=found, most=MOST
+    )
+
+
+@blueprint.get("/notes/<note_id>/difference")
+@for_signed_in
+def compare(note_id: str) -> Response:
+    """Show what differs between two versions of a note. Aborts with 400, 404."""
+    first, second = _version("from"), _version("to")
+    if not first or not second:
+        raise PageError(400, _("Name the two versions to compare: ?from=1&to=2."))
+    before, after = opened(note_id, first), opened(note_id, second)
+    found = compared(before, after)
+    return _page(
+        "notes/difference.html",
+        before=line(before.note),
+        after=line(after.note),
+        whose=whose(after),
+        found=found,
+    )
+
+
+@blueprint.get("/notes/<note_id>/content/<int:number>")
+@for_signed_in
+def frame(note_id: str, number: int) -> Response:
+    """Return a document as the note's page frames it. Aborts with 404."""
+    return attachments.content(_document(note_id, number))
+
+
+@blueprint.get("/notes/<note_id>/content/<int:number>/page/<int:place>.png")
+@for_signed_in
+def draw(note_id: str, number: int, place: int) -> Response:
+    """Return the picture of a PDF's page. Aborts with 404."""
+    return attachments.page_picture(_document(note_id, number), place)
+
+
+@blueprint.get("/notes/<note_id>/content/<int:number>/file")
+@for_signed_in
+def save(note_id: str, number: int) -> Response:
+    """Return a document to be saved. Aborts with 404."""
+    return attachments.file(_document(note_id, number), f"{note_id}-{number}")
+
+
+def _document(note_id: str, number: int) -> Attachment:
+    """Return a note's document. Raises PageError."""
+    one = opened(note_id, _version("version"))
+    found = attachment(one.note, number, one.token)
+    if found is None:
+        raise PageError(404, _("This note has no document with that number."))
+    return found
+
+
+def _version(name: str) -> str:
+    """Return the version that an address names. Raises PageError."""
+    version = request.args.get(name, "")
+    if version and not (version.isascii() and version.isdigit() and len(version) < 10):
+        raise PageError(400, _("A version must be a number."))
+    return version
+
+
+def _newest(note_id: str) -> str:
+    """Return the number of the newest version, "" where it is deleted."""
+    try:
+        return version_of(opened(note_id).note)
+    except PageError:
+        return ""

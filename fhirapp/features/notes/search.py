@@ -1,0 +1,319 @@
+"""The search in all notes that a user may see, and the words around each match."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from werkzeug.datastructures import MultiDict
+
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.documents import Unreadable
+from fhirapp.features.notes.attachments import MACHINE_READ, attachment, read_words
+from fhirapp.features.notes.elements import Line
+from fhirapp.features.notes.listing import PAGE, Listing, Refused, search
+from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.fhir.temporal import instant_of, local_interval
+from fhirapp.search.fulltext import Phrase
+from fhirapp.search.query import WORDS
+from fhirapp.search.tokenizer import located
+from fhirapp.search.values import unescape
+from fhirapp.web.texts import _
+
+_CONTENT = next(one for one in WORDS if one.name == "_content")
+# Characters before and after a hit, and how many pieces of a note.
+_AROUND, _PIECES = 90, 3
+_MOST_HITS = 1_000
+
+
+class Piece(NamedTuple):
+    """A stretch of text, and whether it is what was looked for."""
+
+    text: str
+    is_hit: bool
+
+
+# As the search has it, and from where to where it stands. A tuple: a named one takes three times as
+# long to make.
+_Word = tuple[str, int, int]
+
+
+def phrases_of(query: str) -> list[Phrase]:
+    """Return what a search looks for; nothing where it is not understood."""
+    if not query.strip():
+        return []
+    try:
+        choices = _CONTENT.choices(query)
+        return [phrase for one in choices for phrase in _CONTENT.phrases(unescape(one))]
+    except InvalidParameter:
+        return []
+
+
+def marked(text: str, wanted: Sequence[Phrase]) -> list[Piece]:
+    """Return the whole of a text, cut where hits begin and end."""
+    return list(_cut(text, _merged(_spans(text, wanted)), 0, len(text)))
+
+
+def count(text: str, wanted: Sequence[Phrase]) -> int:
+    return len(_merged(_spans(text, wanted)))
+
+
+def snippets(text: str, wanted: Sequence[Phrase]) -> list[list[Piece]]:
+    """Return the words around some hits, those of different phrases first."""
+    by_phrase = [_spans(text, [one]) for one in wanted]
+    order = [spans[place] for place in range(_PIECES) for spans in by_phrase if place < len(spans)]
+    taken: list[tuple[int, int]] = []
+    for start, end in order:
+        low, high = _stretch(text, start, end)
+        if len(taken) < _PIECES and all(high <= one or low >= other for one, other in taken):
+            taken.append((low, high))
+    every = _merged(span for spans in by_phrase for span in spans)
+    found = []
+    for low, high in sorted(taken):
+        inside = [span for span in every if span[0] >= low and span[1] <= high]
+        pieces = list(_cut(text, inside, low, high))
+        before = [Piece("… ", is_hit=False)] if low else []
+        after = [Piece(" …", is_hit=False)] if high < len(text) else []
+        found.append([*before, *pieces, *after])
+    return found
+
+
+def _stretch(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the text around a hit, from the beginning of a word to the end of one."""
+    low, high = max(0, start - _AROUND), min(len(text), end + _AROUND)
+    if low and (space := re.search(r"\s", text[low:start])):
+        low += space.end()
+    if high < len(text) and (at := max(text.rfind(one, end, high) for one in " \n")) > 0:
+        high = at
+    return low, high
+
+
+def _spans(text: str, wanted: Sequence[Phrase]) -> list[tuple[int, int]]:
+    """Return where phrases stand, in the text's order."""
+    if not wanted:
+        return []
+    longest = max(len(phrase.words) for phrase in wanted)
+    found: list[tuple[int, int]] = []
+    # The words up to here, as many as a phrase has: a text may have hundreds of thousands.
+    latest: deque[_Word] = deque(maxlen=longest)
+    for word in located(text):
+        latest.append(word)
+        for phrase, last in ((phrase, phrase.words[-1]) for phrase in wanted):
+            # Most words are no end of a hit: ask of one word before of all.
+            if not (word[0] == last or (phrase.prefix and word[0].startswith(last))):
+                continue
+            length = len(phrase.words)
+            latest_words = [*latest][-length:]
+            if len(latest_words) == length and all(
+                one[0] == expected
+                for one, expected in zip(latest_words[:-1], phrase.words, strict=False)
+            ):
+                found.append((latest_words[0][1], word[2]))
+        if len(found) >= _MOST_HITS:
+            break
+    return found
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans in order, those that overlap as one."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start < found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return found
+
+
+def _cut(text: str, spans: Iterable[tuple[int, int]], low: int, high: int) -> Iterator[Piece]:
+    place = low
+    for start, end in spans:
+        if start > place:
+            yield Piece(text[place:start], is_hit=False)
+        yield Piece(text[start:end], is_hit=True)
+        place = end
+    if place < high:
+        yield Piece(text[place:high], is_hit=False)
+
+
+# Each has its documents read, for the words around the hits.
+BEST = 20
+_LONGEST = 500
+# Documents of a note, and seconds for all: the words around hits may be missing, not the answer.
+_DOCUMENTS, _SECONDS = 3, 5
+_DAY = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?")
+# LOINC's codes of the kinds that are offered. US Core 6.1.0, clinical notes.
+KINDS = (
+    ("11506-3", _("Progress note")),
+    ("11488-4", _("Consult note")),
+    ("18842-5", _("Discharge summary")),
+    ("34117-2", _("History and physical note")),
+    ("34111-5", _("Emergency department note")),
+    ("28570-0", _("Procedure note")),
+    ("11504-8", _("Surgical operation note")),
+    ("18748-4", _("Diagnostic imaging study")),
+    ("11502-2", _("Laboratory report")),
+    ("11526-1", _("Pathology study")),
+    ("42348-3", _("Advance healthcare directives")),
+    ("59284-0", _("Consent")),
+)
+
+# Of the record of a note; the words are those of a filter.
+STATUSES = {
+    "current": _("current"),
+    "superseded": _("superseded"),
+    "entered-in-error": _("entered in error"),
+    "superseded,entered-in-error": _("superseded, or entered in error"),
+}
+
+
+class Query(NamedTuple):
+    """What was typed: words, whose record, kind and status as codes, days, the order, a cursor."""
+
+    q: str = ""
+    patient: str = ""
+    kind: str = ""
+    status: str = ""
+    since: str = ""
+    until: str = ""
+    newest: bool = False
+    cursor: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return not any((self.q, self.patient, self.kind, self.status, self.since, self.until))
+
+    @property
+    def is_ranked(self) -> bool:
+        return bool(self.q) and not self.newest
+
+    def address(self, **changed: Any) -> str:
+        """Return the address of this search, with something else in it."""
+        now = self._replace(**changed)
+        values = {
+            "q": now.q,
+            "patient": now.patient,
+            "kind": now.kind,
+            "status": now.status,
+            "from": now.since,
+            "to": now.until,
+            "order": "newest" if now.newest and now.q else "",
+            "cursor": now.cursor,
+        }
+        kept = {name: value for name, value in values.items() if value}
+        return f"/notes?{urlencode(kept, quote_via=quote)}"
+
+
+class Hit(NamedTuple):
+    """A note that was found; pieces are the words around hits, remark is about them or instead."""
+
+    line: Line
+    pieces: list[list[Piece]]
+    remark: str
+
+
+class Found(NamedTuple):
+    """What a search came to."""
+
+    listing: Listing
+    hits: tuple[Hit, ...]
+
+
+def query_of(arguments: MultiDict[str, str]) -> Query:
+    """Read an address. Raises Refused."""
+    values = {name: arguments.get(name, "").strip() for name in _NAMES}
+    if len(values["q"]) > _LONGEST:
+        raise Refused(_("Enter 500 characters or fewer."))
+    for name in ("from", "to"):
+        if values[name] and not _DAY.fullmatch(values[name]):
+            raise Refused(_("Enter the date as 2024-03-05, 2024-03 or 2024."))
+    is_newest = values["order"] == "newest" or bool(values["cursor"])
+    return Query(
+        values["q"],
+        values["patient"],
+        values["kind"],
+        values["status"] if values["status"] in STATUSES else "",
+        values["from"],
+        values["to"],
+        is_newest,
+        values["cursor"],
+    )
+
+
+_NAMES = ("q", "patient", "kind", "status", "from", "to", "order", "cursor")
+
+
+def find(wanted: Query, token: OwnToken) -> Found:
+    """Return the notes, the best or the newest first. Raises Refused, PageError."""
+    listing = search(_parameters(wanted), token)
+    phrases = phrases_of(wanted.q)
+    until = time.monotonic() + _SECONDS
+    found = tuple(
+        _hit(line, note, phrases, token, until)
+        for line, note in zip(listing.lines, listing.resources, strict=True)
+    )
+    return Found(listing, found)
+
+
+def _parameters(wanted: Query) -> list[tuple[str, str]]:
+    values = [
+        ("_content", wanted.q),
+        ("patient", wanted.patient),
+        ("type", wanted.kind),
+        ("status", wanted.status),
+        ("date", _since(wanted.since)),
+        ("date", _until(wanted.until)),
+        ("_sort", "_score" if wanted.is_ranked else "-date"),
+        ("_count", str(BEST if wanted.q else PAGE)),
+        ("_cursor", wanted.cursor),
+        ("_include", "" if wanted.patient else "DocumentReference:patient"),
+    ]
+    return [(name, value) for name, value in values if value]
+
+
+def _since(day: str) -> str:
+    """Return the bound of notes since a day begins at the clinic.
+
+    A note that is dated by a day alone has that day in UTC: one may be found beside those meant.
+    """
+    try:
+        return f"ge{instant_of(local_interval(day).low)}" if day else ""
+    except ValueError:
+        # The search says what is wrong.
+        return f"ge{day}"
+
+
+def _until(day: str) -> str:
+    """Return the bound of notes until a day ends at the clinic."""
+    try:
+        return f"lt{instant_of(local_interval(day).high)}" if day else ""
+    except ValueError:
+        return f"le{day}"
+
+
+def _hit(
+    line: Line, note: dict[str, Any], phrases: list[Phrase], token: OwnToken, until: float
+) -> Hit:
+    """Return a note with the words around what was looked for."""
+    if not phrases:
+        return Hit(line, [], "")
+    remark = _("Matches the note's details, not its text.")
+    for number in range(1, min(len(note.get("content", ())), _DOCUMENTS) + 1):
+        if time.monotonic() > until:
+            return Hit(
+                line, [], _("No excerpt: the document took too long to read. Open the note.")
+            )
+        document = attachment(note, number, token)
+        if document is None or document.data is None:
+            continue
+        try:
+            text, _unread, is_machine_read = read_words(document)
+        except Unreadable:
+            continue
+        if pieces := snippets(text, phrases):
+            return Hit(line, pieces, _(MACHINE_READ) if is_machine_read else "")
+    return Hit(line, [], remark)

@@ -1,0 +1,231 @@
+"""A picture of when notes were written: years across, a row for each kind, visits as bands.
+
+Dots that would lie on one another are one, with their number. Nothing here asks anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from itertools import groupby
+from typing import NamedTuple
+from urllib.parse import quote, urlencode
+
+from markupsafe import Markup
+
+from fhirapp.features.notes.elements import day_of, note_path
+from fhirapp.fhir import temporal
+from fhirapp.web.labels import shortened
+from fhirapp.web.texts import _
+
+# Units of the picture: what is left for the names of the rows, and how it is laid out.
+_WIDTH, _LABELS, _MARGIN, _ROW, _AXIS = 900, 190, 16, 30, 26
+# Dots that are nearer are gathered; the number stands at most so far from the first of them, for it
+# is wider than a dot.
+_APART, _ASIDE = 30, 9
+_MOST_ROWS = 8
+_MOST_YEARS = 9
+_STEPS = (1, 2, 5, 10, 20, 50, 100)
+# What lies beyond is a slip of the pen, and would leave no room for the others.
+_FIRST, _LAST = 1900, 2200
+
+
+class Dot(NamedTuple):
+    """A note: its FHIR date, as much as there is of it; code is that of its kind, or ""."""
+
+    id: str
+    date: str
+    kind: str
+    code: str
+    is_past: bool
+
+
+class Visit(NamedTuple):
+    """An encounter, from a FHIR date to one; words tell what it was."""
+
+    start: str
+    end: str
+    words: str
+
+
+class Timeline(NamedTuple):
+    """The picture, None where no note has a date for it; undated counts those not in it.
+
+    is_cut says that there are older notes than those that were to be drawn.
+    """
+
+    picture: Markup | None
+    undated: int
+    drawn: int
+    is_cut: bool = False
+
+
+class _Scale(NamedTuple):
+    """Turns days into places; first and last are years, the last not included."""
+
+    first: int
+    last: int
+
+    def x(self, day: date) -> float:
+        begin = date(self.first, 1, 1).toordinal()
+        length = date(self.last, 1, 1).toordinal() - begin
+        room = _WIDTH - _LABELS - 2 * _MARGIN
+        share = min(max((day.toordinal() - begin) / length, 0), 1)
+        return round(_LABELS + _MARGIN + room * share, 1)
+
+
+def timeline(patient_id: str, dots: Sequence[Dot], visits: Sequence[Visit] = ()) -> Timeline:
+    """Return the picture of a patient's notes."""
+    dated = sorted(
+        ((day, dot) for dot in dots if (day := _day(dot.date)) is not None),
+        key=lambda one: (one[0], one[1].id),
+    )
+    undated = len(dots) - len(dated)
+    if not dated:
+        return Timeline(None, undated, 0)
+    scale = _Scale(dated[0][0].year, dated[-1][0].year + 1)
+    rows = _rows(dot for _day_of_it, dot in dated)
+    height = _ROW * len(rows) + _AXIS
+    drawn = Markup("").join(
+        [
+            *_bands(visits, scale, height - _AXIS),
+            *_axis(scale, height),
+            *_labels(rows),
+        ]
+    )
+    links = Markup("").join(_links(patient_id, dated, rows, scale))
+    picture = Markup(
+        '<svg class="timeline" viewBox="0 0 {} {}" role="group" aria-label="{}">'
+        '<g role="img" aria-label="{}">{}</g>{}</svg>'
+    ).format(_WIDTH, height, _("Timeline of the notes"), _summary(dated, rows), drawn, links)
+    return Timeline(picture, undated, len(dated))
+
+
+def _summary(dated: Sequence[tuple[date, Dot]], rows: Sequence[str]) -> str:
+    """Return what the picture shows, for who does not see it."""
+    return _(
+        "%(count)s from %(first)s to %(last)s, by type: %(kinds)s. The list below "
+        "includes all of them.",
+        count=_("1 note") if len(dated) == 1 else _("%(count)s notes", count=len(dated)),
+        first=dated[0][0].year,
+        last=dated[-1][0].year,
+        kinds=", ".join(rows),
+    )
+
+
+def _day(text: str) -> date | None:
+    """Return the first day of a FHIR date; None where there is none, or one beyond reason."""
+    try:
+        parts = [*temporal.day_of(text).split("-"), "1", "1"][:3]
+        found = date(*(int(part) for part in parts))
+    except ValueError:
+        return None
+    return found if _FIRST <= found.year <= _LAST else None
+
+
+def _rows(dots: Iterable[Dot]) -> list[str]:
+    """Return the kinds that have a row, those with most notes first; the last may stand for all."""
+    kinds = [kind for kind, _count in Counter(dot.kind for dot in dots).most_common()]
+    if len(kinds) <= _MOST_ROWS:
+        return kinds
+    return [*kinds[: _MOST_ROWS - 1], _("other types")]
+
+
+def _bands(visits: Iterable[Visit], scale: _Scale, height: int) -> Iterator[Markup]:
+    for visit in visits:
+        start, end = _day(visit.start), _day(visit.end or visit.start)
+        if start is None or end is None:
+            continue
+        if end.year < scale.first or start.year >= scale.last:
+            continue
+        left, right = scale.x(start), scale.x(end)
+        # A stay of hours would be too thin to be seen.
+        width = round(max(right - left, 4), 1)
+        yield Markup(
+            '<rect class="visit" x="{}" y="0" width="{}" height="{}"><title>{}</title></rect>'
+        ).format(left, width, height, visit.words)
+
+
+def _axis(scale: _Scale, height: int) -> Iterator[Markup]:
+    step = next((one for one in _STEPS if (scale.last - scale.first) / one <= _MOST_YEARS), 100)
+    base = height - _AXIS
+    yield Markup('<path class="axis" d="M{} {}H{}"/>').format(_LABELS, base + 0.5, _WIDTH)
+    for year in range(scale.first, scale.last + 1, step):
+        x = scale.x(date(year, 1, 1))
+        yield Markup('<path class="tick" d="M{} 0V{}"/>').format(x, base + 4)
+        if year < scale.last:
+            yield Markup('<text class="year" x="{}" y="{}">{}</text>').format(x, height - 6, year)
+
+
+def _labels(rows: Sequence[str]) -> Iterator[Markup]:
+    for place, kind in enumerate(rows):
+        yield Markup('<text class="kind" x="0" y="{}">{}<title>{}</title></text>').format(
+            place * _ROW + _ROW / 2 + 5, shortened(kind, 26), kind
+        )
+
+
+def _links(
+    patient_id: str, dated: Sequence[tuple[date, Dot]], rows: Sequence[str], scale: _Scale
+) -> Iterator[Markup]:
+    places = {kind: place for place, kind in enumerate(rows)}
+    last = len(rows) - 1
+    placed = [(places.get(dot.kind, last), scale.x(day), day, dot) for day, dot in dated]
+    placed.sort(key=lambda one: (one[0], one[1]))
+    for place, notes in groupby(placed, key=lambda one: one[0]):
+        y = place * _ROW + _ROW / 2
+        for near in _gathered([(x, day, dot) for _place, x, day, dot in notes]):
+            x = round(min((near[0][0] + near[-1][0]) / 2, near[0][0] + _ASIDE), 1)
+            yield _single(near[0][2], x, y) if len(near) == 1 else _several(patient_id, near, x, y)
+
+
+_Near = list[tuple[float, date, Dot]]
+
+
+def _gathered(notes: _Near) -> Iterator[_Near]:
+    """Yield the notes of a row, those together that would lie on one another."""
+    together: _Near = []
+    for one in notes:
+        if together and one[0] - together[0][0] >= _APART:
+            yield together
+            together = []
+        together.append(one)
+    yield together
+
+
+# The links stand in the list too: who goes by keyboard need not go through all of them twice.
+_LINK = Markup(
+    '<a href="{}" tabindex="-1" class="{}"><title>{}</title>'
+    '<circle class="reach" cx="{}" cy="{}" r="14"/><circle cx="{}" cy="{}" r="{}"/>{}</a>'
+)
+
+
+def _single(dot: Dot, x: float, y: float) -> Markup:
+    title = f"{day_of(dot.date)}: {dot.kind}"
+    kind = "dot past" if dot.is_past else "dot"
+    return _LINK.format(note_path(dot.id), kind, title, x, y, x, y, 6, "")
+
+
+def _several(patient_id: str, near: _Near, x: float, y: float) -> Markup:
+    first, last = near[0][1], near[-1][1]
+    codes = {dot.code for _x, _day_of_it, dot in near}
+    parameters = {"patient": patient_id, "from": first.isoformat(), "to": last.isoformat()}
+    if len(codes) == 1 and "" not in codes:
+        parameters["kind"] = codes.pop()
+    days = first.isoformat() if first == last else f"{first.isoformat()} to {last.isoformat()}"
+    kinds = {dot.kind for _x, _day_of_it, dot in near}
+    kind = kinds.pop() if len(kinds) == 1 else _("several types")
+    title = _("%(count)s notes, %(days)s: %(kind)s", count=len(near), days=days, kind=kind)
+    number = Markup('<text class="count" x="{}" y="{}">{}</text>').format(
+        x, y + 4, _short(len(near))
+    )
+    address = f"/notes?{urlencode(parameters, quote_via=quote)}"
+    look = "dot many past" if all(dot.is_past for _x, _day_of_it, dot in near) else "dot many"
+    # Larger for more, as far as its row has room: 2, 8 and 64 notes differ at a glance.
+    radius = round(min(8 + math.log2(len(near)), 14), 1)
+    return _LINK.format(address, look, title, x, y, x, y, radius, number)
+
+
+def _short(count: int) -> str:
+    return str(count) if count < 1_000 else f"{count // 1_000}k"

@@ -1,1 +1,0 @@
-"""A patient's chart: allergies and notes as a clinician wants them."""

@@ -1,1 +1,0 @@
-"""The explorer: build a search, send it, look at request and answer."""

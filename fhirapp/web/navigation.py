@@ -1,0 +1,81 @@
+"""The menus of pages, from the declarations of features and those of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from flask import request
+
+from fhirapp.config import settings
+from fhirapp.feature import ACCOUNT, ADMINISTRATION, MAIN, N_, Link, features
+
+_CORE = (
+    Link(MAIN, 50, "/api-docs", N_("API")),
+    Link(MAIN, 60, "/docs", N_("Manual"), is_manual=True),
+    Link(MAIN, 70, "/admin", N_("Administer"), roles=("administrator",)),
+    Link(ADMINISTRATION, 10, "/admin", N_("Overview"), is_exact=True),
+    Link(ADMINISTRATION, 20, "/admin/users", N_("Users")),
+    Link(ADMINISTRATION, 30, "/admin/patients", N_("Patients")),
+    Link(ADMINISTRATION, 40, "/admin/clients", N_("Apps")),
+    Link(ADMINISTRATION, 50, "/admin/grants", N_("Consents")),
+    Link(ADMINISTRATION, 60, "/admin/imports", N_("Imports")),
+    Link(ADMINISTRATION, 70, "/admin/exports", N_("Exports")),
+    Link(ADMINISTRATION, 80, "/admin/backups", N_("Backups")),
+    Link(ADMINISTRATION, 90, "/admin/schedules", N_("Schedules")),
+    Link(ADMINISTRATION, 100, "/admin/audit", N_("Audit trail")),
+    Link(ADMINISTRATION, 110, "/admin/refusals", N_("Refused requests")),
+    Link(ADMINISTRATION, 120, "/admin/logs", N_("Errors")),
+    Link(ADMINISTRATION, 130, "/admin/keys", N_("Keys")),
+    Link(ADMINISTRATION, 140, "/admin/settings", N_("Settings")),
+    Link(ACCOUNT, 10, "/account", N_("Your account"), is_exact=True),
+    Link(ACCOUNT, 20, "/account/apps", N_("Connected apps")),
+    Link(
+        ACCOUNT,
+        30,
+        "/launch",
+        N_("Start an app"),
+        roles=("clinician", "administrator"),
+    ),
+)
+
+_HELP = {
+    "/admin": "administration",
+    "/account": "administration",
+    "/apps": "connect",
+    "/api-docs": "connect",
+    "/launch": "connect",
+}
+
+
+def links(menu: str, role: str) -> Sequence[Link]:
+    """Return the links of a menu that a role sees, in their order; "" has not signed in."""
+    return sorted(
+        (
+            link
+            for link in _links()
+            if link.menu == menu
+            and (link.roles is None or role in link.roles)
+            and (settings().demo or not link.demo_only)
+        ),
+        key=lambda link: link.position,
+    )
+
+
+def is_current(link: Link) -> bool:
+    """Return whether the page that is shown is a link's own page, or one below it."""
+    return request.path == link.path or (
+        not link.is_exact and request.path.startswith(f"{link.path}/")
+    )
+
+
+def help_page() -> str:
+    """Return the path of the manual's page that helps on this page."""
+    declared = _HELP.items(), *(feature.help.items() for feature in features())
+    found = (name for path, name in chain(*declared) if request.path.startswith(path))
+    name = next(found, "")
+    return f"/docs/{name}" if name else "/docs"
+
+
+def _links() -> list[Link]:
+    return [link for feature in features() for link in feature.navigation] + [*_CORE]
