@@ -11,7 +11,8 @@ import difflib
 import os
 import sqlite3
 import sys
-from importlib import import_module
+from collections.abc import Mapping
+from functools import cache
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
@@ -19,45 +20,58 @@ import click
 from click.shell_completion import get_completion_class
 
 from fhirapp.docs import pages
+from fhirapp.feature import features, imported
 
-# The commands of other modules, each with its module and what it does: to list them none is read.
-COMMANDS = {
-    "audit": ("audit", "List what was requested, and verify that no line was changed."),
-    "backup": ("backup", "Back up the database and keys while the server runs."),
-    "client": ("clients", "Register apps and backend systems, approve and disable them."),
-    "db": ("server", "Check, upgrade and index the database."),
-    "demo": ("server", "Start the demo anew."),
-    "doctor": ("server", "Check settings, disk, database, audit trail and backups."),
-    "export": ("exports", "Export all records as FHIR."),
-    "import": ("imports", "Import records: FHIR, C-CDA and tables."),
-    "key": ("server", "Replace the key that signs id tokens."),
-    "logs": ("server", "Show the latest warnings and errors."),
-    "patient": ("patients", "Delete a patient's record, or merge two."),
-    "restore": ("backup", "Restore the database and keys from a backup."),
-    "schedule": ("schedule", "Set what the server does at set times."),
-    "serve": ("server", "Serve FHIR until stopped."),
-    "token": ("clients", "Issue access tokens."),
-    "user": ("users", "Add people who can sign in, change and disable them."),
+# The commands of the core; features declare theirs. Each has its reference and what it does, so
+# that none is imported to list them.
+_CORE = {
+    "audit": (
+        "fhirapp.cli.audit:audit",
+        "List what was requested, and verify that no line was changed.",
+    ),
+    "backup": ("fhirapp.cli.backup:backup", "Back up the database and keys while the server runs."),
+    "db": ("fhirapp.cli.server:database", "Check, upgrade and index the database."),
+    "demo": ("fhirapp.cli.server:demo", "Start the demo anew."),
+    "doctor": (
+        "fhirapp.cli.server:doctor",
+        "Check settings, disk, database, audit trail and backups.",
+    ),
+    "export": ("fhirapp.cli.exports:export", "Export all records as FHIR."),
+    "import": ("fhirapp.cli.imports:import_", "Import records: FHIR, C-CDA and tables."),
+    "key": ("fhirapp.cli.server:key", "Replace the key that signs id tokens."),
+    "logs": ("fhirapp.cli.server:logs", "Show the latest warnings and errors."),
+    "restore": ("fhirapp.cli.backup:restore_", "Restore the database and keys from a backup."),
+    "schedule": ("fhirapp.cli.schedule:schedule", "Set what the server does at set times."),
+    "serve": ("fhirapp.cli.server:serve", "Serve FHIR until stopped."),
 }
+
+
+@cache
+def commands() -> Mapping[str, tuple[str, str]]:
+    """Return the reference and the summary of each command that has a module of its own."""
+    found = dict(_CORE)
+    for feature in features():
+        found |= feature.commands
+    return found
 
 
 class _Commands(click.Group):
     """Commands whose errors are one sentence and exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *COMMANDS})
+        return sorted({*super().list_commands(ctx), *commands()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands:
-            # Of a command that is misspelled all are read: one of them may be meant.
-            for name, _ in [COMMANDS[cmd_name]] if cmd_name in COMMANDS else COMMANDS.values():
-                for command in import_module(f"fhirapp.cli.{name}").commands:
-                    self.add_command(command)
+            # Of a command that is misspelled all are imported: one of them may be meant.
+            meant = [cmd_name] if cmd_name in commands() else commands()
+            for name in meant:
+                self.add_command(imported(commands()[name][0]))
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         known = {name: command.get_short_help_str(100) for name, command in self.commands.items()}
-        known |= {name: summary for name, (_, summary) in COMMANDS.items()}
+        known |= {name: summary for name, (_, summary) in commands().items()}
         with formatter.section("Commands"):
             formatter.write_dl([(name, known[name]) for name in self.list_commands(ctx)])
 

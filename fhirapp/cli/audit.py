@@ -159,6 +159,3 @@ def _head(line: bytes) -> Mapping[str, Any]:
     except (ValueError, LookupError, TypeError):
         pass
     raise RefusedCommand("This is not a head. Use the output of `fhirapp audit head`.")
-
-
-commands = [audit]

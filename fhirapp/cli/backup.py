@@ -164,6 +164,3 @@ def _with_passphrase(passphrase: str | None, work: Callable[[str | None], _T]) -
         return work(passphrase)
     except MissingPassphrase:
         return work(_prompted(confirm=False))
-
-
-commands = [backup, restore_]

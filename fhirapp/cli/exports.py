@@ -61,6 +61,3 @@ def _request(names: Sequence[str], since: str | None, history: bool, compressed:
     if since is not None:
         parts.append(f"--since {since}")
     return " ".join(parts + ["--history"] * history + ["--gzip"] * compressed)
-
-
-commands = [export]

@@ -177,6 +177,3 @@ def _import(downloads: Downloads, settings: Settings, options: Options) -> Repor
 
 def _waits() -> None:
     say("Another import is running; this one starts when it has finished.")
-
-
-commands = [import_]

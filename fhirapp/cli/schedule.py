@@ -100,6 +100,3 @@ def run(name: str, demo: bool | None) -> int:
     assert last is not None
     say(f"{last.outcome}. {last.note}".strip())
     return 0 if last.outcome == DONE else 2
-
-
-commands = [schedule]

@@ -255,6 +255,3 @@ def reindex_(demo: bool | None) -> None:
             rendering = rendering_in_force(connection, Rendering.of(settings))
             count = reindex(connection, types(), rendering)
     say(f"{count} versions rebuilt.")
-
-
-commands = [serve, doctor, logs, demo, key, database]

@@ -3,4 +3,4 @@
 To remove a feature, delete its folder and its name in this list.
 """
 
-FEATURES = ("chart", "notes", "explore", "learn")
+FEATURES = ("accounts", "apps", "patients", "chart", "notes", "explore", "learn")

@@ -24,6 +24,8 @@ from fhirapp.config import Settings, declared, settings_of
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import keyed_digest
 
+# Characters of a reason that a person gives: with what was done it fits into a line of the trail.
+SHORTEST_REASON, LONGEST_REASON = 3, 300
 # By the event: what was done, as the trail's pages tell it. FHIR's AuditEvent calls them subtypes.
 EVENTS: Mapping[str, str] = {
     "sign-in": "signed in",

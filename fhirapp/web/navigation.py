@@ -8,44 +8,24 @@ from itertools import chain
 from flask import request
 
 from fhirapp.config import settings
-from fhirapp.feature import ACCOUNT, ADMINISTRATION, MAIN, N_, Link, features
+from fhirapp.feature import ADMINISTRATION, MAIN, N_, Link, features
 
 _CORE = (
     Link(MAIN, 50, "/api-docs", N_("API")),
     Link(MAIN, 60, "/docs", N_("Manual"), is_manual=True),
     Link(MAIN, 70, "/admin", N_("Administer"), roles=("administrator",)),
     Link(ADMINISTRATION, 10, "/admin", N_("Overview"), is_exact=True),
-    Link(ADMINISTRATION, 20, "/admin/users", N_("Users")),
-    Link(ADMINISTRATION, 30, "/admin/patients", N_("Patients")),
-    Link(ADMINISTRATION, 40, "/admin/clients", N_("Apps")),
-    Link(ADMINISTRATION, 50, "/admin/grants", N_("Consents")),
     Link(ADMINISTRATION, 60, "/admin/imports", N_("Imports")),
     Link(ADMINISTRATION, 70, "/admin/exports", N_("Exports")),
     Link(ADMINISTRATION, 80, "/admin/backups", N_("Backups")),
     Link(ADMINISTRATION, 90, "/admin/schedules", N_("Schedules")),
     Link(ADMINISTRATION, 100, "/admin/audit", N_("Audit trail")),
-    Link(ADMINISTRATION, 110, "/admin/refusals", N_("Refused requests")),
     Link(ADMINISTRATION, 120, "/admin/logs", N_("Errors")),
     Link(ADMINISTRATION, 130, "/admin/keys", N_("Keys")),
     Link(ADMINISTRATION, 140, "/admin/settings", N_("Settings")),
-    Link(ACCOUNT, 10, "/account", N_("Your account"), is_exact=True),
-    Link(ACCOUNT, 20, "/account/apps", N_("Connected apps")),
-    Link(
-        ACCOUNT,
-        30,
-        "/launch",
-        N_("Start an app"),
-        roles=("clinician", "administrator"),
-    ),
 )
 
-_HELP = {
-    "/admin": "administration",
-    "/account": "administration",
-    "/apps": "connect",
-    "/api-docs": "connect",
-    "/launch": "connect",
-}
+_HELP = {"/admin": "administration", "/api-docs": "connect"}
 
 
 def links(menu: str, role: str) -> Sequence[Link]:

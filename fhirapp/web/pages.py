@@ -28,7 +28,7 @@ from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
 from fhirapp.config import base_url, is_loopback, settings
-from fhirapp.db import is_busy
+from fhirapp.db import db, is_busy, writing
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.fhir.terminology import without_direction
 from fhirapp.files import FilesUnavailable
@@ -190,6 +190,15 @@ def signed_in() -> Signed:
     if session is None or not session.complete:
         raise PageError(403, _("Sign in first."))
     return session
+
+
+def end_session_of_browser() -> None:
+    """End the session whose secret the browser sends, also where it was not used for long."""
+    secret = cookies.session_secret()
+    if secret:
+        db.session.rollback()
+        with writing() as connection:
+            sessions.end_of_browser(connection, secret)
 
 
 def proved_by_password() -> Signed:

@@ -184,7 +184,7 @@ def test_old_sign_in_by_the_provider_does_not_turn_on_a_factor(by_rule, accounts
     person = Person(Browser(by_rule), "s1")
     page = person.sign_in("/sign-in?next=/account/second-factor")
     key = "".join(page.words.partition("Or enter this secret in the app:")[2].split()[:8])
-    monkeypatch.setattr("fhirapp.web.account._LATELY_SECONDS", -1)
+    monkeypatch.setattr("fhirapp.features.accounts.account._LATELY_SECONDS", -1)
     page = page.submit("Turn on second factor", code=pyotp.TOTP(key).now())
     assert (page.status, "Sign in again" in page.words) == (403, True)
 

@@ -13,8 +13,8 @@ from flask import Flask
 from fhirapp.config import settings_of
 from fhirapp.exchange.imports.report import Report
 from fhirapp.exchange.tables.update import updated
-from fhirapp.ops.patient_merge import merge_patients
-from fhirapp.ops.patients import correct_patient
+from fhirapp.features.patients.deletion import correct_patient
+from fhirapp.features.patients.merge import merge_patients
 from tests.support.ccda_people import RECORD, document
 from tests.support.importing import (
     allergy,

@@ -23,7 +23,7 @@ SHOWN = """
 import json
 from fhirapp import create_app
 from fhirapp.auth.scopes import enforceable, parse_scope
-from fhirapp.web.apps import _offered_scopes
+from fhirapp.features.apps.registration import _offered_scopes
 from fhirapp.features.explore.form import type_names
 from fhirapp.features.explore.tables import tables_of
 from fhirapp.web.labels import in_words, one_of, plural_of

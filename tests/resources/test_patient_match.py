@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.config import settings_of
-from fhirapp.ops.patient_merge import merge_patients
+from fhirapp.features.patients.merge import merge_patients
 from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome, token_for
 from tests.support.operations import FORM, parameters, post
 from tests.support.publishing import TIMES, publish

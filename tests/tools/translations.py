@@ -34,6 +34,8 @@ _RESOURCES = _PACKAGE / "resources"
 _SCHEDULES = (_PACKAGE / "jobs", _PACKAGE / "ops")
 # Define the allergy texts of charts.
 _ALLERGIES = (_PACKAGE / "allergies", _PACKAGE / "fhir")
+# Of features: commands are in English.
+_COMMANDS = "cli.py"
 _FOLDERS = (_WEB, _PACKAGE / "features", AUTH, _RESOURCES, *_SCHEDULES, *_ALLERGIES)
 # Unmarked tables: a page translates an entry when it shows it.
 _TABLES = {
@@ -66,9 +68,13 @@ def message_template() -> bytes:
         for path, _, message, comments, context in extract_from_dir(
             folder, method_map=_METHODS, options_map=_OPTIONS, keywords=_KEYWORDS
         ):
+            if Path(path).name == _COMMANDS:
+                continue
             location = (folder / path).relative_to(_PACKAGE).as_posix()
             catalog.add(message, None, [(location, 0)], auto_comments=comments, context=context)
         for source in sorted(folder.rglob("*.py")):
+            if source.name == _COMMANDS:
+                continue
             for text in _f_string_messages(source):
                 catalog.add(text, None, [(source.relative_to(_PACKAGE).as_posix(), 0)])
     for location, texts in _TABLES.items():

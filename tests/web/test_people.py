@@ -12,9 +12,9 @@ from flask import Flask
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.auth.scopes import supported
 from fhirapp.definition import types
+from fhirapp.features.apps.launch import visits_of
 from fhirapp.web.browsers import browser
 from fhirapp.web.labels import in_words, returns_to
-from fhirapp.web.launch import visits_of
 from fhirapp.web.people import SHOWN, NoDate, Person, find_people, people, person
 from tests.support.browsing import Browser, add_person, cookie_name
 from tests.support.helpers import BASE_URL

@@ -25,6 +25,7 @@ from fhirapp.web.pages import (
     PageError,
     blueprint_of,
     current_session,
+    end_session_of_browser,
     field,
     for_signed_in,
     for_staff,
@@ -33,7 +34,6 @@ from fhirapp.web.pages import (
     signed_in,
     too_often,
 )
-from fhirapp.web.sign_in import end_of_browser
 from fhirapp.web.texts import _, reason_of
 
 blueprint = blueprint_of("classes", __name__)
@@ -92,7 +92,7 @@ def _session_id() -> str | None:
 
 def _entered(secret: str) -> Response:
     if current_session() is None:
-        end_of_browser()
+        end_session_of_browser()
     set_session(secret)
     return see_other("/learn/class")
 

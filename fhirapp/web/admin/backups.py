@@ -23,7 +23,7 @@ from fhirapp.ops.backups import prepared
 from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.backups.rotation import FOLDER, Backup, backups, delete_backup, place_of
 from fhirapp.ops.jobs import BACKUP, DRILL, RESTORE, sweep
-from fhirapp.ops.patients import LONGEST_REASON, SHORTEST_REASON
+from fhirapp.trail.events import LONGEST_REASON, SHORTEST_REASON
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
 from fhirapp.web.cookies import form_fields, keeps

@@ -14,7 +14,7 @@ from flask import Flask
 from fhirapp.config import settings_of
 from fhirapp.exchange import ccda
 from fhirapp.exchange.imports.report import Report
-from fhirapp.ops.patients import admit_again, delete_patient
+from fhirapp.features.patients.deletion import admit_again, delete_patient
 from tests.support.bundles import asked, bundle, history, plain, put
 from tests.support.ccda_people import HOUSEHOLD, OTHER, RECORD, document
 from tests.support.importing import asking, interrupted_import, lines, load, write

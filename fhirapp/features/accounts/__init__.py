@@ -1,0 +1,27 @@
+"""Accounts of people: sign-in, second factor, sessions, the identity provider, administration."""
+
+from __future__ import annotations
+
+from fhirapp.feature import ACCOUNT, ADMINISTRATION, N_, Feature, Link
+
+FEATURE = Feature(
+    name="accounts",
+    blueprints=(
+        "fhirapp.features.accounts.sign_in:blueprint",
+        "fhirapp.features.accounts.provider:blueprint",
+        "fhirapp.features.accounts.account:blueprint",
+        "fhirapp.features.accounts.users:blueprint",
+    ),
+    commands={
+        "user": (
+            "fhirapp.features.accounts.cli:user",
+            "Add people who can sign in, change and disable them.",
+        ),
+    },
+    navigation=(
+        Link(ADMINISTRATION, 20, "/admin/users", N_("Users")),
+        Link(ACCOUNT, 10, "/account", N_("Your account"), is_exact=True),
+        Link(ACCOUNT, 20, "/account/apps", N_("Connected apps")),
+    ),
+    help={"/account": "administration"},
+)

@@ -1,0 +1,368 @@
+"""The pages of the own account: connected apps, the password, the second factor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from flask import Response, request
+
+from fhirapp.auth.links import linked_patients
+from fhirapp.auth.models import PATIENT, Client, Grant
+from fhirapp.auth.throttle import TooOften
+from fhirapp.auth.users import accounts, sessions, sign_in
+from fhirapp.auth.users.accounts import active_grants, take_back
+from fhirapp.auth.users.provider import provider
+from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS, Signed, must_have_factor
+from fhirapp.auth.users.sign_in import prove, show_second_factor
+from fhirapp.config import RefusedCommand, base_url
+from fhirapp.db import db, writing
+from fhirapp.keys import opened, sealed
+from fhirapp.web.cookies import set_session
+from fhirapp.web.labels import Words, in_words, returns_to
+from fhirapp.web.pages import (
+    NOTHING_CHANGED,
+    UNCHANGED,
+    PageError,
+    blueprint_of,
+    field,
+    for_signed_in,
+    for_whom_a_factor_is_made,
+    keeps_apps,
+    page,
+    password_field,
+    proved_by_password,
+    see_other,
+    signed_in,
+    too_often,
+)
+from fhirapp.web.people import Person, people, person
+from fhirapp.web.texts import _, reason_of
+from fhirapp.web.times import day, moment
+
+blueprint = blueprint_of("account", __name__)
+# How long the page that shows a new secret can be answered.
+_SECRET_SECONDS = 10 * 60
+_PURPOSE = "second-factor"
+# Who was proved by the identity provider so lately may change how they sign in.
+_LATELY_SECONDS = 10 * 60
+# What ends sooner is shown with its time of day.
+_SOON_SECONDS = 2 * 86_400
+_WRONG_PASSWORD = _("Incorrect password. Enter your current password.")
+_ENDED = {
+    "one": _("Session ended."),
+    "all": _("You are signed out everywhere else."),
+    UNCHANGED: NOTHING_CHANGED,
+}
+_DONE = {
+    "taken-back": _("Access revoked."),
+    UNCHANGED: NOTHING_CHANGED,
+}
+
+
+class Connected(NamedTuple):
+    """The consents of an app about a record; person is None where the record is not shown.
+
+    id is that of the newest consent, times their number, until the end of the last one.
+    """
+
+    id: str
+    client: Client
+    returns_to: str
+    times: int
+    since: str
+    until: str
+    # Whether there is a patient in context, and who it is.
+    is_of_one: bool
+    person: Person | None
+    scopes: Sequence[Words]
+
+
+@blueprint.get("/account")
+@for_signed_in
+def account() -> Response:
+    """Show who is signed in, for how long, and what they can do."""
+    session = signed_in()
+    user = session.user
+    linked = linked_patients(user.id) if user.role == PATIENT else []
+    records = people(linked)
+    return page(
+        "accounts/account.html",
+        user=user,
+        records=records,
+        missing=len(linked) - len(records),
+        since=session.signed_in_at,
+        until=session.signed_in_at + ABSOLUTE_SECONDS,
+        idle_minutes=IDLE_SECONDS // 60,
+    )
+
+
+@blueprint.get("/account/apps")
+@for_signed_in
+def apps() -> Response:
+    """List the apps that the user gave access to."""
+    user = signed_in().user
+    theirs = linked_patients(user.id) if user.role == PATIENT else None
+    of_record: dict[tuple[str, str | None], list[tuple[Grant, Client]]] = {}
+    for grant, client in active_grants(user.id):
+        of_record.setdefault((client.client_id, grant.patient_id), []).append((grant, client))
+    connected = [
+        _connected([grant for grant, _client in consents], consents[0][1], theirs)
+        for consents in of_record.values()
+    ]
+    done = _(_DONE.get(request.args.get("done", ""), ""))
+    return page("accounts/apps.html", connected=connected, done=done)
+
+
+@blueprint.post("/account/apps/<grant_id>/revoke")
+@for_signed_in
+def revoke(grant_id: str) -> Response:
+    """End an app's access to a record. 404 for another user's, as for an unknown one."""
+    user_id = signed_in().user.id
+    db.session.rollback()
+    with writing() as connection:
+        # PostgreSQL refuses a text with NUL in it, instead of not finding it.
+        taken = take_back(connection, grant_id, user_id) if grant_id.isprintable() else None
+    if taken is None:
+        raise PageError(
+            404,
+            _("This access does not exist. Your connected apps are listed under Connected apps."),
+        )
+    return see_other(f"/account/apps?done={'taken-back' if taken else UNCHANGED}")
+
+
+@blueprint.get("/account/sessions")
+@for_signed_in
+def browsers() -> Response:
+    """List where the user is signed in."""
+    session = signed_in()
+    done = _(_ENDED.get(request.args.get("done", ""), ""))
+    found = sessions.of_user(session.user.id)
+    return page("accounts/sessions.html", sessions=found, here=session.session_id, done=done)
+
+
+@blueprint.post("/account/sessions/end")
+@for_signed_in
+def end_session() -> Response:
+    """End one of the user's sessions, or all but this one. 404 for another user's."""
+    session, wanted = signed_in(), field("session", 100)
+    user_id, here = session.user.id, session.session_id
+    db.session.rollback()
+    done = "one" if wanted else "all"
+    with writing() as connection:
+        if not wanted:
+            if not sessions.sign_out_everywhere(
+                connection, user_id, but=here, keep_apps=keeps_apps()
+            ):
+                done = UNCHANGED
+        elif wanted == here or not sessions.end_one(connection, user_id, wanted):
+            raise PageError(404, _("This session has already ended."))
+    return see_other(f"/account/sessions?done={done}")
+
+
+@blueprint.get("/account/password")
+@for_signed_in
+def password_form() -> Response:
+    """Ask for the old password and the new one."""
+    return _password()
+
+
+@blueprint.post("/account/password")
+@for_signed_in
+def password() -> Response:
+    """Change the password, and end all other sessions."""
+    session = signed_in()
+    user_id, session_id = session.user.id, session.session_id
+    old, new = password_field("old"), password_field("password")
+    if new != password_field("again"):
+        return _password(_("The new passwords do not match. Enter the same password twice."), 400)
+    try:
+        if not prove(user_id, old, request.remote_addr or ""):
+            return _password(_(_WRONG_PASSWORD), 403)
+        if new == old:
+            same = _("The new password is the same as the current one.")
+            return _password(f"{same} {_(NOTHING_CHANGED)}", 400)
+        with writing() as connection:
+            accounts.set_password(connection, user_id, new, keep=session_id, keep_apps=keeps_apps())
+            set_session(sessions.renewed(connection, session_id))
+    except TooOften as error:
+        return too_often(_password, error)
+    except RefusedCommand as error:
+        return _password(reason_of(error), 400)
+    return page("accounts/password.html", user=signed_in().user, is_done=True)
+
+
+@blueprint.get("/account/second-factor")
+@for_whom_a_factor_is_made
+def second_factor_form() -> Response:
+    """Show a new secret for the phone; or, where there is one, how to turn it off."""
+    return _second_factor()
+
+
+@blueprint.post("/account/second-factor")
+@for_whom_a_factor_is_made
+def turn_second_factor() -> Response:
+    """Turn the second factor on or off."""
+    if "off" in request.form:
+        return _turn_off()
+    session = proved_by_password()
+    user_id, session_id = session.user.id, session.session_id
+    sealed_secret = field("secret", 1000)
+    secret = _opened(sealed_secret, user_id)
+    if secret is None:
+        return _second_factor(_("The QR code has expired. Scan the new one."), 400)
+    interval = sign_in.interval_of(secret, field("code", 50))
+    if interval is None:
+        message = _("Incorrect code. Wait for the next code in the app and try again.")
+        return _second_factor(message, 403, sealed_secret)
+    try:
+        if fault := _unproved(session):
+            return _second_factor(fault, 403, sealed_secret)
+    except TooOften as error:
+        return too_often(_second_factor, error)
+    db.session.rollback()
+    try:
+        with writing() as connection:
+            codes = sign_in.enable(connection, user_id, secret, interval)
+            sessions.sign_out_everywhere(
+                connection, user_id, but=session_id, keep_apps=keeps_apps()
+            )
+            set_session(sessions.renewed(connection, session_id))
+    except RefusedCommand:
+        return see_other("/account/second-factor")
+    return page("accounts/second_factor_codes.html", codes=codes)
+
+
+_MUST_HAVE = _(
+    "This server requires a second factor for your role, so you can't turn it off. For a "
+    "new phone, ask an administrator to remove it, then set up a new one right away."
+)
+
+
+def _turn_off() -> Response:
+    session, address = signed_in(), request.remote_addr or ""
+    user_id = session.user.id
+    if session.user.totp_secret is None:
+        return see_other("/account/second-factor")
+    if must_have_factor(session.user.role):
+        return _second_factor(_(_MUST_HAVE), 403)
+    try:
+        if fault := _unproved(session):
+            return _second_factor(fault, 403)
+        secret = show_second_factor(session, field("code", 50), address)
+    except TooOften as error:
+        return too_often(_second_factor, error)
+    if secret is None:
+        return _second_factor(
+            _("Incorrect or already used code. Wait for the next code and try again."), 403
+        )
+    set_session(secret)
+    with writing() as connection:
+        sign_in.disable(connection, user_id)
+        sessions.sign_out_everywhere(
+            connection, user_id, but=session.session_id, keep_apps=keeps_apps()
+        )
+    return see_other("/account/second-factor")
+
+
+def _unproved(session: Signed) -> str:
+    """Return why it is not sure who wants to change how they sign in; empty where it is.
+
+    By the password; or, of whom the identity provider proved, by how lately. Raises TooOften.
+    """
+    if session.issuer is None:
+        proved = prove(session.user.id, password_field("password"), request.remote_addr or "")
+        return "" if proved else _(_WRONG_PASSWORD)
+    if session.signed_in_at > time.time() - _LATELY_SECONDS:
+        return ""
+    return _("You signed in too long ago to change this. Sign in again, then make the change.")
+
+
+def _second_factor(message: str = "", status: int = 200, sealed_secret: str = "") -> Response:
+    """Return the page; sealed_secret is the one that it showed before."""
+    session = proved_by_password()
+    user = session.user
+    if user.totp_secret is not None:
+        left = sign_in.codes_left(user.id)
+        return page(
+            "accounts/second_factor.html",
+            status,
+            is_on=True,
+            left=left,
+            message=message,
+            by=session.issuer,
+        )
+    secret = _opened(sealed_secret, user.id)
+    if secret is None:
+        secret = sign_in.new_secret()
+        sealed_secret = _sealed(secret, user.id)
+    address = sign_in.address(secret, user.username)
+    return page(
+        "accounts/second_factor.html",
+        status,
+        is_on=False,
+        secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
+        address=address,
+        picture=_picture(address),
+        sealed=sealed_secret,
+        must=session.lacks_factor,
+        by=session.issuer,
+        message=message,
+    )
+
+
+def _sealed(secret: str, user_id: str) -> str:
+    """Return a secret for the form, encrypted for this user and a limited time."""
+    return sealed(f"{_PURPOSE} {user_id} {int(time.time()) + _SECRET_SECONDS} {secret}").decode()
+
+
+def _opened(sealed_secret: str, user_id: str) -> str | None:
+    """Return the secret in a form of this user; None where it is too old, or not theirs."""
+    try:
+        purpose, whose, until, secret = opened(sealed_secret.encode()).split(" ")
+    except ValueError:
+        return None
+    is_theirs = purpose == _PURPOSE and whose == user_id
+    return secret if is_theirs and int(until) > time.time() else None
+
+
+def _picture(address: str) -> str:
+    """Return a QR code as the data URI of an image."""
+    # Imported where it is used: a server without pages in use never needs it.
+    import segno
+
+    code = segno.make(address, error="m", micro=False)
+    return str(code.svg_data_uri(scale=5, light="white"))
+
+
+def _password(message: str = "", status: int = 200) -> Response:
+    session, chosen = signed_in(), provider()
+    by = chosen.name if chosen and session.issuer else ""
+    return page("accounts/password.html", status, user=session.user, message=message, by=by)
+
+
+def _connected(
+    grants: Sequence[Grant], client: Client, theirs: Collection[str] | None
+) -> Connected:
+    """Return an app's consents about one record; grants has the newest first.
+
+    theirs are the records that a patient user may see now.
+    """
+    newest = grants[0]
+    last = max(grants, key=lambda grant: (grant.expires_at, grant.session_id is None))
+    patient_id, soon = newest.patient_id, last.expires_at - time.time() < _SOON_SECONDS
+    until = moment(last.expires_at) if soon else day(last.expires_at)
+    is_shown = patient_id is not None and (theirs is None or patient_id in theirs)
+    scopes = dict.fromkeys(text for grant in grants for text in grant.scope.split())
+    return Connected(
+        newest.id,
+        client,
+        returns_to(client.redirect_uris or (), base_url()),
+        len(grants),
+        moment(newest.created_at),
+        _("you sign out, or %(until)s at the latest", until=until) if last.session_id else until,
+        patient_id is not None,
+        person(patient_id) if is_shown and patient_id is not None else None,
+        [in_words(text) for text in scopes],
+    )

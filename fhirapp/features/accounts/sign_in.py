@@ -1,0 +1,250 @@
+"""Sign in and out, the second factor, and the one-time address of a new password."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from urllib.parse import urlencode
+
+from flask import Response, request
+
+from fhirapp.auth.demo import PEOPLE, SECRET
+from fhirapp.auth.models import ADMINISTRATOR, User
+from fhirapp.auth.throttle import TooOften
+from fhirapp.auth.users import accounts
+from fhirapp.auth.users.provider import provider
+from fhirapp.auth.users.sign_in import Entered, proved_otherwise, show_second_factor
+from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
+from fhirapp.config import RefusedCommand, path_of_service, settings
+from fhirapp.db import db, writing
+from fhirapp.web.cookies import end_session, form_fields, keeps, set_session
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    current_session,
+    end_session_of_browser,
+    field,
+    local_path,
+    page,
+    password_field,
+    see_other,
+    sign_in_address,
+    too_often,
+)
+from fhirapp.web.texts import _, reason_of
+
+blueprint = blueprint_of("sign_in", __name__)
+# The same for an unknown name and a wrong password.
+_WRONG = _("Incorrect user name or password.")
+# What was just done, by the key in the address.
+_DONE: Mapping[str, str] = {
+    "administrator": _("Administrator account created. Sign in to continue."),
+    "password": _("Password saved. Sign in with your new password."),
+    "signed-out": _("You are signed out."),
+    "signed-out-here": _(
+        "You are signed out here. You may still be signed in at your identity provider."
+    ),
+    "late": _(
+        "You were signed out before you sent the form, so nothing was changed. Sign in and "
+        "send it again."
+    ),
+    "kept": _(
+        "You were signed out before you sent the form, so nothing was changed. Sign in to "
+        "return to it: your entries are kept, but choose files and enter passwords again."
+    ),
+}
+
+
+@blueprint.get("/sign-in")
+def form() -> Response:
+    """Ask for name and password; next is where to go on, done a key of what was done before."""
+    key = request.args.get("done", "")
+    done = _(_DONE.get(key, ""))
+    kept = form_fields()
+    back = local_path(kept.get("next", request.args.get("next")))
+    left = key == "signed-out-here"
+    return sign_in_form(back, done=done, username=kept.get("username", ""), left_here=left)
+
+
+@blueprint.post("/sign-in")
+@keeps("username", "next")
+def enter() -> Response:
+    """Start a session."""
+    back, before = local_path(request.form.get("next")), current_session()
+    name, password = field("username", 200), password_field("password")
+    address, instead_of = request.remote_addr or "", before.session_id if before else None
+    try:
+        entered = try_to_sign_in(name, password, address, instead_of)
+    except TooOften as error:
+        return too_often(partial(sign_in_form, back, username=name), error)
+    if entered is None:
+        return sign_in_form(back, _(_WRONG), 403, username=name)
+    if before is None:
+        # Where the browser's session expired unused, what depends on it ends now.
+        end_session_of_browser()
+    return after_sign_in(entered, back)
+
+
+def after_sign_in(entered: Entered, back: str) -> Response:
+    """Give the browser its session, and lead on: to the second factor where it is still to come."""
+    set_session(entered.secret)
+    return see_other(back if entered.complete else f"/sign-in/code?{urlencode({'next': back})}")
+
+
+@blueprint.get("/sign-in/code")
+def code_form() -> Response:
+    """Ask for the second factor."""
+    session, back = current_session(), local_path(request.args.get("next"))
+    if session is None:
+        return see_other(sign_in_address(back))
+    if session.lacks_factor:
+        return see_other(sign_in_address(back))
+    return see_other(back) if session.complete else _code(back)
+
+
+@blueprint.post("/sign-in/code")
+def code() -> Response:
+    """Complete a session by the second factor."""
+    session, back = current_session(), local_path(request.form.get("next"))
+    if session is None:
+        return see_other(sign_in_address(back))
+    if session.complete or session.lacks_factor:
+        return see_other(back)
+    try:
+        secret = show_second_factor(session, field("code", 50), request.remote_addr or "")
+    except TooOften as error:
+        return too_often(partial(_code, back), error)
+    if secret is None:
+        message = _("Incorrect or already used code. Wait for the next code and try again.")
+        return _code(back, message, 403)
+    set_session(secret)
+    return see_other(back)
+
+
+@blueprint.post("/sign-out")
+def leave() -> Response:
+    """End the session, and the consents that last as long as it."""
+    session = current_session()
+    is_at_provider = session is not None and session.issuer is not None
+    end_session_of_browser()
+    end_session()
+    response = see_other(f"/sign-in?done={'signed-out-here' if is_at_provider else 'signed-out'}")
+    # What scripts keep in the browser, such as the token of /api-docs, is the person's too.
+    # Below a path of the host others keep theirs beside it.
+    if not path_of_service():
+        response.headers["Clear-Site-Data"] = '"storage"'
+    return response
+
+
+@blueprint.get("/setup")
+def setup_form() -> Response:
+    """Ask for the first administrator, or a new password; the address has the code."""
+    return _setup(request.args.get("code", ""))
+
+
+@blueprint.post("/setup")
+def setup() -> Response:
+    """Create the first administrator, or set the new password; the address works once."""
+    code, password = request.form.get("code", "")[:200], password_field("password")
+    if password != password_field("again"):
+        return _setup(code, _("The passwords do not match. Enter the same password twice."))
+    setup_code = accounts.setup_code(code)
+    if setup_code is None:
+        raise _spent()
+    user_id = setup_code.user_id
+    db.session.rollback()
+    try:
+        with writing() as connection:
+            if not accounts.spend_setup_code(connection, code):
+                raise _spent()
+            if user_id is None:
+                accounts.add_user(
+                    connection,
+                    field("username", 200),
+                    name=field("name", 200),
+                    role=ADMINISTRATOR,
+                    password=password,
+                )
+            else:
+                accounts.set_password(connection, user_id, password)
+                proved_otherwise(connection, user_id, request.remote_addr or "")
+    except RefusedCommand as error:
+        return _setup(code, reason_of(error))
+    done = "administrator" if user_id is None else "password"
+    return see_other(f"/sign-in?{urlencode({'done': done, 'next': _first_page(user_id)})}")
+
+
+def _first_page(user_id: str | None) -> str:
+    """Return where somebody begins who chose a password: where the work of the role is."""
+    user = None if user_id is None else db.session.get(User, user_id)
+    is_administrator = user is None or user.role == ADMINISTRATOR
+    return "/admin" if is_administrator else "/patients"
+
+
+def sign_in_form(
+    back: str,
+    message: str = "",
+    status: int = 200,
+    username: str = "",
+    done: str = "",
+    *,
+    left_here: bool = False,
+) -> Response:
+    """Return the page to sign in at, with a message of what went wrong, or of what was done."""
+    people = PEOPLE if settings().demo else ()
+    found = provider()
+    leaves = _may_leave(back)
+    return page(
+        "accounts/sign_in.html",
+        status,
+        leaves=leaves,
+        next=back,
+        # An app may want the password again: going on would lead back here.
+        can_go_on=not leaves,
+        done=done,
+        message=message,
+        username=username,
+        people=people,
+        demo_password=SECRET,
+        provider=found.name if found else "",
+        left_here=left_here,
+        is_new=not accounts.has_administrator(db.session.connection()),
+    )
+
+
+def _code(back: str, message: str = "", status: int = 200) -> Response:
+    return page("accounts/code.html", status, leaves=_may_leave(back), next=back, message=message)
+
+
+def _may_leave(back: str) -> bool:
+    """Return whether signing in may lead to an app at once, with an error for it."""
+    return back.startswith("/oauth/authorize/")
+
+
+def _setup(code: str, message: str = "") -> Response:
+    setup_code = accounts.setup_code(code)
+    if setup_code is None:
+        raise _spent()
+    user_id = setup_code.user_id
+    user = None if user_id is None else db.session.get(User, user_id)
+    return page(
+        "accounts/setup.html",
+        400 if message else 200,
+        code=code,
+        user=user,
+        message=message,
+        username=request.form.get("username", ""),
+        name=request.form.get("name", ""),
+    )
+
+
+def _spent() -> PageError:
+    return PageError(
+        404,
+        _(
+            "This link was already used or has expired. Ask an administrator for a new "
+            "one. If there is no administrator yet, restart the server: it prints a new "
+            "link."
+        ),
+        _("This link no longer works") if request.values.get("code") else "",
+    )

@@ -1,0 +1,299 @@
+"""The administrator's pages of users: roles, linked records, sign-in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from flask import Response, request
+from sqlalchemy import Connection
+from werkzeug.exceptions import NotFound
+
+from fhirapp.audit.read import ADMINISTRATION, entries
+from fhirapp.auth.clients import overview
+from fhirapp.auth.links import Link, all_links, lapse_of, related_to
+from fhirapp.auth.models import PATIENT, ROLES, User
+from fhirapp.auth.users import accounts, identities, sessions
+from fhirapp.auth.users.provider import provider
+from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS, failed_lately
+from fhirapp.config import RefusedCommand, base_url
+from fhirapp.db import db, reader, writing
+from fhirapp.definition import types
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.names import name_of
+from fhirapp.fhir.narrative import concepts
+from fhirapp.store.merge import merged_target
+from fhirapp.trail.events import FAILED
+from fhirapp.web.admin.audit import before
+from fhirapp.web.admin.audit_descriptions import VIA, described
+from fhirapp.web.cookies import form_fields, keeps
+from fhirapp.web.pages import (
+    NOTHING_CHANGED,
+    UNCHANGED,
+    blueprint_of,
+    field,
+    for_administrators,
+    keeps_apps,
+    page,
+    see_other,
+)
+from fhirapp.web.people import NoDate, find_people, person
+from fhirapp.web.texts import _, reason_of
+
+
+def _name(reference: str | None) -> str | None:
+    """Return the name of a person's record, <type>/<id>; None where there is no record of one."""
+    if reference is None:
+        return None
+    type_name, _slash, id_ = reference.partition("/")
+    row = reader().first(
+        f"SELECT body FROM {types()[type_name].sql_table} WHERE id = ? AND is_current", (id_,)
+    )
+    return None if row is None else name_of(fhir_json.loads(row[0])) or None
+
+
+blueprint = blueprint_of("admin_users", __name__)
+_LONGEST_NAME = 200
+# Of an account's history, on a page.
+_SHOWN = 20
+
+
+class _Action(NamedTuple):
+    """What a button or a form does to a user, and what is said when it is done.
+
+    run returns False where that changes nothing.
+    """
+
+    run: Callable[[Connection, str], bool]
+    done: str
+
+
+def _set_role(connection: Connection, user_id: str) -> bool:
+    return accounts.set_role(connection, user_id, field("role"), keep_apps=keeps_apps())
+
+
+def _end_factor(connection: Connection, user_id: str) -> bool:
+    return accounts.end_second_factor(connection, user_id, keep_apps=keeps_apps())
+
+
+def _end_sessions(connection: Connection, user_id: str) -> bool:
+    if one := field("session", 100):
+        return sessions.end_one(connection, user_id, one)
+    return sessions.sign_out_everywhere(connection, user_id, keep_apps=keeps_apps())
+
+
+def _set_fhir_user(connection: Connection, user_id: str) -> bool:
+    return accounts.set_fhir_user(connection, user_id, field("fhir_user"))
+
+
+def _link(connection: Connection, user_id: str) -> bool:
+    patient_id = field("patient", 64)
+    # Not a record that may come some day: it was chosen from those that are here.
+    if person(patient_id) is None or merged_target(reader(), patient_id):
+        raise RefusedCommand("This record does not exist.")
+    related = field("related", 64) or None
+    if related is not None and (lapse := lapse_of(patient_id, related)):
+        raise RefusedCommand(lapse)
+    whose = field("whose")
+    return accounts.link(
+        connection, user_id, patient_id, is_self=whose == "own", related_person=related
+    )
+
+
+def _unlink(connection: Connection, user_id: str) -> bool:
+    return accounts.unlink(connection, user_id, field("patient", 64))
+
+
+def _link_provider(connection: Connection, user_id: str) -> bool:
+    chosen, subject = provider(), field("subject", 255) or field("waiting", 255)
+    if chosen is None:
+        raise RefusedCommand("No identity provider is configured.")
+    return identities.link(connection, user_id, chosen.issuer, subject)
+
+
+def _unlink_provider(connection: Connection, user_id: str) -> bool:
+    issuer, subject = field("issuer", 2000), field("subject", 255)
+    identities.unlink(connection, user_id, issuer, subject, keep_apps=keeps_apps())
+    return True
+
+
+_ACTIONS: Mapping[str, _Action] = {
+    "role": _Action(_set_role, _("Role changed. It applies immediately.")),
+    "disable": _Action(
+        partial(accounts.set_user_disabled, disabled=True),
+        _("The account is disabled and signed out everywhere."),
+    ),
+    "enable": _Action(
+        partial(accounts.set_user_disabled, disabled=False), _("The account is enabled again.")
+    ),
+    "practitioner": _Action(_set_fhir_user, _("Practitioner record changed.")),
+    "link": _Action(_link, _("Record linked.")),
+    "unlink": _Action(_unlink, _("Record unlinked.")),
+    "second-factor": _Action(
+        _end_factor, _("Second factor removed. The password alone is enough to sign in.")
+    ),
+    "sessions": _Action(_end_sessions, _("Signed out.")),
+    "link-provider": _Action(
+        _link_provider, _("Account linked. The user can sign in with it now.")
+    ),
+    "unlink-provider": _Action(
+        _unlink_provider,
+        _("Account unlinked. The user can no longer sign in with it and is signed out."),
+    ),
+}
+
+_DONE = {UNCHANGED: NOTHING_CHANGED} | {name: action.done for name, action in _ACTIONS.items()}
+
+
+@blueprint.get("/admin/users")
+@for_administrators
+def index() -> Response:
+    """List the users, or those whom a search finds."""
+    name, role = request.args.get("name", "")[:_LONGEST_NAME], request.args.get("role", "")
+    found, more = overview.find_users(name, role if role in ROLES else "")
+    chosen = provider()
+    return page(
+        "accounts/users.html",
+        users=found,
+        more=more,
+        name=name,
+        role=role,
+        roles=ROLES,
+        provider=chosen.name if chosen else "",
+        waiting=identities.waiting(chosen.issuer) if chosen else (),
+    )
+
+
+@blueprint.get("/admin/users/new")
+@for_administrators
+def form() -> Response:
+    """Ask for who is added."""
+    return _form()
+
+
+@blueprint.post("/admin/users/new")
+@keeps("name", "username", "role")
+@for_administrators
+def add() -> Response:
+    """Add a user, and show this once the address at which the password is chosen."""
+    name, username = field("name", _LONGEST_NAME), field("username", _LONGEST_NAME)
+    db.session.rollback()
+    try:
+        with writing() as connection:
+            user_id = accounts.add_user(connection, username, name=name, role=field("role"))
+            code = accounts.new_setup_code(connection, user_id)
+    except RefusedCommand as error:
+        return _form(reason_of(error))
+    return _setup_address(user_id, name, code)
+
+
+@blueprint.get("/admin/users/<uuid:key>")
+@for_administrators
+def detail(key: UUID) -> Response:
+    """Show a user; find is the name of a patient to look for, born the day of birth."""
+    done = request.args.get("done", "")
+    return _user_page(_user(key), done=_(_DONE.get(done, "")))
+
+
+@blueprint.post("/admin/users/<uuid:key>/<action>")
+@for_administrators
+def act(key: UUID, action: str) -> Response:
+    """Do what a button says."""
+    user_id = _user(key).id
+    if action not in _ACTIONS:
+        raise NotFound
+    db.session.rollback()
+    try:
+        with writing() as connection:
+            is_changed = _ACTIONS[action].run(connection, user_id)
+    except RefusedCommand as error:
+        return _user_page(_user(key), message=reason_of(error), status=409)
+    return see_other(f"/admin/users/{user_id}?done={action if is_changed else UNCHANGED}")
+
+
+@blueprint.post("/admin/users/<uuid:key>/address")
+@for_administrators
+def new_address(key: UUID) -> Response:
+    """Make a new one-time address, and show it this once."""
+    user = _user(key)
+    user_id, name = user.id, user.name
+    db.session.rollback()
+    with writing() as connection:
+        code = accounts.new_setup_code(connection, user_id)
+    return _setup_address(user_id, name, code)
+
+
+def _user(key: UUID) -> User:
+    found = db.session.get(User, str(key))
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _form(message: str = "") -> Response:
+    status = 400 if message else 200
+    return page("accounts/new_user.html", status, typed=form_fields(), roles=ROLES, message=message)
+
+
+def _setup_address(user_id: str, name: str, code: str) -> Response:
+    address, back = f"{base_url()}/setup?code={code}", f"/admin/users/{user_id}"
+    return page("once.html", kind="setup", secret=address, name=name, back=back)
+
+
+def _user_page(user: User, *, done: str = "", message: str = "", status: int = 200) -> Response:
+    found: Mapping[str, Any] = _found_patients() if user.role == PATIENT else {}
+    links = [(one, person(one.patient_id), _related_name(one)) for one in all_links(user.id)]
+    chosen = provider()
+    about = f"user/{user.id}"
+    history = entries(kind=ADMINISTRATION, about=about, before=before(), limit=_SHOWN + 1)
+    return page(
+        "accounts/user.html",
+        status,
+        user=user,
+        roles=ROLES,
+        links=links,
+        practitioner=_name(user.fhir_user),
+        sessions=sessions.of_user(user.id),
+        provider=chosen.name if chosen else "",
+        identities=identities.of_user(user.id),
+        waiting=identities.waiting(chosen.issuer) if chosen else (),
+        failed=failed_lately(user.username),
+        history=described(history[:_SHOWN]),
+        older=history[_SHOWN - 1].number if len(history) > _SHOWN else 0,
+        is_later=before() is not None,
+        failures=FAILED,
+        most=PER_NAME_AND_ADDRESS,
+        done=done,
+        message=message or found.get("fault", ""),
+        **{"people": None, "more": False, **found},
+        find=request.args.get("find", "")[:_LONGEST_NAME],
+        born=request.args.get("born", "")[:10],
+    )
+
+
+def _found_patients() -> dict[str, Any]:
+    """Return whom the search for a record finds; nothing where nobody is looked for."""
+    name, born = request.args.get("find", "")[:_LONGEST_NAME], request.args.get("born", "")[:10]
+    if not name and not born:
+        return {}
+    try:
+        people, more = find_people(name, born, via=VIA)
+    except NoDate:
+        return {"fault": _("Enter the date as 1958-04-12, 1958-04 or 1958.")}
+    related = {
+        one.id: [
+            (each["id"], name_of(each) or each["id"], concepts(each.get("relationship", ())))
+            for each in related_to(one.id)
+        ]
+        for one in people
+    }
+    return {"people": people, "related": related, "more": more}
+
+
+def _related_name(link: Link) -> str | None:
+    """Return the name of the RelatedPerson that a link depends on, its id if unknown."""
+    if link.related_person is None:
+        return None
+    return _name(f"RelatedPerson/{link.related_person}") or link.related_person

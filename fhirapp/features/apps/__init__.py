@@ -1,0 +1,30 @@
+"""Apps: their registration and approval, consent, launches, and requests that were refused."""
+
+from __future__ import annotations
+
+from fhirapp.feature import ACCOUNT, ADMINISTRATION, N_, Feature, Link
+
+FEATURE = Feature(
+    name="apps",
+    blueprints=(
+        "fhirapp.features.apps.authorize:blueprint",
+        "fhirapp.features.apps.registration:blueprint",
+        "fhirapp.features.apps.launch:blueprint",
+        "fhirapp.features.apps.admin:blueprint",
+        "fhirapp.features.apps.consents:blueprint",
+    ),
+    commands={
+        "client": (
+            "fhirapp.features.apps.cli:client",
+            "Register apps and backend systems, approve and disable them.",
+        ),
+        "token": ("fhirapp.features.apps.cli:token", "Issue access tokens."),
+    },
+    navigation=(
+        Link(ADMINISTRATION, 40, "/admin/clients", N_("Apps")),
+        Link(ADMINISTRATION, 50, "/admin/grants", N_("Consents")),
+        Link(ADMINISTRATION, 110, "/admin/refusals", N_("Refused requests")),
+        Link(ACCOUNT, 30, "/launch", N_("Start an app"), roles=("clinician", "administrator")),
+    ),
+    help={"/apps": "connect", "/launch": "connect"},
+)

@@ -1,0 +1,209 @@
+"""The administrator's pages of clients: approve, disable, change, revoke; and refused requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from flask import Response, request
+from sqlalchemy import Connection
+from werkzeug.exceptions import NotFound
+
+from fhirapp.auth.clients import administration, overview
+from fhirapp.auth.clients.registration import owner_code
+from fhirapp.auth.models import Client
+from fhirapp.auth.refusals import KEPT_SECONDS, find_refusals, newest_refusals, refusals_of
+from fhirapp.config import RefusedCommand, base_url
+from fhirapp.db import db, writing
+from fhirapp.features.apps import clients as shown
+from fhirapp.web.cookies import form_fields, keeps
+from fhirapp.web.pages import (
+    NOTHING_CHANGED,
+    UNCHANGED,
+    blueprint_of,
+    error_page,
+    field,
+    for_administrators,
+    page,
+    see_other,
+)
+from fhirapp.web.texts import _, reason_of
+
+blueprint = blueprint_of("admin_clients", __name__)
+# Somebody else was faster, or the page was old.
+blueprint.register_error_handler(RefusedCommand, lambda error: error_page(409, reason_of(error)))
+_LONGEST_LIST = 12_000
+
+
+class _Action(NamedTuple):
+    """What a button does to a client, and what is said when it is done.
+
+    run returns False where that changes nothing.
+    """
+
+    run: Callable[[Connection, str], bool]
+    done: str
+
+
+_ACTIONS: Mapping[str, _Action] = {
+    "approve": _Action(administration.approve, _("The app is approved and can request tokens.")),
+    "disable": _Action(
+        partial(administration.set_disabled, disabled=True),
+        _("The app is disabled. Its tokens no longer work."),
+    ),
+    "enable": _Action(
+        partial(administration.set_disabled, disabled=False), _("The app is enabled again.")
+    ),
+    "revoke": _Action(
+        administration.revoke_everything,
+        _("All consents and tokens of this app were revoked."),
+    ),
+}
+_DONE: Mapping[str, str] = {
+    UNCHANGED: NOTHING_CHANGED,
+    "registered": _("The app is registered and approved."),
+    "changed": _("Registration changed."),
+    **{name: action.done for name, action in _ACTIONS.items()},
+}
+_DONE_TO_LIST = {"rejected": _("The app was rejected and deleted.")}
+
+
+@blueprint.get("/admin/clients")
+@for_administrators
+def index() -> Response:
+    """List the clients, first those that wait for approval."""
+    done = _(_DONE_TO_LIST.get(request.args.get("done", ""), ""))
+    listed = overview.list_with_tokens()
+    return page("apps/clients.html", listed=listed, shown=shown, done=done)
+
+
+@blueprint.get("/admin/clients/<client_id>")
+@for_administrators
+def detail(client_id: str) -> Response:
+    """Show everything about a client."""
+    done = _(_DONE.get(request.args.get("done", ""), ""))
+    kept = form_fields()
+    return _client_page(
+        _client(client_id), done=done, scope=kept.get("scope"), uris=kept.get("redirect_uris")
+    )
+
+
+@blueprint.post("/admin/clients/<client_id>/<action>")
+@for_administrators
+def act(client_id: str, action: str) -> Response:
+    """Do what a button says."""
+    _client(client_id)
+    if action not in _ACTIONS:
+        raise NotFound
+    db.session.rollback()
+    with writing() as connection:
+        is_changed = _ACTIONS[action].run(connection, client_id)
+    return see_other(f"/admin/clients/{client_id}?done={action if is_changed else UNCHANGED}")
+
+
+@blueprint.post("/admin/clients/<client_id>/reject")
+@for_administrators
+def reject(client_id: str) -> Response:
+    """Delete a client that waits for approval."""
+    _client(client_id)
+    db.session.rollback()
+    with writing() as connection:
+        administration.reject(connection, client_id)
+    return see_other("/admin/clients?done=rejected")
+
+
+@blueprint.post("/admin/clients/<client_id>/change")
+@keeps("scope", "redirect_uris")
+@for_administrators
+def change(client_id: str) -> Response:
+    """Change its scope and redirect URIs."""
+    _client(client_id)
+    scope, uris = field("scope"), field("redirect_uris", _LONGEST_LIST)
+    db.session.rollback()
+    try:
+        with writing() as connection:
+            is_changed = administration.edit(
+                connection, client_id, scope=scope, redirect_uris=uris.split()
+            )
+    except RefusedCommand as error:
+        found = _client(client_id)
+        return _client_page(found, message=reason_of(error), status=400, scope=scope, uris=uris)
+    return see_other(f"/admin/clients/{client_id}?done={'changed' if is_changed else UNCHANGED}")
+
+
+@blueprint.post("/admin/clients/<client_id>/secret")
+@for_administrators
+def new_secret(client_id: str) -> Response:
+    """Make a new secret, and show it this once."""
+    name = _client(client_id).name
+    db.session.rollback()
+    with writing() as connection:
+        secret = administration.new_secret(connection, client_id)
+    back = f"/admin/clients/{client_id}"
+    return page("once.html", kind="secret", secret=secret, name=name, back=back)
+
+
+@blueprint.post("/admin/clients/<client_id>/owner")
+@for_administrators
+def new_owner_address(client_id: str) -> Response:
+    """Make a new address for its owner, and show it this once; the one before is void."""
+    name = _client(client_id).name
+    db.session.rollback()
+    with writing() as connection:
+        code = owner_code(connection, client_id)
+    secret, back = f"{base_url()}/apps/{code}", f"/admin/clients/{client_id}"
+    return page("once.html", kind="owner", secret=secret, name=name, back=back)
+
+
+def _client(client_id: str) -> Client:
+    found = overview.find_client(client_id)
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _client_page(
+    client: Client,
+    *,
+    done: str = "",
+    message: str = "",
+    status: int = 200,
+    scope: str | None = None,
+    uris: str | None = None,
+) -> Response:
+    """Return a client's page; scope and uris are what was typed where that cannot be."""
+    return page(
+        "apps/client.html",
+        status,
+        client=client,
+        shown=shown,
+        consents=overview.consents_to(client.client_id),
+        namesakes=overview.namesakes(client) if client.approved_at is None else (),
+        refusals=refusals_of(client.client_id),
+        scope=client.scope if scope is None else scope,
+        uris="\n".join(client.redirect_uris or ()) if uris is None else uris,
+        is_typed=scope is not None,
+        done=done,
+        message=message,
+    )
+
+
+_LONGEST = 100
+
+
+@blueprint.get("/admin/refusals")
+@for_administrators
+def look_up() -> Response:
+    """Show the refusals with an id, or the newest ones."""
+    request_id = request.args.get("id", "").strip()[:_LONGEST]
+    if request_id:
+        refusals = list(find_refusals(request_id) or find_refusals(request_id.lower()))
+    else:
+        refusals = list(newest_refusals())
+    return page(
+        "apps/refusals.html",
+        request_id=request_id,
+        refusals=refusals,
+        days=KEPT_SECONDS // 86_400,
+    )

@@ -1,0 +1,254 @@
+"""Register an app, and manage one that was registered: its state, its secret, its refusals.
+
+Whoever registers an app manages it at an address that nobody else knows; there is no account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from flask import Response, request
+from werkzeug.datastructures import MultiDict
+from werkzeug.exceptions import NotFound
+
+from fhirapp.auth.clients import administration
+from fhirapp.auth.clients.administration import apply
+from fhirapp.auth.clients.diagnosis import AppFinding, diagnose
+from fhirapp.auth.clients.registration import METHODS, Registration, has_private_part, register
+from fhirapp.auth.models import ADMINISTRATOR, SIGNED, Client
+from fhirapp.auth.refusals import refusals_of
+from fhirapp.auth.scopes import (
+    FHIR_USER,
+    LAUNCH,
+    LAUNCH_ENCOUNTER,
+    LAUNCH_PATIENT,
+    OFFLINE,
+    ONLINE,
+    OPENID,
+    PROFILE,
+)
+from fhirapp.auth.throttle import TooOften
+from fhirapp.config import RefusedCommand
+from fhirapp.db import db, writing
+from fhirapp.definition import featured_types
+from fhirapp.features.apps import clients as shown
+from fhirapp.features.apps.first_steps import MAKE_KEYS, discovery_url, first_steps
+from fhirapp.fhir import json as fhir_json
+from fhirapp.web.cookies import form_fields, keeps
+from fhirapp.web.labels import in_words
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    current_session,
+    field,
+    page,
+    plain,
+    see_other,
+    wait,
+)
+from fhirapp.web.texts import _, reason_of, sentence
+
+# The scopes that an app's form offers beside those of the featured types; others are typed.
+_APP_SCOPES = (
+    *(OPENID, FHIR_USER, PROFILE),
+    *(LAUNCH_PATIENT, LAUNCH, LAUNCH_ENCOUNTER),
+    *(OFFLINE, ONLINE),
+)
+# Of a field, in characters.
+LONGEST = 2000
+_LONG = {"redirect_uris": 12_000, "jwks": 50_000}
+_GIVEN_AWAY = _(
+    "The keys contain a private key, which must stay secret. It was not stored. Create a "
+    "new key pair and enter only the public key."
+)
+
+
+class PrivateKey(RefusedCommand):
+    """The keys of the form contain a private one."""
+
+
+class Draft(NamedTuple):
+    """A registration as it is typed, to be shown again where something is wrong with it."""
+
+    kind: str
+    auth_method: str
+    name: str = ""
+    developer: str = ""
+    contact: str = ""
+    redirect_uris: str = ""
+    launch_uri: str = ""
+    scopes: Sequence[str] = ()
+    other_scopes: str = ""
+    jwks: str = ""
+    jwks_uri: str = ""
+
+
+_FIELDS = tuple(name for name in Draft._fields if name != "scopes")
+# What is kept of a form that is sent too late: no keys, which may be private by mistake.
+KEPT = (*(name for name in _FIELDS if name != "jwks"), "scope")
+
+
+def empty_draft(kind: str) -> Draft:
+    """Return the draft of a kind of client before anything is typed."""
+    return Draft(kind, METHODS[kind][0])
+
+
+def draft_of(form: MultiDict[str, str]) -> Draft:
+    """Return the draft that a form holds. Raises PageError where a field is too long."""
+    texts = {name: field(name, _LONG.get(name, LONGEST), form) for name in _FIELDS}
+    return Draft(**texts, scopes=tuple(map(plain, form.getlist("scope"))))
+
+
+def registration_of(draft: Draft) -> Registration:
+    """Return the registration of a draft. Raises RefusedCommand for wrong or secret keys."""
+    return Registration(
+        name=draft.name,
+        kind=draft.kind,
+        auth_method=draft.auth_method,
+        scope=" ".join([*draft.scopes, *draft.other_scopes.split()]),
+        redirect_uris=tuple(draft.redirect_uris.split()),
+        launch_uri=draft.launch_uri or None,
+        jwks=_keys(draft.jwks),
+        jwks_uri=draft.jwks_uri or None,
+        developer=draft.developer or None,
+        contact=draft.contact or None,
+    )
+
+
+def _keys(text: str) -> Any:
+    if not text:
+        return None
+    if "PRIVATE KEY-" in text:
+        raise PrivateKey(_(_GIVEN_AWAY))
+    try:
+        content = fhir_json.loads(text)
+    except ValueError:
+        raise RefusedCommand(_("The keys are not JSON. Enter a JSON Web Key Set.")) from None
+    if has_private_part(content):
+        raise PrivateKey(_(_GIVEN_AWAY))
+    return content
+
+
+blueprint = blueprint_of("apps", __name__)
+
+
+@blueprint.get("/apps/register")
+def form() -> Response:
+    """Ask what kind of client it is, then for the rest."""
+    kept = form_fields()
+    kind = kept.get("kind", request.args.get("kind", ""))
+    if kind not in shown.KINDS:
+        return page("apps/kind.html", kinds={kind: shown.kind_named(kind) for kind in shown.KINDS})
+    return _form(draft_of(kept) if kept else empty_draft(kind))
+
+
+@blueprint.post("/apps/register")
+@keeps(*KEPT)
+def send() -> Response:
+    """Register a client: an administrator's is approved at once."""
+    if request.form.get("kind") not in shown.KINDS:
+        raise PageError(400, _("Choose the kind of app first."))
+    draft = draft_of(request.form)
+    try:
+        registration = registration_of(draft)
+        if _is_administrator():
+            db.session.rollback()
+            with writing() as connection:
+                client_id = register(connection, registration)
+            return see_other(f"/admin/clients/{client_id}?done=registered")
+        return see_other(f"/apps/{apply(registration, request.remote_addr or '').owner_code}")
+    except PrivateKey as error:
+        return _form(draft._replace(jwks=""), reason_of(error), 400)
+    except RefusedCommand as error:
+        return _form(draft, reason_of(error), 400)
+    except TooOften as error:
+        return _form(draft, f"{_('Too many registrations from your address.')} {wait(error)}", 429)
+
+
+@blueprint.get("/apps/<code>")
+def owned(code: str) -> Response:
+    """Show an app to whoever registered it. 404 for an unknown code."""
+    return _owned(code, _client(code))
+
+
+@blueprint.post("/apps/<code>/test")
+def test(code: str) -> Response:
+    """Show what keeps the app from working."""
+    client = _client(code)
+    try:
+        findings = [one._replace(text=sentence(one.text, one.values)) for one in diagnose(client)]
+    except TooOften as error:
+        raise PageError(429, f"{_('This app was tested too often.')} {wait(error)}") from None
+    return _owned(code, client, findings)
+
+
+@blueprint.post("/apps/<code>/secret")
+def new_secret(code: str) -> Response:
+    """Make a new secret, and show it this once."""
+    client = _client(code)
+    if client.approved_at is None or client.disabled or not shown.has_secret(client):
+        raise PageError(
+            409,
+            _(
+                "A secret can't be created for this app: it must be approved, not disabled, and "
+                "use a client secret."
+            ),
+        )
+    client_id, name = client.client_id, client.name
+    db.session.rollback()
+    with writing() as connection:
+        secret = administration.new_secret(connection, client_id)
+    return page("once.html", kind="secret", secret=secret, name=name, back=f"/apps/{code}")
+
+
+def _client(code: str) -> Client:
+    client = administration.find_owned(code)
+    if client is None:
+        # The same as for an address that never existed.
+        raise NotFound
+    return client
+
+
+def _owned(code: str, client: Client, findings: list[AppFinding] | None = None) -> Response:
+    works = client.approved_at is not None and not client.disabled
+    return page(
+        "apps/owned.html",
+        code=code,
+        client=client,
+        shown=shown,
+        findings=findings,
+        works=works,
+        steps=first_steps(client) if works else None,
+        discovery=discovery_url(),
+        refusals=refusals_of(client.client_id),
+    )
+
+
+def _form(draft: Draft, message: str = "", status: int = 200) -> Response:
+    return page(
+        "apps/register.html",
+        status,
+        draft=draft,
+        kind=shown.kind_named(draft.kind),
+        proofs=[(method, shown.proof_named(method)) for method in METHODS[draft.kind]],
+        can_sign=SIGNED in METHODS[draft.kind],
+        scopes=[in_words(text) for text in _offered_scopes(draft.kind)],
+        make_keys=MAKE_KEYS,
+        is_administrator=_is_administrator(),
+        message=message,
+    )
+
+
+def _offered_scopes(kind: str) -> Sequence[str]:
+    """Return the scopes that most clients of a kind need."""
+    names = (*featured_types(), "*")
+    if kind == "backend":
+        return [f"system/{name}.rs" for name in names]
+    clinical = [f"{context}/{name}.rs" for context in ("patient", "user") for name in names]
+    return [*_APP_SCOPES, *clinical]
+
+
+def _is_administrator() -> bool:
+    session = current_session()
+    return session is not None and session.complete and session.user.role == ADMINISTRATOR

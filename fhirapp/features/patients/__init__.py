@@ -1,0 +1,17 @@
+"""Patients' records for administrators: found, corrected, merged, deleted or erased."""
+
+from __future__ import annotations
+
+from fhirapp.feature import ADMINISTRATION, N_, Feature, Link
+
+FEATURE = Feature(
+    name="patients",
+    blueprints=("fhirapp.features.patients.pages:blueprint",),
+    commands={
+        "patient": (
+            "fhirapp.features.patients.cli:patient",
+            "Delete a patient's record, or merge two.",
+        ),
+    },
+    navigation=(Link(ADMINISTRATION, 30, "/admin/patients", N_("Patients")),),
+)

@@ -1,0 +1,374 @@
+"""The administrator's pages of patients: a record is found, corrected, deleted or erased.
+
+What cannot be brought back is asked for twice; the second page lists what it is about.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Response, request
+from sqlalchemy import select
+from werkzeug.exceptions import NotFound
+
+from fhirapp.config import RefusedCommand, settings
+from fhirapp.db import db
+from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, MERGED, PatientChange, PatientMerge
+from fhirapp.features.patients import deletion, merge
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.names import current
+from fhirapp.fhir.terminology import without_direction
+from fhirapp.store.merge import merged_here, merged_into
+from fhirapp.trail.events import LONGEST_REASON, SHORTEST_REASON
+from fhirapp.web.admin.audit_descriptions import VIA, patients_named
+from fhirapp.web.cookies import form_fields, keeps
+from fhirapp.web.internal_client import read, token_of
+from fhirapp.web.labels import one_of, plural_of
+from fhirapp.web.pages import (
+    NOTHING_CHANGED,
+    blueprint_of,
+    field,
+    for_administrators,
+    page,
+    see_other,
+    signed_in,
+)
+from fhirapp.web.people import NoDate, Person, find_people, number_of, person
+from fhirapp.web.texts import _, reason_of
+
+blueprint = blueprint_of("admin_patients", __name__)
+_ID = re.compile(ID_PATTERN)
+_LONGEST_NAME, _SHOWN = 200, 50
+_DONE: Mapping[str, str] = {
+    DELETED: _("Record deleted. Its history is kept."),
+    ERASED: _("Record erased."),
+    CORRECTED: _("Record corrected."),
+    MERGED: _("The records are merged."),
+    "separated": _("The merge is undone. Check which record each user should have access to."),
+    "admitted": _("The record can be imported again."),
+}
+_KINDS: Mapping[str, str] = {
+    DELETED: _("deleted"),
+    ERASED: _("erased"),
+    CORRECTED: _("corrected"),
+    MERGED: _("merged"),
+}
+# What can be corrected, by the name of its field.
+_FIELDS: Mapping[str, str] = {
+    "family": _("Family name"),
+    "given": _("Given names"),
+    "birthDate": _("Date of birth"),
+    "gender": _("Sex"),
+    "identifier": _("Record number"),
+    "active": _("Active"),
+}
+
+
+@blueprint.get("/admin/patients")
+@for_administrators
+def index() -> Response:
+    """Find a patient, and list what was done with records."""
+    return _index()
+
+
+@blueprint.get("/admin/patients/<patient_id>")
+@for_administrators
+def detail(patient_id: str) -> Response:
+    """Show whose record it is, and what can be done with it."""
+    return _detail(patient_id)
+
+
+@blueprint.post("/admin/patients/<patient_id>/delete")
+@keeps("reason", "history")
+@for_administrators
+def delete(patient_id: str) -> Response:
+    """Delete a record, or erase it, once the administrator saw what goes and typed whose it is."""
+    whose = person(_checked(patient_id))
+    kind = ERASED if field("history") == "erase" else DELETED
+    reason, typed = field("reason", LONGEST_REASON), field("typed", _LONGEST_NAME)
+    message = ""
+    if "typed" in request.form:
+        if not _is_named(typed, patient_id, whose):
+            message = _(
+                "This does not match the patient's record number, id or name. Nothing was deleted."
+            )
+        else:
+            try:
+                who = signed_in().user.username
+                db.session.rollback()
+                deletion.delete_patient(settings(), patient_id, reason, who, erase=kind == ERASED)
+            except RefusedCommand as error:
+                return _detail(patient_id, reason_of(error))
+            return see_other(f"/admin/patients?done={kind}")
+    elif len(reason) < SHORTEST_REASON:
+        return _detail(patient_id, _("Enter a reason. It is kept in the audit trail."))
+    with db.engine.connect() as connection:
+        found = deletion.belongings(connection, patient_id)
+    return page(
+        "patients/delete.html",
+        400 if message else 200,
+        id=patient_id,
+        whose=whose,
+        counts=_counted(found.counts),
+        naming=_counted(found.naming),
+        linked=found.linked,
+        erases=kind == ERASED,
+        reason=reason,
+        message=message,
+    )
+
+
+@blueprint.post("/admin/patients/<patient_id>/correct")
+@keeps("why", *_FIELDS)
+@for_administrators
+def correct(patient_id: str) -> Response:
+    """Correct whose record it is, once the administrator saw before and after side by side."""
+    resource = read(f"/fhir/Patient/{_checked(patient_id)}", token_of(), via=VIA)
+    reason, before = field("why", LONGEST_REASON), _details(resource)
+    after = {name: field(name, _LONGEST_NAME) for name in _FIELDS}
+    changed = [name for name in _FIELDS if after[name] != before[name]]
+    if len(reason) < SHORTEST_REASON:
+        return _detail(patient_id, _("Enter a reason. It is kept in the audit trail."))
+    if not changed:
+        return _detail(patient_id, _(NOTHING_CHANGED))
+    seen = field("version", 20)
+    if request.form.get("sure") == "yes":
+        who = signed_in().user.username
+        corrected = _corrected(resource, after, changed)
+        corrected["meta"] = {**corrected["meta"], "versionId": seen}
+        db.session.rollback()
+        try:
+            deletion.correct_patient(settings(), corrected, changed, reason, who)
+        except RefusedCommand as error:
+            return _detail(patient_id, reason_of(error))
+        return see_other("/admin/patients?done=corrected")
+    return page(
+        "patients/correct.html",
+        id=patient_id,
+        names={name: _(words) for name, words in _FIELDS.items()},
+        before=before,
+        after=after,
+        changed=changed,
+        version=resource["meta"]["versionId"],
+        reason=reason,
+    )
+
+
+@blueprint.post("/admin/patients/<patient_id>/merge")
+@keeps("into", "why_merged")
+@for_administrators
+def merge_with(patient_id: str) -> Response:
+    """Merge a record into another, once the administrator saw both and typed whose goes."""
+    whose, typed_into = person(_checked(patient_id)), field("into", _LONGEST_NAME)
+    reason = field("why_merged", LONGEST_REASON)
+    found = (
+        {one.id: one for one in (person(typed_into),) if one} if _ID.fullmatch(typed_into) else {}
+    )
+    if typed_into and not found:
+        found = {one.id: one for one in find_people(typed_into, via=VIA)[0]}
+    if whose is None or len(found) != 1:
+        return _detail(
+            patient_id,
+            _("Several patients match. Enter the ID of the record that stays.")
+            if found
+            else _("No matching patient. Enter the record number or ID of the record that stays."),
+        )
+    if len(reason) < SHORTEST_REASON:
+        return _detail(patient_id, _("Enter a reason. It is kept in the audit trail."))
+    (into,) = found.values()
+    message = ""
+    if "typed" in request.form:
+        if not _is_named(field("typed", _LONGEST_NAME), patient_id, whose):
+            message = _(
+                "This does not match the patient's record number, id or name. Nothing was merged."
+            )
+        else:
+            who, moves = signed_in().user.username, request.form.get("accounts") == "move"
+            db.session.rollback()
+            try:
+                merge.merge_patients(
+                    settings(), patient_id, into.id, reason, who, move_accounts=moves
+                )
+            except RefusedCommand as error:
+                return _detail(patient_id, reason_of(error))
+            return see_other(f"/admin/patients?done={MERGED}")
+    try:
+        with db.engine.connect() as connection:
+            moved = merge.preview(connection, patient_id, into.id)
+    except RefusedCommand as error:
+        return _detail(patient_id, reason_of(error))
+    both = [read(f"/fhir/Patient/{one}", token_of(), via=VIA) for one in (patient_id, into.id)]
+    return page(
+        "patients/merge.html",
+        400 if message else 200,
+        id=patient_id,
+        whose=whose,
+        into=into,
+        names={name: _(words) for name, words in _FIELDS.items()},
+        details=[_details(one) for one in both],
+        counts=_counted(moved.counts),
+        linked=moved.linked,
+        reason=reason,
+        message=message,
+    )
+
+
+@blueprint.post("/admin/patients/<patient_id>/separate")
+@keeps("why_separated")
+@for_administrators
+def separate(patient_id: str) -> Response:
+    """Undo a merge."""
+    reason = field("why_separated", LONGEST_REASON)
+    db.session.rollback()
+    try:
+        merge.undo_merge(settings(), _checked(patient_id), reason)
+    except RefusedCommand as error:
+        return _detail(patient_id, reason_of(error))
+    return see_other("/admin/patients?done=separated")
+
+
+@blueprint.post("/admin/patients/<patient_id>/admit")
+@for_administrators
+def admit(patient_id: str) -> Response:
+    """Let imports bring a record again."""
+    db.session.rollback()
+    try:
+        deletion.admit_again(_checked(patient_id))
+    except RefusedCommand as error:
+        return _index(reason_of(error))
+    return see_other("/admin/patients?done=admitted")
+
+
+def _index(message: str = "") -> Response:
+    name, born = request.args.get("find", "")[:_LONGEST_NAME], request.args.get("born", "")[:10]
+    people, more = None, False
+    if name or born:
+        try:
+            people, more = find_people(name, born, via=VIA)
+        except NoDate:
+            message = _("Enter the date as 1958-04-12, 1958-04 or 1958.")
+    query = select(PatientChange).order_by(PatientChange.id.desc()).limit(_SHOWN)
+    changes = db.session.scalars(query).all()
+    merges = select(PatientMerge.change_id, PatientMerge.target_id)
+    numbers = [one.id for one in changes]
+    found = db.session.execute(merges.where(PatientMerge.change_id.in_(numbers)))
+    into = {row.change_id: row.target_id for row in found}
+    return page(
+        "patients/patients.html",
+        409 if message and request.method == "POST" else 400 if message else 200,
+        find=name,
+        born=born,
+        people=people,
+        more=more,
+        changes=changes,
+        named=patients_named([*(one.patient_id for one in changes), *into.values()]),
+        into=into,
+        kinds={kind: _(words) for kind, words in _KINDS.items()},
+        deletions=(DELETED, ERASED),
+        message=message,
+        done=_(_DONE.get(request.args.get("done", ""), "")),
+    )
+
+
+def _detail(patient_id: str, message: str = "") -> Response:
+    whose = person(_checked(patient_id))
+    with db.engine.connect() as connection:
+        found = deletion.belongings(connection, patient_id)
+    if whose is None and "Patient" not in found.counts:
+        raise NotFound
+    resource = read(f"/fhir/Patient/{patient_id}", token_of(), via=VIA) if whose else {}
+    return page(
+        "patients/patient.html",
+        409 if message else 200,
+        id=patient_id,
+        whose=whose,
+        counts=_counted(found.counts),
+        linked=found.linked,
+        longest=LONGEST_REASON,
+        typed=form_fields(),
+        names={name: _(words) for name, words in _FIELDS.items()},
+        details=_details(resource),
+        merged_into=merged_into(resource),
+        merged_here=merged_here(resource),
+        message=message,
+    )
+
+
+def _details(patient: dict[str, Any]) -> dict[str, str]:
+    """Return what can be corrected of a Patient, as the form has it.
+
+    The form has no characters that turn the direction of writing; the record keeps them until the
+    detail is changed.
+    """
+    name, number = current(patient.get("name", ())) or {}, number_of(patient)
+    active = patient.get("active")
+    details = {
+        "family": name.get("family", ""),
+        "given": " ".join(filter(None, name.get("given", ()))),
+        "birthDate": patient.get("birthDate", ""),
+        "gender": patient.get("gender", ""),
+        "identifier": number.get("value", ""),
+        "active": "" if active is None else "yes" if active else "no",
+    }
+    return {element: without_direction(value) for element, value in details.items()}
+
+
+def _corrected(
+    patient: Mapping[str, Any], after: Mapping[str, str], changed: Sequence[str]
+) -> dict[str, Any]:
+    """Return a Patient with other details; an empty one is removed."""
+    corrected = copy.deepcopy({**patient})
+    # It tells the details as they were; another is made of the new ones.
+    corrected.pop("text", None)
+    if {"family", "given"} & {*changed}:
+        _rename(corrected, after)
+    if "identifier" in changed:
+        number = number_of(corrected)
+        if not number:
+            corrected["identifier"] = [*corrected.get("identifier", ()), number]
+        number["value"] = after["identifier"]
+    for element in {"birthDate", "gender"} & {*changed}:
+        corrected[element] = after[element]
+    if "active" in changed:
+        corrected["active"] = after["active"] == "yes"
+    empty = [name for name, value in corrected.items() if value in ("", [])]
+    for element in empty + ["active"] * (not after["active"]):
+        corrected.pop(element, None)
+    return corrected
+
+
+def _rename(patient: dict[str, Any], after: Mapping[str, str]) -> None:
+    """Give the current name of a Patient other parts; without any it is removed."""
+    name = current(patient.get("name", ())) or {}
+    names = patient.get("name", ()) if name else (*patient.get("name", ()), name)
+    for element in ("family", "given", "_family", "_given", "text"):
+        name.pop(element, None)
+    if after["family"]:
+        name["family"] = after["family"]
+    if after["given"]:
+        name["given"] = after["given"].split()
+    patient["name"] = [one for one in names if one]
+
+
+def _checked(patient_id: str) -> str:
+    """Return the id of a patient. Raises NotFound where it can be none."""
+    if not _ID.fullmatch(patient_id):
+        raise NotFound
+    return patient_id
+
+
+def _counted(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return numbers of resources, each with what the type's are called."""
+    return [
+        (one_of(name) if name == "Patient" else plural_of(name), count)
+        for name, count in counts.items()
+    ]
+
+
+def _is_named(typed: str, patient_id: str, whose: Person | None) -> bool:
+    """Say whether somebody typed whose record it is: the number, the id or the name."""
+    names = {patient_id, *((whose.identifier, whose.name) if whose else ())} - {""}
+    return " ".join(typed.split()).casefold() in {" ".join(one.split()).casefold() for one in names}
