@@ -50,6 +50,8 @@ class Feature:
     # By name: the command, and a sentence for the list of commands.
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     navigation: tuple[Link, ...] = ()
+    # Returns the template of the home page and values for it, or None for the usual one.
+    home: str = ""
     # By the path that pages begin with: the name of the manual's page that helps there.
     help: Mapping[str, str] = field(default_factory=dict)
 

@@ -70,8 +70,7 @@ def dependents(name: str) -> Set[str]:
 
 
 @pytest.mark.process
-# The home page of the demo still imports the explorer.
-@pytest.mark.parametrize("name", sorted(FEATURES.keys() - {"explore"}))
+@pytest.mark.parametrize("name", FEATURES)
 def test_server_without_a_feature_passes_the_contract_of_fhir(tmp_path: Path, name: str) -> None:
     without = dependents(name)
     for part in ("fhirapp", "tests"):

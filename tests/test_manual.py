@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import pytest
 
-from fhirapp import docs
 from fhirapp.auth.refusals import KEPT, KEPT_SECONDS, PER_MINUTE, UNPROVED
 from fhirapp.auth.tokens import GRACE_SECONDS
+from fhirapp.features.manual import contents
 from tests import ROOT
 from tests.support import search_page
 from tests.support.shell import MAIN
@@ -59,8 +59,8 @@ def test_generated_tables_are_current():
 
 
 def test_contents_list_each_page():
-    assert {path.stem for path in manual.MANUAL.glob("*.md")} == set(docs.NAMES)
-    assert [name for name in docs.NAMES[1:] if f"]({name}.md)" not in TEXTS["index"]] == []
+    assert {path.stem for path in manual.MANUAL.glob("*.md")} == set(contents.NAMES)
+    assert [name for name in contents.NAMES[1:] if f"]({name}.md)" not in TEXTS["index"]] == []
 
 
 def test_each_file_that_the_manual_names_exists():
@@ -108,7 +108,7 @@ def test_each_link_leads_to_a_file_and_a_heading():
             assert target.exists(), link
             if anchor:
                 headings = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.MULTILINE)
-                assert anchor in map(docs.anchor_of, headings), link
+                assert anchor in map(contents.anchor_of, headings), link
 
 
 @pytest.fixture(scope="module")

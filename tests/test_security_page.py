@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fhirapp.docs import pages
+from fhirapp.features.manual.contents import pages
 from tests import TESTS
 
 # Shown by the manual itself.

@@ -80,7 +80,7 @@ def modules_with_text() -> tuple[set[str], set[str]]:
 
 
 def test_each_module_with_other_sql_is_listed_with_its_reason():
-    page = (PACKAGE / "docs/decisions.md").read_text(encoding="utf-8")
+    page = (PACKAGE / "features/manual/docs/decisions.md").read_text(encoding="utf-8")
     section = page.partition("### SQL\n")[2].partition("\n## ")[0].partition("\n### ")[0]
     reading, other = modules_with_text()
     assert reading

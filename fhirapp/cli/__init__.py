@@ -7,7 +7,6 @@ SQLAlchemy.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sqlite3
 import sys
@@ -19,7 +18,6 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import get_completion_class
 
-from fhirapp.docs import pages
 from fhirapp.feature import features, imported
 
 # The commands of the core; features declare theirs. Each has its reference and what it does, so
@@ -115,25 +113,6 @@ def _refusal(error: Exception) -> str:
 @click.version_option(package_name="fhirapp")
 def cli() -> None:
     """fhirapp: a small FHIR R4 server for clinical notes and allergies."""
-
-
-@cli.command()
-@click.argument("name", required=False)
-def docs(name: str | None) -> None:
-    """Print a page of the manual; without NAME, list the pages."""
-    if name is None:
-        width = max(map(len, pages()))
-        for page in pages().values():
-            click.echo(f"{page.name:{width}}  {page.title}")
-        return
-    shown = pages().get(name.removesuffix(".md"))
-    if shown is None:
-        nearest = difflib.get_close_matches(name, pages(), n=1)
-        hint = f"did you mean {nearest[0]}?" if nearest else "`fhirapp docs` lists the pages."
-        from fhirapp.config import RefusedCommand
-
-        raise RefusedCommand(f"The manual has no page {name}; {hint}")
-    click.echo(shown.source)
 
 
 @cli.command()

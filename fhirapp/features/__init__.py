@@ -3,4 +3,14 @@
 To remove a feature, delete its folder and its name in this list.
 """
 
-FEATURES = ("accounts", "apps", "patients", "chart", "notes", "explore", "learn")
+FEATURES = (
+    "accounts",
+    "apps",
+    "patients",
+    "chart",
+    "notes",
+    "explore",
+    "learn",
+    "manual",
+    "demo",
+)

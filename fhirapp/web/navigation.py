@@ -11,8 +11,6 @@ from fhirapp.config import settings
 from fhirapp.feature import ADMINISTRATION, MAIN, N_, Link, features
 
 _CORE = (
-    Link(MAIN, 50, "/api-docs", N_("API")),
-    Link(MAIN, 60, "/docs", N_("Manual"), is_manual=True),
     Link(MAIN, 70, "/admin", N_("Administer"), roles=("administrator",)),
     Link(ADMINISTRATION, 10, "/admin", N_("Overview"), is_exact=True),
     Link(ADMINISTRATION, 60, "/admin/imports", N_("Imports")),
@@ -25,7 +23,7 @@ _CORE = (
     Link(ADMINISTRATION, 140, "/admin/settings", N_("Settings")),
 )
 
-_HELP = {"/admin": "administration", "/api-docs": "connect"}
+_HELP = {"/admin": "administration"}
 
 
 def links(menu: str, role: str) -> Sequence[Link]:

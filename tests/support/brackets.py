@@ -17,8 +17,8 @@ from sqlalchemy import Connection
 
 from fhirapp.auth import demo
 from fhirapp.db import writing
-from fhirapp.docs import pages as manual
 from fhirapp.features.learn import lesson
+from fhirapp.features.manual.contents import pages as manual
 from fhirapp.fhir.terminology import strings
 from fhirapp.web.labels import _CODES, _SEXES
 from tests.support.page_list import WALKER

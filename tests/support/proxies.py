@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-PAGE = ROOT / "fhirapp" / "docs" / "deploy.md"
+PAGE = ROOT / "fhirapp" / "features" / "manual" / "docs" / "deploy.md"
 OWN, BELOW = "https://fhir.clinic.example", "https://clinic.example/records"
 # Where clients ask from; the proxy asks from 127.0.0.1.
 CLIENT = "127.0.0.2"

@@ -29,7 +29,7 @@ from tests import ROOT
 MAX_MB = 120
 USER = 10001
 WAIT_SECONDS = 60
-MANUAL = ROOT / "fhirapp" / "docs" / "clinic.md"
+MANUAL = ROOT / "fhirapp" / "features" / "manual" / "docs" / "clinic.md"
 _PACKAGES = ("buildah", "mmdebstrap")
 # The substitute where the Dockerfile's base image cannot be pulled: Debian's Python, without
 # documentation and locales as in that image.

@@ -34,7 +34,7 @@ from tests.support.contract import SERVED
 from tests.support.search_page import PAGE, SECTIONS
 
 README = ROOT / "README.md"
-MANUAL = ROOT / "fhirapp" / "docs"
+MANUAL = ROOT / "fhirapp" / "features" / "manual" / "docs"
 
 # The main types of the service; the others share a table.
 MAIN = ("AllergyIntolerance", "DocumentReference")

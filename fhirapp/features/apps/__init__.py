@@ -12,6 +12,7 @@ FEATURE = Feature(
         "fhirapp.features.apps.launch:blueprint",
         "fhirapp.features.apps.admin:blueprint",
         "fhirapp.features.apps.consents:blueprint",
+        "fhirapp.features.apps.sample:blueprint",
     ),
     commands={
         "client": (

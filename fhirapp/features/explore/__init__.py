@@ -11,7 +11,11 @@ FEATURE = Feature(
         "fhirapp.features.explore.history:blueprint",
         "fhirapp.features.explore.inspector:blueprint",
         "fhirapp.features.explore.why:blueprint",
+        "fhirapp.features.explore.api_docs:blueprint",
     ),
-    navigation=(Link(MAIN, 20, "/explore", N_("Explore")),),
-    help={"/explore": "search"},
+    navigation=(
+        Link(MAIN, 20, "/explore", N_("Explore")),
+        Link(MAIN, 50, "/api-docs", N_("API")),
+    ),
+    help={"/explore": "search", "/api-docs": "connect"},
 )

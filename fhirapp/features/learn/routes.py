@@ -29,9 +29,9 @@ from fhirapp.features.learn.classes import (
     own_secret,
 )
 from fhirapp.features.learn.lesson import LARGEST, Lesson, lessons
+from fhirapp.features.learn.markdown import as_html, rendered
 from fhirapp.features.learn.models import LessonProgress
 from fhirapp.features.learn.progress import CheckState, LessonState, lesson_state
-from fhirapp.web.markdown import as_html, rendered
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,

@@ -14,7 +14,7 @@ NAMES = (
     *("search-page", "operations", "limits", "security", "architecture", "decisions"),
     "contributing",
 )
-_FOLDER = Path(__file__).parent
+_FOLDER = Path(__file__).parent / "docs"
 _HEADING = re.compile(r"(?P<marks>#{2,4}) (?P<title>.*)")
 _FENCE = "```"
 _MARKUP = re.compile(r"[`*]|\]\([^)]*\)|<!--.*?-->|(?<!\w)\[|^- |(?<=\n)- ")

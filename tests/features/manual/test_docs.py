@@ -14,7 +14,7 @@ from fhirapp.auth.clients.registration import API_DOCS
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.cli import cli
 from fhirapp.db import writing
-from fhirapp.docs import NAMES, pages, search
+from fhirapp.features.manual.contents import NAMES, pages, search
 from tests.support.browsing import Browser
 from tests.support.pages import browser_of, elements, links
 

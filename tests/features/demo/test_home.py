@@ -11,7 +11,8 @@ from sqlalchemy import delete, insert, update
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
 from fhirapp.exchange.models import ImportRun
-from fhirapp.web import home, live_search
+from fhirapp.features.demo import live_search
+from fhirapp.web import home
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.contract import publish

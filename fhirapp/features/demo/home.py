@@ -1,0 +1,55 @@
+"""The home page of the demo: an example search with its answer, the accounts, the clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from fhirapp.auth.demo import APP, BACKEND, BY_ROLE, CONFIDENTIAL, SAMPLE_PATH, SECRET
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.config import settings
+from fhirapp.features.demo.live_search import ADDRESS, live_search
+from fhirapp.web.pages import blueprint_of
+from fhirapp.web.texts import _
+
+# For its templates.
+blueprint = blueprint_of("demo", __name__)
+# A search of the demo's records, to begin with, and the one that the page shows, explained.
+_EXAMPLE = {"address": "/fhir/AllergyIntolerance?patient=p1&_explain=true"}
+_EXPLAINED = {"address": f"{ADDRESS}&_explain=true", "narrow": "1"}
+# Of a demo account: the page to which it signs in, the words of the button, what it may see.
+_ACCOUNTS: Mapping[str, tuple[str, str, str]] = {
+    CLINICIAN: ("/patients", _("Continue as clinician"), _("Clinician: all patients")),
+    PATIENT: ("/patients", _("Continue as patient"), _("Patient: their own record")),
+    ADMINISTRATOR: (
+        "/admin",
+        _("Continue as administrator"),
+        _("Administrator: users, apps and imports"),
+    ),
+}
+
+
+def home() -> tuple[str, Mapping[str, Any]] | None:
+    """Return the template of the home page with its values, None outside the demo."""
+    if not settings().demo:
+        return None
+    return "demo/home.html", {
+        "people": BY_ROLE,
+        "password": SECRET,
+        "clients": _clients(),
+        "sample": SAMPLE_PATH,
+        "example": f"/explore?{urlencode(_EXAMPLE)}",
+        "explained": f"/explore?{urlencode(_EXPLAINED)}#explained",
+        "live": live_search(),
+        "accounts": _ACCOUNTS,
+    }
+
+
+def _clients() -> Sequence[tuple[str, str, str]]:
+    """Return the clients of the demo: id, secret, what it is for."""
+    return (
+        (BACKEND, SECRET, _("System (no user), for all patients")),
+        (APP, "", _("Browser or mobile app, with PKCE")),
+        (CONFIDENTIAL, SECRET, _("An app with its own server")),
+    )

@@ -1,0 +1,58 @@
+"""The Markdown of lessons as HTML.
+
+Links to /fhir/… lead into the explorer, and so does a block of code that is marked `fhir`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from html import escape
+from typing import Any
+from urllib.parse import urlencode
+
+from markdown_it.token import Token
+from markupsafe import Markup
+
+from fhirapp.config import base_url
+from fhirapp.web.markdown import Renderer, cleaned, parser
+from fhirapp.web.texts import _
+
+# What the address of this server stands for in the text.
+SERVER = "{server}"
+_OPEN = _("Open it in the explorer")
+
+
+def rendered(text: str, lesson: str = "") -> Markup:
+    """Return the Markdown of a lesson as HTML, with this server's address filled in."""
+    return as_html(text.replace(SERVER, base_url()), lesson, _(_OPEN))
+
+
+@lru_cache(maxsize=200)
+def as_html(text: str, lesson: str = "", link_text: str = _OPEN) -> Markup:
+    """Return Markdown as HTML; link_text is the text of its links to the explorer."""
+    return cleaned(_PARSER.render(text, {"lesson": lesson, "link_text": link_text}))
+
+
+def _explorer(address: str, lesson: str) -> str:
+    """Return the address at which the explorer shows a request and leads back to the lesson."""
+    return f"/explore?{urlencode({'address': address} | ({'lesson': lesson} if lesson else {}))}"
+
+
+class _Renderer(Renderer):
+    def link_open(self, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
+        href = str(tokens[at].attrGet("href") or "")
+        if href.startswith("/fhir/"):
+            tokens[at].attrSet("href", _explorer(href, env["lesson"]))
+        return self.renderToken(tokens, at, options, env)
+
+    def fence(self, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
+        shown = super().fence(tokens, at, options, env)
+        if tokens[at].info.strip() != "fhir":
+            return shown
+        asked = tokens[at].content.strip().removeprefix("GET ").strip()
+        address = escape(_explorer(asked, env["lesson"]))
+        return f'{shown}<p><a class="target" href="{address}">{escape(env["link_text"])}</a></p>'
+
+
+_PARSER = parser(_Renderer)
