@@ -109,7 +109,7 @@ def check_key(connection: Connection, key: bytes) -> None:
 
     With it lines of the trail would be signed that no server knows, and backups be of use nowhere.
     """
-    # Not in a database that is empty, or of an older release.
+    # An empty database has no tables.
     if inspect(connection).has_table(ServerSecret.__tablename__):
         for (content,) in connection.execute(select(ServerSecret.content)):
             _opened(content, key)

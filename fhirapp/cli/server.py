@@ -36,8 +36,9 @@ from fhirapp.ops.serve import is_restart, listen
 from fhirapp.ops.serve import serve as run
 from fhirapp.store.migrate import (
     HEAD,
+    UPGRADED_BY,
     is_newer,
-    is_older,
+    is_too_old,
     read_scans,
     reindex,
     schema_version,
@@ -222,7 +223,12 @@ def check(demo: bool | None, quick: bool) -> int:
             state = "is empty; a start creates its tables"
         elif is_newer(schema):
             state = f"has schema {schema} of a newer fhirapp; a start refuses it"
-        elif is_older(schema):
+        elif is_too_old(schema):
+            state = (
+                f"has schema {schema} of an older fhirapp; a start refuses it until fhirapp "
+                f"{UPGRADED_BY} has upgraded it"
+            )
+        elif schema != HEAD:
             state = f"has schema {schema}; a start copies it and upgrades it to {HEAD}"
         else:
             state = "is up to date"

@@ -97,7 +97,7 @@ def _state(app: Flask) -> _State:
 def refresh(app: Flask) -> None:
     """Put in force what the table says, if it may have changed; within the app's context.
 
-    Where the database cannot be queried, or is an older release's, all stays as it is.
+    Where the database cannot be queried, or is empty, all stays as it is.
     """
     state, now = _state(app), generation().now()
     if now == state.since:

@@ -183,14 +183,14 @@ def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
     schema = schema_version(db.engine)
     database = database_path(settings)
     kept = None
-    if schema is not None and migrate.is_older(schema):
+    if schema is not None and migrate.is_upgradable(schema):
         now = datetime.now(UTC)
         if database is not None:
             kept = copy_before_upgrade(database, schema, now)
         else:
             kept = _dump_before_upgrade(settings, schema, now, say)
     before = upgrade(db.engine)
-    if before is not None and migrate.is_older(before):
+    if before is not None and migrate.is_upgradable(before):
         copied = f"; the old one is kept in {kept}" if kept else ""
         say(f"The database was upgraded from schema {before} to {migrate.HEAD}{copied}.")
 

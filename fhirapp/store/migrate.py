@@ -1,9 +1,20 @@
 """The schema of a database: created, upgraded from an older release, or refused; and reindexing.
 
-Every table is declared in the models. A new database is created from them and marked with HEAD; an
-older one goes through the numbered steps in migrations/ (Alembic). A change of a table adds a step
-and raises HEAD; a test compares the models with the schema kept for HEAD. `fhirapp db reindex`
-makes every body and index row anew from the columns.
+Every table is declared in the models. A new database is created from them and marked with HEAD. An
+older one goes through the numbered steps in migrations/ (Alembic), from INITIAL on. A change of a
+table adds a step and raises HEAD; a test compares the models with the schema kept for HEAD.
+`fhirapp db reindex` makes every body and index row anew from the columns.
+
+The smallest step, migrations/versions/0012_sizes.py:
+
+    from alembic import op
+
+    revision = "0012"
+    down_revision = "0011"
+
+
+    def upgrade() -> None:
+        op.drop_table("size")
 """
 
 from __future__ import annotations
@@ -43,6 +54,8 @@ from fhirapp.store.write import (
 )
 
 HEAD = "0011"
+# The oldest schema that is upgraded, and the release that upgrades older ones to it.
+INITIAL, UPGRADED_BY = "0011", "0.1.0"
 _VERSIONS = "alembic_version"
 # Versions that are rendered at once.
 _BATCH = 500
@@ -73,25 +86,45 @@ def shown(engine: Engine) -> str:
 
 
 def is_newer(number: str) -> bool:
-    """Say whether a schema's number is none that this release knows how to carry forward."""
+    """Say whether a schema is of a later release, or of none that is known."""
     return not number.isdecimal() or number > HEAD
 
 
-def is_older(number: str) -> bool:
-    """Say whether a schema's number is one that is carried forward."""
-    return not is_newer(number) and number < HEAD
+def is_upgradable(number: str) -> bool:
+    """Say whether a schema is older than HEAD and has steps to it."""
+    return not is_newer(number) and INITIAL <= number < HEAD
+
+
+def is_too_old(number: str) -> bool:
+    """Say whether a schema is older than the first step."""
+    return not is_newer(number) and number < INITIAL
+
+
+def check_schema(database: str, number: str) -> None:
+    """Refuse the schema of a database that this release cannot use.
+
+    Raises ConfigurationError.
+    """
+    if is_newer(number):
+        raise ConfigurationError(
+            f"The database {database} was made by a newer fhirapp (schema {number}, this one "
+            f"knows {HEAD}); start that newer version, or name another database."
+        )
+    if is_too_old(number):
+        raise ConfigurationError(
+            f"The database {database} was made by an older fhirapp (schema {number}, this one "
+            f"upgrades {INITIAL} and later); start fhirapp {UPGRADED_BY} on it first, then this "
+            "version."
+        )
 
 
 def upgrade(engine: Engine) -> str | None:
     """Bring the schema to HEAD; return the version it had. Raises ConfigurationError."""
     before = schema_version(engine)
-    if before is not None and is_newer(before):
-        raise ConfigurationError(
-            f"The database {shown(engine)} was made by a newer fhirapp (schema {before}, this one "
-            f"knows {HEAD}); start that newer version, or name another database."
-        )
+    if before is not None:
+        check_schema(shown(engine), before)
     try:
-        if before is not None and is_older(before):
+        if before is not None and is_upgradable(before):
             _run_steps(engine)
         # Also where nothing is to be carried forward: a resource type may be new.
         with writing(engine) as connection:

@@ -23,7 +23,7 @@ from fhirapp.disk import scratch, written_whole
 from fhirapp.ops.backups.archive import BEGIN, DATABASE, GZIP, KEYS
 from fhirapp.ops.backups.backup import back_up
 from fhirapp.ops.backups.rotation import Naming, prune
-from tests.support.backups import NOW, app_in, contents, damage, inside, settings_in, taken
+from tests.support.backups import NOW, app_in, contents, damage, inside, run_sql, settings_in, taken
 from tests.support.shell import assert_not_done, run_command
 
 
@@ -124,6 +124,8 @@ def test_instance_that_could_not_be_restored_is_not_backed_up(clinic, tmp_path):
     refused("There is no database")
     database.write_bytes(b"x" * 9999)
     refused("cannot be copied")
+    run_sql(clinic, "UPDATE alembic_version SET version_num = '0010'")
+    refused(r"\(schema 0010, this one upgrades 0011 and later\); start fhirapp 0\.1\.0 on it")
     damage(clinic)
     refused("is damaged, no backup was taken")
     database.unlink()

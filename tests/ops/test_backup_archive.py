@@ -157,6 +157,13 @@ def test_backup_of_a_newer_release_is_reported_as_such(changes):
         read(backup(manifest(fhirapp="7.0", **changes)))
 
 
+def test_backup_of_a_schema_before_the_initial_one_is_refused(tmp_path):
+    said = r"by an older fhirapp \(0\.0\.9, schema 0010\); restore it with fhirapp 0\.1\.0, which"
+    with pytest.raises(InvalidBackup, match=said):
+        read(backup(manifest(fhirapp="0.0.9", schema="0010")), tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_backup_larger_than_the_disk_is_refused_before_it_is_written(tmp_path):
     stated = manifest(files=[{**FILES[0], "size": 10**17}, FILES[1]])
     with pytest.raises(ConfigurationError, match="There is no room for the backup's content"):

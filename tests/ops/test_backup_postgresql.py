@@ -264,6 +264,13 @@ def test_backup_of_the_other_kind_of_database_is_refused(clinic, backup, tmp_pat
         restore(settings_in(folder), backup, NOW, None, force=True)
 
 
+def test_database_of_a_schema_before_the_initial_one_is_not_backed_up(clinic):
+    clinic.sql("UPDATE alembic_version SET version_num = '0010'")
+    with pytest.raises(ConfigurationError, match=r"\(schema 0010, .*; start fhirapp 0\.1\.0 on it"):
+        clinic.take()
+    assert not (clinic.folder / "clinic.backup").exists()
+
+
 def test_empty_database_and_one_of_another_program_are_refused(new, backup):
     with pytest.raises(ConfigurationError, match="is empty: nothing to back up"):
         new.take()

@@ -159,11 +159,18 @@ def test_exit_code_says_whether_the_database_is_whole(clinic):
     assert run_command(clinic, "db", "check").returncode == 2
 
 
-def test_database_of_another_release_is_checked_as_far_as_possible(clinic):
-    run_sql(clinic, "UPDATE alembic_version SET version_num = '9999'")
+@pytest.mark.parametrize(
+    ("number", "state"),
+    [
+        ("9999", "of a newer fhirapp; a start refuses it."),
+        ("0010", "of an older fhirapp; a start refuses it until fhirapp 0.1.0 has upgraded it."),
+    ],
+)
+def test_database_of_another_release_is_checked_as_far_as_possible(clinic, number, state):
+    run_sql(clinic, f"UPDATE alembic_version SET version_num = '{number}'")
     done = run_command(clinic, "db", "check")
     assert done.returncode == 0
-    assert "has schema 9999 of a newer fhirapp; a start refuses it." in done.stdout
+    assert f"has schema {number} {state}" in done.stdout
     assert "SQLite's own checks were run: no damage found." in done.stderr
     damage(clinic)
     assert run_command(clinic, "db", "check").returncode == 2

@@ -177,6 +177,8 @@ def test_file_that_is_no_whole_backup_is_refused_and_nothing_changes(clinic, bac
     refused(repacked(tmp_path, bodies), r"nothing was changed \(Patient/p1, version \d has no body")
     newer = "UPDATE alembic_version SET version_num = '9999'"
     refused(repacked(tmp_path, newer), r"was made by a newer fhirapp \(schema 9999")
+    older = "UPDATE alembic_version SET version_num = '0010'"
+    refused(repacked(tmp_path, older), r"was made by an older fhirapp \(schema 0010")
 
 
 def test_unreadable_backup_is_refused_in_one_sentence(clinic, backup, tmp_path, monkeypatch):

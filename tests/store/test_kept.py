@@ -194,12 +194,13 @@ def test_backup_of_a_kept_instance_is_verified_and_restored(kept, expected, tmp_
         db.engine.dispose()
 
 
-def test_instance_of_a_newer_release_is_refused_in_one_sentence(kept):
+@pytest.mark.parametrize(("number", "words"), [("9999", "newer"), ("0010", "start fhirapp 0.1.0")])
+def test_instance_of_another_release_is_refused_in_one_sentence(kept, number, words):
     with closing(sqlite3.connect(kept / "fhirapp.db")) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute(f"UPDATE alembic_version SET version_num = '{number}'")
         connection.commit()
     before = (kept / "fhirapp.db").read_bytes()
-    assert_not_done(run_command(kept, "serve", "--port", "0"), "newer")
+    assert_not_done(run_command(kept, "serve", "--port", "0"), words)
     assert (kept / "fhirapp.db").read_bytes() == before
 
 

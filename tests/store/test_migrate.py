@@ -1,8 +1,7 @@
 """The schema of a database: created, opened as it was, upgraded, or refused.
 
-tests/schemas/ keeps the SQLite schema of each number, so that an old file can be made anew here.
-Whoever changes a table adds a step in fhirapp/store/migrations/, raises HEAD, and writes the new
-number's file beside the old ones:
+tests/schemas/ has the SQLite schema of each number, from which an old file is made here. A change
+of a table needs a step in fhirapp/store/migrations/, a higher HEAD, and the new number's file:
 
     python -m tests.store.test_migrate > tests/schemas/<HEAD>.sql
 """
@@ -27,12 +26,13 @@ from flask import Flask
 from sqlalchemy import create_engine, inspect
 
 from fhirapp import create_app
-from fhirapp.config import ConfigurationError, load_settings
+from fhirapp.config import ConfigurationError, load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.ops.prepare import prepare
 from fhirapp.store import migrate
-from fhirapp.store.migrate import HEAD, schema_version, upgrade
+from fhirapp.store.migrate import HEAD, INITIAL, schema_version, upgrade
 from tests import TESTS
+from tests.support.backups import rows_of
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import shared_secret
 from tests.support.importing import ALLERGY, PATIENT, asking, load_lines
@@ -113,7 +113,7 @@ def test_models_have_the_schema_that_is_kept_for_this_number(tmp_path):
 
 
 def test_schema_of_each_number_is_kept():
-    numbers = [f"{number:04}" for number in range(1, int(HEAD) + 1)]
+    numbers = [f"{number:04}" for number in range(int(INITIAL), int(HEAD) + 1)]
     assert sorted(path.stem for path in SCHEMAS.iterdir()) == numbers
 
 
@@ -188,6 +188,32 @@ def test_schema_of_a_newer_release_is_refused(empty):
         assert f"was made by a newer fhirapp (schema {number}, this one knows {HEAD})" in said
         assert said.endswith("start that newer version, or name another database.")
     mark(empty, HEAD)
+
+
+@BOTH
+@pytest.mark.parametrize("number", ["0001", f"{int(INITIAL) - 1:04}"])
+def test_schema_before_the_initial_one_is_refused_and_left_alone(empty, number):
+    mark(empty, number)
+    url = settings_of(empty).database_url
+    before = rows_of(url)
+    with pytest.raises(ConfigurationError) as raised:
+        prepare(empty, lambda _message: None)
+    said = str(raised.value)
+    assert f"was made by an older fhirapp (schema {number}, this one upgrades {INITIAL} and" in said
+    assert said.endswith("start fhirapp 0.1.0 on it first, then this version.")
+    assert rows_of(url) == before
+    assert not [*settings_of(empty).instance.glob("*.schema-*")]
+    mark(empty, HEAD)
+
+
+def test_file_of_a_schema_before_the_initial_one_keeps_its_bytes(open_app, tmp_path):
+    file = old_clinic(open_app, tmp_path)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0010'")
+    before = file.read_bytes()
+    with pytest.raises(ConfigurationError, match=r"start fhirapp 0\.1\.0 on it first"):
+        prepare(open_app(file), lambda _message: None, serving=True)
+    assert (file.read_bytes(), copies(tmp_path)) == (before, [])
 
 
 @pytest.fixture

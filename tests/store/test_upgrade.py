@@ -28,7 +28,6 @@ from sqlalchemy import (
     create_engine,
     func,
     insert,
-    inspect,
     make_url,
     select,
 )
@@ -48,7 +47,7 @@ from tests import TESTS
 from tests.support import complete, records
 from tests.support.audit_events import administrator, listed
 from tests.support.authorizing import Flow, add_person, add_program
-from tests.support.backups import NOW, SECRET, app_in, settings_in
+from tests.support.backups import NOW, SECRET, app_in, rows_of, settings_in
 from tests.support.databases import POSTGRESQL, SERVER, SQLITE, DatabaseFactory
 from tests.support.helpers import BASE_URL, shared_secret
 from tests.support.importing import asking, load_lines
@@ -91,24 +90,6 @@ class Clinic(NamedTuple):
     @property
     def settings(self) -> Settings:
         return settings_in(self.folder, **self.overrides)
-
-
-def rows_of(url: str) -> dict[str, list[str]]:
-    """Return every row of every table."""
-    address = make_url(url)
-    if address.drivername == POSTGRESQL:
-        address = address.set(drivername="postgresql+psycopg")
-    engine = create_engine(address)
-    with engine.connect() as connection:
-        found = {
-            name: sorted(
-                repr(dict(row))
-                for row in connection.exec_driver_sql(f'SELECT * FROM "{name}"').mappings()
-            )
-            for name in inspect(connection).get_table_names()
-        }
-    engine.dispose()
-    return found
 
 
 @pytest.fixture

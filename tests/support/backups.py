@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask
+from sqlalchemy import create_engine, inspect, make_url
 
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
@@ -82,6 +83,24 @@ def contents(database: Path) -> dict[str, list[Any]]:
             # What the index of words holds is compared by its shadow tables.
             if not name.endswith("_words")
         }
+
+
+def rows_of(url: str) -> dict[str, list[str]]:
+    """Return every row of every table of a database at an address."""
+    address = make_url(url)
+    if address.drivername == "postgresql":
+        address = address.set(drivername="postgresql+psycopg")
+    engine = create_engine(address)
+    with engine.connect() as connection:
+        found = {
+            name: sorted(
+                repr(dict(row))
+                for row in connection.exec_driver_sql(f'SELECT * FROM "{name}"').mappings()
+            )
+            for name in inspect(connection).get_table_names()
+        }
+    engine.dispose()
+    return found
 
 
 def run_sql(clinic: Path, *statements: str) -> None:

@@ -28,7 +28,7 @@ from fhirapp.auth.oauth import openid
 from fhirapp.config import ConfigurationError
 from fhirapp.disk import PIECE, need_space
 from fhirapp.ops.backups.passphrase import sealed as sealed_by_passphrase
-from fhirapp.store.migrate import is_newer
+from fhirapp.store.migrate import UPGRADED_BY, is_newer, is_too_old
 
 # The first bytes of gzip with deflate.
 GZIP = b"\x1f\x8b\x08"
@@ -154,10 +154,16 @@ def _manifest(packed: gzip.GzipFile) -> Manifest:
     form = stated.get("format") if isinstance(stated, dict) else None
     if not isinstance(form, str) or not form.startswith("fhirapp-backup-"):
         raise ValueError("it has no fhirapp manifest")
-    if form != FORMAT or is_newer(str(stated.get("schema"))):
+    schema, release = str(stated.get("schema")), stated.get("fhirapp")
+    if form != FORMAT or is_newer(schema):
         raise InvalidBackup(
-            f"The backup was made by a newer fhirapp ({stated.get('fhirapp')}, schema "
-            f"{stated.get('schema')}); restore it with that version."
+            f"The backup was made by a newer fhirapp ({release}, schema {schema}); restore it with "
+            "that version."
+        )
+    if is_too_old(schema):
+        raise InvalidBackup(
+            f"The backup was made by an older fhirapp ({release}, schema {schema}); restore it "
+            f"with fhirapp {UPGRADED_BY}, which upgrades it, and take a new backup."
         )
     try:
         files = [Member(**one) for one in stated["files"]]

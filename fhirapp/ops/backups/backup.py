@@ -35,6 +35,7 @@ from fhirapp.ops.backups.archive import (
 )
 from fhirapp.ops.backups.rotation import is_backup
 from fhirapp.ops.backups.schemas import dump_tables, why_no_dump
+from fhirapp.store.migrate import check_schema
 
 # Of 16 kB: as many are copied at a time, so that the copy can be stopped between.
 _PAGES = 1_000
@@ -262,6 +263,7 @@ def _checked(copy: Path, database: Path) -> str:
     schema = schema_of(copy)
     if schema is None:
         raise ConfigurationError(f"The database {database} is not a fhirapp database.")
+    check_schema(str(database), schema)
     return schema
 
 

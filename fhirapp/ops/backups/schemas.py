@@ -23,7 +23,7 @@ from fhirapp.keys import derived_key
 from fhirapp.ops.backups import client
 from fhirapp.ops.backups.archive import DUMP, NAMESPACE
 from fhirapp.ops.lock import server_engine
-from fhirapp.store.migrate import HEAD, schema_version, shown, unusable
+from fhirapp.store.migrate import HEAD, check_schema, schema_version, shown, unusable
 from fhirapp.trail.table import MODELS, AuditLine
 
 # Where a restore loads; and where the tables are meanwhile, within that transaction alone.
@@ -55,6 +55,7 @@ def dump_tables(settings: Settings, folder: Path) -> Dumped:
     schema = schema_version(engine)
     if schema is None:
         raise ConfigurationError(f"The database {shown(engine)} is empty: nothing to back up.")
+    check_schema(shown(engine), schema)
     try:
         with engine.connect().execution_options(isolation_level="REPEATABLE READ") as session:
             run = session.exec_driver_sql
@@ -183,7 +184,7 @@ def _goes_on(session: Connection) -> bool:
     It stays then: no restore takes out of it who read what since the backup.
     """
     run = session.exec_driver_sql
-    if not inspect(session).has_table(_TRAIL[0]) or schema_version(session.engine) != HEAD:
+    if schema_version(session.engine) != HEAD:
         return False
     last = run(f"SELECT chain, n, hash FROM {RESTORING}.{_TRAIL[0]} ORDER BY pk DESC LIMIT 1")
     row = last.first()

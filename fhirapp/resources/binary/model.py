@@ -25,7 +25,7 @@ class Binary(Versioned):
     size: Mapped[int | None]
     hash: Mapped[str | None]
     words: Mapped[str | None]
-    # Last, where a migration adds it.
+    # The last column, as databases that were upgraded have it.
     machine_read: Mapped[str | None] = mapped_column(sort_order=1000)
 
 
