@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, NamedTuple
 
 # Outside years 1 to 9999, and within what a 64-bit column holds.
@@ -228,11 +228,6 @@ def exact(then: datetime) -> str:
 def exact_at(seconds: int) -> str:
     """Return a Unix time as a local time to the second."""
     return exact(local(datetime.fromtimestamp(seconds, UTC)))
-
-
-def begin_of(day: date) -> datetime:
-    """Return when a day begins at the clinic."""
-    return datetime.combine(day, time(), zone())
 
 
 def local_interval(text: str) -> Interval:

@@ -1,20 +1,17 @@
-"""The administrator's overview: what needs attention, what is in the server, and its charts."""
+"""The administrator's overview: what needs attention, and what the server holds."""
 
 from __future__ import annotations
 
 import platform
 import re
 import shutil
-from collections import Counter
 from collections.abc import Callable
-from datetime import date
 from types import SimpleNamespace
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from flask import Flask
-from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy import delete, insert, text, update
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Client, User
 from fhirapp.config import settings_of
@@ -26,10 +23,10 @@ from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.backups.rotation import FOLDER
 from fhirapp.ops.proxies import NO_ADDRESS, PLAIN, THIS_MACHINE
 from fhirapp.store.migrate import HEAD
-from fhirapp.web.admin import growth, storage
+from fhirapp.web.admin import figures, storage
 from fhirapp.web.admin.overview import Backup, State, troubles
 from tests.support.app_pages import register
-from tests.support.authorizing import add_program, alter, rows
+from tests.support.authorizing import add_program, alter
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.helpers import BASE_URL, Fhir, token_for
 
@@ -230,37 +227,9 @@ def test_numbers_of_records_are_those_of_a_search(clinic):
         assert f" {name} {total} " in words
 
 
-def test_new_versions_are_counted_by_the_month_of_their_update(clinic):
-    with clinic.app_context():
-        models = [definition.model for definition in types().values() if not definition.view]
-    updated = [at for model in models for (at,) in rows(clinic, select(model.last_updated))]
-    by_month = Counter(at[:7] for at in updated)
-    with clinic.app_context():
-        found = growth.growth(date.fromisoformat(f"{max(by_month)}-28"))
-    counted = {f"{month.first:%Y-%m}": month.versions for month in found.months}
-    assert counted == {name: by_month[name] for name in counted}
-    assert (len(counted), max(counted)) == (growth.MONTHS, max(by_month))
-    assert found.before == len(updated) - sum(counted.values())
-    places = [month.first.year * 12 + month.first.month for month in found.months]
-    assert places == [*range(places[0], places[0] + growth.MONTHS)]
-
-
-def test_chart_is_an_image_that_may_use_its_own_style_alone(clinic):
-    admin = admin_of(clinic)
-    for name in growth.PLOTS:
-        answer = admin.get(f"/admin/plots/{name}.svg")
-        assert answer.headers["Content-Type"] == "image/svg+xml; charset=utf-8"
-        policy = answer.headers["Content-Security-Policy"]
-        assert policy.startswith("default-src 'none'; style-src 'sha256-")
-        ElementTree.fromstring(answer.response.data)
-    assert admin.get("/admin/plots/nonsense.svg").status == 404
-
-
 def test_counting_ends_when_its_time_is_over(clinic):
     with clinic.app_context():
-        found = growth.growth(budget=0)
-        assert (found.months, found.before, found.is_whole) == ([], None, False)
-        assert {number.records for number in growth.numbers(budget=0)} == {None}
+        assert {count.records for count in figures.record_counts(budget=0)} == {None}
         assert storage._earlier_shares(budget=0) == {}
 
 
@@ -324,36 +293,18 @@ def test_size_of_a_table_counts_for_the_use_of_the_table(clinic):
     }
 
 
-def test_database_size_is_noted_once_a_day_and_shown_from_the_second_on(app):
-    admin = admin_of(app)
-    assert "The chart appears from the second day on" in admin.get("/admin").words
-    with app.app_context():
-        path = storage._days_path()
-        path.unlink()
-        storage.note_day(100, date(2026, 5, 3))
-        storage.note_day(200, date(2026, 5, 3))
-        with path.open("a") as file:
-            file.write("cut o\n[]\n{}\n")
-        storage.note_day(300, date(2026, 5, 4))
-        noted = [(str(day.day), day.total) for day in storage.days()]
-    assert noted == [("2026-05-03", 100), ("2026-05-04", 300)]
-    assert path.read_text().count("2026-05-03") == 1
-    assert path.stat().st_mode & 0o77 == 0
-    assert "4 May 2026 300 bytes" in admin.get("/admin").words
-
-
 def test_figure_that_takes_long_is_cached_the_longer(clinic, monkeypatch):
     now = [1_000.0]
-    monkeypatch.setattr(growth.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(figures.time, "monotonic", lambda: now[0])
 
     def made_at(name: str, seconds: float) -> float:
         """Return when a figure was made that takes so many seconds."""
 
-        def make() -> float:
+        def compute() -> float:
             now[0] += seconds
             return now[0]
 
-        return growth.kept(name, make)
+        return figures.cached(name, compute)
 
     with clinic.app_context():
         for name, seconds, lasts in (("slow", 1.0, 199), ("longest", 100.0, 3_599)):

@@ -27,16 +27,15 @@ from fhirapp.ops.schedules import count_failed
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.middleware import UNNAMED_PROXY
 from fhirapp.store.migrate import HEAD, schema_version
-from fhirapp.web.admin import checkup, growth, storage
+from fhirapp.web.admin import checkup, storage
 from fhirapp.web.admin import settings as admin_settings
-from fhirapp.web.admin.growth import kept
+from fhirapp.web.admin.figures import cached, record_counts
 from fhirapp.web.admin.settings import shown_url
 from fhirapp.web.pages import blueprint_of, for_administrators, page
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("admin_overview", __name__)
 blueprint.record(admin_settings.note_start)
-blueprint.register_blueprint(growth.blueprint)
 _DAY_SECONDS = 86_400
 # A backup that is older is told.
 OLD_BACKUP_DAYS = 8
@@ -98,14 +97,13 @@ class State(NamedTuple):
 def overview() -> Response:
     """Tell whether all is well, what runs, and what is in it."""
     now = int(time.time())
-    measured = kept("storage", storage.storage)
-    storage.note_day(measured.total)
+    measured = cached("storage", storage.storage)
     database = database_path(settings())
     last = _last_import()
-    numbers, schedules = kept("numbers", growth.numbers), schedule.schedules()
+    counts, schedules = cached("records", record_counts), schedule.schedules()
     backup, unreachable = _last_backup(settings())
     # Not counted is not none.
-    is_empty = all(one.records == 0 for one in numbers)
+    is_empty = all(count.records == 0 for count in counts)
     runs = [one for one in schedules if one.kind == BACKUP and one.succeeded_at]
     steps = checkup.steps(has_records=not is_empty, has_backup=bool(backup or runs))
     state = State(
@@ -150,7 +148,7 @@ def overview() -> Response:
         database=_("SQLite") if database else _("PostgreSQL"),
         place=str(database or shown_url(db.engine.url)),
         head=HEAD,
-        numbers=numbers,
+        counts=counts,
         last=last,
         ended=_seconds(last.ended_at or last.began_at) if last else None,
         came=_came(last),
@@ -158,8 +156,6 @@ def overview() -> Response:
         storage=measured,
         groups=storage.GROUPS,
         files=settings().files,
-        growth=kept("growth", growth.growth),
-        days=storage.days(),
         sized=storage.sized,
         most=storage.MOST_BYTES // 1_000_000_000,
     )

@@ -1,16 +1,11 @@
-"""How much room the database takes, by what its tables are for; and day by day."""
+"""The size of the database, by the purpose of its tables, and the free space of its disk."""
 
 from __future__ import annotations
 
-import json
-import logging
-import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from datetime import date
-from pathlib import Path
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from flask import current_app
@@ -18,8 +13,7 @@ from flask import current_app
 from fhirapp.config import settings
 from fhirapp.db import db, reader
 from fhirapp.definition import types
-from fhirapp.disk import because, beside, database_path
-from fhirapp.fhir.temporal import now
+from fhirapp.disk import beside, database_path
 from fhirapp.ops.check import one_snapshot
 from fhirapp.search.fulltext import words_table
 from fhirapp.trail import trail_of
@@ -64,10 +58,6 @@ _MARKS = ("ix_", "uq_", "sqlite_autoindex_")
 _COUNT_SECONDS = 2.0
 # To say what a page of the file belongs to, SQLite reads them all: a second for this.
 MOST_BYTES = 2_000_000_000
-_log = logging.getLogger(__name__)
-# Of days, so many are shown; a line of the file takes some forty bytes.
-_DAYS = 400
-_LINE = 64
 
 
 class Storage(NamedTuple):
@@ -80,13 +70,6 @@ class Storage(NamedTuple):
     total: int
     free: int | None
     at: int
-
-
-class Day(NamedTuple):
-    """What it took all together on a day."""
-
-    day: date
-    total: int
 
 
 def sized(count: float) -> str:
@@ -188,47 +171,3 @@ def _grouped(tables: Mapping[str, int], earlier: Mapping[str, float]) -> Counter
 def _is_of_trail(name: str) -> bool:
     """Say whether a table or index of PostgreSQL's is the audit trail's."""
     return name.removeprefix("ix_").removeprefix("uq_").startswith("audit_")
-
-
-def note_day(total: int, today: date | None = None) -> None:
-    """Note what it takes all together, once a day; where that cannot be written the log says so."""
-    day = today or now().date()
-    path = _days_path()
-    noted = days()
-    if noted and noted[-1].day >= day:
-        return
-    line = json.dumps({"day": day.isoformat(), "bytes": total}) + "\n"
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(line.encode())
-    except OSError as error:
-        _log.warning("the size of the day cannot be noted in %s: %s", path, because(error))
-
-
-def days() -> Sequence[Day]:
-    """Return the days that were noted, the last ones, each once."""
-    try:
-        with _days_path().open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _DAYS * _LINE))
-            lines = file.read().splitlines()
-    except OSError:
-        return ()
-    found: dict[date, int] = {}
-    for line in lines:
-        try:
-            noted = json.loads(line)
-            found.setdefault(date.fromisoformat(noted["day"]), int(noted["bytes"]))
-        except (ValueError, KeyError, TypeError):
-            # Cut off, by the beginning of what is read or by a full disk.
-            continue
-    return [Day(day, total) for day, total in sorted(found.items())][-_DAYS:]
-
-
-def _days_path() -> Path:
-    """Return the file of the days: it lies beside a SQLite file, and is its own."""
-    database = database_path(settings())
-    if database is not None:
-        return beside(database, ".sizes")
-    return settings().instance / f"{db.engine.url.database}.sizes"
