@@ -11,23 +11,26 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import delete, insert, text, update
+from sqlalchemy import delete, func, insert, select, text, update
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Client, User
 from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
+from fhirapp.disk import beside, database_path
 from fhirapp.exchange.models import ImportRun
 from fhirapp.ops.backups.archive import GZIP
 from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.backups.rotation import FOLDER
 from fhirapp.ops.proxies import NO_ADDRESS, PLAIN, THIS_MACHINE
 from fhirapp.store.migrate import HEAD
-from fhirapp.web.admin import figures, storage
+from fhirapp.trail import FOLDER as AUDIT_FOLDER
+from fhirapp.web.admin import figures
 from fhirapp.web.admin.overview import Backup, State, troubles
 from tests.support.app_pages import register
 from tests.support.authorizing import add_program, alter
 from tests.support.browsing import Browser, Page, add_person
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL, Fhir, token_for
 
 NOW, DAY, MB = 1_800_000_000, 86_400, 1_000_000
@@ -229,89 +232,43 @@ def test_numbers_of_records_are_those_of_a_search(clinic):
 
 def test_counting_ends_when_its_time_is_over(clinic):
     with clinic.app_context():
-        assert {count.records for count in figures.record_counts(budget=0)} == {None}
-        assert storage._earlier_shares(budget=0) == {}
+        assert {count.records for count in figures.count_records(budget=0)} == {None}
 
 
-def test_storage_is_shown_by_its_use(clinic):
-    with clinic.app_context():
-        found = storage.storage()
-    assert [*found.groups] == [name for name in storage.GROUPS if name in found.groups]
-    for name in (storage.RECORDS, storage.INDEXES, storage.FULL_TEXT, storage.ACCOUNTS):
-        assert found.groups[name] > 0
-    assert sum(found.groups.values()) == found.total
+@pytest.mark.databases(SQLITE, POSTGRESQL)
+def test_size_of_the_database_and_free_space_are_shown(clinic):
     words = admin_of(clinic).get("/admin").words
-    assert f"records current versions {storage.sized(found.groups[storage.RECORDS])}" in words
-
-
-def test_earlier_versions_and_free_pages_are_measured_apart(app):
-    with app.app_context():
-        before = storage.storage().groups
-    with app.app_context(), db.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE encounter SET is_current = FALSE")
-        connection.exec_driver_sql("CREATE TABLE setting_old (value TEXT)")
-        connection.execute(text("INSERT INTO setting_old VALUES (:x)"), {"x": "x" * MB})
-        connection.exec_driver_sql("DROP TABLE setting_old")
-    with app.app_context():
-        found = storage.storage().groups
-    assert found[storage.VERSIONS] > before.get(storage.VERSIONS, 0)
-    assert found[storage.RECORDS] < before[storage.RECORDS]
-    assert (found.get(storage.FREE, 0) > MB // 2) is not settings_of(app).is_postgresql
-
-
-def test_size_of_a_table_counts_for_the_use_of_the_table(clinic):
-    sizes = {
-        "patient": 1,
-        "document_reference": 10,
-        "patient_token": 100,
-        "ix_patient_newest": 1_000,
-        "sqlite_autoindex_patient_1": 10_000,
-        "patient_pkey": 100_000,
-        "document_reference_words_data": 1_000_000,
-        "ix_document_reference_words_content": 10_000_000,
-        "oauth_grant": 100_000_000,
-        "ix_oauth_grant_user_id": 1_000_000_000,
-        "binary": 2,
-        "job": 3,
-        "sqlite_schema": 4,
-        "lesson_progress": 5,
-        storage.FREE: 6,
-    }
     with clinic.app_context():
-        grouped = storage._grouped(sizes, {"document_reference": 0.4, "binary": 0.5})
-    assert grouped == {
-        storage.RECORDS: 7,
-        storage.VERSIONS: 4,
-        storage.ATTACHMENTS: 2,
-        storage.INDEXES: 111_100,
-        storage.FULL_TEXT: 11_000_000,
-        storage.ACCOUNTS: 1_100_000_000,
-        storage.JOBS: 3,
-        storage.OWN: 4,
-        storage.OTHER: 5,
-        storage.FREE: 6,
-    }
+        found = figures.storage()
+        database = database_path(settings_of(clinic))
+        if database is None:
+            size = db.session.scalar(select(func.pg_database_size(func.current_database())))
+            assert found == (size, None)
+            assert re.search(r"Storage Database size: [0-9.]+ MB(?!;)", words)
+        else:
+            files = [database, beside(database, "-wal")]
+            files += (settings_of(clinic).instance / AUDIT_FOLDER).iterdir()
+            size = sum(path.stat().st_size for path in files)
+            assert found == (size, 900_000 * MB)
+            assert re.search(r"Storage Database size: [0-9.]+ MB; 900.0 GB free", words)
 
 
-def test_figure_that_takes_long_is_cached_the_longer(clinic, monkeypatch):
-    now = [1_000.0]
-    monkeypatch.setattr(figures.time, "monotonic", lambda: now[0])
+def test_record_counts_that_take_long_are_cached_the_longer(clinic, monkeypatch):
+    now, step = [1_000.0], [0.0]
 
-    def made_at(name: str, seconds: float) -> float:
-        """Return when a figure was made that takes so many seconds."""
+    def monotonic() -> float:
+        """Advance the clock by a step each time that it is read."""
+        now[0] += step[0]
+        return now[0]
 
-        def compute() -> float:
-            now[0] += seconds
-            return now[0]
-
-        return figures.cached(name, compute)
-
+    monkeypatch.setattr(figures.time, "monotonic", monotonic)
     with clinic.app_context():
-        for name, seconds, lasts in (("slow", 1.0, 199), ("longest", 100.0, 3_599)):
-            first = made_at(name, seconds)
-            now[0] += lasts
-            assert made_at(name, seconds) == first
+        assert figures.record_counts() is not figures.record_counts()
+        for seconds, longest in ((0.2, 3_000), (20.0, 3_600)):
+            began, step[0] = now[0] + seconds, seconds
+            counts = figures.record_counts()
+            took, step[0] = now[0] - began, 0.0
+            now[0] += min(longest, 200 * took) - 1
+            assert figures.record_counts() is counts
             now[0] += 2
-            assert made_at(name, seconds) > first
-        fast = made_at("fast", 0.01)
-        assert made_at("fast", 0.01) > fast
+            assert figures.record_counts() is not counts

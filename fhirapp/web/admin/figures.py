@@ -1,16 +1,21 @@
-"""The number of records of each type, and a cache for figures that take long to compute."""
+"""Figures of the overview: the number of records of each type, and the size of the database."""
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from flask import current_app
 
+from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.definition import types
+from fhirapp.disk import beside, database_path
+from fhirapp.trail import trail_of
+from fhirapp.web.texts import _, numeral
 
 # A count reads an index: ten million rows a second if they are in memory. The time is checked
 # between types, so the last count may exceed it.
@@ -26,7 +31,7 @@ class RecordCount(NamedTuple):
     source: str
 
 
-def record_counts(budget: float = BUDGET_SECONDS) -> Sequence[RecordCount]:
+def count_records(budget: float = BUDGET_SECONDS) -> Sequence[RecordCount]:
     """Count the current records of each type."""
     end = time.monotonic() + budget
     counts = []
@@ -40,37 +45,67 @@ def record_counts(budget: float = BUDGET_SECONDS) -> Sequence[RecordCount]:
     return counts
 
 
-_EXTENSION = "fhirapp.figures"
-# Figures that are computed faster than this are not cached.
+_EXTENSION = "fhirapp.record_counts"
+# Counts that are faster than this are not cached.
 _FAST_SECONDS = 0.25
-# A process spends at most 1/200 of its time on computing figures; an hour is the longest lifetime.
+# A process spends at most 1/200 of its time on counting; an hour is the longest lifetime.
 _LIFETIME_FACTOR = 200
 _MAX_LIFETIME_SECONDS = 3600
-Figure = TypeVar("Figure")
 
 
-class _CacheEntry:
-    """A figure, and when it expires."""
+class _Cache:
+    """The counts of this process, and when they expire."""
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.figure: Any = None
+        self.counts: Sequence[RecordCount] = ()
         self.expires = 0.0
 
 
-def cached(name: str, compute: Callable[[], Figure]) -> Figure:
-    """Return this process's cached figure, computed anew if it has expired."""
-    entries: dict[str, _CacheEntry] = current_app.extensions.setdefault(_EXTENSION, {})
-    entry = entries.setdefault(name, _CacheEntry())
-    # Other threads wait for the figure instead of computing it too.
-    with entry.lock:
+def record_counts() -> Sequence[RecordCount]:
+    """Return the number of current records of each type, cached if counting takes long."""
+    cache: _Cache = current_app.extensions.setdefault(_EXTENSION, _Cache())
+    # Other threads wait for the counts instead of counting too.
+    with cache.lock:
         began = time.monotonic()
-        if began >= entry.expires:
-            entry.figure = compute()
+        if began >= cache.expires:
+            cache.counts = count_records()
             took = time.monotonic() - began
-            entry.expires = 0.0
+            cache.expires = 0.0
             if took > _FAST_SECONDS:
                 lifetime = min(_MAX_LIFETIME_SECONDS, took * _LIFETIME_FACTOR)
-                entry.expires = began + took + lifetime
-        figure: Figure = entry.figure
-        return figure
+                cache.expires = began + took + lifetime
+        return cache.counts
+
+
+class Storage(NamedTuple):
+    """The bytes of the database with its audit trail, and those free on its disk.
+
+    free is None where the disk is not this machine's.
+    """
+
+    total: int
+    free: int | None
+
+
+def storage() -> Storage:
+    """Measure the database and its disk."""
+    database = database_path(settings())
+    if database is None:
+        # The audit trail is in this database.
+        ((size,),) = reader().all("SELECT pg_database_size(current_database())")
+        return Storage(int(size), None)
+    log = beside(database, "-wal")
+    size = database.stat().st_size + (log.stat().st_size if log.exists() else 0)
+    free = shutil.disk_usage(database.parent).free
+    return Storage(size + trail_of(current_app).size(), free)
+
+
+def sized(count: float) -> str:
+    """Return a number of bytes as people read it."""
+    for unit in (_("bytes"), "kB", "MB"):
+        if count < 1000:
+            digits = 0 if unit == _("bytes") or count >= 100 else 1
+            return f"{numeral(count, digits)} {unit}"
+        count /= 1000
+    return f"{numeral(count, 1)} GB"

@@ -27,9 +27,9 @@ from fhirapp.ops.schedules import count_failed
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.middleware import UNNAMED_PROXY
 from fhirapp.store.migrate import HEAD, schema_version
-from fhirapp.web.admin import checkup, storage
+from fhirapp.web.admin import checkup
 from fhirapp.web.admin import settings as admin_settings
-from fhirapp.web.admin.figures import cached, record_counts
+from fhirapp.web.admin.figures import record_counts, sized, storage
 from fhirapp.web.admin.settings import shown_url
 from fhirapp.web.pages import blueprint_of, for_administrators, page
 from fhirapp.web.texts import _
@@ -97,10 +97,10 @@ class State(NamedTuple):
 def overview() -> Response:
     """Tell whether all is well, what runs, and what is in it."""
     now = int(time.time())
-    measured = cached("storage", storage.storage)
+    measured = storage()
     database = database_path(settings())
     last = _last_import()
-    counts, schedules = cached("records", record_counts), schedule.schedules()
+    counts, schedules = record_counts(), schedule.schedules()
     backup, unreachable = _last_backup(settings())
     # Not counted is not none.
     is_empty = all(count.records == 0 for count in counts)
@@ -154,10 +154,8 @@ def overview() -> Response:
         came=_came(last),
         refusals=_refusals(now - _DAY_SECONDS),
         storage=measured,
-        groups=storage.GROUPS,
         files=settings().files,
-        sized=storage.sized,
-        most=storage.MOST_BYTES // 1_000_000_000,
+        sized=sized,
     )
 
 
@@ -176,8 +174,8 @@ def troubles(state: State) -> Iterator[Trouble]:
         yield Trouble(
             _(
                 "The disk is almost full: %(free)s free, database size %(size)s.",
-                free=storage.sized(state.free),
-                size=storage.sized(state.size),
+                free=sized(state.free),
+                size=sized(state.size),
             )
         )
     if state.unreachable:
