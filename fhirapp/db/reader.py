@@ -19,7 +19,6 @@ from sqlalchemy.pool import PoolProxiedConnection
 from fhirapp.current import kept
 from fhirapp.db.base import db
 from fhirapp.db.generation import generation
-from fhirapp.db.plan import PlanStep, postgresql_steps, sqlite_steps
 
 
 def quoted(name: str) -> str:
@@ -121,13 +120,17 @@ class Reader:
         )
         return found
 
-    def plan(self, sql: str, values: Sequence[Any]) -> list[PlanStep]:
-        """Return how the database runs a SELECT, step by step."""
+    def plan(self, sql: str, values: Sequence[Any]) -> list[str]:
+        """Return the lines of the database's query plan of a SELECT, indented."""
         if not self._is_sqlite:
-            # Without estimates, which tell how many there are.
-            ((plans,),) = self.all(f"EXPLAIN (COSTS FALSE, FORMAT JSON) {sql}", values)
-            return [*postgresql_steps(plans[0]["Plan"])]
-        return sqlite_steps(self.all(f"EXPLAIN QUERY PLAN {sql}", values), sql)
+            # Without costs: their estimates reveal how many rows there are.
+            return [line for (line,) in self.all(f"EXPLAIN (COSTS FALSE) {sql}", values)]
+        depths: dict[int, int] = {}
+        lines = []
+        for number, parent, _unused, text in self.all(f"EXPLAIN QUERY PLAN {sql}", values):
+            depths[number] = depths.get(parent, -1) + 1
+            lines.append(f"{'  ' * depths[number]}{text}")
+        return lines
 
     def close(self) -> None:
         """End the snapshot and give the connection back."""

@@ -14,7 +14,7 @@ from fhirapp.auth.scopes import Access, Grant
 from fhirapp.db import reader
 from fhirapp.definition import Visibility, types
 from fhirapp.fhir.terminology import shortened
-from fhirapp.search.explain import STATEMENT, TOKEN, Issue, explanation, step_part, text_part
+from fhirapp.search.explain import STATEMENT, TOKEN, Issue, explanation, text_part
 
 _SCOPES = "http://hl7.org/fhir/smart-app-launch/STU2.2/scopes-and-launch-context.html"
 _ALIKE = re.compile(r"\?(?:, \?){50,}")
@@ -40,11 +40,10 @@ class Statements:
         for statement, values in self._run:
             # Of a value set's codes, thousands are alike.
             sql = _ALIKE.sub("?, …", statement)
-            steps = reader().plan(statement, values)
-            plan = [step._replace(text=shortened(step.text, _LONGEST)) for step in steps]
-            parts = [text_part("sql", sql), *map(step_part, plan)]
-            texts = "; ".join(step.text for step in plan)
-            yield explanation(STATEMENT, f"SQL: {sql} -- Plan: {texts}", parts=parts)
+            lines = [shortened(line, _LONGEST) for line in reader().plan(statement, values)]
+            parts = [text_part("sql", sql), text_part("plan", "\n".join(lines))]
+            plan = "; ".join(line.strip() for line in lines)
+            yield explanation(STATEMENT, f"SQL: {sql} -- Plan: {plan}", parts=parts)
 
 
 def explain_limits(names: Iterable[str], access: Access) -> Iterator[Issue]:

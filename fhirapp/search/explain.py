@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fhirapp.config import fhir_url
-from fhirapp.db.plan import PlanStep
 from fhirapp.fhir.outcome import issue
 from fhirapp.search.page import BY_SCORE
 from fhirapp.search.parameter import Context, Parameter, Parameters
@@ -38,8 +37,6 @@ _TYPES = {
     "low": "DateTime",
     "high": "DateTime",
     "link": "Uri",
-    "depth": "Integer",
-    "access": "Code",
 }
 
 
@@ -126,13 +123,7 @@ def text_part(name: str, text: str) -> Issue:
     return _part(name, text)
 
 
-def step_part(step: PlanStep) -> Issue:
-    """Return a step of the database's plan as a part of the extension."""
-    named = step._asdict().items()
-    return _nested("plan", [_part(name, value) for name, value in named if value != ""])
-
-
-def _part(name: str, value: str | bool | int) -> Issue:
+def _part(name: str, value: str | bool) -> Issue:
     return {"url": name, f"value{_TYPES.get(name, 'String')}": value}
 
 
@@ -148,7 +139,7 @@ class Explanation(NamedTuple):
     """The values of an issue of an explanation, as its extension has them."""
 
     topic: str
-    # Those that may repeat, by name: link, sql, plan, text
+    # By name, since some repeat: link, path, repetition
     parts: Mapping[str, Sequence[Any]]
 
     def text(self, name: str) -> str:
@@ -158,10 +149,6 @@ class Explanation(NamedTuple):
     @property
     def links(self) -> Sequence[str]:
         return self.parts.get("link", ())
-
-    def plan(self) -> list[PlanStep]:
-        """Return the steps of the database's plan; the topic is STATEMENT."""
-        return [PlanStep(**dict(_named_values(step))) for step in self.parts.get("plan", ())]
 
     def parameter(self) -> ParameterReading:
         """Return how a parameter is read; the topic is PARAMETER."""

@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from fhirapp.db import reader
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL, Fhir, ids, link, token_for
 
 ALLERGY = "AllergyIntolerance"
@@ -47,7 +49,7 @@ def values(issue: dict) -> dict:
     return parts(extension)
 
 
-SINGLE = "topic name modifier kind firstOf doc sql text prefix depth access table by low high"
+SINGLE = "topic name modifier kind firstOf doc sql plan text prefix low high"
 
 
 def parts(extension: dict) -> dict:
@@ -294,7 +296,7 @@ def test_demo_shows_the_sql_without_values(demo, scope, patient):
     statements = [each for each in map(values, explained) if each["topic"] == "statement"]
     assert shown
     assert shown == [
-        f"SQL: {each['sql']} -- Plan: {'; '.join(step['text'] for step in each['plan'])}"
+        f"SQL: {each['sql']} -- Plan: {'; '.join(map(str.strip, each['plan'].splitlines()))}"
         for each in statements
     ]
     for text in shown:
@@ -303,3 +305,19 @@ def test_demo_shows_the_sql_without_values(demo, scope, patient):
         assert plan
         # Nor counts: neither of what the database expects nor of what it was asked before.
         assert not re.search(r"7984|\bp1\b|'|\brows\b|count\(", text)
+
+
+@pytest.mark.databases(SQLITE, POSTGRESQL)
+def test_plan_is_indented_text_without_estimates(make_app):
+    sql = (
+        "SELECT r.id FROM allergy_intolerance r WHERE r.pk IN"
+        " (SELECT k.pk FROM allergy_intolerance_token k WHERE k.code = ?)"
+    )
+    app = make_app()
+    with app.app_context():
+        outer, *inner = reader().plan(sql, ("active",))
+    assert not outer.startswith(" ")
+    assert any(line.startswith("  ") for line in inner)
+    plan = "\n".join([outer, *inner])
+    assert {"r", "k"} <= {*re.findall(r"\w+", plan)}
+    assert not re.search(r"\b(cost|rows|width)=", plan)

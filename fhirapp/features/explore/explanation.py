@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.db.plan import PlanStep
 from fhirapp.definition import Definition, types
 from fhirapp.features.explore.address import Address, NoAddressError, pair, piece, read_address
-from fhirapp.features.explore.plan import Picture, picture_of
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.rest.search import impossible_values
 from fhirapp.search.explain import (
@@ -61,14 +59,10 @@ class Note(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """SQL that was run, without its values, and the steps of the database's plan."""
+    """SQL that was run, without its values, and the database's query plan."""
 
     sql: str
-    plan: Sequence[PlanStep]
-
-    @property
-    def picture(self) -> Picture:
-        return picture_of(self.plan)
+    plan: str
 
 
 @dataclass
@@ -112,7 +106,8 @@ def reading_of(issues: Sequence[Mapping[str, Any]]) -> Reading:
         elif explanation.topic == TOKEN:
             reading.limits.append(_sentence(explanation.text("text")))
         elif explanation.topic == STATEMENT:
-            reading.statements.append(Statement(explanation.text("sql"), explanation.plan()))
+            statement = Statement(explanation.text("sql"), explanation.text("plan"))
+            reading.statements.append(statement)
         else:
             sentence = str(issue.get("diagnostics", ""))
             reading.shaped.append(Note("", sentence, explanation.links))

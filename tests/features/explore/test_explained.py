@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -11,15 +10,12 @@ from flask import Flask
 
 from fhirapp.audit.read import entries
 from fhirapp.auth.models import PATIENT
-from fhirapp.db.plan import PlanStep, postgresql_steps, sqlite_steps
 from fhirapp.features.explore.explanation import MOST_REQUESTS, Applied, Statement, reading_of
-from fhirapp.features.explore.plan import picture_of
 from fhirapp.search.explain import (
     STATEMENT,
     ParameterReading,
     SoughtValue,
     explanation,
-    step_part,
     text_part,
 )
 from tests.support.browsing import Browser, Page
@@ -99,59 +95,10 @@ def test_issues_without_values_have_no_parameters_and_a_statement_has_its_plan()
     reading = reading_of([{"severity": "information", "diagnostics": sentence}])
     assert not reading.applied
     assert [note.sentence for note in reading.shaped] == [f"C{sentence[1:]}"]
-    steps = [PlanStep(0, "SCAN a; -- Plan: b", "scan", "a"), PlanStep(1, "LIST")]
-    parts = [text_part("sql", "SELECT 1"), *map(step_part, steps)]
+    plan = "SCAN a; -- Plan: b\n  LIST"
+    parts = [text_part("sql", "SELECT 1"), text_part("plan", plan)]
     issue = explanation(STATEMENT, "any sentence", parts=parts)
-    assert reading_of([issue]).statements == [Statement("SELECT 1", steps)]
-
-
-@pytest.mark.usefixtures("in_app")
-def test_plan_of_sqlite_is_told_in_sentences():
-    sql = (
-        'SELECT 1 FROM "notes" r WHERE r.pk IN (SELECT k.pk FROM "notes_date" k WHERE k.low > ? OR'
-        ' k.high > ?) AND EXISTS (SELECT 1 FROM "notes_token" k)'
-        ' AND EXISTS (SELECT 1 FROM "words" w)'
-    )
-    sentences = {
-        (3, 0, "SCAN r USING INDEX ix_notes_updated"): (
-            "Scans notes in the order of the index ix_notes_updated"
-        ),
-        (5, 0, "LIST SUBQUERY 1"): "Subquery, run once",
-        (7, 5, "MULTI-INDEX OR"): "Several indexes combined (OR)",
-        (8, 7, "INDEX 1"): None,
-        (9, 8, "SEARCH k USING COVERING INDEX ix_notes_date (param=? AND low>?)"): (
-            "Finds rows of notes_date by the index ix_notes_date: param=? AND low>?"
-        ),
-        (10, 7, "INDEX 2"): None,
-        # SQLite does not say which of two tables k is.
-        (11, 10, "SEARCH k USING PRIMARY KEY (pk=?)"): "Finds rows of k by their key: pk=?",
-        (20, 0, "SCAN w VIRTUAL TABLE INDEX 0:M2"): "Finds rows by full-text search in words",
-        (21, 0, "SCAN w"): "Reads every row of words, without an index",
-        (22, 0, "SCAN y"): "Scan the subquery",
-        (23, 0, "USE TEMP B-TREE FOR ORDER BY"): (
-            "Sorts the results: no index provides this order"
-        ),
-    }
-    steps = [(number, parent, 0, told) for number, parent, told in sentences]
-    picture = picture_of(sqlite_steps(steps, sql))
-    assert [box.sentence for box in picture.boxes] == [*filter(None, sentences.values())]
-    assert [box.x for box in picture.boxes] == [16, 16, 32, 64, 64, 16, 16, 16, 16]
-
-
-@pytest.mark.usefixtures("in_app")
-def test_plan_of_postgresql_is_told_in_sentences():
-    index = {"Index Name": "ix_notes", "Index Cond": "(patient_id = '<p1>')"}
-    scan = {"Node Type": "Index Scan", "Relation Name": "notes", "Alias": "r", **index}
-    tokens = {"Node Type": "Seq Scan", "Relation Name": "notes_token", "Alias": "k"}
-    plan: dict[str, Any] = {"Node Type": "Sort", "Sort Key": ["r.id", "r.pk"]}
-    plan["Plans"] = [scan, tokens | {"Subplan Name": "SubPlan 1"}]
-    steps = [*postgresql_steps(plan)]
-    assert [step.depth for step in steps] == [0, 1, 1]
-    assert [box.sentence for box in picture_of(steps).boxes] == [
-        "Sorts the results: no index provides this order: Sort Key: r.id, r.pk",
-        "Finds rows of notes by the index ix_notes: Index Cond: (patient_id = '<p1>')",
-        "Reads every row of notes_token, without an index",
-    ]
+    assert reading_of([issue]).statements == [Statement("SELECT 1", plan)]
 
 
 # The explanation on the explorer's page.
@@ -181,12 +128,16 @@ def test_page_shows_the_condition_of_each_parameter(clinician):
     assert elements(page, "pre.sql") == []
 
 
-def test_demo_shows_sql_and_plan(demo):
+def test_demo_shows_sql_and_plan_for_developers(demo):
     page = explained(Browser(demo).resume("clinician"), SEARCH)
-    sql, _plan = texts(page, "pre.sql")
+    (developers,) = [
+        details
+        for details in elements(page, "details")
+        if texts(details, "summary") == ["For developers"]
+    ]
+    sql, plan = texts(developers, "pre.sql")
     assert sql.startswith("SELECT r.id, r.version_id")
-    (plan,) = texts(page, "ol.plan")
-    assert "Finds rows of allergy_intolerance by the index ix_allergy_" in plan
+    assert "INDEX ix_allergy_intolerance_patient " in plan
 
 
 def test_ignored_parameters_are_listed_with_the_reason(clinician):
