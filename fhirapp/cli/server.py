@@ -167,17 +167,16 @@ def doctor(quick: bool, as_json: bool, demo: bool | None) -> int:
 @demo_option
 def logs(request_id: str | None, since: str | None, as_json: bool, demo: bool | None) -> None:
     """Print the latest warnings and errors, newest first, or those of one request ID."""
-    app = core_app(load_settings(demo=demo))
-    with app.app_context():
-        found = last_errors(app)
-        db.engine.dispose()
+    found = last_errors(load_settings(demo=demo).instance)
     if since is not None:
         moment = _moment(since)
         found = [one for one in found if datetime.fromisoformat(one.time) >= moment]
     if request_id is not None:
-        found = [one for one in found if request_id in (one.request, one.key)]
+        found = [one for one in found if one.request == request_id]
         if not found:
-            raise RefusedCommand(f"No warnings or errors are kept for the request ID {request_id}.")
+            raise RefusedCommand(
+                f"No warnings or errors of this server are kept for the request ID {request_id}."
+            )
     for one in found:
         if as_json:
             click.echo(json.dumps(one._asdict()))

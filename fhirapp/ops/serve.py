@@ -29,7 +29,7 @@ from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db.generation import following_others
 from fhirapp.disk import database_path
 from fhirapp.jobs.worker import running_jobs
-from fhirapp.ops import last_errors, live_settings, metrics
+from fhirapp.ops import live_settings, metrics
 from fhirapp.ops.backups.prepared import RESTARTS
 from fhirapp.ops.connections import Limits, Server
 from fhirapp.ops.lock import in_use
@@ -174,7 +174,6 @@ def run_one(
     for number in _signals():
         signal.signal(number, stop)
     live_settings.watch(app)
-    last_errors.share(app)
     if database := database_path(settings):
         check_meanwhile(database)
     with following_others(app), running_jobs(app):

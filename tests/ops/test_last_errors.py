@@ -33,7 +33,6 @@ def app(make_app: Callable[..., Flask]) -> Iterator[Flask]:
     handler = Log(sys.stderr, settings_of(app).instance)
     handler.addFilter(Sparing())
     logging.getLogger().addHandler(handler)
-    last_errors._unshared.clear()
     yield app
     logging.getLogger().removeHandler(handler)
 
@@ -44,8 +43,7 @@ def admin(app: Flask) -> Browser:
 
 
 def kept(app: Flask) -> list[last_errors.Entry]:
-    with app.app_context():
-        return [*last_errors.last_errors(app)]
+    return [*last_errors.last_errors(settings_of(app).instance)]
 
 
 def test_request_id_on_an_error_page_leads_an_administrator_to_the_traceback(app, admin):
@@ -98,9 +96,17 @@ def test_log_message_that_cannot_be_formatted_fails_no_request(app, capsys):
     assert "TypeError" in capsys.readouterr().err
     warn("the file %s", os.fsdecode(b"\xffcut.ndjson"))
     assert [entry.message for entry in kept(app)] == ["the file ?cut.ndjson"]
-    with app.app_context():
-        last_errors.share_now()
-    assert not last_errors._unshared
+
+
+def test_newest_entries_come_first_and_unreadable_lines_are_skipped(tmp_path):
+    fields = {**dict.fromkeys(last_errors.Entry._fields, "x"), "server": "of an earlier release"}
+    (tmp_path / last_errors.FOLDER).mkdir()
+    for name, numbers in ((last_errors.OLDER, range(300)), (last_errors.NAME, range(300, 600))):
+        lines = [json.dumps(fields | {"message": str(number)}) for number in numbers]
+        text = "\n".join([*lines, '["x"]', "{}", '{"time": "2026-0'])
+        (tmp_path / last_errors.FOLDER / name).write_text(text)
+    messages = [entry.message for entry in last_errors.last_errors(tmp_path)]
+    assert messages == [str(number) for number in range(599, 599 - last_errors.MOST, -1)]
 
 
 def test_logs_command_prints_an_entry_by_its_id(app):

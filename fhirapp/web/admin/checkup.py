@@ -166,14 +166,13 @@ def about() -> Response:
 @for_administrators
 def errors() -> Response:
     """Show the newest entries, those of a level and worse, or those of a request."""
-    app = this_app()
     id_ = request.args.get("id", "").strip()[:100]
     level = request.args.get("level", "")
     wanted = LEVELS[LEVELS.index(level) :] if level in LEVELS else LEVELS
     found = [
         entry
-        for entry in last_errors(app)
-        if entry.level in wanted and (not id_ or id_ in (entry.request, entry.key))
+        for entry in last_errors(settings().instance)
+        if entry.level in wanted and (not id_ or entry.request == id_)
     ]
     is_all = request.args.get("all") == "1"
     return page(
