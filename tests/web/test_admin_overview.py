@@ -186,11 +186,11 @@ def test_setup_checklist_is_hidden_for_all_administrators(make_app):
 def test_overview_and_about_page_name_versions(clinic):
     admin = admin_of(clinic)
     page = admin.get("/admin")
-    for shown in ("Version fhirapp 0.1.0", f"FHIR endpoint {BASE_URL}/fhir", f"Schema {HEAD} cur"):
+    for shown in ("Version fhirapp 0.2.0", f"FHIR endpoint {BASE_URL}/fhir", f"Schema {HEAD} cur"):
         assert shown in page.words
     assert "/admin/about" in page.offered.values()
     words = admin.get("/admin/about").words.split("Versions ")[1]
-    assert words.startswith("Version fhirapp 0.1.0 installed ")
+    assert words.startswith("Version fhirapp 0.2.0 installed ")
     assert f"Python {platform.python_version()}" in words
     with clinic.app_context():
         sql = "version()" if settings_of(clinic).is_postgresql else "sqlite_version()"
