@@ -1,4 +1,4 @@
-"""Downloads of another server's export: kick-off, polling, manifest, resumption, refusals."""
+"""Downloads of another server's export: kick-off, polling, manifest, second runs, refusals."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ def test_manifest_in_pages_is_read_to_its_end(server, client):
     assert contents(client.download(server.url + EXPORT).output) == [PATIENTS, ALLERGIES]
 
 
-# Resumption.
+# Second runs.
 
 
-def test_second_run_resumes_the_export_and_a_third_requests_nothing(server, client, refusal):
+def test_second_run_fetches_missing_files_and_a_third_requests_nothing(server, client, refusal):
     server.answers["/files/AllergyIntolerance"].insert(0, BROKEN)
     message = refusal(server.url + EXPORT)
     assert message.endswith("/files/AllergyIntolerance answers 500: The disk is on fire.")
@@ -285,6 +285,18 @@ def test_folder_of_another_running_download_is_left_alone(server, client, refusa
     server.answers["/files/Patient"] = [meanwhile]
     assert len(client.download(server.url + EXPORT).output) == 2
     assert server.lines.count(f"GET {EXPORT}") == 1
+
+
+def test_fields_of_another_version_in_the_state_are_ignored(server, client):
+    found = client.download(server.url + EXPORT)
+    path = client.folder / "state.json"
+    state = json.loads(path.read_bytes())
+    for stored in state["files"]:
+        stored |= {"validator": '"v1"', "total": 7, "encoding": "gzip", "is_framed": False}
+    path.write_text(json.dumps(state))
+    server.asked.clear()
+    assert client.download(server.url + EXPORT) == found
+    assert server.asked == []
 
 
 def test_damaged_state_is_reported(server, client, refusal):

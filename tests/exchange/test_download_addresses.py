@@ -34,17 +34,21 @@ def test_wait_is_what_the_server_asks_for_or_grows_with_each_failure():
     assert {case: next_wait(*case) for case in expected} == expected
 
 
-def test_failure_after_progress_counts_as_the_first():
+def test_attempts_are_counted_and_wait_as_the_server_asks():
     waited: list[float] = []
-    failures = iter([Passing("a"), Passing("b"), Passing("c", progress=True), Passing("d", 7.0)])
+    failures = iter([Passing("a"), Passing("b", 7.0), Passing("c")])
 
     def attempt() -> str:
         for failure in failures:
             raise failure
         return "done"
 
-    assert steadily("It failed", 3, Clock(lambda: NOON, waited.append), attempt) == "done"
-    assert waited == [1, 2, 1, 7]
+    clock = Clock(lambda: NOON, waited.append)
+    assert steadily("It failed", 4, clock, attempt) == "done"
+    assert waited == [1, 7, 4]
+    failures = iter([Passing("a"), Passing("b"), Passing("c")])
+    with pytest.raises(RemoteError, match=r"It failed \(c\), after 3 attempts"):
+        steadily("It failed", 3, clock, attempt)
 
 
 def test_base_of_an_export_is_the_address_before_it():

@@ -1,4 +1,4 @@
-"""Downloads of an export's files: resumed to the byte, and never accepted when incomplete."""
+"""Downloads of an export's files: fetched again when broken, never accepted when incomplete."""
 
 from __future__ import annotations
 
@@ -17,33 +17,21 @@ from tests.support.bulk_server import (
     cut,
     file,
     lines_of,
-    ranged,
 )  # fmt: skip  # isort: skip
 from tests.support.key_server import reply
 
 PATIENTS = lines_of("Patient", 40)
-OTHERS = lines_of("Patient", 41)
 SIZE, HALF = len(PATIENTS), len(PATIENTS) // 2
 FIRST_LINE = PATIENTS.splitlines(keepends=True)[0]
 PACKED = gzip.compress(PATIENTS, mtime=0)
 MEMBERS = gzip.compress(FIRST_LINE), gzip.compress(PATIENTS.removeprefix(FIRST_LINE))
 GZIP = "Content-Encoding: gzip"
-TAG, TAGGED = '"v1"', 'ETag: "v1"'
-
-
-def part(content: bytes, *headers: str) -> bytes:
-    return reply("206 Partial Content", content, TAGGED, *headers)
-
-
-def range_of(first: int, last: int = SIZE - 1, total: int | str = SIZE) -> str:
-    """Return a Content-Range."""
-    return f"Content-Range: bytes {first}-{last}/{total}"
 
 
 def chunked(content: bytes) -> bytes:
     """Return an answer in chunks whose last chunk is missing."""
-    head = f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n{TAGGED}\r\n\r\n"
-    return head.encode() + b"%x\r\n%s\r\n" % (len(content), content)
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"%x\r\n%s\r\n" % (len(content), content)
 
 
 def unframed(content: bytes, *headers: str) -> bytes:
@@ -56,27 +44,20 @@ def with_length(answer: bytes, length: int) -> bytes:
     return answer.replace(b"Content-Length: 0", b"Content-Length: %d" % length)
 
 
-WHOLE = file(PATIENTS, TAGGED)
+WHOLE = file(PATIENTS)
 CUT = cut(WHOLE, HALF)
-REST = ranged(PATIENTS, TAG)
-WEAK = 'ETag: W/"weak"'
-RESUMED = f"bytes={HALF}-"
-# The server's answers, the ranges that were requested, and the content if it is another one.
+# The server's answers, of which the last is the file.
 FETCHED = {
-    "empty file": ([file(b"")], [None], b""),
-    "lost connection": ([CUT, REST], [None, RESUMED]),
-    "weak tag": ([cut(file(PATIENTS, WEAK), HALF), file(PATIENTS)], [None, None]),
-    "changed file": ([CUT, ranged(OTHERS, '"v2"')], [None, RESUMED], OTHERS),
-    "part that does not fit": (
-        [CUT, part(PATIENTS[HALF:], range_of(HALF - 1)), REST],
-        [None, RESUMED, None],
-    ),
-    "gzip": ([file(PACKED, GZIP)], [None]),
-    "gzip without the header": ([file(PACKED)], [None]),
-    "gzip of several members": ([file(b"".join(MEMBERS), GZIP)], [None]),
+    "lost connection": [CUT, WHOLE],
+    "missing last chunk": [chunked(PATIENTS), WHOLE],
+    "damaged gzip": [file(PACKED[:-20], GZIP), WHOLE],
+    "gzip": [file(PACKED, GZIP)],
+    "gzip without the header": [file(PACKED)],
+    "gzip of several members": [file(b"".join(MEMBERS), GZIP)],
+    "end of the connection as the end": [unframed(PATIENTS)],
 }
 REFUSED = [
-    (part(PATIENTS[HALF:], range_of(HALF)), "answers 206"),
+    (reply("206 Partial Content", PATIENTS[HALF:]), "answers 206"),
     (file(PACKED[:-20], GZIP), "the file ends too soon, twice"),
     (file(PACKED[:50] + b"xxxx" + PACKED[54:], GZIP), "the file is damaged, twice"),
     (file(PATIENTS, GZIP), "the file is damaged, twice"),
@@ -105,21 +86,18 @@ def fetched(server, client):
     return fetch
 
 
-def ranges(server) -> list[str | None]:
-    """Return the ranges of the requests for the file."""
-    return [
-        request.headers.get("range") for request in server.asked if request.path == "/files/Patient"
-    ]
-
-
 @pytest.mark.parametrize("case", FETCHED)
-def test_file_is_resumed_or_fetched_from_its_beginning(server, fetched, case):
-    answers, expected, *content = FETCHED[case]
-    assert fetched(*answers) == (content[0] if content else PATIENTS)
-    assert ranges(server) == expected
-    assert server.asked[-2].headers["accept-encoding"] == "gzip"
-    if expected == [None, RESUMED]:
-        assert server.asked[-2].headers["if-range"] == TAG
+def test_broken_file_is_fetched_again_from_its_beginning(server, client, fetched, case):
+    assert fetched(*FETCHED[case]) == PATIENTS
+    requests = [request for request in server.asked if request.path == "/files/Patient"]
+    assert len(requests) == len(FETCHED[case])
+    assert {request.headers["accept-encoding"] for request in requests} == {"gzip"}
+    assert not any("range" in request.headers for request in requests)
+    assert client.waited == [1] * (len(requests) - 1)
+
+
+def test_empty_file_is_complete(fetched):
+    assert fetched(file(b"")) == b""
 
 
 @pytest.mark.parametrize("cases", [REFUSED[:6], REFUSED[6:]], ids=["first", "second"])
@@ -130,21 +108,27 @@ def test_unusable_file_is_refused(server, client, refusal, cases):
         server.offer(Patient=answer)
         messages.append(refusal(server.url + EXPORT))
         assert not list((client.folder / "output").iterdir())
+        assert not list((client.folder / "parts").iterdir())
     reasons = [reason for _, reason in cases]
     assert [pair for pair in zip(reasons, messages, strict=True) if pair[0] not in pair[1]] == []
 
 
-def test_stopped_download_is_resumed_where_it_was(server, client, fetched, refusal):
-    closed = with_length(part(b"", range_of(HALF)), SIZE - HALF)
-    server.offer(Patient=[CUT, closed])
+def test_connection_that_is_lost_each_time_stops_the_download(server, client, fetched, refusal):
+    server.offer(Patient=CUT)
     message = refusal(server.url + EXPORT)
-    assert f"the connection was lost after {HALF} of {SIZE} bytes" in message
-    assert "it goes on where it stopped" in message
+    assert f"the connection was lost after {HALF} of {SIZE} bytes), after 10 attempts" in message
+    assert "run this again later, and it continues" in message
     assert client.waited == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     server.asked.clear()
-    assert fetched(REST) == PATIENTS
+    assert fetched(WHOLE) == PATIENTS
     assert server.lines == ["GET /job", "GET /files/Patient", "DELETE /job"]
-    assert ranges(server) == [RESUMED]
+
+
+def test_part_of_a_killed_download_is_fetched_again_from_its_beginning(client, fetched):
+    parts = client.folder / "parts"
+    parts.mkdir(parents=True)
+    (parts / "00001.Patient.ndjson").write_bytes(PATIENTS * 2)
+    assert fetched(WHOLE) == PATIENTS
 
 
 def test_file_is_compared_with_its_announcement(server, client, refusal):

@@ -176,22 +176,6 @@ def cut(answer: bytes, count: int) -> bytes:
     return head + b"\r\n\r\n" + body[:count]
 
 
-def ranged(content: bytes, etag: str, *headers: str) -> Callable[[Asked], bytes]:
-    """Return a file that can be continued. RFC 9110 §14"""
-
-    def answer(asked: Asked) -> bytes:
-        wanted = asked.headers.get("range")
-        if wanted is None or asked.headers.get("if-range") != etag:
-            return file(content, f"ETag: {etag}", *headers)
-        start = int(wanted.removeprefix("bytes=").removesuffix("-"))
-        if start >= len(content):
-            return reply("416 Range Not Satisfiable", b"", f"Content-Range: bytes */{len(content)}")
-        told = f"Content-Range: bytes {start}-{len(content) - 1}/{len(content)}"
-        return reply("206 Partial Content", content[start:], told, f"ETag: {etag}", *headers)
-
-    return answer
-
-
 @dataclass
 class Client:
     """Downloads into a folder with a clock of its own; `said` and `waited` tell what happened."""

@@ -54,8 +54,8 @@ def download_all(
 ) -> Downloads:
     """Download the addresses among the arguments; the others are paths.
 
-    What is downloaded stays in the instance folder until it is imported, so that a second run goes
-    on where the first one stopped. With complete, a partial export is refused. Raises RemoteError,
+    Complete files stay in the instance folder until they are imported, so that a second run need
+    not download them again. With complete, a partial export is refused. Raises RemoteError,
     ConfigurationError.
     """
     for address in filter(is_address, arguments) if complete else ():

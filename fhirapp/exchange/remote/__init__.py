@@ -1,6 +1,6 @@
 """Fetch the export of another FHIR server: the client's side of Bulk Data Access.
 
-download       the whole of a download         files          one file, resumed where it stopped
+download       the whole of a download         files          one file, fetched and checked
 state          the folder and its progress     authorization  backend services: tokens
 connection     one request, bounded; retries   address        addresses, where tokens may go
 

@@ -27,13 +27,12 @@ class Expired(RemoteError):
 class Passing(Exception):
     """An attempt failed, and another may not; str() says why.
 
-    wait is what the server asked for, in seconds; progress, that something was brought forward.
+    wait is what the server asked for, in seconds.
     """
 
-    def __init__(self, reason: str, wait: float | None = None, *, progress: bool = False) -> None:
+    def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
         self.wait = wait
-        self.progress = progress
 
 
 def shown(text: str, longest: int = _LONGEST) -> str:

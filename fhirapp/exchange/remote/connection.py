@@ -69,23 +69,23 @@ def next_wait(failures: int, requested: float | None = None) -> float:
     if requested > LONGEST_SECONDS:
         raise RemoteError(
             f"The server asks to come back in {round(requested / 3600)} hours; run this again "
-            "then, and it goes on where it stopped."
+            "then, and it continues."
         )
     return requested
 
 
 def steadily(what: str, attempts: int, clock: Clock, attempt: Callable[[], Got]) -> Got:
-    """Try until it goes well; raises RemoteError after so many failures without any progress."""
+    """Try until an attempt succeeds; raises RemoteError after so many failures."""
     failures = 0
     while True:
         try:
             return attempt()
         except Passing as failure:
-            failures = 1 if failure.progress else failures + 1
+            failures += 1
             if failures >= attempts:
                 raise RemoteError(
                     f"{what} ({failure}), after {failures} attempts; run this again later, and it "
-                    "goes on where it stopped."
+                    "continues."
                 ) from None
             clock.wait(next_wait(failures, failure.wait))
 

@@ -1,9 +1,10 @@
 """Fetch an export of another FHIR server into a folder, whole and checked.
 
-    Begun by an address …/$export, it is begun at the server, waited for, fetched file by file, and
-    then deleted there. Stopped anywhere and run again, it goes on; the server is not asked to begin
-    again as long as it has the export. An address of a manifest, or one that tells how far an
-    export is, is fetched in the same way; what others began is not deleted.
+    An address …/$export starts an export at the server, which is polled, fetched file by file, and
+    then deleted there. A run that was stopped can be repeated: as long as the server has the
+    export, no other is started, and only the files are fetched that are not complete. An address of
+    a manifest, or of the status of an export, is fetched in the same way; an export that others
+    started is not deleted.
 
 Source: FHIR Bulk Data Access 2.0.
 """
@@ -86,7 +87,7 @@ def download(
     bounds: Bounds = _USUAL,
     clock: Clock = _SYSTEM,
 ) -> Manifest:
-    """Fetch what an address offers, or go on where the last run into the folder stopped.
+    """Fetch what an address offers, except files that an earlier run fetched into the folder.
 
     say is told how far it is. Raises RemoteError, a ConfigurationError; what is here stays.
     """
@@ -97,7 +98,7 @@ def download(
     except OSError as error:
         raise RemoteError(
             f"The folder {folder} cannot be written: {error.strerror}; fix that, run this again, "
-            "and it goes on where it stopped."
+            "and it continues."
         ) from None
 
 

@@ -1,7 +1,7 @@
-"""The folder of a download, and how far it is: state.json, written whole, so a run can go on.
+"""The folder of a download, and its progress in state.json, so that another run can continue.
 
-output/, deleted/ and error/ hold files that are whole; parts/ those that are not. All names are our
-own.
+output/, deleted/ and error/ hold complete files; parts/ the one that is being fetched. All names
+are our own.
 
 The manifest lists the files of the export, and what was deleted meanwhile.
 """
@@ -13,9 +13,9 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from fhirapp.exchange.remote.address import RemoteError, following, place, shown
 from fhirapp.fhir import json as fhir_json
@@ -118,7 +118,7 @@ _TYPE = re.compile("[A-Za-z]{1,64}")
 
 @dataclass
 class FileState:
-    """A file that is offered, and what is known of what was fetched of it."""
+    """A file that is offered; length is its size in bytes here, once it is complete."""
 
     kind: str
     type: str
@@ -126,13 +126,6 @@ class FileState:
     resources: int | None
     size: int | None
     name: str
-    # What tells that it is the same file still, and in all how many bytes come, encoded so.
-    validator: str | None = None
-    total: int | None = None
-    encoding: str = ""
-    # Whether the server said where it ends: a length, or chunks.
-    is_framed: bool = True
-    # Its bytes here, once it is whole.
     length: int | None = None
 
 
@@ -165,14 +158,15 @@ class State:
             return True
         self.transaction_time = transaction_time
         self.files = [
-            FileState(*one, name=_name(number, one)) for number, one in enumerate(entries, 1)
+            FileState(*entry, name=_name(number, entry.type))
+            for number, entry in enumerate(entries, 1)
         ]
         return True
 
 
-def _name(number: int, entry: Entry) -> str:
-    type_name = entry.type if _TYPE.fullmatch(entry.type) else "Resource"
-    return f"{number:05}.{type_name}.ndjson"
+def _name(number: int, type_name: str) -> str:
+    safe_type = type_name if _TYPE.fullmatch(type_name) else "Resource"
+    return f"{number:05}.{safe_type}.ndjson"
 
 
 class Place:
@@ -182,7 +176,7 @@ class Place:
         self.folder = folder
 
     def part(self, file: FileState) -> Path:
-        """Return where a file is as long as it is not whole."""
+        """Return where a file is while it is fetched."""
         return self.folder / "parts" / file.name
 
     def whole(self, file: FileState) -> Path:
@@ -220,7 +214,7 @@ class Place:
     def save(self, state: State) -> None:
         """Write how far the download is."""
         draft = self.folder / f"{_STATE}.new"
-        with _private(draft).open("wb") as file:
+        with private_file(draft) as file:
             file.write(json.dumps(asdict(state), indent=1).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -240,25 +234,26 @@ def _state(content: Any) -> State | None:
     try:
         files = content.pop("files")
         state = State(**content)
-        state.files = None if files is None else [FileState(**one) for one in files]
+        state.files = None if files is None else [_file_state(file) for file in files]
     except (TypeError, KeyError):
         return None
     # What a name leads to is written to: it must be one of ours.
-    names = [_name(number, _entry(one)) for number, one in enumerate(state.files or (), 1)]
-    if [one.name for one in state.files or ()] != names:
+    names = [_name(number, file.type) for number, file in enumerate(state.files or (), 1)]
+    if [file.name for file in state.files or ()] != names:
         return None
     return state
 
 
-def _entry(file: FileState) -> Entry:
-    return Entry(file.kind, file.type, file.address, file.resources, file.size)
+def _file_state(content: dict[str, Any]) -> FileState:
+    """Return a file's state, without fields that other versions of this program store."""
+    return FileState(*(content[known.name] for known in fields(FileState)))
 
 
-def _private(path: Path) -> Path:
-    """Return a new or emptied file that only this user may read."""
+def private_file(path: Path) -> BinaryIO:
+    """Open a new or emptied file that only this user may read."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
-    return path
+    return path.open("wb")
 
 
 @contextmanager
