@@ -130,7 +130,7 @@ class Settings:
     files: str = _setting(
         String(),
         "",
-        "Where servers on one PostgreSQL share exports, uploads, backups and reports: a folder "
+        "Where servers on one PostgreSQL share exports, backups and reports: a folder "
         "that all of them reach, or `s3://bucket/prefix`",
         shown="the instance folder",
     )

@@ -2,7 +2,6 @@
 
     exports/<export>/…                   of $export (exchange/bulk/files.py)
     tasks/<job>/made/<name>              what jobs made that were begun on pages (jobs/process.py)
-    uploads/<upload>/<number>-<at>-<…>   pieces of uploads (exchange/imports/uploads.py)
     imports/<run>.rejected.…             what imports of the command line rejected
     backups/<name>                       backups taken on a page (ops/backups/rotation.py)
 

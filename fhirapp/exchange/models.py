@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger
 from sqlalchemy.orm import Mapped, mapped_column
 
 from fhirapp.db import Base
@@ -81,26 +80,3 @@ class PatientMerge(Base):
 
 
 DELETED, ERASED, CORRECTED, MERGED = "deleted", "erased", "corrected", "merged"
-
-
-class UploadPiece(Base):
-    """A piece of a file of an upload; the first piece of a file says that the file is there.
-
-    A piece goes on where the one before it ends, so that each place in a file has one at most.
-    """
-
-    __tablename__ = "upload_piece"
-
-    # Until an import takes it the upload's, then that of the import's job.
-    upload_id: Mapped[str] = mapped_column(primary_key=True)
-    number: Mapped[int] = mapped_column(primary_key=True)
-    at: Mapped[int] = mapped_column(BigInteger, primary_key=True)
-    user_id: Mapped[str] = mapped_column(index=True)
-    # Of the whole file, as its user has it.
-    name: Mapped[str]
-    size: Mapped[int] = mapped_column(BigInteger)
-    length: Mapped[int]
-    # Its name in fhirapp/files.py; empty where the file is.
-    stored: Mapped[str]
-    # In seconds since 1970.
-    added_at: Mapped[int] = mapped_column(BigInteger)

@@ -365,7 +365,9 @@ def _files(settings: Settings) -> Iterator[Finding]:
     try:
         shared_files(settings).check()
     except ConfigurationError as error:
-        advice = "Until this is fixed, exports, uploads and backups fail; records can be read."
+        advice = (
+            "Until this is fixed, exports, import reports and backups fail; records can be read."
+        )
         yield Finding("Files", WRONG, str(error), advice)
     else:
         yield Finding("Files", GOOD, f"{settings.files} can be written and read")

@@ -145,7 +145,7 @@ def _check_files(settings: Settings, say: Callable[[str], None]) -> None:
     except UnusableFiles as error:
         if not error.passes:
             raise
-        say(f"{error} Until this is fixed, exports, uploads and backups fail.")
+        say(f"{error} Until this is fixed, exports, import reports and backups fail.")
 
 
 def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> None:

@@ -53,7 +53,7 @@ from fhirapp.store.write import (
     remember_rendering,
 )
 
-HEAD = "0011"
+HEAD = "0012"
 # The oldest schema that is upgraded, and the release that upgrades older ones to it.
 INITIAL, UPGRADED_BY = "0011", "0.1.0"
 _VERSIONS = "alembic_version"

@@ -1,13 +1,9 @@
-"""Files of two servers are shared: exports, uploads, jobs, reports, backups."""
+"""Files of two servers are shared: exports, jobs, reports, backups; uploads are not."""
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
-from urllib.parse import urlencode
 
 import pytest
 from flask import Flask
@@ -22,15 +18,11 @@ from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL
-from tests.support.import_pages import import_lock
+from tests.support.import_pages import Upload, import_lock, patient
 from tests.support.jobs import newest, task, task_id, wait_for
 
 BOTH = pytest.mark.databases(SQLITE, POSTGRESQL)
 Servers = tuple[Flask, Flask]
-
-
-def patient(name: str) -> bytes:
-    return json.dumps({"resourceType": "Patient", "id": name}).encode()
 
 
 @pytest.fixture
@@ -71,64 +63,46 @@ def test_export_is_fetched_and_deleted_through_any_server(exports, place):
     assert not [name for name in place.names() if name.startswith(export)]
 
 
-class Upload:
-    """An upload whose pieces go to either server."""
-
-    def __init__(self, browsers: tuple[Browser, Browser]) -> None:
-        self.pages = [browser.get("/admin/imports") for browser in browsers]
-        self.id = self.pages[0].form("Start import").fields["task"]
-
-    def send(self, server: int, content: bytes, at: int, until: int) -> tuple[int, object]:
-        """Send a part of a file to a server; return what that answers."""
-        page = self.pages[server]
-        query = urlencode({"name": "a.ndjson", "size": len(content), "at": at, "left": 0})
-        response = page.browser.client.post(
-            f"/admin/uploads/{self.id}/0?{query}",
-            base_url=BASE_URL,
-            data=content[at:until],
-            headers={"X-Form-Token": page.form("Start import").fields["form_token"]},
-        )
-        return response.status_code, response.json
-
-
-@BOTH
-def test_one_of_two_concurrent_pieces_is_taken(browsers, place):
-    content = b"x" * 100_000
-    upload = Upload(browsers)
-    barrier = Barrier(2)
-
-    def send(server: int) -> int:
-        barrier.wait()
-        return upload.send(server, content, 0, 50_000)[0]
-
-    with ThreadPoolExecutor(2) as pool:
-        assert sorted(pool.map(send, (0, 1))) == [200, 409]
-    assert len([name for name in place.names() if upload.id in name]) == 1
-    form = {"form_token": upload.pages[1].form("Start import").fields["form_token"]}
-    browsers[1].post(f"/admin/uploads/{upload.id}/discard", form)
-    assert not [name for name in place.names() if upload.id in name]
-
-
-def test_dry_run_of_one_server_is_imported_by_the_other(servers, browsers):
-    upload = Upload(browsers)
-    content = patient("in-earnest")
-    upload.send(0, content, 0, len(content))
-    page = browsers[0].get(f"/admin/imports?upload={upload.id}")
-    begun = page.submit("Start import", dry_run="yes")
+def test_upload_whose_next_piece_reaches_another_server_is_refused(servers, browsers, place):
+    content = patient("in-pieces")
+    first, second = Upload(browsers[0]), Upload(browsers[1])
+    second.id = first.id
+    assert first.send(0, "a.ndjson", content, until=10).json == {"have": 10}
+    answer = second.send(0, "a.ndjson", content, at=10)
+    assert answer.status_code == 422
+    assert "Send it again." in answer.json["said"]
+    assert "sticky sessions" in answer.json["said"]
+    assert not [name for name in place.names() if first.id in name]
+    assert first.send(0, "a.ndjson", content, at=10).json == {"have": len(content)}
+    # Nor is the import started by a server that has none of the files.
+    sent = {"task": first.id, "uploaded": f"1:{len(content)}"}
+    refused = browsers[1].post_with_token("/admin/imports", **sent)
+    assert (refused.status, "Send it again." in refused.alerts[0]) == (400, True)
+    begun = first.begin()
     assert wait_for(servers[0], task_id(begun)).state == "done"
-    again = browsers[1].get(begun.path).submit("Import now")
-    assert wait_for(servers[1], task_id(again)).state == "done"
-    assert "All records were stored." in browsers[0].get(again.path).words
+
+
+def test_files_of_a_dry_run_are_imported_by_the_server_that_has_them(servers, browsers):
+    upload = Upload(browsers[0])
+    upload.send(0, "a.ndjson", patient("in-earnest"))
+    begun = upload.begin(dry_run="yes")
+    assert wait_for(servers[0], task_id(begun)).state == "done"
+    elsewhere = browsers[1].get(begun.path)
+    assert "Import now" not in elsewhere.words
+    refused = browsers[1].post_with_token(f"{begun.path}/again", task=table.new_id())
+    assert (refused.status, "Upload them again." in refused.words) == (409, True)
+    again = browsers[0].get(begun.path).submit("Import now")
+    assert wait_for(servers[0], task_id(again)).state == "done"
+    assert "All records were stored." in browsers[1].get(again.path).words
 
 
 @pytest.mark.process
 @BOTH
 def test_job_is_stopped_and_its_files_removed_through_the_other_server(servers, browsers, place):
     with import_lock(servers[0]):
-        upload = Upload(browsers)
-        content = patient("stopped")
-        upload.send(0, content, 0, len(content))
-        begun = browsers[0].get(f"/admin/imports?upload={upload.id}").submit("Start import")
+        upload = Upload(browsers[0])
+        upload.send(0, "a.ndjson", patient("stopped"))
+        begun = upload.begin()
         while task(servers[1], task_id(begun)).progress.phase != "waits":
             time.sleep(0.02)
         browsers[1].get(begun.path).submit("Stop")

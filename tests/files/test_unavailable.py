@@ -82,7 +82,7 @@ def test_unreachable_store_is_reported_and_records_are_served(tmp_path, store):
     done = start(tmp_path, f"s3://{BUCKET}", AWS_ENDPOINT_URL="http://127.0.0.1:9")
     told, listened = done.stderr.splitlines()
     assert f"FHIRAPP_FILES=s3://{BUCKET} cannot be used: {UNREACHABLE}" in told
-    assert told.endswith("Until this is fixed, exports, uploads and backups fail.")
+    assert told.endswith("Until this is fixed, exports, import reports and backups fail.")
     assert "Cannot listen on 192.0.2.1" in listened
 
 
@@ -147,8 +147,8 @@ def test_pages_and_exports_report_missing_files_and_go_on_afterwards(away, caplo
         page = away.admin.get("/admin/backups")
         assert (page.status, "shared by the servers are not available" in page.words) == (503, True)
         told = (
-            f"The shared file storage is not reachable ({away.reason}). Exports, uploads and "
-            "backups fail until it is."
+            f"The shared file storage is not reachable ({away.reason}). Exports, import "
+            "reports and backups fail until it is."
         )
         overview = away.admin.get("/admin")
         assert overview.links[told] == "/admin/check"

@@ -53,18 +53,25 @@ http {{
   upstream fhirapp {{
     {upstream}
   }}
+  upstream sticky {{
+    hash $http_x_forwarded_for;
+    {upstream}
+  }}
   server {{
     listen 127.0.0.1:{port};
     client_max_body_size 64m;
+    proxy_http_version 1.1;
+    proxy_set_header Host $http_host;
+    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    proxy_connect_timeout 1s;
+    # A request that was sent is sent again where it reads: nginx leaves POST out by itself.
+    proxy_next_upstream error timeout;
+    add_header X-Server $upstream_addr always;
     location / {{
       proxy_pass http://fhirapp;
-      proxy_http_version 1.1;
-      proxy_set_header Host $http_host;
-      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-      proxy_connect_timeout 1s;
-      # A request that was sent is sent again where it reads: nginx leaves POST out by itself.
-      proxy_next_upstream error timeout;
-      add_header X-Server $upstream_addr always;
+    }}
+    location /admin/ {{
+      proxy_pass http://sticky;
     }}
   }}
 }}
@@ -230,7 +237,7 @@ def _close(app: Flask) -> None:
 
 @contextmanager
 def _nginx(folder: Path, running: Cluster) -> Iterator[None]:
-    """Run nginx before the servers, each request to the next of them."""
+    """Run nginx before the servers: each request to the next, each address's pages to one."""
     lines = [
         f"server 127.0.0.1:{server.port} max_fails=1 fail_timeout=1s;" for server in running.servers
     ]

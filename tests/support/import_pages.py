@@ -31,20 +31,26 @@ class Upload:
         self.page = admin.get(f"{PATH}?upload={upload_id}" if upload_id else PATH)
         self.id = self.page.form_to(PATH).fields["task"]
         self.token, self.browser = self.page.token, admin
+        self.sent: dict[int, bytes] = {}
 
     def send(self, number: int, name: str, content: bytes, *, at: int = 0, **changes: Any) -> Any:
         """Send what a file has from a place on, up to the place until."""
         until = changes.pop("until", None)
+        self.sent[number] = content
         asked = {"name": name, "size": len(content), "at": at, "left": 0, **changes}
         return self.browser.client.post(
             f"/admin/uploads/{self.id}/{number}?{urlencode(asked)}",
             base_url=BASE_URL,
             data=content[at:until],
             headers={"X-Form-Token": self.token},
+            environ_base={"REMOTE_ADDR": self.browser.address},
         )
 
     def begin(self, **options: str) -> Page:
-        return self.page.submit("Start import", **options)
+        """Start the import, with the number and size of the files that were sent."""
+        sizes = [len(content) for content in self.sent.values()]
+        summary = f"{len(sizes)}:{sum(sizes)}" if sizes else ""
+        return self.page.submit("Start import", **{"uploaded": summary, **options})
 
 
 @contextmanager

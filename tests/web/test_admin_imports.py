@@ -11,12 +11,13 @@ import json
 import logging
 import os
 from collections.abc import Callable
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from threading import Barrier
 
 import pytest
 from flask import Flask
-from sqlalchemy import select, update
+from sqlalchemy import select
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.models import ADMINISTRATOR
@@ -24,11 +25,11 @@ from fhirapp.config import settings_of
 from fhirapp.db import writing
 from fhirapp.exchange.imports import uploads
 from fhirapp.exchange.imports.uploads import safe_name
-from fhirapp.exchange.models import ImportRun, UploadPiece
+from fhirapp.exchange.models import ImportRun
 from fhirapp.jobs import process, table
 from fhirapp.jobs.process import Tracker
 from fhirapp.ops.jobs import DAY, IMPORT
-from tests.support.authorizing import alter, rows
+from tests.support.authorizing import rows
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.documents import clinical, medium, section
 from tests.support.helpers import BASE_URL, Fhir, token_for
@@ -215,6 +216,43 @@ def test_folder_is_uploaded_in_pieces_and_keeps_its_names(app, admin, reads):
     assert not is_kept(app, page)
 
 
+def test_one_of_two_concurrent_pieces_is_taken(app, admin, username, reads):
+    content = patient("at-once") + patient("at-once-too")
+    uploads = [Upload(admin), Upload(Browser(app).resume(username))]
+    uploads[1].id = uploads[0].id
+    barrier = Barrier(2)
+
+    def send(upload: Upload) -> int:
+        barrier.wait()
+        return upload.send(0, "a.ndjson", content, until=20).status_code
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(send, uploads)) == [200, 409]
+    assert uploads[0].send(0, "a.ndjson", content, at=20).json == {"have": len(content)}
+    report_of(uploads[0].begin())
+    assert reads.get("Patient/at-once-too").status_code == 200
+
+
+def test_piece_without_those_before_it_is_refused(app, admin):
+    told = "This server does not have what was uploaded before. Send it again."
+    upload, content = Upload(admin), patient("without")
+    for number, at in ((0, 5), (1, 0)):
+        answer = upload.send(number, "a.ndjson", content, at=at)
+        assert (answer.status_code, told in answer.json["said"]) == (422, True)
+    assert fetched(admin, f"/admin/uploads/{upload.id}").json == {"files": []}
+    assert not (settings_of(app).instance / "uploads" / upload.id).exists()
+
+
+def test_import_of_other_files_than_were_sent_is_refused(admin, held_jobs: HeldJobs):
+    upload = Upload(admin)
+    upload.send(0, "a.ndjson", patient("one-of-two"))
+    upload.sent[1] = patient("two-of-two")
+    page = upload.begin()
+    assert page.status == 400
+    assert "sticky sessions" in page.alerts[0]
+    assert held_jobs.count == 0
+
+
 def test_form_that_is_sent_twice_imports_once(app, admin):
     upload = Upload(admin)
     upload.send(0, "twice.ndjson", patient("twice"))
@@ -344,7 +382,8 @@ def test_nobody_adds_to_the_upload_of_another_user(app, admin):
 
 def grow_old(app: Flask) -> None:
     """Have all that was uploaded be there for more than a day."""
-    alter(app, update(UploadPiece).values(added_at=UploadPiece.added_at - DAY - 1))
+    for folder in (settings_of(app).instance / "uploads").iterdir():
+        os.utime(folder, times=(folder.stat().st_mtime - DAY - 1,) * 2)
 
 
 def test_upload_is_removed_on_request_and_after_a_day(app, admin):
@@ -353,7 +392,7 @@ def test_upload_is_removed_on_request_and_after_a_day(app, admin):
         upload.send(0, "a.ndjson", b"{}")
     page = admin.post_with_token(f"/admin/uploads/{first.id}/discard")
     assert page.path == f"{PATH}?done=discarded"
-    folder = Path(settings_of(app).files or settings_of(app).instance) / "uploads"
+    folder = settings_of(app).instance / "uploads"
     assert [(folder / upload.id).exists() for upload in (first, second)] == [False, True]
     grow_old(app)
     admin.get(PATH)

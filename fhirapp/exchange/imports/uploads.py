@@ -1,7 +1,10 @@
-"""Uploads: files that come in pieces, to whichever server, until an import takes them.
+"""Uploads: files that come in pieces, all to one server, until an import takes them.
 
-Each piece is a file of its own (fhirapp/files.py) and a row of upload_piece, which decides: a piece
-counts once its row is there, and of two that are sent for the same place one finds none.
+    uploads/<upload>/<number>         what has come of a file
+    uploads/<upload>/<number>.json    whose it is, its name and its size
+
+They lie in the server's own instance folder: a piece that reaches another server is refused. Of two
+pieces that are sent for the same place of a file, one is taken.
 
 No name becomes a path before the import takes the upload: lay_out() then writes each file under its
 own name, where that is harmless. An upload has the id of the job that will take it.
@@ -9,27 +12,24 @@ own name, where that is harmless. An upload has the id of the job that will take
 
 from __future__ import annotations
 
+import json
+import os
 import re
-import time
-from contextlib import suppress
-from itertools import chain, groupby
 from pathlib import Path, PurePosixPath
-from secrets import token_hex
-from typing import NamedTuple
-
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from shutil import copyfile, rmtree
+from typing import Any, NamedTuple
 
 from fhirapp.config import ConfigurationError, settings
-from fhirapp.db import db, writing
-from fhirapp.disk import because, need_space
+from fhirapp.disk import because, is_older, need_space, turn, written_whole
 from fhirapp.exchange.imports import SUFFIXES
-from fhirapp.exchange.models import UploadPiece
-from fhirapp.files import orphans, shared_files
 from fhirapp.jobs import table
-from fhirapp.jobs.table import JobRow, is_id
+from fhirapp.jobs.table import is_id
 
-_pieces = UploadPiece.__table__
-_UPLOADS = "uploads"
+ELSEWHERE = (
+    "This server does not have what was uploaded before. Send it again. With several servers, the "
+    "load balancer must keep each browser on one server (sticky sessions); or use a command "
+    "instead: fhirapp import, fhirapp restore."
+)
 MOST_FILES = 10_000
 # In bytes.
 _LARGEST = 2**50
@@ -65,12 +65,18 @@ class Upload(NamedTuple):
     """An upload: its files, when something came last in seconds since 1970."""
 
     id: str
+    user_id: str
     files: list[Uploaded]
     touched_at: int
 
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
+
+    @property
+    def summary(self) -> str:
+        """The number of files and their bytes, which a form sends back."""
+        return f"{len(self.files)}:{self.size}"
 
     @property
     def have(self) -> int:
@@ -93,69 +99,74 @@ class Piece(NamedTuple):
 
 
 def find(upload_id: str, user_id: str) -> Upload | None:
-    """Return a user's upload that no import has taken yet, None where there is none of theirs."""
-    if not is_id(upload_id):
+    """Return a user's upload that no job has taken yet, None where this server has none."""
+    if not is_id(upload_id) or table.find_any(upload_id) is not None:
         return None
-    found = _uploads(_pieces.c.upload_id == upload_id, _pieces.c.user_id == user_id)
-    return next(iter(found), None)
+    upload = _read(_folder_of(upload_id))
+    return upload if upload is not None and upload.user_id == user_id else None
 
 
 def of_user(user_id: str) -> list[Upload]:
-    """Return a user's uploads that no import has taken yet, newest first."""
-    found = _uploads(_pieces.c.user_id == user_id)
-    return sorted(found, key=lambda upload: upload.touched_at, reverse=True)
+    """Return a user's uploads to this server that no job has taken yet, newest first."""
+    taken = table.all_ids()
+    found = [_read(folder) for folder in _folders() if folder.name not in taken]
+    mine = [upload for upload in found if upload is not None and upload.user_id == user_id]
+    return sorted(mine, key=lambda upload: upload.touched_at, reverse=True)
 
 
-def _uploads(*conditions: ColumnElement[bool]) -> list[Upload]:
-    columns = _pieces.c
-    query = (
-        select(
-            columns.upload_id,
-            columns.number,
-            columns.name,
-            columns.size,
-            func.max(columns.at + columns.length),
-            func.max(columns.added_at),
-        )
-        .where(*conditions, columns.upload_id.not_in(select(JobRow.id)))
-        .group_by(columns.upload_id, columns.number, columns.name, columns.size)
-        .order_by(columns.upload_id, columns.number)
-    )
-    found: dict[str, Upload] = {}
-    with db.engine.connect() as connection:
-        for upload_id, number, name, size, have, touched_at in connection.execute(query):
-            upload = found.get(upload_id, Upload(upload_id, [], 0))
-            upload.files.append(Uploaded(number, name, size, have))
-            found[upload_id] = upload._replace(touched_at=max(upload.touched_at, touched_at))
-    return [*found.values()]
+def _folder_of(upload_id: str) -> Path:
+    return settings().instance / "uploads" / upload_id
+
+
+def _folders() -> list[Path]:
+    return [folder for folder in _folder_of("").glob("*") if is_id(folder.name)]
+
+
+def _read(folder: Path) -> Upload | None:
+    """Return the upload in a folder, None where there is none."""
+    first = _description(folder, 0)
+    if first is None:
+        return None
+    numbers = sorted(int(path.stem) for path in folder.glob("*.json"))
+    files = []
+    for number in numbers:
+        if description := _description(folder, number):
+            have = _have(folder, number)
+            files.append(Uploaded(number, description["name"], description["size"], have))
+    return Upload(folder.name, first["user_id"], files, int(folder.stat().st_mtime))
+
+
+def _description(folder: Path, number: int) -> dict[str, Any] | None:
+    """Return user_id, name and size of a file, None where nothing of it is here."""
+    path = folder / f"{number}.json"
+    return json.loads(path.read_bytes()) if path.exists() else None
+
+
+def _have(folder: Path, number: int) -> int:
+    """Return how many bytes of a file are here."""
+    path = folder / str(number)
+    return path.stat().st_size if path.exists() else 0
 
 
 def is_kept(upload_id: str) -> bool:
-    """Say whether there is anything of an upload."""
-    query = select(_pieces.c.number).where(_pieces.c.upload_id == upload_id).limit(1)
-    with db.engine.connect() as connection:
-        return connection.execute(query).first() is not None
+    """Say whether this server has anything of an upload."""
+    return _folder_of(upload_id).is_dir()
 
 
 def hand_over(upload_id: str, job_id: str) -> bool:
     """Give what an import was to read to another; return whether there was anything."""
-    with writing() as connection:
-        moved = connection.execute(
-            update(UploadPiece)
-            .where(_pieces.c.upload_id == upload_id)
-            .values(upload_id=job_id, added_at=int(time.time()))
-        )
-    return moved.rowcount > 0
+    folder = _folder_of(job_id)
+    try:
+        _folder_of(upload_id).rename(folder)
+    except FileNotFoundError:
+        return False
+    os.utime(folder)
+    return True
 
 
 def remove(upload_id: str) -> None:
-    """Remove an upload. Its pieces that cannot be removed now have no row, and go later."""
-    with writing() as connection:
-        condition = _pieces.c.upload_id == upload_id
-        stored = [*connection.execute(select(_pieces.c.stored).where(condition)).scalars()]
-        connection.execute(delete(UploadPiece).where(condition))
-    with suppress(OSError):
-        shared_files(settings()).delete(filter(None, stored))
+    """Remove an upload. What cannot be removed now goes later."""
+    rmtree(_folder_of(upload_id), ignore_errors=True)
 
 
 def remove_old(kind: str, before: int) -> None:
@@ -163,102 +174,66 @@ def remove_old(kind: str, before: int) -> None:
 
     kind is that of the imports' jobs.
     """
-    touched = func.max(_pieces.c.added_at)
-    query = select(_pieces.c.upload_id).group_by(_pieces.c.upload_id).having(touched < before)
-    with db.engine.connect() as connection:
-        old = [*connection.execute(query).scalars()]
-    for upload_id in old:
-        job = table.find(upload_id, kind)
-        if job is None or not (job.is_under_way or (job.ended_at or job.created_at) >= before):
-            remove(upload_id)
-    # Of those that were handed over the folder has another name.
-    folder_name = func.substr(_pieces.c.stored, len(_UPLOADS) + 2, len(table.new_id()))
-    with db.engine.connect() as connection:
-        known = {*connection.execute(select(folder_name).distinct()).scalars()}
-    for folder in orphans(shared_files(settings()), _UPLOADS, known, before):
-        if is_id(folder.removeprefix(f"{_UPLOADS}/")):
-            shared_files(settings()).delete_folder(folder)
+    for folder in _folders():
+        if is_older(folder, before):
+            job = table.find(folder.name, kind)
+            if job is None or not (job.is_under_way or (job.ended_at or job.created_at) >= before):
+                remove(folder.name)
 
 
 def add(upload_id: str, user_id: str, piece: Piece) -> int:
     """Add a piece; return how much of its file is here.
 
-    Raises OutOfStep; ConfigurationError where it cannot be taken at all, or finds no room.
+    The first piece of file 0 begins the upload. Raises OutOfStep; ConfigurationError where the
+    piece cannot be taken at all, or finds no room.
     """
     _check(piece)
-    # PostgreSQL stores no NUL; like it this is a character that no name keeps.
-    name = piece.name.encode(errors="replace").decode().replace("\0", "\x1a")
-    with db.engine.connect() as connection:
-        have = _have(connection, upload_id, user_id, piece, name)
-    if (have or 0) != piece.at:
-        raise OutOfStep(have or 0)
-    if not piece.content and (piece.size or have is not None):
-        return piece.at
-    store = shared_files(settings())
-    stored = f"{_UPLOADS}/{upload_id}/{piece.number}-{piece.at}-{token_hex(8)}" * bool(
-        piece.content
-    )
+    folder = _folder_of(upload_id)
+    is_first = piece.number == piece.at == 0
+    if not is_first and not folder.is_dir():
+        raise ConfigurationError(ELSEWHERE)
+    need_space(settings().instance, max(piece.left, len(piece.content)), "the upload")
     try:
-        if store.is_folder:
-            need_space(Path(store.place), max(piece.left, len(piece.content)), "the upload")
-        if stored:
-            store.put(stored, piece.content)
+        if is_first:
+            folder.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+        with turn(folder / "lock", lambda: None):
+            _append(folder, user_id, piece)
     except OSError as error:
         raise ConfigurationError(
             f"The upload cannot be kept ({because(error)}). What came so far is kept."
         ) from None
-    row = {
-        "upload_id": upload_id,
-        "number": piece.number,
-        "at": piece.at,
-        "user_id": user_id,
-        "name": name,
-        "size": piece.size,
-        "length": len(piece.content),
-        "stored": stored,
-        "added_at": int(time.time()),
-    }
-    try:
-        with writing() as connection:
-            # Again, as nobody else writes now.
-            have = _have(connection, upload_id, user_id, piece, name)
-            if (have or 0) != piece.at:
-                raise OutOfStep(have or 0)
-            if have is None or piece.content:
-                connection.execute(insert(UploadPiece), [row])
-    except BaseException:
-        if stored:
-            with suppress(OSError):
-                store.delete([stored])
-        raise
     return piece.at + len(piece.content)
 
 
-def _have(
-    connection: Connection, upload_id: str, user_id: str, piece: Piece, name: str
-) -> int | None:
-    """Return how much of a piece's file is here, None where it is not begun.
+def _append(folder: Path, user_id: str, piece: Piece) -> None:
+    """Append a piece to its file, which nobody else does now.
 
-    Raises ConfigurationError where upload or file are others.
+    Raises OutOfStep, OSError; ConfigurationError where upload or file are others.
     """
-    columns = _pieces.c
-    owners = select(columns.user_id).where(columns.upload_id == upload_id).limit(1)
-    if connection.execute(owners).scalar() not in (None, user_id):
+    # PostgreSQL stores no NUL; like it this is a character that no name keeps.
+    name = piece.name.encode(errors="replace").decode().replace("\0", "\x1a")
+    description = {"user_id": user_id, "name": name, "size": piece.size}
+    first, known = (_description(folder, number) for number in (0, piece.number))
+    if (first or description)["user_id"] != user_id:
         raise ConfigurationError("This upload belongs to another user.")
-    last = (
-        select(columns.name, columns.size, columns.at + columns.length)
-        .where(columns.upload_id == upload_id, columns.number == piece.number)
-        .order_by(columns.at.desc())
-        .limit(1)
-    )
-    row = connection.execute(last).first()
-    if row is None:
-        return None
-    if (row[0], row[1]) != (name, piece.size):
+    if (known or description) != description:
         raise ConfigurationError(
             "Another window uploads other files into this upload; reload the page."
         )
-    return int(row[2])
+    have = _have(folder, piece.number)
+    if have != piece.at:
+        raise OutOfStep(have)
+    if known is None:
+        with written_whole(folder / f"{piece.number}.json") as file:
+            file.write(json.dumps(description).encode())
+    path = folder / str(piece.number)
+    path.touch(mode=0o600)
+    with path.open("ab") as file:
+        file.write(piece.content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.utime(folder)
 
 
 def _check(piece: Piece) -> None:
@@ -294,31 +269,22 @@ def numbered(name: str, number: int) -> PurePosixPath:
 
 
 def lay_out(upload_id: str, laid: Path) -> tuple[list[Path], list[str]]:
-    """Write an upload's files where their names say, below a folder of this machine.
+    """Copy an upload's files to where their names say, below a folder.
 
     Return what to import, relative to that, and remarks on files that were renamed.
     Raises ConfigurationError where there is no room, OSError.
     """
-    columns, remarks = _pieces.c, []
-    query = (
-        select(columns.number, columns.name, columns.stored, columns.length)
-        .where(columns.upload_id == upload_id)
-        .order_by(columns.number, columns.at)
-    )
-    with db.engine.connect() as connection:
-        rows = connection.execute(query).all()
+    folder, remarks = _folder_of(upload_id), []
+    upload = _read(folder)
+    if upload is None:
+        raise ConfigurationError(ELSEWHERE)
     laid.mkdir(mode=0o700, exist_ok=True)
-    need_space(laid, sum(row.length for row in rows), "what was uploaded")
-    store = shared_files(settings())
-    for number, pieces in groupby(rows, key=lambda row: row.number):
-        first = next(pieces)
-        place = _place(laid, first.name, number)
-        with (laid / place).open("xb") as file:
-            for row in chain([first], pieces):
-                if row.stored:
-                    file.write(store.read(row.stored))
-        if str(place) != first.name.strip("/"):
-            remarks.append(f"{_NEVER.sub(_UNKNOWN, first.name)} was stored as {place}.")
+    need_space(laid, upload.size, "what was uploaded")
+    for file in upload.files:
+        place = _place(laid, file.name, file.number)
+        copyfile(folder / str(file.number), laid / place)
+        if str(place) != file.name.strip("/"):
+            remarks.append(f"{_NEVER.sub(_UNKNOWN, file.name)} was stored as {place}.")
     return sorted(Path(path.name) for path in laid.iterdir()), remarks
 
 

@@ -14,7 +14,6 @@ from werkzeug.exceptions import NotFound
 from fhirapp.config import ConfigurationError, RefusedCommand, settings
 from fhirapp.db import db
 from fhirapp.disk import database_path
-from fhirapp.exchange.imports import uploads
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import table
@@ -96,11 +95,12 @@ def upload() -> Response:
         # What is in one need not have come through this server's checks.
         return _list(_("The demo takes no backup from elsewhere, since everybody may sign in."))
     job_id = jobs.job_field()
+    if table.find(job_id, BACKUP) is not None:
+        return see_other("/admin/backups")
     try:
-        jobs.take_files(job_id)
+        found = jobs.take_upload(job_id)
     except ConfigurationError as error:
         return _list(str(error))
-    found = uploads.find(job_id, signed_in().user.id)
     if found is None or not found.is_whole:
         return _list(_("Choose the file of a backup, and upload it as a whole."))
     jobs.begin(BACKUP, {"uploaded": found.files[0].name, "size": found.size})

@@ -174,10 +174,9 @@ def begin() -> Response:
     options: dict[str, Any] = {name: bool(request.form.get(name)) for name in _CHOICES}
     source, prefix = field("source", _LONGEST_SOURCE), field("prefix", 100)
     try:
-        jobs.take_files(job_id)
+        found = jobs.take_upload(job_id)
     except ConfigurationError as error:
         return _form(job_id, str(error))
-    found = uploads.find(job_id, signed_in().user.id)
     message = _fault(found, source, prefix, delete_missing=options["delete_missing"])
     if message or found is None:
         return _form(job_id, message)

@@ -19,7 +19,7 @@ from fhirapp.audit import write
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import forget_reader
 from fhirapp.exchange.imports import uploads
-from fhirapp.exchange.imports.uploads import OutOfStep, Piece
+from fhirapp.exchange.imports.uploads import OutOfStep, Piece, Upload
 from fhirapp.files import StoredFile, shared_files
 from fhirapp.jobs import process, table
 from fhirapp.jobs.table import (
@@ -207,20 +207,27 @@ def sent(name: str) -> Response:
     return response
 
 
-def take_files(upload_id: str) -> None:
-    """Keep the files that came with the form: a browser without scripts sends them so.
+def take_upload(upload_id: str) -> Upload | None:
+    """Return the upload of a form, with files that the form itself brings; None for no files.
 
-    Raises ConfigurationError.
+    A browser without scripts sends files in the form. Otherwise the form has a summary of what was
+    uploaded. Raises ConfigurationError where this server has other files.
     """
+    user_id, summary = signed_in().user.id, request.form.get("uploaded")
+    if summary:
+        before = uploads.find(upload_id, user_id)
+        if before is None or before.summary != summary:
+            raise ConfigurationError(uploads.ELSEWHERE)
     chosen = [one for one in request.files.getlist("files") if one.filename]
     for number, sent in enumerate(chosen):
         content = sent.read()
         one = Piece(number, sent.filename or "", len(content), 0, len(content), content)
         try:
-            uploads.add(upload_id, signed_in().user.id, one)
+            uploads.add(upload_id, user_id, one)
         except OutOfStep:
             # The form was sent twice.
             continue
+    return uploads.find(upload_id, user_id)
 
 
 blueprint = blueprint_of("admin_uploads", __name__)

@@ -181,8 +181,8 @@ def troubles(state: State) -> Iterator[Trouble]:
     if state.unreachable:
         yield Trouble(
             _(
-                "The shared file storage is not reachable (%(reason)s). Exports, uploads and "
-                "backups fail until it is.",
+                "The shared file storage is not reachable (%(reason)s). Exports, import reports "
+                "and backups fail until it is.",
                 reason=state.unreachable,
             ),
             "/admin/check",

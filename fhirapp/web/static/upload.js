@@ -125,6 +125,9 @@
       left.show();
     }
     if (!all.length) return;
+    // The server compares it with what it has.
+    const stored = [...here.map((one) => one.size), ...all.map((one) => one.file.size)];
+    form.elements.uploaded.value = `${stored.length}:${sum(stored)}`;
     // It may have taken longer than the session.
     await renew();
   }
