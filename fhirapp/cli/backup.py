@@ -49,7 +49,7 @@ def backup(
 ) -> int:
     """Back up the database and keys while the server runs; with --verify, test a backup.
 
-    FILE may be a folder, or a name with the time in UTC as strftime() codes: clinic-%F.backup.
+    FILE may be a folder: then the backup is named after the database, with the time in UTC.
     """
     _end_orderly()
     path = Path(given_path)
@@ -66,21 +66,16 @@ def backup(
         raise click.UsageError(
             "FILE must be on this machine: only the admin page backs up to FHIRAPP_FILES"
         )
-    naming = Naming.of(path, stem_of(settings))
-    if keep and not naming.has_time:
-        raise click.UsageError(
-            "--keep needs a folder, or a name with a time: clinic-%F.backup"
-            + ("" if path.exists() else f"; there is no folder {path}")
-        )
     moment = datetime.now(UTC)
-    target = naming.path(moment)
+    naming = Naming(path.resolve(), stem_of(settings)) if path.is_dir() else None
+    target = naming.path(moment) if naming else _file(path, keep)
     if encrypt and passphrase is None:
         passphrase = _prompted(confirm=True)
     taken = back_up(settings, target, moment, passphrase)
     click.echo(taken.path)
     how = "encrypted" if passphrase else "not encrypted: protect it like the records"
     say(f"Backed up, and read back: {megabytes(taken.size)}, {how}.")
-    return _rotate(naming, keep, taken.path) if keep else 0
+    return _rotate(naming, keep, taken.path) if naming and keep else 0
 
 
 @click.command("restore")
@@ -110,10 +105,25 @@ def _end_orderly() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
+def _file(path: Path, keep: int | None) -> Path:
+    """Return the file that a path names. Raises UsageError where several backups are wanted."""
+    if keep:
+        raise click.UsageError(
+            "--keep needs a folder" + ("" if path.exists() else f"; there is no folder {path}")
+        )
+    if "%" in path.name:
+        raise click.UsageError(
+            f"{path.name} would be one file, which each backup replaces: codes such as %F have no "
+            "meaning; name a folder, in which each backup has its time in its name"
+        )
+    # A link leads to where the backup is.
+    return path.resolve() if path.is_symlink() else path.absolute()
+
+
 def _verify(settings: Settings, path: Path, passphrase: str | None) -> int:
-    """Try out a backup: the newest of a folder or a naming."""
-    if path.is_dir() or not path.exists():
-        backups = Naming.of(path, stem_of(settings)).backups()
+    """Try out a backup: a file, or the newest of a folder."""
+    if path.is_dir():
+        backups = Naming(path.resolve(), stem_of(settings)).backups()
         if not backups:
             raise InvalidBackup(f"There is no backup {path}.")
         path = backups[-1]

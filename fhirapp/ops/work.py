@@ -39,6 +39,7 @@ from fhirapp.ops.backups.rotation import (
     keep_backup,
     place_of,
     stem_of,
+    time_in_name,
 )
 from fhirapp.ops.jobs import ARCHIVE, BACKUP, DRILL, EXPORT, FOLDER, IMPORT, PULL, RESTORE
 from fhirapp.ops.lock import in_use
@@ -93,7 +94,7 @@ def _take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str
         # Else it would be the name of a file.
         raise ConfigurationError(f"There is no folder {folder}; mount it, or make it.")
     # A schedule's own name: it removes no other's backups.
-    naming = Naming.of(folder, job.request.get("schedule") or stem_of(settings))
+    naming = Naming(folder.resolve(), job.request.get("schedule") or stem_of(settings))
     taken = back_up(settings, naming.path(moment), moment, passphrase or None)
     if not elsewhere:
         keep_backup(settings, taken.path)
@@ -111,7 +112,7 @@ def _keep_uploaded(settings: Settings, job: Job, tracker: Tracker, moment: datet
     if not is_backup(path):
         raise InvalidBackup("What was uploaded is not a backup.")
     stem = "".join(one for one in path.stem if one.isascii() and (one.isalnum() or one in "-_"))
-    named = path.rename(path.with_name(f"uploaded-{moment:%Y%m%dT%H%M%SZ}-{stem[:80]}.backup"))
+    named = path.rename(path.with_name(f"uploaded-{time_in_name(moment)}-{stem[:80]}.backup"))
     keep_backup(settings, named)
     tracker.progress.name = named.name
     return ""

@@ -138,12 +138,12 @@ def test_instance_that_could_not_be_restored_is_not_backed_up(clinic, tmp_path):
 
 def test_backup_command_prints_the_file_name_and_keeps_the_newest(clinic, backup, tmp_path):
     for year in (2023, 2024, 2025):
-        shutil.copyfile(backup, tmp_path / f"clinic-{year}-01-01.backup")
-    done = run_command(clinic, "backup", str(tmp_path / "clinic-%F.backup"), "--keep", "2")
+        shutil.copyfile(backup, tmp_path / f"fhirapp-{year}0101T000000Z.backup")
+    done = run_command(clinic, "backup", str(tmp_path), "--keep", "2")
     assert done.returncode == 0, done.stderr
     newest = Path(done.stdout.strip())
     assert "not encrypted" in done.stderr
-    assert {*tmp_path.glob("*.backup")} == {tmp_path / "clinic-2025-01-01.backup", newest}
+    assert {*tmp_path.glob("*.backup")} == {tmp_path / "fhirapp-20250101T000000Z.backup", newest}
 
 
 def test_backup_command_takes_the_passphrase_from_file_or_environment(clinic, tmp_path):
@@ -174,14 +174,14 @@ def test_backup_command_refuses_in_one_sentence(clinic, tmp_path):
     (out / "empty").write_text("\n")
     for arguments, words in {
         ("{}", "--encrypt"): "No passphrase is set",
-        ("{}/x.backup", "--keep", "3"): "--keep needs a folder, or a name with a time",
+        ("{}/x.backup", "--keep", "3"): "--keep needs a folder",
         ("{}", "--keep", "0"): "--keep",
         ("{}", "--verify", "--keep", "3"): "--verify takes no backup",
-        ("{}/x-%s.backup",): "is no name with a time that can be read again",
+        ("{}/x-%F.backup",): "would be one file, which each backup replaces",
         ("{}", "--passphrase-file", "{}/none"): "--passphrase-file",
         ("{}", "--passphrase-file", "{}/empty"): "The first line of",
         ("{}/none/",): "There is no folder",
-        ("{}/none.backup", "--verify"): "There is no backup",
+        ("{}/none.backup", "--verify"): "There is no file",
         ("{}", "--verify"): "There is no backup",
     }.items():
         given = [argument.replace("{}", str(out)) for argument in arguments]
@@ -266,21 +266,43 @@ def left(folder: Path) -> list[str]:
 
 def test_rotation_removes_the_oldest_backups_by_name_and_nothing_else(tmp_path):
     # As if they had been copied back in any order.
-    put(tmp_path, "c-2026-01-05.b", "c-2024-01-01.b", "c-2025-12-31.b", "c-2023-07-07.b")
-    put(tmp_path, "c-2020-01-01.bak", "d-2020-01-01.b", "c-monday.b")
-    put(tmp_path, "c-2019-01-01.b", content=b"notes of mine")
-    put(tmp_path, "c-2024-06-01.b", content=BEGIN)
-    (tmp_path / "c-2018-01-01.b").mkdir()
-    (tmp_path / "c-2017-01-01.b").symlink_to(tmp_path / "c-2024-01-01.b")
-    naming = Naming.of(tmp_path / "c-%Y-%m-%d.b", "fhirapp")
+    put(
+        tmp_path,
+        "c-20260105T000000.000002Z.backup",
+        "c-20240101T000000Z.backup",
+        "c-20251231T000000.5Z.backup",
+        "c-20260105T000000.000001Z.backup",
+        "c-20230707T000000.999999Z.backup",
+    )
+    put(tmp_path, "c-20200101T000000Z.bak", "c-d-20200101T000000Z.backup", "c-monday.backup")
+    put(tmp_path, "C-20200101T000000Z.backup", "c-20201301T000000Z.backup", "c-2020-01-01.backup")
+    put(tmp_path, "c-20190101T000000Z.backup", content=b"notes of mine")
+    put(tmp_path, "c-20240601T000000Z.backup", content=BEGIN)
+    (tmp_path / "c-20180101T000000Z.backup").mkdir()
+    (tmp_path / "c-20170101T000000Z.backup").symlink_to(tmp_path / "c-20240101T000000Z.backup")
     before = left(tmp_path)
-    removed, stuck = prune(naming, 2, tmp_path / "c-2026-01-05.b")
-    gone = ["c-2023-07-07.b", "c-2024-01-01.b", "c-2024-06-01.b"]
+    naming = Naming(tmp_path, "c")
+    removed, stuck = prune(naming, 2, tmp_path / "c-20260105T000000.000002Z.backup")
+    gone = [
+        "c-20230707T000000.999999Z.backup",
+        "c-20240101T000000Z.backup",
+        "c-20240601T000000Z.backup",
+    ]
     assert ([path.name for path in removed], stuck) == (gone, [])
     assert left(tmp_path) == sorted({*before} - {*gone})
 
 
 def test_rotation_keeps_the_newest_backup_where_the_clock_was_ahead(tmp_path):
-    put(tmp_path, "c-2031-01-01.b", "c-2032-01-01.b", "c-2026-01-05.b")
-    prune(Naming.of(tmp_path / "c-%F.b", "fhirapp"), 1, tmp_path / "c-2026-01-05.b")
-    assert left(tmp_path) == ["c-2026-01-05.b"]
+    ahead = [f"c-203{number}0101T000000Z.backup" for number in (1, 2)]
+    put(tmp_path, *ahead, "c-20260105T000000Z.backup")
+    prune(Naming(tmp_path, "c"), 1, tmp_path / "c-20260105T000000Z.backup")
+    assert left(tmp_path) == ["c-20260105T000000Z.backup"]
+
+
+def test_backups_of_one_second_have_names_in_the_order_in_which_they_were_taken(tmp_path):
+    moments = [NOW.replace(microsecond=number) for number in (0, 9, 10, 999_999)]
+    paths = [Naming(tmp_path, "c").path(moment) for moment in moments]
+    assert len({*paths}) == 4
+    put(tmp_path, *(path.name for path in reversed(paths)))
+    assert Naming(tmp_path, "c").backups() == paths
+    assert sorted(path.name for path in paths) == [path.name for path in paths]

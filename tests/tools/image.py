@@ -280,7 +280,7 @@ def _use(docker: Docker) -> None:
     print(docker(backup))
     (taken,) = docker.folder("/srv/backups").iterdir()
     docker(stop)
-    print(docker(re.sub(r"fhirapp-\d{8}T\d{6}Z\.backup", taken.name, restore)))
+    print(docker(re.sub(r"fhirapp-\d{8}T\d{6}\.\d{6}Z\.backup", taken.name, restore)))
     docker(serve)
     docker.until_healthy("fhirapp")
     # A restore revokes all tokens.

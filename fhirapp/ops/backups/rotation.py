@@ -1,4 +1,4 @@
-"""Backups by their names: those of a folder, or of a name with a time, and the newest to keep.
+"""Backups by their names, which have the time in them, and the newest to keep.
 
 Beside them those that the server keeps itself, which all servers of a database reach.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -20,66 +20,45 @@ from fhirapp.files import SCHEME, Bucket, Folder, StoredFile, fetch, shared_file
 from fhirapp.ops.backups.archive import BEGIN, GZIP
 
 FOLDER = "backups"
-_IN_FOLDER = "{stem}-%Y%m%dT%H%M%SZ.backup"
-# What strftime() knows and strptime() does not.
-_SHORT = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S", "%R": "%H:%M", "%e": "%d", "%h": "%b"}
-# strptime() says this year where the name has none.
-_NO_YEAR = 1900
-_UNKNOWN = datetime(_NO_YEAR, 1, 1, tzinfo=UTC)
 _T = TypeVar("_T")
+
+
+def time_in_name(taken: datetime) -> str:
+    """Return the time as names of backups have it, so exact that no two share a name."""
+    return f"{taken:%Y%m%dT%H%M%S.%fZ}"
 
 
 @dataclass(frozen=True)
 class Naming:
-    """How backups are named: a folder, and a name with strftime's marks or without."""
+    """The names of backups in a folder that begin alike: fhirapp-20260105T020000.123456Z.backup."""
 
     folder: Path
-    pattern: str
-
-    @classmethod
-    def of(cls, path: Path, stem: str) -> Naming:
-        """Return the naming that a path means: a folder's own, or that of a name."""
-        if path.is_dir():
-            return cls(path.resolve(), _IN_FOLDER.format(stem=stem.replace("%", "%%")))
-        # A link leads to where the backups are.
-        resolved = path.resolve() if path.is_symlink() else path.absolute()
-        pattern = re.sub("%.", lambda mark: _SHORT.get(mark[0], mark[0]), resolved.name)
-        return cls(resolved.parent, pattern)
-
-    @property
-    def has_time(self) -> bool:
-        return "%" in self.pattern.replace("%%", "")
+    stem: str
 
     def path(self, taken: datetime) -> Path:
-        """Return the file of a backup that is taken now. Raises ConfigurationError."""
-        name = taken.strftime(self.pattern)
-        if self.has_time and self._time(name) is None:
-            raise ConfigurationError(
-                f"{self.pattern!r} is no name with a time that can be read again; use for example "
-                "clinic-%Y-%m-%d.backup, and %% for a percent sign."
-            )
-        return self.folder / name
+        """Return the file of a backup that is taken now."""
+        return self.folder / f"{self.stem}-{time_in_name(taken)}.backup"
 
     def backups(self) -> Sequence[Path]:
-        """Return the backups of this naming that are there, oldest first.
-
-        By the time in their names; by that of the files where names have no year.
-        """
+        """Return the backups of this naming that are there, oldest first by their names."""
         dated = [
-            (taken if taken.year > _NO_YEAR else _UNKNOWN, path.stat().st_mtime_ns, path)
+            (taken, path)
             for path in self.folder.iterdir()
             if (taken := self._time(path.name)) and is_backup(path)
         ]
-        return [path for _, _, path in sorted(dated)]
+        return [path for _, path in sorted(dated)]
 
     def is_name(self, name: str) -> bool:
         """Say whether a file of this name is of this naming."""
         return self._time(name) is not None
 
     def _time(self, name: str) -> datetime | None:
+        """Return the time in a name; those of earlier releases have whole seconds."""
+        time = r"([0-9]{8}T[0-9]{6}(?:\.[0-9]{6})?Z)"
+        found = re.fullmatch(rf"{re.escape(self.stem)}-{time}\.backup", name)
         try:
-            return datetime.strptime(name, self.pattern).replace(tzinfo=UTC)
-        except (ValueError, re.error):
+            return datetime.fromisoformat(found[1]) if found else None
+        except ValueError:
             return None
 
 
