@@ -985,12 +985,6 @@ CREATE TABLE lesson_progress (
 	FOREIGN KEY(user_id) REFERENCES auth_user (id) ON DELETE CASCADE
 );
 
-CREATE TABLE log_line (
-	"key" VARCHAR NOT NULL,
-	line JSON NOT NULL,
-	PRIMARY KEY ("key")
-);
-
 CREATE TABLE oauth_access_token (
 	digest BLOB NOT NULL,
 	client_id VARCHAR NOT NULL,

@@ -164,10 +164,9 @@ def end_all(connection: Connection, now: int) -> None:
     connection.execute(delete(SetupCode))
 
 
-# Tables that a start fills of itself. No model declares log_line: databases of earlier releases
-# have it until a migration drops it.
+# Tables that a start fills of itself.
 _OF_A_START = (
-    *("alembic_version", "store_state", "auth_setup_code", "server_secret", "log_line"),
+    *("alembic_version", "store_state", "auth_setup_code", "server_secret"),
     *(model.__tablename__ for model in TRAIL),
 )
 _HOLDS = (
