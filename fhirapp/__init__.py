@@ -34,7 +34,7 @@ def _all_parts(settings: Settings | None) -> Flask:
     from fhirapp import audit, auth, db, resources, rest, trail, web
     from fhirapp.config import load_settings
     from fhirapp.core import bare_app
-    from fhirapp.exchange import bulk
+    from fhirapp.feature import features, imported
     from fhirapp.jobs import worker
     from fhirapp.ops import access_log, health, jobs, metrics, schedules
     from fhirapp.web import below
@@ -49,7 +49,6 @@ def _all_parts(settings: Settings | None) -> Flask:
         audit,
         resources,
         worker,
-        bulk,
         web,
         health,
         jobs,
@@ -58,5 +57,8 @@ def _all_parts(settings: Settings | None) -> Flask:
         access_log,
     ):
         part.init_app(app)
+    for feature in features():
+        for reference in feature.init:
+            imported(reference)(app)
     below.init_app(app)
     return app

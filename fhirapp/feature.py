@@ -46,10 +46,14 @@ class Feature:
     name: str
     # The features that it imports.
     requires: tuple[str, ...] = ()
+    # Functions that are called with the app that is served.
+    init: tuple[str, ...] = ()
     blueprints: tuple[str, ...] = ()
     # By name: the command, and a sentence for the list of commands.
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     navigation: tuple[Link, ...] = ()
+    # Downloads what an import names by address: features/pull/downloads.py has its parameters.
+    download: str = ""
     # Returns the template of the home page and values for it, or None for the usual one.
     home: str = ""
     # By the path that pages begin with: the name of the manual's page that helps there.

@@ -1,9 +1,9 @@
 """Files that all servers of one database share: in a folder, or in a bucket of an S3 store.
 
-    exports/<export>/…                   of $export (exchange/bulk/files.py)
+    exports/<export>/…                   of $export (features/exports/bulk/files.py)
     tasks/<job>/made/<name>              what jobs made that were begun on pages (jobs/process.py)
     imports/<run>.rejected.…             what imports of the command line rejected
-    backups/<name>                       backups taken on a page (ops/backups/rotation.py)
+    backups/<name>                       backups taken on a page (features/backups/rotation.py)
 
 A file is there whole or not at all, and never changes. Nothing is locked and nothing is found out
 by trying to create it: file systems of a network and S3 stores differ in that. Who may do what

@@ -29,8 +29,8 @@ from fhirapp import db
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.definition import types
 from fhirapp.documents.media import Reading
-from fhirapp.exchange.imports.importer import import_paths
-from fhirapp.exchange.imports.report import Report
+from fhirapp.features.imports.importer import import_paths
+from fhirapp.features.imports.report import Report
 from tests import ROOT, TESTS
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.effort import LONG
@@ -228,7 +228,7 @@ def _remembered_passphrases() -> Iterator[None]:
 def _untuned_garbage_collection() -> Iterator[None]:
     """Keep imports in this process from collecting all garbage after each batch from then on."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("exchange.imports.downloads", "ops.work"):
+        for module in ("features.imports.downloads", "ops.work"):
             patch.setattr(f"fhirapp.{module}.tune_gc", lambda: None)
         yield
 

@@ -27,18 +27,14 @@ _CORE = {
         "fhirapp.cli.audit:audit",
         "List what was requested, and verify that no line was changed.",
     ),
-    "backup": ("fhirapp.cli.backup:backup", "Back up the database and keys while the server runs."),
     "db": ("fhirapp.cli.server:database", "Check, upgrade and index the database."),
     "demo": ("fhirapp.cli.server:demo", "Start the demo anew."),
     "doctor": (
         "fhirapp.cli.server:doctor",
         "Check settings, disk, database, audit trail and backups.",
     ),
-    "export": ("fhirapp.cli.exports:export", "Export all records as FHIR."),
-    "import": ("fhirapp.cli.imports:import_", "Import records: FHIR, C-CDA and tables."),
     "key": ("fhirapp.cli.server:key", "Replace the key that signs id tokens."),
     "logs": ("fhirapp.cli.server:logs", "Show the latest warnings and errors."),
-    "restore": ("fhirapp.cli.backup:restore_", "Restore the database and keys from a backup."),
     "schedule": ("fhirapp.cli.schedule:schedule", "Set what the server does at set times."),
     "serve": ("fhirapp.cli.server:serve", "Serve FHIR until stopped."),
 }

@@ -5,6 +5,10 @@ To remove a feature, delete its folder and its name in this list.
 
 FEATURES = (
     "accounts",
+    "imports",
+    "pull",
+    "exports",
+    "backups",
     "apps",
     "patients",
     "chart",

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DatabaseError
 
 from fhirapp.db import is_busy
 from fhirapp.definition import Definition
-from fhirapp.ops.backups.backup import integrity_faults, key_faults
+from fhirapp.features.backups.backup import integrity_faults, key_faults
 from fhirapp.search.fulltext import words_table
 
 # Faults of one kind that are listed.

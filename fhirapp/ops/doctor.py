@@ -43,18 +43,18 @@ from fhirapp.disk import because, beside, database_path, megabytes
 from fhirapp.documents.extractor import Extractor
 from fhirapp.documents.media import Unreadable
 from fhirapp.documents.ocr import why_unusable
+from fhirapp.features.backups.backup import why_no_backup
+from fhirapp.features.backups.rotation import backups
+from fhirapp.features.imports.watched import FAILED_FOLDER
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import shared_files
 from fhirapp.jobs import schedule
 from fhirapp.jobs import table as jobs
 from fhirapp.keys import key_of
 from fhirapp.ops import live_settings
-from fhirapp.ops.backups.backup import why_no_backup
-from fhirapp.ops.backups.rotation import backups
 from fhirapp.ops.proxies import NO_ADDRESS, PLAIN, reach_of, seems_behind_proxy
 from fhirapp.ops.readiness import fault_of, why_not_ready
 from fhirapp.ops.schedules import count_failed
-from fhirapp.ops.watched import FAILED_FOLDER
 from fhirapp.store.migrate import schema_version, shown
 from fhirapp.trail.joins import verify_trail
 

@@ -12,9 +12,9 @@ from flask import Flask, current_app
 from fhirapp.audit.tables import load
 from fhirapp.config import settings_of
 from fhirapp.db import Reader, db
-from fhirapp.exchange.imports import uploads
+from fhirapp.features.backups.prepared import remove_prepared
+from fhirapp.features.imports import uploads
 from fhirapp.jobs import process, table, worker
-from fhirapp.ops.backups.prepared import remove_prepared
 from fhirapp.trail.packing import pack
 
 IMPORT, EXPORT, RESTORE = "import", "export", "restore"

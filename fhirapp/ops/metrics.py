@@ -25,14 +25,14 @@ from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db
 from fhirapp.db.reader import caches_used, database_seconds
 from fhirapp.disk import database_path
-from fhirapp.exchange.models import ImportRun
+from fhirapp.features.backups.rotation import Backup, backups
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import shared_files
 from fhirapp.jobs import schedule
 from fhirapp.jobs import table as jobs
-from fhirapp.ops.backups.rotation import Backup, backups
 from fhirapp.ops.messages import WAITED
 from fhirapp.ops.readiness import why_not_ready
+from fhirapp.store.import_models import ImportRun
 from fhirapp.trail.events import ON_EVENT
 
 if TYPE_CHECKING:

@@ -24,21 +24,21 @@ from fhirapp.db import checked_url, db, with_patience, writing
 from fhirapp.definition import types
 from fhirapp.disk import because, database_path, need_writable, scratch, sync_folder
 from fhirapp.documents.ocr import why_unusable
-from fhirapp.fhir.temporal import instant
-from fhirapp.files import UnusableFiles, check_before_fork, shared_files
-from fhirapp.jobs.process import environment
-from fhirapp.keys import demo_key
-from fhirapp.ops import live_settings
-from fhirapp.ops.backups.backup import (
+from fhirapp.features.backups.backup import (
     back_up,
     copy_database,
     faults_of,
     schema_of,
     why_no_backup,
 )
-from fhirapp.ops.backups.prepared import carry_out, note_outcome
-from fhirapp.ops.backups.restore import drop_staged, finish_swap
-from fhirapp.ops.backups.schemas import drop_loaded
+from fhirapp.features.backups.prepared import carry_out, note_outcome
+from fhirapp.features.backups.restore import drop_staged, finish_swap
+from fhirapp.features.backups.schemas import drop_loaded
+from fhirapp.fhir.temporal import instant
+from fhirapp.files import UnusableFiles, check_before_fork, shared_files
+from fhirapp.jobs.process import environment
+from fhirapp.keys import demo_key
+from fhirapp.ops import live_settings
 from fhirapp.ops.lock import in_use, server_engine
 from fhirapp.ops.readiness import check_before
 from fhirapp.store import migrate

@@ -22,7 +22,7 @@ from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.current import this_app
 from fhirapp.db import database_errors, db, is_busy
 from fhirapp.disk import because, beside, database_path, take
-from fhirapp.ops.backups.backup import integrity_faults, opened
+from fhirapp.features.backups.backup import integrity_faults, opened
 from fhirapp.store.migrate import HEAD, schema_version
 
 # An orchestrator asks again soon, and may wait no longer than this itself.

@@ -25,20 +25,26 @@ from fhirapp.config import ConfigurationError, Settings, with_parameters
 from fhirapp.core import current_core
 from fhirapp.db import with_patience, writing
 from fhirapp.disk import naming_in, take
-from fhirapp.exchange.imports import PATIENCE
-from fhirapp.exchange.imports.downloads import Downloads, download_all, import_downloads
-from fhirapp.exchange.imports.inputs import shown, total_bytes
-from fhirapp.exchange.imports.report import Report, write_report
-from fhirapp.exchange.imports.runs import Options
-from fhirapp.exchange.remote.authorization import Credentials
+from fhirapp.features.backups.drill import drill
+from fhirapp.features.backups.rotation import Naming, at_hand, place_of, prune, prune_kept
+from fhirapp.features.imports.downloads import Downloads, import_downloads
+from fhirapp.features.imports.inputs import shown, total_bytes
+from fhirapp.features.imports.report import Report, write_report
+from fhirapp.features.imports.runs import Options
+from fhirapp.features.imports.watched import (
+    DONE_FOLDER,
+    FAILED_FOLDER,
+    own_folder,
+    state_of,
+    waiting,
+)
+from fhirapp.features.pull.downloads import download_all
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import schedule, table
 from fhirapp.jobs.process import MADE, Tracker
 from fhirapp.jobs.table import DONE, FAILED, WAITS, WORKS, Job, Progress
-from fhirapp.ops.backups.drill import drill
-from fhirapp.ops.backups.rotation import Naming, at_hand, place_of, prune, prune_kept
 from fhirapp.ops.jobs import DRILL, FOLDER
-from fhirapp.ops.watched import DONE_FOLDER, FAILED_FOLDER, own_folder, state_of, waiting
+from fhirapp.store.import_models import PATIENCE
 
 _WORK = ".fhirapp"
 REPORTS, REJECTED = ("report.json", "report.html"), "rejected.ndjson"
@@ -94,18 +100,18 @@ def pull(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> st
     Raises ConfigurationError; the next run then asks for the same again.
     """
     request = job.request
-    key = request.get("key")
-    credentials = Credentials(request["client_id"], Path(key)) if key else None
 
     def say(message: str) -> None:
         tracker.progress.notes = [message]
         tracker.note()
 
     tracker.phase(WORKS)
-    address = request["address"]
+    address, key = request["address"], request.get("key")
     if request["since"]:
         address = with_parameters(address, [("_since", request["since"])])
-    downloads = download_all([address], settings, credentials, say, complete=False)
+    downloads = download_all(
+        [address], settings, request.get("client_id"), key and Path(key), say, complete=False
+    )
     tracker.progress.notes = []
     made = tracker.folder / MADE
     made.mkdir(mode=0o700, exist_ok=True)

@@ -24,18 +24,24 @@ from fhirapp.config import ConfigurationError, RefusedCommand, Settings, setting
 from fhirapp.current import this_app
 from fhirapp.db import writing
 from fhirapp.disk import database_path
-from fhirapp.exchange.remote.address import is_export, origin, place
-from fhirapp.exchange.remote.authorization import read_key
+from fhirapp.features.backups.backup import why_no_backup
+from fhirapp.features.backups.passphrase import VARIABLE, read_passphrase
+from fhirapp.features.backups.rotation import stem_of
+from fhirapp.features.imports.watched import (
+    DONE_FOLDER,
+    FAILED_FOLDER,
+    failed_units,
+    own_folder,
+    waiting,
+)
+from fhirapp.features.pull.address import is_export, origin, place
+from fhirapp.features.pull.authorization import read_key
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import process, schedule, table, worker
 from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Run, Schedule, Timing
 from fhirapp.jobs.table import DONE, FAILED
-from fhirapp.ops.backups.backup import why_no_backup
-from fhirapp.ops.backups.passphrase import VARIABLE, read_passphrase
-from fhirapp.ops.backups.rotation import stem_of
 from fhirapp.ops.jobs import BACKUP, FOLDER, PULL
 from fhirapp.ops.reset import reset
-from fhirapp.ops.watched import DONE_FOLDER, FAILED_FOLDER, failed_units, own_folder, waiting
 from fhirapp.trail.events import record
 
 _log = logging.getLogger(__name__)

@@ -28,9 +28,9 @@ from fhirapp import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db.generation import following_others
 from fhirapp.disk import database_path
+from fhirapp.features.backups.prepared import RESTARTS
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.ops import live_settings, metrics
-from fhirapp.ops.backups.prepared import RESTARTS
 from fhirapp.ops.connections import Limits, Server
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.readiness import check_meanwhile

@@ -17,22 +17,11 @@ from fhirapp.core import core_app, current_core
 from fhirapp.db import with_patience
 from fhirapp.definition import types
 from fhirapp.disk import because, megabytes, need_space
-from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
-from fhirapp.exchange.imports import PATIENCE, uploads
-from fhirapp.exchange.imports.batches import tune_gc
-from fhirapp.exchange.imports.importer import import_paths
-from fhirapp.exchange.imports.inputs import total_bytes
-from fhirapp.exchange.imports.report import Report, write_report
-from fhirapp.exchange.imports.runs import Options, dry_run_copy
-from fhirapp.jobs import process
-from fhirapp.jobs.process import MADE, Tracker
-from fhirapp.jobs.table import WAITS, WORKS, Job
-from fhirapp.ops import health, scheduled
-from fhirapp.ops.backups.archive import InvalidBackup
-from fhirapp.ops.backups.backup import back_up
-from fhirapp.ops.backups.drill import drill
-from fhirapp.ops.backups.prepared import prepare_restore
-from fhirapp.ops.backups.rotation import (
+from fhirapp.features.backups.archive import InvalidBackup
+from fhirapp.features.backups.backup import back_up
+from fhirapp.features.backups.drill import drill
+from fhirapp.features.backups.prepared import prepare_restore
+from fhirapp.features.backups.rotation import (
     Naming,
     at_hand,
     is_backup,
@@ -41,8 +30,20 @@ from fhirapp.ops.backups.rotation import (
     stem_of,
     time_in_name,
 )
+from fhirapp.features.exports.export import ExportOptions, export_to, types_to_export
+from fhirapp.features.imports import uploads
+from fhirapp.features.imports.batches import tune_gc
+from fhirapp.features.imports.importer import import_paths
+from fhirapp.features.imports.inputs import total_bytes
+from fhirapp.features.imports.report import Report, write_report
+from fhirapp.features.imports.runs import Options, dry_run_copy
+from fhirapp.jobs import process
+from fhirapp.jobs.process import MADE, Tracker
+from fhirapp.jobs.table import WAITS, WORKS, Job
+from fhirapp.ops import health, scheduled
 from fhirapp.ops.jobs import ARCHIVE, BACKUP, DRILL, EXPORT, FOLDER, IMPORT, PULL, RESTORE
 from fhirapp.ops.lock import in_use
+from fhirapp.store.import_models import PATIENCE
 
 # The folder where an import finds what was uploaded.
 _LAID = "laid"

@@ -43,6 +43,7 @@ from fhirapp.definition import Definition
 from fhirapp.disk import need_writable
 from fhirapp.documents.ocr import PICTURES
 from fhirapp.search.tokenizer import normalised
+from fhirapp.store import import_models as import_models  # Declares its tables.
 from fhirapp.store.prepare import Notes
 from fhirapp.store.version import raise_generation
 from fhirapp.store.write import (

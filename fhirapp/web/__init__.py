@@ -10,19 +10,9 @@ from flask import Flask
 
 from fhirapp.feature import features, imported
 from fhirapp.web import home, pages, static_files, texts
-from fhirapp.web.admin import (
-    audit,
-    backups,
-    checkup,
-    exports,
-    imports,
-    jobs,
-    overview,
-    schedules,
-    settings,
-)
+from fhirapp.web.admin import audit, checkup, jobs, overview, schedules, settings
 
-_CORE = (home, overview, checkup, imports, jobs, exports, backups, schedules, audit, settings)
+_CORE = (home, overview, checkup, jobs, schedules, audit, settings)
 
 
 def init_app(app: Flask) -> None:

@@ -14,9 +14,9 @@ from fhirapp.auth.models import PATIENT, User
 from fhirapp.auth.users.accounts import has_administrator
 from fhirapp.db import db
 from fhirapp.definition import featured_types, types
-from fhirapp.exchange.models import ImportRun
 from fhirapp.feature import features, imported
 from fhirapp.rest.capability import software_version
+from fhirapp.store.import_models import ImportRun
 from fhirapp.web import cookies
 from fhirapp.web.internal_client import ask, kept_for_state, token_of
 from fhirapp.web.labels import plural_of

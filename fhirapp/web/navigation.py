@@ -13,9 +13,6 @@ from fhirapp.feature import ADMINISTRATION, MAIN, N_, Link, features
 _CORE = (
     Link(MAIN, 70, "/admin", N_("Administer"), roles=("administrator",)),
     Link(ADMINISTRATION, 10, "/admin", N_("Overview"), is_exact=True),
-    Link(ADMINISTRATION, 60, "/admin/imports", N_("Imports")),
-    Link(ADMINISTRATION, 70, "/admin/exports", N_("Exports")),
-    Link(ADMINISTRATION, 80, "/admin/backups", N_("Backups")),
     Link(ADMINISTRATION, 90, "/admin/schedules", N_("Schedules")),
     Link(ADMINISTRATION, 100, "/admin/audit", N_("Audit trail")),
     Link(ADMINISTRATION, 120, "/admin/logs", N_("Errors")),

@@ -109,7 +109,7 @@ def test_encrypted_or_archived_member_is_rejected_and_the_others_are_read(module
 @pytest.mark.parametrize("form", ["gzip", "zip"])
 def test_decompression_bomb_is_rejected(module_app, tmp_path, form, monkeypatch):
     """A bomb is rejected; records before it, and the files beside it, are imported."""
-    monkeypatch.setattr("fhirapp.exchange.imports.archives._HARMLESS", 100_000)
+    monkeypatch.setattr("fhirapp.features.imports.archives._HARMLESS", 100_000)
     first, beside = f"in-a-bomb-{form}", f"beside-a-bomb-{form}"
     bomb = lines(patient(first)) + (b" " * 10_000 + b"\n") * 1_000
     if form == "zip":

@@ -20,9 +20,9 @@ from pathlib import Path
 from fhirapp.cli.common import opened_app
 from fhirapp.config import settings_of
 from fhirapp.definition import types
-from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
-from fhirapp.exchange.imports.importer import import_paths
-from fhirapp.exchange.imports.runs import Options
+from fhirapp.features.exports.export import ExportOptions, export_to, types_to_export
+from fhirapp.features.imports.importer import import_paths
+from fhirapp.features.imports.runs import Options
 from tests.bench.cpu import MIN_SECONDS
 
 

@@ -21,7 +21,7 @@ from fhirapp.audit.read import entries
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.exchange.imports.importer import import_paths
+from fhirapp.features.imports.importer import import_paths
 from tests.support import proxies
 from tests.support.balancer import balance
 from tests.support.browsing import Browser

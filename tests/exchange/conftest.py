@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 from flask import Flask
 
-from fhirapp.exchange.remote.address import RemoteError
+from fhirapp.features.pull.address import RemoteError
 from tests.support.bulk_server import BulkServer, Client, running
 from tests.support.contract import fill
 from tests.support.exporting import export

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.exchange.bulk.run import Pace
+from fhirapp.features.exports.bulk.run import Pace
 from tests.resources.test_everything import record
 from tests.support.bulk import EXPORTED, OF_PATIENTS, Exports, Name, path_of
 from tests.support.contract import SERVED, allergy, delete, fill, publish, targets, versions_held
@@ -32,9 +32,9 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 
 @pytest.fixture(autouse=True)
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fhirapp.exchange.bulk.ndjson.PAGE", 4)
-    monkeypatch.setattr("fhirapp.exchange.bulk.ndjson._WINDOW", 7)
-    monkeypatch.setattr("fhirapp.exchange.bulk.export_request.BATCH", 2)
+    monkeypatch.setattr("fhirapp.features.exports.bulk.ndjson.PAGE", 4)
+    monkeypatch.setattr("fhirapp.features.exports.bulk.ndjson._WINDOW", 7)
+    monkeypatch.setattr("fhirapp.features.exports.bulk.export_request.BATCH", 2)
 
 
 @pytest.fixture
@@ -373,7 +373,7 @@ def test_deleted_and_recreated_resource_is_not_listed_as_deleted(moving):
 
 def test_long_file_is_followed_by_another(moving, monkeypatch):
     whole = moving.exported()
-    monkeypatch.setattr("fhirapp.exchange.bulk.files.LONGEST_FILE", 2_000)
+    monkeypatch.setattr("fhirapp.features.exports.bulk.files.LONGEST_FILE", 2_000)
     manifest = moving.done()
     urls = [file["url"].rpartition("/")[2] for file in manifest["output"]]
     assert {"AllergyIntolerance.1.ndjson", "AllergyIntolerance.2.ndjson"} <= {*urls}

@@ -11,7 +11,7 @@ from flask import Flask
 from werkzeug.http import http_date
 
 from fhirapp.db import reader
-from fhirapp.exchange.bulk.run import GRACE_SECONDS, Pace, sweep
+from fhirapp.features.exports.bulk.run import GRACE_SECONDS, Pace, sweep
 from tests.support.bulk import NDJSON, Exports, folder_of
 from tests.support.helpers import assert_outcome, lasting
 

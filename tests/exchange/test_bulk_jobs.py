@@ -19,8 +19,8 @@ from flask import Flask
 
 from fhirapp.config import settings_of
 from fhirapp.db import db, writing
-from fhirapp.exchange.bulk.routes import POLLS
-from fhirapp.exchange.bulk.run import IN_PROGRESS, KEPT, KIND, WAIT_SECONDS
+from fhirapp.features.exports.bulk.routes import POLLS
+from fhirapp.features.exports.bulk.run import IN_PROGRESS, KEPT, KIND, WAIT_SECONDS
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, MOST_ATTEMPTS, Job, Progress
 from fhirapp.jobs.worker import Pace, running_jobs
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.databases(SQLITE, THREE_SERVERS)
 HALF = """
 import time
 from fhirapp import create_app
-from fhirapp.exchange.bulk.run import run_next
+from fhirapp.features.exports.bulk.run import run_next
 from fhirapp.files import shared_files
 from fhirapp.config import settings
 from fhirapp.jobs.worker import Pace
@@ -314,7 +314,7 @@ def test_full_disk_fails_the_export_and_removes_its_files(app, exports, name, mo
 
 def test_export_leaves_room_for_the_database(exports, monkeypatch):
     status = exports.started()
-    monkeypatch.setattr("fhirapp.exchange.bulk.files.RESERVE", 2**62)
+    monkeypatch.setattr("fhirapp.features.exports.bulk.files.RESERVE", 2**62)
     assert exports.work() == 1
     assert_outcome(exports.get(status), 500, "exception", FULL)
 

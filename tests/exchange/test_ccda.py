@@ -16,7 +16,7 @@ import pytest
 
 from fhirapp.allergies.summary import entries_of
 from fhirapp.definition import types
-from fhirapp.exchange.ccda import identities
+from fhirapp.features.imports.ccda import identities
 from fhirapp.store.prepare import prepare
 from tests.support.ccda_rules import cases, document, rules
 from tests.support.ccda_samples import (

@@ -15,9 +15,9 @@ import pytest
 
 from fhirapp.allergies.contradictions import findings_of
 from fhirapp.allergies.summary import Entry, conclusion_of, entries_of
-from fhirapp.exchange.ccda import resources_of
-from fhirapp.exchange.ccda.headings import is_heading, is_title_of_allergies, says_more
-from fhirapp.exchange.ccda.status_words import status_named, statuses_in
+from fhirapp.features.imports.ccda import resources_of
+from fhirapp.features.imports.ccda.headings import is_heading, is_title_of_allergies, says_more
+from fhirapp.features.imports.ccda.status_words import status_named, statuses_in
 from fhirapp.fhir import json as fhir_json
 from tests.support.ccda_rules import Case, cases, files, rules
 from tests.support.ccda_samples import Resource, of_type

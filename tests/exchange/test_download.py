@@ -241,7 +241,7 @@ ANSWERS = [
 # Some of the answers each, so that no test takes long.
 @pytest.mark.parametrize("answers", [ANSWERS[part::5] for part in range(5)], ids=range(5))
 def test_unusable_answer_is_refused_in_one_sentence(server, client, refusal, monkeypatch, answers):
-    monkeypatch.setattr("fhirapp.exchange.remote.download._MOST_PAGES", 20)
+    monkeypatch.setattr("fhirapp.features.pull.download._MOST_PAGES", 20)
     messages = []
     for path, answer, _ in answers:
         client.bounds = IMPATIENT if isinstance(answer, Dripping) else Client.bounds

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from fhirapp.exchange.remote import address as remote
-from fhirapp.exchange.remote.address import Passing, RemoteError, diagnostics_of
-from fhirapp.exchange.remote.connection import Clock, asked_wait, next_wait, steadily
+from fhirapp.features.pull import address as remote
+from fhirapp.features.pull.address import Passing, RemoteError, diagnostics_of
+from fhirapp.features.pull.connection import Clock, asked_wait, next_wait, steadily
 
 NOON = 1_769_947_200.0
 

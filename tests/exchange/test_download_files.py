@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from fhirapp.exchange.remote.address import Passing
-from fhirapp.exchange.remote.files import count_resources, is_ended
+from fhirapp.features.pull.address import Passing
+from fhirapp.features.pull.files import count_resources, is_ended
 from tests.support.bulk_server import (
     BOUNDS,
     EXPORT,

@@ -12,10 +12,10 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
-from fhirapp.exchange.remote.address import RemoteError
-from fhirapp.exchange.remote.authorization import Authorization, Credentials, read_key
-from fhirapp.exchange.remote.connection import Clock, Wire
-from fhirapp.exchange.remote.download import Manifest
+from fhirapp.features.pull.address import RemoteError
+from fhirapp.features.pull.authorization import Authorization, Credentials, read_key
+from fhirapp.features.pull.connection import Clock, Wire
+from fhirapp.features.pull.download import Manifest
 from tests.support.bulk_server import (
     BOUNDS,
     EXPORT,

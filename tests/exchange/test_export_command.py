@@ -162,7 +162,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from fhirapp.cli.common import ready_app
-from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
+from fhirapp.features.exports.export import ExportOptions, export_to, types_to_export
 from fhirapp.definition import types
 
 folder, nth = Path(sys.argv[1]), int(sys.argv[2])

@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from fhirapp.db import writing
 from fhirapp.definition import types
-from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
+from fhirapp.features.exports.export import ExportOptions, export_to, types_to_export
 from tests.support.contract import NOW, allergy, delete, publish
 from tests.support.exporting import STORED, TAKEN, export, lines_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fhirapp.exchange.history import history_of
+from fhirapp.features.exports.history import history_of
 from fhirapp.fhir.resource import InvalidResource
 from tests.support.contract import allergy, delete, publish
 from tests.support.exporting import binary_with, export, lines_of

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fhirapp.exchange.tables import KINDS, Row, is_table, records, rows_of
-from fhirapp.exchange.tables.columns import COLUMNS
-from fhirapp.exchange.tables.records import LONGEST, MOST_CELLS
+from fhirapp.features.imports.tables import KINDS, Row, is_table, records, rows_of
+from fhirapp.features.imports.tables.columns import COLUMNS
+from fhirapp.features.imports.tables.records import LONGEST, MOST_CELLS
 from tests.support.tables import rows_in
 
 HEADS = {

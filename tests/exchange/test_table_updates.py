@@ -11,8 +11,8 @@ import pytest
 from flask import Flask
 
 from fhirapp.config import settings_of
-from fhirapp.exchange.imports.report import Report
-from fhirapp.exchange.tables.update import updated
+from fhirapp.features.imports.report import Report
+from fhirapp.features.imports.tables.update import updated
 from fhirapp.features.patients.deletion import correct_patient
 from fhirapp.features.patients.merge import merge_patients
 from tests.support.ccda_people import RECORD, document

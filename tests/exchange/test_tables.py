@@ -9,9 +9,9 @@ from itertools import product
 import pytest
 
 from fhirapp.definition import types
-from fhirapp.exchange.tables import KINDS, is_table, template, vocabulary
-from fhirapp.exchange.tables.columns import COLUMNS
-from fhirapp.exchange.tables.files import LARGEST
+from fhirapp.features.imports.tables import KINDS, is_table, template, vocabulary
+from fhirapp.features.imports.tables.columns import COLUMNS
+from fhirapp.features.imports.tables.files import LARGEST
 from fhirapp.store.prepare import prepare
 from tests.support.tables import faulty_columns, resource_of, row_of, rows_in, table_of
 

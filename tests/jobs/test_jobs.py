@@ -17,7 +17,7 @@ from flask import Flask
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import writing
 from fhirapp.disk import take
-from fhirapp.exchange.imports import uploads
+from fhirapp.features.imports import uploads
 from fhirapp.jobs import process, table, worker
 from fhirapp.jobs.table import INTERRUPTED, LEASE_SECONDS, RUNNING, STOPPED, Job, Progress
 from fhirapp.ops.jobs import BACKUP, DAY, DRILL, EXPORT, IMPORT, sweep

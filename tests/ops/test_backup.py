@@ -20,9 +20,9 @@ from sqlalchemy import text
 from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
 from fhirapp.disk import scratch, written_whole
-from fhirapp.ops.backups.archive import BEGIN, DATABASE, GZIP, KEYS
-from fhirapp.ops.backups.backup import back_up
-from fhirapp.ops.backups.rotation import Naming, prune
+from fhirapp.features.backups.archive import BEGIN, DATABASE, GZIP, KEYS
+from fhirapp.features.backups.backup import back_up
+from fhirapp.features.backups.rotation import Naming, prune
 from tests.support.backups import NOW, app_in, contents, damage, inside, run_sql, settings_in, taken
 from tests.support.shell import assert_not_done, run_command
 

@@ -16,7 +16,7 @@ import pyrage
 import pytest
 
 from fhirapp.config import ConfigurationError
-from fhirapp.ops.backups.archive import (
+from fhirapp.features.backups.archive import (
     DATABASE,
     FORMAT,
     KEYS,
@@ -29,7 +29,7 @@ from fhirapp.ops.backups.archive import (
     unpack,
     unseal,
 )
-from fhirapp.ops.backups.passphrase import LOG_N
+from fhirapp.features.backups.passphrase import LOG_N
 from fhirapp.store.migrate import HEAD
 
 CONTENT = {DATABASE: b"records" * 5_000, KEYS[0]: b"k" * 32}

@@ -6,7 +6,7 @@ import os
 
 from sqlalchemy import make_url
 
-from fhirapp.ops.backups import client
+from fhirapp.features.backups import client
 from tests.support.backups import fake_client
 
 

@@ -13,8 +13,8 @@ from sqlalchemy import text
 from fhirapp.config import settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.ops.backups.archive import KEYS, InvalidBackup
-from fhirapp.ops.backups.drill import drill, drill_file, read_everything
+from fhirapp.features.backups.archive import KEYS, InvalidBackup
+from fhirapp.features.backups.drill import drill, drill_file, read_everything
 from fhirapp.ops.check import Faults
 from fhirapp.store.write import Rendering
 from tests.support.backups import inside, run_sql, settings_in, taken

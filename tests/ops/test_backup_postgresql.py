@@ -24,11 +24,11 @@ from fhirapp.auth.users import sign_in
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.ops.backups import client
-from fhirapp.ops.backups.archive import DUMP
-from fhirapp.ops.backups.backup import back_up, why_no_backup
-from fhirapp.ops.backups.drill import drill
-from fhirapp.ops.backups.restore import Restored, restore
+from fhirapp.features.backups import client
+from fhirapp.features.backups.archive import DUMP
+from fhirapp.features.backups.backup import back_up, why_no_backup
+from fhirapp.features.backups.drill import drill
+from fhirapp.features.backups.restore import Restored, restore
 from fhirapp.ops.doctor import examine
 from fhirapp.ops.lock import alone_on_server, in_use
 from fhirapp.store.seed import load_seed, seed_path
@@ -380,7 +380,7 @@ def test_no_server_starts_or_connects_during_a_restore(clinic):
 
 
 def test_restore_is_refused_while_a_program_reads_a_table(clinic, backup, monkeypatch):
-    monkeypatch.setattr("fhirapp.ops.backups.schemas._LOCK_MS", 50)
+    monkeypatch.setattr("fhirapp.features.backups.schemas._LOCK_MS", 50)
     before = contents(clinic.url)
     with psycopg.connect(clinic.url) as other:
         other.execute("SELECT count(*) FROM patient")
@@ -395,8 +395,8 @@ SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
 from sqlalchemy import Connection
-from fhirapp.ops.backups import client
-from fhirapp.ops.backups.restore import restore
+from fhirapp.features.backups import client
+from fhirapp.features.backups.restore import restore
 from tests.support.backups import NOW, settings_in
 
 folder, url, secret, backup, left = sys.argv[1:]

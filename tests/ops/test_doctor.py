@@ -23,9 +23,9 @@ from fhirapp.auth.models import ADMINISTRATOR, ServerSecret, User
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import base, writing
 from fhirapp.disk import database_path
+from fhirapp.features.backups.rotation import Backup
 from fhirapp.jobs.table import RUNNING, JobRow, Progress
 from fhirapp.ops import doctor
-from fhirapp.ops.backups.rotation import Backup
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, Finding, examine
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, add_person

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from fhirapp.config import Settings, load_settings
-from fhirapp.ops.backups import prepared as prepared_module
-from fhirapp.ops.backups.archive import InvalidBackup
-from fhirapp.ops.backups.backup import back_up
-from fhirapp.ops.backups.prepared import (
+from fhirapp.features.backups import prepared as prepared_module
+from fhirapp.features.backups.archive import InvalidBackup
+from fhirapp.features.backups.backup import back_up
+from fhirapp.features.backups.prepared import (
     CONFIRMED,
     KEPT_SECONDS,
     PREPARED,

@@ -18,9 +18,8 @@ from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import new_setup_code, setup_code
 from fhirapp.config import ConfigurationError
 from fhirapp.db import db, writing
-from fhirapp.keys import opened
-from fhirapp.ops.backups.archive import DATABASE, KEYS, Manifest, Member, pack
-from fhirapp.ops.backups.restore import (
+from fhirapp.features.backups.archive import DATABASE, KEYS, Manifest, Member, pack
+from fhirapp.features.backups.restore import (
     NOTICE,
     Move,
     Restored,
@@ -30,6 +29,7 @@ from fhirapp.ops.backups.restore import (
     staged_for,
     swap,
 )
+from fhirapp.keys import opened
 from fhirapp.ops.lock import alone, in_use
 from fhirapp.ops.prepare import first_setup_code
 from fhirapp.store.migrate import HEAD

@@ -29,13 +29,13 @@ from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
 from fhirapp.db.generation import following_others, generation
 from fhirapp.db.turns import _OURS, is_taken, turn
-from fhirapp.exchange.bulk.run import KIND, run_next
-from fhirapp.exchange.imports import TURN
+from fhirapp.features.exports.bulk.run import KIND, run_next
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.keys import keyed_digest, opened, sealed
 from fhirapp.ops.prepare import first_setup_code, prepare
+from fhirapp.store.import_models import TURN
 from tests.support.authorizing import Flow, add_person, add_program, alter
 from tests.support.balancer import balance
 from tests.support.browsing import PASSWORD, Browser, cookie_name

@@ -15,13 +15,13 @@ from flask import Flask
 from sqlalchemy import text
 
 from fhirapp.db import writing
+from fhirapp.features.imports.watched import waiting
 from fhirapp.jobs import schedule, table
 from fhirapp.jobs.schedule import IDLE
 from fhirapp.jobs.table import DONE, FAILED
 from fhirapp.ops import schedules
 from fhirapp.ops.jobs import FOLDER
 from fhirapp.ops.schedules import run_due
-from fhirapp.ops.watched import waiting
 from tests.support.importing import allergy, patient
 from tests.support.jobs import wait_for
 from tests.support.schedules import HOUR, START, add, look, names, patients, write

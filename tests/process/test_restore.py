@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fhirapp.ops.backups.archive import KEYS
+from fhirapp.features.backups.archive import KEYS
 from tests.support.backups import app_in, copy_of, taken
 from tests.support.importing import PATIENT, load_lines
 from tests.support.serving import servers
@@ -49,7 +49,7 @@ from pathlib import Path
 from fhirapp import create_app
 from fhirapp.db import db
 from fhirapp.ops.prepare import prepare
-from fhirapp.ops.backups.restore import restore
+from fhirapp.features.backups.restore import restore
 from tests.support.backups import NOW, settings_in
 
 original, backup, folder = map(Path, sys.argv[1:])

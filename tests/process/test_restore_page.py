@@ -16,9 +16,9 @@ from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.ops.backups.prepared import CONFIRMED, DONE, FAILED, prepared
-from fhirapp.ops.backups.restore import journal_of
-from fhirapp.ops.backups.rotation import keep_backup
+from fhirapp.features.backups.prepared import CONFIRMED, DONE, FAILED, prepared
+from fhirapp.features.backups.restore import journal_of
+from fhirapp.features.backups.rotation import keep_backup
 from fhirapp.ops.lock import in_use
 from fhirapp.trail.chain import files
 from tests.support.backups import app_in, make_clinic, settings_in, taken

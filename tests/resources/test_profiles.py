@@ -20,7 +20,7 @@ from sqlalchemy import select
 
 from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.exchange.imports.report import Report
+from fhirapp.features.imports.report import Report
 from tests.support import r4
 from tests.support.helpers import FHIR_JSON, every_page
 from tests.support.importing import asking

@@ -11,7 +11,7 @@ import pytest
 from fhir.resources.R4B.valueset import ValueSet
 
 from fhirapp.auth.scopes import enforceable, parse_scope
-from fhirapp.exchange.tables.vocabulary import SUBSTANCES
+from fhirapp.features.imports.tables.vocabulary import SUBSTANCES
 from fhirapp.fhir.substance_classes import CLASSES
 from fhirapp.rest import terminology
 from tests.support.contract import allergy, delete, publish

@@ -8,7 +8,7 @@ from sqlalchemy import delete, update
 
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.ops.backups.drill import read_everything
+from fhirapp.features.backups.drill import read_everything
 from fhirapp.ops.check import Faults
 from fhirapp.ops.prepare import prepare
 from fhirapp.search.fulltext import full_text, words_table

@@ -36,12 +36,12 @@ from fhirapp.auth.models import ADMINISTRATOR, PATIENT
 from fhirapp.auth.users import sign_in
 from fhirapp.config import Settings
 from fhirapp.db import db, writing
+from fhirapp.features.backups import client
+from fhirapp.features.backups.archive import DATABASE, DUMP
+from fhirapp.features.backups.backup import back_up, unpacked
+from fhirapp.features.backups.restore import restore
+from fhirapp.features.backups.schemas import major_of
 from fhirapp.ops import schedules
-from fhirapp.ops.backups import client
-from fhirapp.ops.backups.archive import DATABASE, DUMP
-from fhirapp.ops.backups.backup import back_up, unpacked
-from fhirapp.ops.backups.restore import restore
-from fhirapp.ops.backups.schemas import major_of
 from fhirapp.store.migrate import HEAD
 from tests import TESTS
 from tests.support import complete, records

@@ -20,8 +20,8 @@ from fhirapp.auth.users import sign_in
 from fhirapp.config import Settings, load_settings
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.ops.backups.archive import Manifest
-from fhirapp.ops.backups.backup import back_up, unpacked
+from fhirapp.features.backups.archive import Manifest
+from fhirapp.features.backups.backup import back_up, unpacked
 from fhirapp.ops.prepare import prepare as make_ready
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering

@@ -15,7 +15,7 @@ from fhirapp.auth.clients.administration import issue_token
 from fhirapp.config import settings_of
 from fhirapp.db import reader, writing
 from fhirapp.definition import Visibility
-from fhirapp.exchange.bulk.run import run_next
+from fhirapp.features.exports.bulk.run import run_next
 from fhirapp.jobs.worker import WITHOUT_PAUSES, Pace
 from tests.support.authorizing import add_backend
 from tests.support.contract import SERVED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fhirapp.exchange.ccda import resources_of
+from fhirapp.features.imports.ccda import resources_of
 from fhirapp.fhir import json as fhir_json
 from tests import TESTS
 

@@ -10,7 +10,7 @@ from typing import Any
 from flask import Flask
 
 from fhirapp.definition import types
-from fhirapp.exchange.exports.export import (
+from fhirapp.features.exports.export import (
     ExportOptions,
     Manifest,
     Progress,

@@ -12,7 +12,7 @@ from flask import Flask
 
 from fhirapp.config import settings_of
 from fhirapp.db.turns import turn
-from fhirapp.exchange.imports import TURN
+from fhirapp.store.import_models import TURN
 from tests.support.browsing import Browser, Page
 from tests.support.helpers import BASE_URL
 

@@ -13,12 +13,12 @@ from flask import Flask
 
 from fhirapp.config import settings_of
 from fhirapp.definition import types
-from fhirapp.exchange.imports.archives import Archives
-from fhirapp.exchange.imports.importer import Import, import_paths
-from fhirapp.exchange.imports.inputs import find_inputs
-from fhirapp.exchange.imports.records import Scratch
-from fhirapp.exchange.imports.report import Report
-from fhirapp.exchange.imports.runs import Options
+from fhirapp.features.imports.archives import Archives
+from fhirapp.features.imports.importer import Import, import_paths
+from fhirapp.features.imports.inputs import find_inputs
+from fhirapp.features.imports.records import Scratch
+from fhirapp.features.imports.report import Report
+from fhirapp.features.imports.runs import Options
 from fhirapp.store.prepare import Notes
 from tests.support import bundles, records
 from tests.support import stored as versions_stored

@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 
-from fhirapp.exchange.imports.importer import Import, OnRead
-from fhirapp.exchange.imports.inputs import Input
+from fhirapp.features.imports.importer import Import, OnRead
+from fhirapp.features.imports.inputs import Input
 from fhirapp.ops.work import main
 
 _take = Import.take

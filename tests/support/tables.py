@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from fhirapp.exchange.tables import Row, rows_of
-from fhirapp.exchange.tables.files import FolderFiles
+from fhirapp.features.imports.tables import Row, rows_of
+from fhirapp.features.imports.tables.files import FolderFiles
 
 REQUIRED = {"allergies": {"substance": "Latex"}, "documents": {"type": "Letter", "text": ""}}
 

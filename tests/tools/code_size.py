@@ -24,7 +24,7 @@ from flask import Flask
 from fhirapp import create_app
 from fhirapp.config import load_settings
 from fhirapp.definition import types
-from fhirapp.exchange.imports.importer import import_paths
+from fhirapp.features.imports.importer import import_paths
 from fhirapp.ops.prepare import prepare
 from tests import ROOT
 from tests.support.browsing import Browser

@@ -19,8 +19,8 @@ from fhirapp.config import PREFIX, Settings, declared
 from fhirapp.definition import Definition
 from fhirapp.documents import extractor, ocr
 from fhirapp.documents.media import MAX_CHARACTERS
-from fhirapp.exchange.repair.log import RULES
-from fhirapp.exchange.tables.columns import COLUMNS
+from fhirapp.features.imports.repair.log import RULES
+from fhirapp.features.imports.tables.columns import COLUMNS
 from fhirapp.ops import connections, fair
 from fhirapp.rest import include, middleware, paging, response
 from fhirapp.rest.definitions import modifiers_of

@@ -142,7 +142,7 @@ def test_no_other_file_is_shown_downloaded_or_deleted(app, admin, plain):
 @pytest.mark.databases(POSTGRESQL)
 def test_page_says_what_to_install_where_pg_dump_is_missing(app, admin, plain, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("fhirapp.ops.backups.client.DEBIAN", Path("/none"))
+    monkeypatch.setattr("fhirapp.features.backups.client.DEBIAN", Path("/none"))
     page = admin.get(PATH)
     assert "install Debian's postgresql-client-" in page.words
     assert PATH not in page.actions

@@ -23,12 +23,12 @@ from werkzeug.test import TestResponse
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.db import writing
-from fhirapp.exchange.imports import uploads
-from fhirapp.exchange.imports.uploads import safe_name
-from fhirapp.exchange.models import ImportRun
+from fhirapp.features.imports import uploads
+from fhirapp.features.imports.uploads import safe_name
 from fhirapp.jobs import process, table
 from fhirapp.jobs.process import Tracker
 from fhirapp.ops.jobs import DAY, IMPORT
+from fhirapp.store.import_models import ImportRun
 from tests.support.authorizing import rows
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.documents import clinical, medium, section

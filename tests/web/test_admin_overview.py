@@ -18,11 +18,11 @@ from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.disk import beside, database_path
-from fhirapp.exchange.models import ImportRun
-from fhirapp.ops.backups.archive import GZIP
-from fhirapp.ops.backups.backup import why_no_backup
-from fhirapp.ops.backups.rotation import FOLDER
+from fhirapp.features.backups.archive import GZIP
+from fhirapp.features.backups.backup import why_no_backup
+from fhirapp.features.backups.rotation import FOLDER
 from fhirapp.ops.proxies import NO_ADDRESS, PLAIN, THIS_MACHINE
+from fhirapp.store.import_models import ImportRun
 from fhirapp.store.migrate import HEAD
 from fhirapp.trail import FOLDER as AUDIT_FOLDER
 from fhirapp.web.admin import figures

@@ -21,11 +21,18 @@ from fhirapp.config import RefusedCommand, Settings
 from fhirapp.db import writing
 from fhirapp.db.turns import turn
 from fhirapp.definition import types
-from fhirapp.exchange.imports import PATIENCE, TURN
-from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, PatientChange, PatientMerge
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.temporal import instant
 from fhirapp.store import merge, removal
+from fhirapp.store.import_models import (
+    CORRECTED,
+    DELETED,
+    ERASED,
+    PATIENCE,
+    TURN,
+    PatientChange,
+    PatientMerge,
+)
 from fhirapp.store.prepare import elements_of, prepare, prepared_of
 from fhirapp.store.publish import Publisher
 from fhirapp.store.version import Change

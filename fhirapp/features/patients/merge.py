@@ -22,7 +22,6 @@ from fhirapp.auth.tokens import revoke_of_patient
 from fhirapp.auth.users import accounts
 from fhirapp.config import RefusedCommand, Settings
 from fhirapp.definition import Definition, Visibility, types
-from fhirapp.exchange.models import MERGED, PatientChange, PatientMerge
 from fhirapp.features.patients.deletion import (
     changing,
     checked,
@@ -34,6 +33,7 @@ from fhirapp.features.patients.deletion import (
 )
 from fhirapp.fhir.identity import contradiction
 from fhirapp.store import merge
+from fhirapp.store.import_models import MERGED, PatientChange, PatientMerge
 from fhirapp.store.prepare import elements_of, prepared_of
 from fhirapp.store.publish import Publisher
 from fhirapp.trail.events import record

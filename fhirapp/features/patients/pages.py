@@ -16,11 +16,18 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db
-from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, MERGED, PatientChange, PatientMerge
 from fhirapp.features.patients import deletion, merge
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.names import current
 from fhirapp.fhir.terminology import without_direction
+from fhirapp.store.import_models import (
+    CORRECTED,
+    DELETED,
+    ERASED,
+    MERGED,
+    PatientChange,
+    PatientMerge,
+)
 from fhirapp.store.merge import merged_here, merged_into
 from fhirapp.trail.events import LONGEST_REASON, SHORTEST_REASON
 from fhirapp.web.admin.audit_descriptions import VIA, patients_named

@@ -19,8 +19,8 @@ from fhirapp.auth.models import ADMINISTRATOR, OF_PAGES, OF_SHELL, Client, User
 from fhirapp.config import STORED, settings
 from fhirapp.current import this_app
 from fhirapp.db import db
+from fhirapp.features.backups.backup import why_no_backup
 from fhirapp.ops import live_settings
-from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, examine
 from fhirapp.ops.last_errors import last_errors
 from fhirapp.ops.proxies import ENCRYPTED, reach_of

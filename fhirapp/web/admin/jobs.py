@@ -18,8 +18,8 @@ from werkzeug.exceptions import NotFound
 from fhirapp.audit import write
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import forget_reader
-from fhirapp.exchange.imports import uploads
-from fhirapp.exchange.imports.uploads import OutOfStep, Piece, Upload
+from fhirapp.features.imports import uploads
+from fhirapp.features.imports.uploads import OutOfStep, Piece, Upload
 from fhirapp.files import StoredFile, shared_files
 from fhirapp.jobs import process, table
 from fhirapp.jobs.table import (

@@ -10,8 +10,8 @@ from flask import Flask
 from sqlalchemy import delete, insert, update
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
-from fhirapp.exchange.models import ImportRun
 from fhirapp.features.demo import live_search
+from fhirapp.store.import_models import ImportRun
 from fhirapp.web import home
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, Page, add_person

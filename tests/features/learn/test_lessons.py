@@ -13,7 +13,7 @@ from sqlalchemy import update
 from fhirapp.auth.models import Grant
 from fhirapp.auth.tokens import revoke_grants
 from fhirapp.db import writing
-from fhirapp.exchange.bulk.run import run_next
+from fhirapp.features.exports.bulk.run import run_next
 from fhirapp.features.learn.checks import Check
 from fhirapp.features.learn.lesson import lessons
 from fhirapp.features.learn.models import LessonProgress

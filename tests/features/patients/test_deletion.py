@@ -16,11 +16,11 @@ from fhirapp.config import RefusedCommand, settings_of
 from fhirapp.db import db
 from fhirapp.db.turns import turn
 from fhirapp.definition import types
-from fhirapp.exchange.imports import TURN
-from fhirapp.exchange.imports.report import Report
+from fhirapp.features.imports.report import Report
 from fhirapp.features.patients.deletion import admit_again, belongings, delete_patient
 from fhirapp.ops.check import check_database
 from fhirapp.search.fulltext import words_table
+from fhirapp.store.import_models import TURN
 from tests.support.browsing import add_person
 from tests.support.helpers import Fhir, token_for
 from tests.support.importing import allergy, asking, bundle, load, patient, plain, write

@@ -1,3 +1,0 @@
-"""Data in and out."""
-
-from fhirapp.exchange import models as models  # Declares its tables.

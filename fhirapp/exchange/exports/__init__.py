@@ -1,1 +1,0 @@
-"""Records out: NDJSON as its sources sent it, with the history where that is wanted."""

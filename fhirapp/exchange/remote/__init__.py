@@ -1,8 +1,0 @@
-"""Fetch the export of another FHIR server: the client's side of Bulk Data Access.
-
-download       the whole of a download         files          one file, fetched and checked
-state          the folder and its progress     authorization  backend services: tokens
-connection     one request, bounded; retries   address        addresses, where tokens may go
-
-Source: FHIR Bulk Data Access 2.0; SMART App Launch 2.2, Backend Services.
-"""

@@ -1,0 +1,21 @@
+"""Backups of the database and keys: taken, verified, kept, restored."""
+
+from __future__ import annotations
+
+from fhirapp.feature import ADMINISTRATION, N_, Feature, Link
+
+FEATURE = Feature(
+    name="backups",
+    blueprints=("fhirapp.features.backups.pages:blueprint",),
+    commands={
+        "backup": (
+            "fhirapp.features.backups.cli:backup",
+            "Back up the database and keys while the server runs.",
+        ),
+        "restore": (
+            "fhirapp.features.backups.cli:restore_",
+            "Restore the database and keys from a backup.",
+        ),
+    },
+    navigation=(Link(ADMINISTRATION, 80, "/admin/backups", N_("Backups")),),
+)

@@ -1,0 +1,320 @@
+"""The backup's file: a tar in gzip with its manifest first, encrypted on request.
+
+`tar xzf` opens it without fhirapp. When it is read here, a member's name only selects one of the
+known files, and the manifest's checksums must match. Encrypted files have the age format
+(https://age-encryption.org/v1).
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyrage  # type: ignore[import-untyped]
+
+from fhirapp.auth.oauth import openid
+from fhirapp.config import ConfigurationError
+from fhirapp.disk import PIECE, need_space
+from fhirapp.features.backups.passphrase import sealed as sealed_by_passphrase
+from fhirapp.store.migrate import UPGRADED_BY, is_newer, is_too_old
+
+# The first bytes of gzip with deflate.
+GZIP = b"\x1f\x8b\x08"
+FORMAT = "fhirapp-backup-1"
+DATABASE = "database.sqlite"
+# Of PostgreSQL: what pg_dump wrote, whose own compression is enough.
+DUMP = "database.dump"
+# Of the instance folder: what the database is half useless without.
+KEYS = ("secret.key", openid.NAME)
+# Of a schema of PostgreSQL's, as it is written into SQL.
+NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
+_MANIFEST = "manifest.json"
+_MANIFEST_MOST = 1024 * 1024
+# Bodies are repetitive: a higher level takes three times as long for a tenth less.
+_LEVEL = 3
+_BLOCK = tarfile.BLOCKSIZE
+
+
+class InvalidBackup(ConfigurationError):
+    """A file that is not a backup, or one that is damaged."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in the backup: its name there, its bytes and their SHA-256 in hexadecimal."""
+
+    name: str
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, name: str, path: Path) -> Member:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return cls(name, file.tell(), digest)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a backup says of itself; taken is an instant.
+
+    Of PostgreSQL also the namespace of the tables, and a fingerprint of FHIRAPP_SECRET.
+    """
+
+    taken: str
+    schema: str
+    files: Sequence[Member]
+    fhirapp: str
+    namespace: str = ""
+    secret: str = ""
+
+    @classmethod
+    def new(cls, taken: str, schema: str, files: Sequence[Member], **of_dump: str) -> Manifest:
+        return cls(taken, schema, files, version("fhirapp"), **of_dump)
+
+    @property
+    def is_dump(self) -> bool:
+        """Whether it is of PostgreSQL."""
+        return self.files[0].name == DUMP
+
+    @property
+    def size(self) -> int:
+        return sum(member.size for member in self.files)
+
+    def written(self) -> bytes:
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2).encode() + b"\n"
+
+
+def pack(out: BinaryIO, manifest: Manifest, paths: Mapping[str, Path]) -> None:
+    """Write a backup; paths are of the manifest's files, by name."""
+    level = 0 if manifest.is_dump else _LEVEL
+    with (
+        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=level, filename="", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        content = manifest.written()
+        _add(tar, _MANIFEST, len(content), io.BytesIO(content), manifest.taken)
+        for member in manifest.files:
+            with paths[member.name].open("rb") as file:
+                _add(tar, member.name, member.size, file, manifest.taken)
+
+
+def _add(tar: tarfile.TarFile, name: str, size: int, content: Any, taken: str) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o600
+    member.mtime = datetime.fromisoformat(taken).timestamp()
+    tar.addfile(member, content)
+
+
+def unpack(
+    source: BinaryIO,
+    name: str,
+    folder: Path | None,
+    check: Callable[[Manifest], None] = lambda _manifest: None,
+) -> Manifest:
+    """Read a whole backup, and write its files into an empty folder, if folder is not None.
+
+    name is the backup's, for error messages; check may refuse what the manifest says. Raises
+    InvalidBackup, ConfigurationError.
+    """
+    try:
+        with gzip.GzipFile(fileobj=source, mode="rb") as packed:
+            manifest = _manifest(packed)
+            check(manifest)
+            if folder is not None:
+                need_space(folder, manifest.size, "the backup's content")
+            for member in manifest.files:
+                _read_member(packed, member, folder)
+            _expect_end(packed)
+    except (gzip.BadGzipFile, zlib.error, EOFError, tarfile.TarError, ValueError) as error:
+        raise InvalidBackup(f"{name} is not a backup, or it is damaged ({error}).") from None
+    return manifest
+
+
+def _manifest(packed: gzip.GzipFile) -> Manifest:
+    """Read the manifest. Raises ValueError, TarError, InvalidBackup."""
+    size = _header(packed, _MANIFEST)
+    if size > _MANIFEST_MOST:
+        raise ValueError("its manifest is too long")
+    content = packed.read(size)
+    _skip_padding(packed, size)
+    stated = json.loads(content)
+    form = stated.get("format") if isinstance(stated, dict) else None
+    if not isinstance(form, str) or not form.startswith("fhirapp-backup-"):
+        raise ValueError("it has no fhirapp manifest")
+    schema, release = str(stated.get("schema")), stated.get("fhirapp")
+    if form != FORMAT or is_newer(schema):
+        raise InvalidBackup(
+            f"The backup was made by a newer fhirapp ({release}, schema {schema}); restore it with "
+            "that version."
+        )
+    if is_too_old(schema):
+        raise InvalidBackup(
+            f"The backup was made by an older fhirapp ({release}, schema {schema}); restore it "
+            f"with fhirapp {UPGRADED_BY}, which upgrades it, and take a new backup."
+        )
+    try:
+        files = [Member(**one) for one in stated["files"]]
+        manifest = Manifest(
+            *(stated["taken"], stated["schema"], files, stated["fhirapp"]),
+            *(str(stated.get("namespace", "")), str(stated.get("secret", ""))),
+        )
+        datetime.fromisoformat(manifest.taken)
+    except (KeyError, TypeError):
+        raise ValueError("its manifest is not complete") from None
+    names = [member.name for member in files]
+    # On PostgreSQL the keys are in the database.
+    is_sqlite = names[:1] == [DATABASE] and all(name in KEYS for name in names[1:])
+    if not is_sqlite and (names != [DUMP] or not NAMESPACE.fullmatch(manifest.namespace)):
+        raise ValueError("it holds other files than a backup does")
+    if len({*names}) < len(names) or not all(_is_plausible(member) for member in files):
+        raise ValueError("its manifest contradicts itself")
+    return manifest
+
+
+def _is_plausible(member: Member) -> bool:
+    return type(member.size) is int and member.size >= 0 and isinstance(member.sha256, str)
+
+
+def _header(packed: gzip.GzipFile, name: str) -> int:
+    """Read the header of a member that must come now; return its size. Raises TarError."""
+    header = tarfile.TarInfo.frombuf(_exactly(packed, _BLOCK), "utf-8", "strict")
+    if header.name != name or header.type != tarfile.REGTYPE or header.size < 0:
+        raise ValueError(f"it has {header.name!r} where {name} is expected")
+    return header.size
+
+
+def _read_member(packed: gzip.GzipFile, member: Member, folder: Path | None) -> None:
+    if _header(packed, member.name) != member.size:
+        raise ValueError(f"{member.name} has another size than the manifest says")
+    digest = hashlib.sha256()
+    if folder is None:
+        for piece in _pieces(packed, member.size):
+            digest.update(piece)
+    else:
+        descriptor = os.open(folder / member.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            for piece in _pieces(packed, member.size):
+                digest.update(piece)
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+    _skip_padding(packed, member.size)
+    if digest.hexdigest() != member.sha256:
+        raise ValueError(f"{member.name} has another checksum than the manifest says")
+
+
+def _pieces(packed: gzip.GzipFile, size: int) -> Iterable[bytes]:
+    while size:
+        piece = _exactly(packed, min(size, PIECE))
+        size -= len(piece)
+        yield piece
+
+
+def _exactly(packed: gzip.GzipFile, size: int) -> bytes:
+    """Read so many bytes. Raises EOFError where there are fewer."""
+    content = packed.read(size)
+    if len(content) < size:
+        raise EOFError("it ends too early")
+    return content
+
+
+def _skip_padding(packed: gzip.GzipFile, size: int) -> None:
+    _exactly(packed, -size % _BLOCK)
+
+
+def _expect_end(packed: gzip.GzipFile) -> None:
+    """Read the zeros that end a tar, and with them gzip's own checksum."""
+    rest = packed.read(tarfile.RECORDSIZE + 2 * _BLOCK)
+    if rest.strip(b"\0") or packed.read(1):
+        raise ValueError("something follows its last file")
+
+
+BEGIN = b"-----BEGIN AGE ENCRYPTED FILE-----\n"
+_END = b"-----END AGE ENCRYPTED FILE-----\n"
+# The key takes about 400 bytes.
+_HEAD_BYTES = 4096
+
+
+class WrongPassphrase(ConfigurationError):
+    """The passphrase does not open the file."""
+
+
+class _Writer:
+    """A file that keeps its first error, since the library reports none for the last piece."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: Exception | None = None
+
+    def write(self, piece: bytes) -> int:
+        try:
+            return self._file.write(piece)
+        except Exception as error:
+            self.error = self.error or error
+            raise
+
+    def flush(self) -> None:
+        """Do nothing: the file is flushed at its end."""
+
+
+def seal(plain: BinaryIO, out: BinaryIO, passphrase: str) -> None:
+    """Encrypt what a file holds into another. Raises OSError."""
+    identity = pyrage.x25519.Identity.generate()
+    out.write(sealed_by_passphrase(str(identity).encode(), passphrase))
+    writer = _Writer(out)
+    _run(pyrage.encrypt_io, writer, plain, [identity.to_public()])
+
+
+def unseal(sealed: BinaryIO, name: str, out: BinaryIO, passphrase: str) -> None:
+    """Decrypt a file into another. Raises InvalidBackup, WrongPassphrase, OSError.
+
+    name is the sealed file's, for error messages. After an error, what was written so far must not
+    be used.
+    """
+    head = sealed.read(_HEAD_BYTES)
+    end = head.find(_END) + len(_END)
+    if end < len(_END):
+        raise InvalidBackup(f"{name} is not a backup, or its beginning is damaged.")
+    try:
+        key = pyrage.passphrase.decrypt(head[:end], passphrase)
+    except pyrage.DecryptError:
+        raise WrongPassphrase(
+            f"The passphrase does not open {name}: it is the wrong one, or the file's beginning "
+            "is damaged."
+        ) from None
+    sealed.seek(end)
+    writer = _Writer(out)
+    try:
+        identity = pyrage.x25519.Identity.from_str(key.decode())
+        _run(pyrage.decrypt_io, writer, sealed, [identity])
+    except (pyrage.DecryptError, pyrage.IdentityError, ValueError) as error:
+        raise InvalidBackup(f"{name} is damaged ({error}).") from None
+    except OSError as error:
+        if writer.error is None and error.errno is None:
+            raise InvalidBackup(f"{name} is damaged: {error}, or its end is missing.") from None
+        raise
+
+
+def _run(work: Any, writer: _Writer, source: BinaryIO, keys: list[Any]) -> None:
+    """Have the library stream; an error of the writer's is raised as it came."""
+    try:
+        work(source, writer, keys)
+    except Exception:
+        if writer.error is not None:
+            raise writer.error from None
+        raise
+    if writer.error is not None:
+        raise writer.error

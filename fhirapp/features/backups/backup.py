@@ -1,0 +1,340 @@
+"""Take a backup while the server runs: one instant of the database, read back before it counts."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+from fhirapp.config import ConfigurationError, Settings
+from fhirapp.disk import because, beside, database_path, need_space, scratch, sync, written_whole
+from fhirapp.features.backups.archive import (
+    BEGIN,
+    DATABASE,
+    DUMP,
+    KEYS,
+    InvalidBackup,
+    Manifest,
+    Member,
+    pack,
+    seal,
+    unpack,
+    unseal,
+)
+from fhirapp.features.backups.rotation import is_backup
+from fhirapp.features.backups.schemas import dump_tables, why_no_dump
+from fhirapp.fhir.temporal import instant
+from fhirapp.keys import derived_key
+from fhirapp.store.migrate import check_schema
+
+# Of 16 kB: as many are copied at a time, so that the copy can be stopped between.
+_PAGES = 1_000
+_PATIENCE_SECONDS = 5
+# Faults of a file that are listed.
+_MOST_FAULTS = 20
+_NO_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a SQLite file that is there; nothing is made."""
+    address = f"file:{quote(str(path))}?mode=rw"
+    with closing(
+        sqlite3.connect(address, uri=True, timeout=_PATIENCE_SECONDS, isolation_level=None)
+    ) as connection:
+        yield connection
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy a database into a new file. Raises ConfigurationError, and leaves no file then."""
+    need_space(target.parent, _size(source), f"a copy of {source.name}")
+    try:
+        with opened(source) as reader, closing(sqlite3.connect(target)) as copy:
+            # One snapshot for all pages: else SQLite begins again at each write of another.
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            copy.execute("PRAGMA synchronous = OFF")
+            reader.backup(copy, pages=_PAGES, sleep=0)
+            # One file, without a log beside it.
+            copy.execute("PRAGMA journal_mode = DELETE")
+        target.chmod(0o600)
+        sync(target)
+    except (sqlite3.Error, OSError) as error:
+        target.unlink(missing_ok=True)
+        raise ConfigurationError(
+            f"The database {source} cannot be copied into {target.parent} ({because(error)})."
+        ) from None
+
+
+def _size(database: Path) -> int:
+    """Return how many bytes a copy may take, the log's among them."""
+    log = beside(database, "-wal")
+    return database.stat().st_size + (log.stat().st_size if log.exists() else 0)
+
+
+def faults_of(path: Path) -> list[str]:
+    """Return what SQLite finds wrong with a file, the first of it; nothing where it is whole."""
+    try:
+        with opened(path) as connection:
+            return integrity_faults(connection.execute) + key_faults(connection.execute)
+    except sqlite3.Error as error:
+        return [because(error)]
+
+
+def integrity_faults(execute: Any, *, quick: bool = False) -> list[str]:
+    """Return what SQLite's own check of pages, rows and indexes finds wrong."""
+    pragma = "quick_check" if quick else "integrity_check"
+    faults = [str(row[0]) for row in execute(f"PRAGMA {pragma}({_MOST_FAULTS})").fetchall()]
+    return [] if faults == ["ok"] else faults
+
+
+def key_faults(execute: Any) -> list[str]:
+    """Return which rows point to rows of another table that are not there."""
+    pairs = execute('SELECT DISTINCT "table", parent FROM pragma_foreign_key_check').fetchall()
+    return [
+        f"rows of {table} point to rows of {parent} that are not there" for table, parent in pairs
+    ]
+
+
+def schema_of(path: Path) -> str | None:
+    """Return the number of the schema of fhirapp's that a file has, None where it has none."""
+    try:
+        with opened(path) as connection:
+            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
+            # No such table.
+            return None
+        raise
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in _NO_DATABASE:
+            return None
+        raise
+    return str(row[0]) if row else None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A backup that was taken: where it lies, what it holds, its bytes."""
+
+    path: Path
+    manifest: Manifest
+    size: int
+
+
+class MissingPassphrase(ConfigurationError):
+    """A backup is encrypted, and no passphrase was given."""
+
+
+def why_no_backup(settings: Settings) -> str:
+    """Return why no backup can be taken here, and what to do instead; empty where one can."""
+    return why_no_dump(settings) if database_path(settings) is None else ""
+
+
+def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | None) -> Taken:
+    """Take a backup of the settings' database into a file, in place of an older backup there.
+
+    Encrypted where there is a passphrase. Raises ConfigurationError, and leaves the file then as it
+    was.
+    """
+    database = database_path(settings)
+    _check_place(path, database, settings.instance)
+    with scratch(database.parent if database else settings.instance) as folder:
+        if database is None:
+            paths, schema, of_dump = _dumped(settings, folder)
+        else:
+            paths, schema = _copied(settings, database, folder)
+            of_dump = {}
+        files = [Member.of(name, one) for name, one in paths.items()]
+        manifest = Manifest.new(instant(taken), schema, files, **of_dump)
+        try:
+            _write(path, manifest, paths, passphrase, folder)
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigurationError(
+                f"The backup {path} cannot be written ({because(error)}); nothing was left there."
+            ) from None
+    return Taken(path, manifest, path.stat().st_size)
+
+
+def _dumped(settings: Settings, folder: Path) -> tuple[dict[str, Path], str, dict[str, str]]:
+    """Dump PostgreSQL's database; the keys are in it, sealed by FHIRAPP_SECRET."""
+    try:
+        dumped = dump_tables(settings, folder)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The database cannot be dumped into {folder.parent} ({because(error)})."
+        ) from None
+    return (
+        {DUMP: dumped.path},
+        dumped.schema,
+        {"namespace": dumped.namespace, "secret": fingerprint(settings)},
+    )
+
+
+def _copied(settings: Settings, database: Path, folder: Path) -> tuple[dict[str, Path], str]:
+    """Copy SQLite's database and the keys; return the copies, and the schema's number."""
+    keys = {} if settings.demo else _keys(settings.instance)
+    copy = folder / DATABASE
+    copy_database(database, copy)
+    return {DATABASE: copy, **_copied_keys(keys, folder)}, _checked(copy, database)
+
+
+def fingerprint(settings: Settings) -> str:
+    """Return what tells one FHIRAPP_SECRET from another, and nothing else of it."""
+    key = derived_key(settings.secret)
+    return hashlib.blake2b(key=key, person=b"backup", digest_size=16).hexdigest()
+
+
+def check_fits(settings: Settings, path: Path, manifest: Manifest) -> None:
+    """Check that a backup is of the settings' kind of database, and opens with their secret.
+
+    Raises ConfigurationError.
+    """
+    kinds = ("SQLite", "PostgreSQL")
+    is_postgresql = database_path(settings) is None
+    if manifest.is_dump != is_postgresql:
+        raise ConfigurationError(
+            f"{path} is a backup of {kinds[manifest.is_dump]}, and the database here is "
+            f"{kinds[is_postgresql]}: restore it where FHIRAPP_DATABASE_URL names its kind, and "
+            "take the records over with `fhirapp export` and `fhirapp import`."
+        )
+    if manifest.is_dump and not hmac.compare_digest(manifest.secret, fingerprint(settings)):
+        raise ConfigurationError(
+            f"{path} was taken with another FHIRAPP_SECRET, which the keys in it are sealed with: "
+            "set that one. Nothing was changed."
+        )
+
+
+def _check_place(path: Path, database: Path | None, instance: Path) -> None:
+    if database and (not database.is_file() or database.stat().st_size == 0):
+        raise ConfigurationError(f"There is no database {database} to back up.")
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"There is no folder {path.parent}.")
+    own = [*([database] if database else []), *(instance / name for name in KEYS)]
+    if path.exists() and any(one.exists() and path.samefile(one) for one in own):
+        raise ConfigurationError(f"{path} is the server's own file; name another for the backup.")
+    if path.exists() and not (stat.S_ISREG(path.stat().st_mode) and is_backup(path)):
+        raise ConfigurationError(f"{path} exists and is not a backup; name another file.")
+
+
+def _keys(instance: Path) -> dict[str, Path]:
+    """Return the keys by name. Raises ConfigurationError where the server's own is not there."""
+    keys = {name: instance / name for name in KEYS if (instance / name).exists()}
+    if KEYS[0] not in keys:
+        raise ConfigurationError(
+            f"The key {instance / KEYS[0]} is not there, without which what the database has "
+            "sealed cannot be opened; name the server's folder in FHIRAPP_INSTANCE_PATH."
+        )
+    return keys
+
+
+def _copied_keys(keys: dict[str, Path], folder: Path) -> dict[str, Path]:
+    """Copy the keys, lest one changes between its checksum and its content."""
+    copies = {}
+    for name, path in keys.items():
+        copies[name] = folder / name
+        try:
+            copies[name].write_bytes(path.read_bytes())
+        except OSError as error:
+            raise ConfigurationError(
+                f"The key {path} cannot be copied ({because(error)}); run this as the server's "
+                "own user."
+            ) from None
+    return copies
+
+
+def _checked(copy: Path, database: Path) -> str:
+    """Return the schema's number of a copy that is whole. Raises ConfigurationError."""
+    if faults := faults_of(copy):
+        raise ConfigurationError(
+            f"The database {database} is damaged, no backup was taken ({faults[0]}); "
+            "see `fhirapp db check`."
+        )
+    schema = schema_of(copy)
+    if schema is None:
+        raise ConfigurationError(f"The database {database} is not a fhirapp database.")
+    check_schema(str(database), schema)
+    return schema
+
+
+def _write(
+    path: Path,
+    manifest: Manifest,
+    paths: dict[str, Path],
+    passphrase: str | None,
+    folder: Path,
+) -> None:
+    """Write the backup's file and read it back before it takes its place."""
+    with ExitStack() as stack:
+        file = stack.enter_context(written_whole(path))
+        if passphrase is None:
+            pack(file, manifest, paths)
+        else:
+            with (folder / "plain").open("w+b") as plain:
+                pack(plain, manifest, paths)
+                plain.seek(0)
+                seal(plain, file, passphrase)
+            (folder / "plain").unlink()
+        file.flush()
+        os.fsync(file.fileno())
+        _forget_cached(file)
+        file.seek(0)
+        if passphrase is None:
+            again = file
+        else:
+            again = stack.enter_context((folder / "again").open("w+b"))
+            unseal(file, str(path), again, passphrase)
+            again.seek(0)
+        if unpack(again, str(path), None) != manifest:
+            raise InvalidBackup(f"{path} could not be read back as it was written.")
+
+
+def _forget_cached(file: BinaryIO) -> None:
+    """Have what follows read the disk, not the memory that was written."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@contextmanager
+def opened_backup(path: Path, passphrase: str | None, folder: Path) -> Iterator[BinaryIO]:
+    """Open a backup's archive, decrypted into a folder if need be. Raises ConfigurationError."""
+    if not path.is_file():
+        raise ConfigurationError(f"There is no file {path}.")
+    with ExitStack() as stack:
+        try:
+            file: BinaryIO = stack.enter_context(path.open("rb"))
+            is_sealed = file.read(len(BEGIN)) == BEGIN
+            file.seek(0)
+            if is_sealed and passphrase is None:
+                raise MissingPassphrase(f"{path} is encrypted; name a file in --passphrase-file.")
+            if is_sealed and passphrase is not None:
+                need_space(folder, path.stat().st_size, "the decrypted backup")
+                plain = stack.enter_context((folder / "plain").open("w+b"))
+                unseal(file, str(path), plain, passphrase)
+                plain.seek(0)
+                file = plain
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be read ({because(error)}).") from None
+        yield file
+
+
+def unpacked(settings: Settings, path: Path, passphrase: str | None, folder: Path) -> Manifest:
+    """Read the files of a backup that fits the settings into a folder.
+
+    Raises InvalidBackup, ConfigurationError.
+    """
+    with opened_backup(path, passphrase, folder) as archive:
+        try:
+            return unpack(archive, str(path), folder, partial(check_fits, settings, path))
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be unpacked ({because(error)}).") from None

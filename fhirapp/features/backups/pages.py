@@ -1,0 +1,343 @@
+"""Backups: taken, uploaded, tried out, fetched, restored and deleted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from shlex import quote as quote_word
+from urllib.parse import quote
+
+from flask import Response, request
+from werkzeug.exceptions import NotFound
+
+from fhirapp.config import ConfigurationError, RefusedCommand, settings
+from fhirapp.db import db
+from fhirapp.disk import database_path
+from fhirapp.features.backups import prepared
+from fhirapp.features.backups.backup import why_no_backup
+from fhirapp.features.backups.rotation import FOLDER, Backup, backups, delete_backup, place_of
+from fhirapp.fhir.outcome import BodyTooLong
+from fhirapp.fhir.temporal import moment_of
+from fhirapp.jobs import table
+from fhirapp.jobs.table import DONE, Job
+from fhirapp.ops.jobs import BACKUP, DRILL, RESTORE, sweep
+from fhirapp.trail.events import LONGEST_REASON, SHORTEST_REASON
+from fhirapp.web.admin import jobs
+from fhirapp.web.admin.jobs import watched
+from fhirapp.web.cookies import form_fields, keeps
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    error_page,
+    field,
+    for_administrators,
+    page,
+    password_field,
+    see_other,
+    signed_in,
+)
+from fhirapp.web.texts import _, reason_of
+
+blueprint = blueprint_of("admin_backups", __name__)
+# What was removed while it was looked at.
+blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
+# More than a form brings without scripts, which send it in pieces.
+blueprint.register_error_handler(
+    BodyTooLong, lambda _error: jobs.too_long("restore FILE", "/admin/backups")
+)
+# In characters; and so many jobs of the past are shown.
+_LONGEST, _SHOWN = 999, 5
+# What a restore's page counts, in this order.
+_COUNTED: Mapping[str, str] = {
+    "Patient": _("Patients"),
+    "AllergyIntolerance": _("Allergies"),
+    "DocumentReference": _("Documents"),
+    "accounts": _("Accounts"),
+    "consents": _("Consents to apps"),
+}
+
+
+@blueprint.get("/admin/backups")
+@watched
+@for_administrators
+def every() -> Response:
+    """List the backups, and offer to take one."""
+    sweep(int(time.time()))
+    return _list()
+
+
+@blueprint.post("/admin/backups")
+@for_administrators
+def take() -> Response:
+    """Take a backup, encrypted where a passphrase is typed."""
+    passphrase = password_field("passphrase")
+    if passphrase != password_field("again"):
+        return _list(
+            _(
+                "The passphrases do not match. Enter the same passphrase twice, or leave both "
+                "fields empty."
+            )
+        )
+    if len(passphrase) > _LONGEST:
+        return _list(_("A passphrase can have at most 999 characters."))
+    if why := why_no_backup(settings()):
+        raise PageError(409, why)
+    jobs.begin(BACKUP, {"encrypted": bool(passphrase)}, passphrase=passphrase)
+    return see_other("/admin/backups")
+
+
+@blueprint.post("/admin/backups/upload")
+@for_administrators
+def upload() -> Response:
+    """Keep a backup that was uploaded in pieces before, or comes with this form."""
+    if settings().demo:
+        # What is in one need not have come through this server's checks.
+        return _list(_("The demo takes no backup from elsewhere, since everybody may sign in."))
+    job_id = jobs.job_field()
+    if table.find(job_id, BACKUP) is not None:
+        return see_other("/admin/backups")
+    try:
+        found = jobs.take_upload(job_id)
+    except ConfigurationError as error:
+        return _list(str(error))
+    if found is None or not found.is_whole:
+        return _list(_("Choose the file of a backup, and upload it as a whole."))
+    jobs.begin(BACKUP, {"uploaded": found.files[0].name, "size": found.size})
+    return see_other("/admin/backups")
+
+
+@blueprint.get("/admin/backups/<name>/restore")
+@watched
+@for_administrators
+def restore(name: str) -> Response:
+    """Show what a restore of a backup would bring and take, once that is prepared."""
+    return _restore_page(_found(name), form_fields().get("reason", ""))
+
+
+@blueprint.post("/admin/backups/<name>/restore")
+@for_administrators
+def prepare(name: str) -> Response:
+    """Prepare a restore: the backup is checked, and laid beside the database."""
+    found, passphrase = _found(name), password_field("passphrase")
+    _check_restores_here()
+    if found.is_sealed and not passphrase:
+        message = _("Enter the passphrase. This backup can't be opened without it.")
+        return _restore_page(found, message=message)
+    jobs.begin(RESTORE, {"name": found.name}, passphrase=passphrase)
+    return see_other(f"{_path(found)}/restore")
+
+
+@blueprint.post("/admin/backups/<name>/restore/confirm")
+@keeps("reason")
+@for_administrators
+def confirm(name: str) -> Response:
+    """Have the server restart on what is prepared, once the administrator typed why."""
+    found, reason = _found(name), field("reason", LONGEST_REASON)
+    _check_restores_here()
+    if any(job.is_under_way for job in table.jobs()):
+        message = _("An import, export or backup is under way. Wait for its end, or stop it.")
+    elif len(reason) < SHORTEST_REASON:
+        message = _("Enter a reason. It is kept in the audit trail.")
+    elif field("typed", 100).casefold() != _("restore").casefold():
+        message = _("The word is another one. Nothing was restored.")
+    else:
+        # Made first: the server ends its processes then.
+        restoring = page("backups/restoring.html", above="../../../")
+        try:
+            prepared.confirm(settings(), field("prepared", 100), signed_in().user, reason)
+        except RefusedCommand as error:
+            return _restore_page(found, reason, reason_of(error))
+        except ConfigurationError as error:
+            return _restore_page(found, reason, str(error))
+        jobs.note("restores backup %s", found.name)
+        return restoring
+    return _restore_page(found, reason, message)
+
+
+@blueprint.get("/admin/restoring")
+@for_administrators
+def restoring() -> Response:
+    """Show that the server restarts, until what came of it is known."""
+    found = prepared.prepared(settings()) if database_path(settings()) else None
+    is_under_way = found is not None and found.state == prepared.CONFIRMED
+    if not is_under_way:
+        return see_other("/admin/backups")
+    return page("backups/restoring.html", above="")
+
+
+@blueprint.get("/admin/backups/<name>")
+@watched
+@for_administrators
+def one(name: str) -> Response:
+    """Show a backup: what is known of it, and what can be done with it."""
+    return _one(_found(name))
+
+
+@blueprint.post("/admin/backups/<name>/drill")
+@for_administrators
+def drill(name: str) -> Response:
+    """Try a backup out: open a copy, and read all of it."""
+    found, passphrase = _found(name), password_field("passphrase")
+    if found.is_sealed and not passphrase:
+        return _one(found, _("Enter the passphrase. This backup can't be opened without it."))
+    jobs.begin(DRILL, {"name": found.name}, passphrase=passphrase)
+    return see_other(_path(found))
+
+
+@blueprint.get("/admin/backups/<name>/file")
+@for_administrators
+def file(name: str) -> Response:
+    """Send a backup."""
+    found = _found(name)
+    response = jobs.sent(f"{FOLDER}/{found.name}")
+    jobs.note("fetched backup %s", found.name)
+    return response
+
+
+@blueprint.post("/admin/backups/<name>/delete")
+@for_administrators
+def delete(name: str) -> Response:
+    """Delete a backup, once the administrator confirmed it."""
+    found = _found(name)
+    if request.form.get("sure") != "yes":
+        return _one(found, asks=True)
+    try:
+        delete_backup(settings(), found.name)
+    except OSError as error:
+        raise PageError(
+            409, _("The backup could not be deleted: %(why)s.", why=error.strerror)
+        ) from None
+    jobs.note("deleted backup %s", found.name)
+    return see_other("/admin/backups?done=deleted")
+
+
+def _list(message: str = "") -> Response:
+    found = backups(settings())
+    taken = table.jobs(BACKUP)
+    return page(
+        "backups/backups.html",
+        400 if message else 200,
+        scripts=True,
+        job_id=table.new_id(),
+        upload_id=table.new_id(),
+        backups=[(backup, _drilled(backup)) for backup in found],
+        path_of=_path,
+        # What went well stands in the list of backups.
+        jobs=[job for job in taken[:_SHOWN] if job.is_under_way or job.state != DONE],
+        last=next((job for job in taken if job.state == DONE), None),
+        is_under_way=any(job.is_under_way for job in taken),
+        message=message,
+        done=_("Backup deleted.") if request.args.get("done") == "deleted" else "",
+        cannot=why_no_backup(settings()),
+        files=settings().files,
+        takes_uploads=not settings().demo,
+        restore=_restore(found[0] if found else None),
+        needs_settings=database_path(settings()) is None,
+        restores=not prepared.why_not_here(settings()),
+        last_restore=_last_restore(),
+        running=jobs,
+    )
+
+
+def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
+    drills = _drills(backup)
+    return page(
+        "backups/backup.html",
+        400 if message else 200,
+        scripts=True,
+        job_id=table.new_id(),
+        backup=backup,
+        path=_path(backup),
+        restore=_restore(backup),
+        needs_settings=database_path(settings()) is None,
+        restores=not prepared.why_not_here(settings()),
+        drills=drills[:_SHOWN],
+        is_under_way=any(job.is_under_way for job in drills),
+        message=message,
+        asks=asks,
+        running=jobs,
+    )
+
+
+def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Response:
+    why = prepared.why_not_here(settings())
+    # Jobs are read first: a job that ends in between has already stored its result.
+    began = [job for job in table.jobs(RESTORE) if job.request.get("name") == backup.name]
+    found = None if why == "postgresql" else prepared.prepared(settings())
+    is_ready = found and (found.name, found.state) == (backup.name, prepared.PREPARED) and not why
+    rows = []
+    lost: Mapping[str, int] = {}
+    if found and is_ready:
+        with db.engine.connect() as connection:
+            now = prepared.contents(connection)
+            lost = prepared.changed_since(connection, found.taken)
+        for key, words in _COUNTED.items():
+            rows.append((_(words), found.contents[key], now[key], lost[key]))
+    return page(
+        "backups/restore.html",
+        400 if message else 200,
+        scripts=True,
+        job_id=table.new_id(),
+        backup=backup,
+        path=_path(backup),
+        why=why,
+        restore=_restore(backup),
+        needs_settings=database_path(settings()) is None,
+        job=next(iter(began), None),
+        found=found if is_ready else None,
+        taken=moment_of(found.taken).timestamp() if found else 0,
+        rows=rows,
+        lost=lost,
+        reason=reason,
+        longest=LONGEST_REASON,
+        message=message,
+        running=jobs,
+    )
+
+
+def _check_restores_here() -> None:
+    """Raise PageError where restoring is a matter of the command line."""
+    if prepared.why_not_here(settings()):
+        raise PageError(409, _("This server restores at the command line only."))
+
+
+def _last_restore() -> prepared.PreparedRestore | None:
+    """Return the last restore from this page, with what came of it."""
+    found = prepared.prepared(settings()) if database_path(settings()) else None
+    return found if found and found.state in (prepared.DONE, prepared.FAILED) else None
+
+
+def _found(name: str) -> Backup:
+    """Return the backup of a name. Raises NotFound for whatever is none of those listed."""
+    for backup in backups(settings()):
+        if backup.name == name:
+            return backup
+    raise NotFound
+
+
+def _path(backup: Backup) -> str:
+    """Return the path of a backup's page."""
+    return f"/admin/backups/{quote(backup.name)}"
+
+
+def _restore(backup: Backup | None) -> str:
+    """Return the command that comes back to a backup, for this server's database and no other."""
+    # That of PostgreSQL may have a password in it.
+    names = ("FHIRAPP_INSTANCE_PATH", "FHIRAPP_DATABASE_URL")
+    variables = {name: os.environ[name] for name in names if name in os.environ}
+    shown = [f"{name}={quote_word(text)} " for name, text in variables.items() if "@" not in text]
+    sealed = " --passphrase-file PASSPHRASE.txt" if backup and backup.is_sealed else ""
+    place = place_of(settings(), backup.name if backup else _("NAME.backup"))
+    demo = " --demo" if settings().demo else ""
+    return f"{''.join(shown)}fhirapp restore {quote_word(place)} --force{sealed}{demo}"
+
+
+def _drills(backup: Backup) -> Sequence[Job]:
+    """Return when a backup was tried out, newest first."""
+    tried = table.jobs(DRILL)
+    return [job for job in tried if job.request.get("name") == backup.name]
+
+
+def _drilled(backup: Backup) -> Job | None:
+    return next(iter(_drills(backup)), None)

@@ -1,0 +1,285 @@
+"""A restore from the page of backups: prepared by a job, put in its place by the server's restart.
+
+The job checks the backup, carries it forward and leaves it in a folder beside the database, so a
+passphrase serves once and is stored nowhere. A confirmed restore is a state of that folder: the
+server ends its processes and starts anew (ops/serve.py), and that start swaps the files before it
+opens any. Nothing a request names becomes a path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from flask import Flask, current_app
+from sqlalchemy import Connection, func, select
+
+from fhirapp.auth.models import ADMINISTRATOR, Grant, User
+from fhirapp.config import ConfigurationError, RefusedCommand, Settings, settings_of
+from fhirapp.db import db
+from fhirapp.definition import types
+from fhirapp.disk import beside, database_path, is_older, need_space, scratch, written_whole
+from fhirapp.features.backups.archive import DATABASE, KEYS, InvalidBackup
+from fhirapp.features.backups.backup import unpacked
+from fhirapp.features.backups.drill import drill_file
+from fhirapp.features.backups.restore import app_on_copy, finish_swap, make_ready, put_in_place
+from fhirapp.ops.lock import alone
+from fhirapp.store.import_models import DELETED, ERASED, PatientChange
+from fhirapp.trail import Unwritable
+from fhirapp.trail.events import record
+
+# Among an app's extensions: the process that SIGUSR1 starts anew, where fhirapp serves itself.
+RESTARTS = "fhirapp.restarts"
+COUNTED = ("Patient", "AllergyIntolerance", "DocumentReference")
+PREPARED, CONFIRMED, DONE, FAILED = "prepared", "confirmed", "done", "failed"
+# How long what is prepared, and not confirmed, is kept.
+KEPT_SECONDS = 3_600
+_STATE = "restore.json"
+_INTERRUPTED = "The server ended before the backup was in its place. Nothing was changed."
+_OF_DEMO = (
+    "This is a backup of the demo, with passwords that everybody knows, so it is not restored from "
+    "this page."
+)
+_OF_CLINIC = (
+    "This is no backup of the demo. Everybody may sign in here and would read its records, so it "
+    "is not restored from this page."
+)
+# The journal, and the log of a server that starts.
+_LEAST_FREE = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class PreparedRestore:
+    """A backup that waits beside the database, or what came of it; at is seconds since 1970."""
+
+    # Of the job that prepared it, and the file that it opened.
+    id: str
+    name: str
+    taken: str
+    fhirapp: str
+    versions: int
+    # How many there are: of COUNTED, "accounts" and "consents".
+    contents: Mapping[str, int]
+    # The usernames of who may administer then.
+    administrators: Sequence[str]
+    # Which file it is, wherever that is moved.
+    inode: int
+    state: str = PREPARED
+    user_id: str = ""
+    username: str = ""
+    reason: str = ""
+    error: str = ""
+    kept: Sequence[str] = ()
+    at: int = 0
+
+
+def why_not_here(settings: Settings) -> str:
+    """Return what keeps this server from a restore by itself: a key of the page's, else empty."""
+    if database_path(settings) is None:
+        return "postgresql"
+    return "" if RESTARTS in current_app.extensions else "server"
+
+
+def _folder(settings: Settings) -> Path:
+    database = database_path(settings)
+    assert database is not None
+    return beside(database, ".prepared")
+
+
+def prepared(settings: Settings) -> PreparedRestore | None:
+    """Return what is prepared, or came of it; None where nothing is."""
+    return _read(_folder(settings))
+
+
+def _read(folder: Path) -> PreparedRestore | None:
+    try:
+        return PreparedRestore(**json.loads((folder / _STATE).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _note(settings: Settings, found: PreparedRestore) -> None:
+    with written_whole(_folder(settings) / _STATE) as file:
+        file.write(json.dumps(asdict(found)).encode())
+
+
+def prepare_restore(
+    settings: Settings, path: Path, name: str, job_id: str, passphrase: str | None
+) -> Sequence[str]:
+    """Check a backup, and leave it beside the database, ready to replace that; return its faults.
+
+    They are what a drill finds and a restore does not mind. Raises ConfigurationError.
+    """
+    target = _folder(settings)
+    with scratch(target.parent) as folder:
+        manifest = unpacked(settings, path, passphrase, folder)
+        # The archive, decrypted.
+        (folder / "plain").unlink(missing_ok=True)
+        # The demo's keys are its own, and in no backup.
+        if (folder / KEYS[0]).exists() == settings.demo:
+            raise InvalidBackup(_OF_CLINIC if settings.demo else _OF_DEMO)
+        faults = drill_file(settings, path, folder, manifest).faults
+        # Before consents end.
+        with app_on_copy(settings, folder), db.engine.connect() as connection:
+            counts = contents(connection)
+            administrators = _administrators(connection)
+        versions = make_ready(settings, folder, path, datetime.now(UTC))
+        inode = (folder / DATABASE).stat().st_ino
+        found = PreparedRestore(
+            *(job_id, name, manifest.taken, manifest.fhirapp, versions),
+            *(counts, administrators, inode),
+        )
+        # As a whole it gets its name below.
+        (folder / _STATE).write_text(json.dumps(asdict(found)), encoding="utf-8")
+        before = prepared(settings)
+        if before is not None and before.state == CONFIRMED:
+            raise ConfigurationError("Another restore is under way.")
+        shutil.rmtree(target, ignore_errors=True)
+        folder.replace(target)
+    return faults
+
+
+def contents(connection: Connection) -> dict[str, int]:
+    """Return how many records of the types that are counted, accounts and consents there are."""
+    tables = [(name, types()[name].table) for name in COUNTED]
+    queries = {name: select(func.count()).where(table.c.is_current) for name, table in tables}
+    queries["accounts"] = select(func.count(User.id))
+    queries["consents"] = select(func.count(Grant.id)).where(Grant.revoked_at.is_(None))
+    return {name: connection.execute(query).scalar() or 0 for name, query in queries.items()}
+
+
+def changed_since(connection: Connection, taken: str) -> dict[str, int]:
+    """Return how many of each kind changed or came after an instant; and records that went.
+
+    "versions" are of all types, "gone" the patients whom an administrator deleted or erased.
+    """
+    changed: dict[str, int] = {}
+    versions = 0
+    for name, definition in types().items():
+        columns = definition.table.c
+        query = select(func.count(), func.count(columns.id.distinct()))
+        count, records = connection.execute(query.where(columns.last_updated > taken)).one()
+        versions += count
+        if name in COUNTED:
+            changed[name] = records
+    seconds = int(datetime.fromisoformat(taken).timestamp())
+    gone = select(func.count(PatientChange.patient_id.distinct())).where(
+        PatientChange.kind.in_((DELETED, ERASED)),
+        PatientChange.at > taken,
+        PatientChange.ended_at.is_(None),
+    )
+    others = {
+        "accounts": select(func.count(User.id)).where(User.created_at > seconds),
+        "consents": select(func.count(Grant.id)).where(Grant.created_at > seconds),
+        "gone": gone,
+    }
+    counted = {name: connection.execute(query).scalar() or 0 for name, query in others.items()}
+    return {**changed, **counted, "versions": versions}
+
+
+def _administrators(connection: Connection) -> list[str]:
+    query = select(User.username).where(User.role == ADMINISTRATOR, User.disabled.is_(False))
+    return [*connection.execute(query.order_by(User.username)).scalars()]
+
+
+def remove_prepared(settings: Settings, now: float) -> None:
+    """Remove what was prepared long ago, and nobody confirmed."""
+    if database_path(settings) is None:
+        return
+    folder = _folder(settings)
+    found = _read(folder)
+    if (found is not None and found.state != PREPARED) or not is_older(folder, now - KEPT_SECONDS):
+        return
+    with suppress(FileNotFoundError), scratch(folder.parent) as beside_it:
+        moved = folder.replace(beside_it / folder.name)
+        # Somebody may have confirmed it since it was read.
+        found = _read(moved)
+        if found is not None and found.state != PREPARED:
+            moved.replace(folder)
+
+
+def confirm(settings: Settings, job_id: str, user: User, reason: str) -> None:
+    """Have the server restart on what a job prepared. Raises ConfigurationError.
+
+    Its event is written first, to the trail, which no restore replaces on SQLite.
+    """
+    found, restarts = prepared(settings), current_app.extensions[RESTARTS]
+    if found is None or (found.id, found.state) != (job_id, PREPARED):
+        raise _not_there()
+    if restarts not in (os.getpid(), os.getppid()):
+        raise RefusedCommand("The server is being stopped.")
+    need_space(_folder(settings), _LEAST_FREE, "the restart")
+    record("restore-confirmed", what=f"{found.name}, taken {found.taken}: {reason}")
+    confirmed = replace(
+        found, state=CONFIRMED, user_id=user.id, username=user.username, reason=reason,
+        at=int(time.time()),
+    )  # fmt: skip
+    try:
+        _note(settings, confirmed)
+    except FileNotFoundError:
+        # It was removed as too old meanwhile.
+        raise _not_there() from None
+    os.kill(restarts, signal.SIGUSR1)
+
+
+def _not_there() -> RefusedCommand:
+    return RefusedCommand("What was prepared is not there any more; prepare it again.")
+
+
+def carry_out(settings: Settings, *, is_restart: bool) -> PreparedRestore | None:
+    """Put in its place what was confirmed; return what came of it, None where nothing was.
+
+    Only the restart that the confirmation led to does so: another start serves what is there. No
+    server runs on the database meanwhile. Raises ConfigurationError where neither the old nor the
+    new is whole.
+    """
+    database = database_path(settings)
+    found = prepared(settings) if database else None
+    if database is None or found is None or found.state != CONFIRMED:
+        return None
+    kept: Sequence[Path] = ()
+    error = _INTERRUPTED
+    if is_restart:
+        try:
+            with alone(database):
+                kept = put_in_place(settings, database, _folder(settings), datetime.now(UTC))
+        except ConfigurationError as failed:
+            error = str(failed)
+            finish_swap(database)
+    if database.exists() and database.stat().st_ino == found.inode:
+        return replace(found, state=DONE, kept=[path.name for path in kept])
+    return replace(found, state=FAILED, error=error)
+
+
+def note_outcome(app: Flask, outcome: PreparedRestore) -> str:
+    """Write what came of a restore where its page and the trail have it; return a sentence.
+
+    The app is current.
+    """
+    settings, is_done = settings_of(app), outcome.state == DONE
+    with suppress(Unwritable):
+        record(
+            "restored" if is_done else "restore-failed",
+            user_id=outcome.user_id,
+            what=f"{outcome.name}, taken {outcome.taken}, by {outcome.username}: "
+            f"{outcome.reason if is_done else outcome.error}",
+        )
+    try:
+        # First, as the disk may be full.
+        for path in _folder(settings).iterdir():
+            if path.name != _STATE:
+                path.unlink()
+        _note(settings, outcome)
+    except OSError:
+        shutil.rmtree(_folder(settings), ignore_errors=True)
+    if is_done:
+        return f"Restored {outcome.name} as of {outcome.taken}, for {outcome.username}."
+    return f"{outcome.name} was not restored, and the old database is served: {outcome.error}"

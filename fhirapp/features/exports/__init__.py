@@ -1,0 +1,19 @@
+"""Records out: `fhirapp export`, the pages of exports, and `$export` of Bulk Data Access.
+
+Records leave as NDJSON: as their sources sent them, with the history where that is wanted, or, by
+`$export`, as they are served.
+"""
+
+from __future__ import annotations
+
+from fhirapp.feature import ADMINISTRATION, N_, Feature, Link
+
+FEATURE = Feature(
+    name="exports",
+    init=("fhirapp.features.exports.bulk:init_app",),
+    blueprints=("fhirapp.features.exports.pages:blueprint",),
+    commands={
+        "export": ("fhirapp.features.exports.cli:export", "Export all records as FHIR."),
+    },
+    navigation=(Link(ADMINISTRATION, 70, "/admin/exports", N_("Exports")),),
+)

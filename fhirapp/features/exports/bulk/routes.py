@@ -1,0 +1,238 @@
+"""`$export` over HTTP: kick-off, status, cancel, files.
+
+Access is checked on each request: a client that was disabled or lost a scope cannot fetch its
+earlier exports, and other clients get 404 even with the right URL.
+Source: Bulk Data Access 2.0 §export.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from flask import Blueprint, Response, current_app, request
+from werkzeug.http import http_date
+
+from fhirapp.auth.protector import insufficient_scope
+from fhirapp.auth.throttle import Failures
+from fhirapp.db import forget_reader, reader
+from fhirapp.definition import types
+from fhirapp.features.exports.bulk import files, run
+from fhirapp.features.exports.bulk.export_request import (
+    GROUP,
+    PATIENT,
+    SYSTEM,
+    ExportRequest,
+    covers,
+    exporter,
+    members,
+    still_registered,
+)
+from fhirapp.features.exports.bulk.files import Manifest
+from fhirapp.features.exports.bulk.kickoff import NDJSON, read_export_request
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.outcome import (
+    InternalError,
+    InvalidParameter,
+    MissingParameter,
+    NotFound,
+    Throttled,
+    issue,
+    operation_outcome,
+)
+from fhirapp.fhir.temporal import moment_of
+from fhirapp.jobs import table
+from fhirapp.jobs.table import DONE, FAILED, Job
+from fhirapp.rest.access import check_id
+from fhirapp.rest.internal import is_in_batch
+from fhirapp.rest.response import fhir_address, is_strict, layout_wanted, rendered
+from fhirapp.rest.stream import Span, carry, wanted_span
+
+blueprint = Blueprint("bulk", __name__)
+
+# Status requests per export, minute and server process.
+POLLS = 120
+# Retry-After of the status.
+RETRY_SECONDS = 2
+_ASYNC = "respond-async"
+_CACHE = "no-cache, private"
+_POLLS = "fhirapp.bulk.polls"
+_UNKNOWN = "There is no such export here."
+
+
+@blueprint.route("/fhir/$export", methods=["GET", "POST"])
+def export() -> Response:
+    """Export everything that the client may read."""
+    return _kick_off(SYSTEM)
+
+
+@blueprint.route("/fhir/Patient/$export", methods=["GET", "POST"])
+def export_patients() -> Response:
+    """Export the records of all patients."""
+    return _kick_off(PATIENT)
+
+
+@blueprint.route("/fhir/Group/<resource_id>/$export", methods=["GET", "POST"])
+def export_group(resource_id: str) -> Response:
+    """Export the records of the patients of a group."""
+    return _kick_off(GROUP, resource_id)
+
+
+def _kick_off(level: str, group: str = "") -> Response:
+    """Check and queue an export. Raises FhirError."""
+    if is_in_batch():
+        raise InvalidParameter("url", "begins an export; ask for it by itself")
+    token, access = exporter()
+    if is_strict() and _ASYNC not in _preferences():
+        raise MissingParameter("Prefer", f"must be {_ASYNC}: an export runs in the background")
+    snapshot = reader()
+    if group:
+        check_id(types()["Group"], group)
+        members(snapshot, access, group)
+    export_request = read_export_request(level, group, access, snapshot)
+    answer = _outcome("The export was accepted; GET its Content-Location for its progress.")
+    if request.method == "HEAD":
+        return answer
+    # Random, since it is the last part of the status URL.
+    export_id = secrets.token_urlsafe(24)
+    forget_reader()
+    files.write_request(export_id, export_request)
+    try:
+        run.queue(export_id, token.client_id, int(time.time()))
+    except BaseException:
+        files.remove(export_id)
+        raise
+    answer.headers["Content-Location"] = fhir_address(f"$export/{export_id}")
+    return answer
+
+
+def _preferences() -> set[str]:
+    """Return what the Prefer headers name. RFC 7240."""
+    header = request.headers.get("Prefer", "").replace(";", ",")
+    return {preference.strip().lower() for preference in header.split(",")}
+
+
+def _outcome(message: str) -> Response:
+    """Return 202 with an OperationOutcome."""
+    outcome = operation_outcome([issue("information", "informational", message)])
+    body, media = rendered(fhir_json.dumps_indented(outcome), layout_wanted())
+    headers = {"Content-Type": media, "Cache-Control": "no-store"}
+    return Response(body, status=202, headers=headers)
+
+
+@blueprint.route("/fhir/$export/<export_id>", methods=["GET", "DELETE"])
+def status(export_id: str) -> Response:
+    """Return 202 with the progress, or 200 with the manifest once done; or cancel the export."""
+    job, export_request = _own(export_id)
+    if request.method == "DELETE":
+        return _cancel(job)
+    _throttle(job)
+    if job.state == FAILED:
+        raise InternalError(job.error or "")
+    if job.state != DONE:
+        headers = {
+            "X-Progress": f"{job.progress.done}% complete",
+            "Retry-After": str(RETRY_SECONDS),
+            "Cache-Control": "no-store",
+        }
+        response = Response(status=202, headers=headers)
+        del response.headers["Content-Type"]
+        return response
+    headers = {
+        "Content-Type": "application/json",
+        "Expires": http_date(job.expires_at or 0),
+        "Cache-Control": _CACHE,
+    }
+    return Response(_manifest(job, export_request, _read_manifest(job)), headers=headers)
+
+
+def _cancel(job: Job) -> Response:
+    """Delete an export with its files, whether it is done or not."""
+    forget_reader()
+    run.cancel(job.id)
+    return _outcome("The export was cancelled and its files were deleted.")
+
+
+@blueprint.get("/fhir/$export/<export_id>/<name>")
+def file(export_id: str, name: str) -> Response:
+    """Send a file of an export, or the requested range of it. RFC 9110 §14."""
+    job, _ = _own(export_id)
+    manifest = _read_manifest(job) if job.state == DONE else None
+    listed = None if manifest is None else manifest.find(name)
+    if manifest is None or listed is None:
+        raise NotFound(_UNKNOWN)
+    try:
+        stored = files.stored(job.id, job.attempts, listed)
+    except FileNotFoundError:
+        raise NotFound(_UNKNOWN) from None
+    headers = {
+        "Content-Type": NDJSON,
+        "Accept-Ranges": "bytes",
+        "Cache-Control": _CACHE,
+        "Last-Modified": http_date(moment_of(manifest.ended)),
+    }
+    response = Response(headers=headers)
+    span = wanted_span(stored.length, manifest.ended)
+    if span is not None:
+        response.status_code = 206
+        response.headers["Content-Range"] = span.content_range(stored.length)
+    carry(response, stored, span or Span(0, stored.length))
+    return response
+
+
+def _own(export_id: str) -> tuple[Job, ExportRequest]:
+    """Return an export of the requesting client, and its request.
+
+    Raises LoginRequired, Forbidden, or NotFound, which is the same for unknown exports and those
+    of other clients.
+    """
+    token, access = exporter()
+    job = table.find(export_id, run.KIND)
+    if job is None or job.owner != token.client_id or (job.expires_at or 0) <= time.time():
+        raise NotFound(_UNKNOWN)
+    try:
+        export_request = files.read_request(job.id)
+    except FileNotFoundError:
+        raise NotFound(_UNKNOWN) from None
+    earlier = still_registered(export_request.scope, export_request.scope)
+    if not covers(access, earlier, export_request.types):
+        raise insufficient_scope(
+            "The token's scope does not cover the content of the export.", export_request.scope
+        )
+    return job, export_request
+
+
+def _read_manifest(job: Job) -> Manifest:
+    """Return the manifest of an export. Raises NotFound if its files are missing."""
+    try:
+        return files.read_manifest(job.id, job.attempts)
+    except FileNotFoundError:
+        raise NotFound(_UNKNOWN) from None
+
+
+def _manifest(job: Job, export_request: ExportRequest, manifest: Manifest) -> bytes:
+    """Return the manifest as the client sees it."""
+    listed: dict[str, list[dict[str, object]]] = {
+        kind: [] for kind in (files.OUTPUT, files.DELETED, files.ERROR)
+    }
+    for entry in manifest.files:
+        url = fhir_address(f"$export/{job.id}/{entry.name}")
+        listed[entry.kind].append({"type": entry.type, "url": url, "count": entry.resources})
+    content = {
+        "transactionTime": manifest.transaction_time,
+        "request": export_request.request,
+        "requiresAccessToken": True,
+        **listed,
+    }
+    return fhir_json.dumps_indented(content)
+
+
+def _throttle(job: Job) -> None:
+    """Limit how often a client polls. Raises Throttled."""
+    polls: Failures = current_app.extensions.setdefault(_POLLS, Failures(POLLS))
+    wait = polls.count(job.id)
+    if wait:
+        raise Throttled(
+            "Too many status requests; wait for the time in Retry-After.",
+            headers={"Retry-After": str(wait)},
+        )

@@ -1,0 +1,129 @@
+"""Clinical documents of C-CDA and CDA R2, converted to FHIR for an import.
+
+tree.py reads the XML; document.py, patient.py and people.py convert the header, section.py the
+Allergies section. concept_maps.toml has the codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any
+
+from fhirapp.features.imports.ccda.document import (
+    add_encounter,
+    authors,
+    custodian,
+    document_reference,
+)
+from fhirapp.features.imports.ccda.narrative import Texts
+from fhirapp.features.imports.ccda.patient import add_patient, role_of
+from fhirapp.features.imports.ccda.people import complete, provenance
+from fhirapp.features.imports.ccda.record import Record
+from fhirapp.features.imports.ccda.section import allergies_in, is_allergies, title_remark
+from fhirapp.features.imports.ccda.times import date_time, time_remarks
+from fhirapp.features.imports.ccda.tree import NOTHING, Element, UnreadableDocument, read
+from fhirapp.features.imports.ccda.values import identifier
+from fhirapp.fhir.identity import key, known_by
+
+__all__ = ["UnreadableDocument", "identities", "resources_of"]
+
+# A resource comes after those that it refers to.
+_ORDER = (
+    "Organization",
+    "Practitioner",
+    "Patient",
+    "Encounter",
+    "DocumentReference",
+    "AllergyIntolerance",
+    "Provenance",
+)
+# No Encounter: the same number may be another patient's visit. The id of one follows from its
+# patient and number (Record.own_identity), so that a visit is the same within its patient alone.
+_MAY_BE_KNOWN = frozenset({"Organization", "Practitioner", "Patient"})
+
+
+def resources_of(
+    document: bytes, place: str, remark: Callable[[str], None] = lambda _text: None
+) -> list[dict[str, Any]]:
+    """Return the resources of a document as FHIR JSON, each after those that it refers to.
+
+    place is that of the document; remark receives what an import should report of it. Raises
+    UnreadableDocument, which carries the place.
+    """
+    try:
+        root = read(document, is_allergies)
+        return _resources(root, document, remark)
+    except UnreadableDocument as error:
+        error.place = place
+        raise
+
+
+def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str]]]:
+    """Return the identifiers, system and value, by which a resource, Type/id, may be known already.
+
+    Only people and organizations have some.
+    """
+    identities_ = {}
+    for resource in resources:
+        keys = known_by(resource.get("identifier", ()))
+        if keys and resource["resourceType"] in _MAY_BE_KNOWN:
+            identities_[f"{resource['resourceType']}/{resource['id']}"] = keys
+    return identities_
+
+
+def _resources(
+    root: Element, document: bytes, remark: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    sections = list(_sections(root))
+    own_key, set_key = (
+        key(identifier(root.first(name) or NOTHING) or {}) for name in ("id", "setId")
+    )
+    parts = own_key or (sha256(document).hexdigest(),)
+    made = root.first("effectiveTime")
+    record = Record(
+        "|".join(set_key or parts), Texts(sections), date_time((made or NOTHING).get("value"))
+    )
+    add_patient(role_of(root), record)
+    document_id = record.own_identity("DocumentReference", *parts)
+    writers = authors(root, record)
+    reference = document_reference(root, document, document_id, record, writers)
+    add_encounter(root, reference, record)
+    name = record.add(reference)
+    keeper = custodian(root, record)
+    record.add(provenance(name, name, writers, made, made, keeper))
+    for allergy, recorders, recorded in allergies_in(sections, record, writers):
+        record.add(provenance(record.add(allergy), name, recorders, made, recorded))
+    titles = filter(None, map(title_remark, _sections_outside(root)))
+    for text in (*titles, *record.remarks, *time_remarks(root)):
+        remark(text)
+    for resource in record.resources.values():
+        complete(resource)
+    # A copy: a change of one resource must not change another.
+    resources = map(_copy, record.resources.values())
+    return sorted(resources, key=lambda resource: _ORDER.index(resource["resourceType"]))
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy of JSON; faster than deepcopy, which keeps a memo of what it copied."""
+    if isinstance(value, dict):
+        return {name: _copy(inner) for name, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _sections(holder: Element) -> Iterator[Element]:
+    """Yield the sections of allergies; what is within one is part of it."""
+    for element in holder.elements:
+        if element.name == "section" and is_allergies(element):
+            yield element
+        else:
+            yield from _sections(element)
+
+
+def _sections_outside(holder: Element) -> Iterator[Element]:
+    """Yield all sections, but for what is within one of allergies."""
+    for element in holder.elements:
+        if element.name == "section":
+            yield element
+        if not (element.name == "section" and is_allergies(element)):
+            yield from _sections_outside(element)

@@ -1,0 +1,369 @@
+"""One entry of the Allergies section as AllergyIntolerance.
+
+Never milder than the document: where two places of it differ in severity or status, the graver one
+counts and a note quotes the other. Names, reactions and severities that no code knows are kept in
+words.
+
+Sources: C-CDA R2.1, Allergy Concern Act and Allergy - Intolerance Observation; HL7 C-CDA on FHIR
+2.0.0, allergies, and its concept maps; FHIR R4 allergyintolerance, ait-1 and ait-2; service.md 2.3;
+decisions 2.19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fhirapp.allergies.assertion import is_placeholder
+from fhirapp.allergies.identity import is_kind
+from fhirapp.allergies.severity import described_severely
+from fhirapp.features.imports.ccda import values
+from fhirapp.features.imports.ccda.entries import Entry
+from fhirapp.features.imports.ccda.headings import is_heading
+from fhirapp.features.imports.ccda.narrative import (
+    Column,
+    Narrative,
+    has_words,
+    plain,
+    shortened,
+    unique,
+)
+from fhirapp.features.imports.ccda.people import Actor, author
+from fhirapp.features.imports.ccda.reactions import (
+    NOT_GRADED,
+    Severity,
+    criticality_in,
+    gravest,
+    reactions,
+    severity_in,
+    severity_named,
+)
+from fhirapp.features.imports.ccda.record import Record
+from fhirapp.features.imports.ccda.status import (
+    End,
+    end_of,
+    observed_statuses,
+    statuses_beside,
+)
+from fhirapp.features.imports.ccda.status_words import is_silent, status_named, statuses_in
+from fhirapp.features.imports.ccda.substances import is_none_known, is_refuted, says_something
+from fhirapp.features.imports.ccda.times import date_time
+from fhirapp.features.imports.ccda.times import is_placeholder as is_no_date
+from fhirapp.features.imports.ccda.tree import NOTHING, Element
+from fhirapp.features.imports.ccda.values import MAPS, code_in, has_code, identifiers
+from fhirapp.fhir.terminology import (
+    ALLERGY_CLINICAL,
+    ALLERGY_VERIFICATION,
+    NO_KNOWN_DRUG_ALLERGY,
+    strings,
+)
+
+_ABATEMENT = "http://hl7.org/fhir/StructureDefinition/allergyintolerance-abatement"
+# Type and category, by the value of the observation.
+_TYPES: Mapping[str, tuple[str, str]] = MAPS["allergy_types"]
+# The gravest first: it counts where several are recorded.
+_GRAVEST = ("active", "inactive", "resolved")
+_LAYMEN = ("Patient", "RelatedPerson")
+_COMMENT_CODE = "48767-8"
+NOTED = "text in its Allergies section beside the coded entries was added to them as notes"
+_CONTRADICTION = (
+    "The document contradicts itself: an entry states no known allergy, but its narrative names "
+    "one."
+)
+
+Resource = dict[str, Any]
+Note = dict[str, Any]
+
+
+class Statement(NamedTuple):
+    """An allergy, who recorded it, and when it was last recorded."""
+
+    allergy: Resource
+    authors: list[Actor]
+    recorded: Element | None
+
+
+def statement_of(
+    entry: Entry,
+    narrative: Narrative,
+    record: Record,
+    *,
+    section_authors: list[Element],
+    writers: list[Actor],
+) -> Statement:
+    """Return the allergy of an entry; its id is empty.
+
+    CDA R2 §4.4: the innermost author counts; writers, those of the document, where there is none.
+    """
+    allergy: Resource = {
+        "resourceType": "AllergyIntolerance",
+        "id": "",
+        "identifier": identifiers(entry.observation.all("id")),
+        "patient": {"reference": record.patient},
+        "code": entry.code(narrative),
+    }
+    contradiction = entry.contradiction(narrative)
+    comments = list(_comments(entry, record))
+    notes = [*comments, *_put_details(allergy, entry)]
+    if contradiction:
+        notes.append({"text": _CONTRADICTION})
+    written = next(
+        filter(None, (holder.all("author") for holder in entry.statements)), section_authors
+    )
+    actors = [actor for element in written if (actor := author(element, record))]
+    recorded = _put_recorded(allergy, written, actors, entry.concern)
+    actors = actors or writers
+    differing = _put_status(
+        allergy,
+        entry,
+        made=record.made,
+        comments=[comment["text"] for comment in comments],
+        is_sure=not contradiction
+        and not (actors and all(actor.type_name in _LAYMEN for actor in actors)),
+        may_be_refuted=not contradiction,
+    )
+    if differing:
+        notes.append({"text": f"Status also recorded in the document: {differing}"})
+    allergy["note"] = notes
+    in_narrative = list(_narrative_notes(entry, allergy))
+    in_other_columns = list(_notes_of_other_columns(entry, allergy, in_narrative))
+    if in_other_columns:
+        record.remark(NOTED)
+    allergy["note"] = [*notes, *in_narrative, *in_other_columns]
+    kept = {name: value for name, value in allergy.items() if value or name == "id"}
+    return Statement(kept, actors, recorded)
+
+
+def is_named(allergy: Resource) -> bool:
+    """Say whether an allergy names a substance or a reaction."""
+    return says_something(allergy["code"]) or bool(allergy.get("reaction"))
+
+
+def _comments(entry: Entry, record: Record) -> Iterator[Note]:
+    """Yield the remarks on an observation or its concern: Comment Activity as Annotation."""
+    for holder in entry.statements:
+        for act in holder.all("entryRelationship/act"):
+            text = record.texts.of(act.first("text"))
+            if not (has_code(act.first("code"), _COMMENT_CODE) and text):
+                continue
+            note: Note = {"text": text}
+            if (written := act.first("author")) is not None:
+                actor = author(written, record)
+                if actor and actor.type_name in ("Practitioner", "Patient", "Organization"):
+                    note["authorReference"] = actor.reference
+                values.put(note, "time", written.first("time"))
+            yield note
+
+
+def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
+    """Set type, criticality, onset and reactions; return notes on what has no place in these.
+
+    An entry that names neither a substance nor a reaction gets none of them: its kind and its onset
+    make no allergy of it (decisions 2.19); nor does a severity where the whole observation
+    has a nullFlavor. What is recorded beside that nullFlavor becomes a note.
+    """
+    coded = severity_in(entry.statements, entry.texts)
+    named = severity_named(entry.cell(Column.SEVERITY))
+    severity = gravest((coded, named))
+    criticality = criticality_in(entry.statements, entry.texts, entry.cell(Column.CRITICALITY))
+    is_named = entry.reactions.is_any_named(entry.reaction_lines) or (
+        # Beside a nullFlavor of the whole, a reaction that has one too is none.
+        not entry.null_flavor and bool(entry.reactions.unknown)
+    )
+    if not says_something(allergy["code"]) and not is_named:
+        is_graded = severity != NOT_GRADED or criticality in ("low", "high")
+        if entry.null_flavor or not is_graded:
+            return list(_beside_nothing(entry, allergy, severity, criticality))
+    _put_type(allergy, entry.observation.all("value"))
+    if is_none_known(allergy["code"]) and NO_KNOWN_DRUG_ALLERGY in {
+        coding.get("code") for coding in allergy["code"].get("coding", ())
+    }:
+        # service.md 2.3
+        criticality = "unable-to-assess"
+    if criticality:
+        allergy["criticality"] = criticality
+    onset = _put_onset(allergy, entry.observation.first("effectiveTime"))
+    allergy["reaction"] = reactions(entry.reactions, severity=severity, lines=entry.reaction_lines)
+    notes = [{"text": f"The onset is not known: {onset} is a placeholder."}] if onset else []
+    held = list(strings(allergy["reaction"]))
+    for words in (coded.words or coded.code, named.words or named.code):
+        if not has_words(held, words):
+            notes.append({"text": f"Severity also recorded in the document: {words}"})
+            held.append(words)
+    return [
+        *notes,
+        *({"text": f"Recorded as absent: no {words}"} for words in entry.reactions.absent),
+    ]
+
+
+def _beside_nothing(
+    entry: Entry, allergy: Resource, severity: Severity, criticality: str
+) -> Iterator[Note]:
+    """Yield what is recorded beside a nullFlavor: it makes no allergy of it, and is kept.
+
+    The name that says nothing, such as "N/A", is taken from the code.
+    """
+    if name := allergy["code"].pop("text", ""):
+        yield {"text": f"Substance recorded in the document: {name}"}
+    for words in entry.reactions.words([]):
+        yield {"text": f"Reaction recorded in the document: {words}"}
+    if severity.code or severity.words:
+        yield {"text": f"Severity recorded in the document: {severity.words or severity.code}"}
+    if criticality:
+        yield {"text": f"Criticality recorded in the document: {criticality}"}
+
+
+def _put_type(allergy: Resource, found: list[Element]) -> None:
+    """Set type and category by the first code of each value that has them.
+
+    An intolerance and an allergy are both an allergy, the graver.
+    """
+    kinds = [
+        next((kind for code, kind in _TYPES.items() if has_code(value, code)), ("", ""))
+        for value in found
+    ]
+    if types := sorted({type_ for type_, _ in kinds if type_}):
+        allergy["type"] = types[0]
+    if categories := list(dict.fromkeys(category for _, category in kinds if category)):
+        allergy["category"] = categories
+
+
+def _put_onset(allergy: Resource, interval: Element | None) -> str:
+    """Set the onset and, as an extension, the end; return an onset that is a placeholder."""
+    interval = interval or NOTHING
+    start = values.start_of(interval)
+    written = (start or NOTHING).get("value")
+    is_none = is_no_date(written)
+    if written and not (is_none or date_time(written)):
+        allergy["onsetString"] = written
+    else:
+        values.put(allergy, "onsetDateTime", start)
+    end = interval.first("high") or NOTHING
+    if ended := date_time(end.get("value")):
+        allergy["extension"] = [{"url": _ABATEMENT, "valueDateTime": ended}]
+    return written if is_none else ""
+
+
+def _put_recorded(
+    allergy: Resource, written: list[Element], actors: list[Actor], concern: Element | None
+) -> Element | None:
+    """Set who recorded it last and when it was first recorded; return when it was last.
+
+    A concern begins when it is first written down.
+    """
+    recorders = [actor for actor in actors if actor.type_name in ("Practitioner", "Patient")]
+    if recorders:
+        allergy["recorder"] = recorders[-1].reference
+    moments = values.in_order(element.first("time") for element in written)
+    began = values.start_of((concern or NOTHING).first("effectiveTime"))
+    values.put(allergy, "recordedDate", moments[0] if moments else began)
+    return moments[-1] if moments else None
+
+
+def _put_status(
+    allergy: dict[str, Any],
+    entry: Entry,
+    *,
+    made: str,
+    comments: list[str],
+    is_sure: bool,
+    may_be_refuted: bool,
+) -> str:
+    """Set clinicalStatus and verificationStatus; return the words of what differs from that.
+
+    service.md 2.3: what is on the patient's chart is confirmed, but not what the patient says, what
+    the document contradicts, or what names nothing. What is refuted is no risk: a search for active
+    allergies does not find it.
+    A status in the narrative where the entry does not point there can only make it graver, and so
+    can words beside those of a status. made is when the document was.
+    """
+    observation, concern = entry.observation, entry.concern
+    codes = {_status_code(observation), _status_code(concern)}
+    refuted = may_be_refuted and is_refuted(observation, concern, allergy)
+    # That none is known holds least where any place says that it no longer does.
+    is_denial = is_none_known(allergy["code"])
+    order = _GRAVEST[::-1] if is_denial else _GRAVEST
+    coded, unclear = observed_statuses(entry)
+    if not is_denial and not coded and codes & {"active", "suspended"}:
+        coded = ["active"]
+    cell = entry.cell(Column.STATUS)
+    narrative = [] if is_placeholder(cell) else list(statuses_in(cell))
+    is_unclear = bool(unclear) or not (narrative or is_placeholder(cell) or is_silent(cell))
+    end = end_of(observation, made)
+    # The statusCode of a completed concern does not say that the allergy is resolved: the concern
+    # is no longer tracked, the allergy has not ended.
+    statuses = list(coded)
+    if not coded and _has_ended(end, is_denial=is_denial, is_unclear=is_unclear):
+        statuses = ["resolved"]
+
+    def is_graver(status: str) -> bool:
+        return (status == "active") != is_denial
+
+    if (entry.is_linked and entry.is_only) or statuses or any(map(is_graver, narrative)):
+        statuses += narrative
+    statuses += filter(is_graver, filter(None, statuses_beside(entry, comments)))
+    # Without any an allergy is active, whatever the statusCode of its concern says.
+    status = next((known for known in order if known in statuses), "active")
+    verification = "confirmed" if is_sure and says_something(allergy["code"]) else "unconfirmed"
+    if refuted:
+        status, verification = "inactive", "refuted"
+    if "nullified" in codes:
+        status, verification = "", "entered-in-error"
+    if status:
+        allergy["clinicalStatus"] = _coded(ALLERGY_CLINICAL, status)
+    allergy["verificationStatus"] = _coded(ALLERGY_VERIFICATION, verification)
+    differing = [known for known in _GRAVEST if known in coded and known != status]
+    if not (is_placeholder(cell) or (status and status_named(cell) == status)):
+        differing.append(cell)
+    if end.words and not (end.is_over and status in ("inactive", "resolved")):
+        differing.append(end.words)
+    return "; ".join(unique([*differing, *unclear]))
+
+
+def _has_ended(end: End, *, is_denial: bool, is_unclear: bool) -> bool:
+    """Say whether an allergy without a coded status has ended, or may have that none is known."""
+    if is_denial:
+        return end.is_over or end.is_doubtful
+    return end.is_over and not (end.is_doubtful and is_unclear)
+
+
+def _status_code(statement: Element | None) -> str:
+    return code_in((statement or NOTHING).first("statusCode"))
+
+
+def _coded(system: str, code: str) -> dict[str, Any]:
+    return {"coding": [{"system": system, "code": code}]}
+
+
+def _narrative_notes(entry: Entry, allergy: Resource) -> Iterator[Note]:
+    """Yield what texts and narrative hold that the allergy does not."""
+    words = [shortened(plain(text)) for holder in entry.statements for text in holder.all("text")]
+    if entry.block is not None and is_named(allergy):
+        cells = entry.block.cells
+        words.append(entry.cell(Column.NOTE) if cells else shortened(entry.block.text))
+    held = list(strings(allergy))
+    for text in words:
+        if not has_words(held, text) and not is_placeholder(text):
+            yield {"text": f"The document says in words: {text}"}
+            held.append(text)
+
+
+def _notes_of_other_columns(entry: Entry, allergy: Resource, noted: list[Note]) -> Iterator[Note]:
+    """Yield what the row of an allergy has in columns that are none of an allergy's.
+
+    The kind of allergy is a code, and who recorded it when is said elsewhere.
+    """
+    if entry.block is None or not is_named(allergy):
+        return
+    held = [*strings(allergy), *strings(noted)]
+    kept = entry.block.clinical
+    kept += [
+        cell for cell in entry.block.others if cell not in kept and described_severely(cell[1])
+    ]
+    for head, words in kept:
+        is_label = is_heading(words) and not status_named(words)
+        if is_label or is_kind(words) or is_placeholder(words):
+            continue
+        if not has_words(held, words):
+            yield {"text": f"The document says in words: {f'{head}: ' if head else ''}{words}"}
+            held.append(words)

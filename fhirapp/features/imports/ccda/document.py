@@ -1,0 +1,336 @@
+"""The header of a document as DocumentReference, and its visit as Encounter.
+
+The document is the attachment, byte for byte. Sources: CDA R2 §4.2; HL7 C-CDA on FHIR 2.0.0,
+header; FHIR R4 documentreference; service.md 2.2.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from fhirapp.features.imports.ccda import values
+from fhirapp.features.imports.ccda.narrative import plain, shortened
+from fhirapp.features.imports.ccda.people import (
+    Actor,
+    actor,
+    addresses,
+    author,
+    organization,
+    practitioner,
+)
+from fhirapp.features.imports.ccda.record import Record
+from fhirapp.features.imports.ccda.times import date_time
+from fhirapp.features.imports.ccda.tree import NOTHING, Element
+from fhirapp.features.imports.ccda.values import (
+    ACT_CODE,
+    CONFIDENTIALITY,
+    MAPS,
+    absent,
+    code_in,
+    codings,
+    concept,
+    extended,
+    identifier,
+    identifiers,
+    null_coding,
+    present,
+)
+from fhirapp.fhir.identity import key
+from fhirapp.fhir.terminology import CT, DOCUMENT_CATEGORY, LOINC
+
+# What HL7's C-CDA on FHIR calls CDA that is sent as it is.
+CONTENT_TYPE = "application/cda+xml"
+# HL7 Terminology defines the codes; US Core 8.0.0 binds format to a value set of them.
+_FORMATS = f"{CT}v3-HL7DocumentFormatCodes"
+_US_REALM_HEADER = "2.16.840.1.113883.10.20.22.1.1"
+# The version of C-CDA, by that of the header's template; 1.1 has none.
+_VERSIONS = {"": "1.1", "2015-08-01": "2.1", "2023-05-01": "2.1"}
+_RELATIONS: Mapping[str, str] = MAPS["relations"]
+_VERSION_NUMBER = "http://hl7.org/fhir/5.0/StructureDefinition/extension-DocumentReference.version"
+_CLINICAL_NOTE = {
+    "coding": [{"system": DOCUMENT_CATEGORY, "code": "clinical-note", "display": "Clinical Note"}]
+}
+_CLASSES: Mapping[str, str] = MAPS["document_classes"]
+
+
+def document_reference(
+    root: Element, document: bytes, document_id: str, record: Record, writers: list[Actor]
+) -> dict[str, Any]:
+    """Return the DocumentReference of a document; encounter and period are put in later."""
+    made = root.first("effectiveTime")
+    signer = _signer(root, record)
+    resource: dict[str, Any] = {
+        "resourceType": "DocumentReference",
+        "id": document_id,
+        "meta": _meta(made),
+        "language": code_in(root.first("languageCode")),
+        "contained": _contained(*writers, *([signer] if signer else [])),
+        "extension": _version(root),
+        "masterIdentifier": identifier(root.first("id") or NOTHING),
+        "identifier": identifiers(root.all("setId")[:1]),
+        "status": "current",
+        "docStatus": _doc_status(root),
+        # US Core has UNK among the types, for a document that has none.
+        "type": concept(root.first("code"), record.texts) or {"coding": [null_coding("UNK")]},
+        "category": _categories(root),
+        "subject": {"reference": record.patient},
+        "author": [writer.reference for writer in writers],
+        "authenticator": signer.reference if signer else None,
+        "custodian": custodian(root, record),
+        "relatesTo": _relations(root, record),
+        "securityLabel": _confidentiality(root),
+        "content": [_content(root, document)],
+        "context": _context(root, record),
+    }
+    values.put(resource, "date", _date(root))
+    return present(resource)
+
+
+def authors(root: Element, record: Record) -> list[Actor]:
+    """Return who wrote the document, each once."""
+    unique: list[Actor] = []
+    for element in root.all("author"):
+        writer = author(element, record)
+        if writer and all(writer.reference != known.reference for known in unique):
+            unique.append(writer)
+    return unique
+
+
+def custodian(root: Element, record: Record) -> dict[str, Any] | None:
+    """Return the Reference to the organization that keeps the document."""
+    path = "custodian/assignedCustodian/representedCustodianOrganization"
+    return organization(root.first(path), record)
+
+
+def _signer(root: Element, record: Record) -> Actor | None:
+    for path in ("legalAuthenticator", "authenticator"):
+        signer = actor(root.first(f"{path}/assignedEntity") or NOTHING, record)
+        # R4: no other may authenticate.
+        if signer and signer.type_name in ("Practitioner", "Organization"):
+            return signer
+    return None
+
+
+def _contained(*actors: Actor) -> list[dict[str, Any]]:
+    by_id = {
+        resource["id"]: resource for participant in actors for resource in participant.contained
+    }
+    return list(by_id.values())
+
+
+def _meta(made: Element | None) -> dict[str, Any] | None:
+    """Return when this content was made."""
+    instant = values.instant(made)
+    return {"lastUpdated": instant} if instant else None
+
+
+def _date(root: Element) -> Element | None:
+    """Return when the document was made: its own time, else when its last author wrote.
+
+    A day without an hour, which is no instant, is completed by an author who wrote on that day.
+    """
+    made = root.first("effectiveTime")
+    written = values.in_order(participation.first("time") for participation in root.all("author"))
+    day = date_time((made or NOTHING).get("value"))
+    if not day:
+        return written[-1] if written else made
+    if len(day) != 10:
+        return made
+    exact = [time for time in written if values.instant(time).startswith(day)]
+    return exact[-1] if exact else made
+
+
+def _version(root: Element) -> list[dict[str, Any]]:
+    written = (root.first("versionNumber") or NOTHING).get("value")
+    return [{"url": _VERSION_NUMBER, "valueString": written}] if written else []
+
+
+def _doc_status(root: Element) -> str:
+    """Say whether the document is final: by its status, or by a signature."""
+    written = code_in(root.first("sdtc:statusCode"))
+    if written == "active":
+        return "preliminary"
+    if written == "nullified":
+        return "entered-in-error"
+    is_signed = any(
+        signature.get("code") == "S"
+        for path in ("legalAuthenticator", "authenticator")
+        for signature in root.all(f"{path}/signatureCode")
+    )
+    return "final" if written == "completed" or is_signed else ""
+
+
+def _categories(root: Element) -> list[dict[str, Any]]:
+    classes = [
+        {"coding": [{"system": LOINC, "code": coding["code"], "display": _CLASSES[coding["code"]]}]}
+        for coding in codings(root.first("code") or NOTHING)
+        if coding.get("system") == LOINC and coding["code"] in _CLASSES
+    ]
+    return [_CLINICAL_NOTE, *classes]
+
+
+def _relations(root: Element, record: Record) -> list[dict[str, Any]]:
+    related = []
+    for related_document in root.all("relatedDocument"):
+        code = _RELATIONS.get(related_document.get("typeCode"))
+        for element in related_document.all("parentDocument/id") if code else ():
+            identified = identifier(element) or {}
+            if known := key(identified):
+                reference = f"DocumentReference/{record.own_identity('DocumentReference', *known)}"
+                target = {"reference": reference, "identifier": identified}
+                related.append({"code": code, "target": target})
+    return related
+
+
+def _confidentiality(root: Element) -> list[dict[str, Any]]:
+    labels = codings(root.first("confidentialityCode") or NOTHING)
+    for label in labels:
+        # CDA R2 §4.2.1.7: the code is one of these where no other system is named.
+        label.setdefault("system", CONFIDENTIALITY)
+    return [{"coding": labels}] if labels else []
+
+
+def _content(root: Element, document: bytes) -> dict[str, Any]:
+    attachment: dict[str, Any] = {
+        "contentType": CONTENT_TYPE,
+        "language": code_in(root.first("languageCode")),
+        "data": base64.b64encode(document).decode(),
+        "title": shortened(plain(root.first("title") or NOTHING)),
+    }
+    values.put(attachment, "creation", root.first("effectiveTime"))
+    content: dict[str, Any] = {"attachment": present(attachment)}
+    if coded := _format(root):
+        content["format"] = coded
+    return content
+
+
+def _format(root: Element) -> dict[str, Any] | None:
+    versions = {
+        _VERSIONS.get(template.get("extension"), "")
+        for template in root.all("templateId")
+        if template.get("root") == _US_REALM_HEADER
+    }
+    body = root.first("component")
+    if not any(versions) or body is None:
+        return None
+    kind = "nonXMLBody" if body.first("nonXMLBody") is not None else "structuredBody"
+    code = f"ccda-{kind}:{max(versions)}"
+    return {"system": _FORMATS, "code": f"urn:hl7-org:sdwg:{code}", "display": code}
+
+
+def _context(root: Element, record: Record) -> dict[str, Any]:
+    events = root.all("documentationOf/serviceEvent")
+    context: dict[str, Any] = {
+        "event": [kind for event in events if (kind := concept(event.first("code"), record.texts))],
+        "period": next(
+            filter(None, (values.period(event.first("effectiveTime")) for event in events)), None
+        ),
+    }
+    return present(context)
+
+
+_PARTICIPATION = f"{CT}v3-ParticipationType"
+_RESPONSIBLE = {
+    "coding": [{"system": _PARTICIPATION, "code": "PPRF", "display": "primary performer"}]
+}
+_PARTICIPANT_TYPES: Mapping[str, str] = MAPS["participations"]
+
+
+def add_encounter(root: Element, document: dict[str, Any], record: Record) -> None:
+    """Add the Encounter, and to the DocumentReference which it is, when and where."""
+    visit = root.first("componentOf/encompassingEncounter")
+    if visit is None or visit.null_flavor:
+        return
+    facility = visit.first("location/healthCareFacility") or NOTHING
+    period = values.period(visit.first("effectiveTime"))
+    identified = identifiers(visit.all("id"))
+    keys = list(filter(None, map(key, identified)))
+    encounter: dict[str, Any] = {
+        "resourceType": "Encounter",
+        "id": record.own_identity("Encounter", *(keys[0] if keys else (record.key,))),
+        "identifier": identified,
+        "status": _status(period, record.made),
+        "class": _class(visit),
+        "type": _types(visit, record),
+        "subject": {"reference": record.patient},
+        "participant": _participants(visit, record),
+        "period": period,
+        "hospitalization": _hospitalization(visit, record),
+        "location": _location(facility),
+        "serviceProvider": organization(facility.first("serviceProviderOrganization"), record),
+    }
+    name = record.add(present(encounter))
+    context = document.setdefault("context", {})
+    context["encounter"] = [{"reference": name}]
+    if period:
+        # service.md 2.2: context.period is the encounter's.
+        context["period"] = period
+    if kind := concept(facility.first("code"), record.texts):
+        context["facilityType"] = kind
+
+
+def _status(period: dict[str, Any] | None, made: str) -> str:
+    """Say whether the visit is over; without an end, or before it, that is unknown."""
+    end = (period or {}).get("end")
+    return "finished" if end and not values.is_ahead(end, made) else "unknown"
+
+
+def _class(visit: Element) -> dict[str, Any]:
+    code = visit.first("code") or NOTHING
+    classes = (coding for coding in codings(code) if coding.get("system") == ACT_CODE)
+    return next(classes, None) or extended(absent(code.null_flavor))
+
+
+def _types(visit: Element, record: Record) -> list[dict[str, Any]]:
+    """Return the kinds of a visit beside its class."""
+    kind = concept(visit.first("code"), record.texts) or {}
+    others = [coding for coding in kind.get("coding", ()) if coding.get("system") != ACT_CODE]
+    if others:
+        return [{**kind, "coding": others}]
+    # US Core requires a type.
+    return [{"text": kind["text"]} if "text" in kind else extended(absent())]
+
+
+def _participants(visit: Element, record: Record) -> list[dict[str, Any]]:
+    participants = []
+    for path in ("responsibleParty", "encounterParticipant"):
+        for participation in visit.all(path):
+            assigned = participation.first("assignedEntity") or NOTHING
+            if individual := practitioner(assigned, record):
+                participants.append(
+                    {"type": [_participation(participation)], "individual": individual}
+                )
+    return participants
+
+
+def _participation(participation: Element) -> dict[str, Any]:
+    code = participation.get("typeCode")
+    if code not in _PARTICIPANT_TYPES:
+        return _RESPONSIBLE
+    return {
+        "coding": [{"system": _PARTICIPATION, "code": code, "display": _PARTICIPANT_TYPES[code]}]
+    }
+
+
+def _hospitalization(visit: Element, record: Record) -> dict[str, Any] | None:
+    for name in ("dischargeDispositionCode", "sdtc:dischargeDispositionCode"):
+        if disposition := concept(visit.first(name), record.texts):
+            return {"dischargeDisposition": disposition}
+    return None
+
+
+def _location(facility: Element) -> list[dict[str, Any]]:
+    """Return the place by its name and number: no Location is served."""
+    place = facility.first("location") or NOTHING
+    named = plain(place.first("name") or NOTHING)
+    if not named:
+        located = addresses(place.all("addr"))
+        named = (
+            ", ".join([*located[0].get("line", ()), located[0].get("city", "")]) if located else ""
+        )
+    reference: dict[str, Any] = {"display": named.strip(", ")} if named else {}
+    if identified := identifiers(facility.all("id")):
+        reference["identifier"] = identified[0]
+    return [{"location": reference}] if reference else []

@@ -1,0 +1,268 @@
+"""The datatypes of a clinical document as those of FHIR: codes, identifiers, periods, nullFlavors.
+
+times.py reads the times. Sources: CDA R2 data types; HL7 C-CDA on
+FHIR 2.0.0, mapping guidance and its concept maps.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fhirapp.features.imports.ccda.narrative import Texts, tidy
+from fhirapp.features.imports.ccda.times import date_time, is_exact, is_placeholder
+from fhirapp.features.imports.ccda.tree import NOTHING, Element
+from fhirapp.fhir.identity import RFC_3986
+from fhirapp.fhir.periods import comparable
+from fhirapp.fhir.temporal import interval, now
+from fhirapp.fhir.terminology import CT, DATA_ABSENT_REASON, NULL_FLAVOR, ORIGINAL_TEXT
+
+_OID = re.compile(r"[0-2](\.(0|[1-9][0-9]*))+", re.ASCII)
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+_HL7 = "2.16.840.1.113883."
+
+ACT_CODE = CT + "v3-ActCode"
+CONFIDENTIALITY = CT + "v3-Confidentiality"
+RACE = f"urn:oid:{_HL7}6.238"
+
+# Tables of codes, by name.
+MAPS: Mapping[str, Any] = tomllib.loads(
+    Path(__file__).with_name("concept_maps.toml").read_text(encoding="utf-8")
+)
+_CODE_SYSTEMS = {oid: address.replace("{CT}", CT) for oid, address in MAPS["code_systems"].items()}
+
+_IDENTIFIER_SYSTEMS: Mapping[str, str] = MAPS["identifier_systems"]
+_REGISTRIES = frozenset({*_IDENTIFIER_SYSTEMS, *MAPS["registries"]["oids"]})
+# An extension under this root is an address of its own (THO, NamingSystem-uri).
+URI_ROOT = _HL7 + "4.873"
+
+
+def code_system(oid: str) -> str:
+    """Return FHIR's address of a code system; `urn:oid:…` where it has none."""
+    return _CODE_SYSTEMS.get(_short(oid)) or urn(oid)
+
+
+def identifier_system(oid: str) -> str:
+    """Return FHIR's address of who assigns identifiers; `urn:oid:…` where it has none."""
+    return _IDENTIFIER_SYSTEMS.get(_short(oid)) or urn(oid)
+
+
+def is_registry(oid: str) -> bool:
+    """Say whether an OID is a registry's, which alone, without a number, identifies nothing."""
+    return _short(oid) in _REGISTRIES
+
+
+def urn(root: str) -> str:
+    """Return an OID or UUID as a URI; "" where it is neither.
+
+    CDA R2 data types §2.15.1 (II.root): also in capitals, which FHIR does not write.
+    """
+    if _OID.fullmatch(root):
+        return f"urn:oid:{root}"
+    return f"urn:uuid:{root.lower()}" if _UUID.fullmatch(root) else ""
+
+
+def _short(oid: str) -> str:
+    return oid.removeprefix(_HL7) if oid.startswith(_HL7) else ""
+
+
+# Display and data-absent-reason of each.
+_NULL_FLAVORS: Mapping[str, tuple[str, str]] = MAPS["null_flavors"]
+_NO_CODE = re.compile(r"[\x00-\x20\x7f]+")
+
+
+def absent(null_flavor: str = "") -> dict[str, Any]:
+    """Return the extension with the reason why something is absent; without one, unknown."""
+    reason = _NULL_FLAVORS.get(null_flavor, ("", "unknown"))[1]
+    return {"url": DATA_ABSENT_REASON, "valueCode": reason}
+
+
+def original(written: str) -> dict[str, Any]:
+    """Return the extension that keeps the source's words where FHIR has no form for them."""
+    return {"url": ORIGINAL_TEXT, "valueString": written}
+
+
+def present(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that have a value; FHIR JSON has no empty ones."""
+    return {name: value for name, value in members.items() if value}
+
+
+def distinct(items: Iterable[dict[str, Any] | None]) -> list[dict[str, Any]]:
+    """Return the items that are not empty, each once."""
+    unique: list[dict[str, Any]] = []
+    for item in items:
+        if item and item not in unique:
+            unique.append(item)
+    return unique
+
+
+def extended(*extensions: dict[str, Any]) -> dict[str, Any]:
+    """Return what holds nothing but extensions."""
+    return {"extension": list(extensions)}
+
+
+def null_coding(null_flavor: str) -> dict[str, Any] | None:
+    """Return a nullFlavor as a Coding, None for what is none."""
+    if null_flavor not in _NULL_FLAVORS:
+        return None
+    coding = {"system": NULL_FLAVOR, "code": null_flavor, "display": _NULL_FLAVORS[null_flavor][0]}
+    # As the service itself writes it: service.md 2.3.
+    return {**coding, "userSelected": False} if null_flavor == "NI" else coding
+
+
+def code_in(element: Element | None) -> str:
+    """Return the code of an element, as FHIR writes codes; "" where there is none."""
+    return _NO_CODE.sub(" ", (element or NOTHING).get("code")).strip()
+
+
+def coding(element: Element) -> dict[str, Any] | None:
+    """Return a code with its system, None where there is no code."""
+    code = code_in(element)
+    if not code:
+        return None
+    members = {
+        "system": code_system(element.get("codeSystem")),
+        "version": tidy(element.get("codeSystemVersion")),
+        "code": code,
+        "display": tidy(element.get("displayName")),
+    }
+    return present(members)
+
+
+def codings(element: Element) -> list[dict[str, Any]]:
+    """Return a code, its translations, and a nullFlavor in its place, in this order."""
+    coded = (element, *element.all("translation"))
+    return distinct([*map(coding, coded), null_coding(element.null_flavor)])
+
+
+def concept(element: Element | None, texts: Texts) -> dict[str, Any] | None:
+    """Return a CD, CE or CV as a CodeableConcept, None where it says nothing."""
+    if element is None:
+        return None
+    text = texts.of(element.first("originalText"))
+    return present({"coding": codings(element), "text": text}) or None
+
+
+def has_code(element: Element | None, *codes: str) -> bool:
+    """Say whether an element's code, or a translation of it, is one of these."""
+    if element is None:
+        return False
+    return any(coded.get("code") in codes for coded in (element, *element.all("translation")))
+
+
+def is_negated(statement: Element | None) -> bool:
+    """Say whether a statement says that something is not so."""
+    return (statement or NOTHING).get("negationInd") in ("true", "1")
+
+
+def identifier(element: Element) -> dict[str, Any] | None:
+    """Return an II as an Identifier, None where it identifies nothing.
+
+    C-CDA on FHIR, "CDA id → FHIR Identifier": a root alone is an identifier of its own, save that
+    of a registry.
+    """
+    root, extension = element.get("root"), element.get("extension")
+    identified = _identified(root, extension, element.null_flavor)
+    if identified and (name := tidy(element.get("assigningAuthorityName"))):
+        identified["assigner"] = {"display": name}
+    return identified
+
+
+def _identified(root: str, extension: str, null_flavor: str) -> dict[str, Any] | None:
+    unknown = extended(absent(null_flavor))
+    if not root:
+        return {"_system": unknown, "value": extension} if extension else None
+    system = identifier_system(root) or f"urn:hl7ii:{quote(root, safe='')}"
+    if null_flavor or (not extension and is_registry(root)):
+        return {"system": system, "_value": unknown}
+    if not extension:
+        return {"system": RFC_3986, "value": urn(root) or system}
+    if root == URI_ROOT:
+        separator = "/" if "://" in extension else ":"
+        namespace, is_split, value = extension.rpartition(separator)
+        if is_split and value and namespace and not namespace.endswith("/"):
+            return {"system": "".join(namespace.split()), "value": value}
+        return {"system": RFC_3986, "value": extension}
+    return {"system": system, "value": extension}
+
+
+def identifiers(elements: list[Element]) -> list[dict[str, Any]]:
+    """Return the Identifiers of these, each once."""
+    return distinct(map(identifier, elements))
+
+
+def put(
+    resource: dict[str, Any],
+    name: str,
+    element: Element | None,
+    read: Callable[[str], str] = date_time,
+) -> None:
+    """Set a dateTime; what FHIR cannot hold of it, or why there is none, is put beside it."""
+    if element is None:
+        return
+    written = element.get("value")
+    date = read(written)
+    if date:
+        resource[name] = date
+    if written and not date and is_placeholder(written):
+        resource[f"_{name}"] = extended(absent(), original(written))
+    elif written and not (date and is_exact(written, date)):
+        resource[f"_{name}"] = extended(original(written))
+    elif not written and element.null_flavor:
+        resource[f"_{name}"] = extended(absent(element.null_flavor))
+
+
+def start_of(times: Element | None) -> Element | None:
+    """Return where an IVL_TS begins: its low, else its only point in time."""
+    if times is None or times.get("value"):
+        return times
+    return times.first("low") or (times if times.null_flavor else None)
+
+
+def period(times: Element | None) -> dict[str, Any] | None:
+    """Return the Period of an IVL_TS, None where it says nothing of one.
+
+    An end before the start is kept as it is written: either of the two may be wrong.
+    """
+    if times is None:
+        return None
+    ends: dict[str, Any] = {}
+    put(ends, "start", start_of(times))
+    put(ends, "end", times.first("high"))
+    if times.get("value") and ends.get("start"):
+        ends["end"] = ends["start"]
+    if "start" in ends and "end" in ends and _is_before(ends["end"], ends["start"]):
+        end = times.first("high")
+        del ends["end"]
+        ends["_end"] = extended(original(end.get("value") if end else ""))
+    return comparable(ends) or None
+
+
+def in_order(times: Iterable[Element | None]) -> list[Element]:
+    """Return those that are times, the earliest first."""
+    known = [time for time in times if time is not None and date_time(time.get("value"))]
+    return sorted(known, key=lambda time: interval(date_time(time.get("value"))).low)
+
+
+def is_ahead(time: str, made: str) -> bool:
+    """Say whether a dateTime comes after the day on which its document was made, or after today."""
+    days = filter(None, (made[:10], now().date().isoformat()))
+    return any(_is_before(day, time[:10]) for day in days)
+
+
+def _is_before(time: str, other: str) -> bool:
+    """Say whether a time is before another, at the precision of the less exact one."""
+    length = min(len(time), len(other))
+    if length <= 10:
+        return time[:length] < other[:length]
+    return interval(time).low < interval(other).low
+
+
+def instant(element: Element | None) -> str:
+    """Return an instant; "" where the time is not known to the second."""
+    time = date_time((element or NOTHING).get("value"))
+    return time if len(time) > 10 else ""

@@ -1,0 +1,444 @@
+"""Import: records in batches, each published in one transaction.
+
+What is rejected is reported with its place, while the rest is published. An import that was killed
+is simply run again: what is here already makes no new version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from fhirapp.config import Settings
+from fhirapp.db import Reader, db, writing
+from fhirapp.db.turns import turn
+from fhirapp.definition import Definition
+from fhirapp.disk import scratch as scratch_folder
+from fhirapp.features.imports import deletions, runs
+from fhirapp.features.imports.admission import MISFILED, Admission
+from fhirapp.features.imports.archives import Archives, OnRead
+from fhirapp.features.imports.batches import (
+    Admitted,
+    Ready,
+    ResourceHistory,
+    batches,
+    collect,
+    publish,
+    with_words,
+)
+from fhirapp.features.imports.dangling import dangling, unreachable
+from fhirapp.features.imports.inputs import Input, find_inputs, in_order, shown
+from fhirapp.features.imports.patient_changes import PatientChanges
+from fhirapp.features.imports.reader import RecordReader
+from fhirapp.features.imports.records import (
+    OLDER,
+    REFERENCE,
+    PatientRejected,
+    Record,
+    Rejected,
+    Scratch,
+)
+from fhirapp.features.imports.references import PublishFirst
+from fhirapp.features.imports.report import Rejects, Report
+from fhirapp.features.imports.runs import Options
+from fhirapp.features.imports.skipped import INCOMPLETE
+from fhirapp.fhir.temporal import instant
+from fhirapp.files import shared_files
+from fhirapp.store.import_models import PATIENCE, TURN
+from fhirapp.store.prepare import Notes, Prepared, blob_ids
+from fhirapp.store.publish import Brought, Publisher
+from fhirapp.store.version import Change
+from fhirapp.store.write import Rendering, rendering_in_force
+
+# Values of one SELECT: SQLite takes 32,766.
+_IDS = 10_000
+_REJECTIONS: Mapping[Change | str, str] = {
+    Change.FOREIGN: (
+        "is known from another source, with other content; give the ids of one of them a prefix "
+        "(--id-prefix), or import both under one name (--source)"
+    ),
+    Change.CLAIMED: (
+        "is what records of another source refer to, and may be another person there; give its "
+        "ids a prefix (--id-prefix), or import both under one name (--source)"
+    ),
+    Change.MISFILED: MISFILED,
+}
+_WITHOUT_RECORDS = "contains no importable file; see the skipped files"
+# Types of one rank whose turn comes first: others of that rank refer to them.
+_FIRST_TYPES = ("Organization", "Practitioner", "Patient")
+_OWN_TIMES = (
+    "histories keep their own times: an export --since the last one lacks them, so export all"
+)
+
+
+def import_paths(
+    paths: Sequence[Path],
+    definitions: Mapping[str, Definition],
+    settings: Settings,
+    options: Options | None = None,
+    progress: OnRead = lambda _bytes: None,
+    waits: Callable[[], None] = lambda: None,
+    begun: Callable[[Report], None] = lambda _report: None,
+) -> Report:
+    """Import files, folders and archives; "-" is standard input.
+
+    Imports into one database run one after the other, as each reports what it published: waits is
+    called where this one has to wait. begun receives the report, which grows meanwhile. Raises
+    ConfigurationError for a path that is not there, and for deletions by a partial export.
+    """
+    settings.instance.mkdir(parents=True, exist_ok=True)
+    with (
+        turn(settings, TURN, waits),
+        scratch_folder(settings.instance) as spool,
+        Archives() as archives,
+        Scratch() as scratch,
+        Notes(definitions["Binary"], settings.ocr_languages) as notes,
+    ):
+        options = options or Options()
+        found = find_inputs(paths, spool, archives, together=options.together)
+        inputs = in_order(found, definitions)
+        if options.delete_missing:
+            deletions.refuse_partial_exports(paths, spool, archives)
+        run = Import(definitions, settings, options, notes, scratch)
+        run.begin([shown(path) for path in paths])
+        begun(run.report)
+        for source in inputs:
+            run.take(source, progress)
+        run.finish()
+    return run.report
+
+
+class Import:
+    """One run of an import."""
+
+    def __init__(
+        self,
+        definitions: Mapping[str, Definition],
+        settings: Settings,
+        options: Options,
+        notes: Notes,
+        scratch: Scratch,
+    ) -> None:
+        self.report = Report()
+        self._definitions = definitions
+        self._options = options
+        self._rendering = Rendering.of(settings)
+        self._notes = notes
+        self._scratch = scratch
+        self._reader = RecordReader(
+            scratch,
+            options.prefix,
+            self.report.remark,
+            self.report.add_skipped_file,
+            repairs=options.repair,
+        )
+        self._admission = Admission(definitions, options, scratch, self.report)
+        self._settings = settings
+        self._folder = settings.instance / "imports"
+        self._rejects = Rejects(self._folder)
+        self._run = runs.Run(0, None, {}, {})
+        self._strangers: set[str] = set()
+        self._brought = Brought()
+
+    def begin(self, inputs: Sequence[str]) -> None:
+        """Record that the run begins."""
+        with writing(patience=PATIENCE) as connection:
+            self._run = runs.begin(connection, self._definitions, inputs, self._options, _now())
+            self._admission.patient_changes = PatientChanges.of(connection)
+            source_id = self._run.source_id
+            if source_id is not None and runs.has_others(connection, source_id):
+                self._admission.source_ids.source_id = source_id
+        self.report.run = self._run.id
+        path = self._folder / f"{self._run.id}.rejected.ndjson"
+        self._rejects = Rejects(self._options.rejected or path)
+
+    def take(self, source: Input, progress: OnRead) -> None:
+        """Publish an input, in batches."""
+        self._publish_all(self._reader.read(source, progress))
+
+    def finish(self) -> None:
+        """Publish what was deferred, report what leads nowhere, and record that the run ended."""
+        self._report_empty()
+        self._publish_deferred()
+        self.report.unreadable.update(self._notes.unreadable)
+        self.report.unread.update(self._notes.unread)
+        self.report.unread_in.update(self._notes.unread_in)
+        self.report.machine_read.update(self._notes.machine_read)
+        with db.engine.connect() as connection:
+            since = self._run.unreported
+            for target, reason, count in dangling(connection, self._definitions, since):
+                self.report.add_kept(target, reason, count)
+            for name, reason, advice in unreachable(connection, self._definitions, since):
+                self.report.add_unreachable(name, reason, advice)
+        if self._options.delete_missing:
+            self._delete_missing()
+        self._rejects.close()
+        self.report.rejected_file = " ".join(self._kept_rejects())
+        with writing(patience=PATIENCE, much=True) as connection:
+            if self._options.provenance:
+                publisher = self._publisher(connection, None)
+                runs.write_provenance(publisher, connection, self._definitions, self._run, _now())
+            runs.end(connection, self._run, _now(), self.report.content()["changes"])
+
+    def _report_empty(self) -> None:
+        """Report the folders and archives in which no file holds records."""
+        names = self._reader.without_records()
+        for name in filter(None, names):
+            self.report.add_rejected(name, [("", _WITHOUT_RECORDS)])
+        if names == [""]:
+            self.report.notes.append("Nothing was imported: no file holds records.")
+
+    def _publish_deferred(self) -> None:
+        """Publish what was deferred, what others refer to first.
+
+        References that still cannot be resolved when the turn of their record comes are kept.
+        """
+        self._publish_waiting()
+        while types := self._scratch.deferred_types():
+            type_name = min(types, key=self._turn)
+            self._publish_older(type_name)
+            self._publish_waiting()
+            self._publish_all(self._admission.deferred(REFERENCE, type_name), final=True)
+            self._publish_waiting()
+
+    def _turn(self, type_name: str) -> tuple[int, int, str]:
+        """Return the place of a type in the order in which deferred records are published."""
+        definition = self._definitions.get(type_name)
+        place = _FIRST_TYPES.index(type_name) if type_name in _FIRST_TYPES else len(_FIRST_TYPES)
+        return (definition.rank if definition else 0, place, type_name)
+
+    def _publish_waiting(self) -> None:
+        """Publish what waited for a reference, until what is left waits for what is not here."""
+        before = -1
+        while (waiting := self._scratch.count_deferred(REFERENCE)) not in (0, before):
+            before = waiting
+            self._publish_all(self._admission.deferred(REFERENCE))
+
+    def _kept_rejects(self) -> Iterator[str]:
+        """Yield where the files of rejected records lie: with FHIRAPP_FILES, where that says."""
+        files = shared_files(self._settings)
+        for path in self._rejects.paths:
+            place = str(path)
+            if self._settings.files and not self._options.rejected:
+                # Where it cannot be put there now, it stays where it is.
+                with suppress(OSError):
+                    files.put(f"imports/{path.name}", path)
+                    place = f"{files.place}/imports/{path.name}"
+            yield place
+
+    def _publish_all(self, records: Iterable[Record], *, final: bool = False) -> None:
+        """Publish records, batch by batch; nothing of them stays in memory."""
+        for batch in batches(records):
+            self._publish(batch, final=final)
+            batch.clear()
+            collect()
+
+    def _publish(self, records: Sequence[Record], *, final: bool) -> None:
+        """Publish a batch; in several, where a record depends on what comes before it."""
+        while records:
+            ready, records = self._ready(records, final=final)
+            if ready:
+                with writing(patience=PATIENCE, much=True) as connection:
+                    publisher = self._publisher(connection, self._run.source_id)
+                    outcomes = publish(publisher, connection, ready)
+                    self._record_shared(publisher, connection)
+                # Only what is committed is reported.
+                self.report.add_twice(publisher.twice)
+                for record, type_name, outcome in outcomes:
+                    self._report_outcome(record, type_name, outcome)
+            self._admission.published()
+
+    def _ready(
+        self, records: Sequence[Record], *, final: bool
+    ) -> tuple[list[Ready], Sequence[Record]]:
+        """Return what can be published at once, and the records that come after that."""
+        ready: list[Ready] = []
+        rest: Sequence[Record] = ()
+        snapshot = Reader(db.engine)
+        try:
+            for place, record in enumerate(records):
+                try:
+                    admitted = self._admission.admit(record, snapshot, final=final)
+                except Rejected as error:
+                    self._reject(record, error.faults, follows=isinstance(error, PatientRejected))
+                except PublishFirst:
+                    rest = records[place:]
+                    break
+                else:
+                    if admitted is not None:
+                        ready.append((record, admitted))
+            return self._with_words(ready, snapshot), rest
+        finally:
+            snapshot.close()
+
+    def _with_words(self, ready: Sequence[Ready], snapshot: Reader) -> list[Ready]:
+        """Return resources with the words of their documents; stored ones have them already."""
+        resources = [admitted for _, admitted in ready if isinstance(admitted, Prepared)]
+        read = iter(self._notes.read(resources, self._stored(blob_ids(resources), snapshot)))
+
+        def complete(admitted: Admitted) -> Admitted:
+            if isinstance(admitted, Prepared):
+                return next(read)
+            if isinstance(admitted, ResourceHistory):
+                return with_words(admitted, self._notes)
+            return admitted
+
+        return [(record, complete(admitted)) for record, admitted in ready]
+
+    def _stored(self, ids: Sequence[str], snapshot: Reader) -> frozenset[str]:
+        """Return which Binaries are stored already."""
+        table = self._definitions["Binary"].sql_table
+        stored: set[str] = set()
+        for start in range(0, len(ids), _IDS):
+            some = ids[start : start + _IDS]
+            marks = ", ".join("?" * len(some))
+            current = f"SELECT id FROM {table} WHERE is_current AND id IN ({marks})"
+            stored.update(row[0] for row in snapshot.all(current, some))
+        return frozenset(stored)
+
+    def _publisher(self, connection: Connection, source_id: int | None) -> Publisher:
+        # The time is taken within the transaction, so that it rises with the versions.
+        return Publisher(
+            connection,
+            now=_now(),
+            rendering=rendering_in_force(connection, self._rendering),
+            binary=self._definitions["Binary"],
+            source_id=source_id,
+            brought=self._brought,
+            strangers=self._strangers if source_id else None,
+            is_apart=self._admission.source_ids.are_checked,
+        )
+
+    def _record_shared(self, publisher: Publisher, connection: Connection) -> None:
+        if self._run.source_id is not None:
+            runs.record_shared(connection, self._run.source_id, publisher.shared)
+
+    def _report_outcome(self, record: Record, type_name: str, outcome: Change | str) -> None:
+        if outcome is Change.OLDER:
+            self._admission.defer(record, OLDER)
+        elif outcome in _REJECTIONS:
+            self._reject(record, [(f"{type_name}.id", _REJECTIONS[outcome])])
+        elif isinstance(outcome, Change):
+            self.report.count(type_name, outcome.value)
+            is_new_history = record.type_name == "Bundle" and outcome is not Change.SAME
+            if is_new_history and any(self._run.last_rows.values()):
+                self.report.remark("", _OWN_TIMES)
+        else:
+            self._reject(record, [(type_name, outcome)])
+
+    def _reject(
+        self, record: Record, faults: Sequence[tuple[str, str]], *, follows: bool = False
+    ) -> None:
+        """Report a rejected record, and keep it; follows where its patient was rejected."""
+        if record.has_prefix:
+            self._admission.remove_prefix(record)
+        type_name = record.type_name if record.type_name in self._definitions else None
+        if follows:
+            self.report.add_follower(record.place, type_name or "")
+        else:
+            self.report.add_rejected(record.place, faults, type_name or "")
+        self._rejects.add(record)
+
+    def _publish_older(self, type_name: str) -> None:
+        """Publish content that earlier versions had, where the source has not gone on from it.
+
+        What the source holds of a resource, in order, may begin with its last versions here.
+        """
+        older = self._admission.deferred(OLDER, type_name)
+        for _, group in groupby(older, lambda record: record.subject):
+            rest: Sequence[Record] = [*group]
+            while rest:
+                ready, rest = self._ready(rest, final=True)
+                # A condition may have found different resources for them.
+                by_id: dict[str, list[Ready]] = {}
+                for record, admitted in ready:
+                    by_id.setdefault(admitted.id, []).append((record, admitted))
+                for of_resource in by_id.values():
+                    self._publish_in_order(of_resource)
+                self._admission.published()
+
+    def _publish_in_order(self, ready: Sequence[Ready]) -> None:
+        """Publish the records of one resource, without those that are its last versions here."""
+        definition, resource_id = ready[0][1].definition, ready[0][1].id
+        # A history holds the versions itself, also those that came before it.
+        histories = [
+            place
+            for place, (_, admitted) in enumerate(ready)
+            if isinstance(admitted, ResourceHistory)
+        ]
+        after = ready[histories[-1] + 1 :] if histories else ready
+        # The same content twice in a row is one version.
+        once = [
+            (record, admitted)
+            for place, (record, admitted) in enumerate(after)
+            if place == 0 or _digest(admitted) != _digest(after[place - 1][1])
+        ]
+        with writing(patience=PATIENCE) as connection:
+            publisher = self._publisher(connection, self._run.source_id)
+            outcomes = publish(
+                publisher, connection, [ready[place] for place in histories], hold_older=False
+            )
+            stored = publisher.digests(definition, [resource_id]).get(resource_id, [])
+            overlap = _overlap(stored, [_digest(admitted) for _, admitted in once])
+            outcomes += publish(publisher, connection, once[overlap:], hold_older=False)
+            self._record_shared(publisher, connection)
+        same = len(ready) - len(outcomes)
+        self.report.count(definition.name, Change.SAME.value, same)
+        for record, type_name, outcome in outcomes:
+            self._report_outcome(record, type_name, outcome)
+
+    def _delete_missing(self) -> None:
+        """Delete what the source no longer holds."""
+        source_id = self._run.source_id
+        if self.report.rejected_lines:
+            self.report.notes.append(
+                "Nothing was deleted: the rejected records may be those that are missing. Correct "
+                "them, and import everything again."
+            )
+            return
+        if self.report.skipped_file_count[INCOMPLETE]:
+            self.report.notes.append(
+                "Nothing was deleted: what is missing may be in the incomplete files. Import "
+                "everything again when they are complete."
+            )
+            return
+        if self._reader.has_pages:
+            self.report.notes.append(
+                "Nothing was deleted: a Bundle is one page of a search, and what is missing may be"
+                " on another. Import an export of all records."
+            )
+            return
+        missing, total = deletions.count_missing(self._definitions, source_id, self._scratch)
+        is_most = missing == total or (missing > deletions.FEW and missing * 2 > total)
+        if missing and is_most and not self._options.force:
+            self.report.notes.append(
+                f"Nothing was deleted: {missing} of the {total} resources of "
+                f"{self._options.source!r} are missing. With --force they are deleted."
+            )
+            return
+        for definition, ids in deletions.missing_pages(self._definitions, source_id, self._scratch):
+            with writing(patience=PATIENCE) as connection:
+                publisher = self._publisher(connection, source_id)
+                changes = [publisher.delete(definition, resource_id) for resource_id in ids]
+            self.report.count(definition.name, "deleted", changes.count(Change.DELETED))
+
+
+def _digest(admitted: Admitted) -> bytes | None:
+    return admitted.digest if isinstance(admitted, Prepared) else None
+
+
+def _overlap(stored: Sequence[bytes | None], wanted: Sequence[bytes | None]) -> int:
+    """Return how many of the first wanted contents are the last stored ones, in their order."""
+    for count in range(min(len(stored), len(wanted)), 0, -1):
+        if list(stored[-count:]) == list(wanted[:count]):
+            return count
+    return 0
+
+
+def _now() -> str:
+    return instant(datetime.now(UTC))

@@ -1,0 +1,93 @@
+"""Looks up the current or pending version of a record that a table row updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fhirapp.db import Reader
+from fhirapp.definition import Definition
+from fhirapp.features.exports.rows import Key, SourceJson
+from fhirapp.features.imports.records import Rejected
+from fhirapp.features.imports.references import current
+from fhirapp.fhir import json as fhir_json
+from fhirapp.store.prepare import Prepared, elements_of
+
+_ANOTHER_PATIENT = (
+    "is the id of another patient's record here; give this one another id, or merge the two"
+    " patients if they are one person (Administer, Patients)"
+)
+
+
+class KnownRecords:
+    """Finds the current version of a resource, without what is added when it is served."""
+
+    def __init__(self) -> None:
+        # What is admitted and not published yet, the last of each resource, by Type/id; None where
+        # it is deleted.
+        self._admitted: dict[str, Prepared | None] = {}
+        self._sources: dict[str, SourceJson] = {}
+
+    def admit(self, name: str, prepared: Prepared | None) -> None:
+        """Note what a resource, Type/id, will be once that is published; None if deleted."""
+        self._admitted[name] = prepared
+
+    def published(self) -> None:
+        """Note that what was admitted is published: from now on it is read."""
+        self._admitted.clear()
+
+    def is_same(self, prepared: Prepared, snapshot: Reader) -> bool:
+        """Say whether a resource is here with this content."""
+        definition = prepared.definition
+        name = f"{definition.name}/{prepared.id}"
+        if name in self._admitted:
+            admitted = self._admitted[name]
+            return admitted is not None and admitted.digest == prepared.digest
+        digest: bytes | None = current(snapshot, definition, prepared.id, "digest")
+        return digest == prepared.digest
+
+    def find(self, prepared: Prepared, snapshot: Reader) -> dict[str, Any] | None:
+        """Return a resource as it is, None where it is not here, or has no patient here.
+
+        Raises Rejected where it is another patient's.
+        """
+        definition = prepared.definition
+        name = f"{definition.name}/{prepared.id}"
+        if name not in self._admitted:
+            return self._stored(prepared, snapshot)
+        admitted = self._admitted[name]
+        if admitted is None or not _is_of_patient(prepared, admitted.columns["patient_id"]):
+            return None
+        elements = elements_of(definition, admitted.columns)
+        return {"resourceType": definition.name, "id": prepared.id, **elements}
+
+    def _stored(self, prepared: Prepared, snapshot: Reader) -> dict[str, Any] | None:
+        definition = prepared.definition
+        source = self._source(definition)
+        row = snapshot.first(
+            f"SELECT patient_id, {', '.join(source.columns)} FROM {definition.sql_table}"
+            " WHERE id = ? AND is_current",
+            (prepared.id,),
+        )
+        if row is None or not _is_of_patient(prepared, row[0]):
+            return None
+        key = Key(prepared.id, 0, "", deleted=False, pk=0, size=0)
+        resource: dict[str, Any] = fhir_json.loads(b"".join(source.pieces(snapshot, key, row[1:])))
+        # Those of the version that comes are not known yet.
+        for name in ("versionId", "lastUpdated"):
+            del resource["meta"][name]
+        if not resource["meta"]:
+            del resource["meta"]
+        return resource
+
+    def _source(self, definition: Definition) -> SourceJson:
+        if definition.name not in self._sources:
+            self._sources[definition.name] = SourceJson(definition)
+        return self._sources[definition.name]
+
+
+def _is_of_patient(prepared: Prepared, patient_id: str | None) -> bool:
+    """Say whether a record here has the patient of the one that comes. Raises Rejected."""
+    coming: str | None = prepared.columns["patient_id"]
+    if coming != patient_id and None not in (coming, patient_id):
+        raise Rejected(_ANOTHER_PATIENT, f"{prepared.definition.name}.id")
+    return coming == patient_id

@@ -1,0 +1,405 @@
+"""Inputs, read into records: NDJSON, resources and Bundles in JSON or XML, C-CDA, tables.
+
+What cannot be read becomes a record with faults, so that it is reported in its place while the rest
+goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+import orjson
+
+from fhirapp.features.imports import bundles, ccda, tables
+from fhirapp.features.imports.archives import Broken, OnRead
+from fhirapp.features.imports.bundles import (
+    BUNDLE_TYPES,
+    BrokenDocument,
+    InvalidEntry,
+    OnMatch,
+    Piece,
+    entry_id,
+    identifier_condition,
+    prefixed,
+    read_entry,
+    relative_name,
+)
+from fhirapp.features.imports.content import MARK, Kind, Unknown
+from fhirapp.features.imports.inputs import LONGEST, Input, kind_of
+from fhirapp.features.imports.records import Record, Scratch, dumps, name_of
+from fhirapp.features.imports.repair import repaired_id
+from fhirapp.features.imports.skipped import Skipped
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir import xml_reader
+from fhirapp.fhir.resource import InvalidResource
+
+_LONGEST_CDA = 50_000_000
+_ONE_PAGE = "is one page of a search, and the next page is another file; import that too"
+_Split = Callable[[Input, OnRead], Iterator[Piece]]
+
+
+class RecordReader:
+    """Reads inputs; the addresses within Bundles go into scratch.
+
+    remark receives remarks on a table as a whole: (place, text); skip receives the files without
+    records: (place, reason). repairs says whether resources are repaired later, which changes ids.
+    """
+
+    def __init__(
+        self,
+        scratch: Scratch,
+        prefix: str = "",
+        remark: Callable[[str, str], None] = lambda _place, _text: None,
+        skip: Callable[[str, str], None] = lambda _place, _reason: None,
+        *,
+        repairs: bool = False,
+    ) -> None:
+        self._scratch = scratch
+        self._prefix = prefix
+        self._remark = remark
+        self._skip = skip
+        self._repairs = repairs
+        # A Bundle was one page of several.
+        self.has_pages = False
+        # Where the files lie that tables named.
+        self._named: set[Hashable] = set()
+        # The folders and archives of files that were skipped, and of others.
+        self._of_skipped: set[str] = set()
+        self._of_others: set[str] = set()
+
+    def without_records(self) -> list[str]:
+        """Return the folders and archives in which all files were skipped; "" is the import."""
+        return sorted(self._of_skipped - self._of_others)
+
+    def read(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+        """Yield an input's records with their JSON parsed, in place of a Bundle its entries."""
+        return self._parsed(self._unparsed(source, on_read))
+
+    def _parsed(self, records: Iterable[Record]) -> Iterator[Record]:
+        for record in records:
+            if not (record.faults or record.deletes) and record.resource is None:
+                try:
+                    record.resource = fhir_json.loads(record.text)
+                except ValueError as error:
+                    record.faults.append(("", f"is not JSON: {error}"))
+            if record.type_name == "Bundle" and record.resource.get("type") != "history":
+                yield from self._parsed(self._bundle(record.resource, record.place))
+            else:
+                yield record
+
+    def _unparsed(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+        try:
+            kind, table_kind = kind_of(source)
+            self._of_others.update(("", *source.found_in))
+            if kind is Kind.LINES:
+                yield from self._lines(source, on_read)
+            elif kind is Kind.DOCUMENT:
+                yield from self._document(source, on_read, _pieces, bytes)
+            elif kind is Kind.XML:
+                yield from self._document(source, on_read, _xml_pieces, _json_of)
+            elif kind is Kind.CDA:
+                yield from self._cda(source, on_read)
+            elif kind is Kind.TABLE:
+                yield from self._table(source, table_kind, on_read)
+        except Skipped as error:
+            on_read(source.size)
+            if source.location not in self._named:
+                self._of_skipped.update(("", *source.found_in))
+                self._skip(source.name, str(error))
+        except Broken as error:
+            self._of_others.update(("", *source.found_in))
+            if not (isinstance(error, Unknown) and source.location in self._named):
+                yield _faulty(source.name, str(error))
+
+    def _bundle(self, bundle: Mapping[str, Any], place: str) -> Iterator[Record]:
+        """Yield the records of a parsed Bundle."""
+        entries = bundle.get("entry", [])
+        if type(entries) is not list:
+            yield _faulty(place, "must be a list", "Bundle.entry")
+            return
+
+        def located() -> Iterator[tuple[str, bytes]]:
+            for position, entry in enumerate(entries):
+                yield f"{place}, entry[{position}]", dumps(entry)
+
+        self._note_page(bundle, place)
+        yield from self._entries(bundle.get("type"), place, located)
+
+    def _lines(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+        with source.open(on_read) as stream:
+            for number, line in enumerate(_bounded_lines(stream), 1):
+                if line is None:
+                    yield _faulty(f"{source.name}:{number}", f"is longer than {LONGEST:,} bytes")
+                elif line.strip():
+                    yield Record(f"{source.name}:{number}", line)
+
+    def _document(
+        self, source: Input, on_read: OnRead, split: _Split, json_of: Callable[[bytes], bytes]
+    ) -> Iterator[Record]:
+        """Yield a resource, the entries of a Bundle, or the resources of a list."""
+        try:
+            if _is_list(source):
+                for piece in split(source, on_read):
+                    yield Record(f"{source.name}:{piece.line}", piece.text)
+                return
+            members = _outline(split(source, lambda _size: None))
+            if members.get("resourceType") != "Bundle" or members.get("type") == "history":
+                yield _whole(source, on_read, json_of)
+            elif "entry" in members:
+                yield _faulty(f"{source.name}:1", "must be a list", "Bundle.entry")
+            else:
+                self._note_page(members, source.name)
+                yield from self._entries(
+                    members.get("type"),
+                    source.name,
+                    lambda: _located_entries(source.name, split(source, on_read)),
+                )
+        except BrokenDocument as error:
+            yield _faulty(f"{source.name}:{error.line}", str(error))
+
+    def _note_page(self, bundle: Mapping[str, Any], place: str) -> None:
+        """Tell of a Bundle that is one page of several."""
+        links = bundle.get("link")
+        if type(links) is list and any(
+            type(link) is dict and link.get("relation") == "next" for link in links
+        ):
+            self.has_pages = True
+            self._remark(place, _ONE_PAGE)
+
+    def _entries(
+        self, bundle_type: Any, place: str, located: Callable[[], Iterator[tuple[str, bytes]]]
+    ) -> Iterator[Record]:
+        """Yield a Bundle's records; located is called twice, as references may point forward."""
+        if bundle_type not in BUNDLE_TYPES:
+            yield _faulty(place, f"must be one of {', '.join(BUNDLE_TYPES)}", "Bundle.type")
+            return
+        number = self._scratch.new_bundle()
+        for _, text in located():
+            self._note_address(number, text, bundle_type)
+        for where, text in located():
+            record = Record(where, text, bundle_type=bundle_type)
+            try:
+                entry = read_entry(fhir_json.loads(text), bundle_type)
+            except InvalidEntry as error:
+                yield replace(record, faults=[(error.path, str(error))])
+            except ValueError as error:
+                yield replace(record, faults=[("", f"is not JSON: {error}")])
+            else:
+                if entry is None:
+                    continue
+                if entry.resource is None:
+                    yield replace(record, deletes=entry.target)
+                    continue
+                record.resource = entry.resource
+                record.bundle = number
+                record.entry_id = entry_id(entry)
+                record.condition, record.on_match = entry.condition, entry.on_match
+                yield record
+
+    def _note_address(self, number: int, text: bytes, bundle_type: str) -> None:
+        """Note where the fullUrl of an entry leads, and what else names it in its Bundle."""
+        try:
+            # Of a resource that is repaired the id may follow from each digit of its content.
+            loads = fhir_json.loads if self._repairs else orjson.loads
+            entry = read_entry(loads(text), bundle_type)
+        except ValueError:
+            # It is rejected when its turn comes.
+            return
+        if entry is None or entry.resource is None:
+            return
+        resource_id, names = entry_id(entry), [entry.full_url]
+        type_name = entry.resource.get("resourceType")
+        if self._repairs:
+            came = {} if resource_id is None else {"id": resource_id}
+            with suppress(InvalidResource):
+                repaired = repaired_id({**entry.resource, **came})
+                if repaired != resource_id:
+                    names += [f"{type_name}/{resource_id}"] if resource_id else []
+                    names.append(relative_name(entry.full_url))
+                    resource_id = str(repaired)
+        if resource_id is not None or entry.condition:
+            target = f"{type_name}/{self._prefix}{resource_id or ''}"
+            for name in filter(None, names):
+                # Text that is no Unicode is rejected when its turn comes.
+                with suppress(UnicodeEncodeError):
+                    self._scratch.add_address(
+                        number, prefixed(name, self._prefix), target, entry.condition
+                    )
+
+    def _cda(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+        with source.open(on_read) as stream:
+            document = stream.read(_LONGEST_CDA + 1)
+        if len(document) > _LONGEST_CDA:
+            yield _faulty(source.name, f"is longer than {_LONGEST_CDA:,} bytes")
+            return
+        found: list[str] = []
+        try:
+            resources = ccda.resources_of(document, source.name, found.append)
+        except ccda.UnreadableDocument as error:
+            yield _faulty(source.name, str(error))
+            return
+        identifiers = ccda.identities(resources)
+        remarks = [(source.name, remark) for remark in found]
+        # A document has few details of a person: those of the first document are kept.
+        for record in self._group(source.name, resources, OnMatch.SKIP, identifiers):
+            yield replace(record, remarks=remarks)
+            remarks = []
+
+    def _table(self, source: Input, kind: str, on_read: OnRead) -> Iterator[Record]:
+        with source.open(on_read) as stream:
+            heading = b""
+            for row in tables.rows_of(stream, kind, source.files):
+                place = f"{source.name}:{row.number}"
+                # The first row is the heading.
+                heading = heading or row.text
+                base = Record(place, row.text, table_kind=kind, heading=heading)
+                if row.resources == []:
+                    for column, note in row.notes:
+                        self._remark(f"{place}: {column}" if column else place, note)
+                if row.faults:
+                    yield replace(base, faults=[*row.faults])
+                remarks = [*row.notes]
+                resources = row.resources or []
+                identifiers = {name_of(patient): _identifiers(patient) for patient in resources}
+                for record in self._group(place, resources, OnMatch.SKIP_OTHER, identifiers):
+                    yield replace(
+                        record,
+                        text=row.text,
+                        remarks=remarks,
+                        table_kind=kind,
+                        heading=heading,
+                        defaults=row.defaults,
+                    )
+                    remarks = []
+        if source.files:
+            self._named |= source.files.named
+
+    def _group(
+        self,
+        place: str,
+        resources: Sequence[dict[str, Any]],
+        on_match: OnMatch,
+        identifiers: Mapping[str, Iterable[tuple[str, str]]],
+    ) -> Iterator[Record]:
+        """Yield the resources made from one document or row, about people who may be known here.
+
+        identifiers has, by Type/id, the (system, value) that a resource may be known by.
+        """
+        number = self._scratch.new_bundle()
+        for resource in resources:
+            name = name_of(resource)
+            condition = identifier_condition(resource["resourceType"], identifiers.get(name, ()))
+            if condition:
+                target = name.replace("/", f"/{self._prefix}", 1)
+                # References have their prefix by then.
+                self._scratch.add_address(number, target, target, condition)
+            yield Record(
+                place,
+                resource=resource,
+                bundle=number,
+                grouped=True,
+                condition=condition,
+                on_match=on_match,
+            )
+
+
+def _faulty(place: str, message: str, path: str = "") -> Record:
+    return Record(place, faults=[(path, message)])
+
+
+def _identifiers(resource: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return (system, value) of a patient's identifiers, none of another resource's."""
+    if resource["resourceType"] != "Patient":
+        return []
+    return [
+        (identifier["system"], identifier["value"])
+        for identifier in resource.get("identifier", ())
+        if "system" in identifier and "value" in identifier
+    ]
+
+
+def _bounded_lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Yield the lines, None for one that is too long for memory."""
+    is_first = True
+    while line := stream.readline(LONGEST + 1):
+        if is_first:
+            line = line.removeprefix(MARK)
+            is_first = False
+        if len(line) <= LONGEST or line.endswith(b"\n"):
+            yield line
+            continue
+        while (rest := stream.readline(1_048_576)) and not rest.endswith(b"\n"):
+            pass
+        yield None
+
+
+def _whole(source: Input, on_read: OnRead, json_of: Callable[[bytes], bytes]) -> Record:
+    """Return a document as one record. Raises BrokenDocument."""
+    with source.open(on_read) as stream:
+        text = stream.read(LONGEST + 1)
+    if len(text) > LONGEST:
+        return _faulty(source.name, f"is longer than {LONGEST:,} bytes")
+    return Record(f"{source.name}:1", json_of(text.removeprefix(MARK)))
+
+
+def _json_of(document: bytes) -> bytes:
+    """Return FHIR XML in JSON. Raises BrokenDocument."""
+    try:
+        return dumps(xml_reader.loads(document))
+    except xml_reader.InvalidXml as error:
+        raise BrokenDocument(str(error), error.line) from None
+
+
+def _is_list(source: Input) -> bool:
+    with source.open() as stream:
+        start = stream.read(len(MARK)).removeprefix(MARK).lstrip()
+        while not start and (more := stream.read(1)):
+            start = more.lstrip()
+    return start[:1] == b"["
+
+
+def _outline(pieces: Iterable[Piece]) -> dict[str, Any]:
+    """Return the type of a document, of a Bundle its kind and its links.
+
+    `entry` is only there where it is no list.
+    """
+    members: dict[str, Any] = {}
+    for piece in pieces:
+        if piece.name in ("resourceType", "type", "entry", "link"):
+            try:
+                members[piece.name] = orjson.loads(piece.text)
+            except orjson.JSONDecodeError:
+                members[piece.name] = None
+        if members.get("resourceType", "Bundle") != "Bundle":
+            break
+    return members
+
+
+def _located_entries(name: str, pieces: Iterable[Piece]) -> Iterator[tuple[str, bytes]]:
+    """Yield each entry of a Bundle, in an input of this name, with its place."""
+    position = 0
+    for piece in pieces:
+        if not piece.name:
+            yield f"{name}:{piece.line}, entry[{position}]", piece.text
+            position += 1
+
+
+def _pieces(source: Input, on_read: OnRead) -> Iterator[Piece]:
+    with source.open(on_read) as stream:
+        if stream.read(len(MARK)) != MARK:
+            stream.close()
+            stream = source.open(on_read)
+        yield from bundles.pieces(stream, LONGEST)
+
+
+def _xml_pieces(source: Input, on_read: OnRead) -> Iterator[Piece]:
+    """Yield the pieces of FHIR XML, in JSON. Raises BrokenDocument."""
+    with source.open(on_read) as stream:
+        try:
+            for name, content, line in xml_reader.pieces(stream, LONGEST):
+                yield Piece(name, dumps(content), line)
+        except xml_reader.InvalidXml as error:
+            raise BrokenDocument(str(error), error.line) from None

@@ -1,0 +1,366 @@
+"""References, made to point here: within a Bundle, by a condition, from the server of the source.
+
+`Practitioner?identifier=system|value` becomes `Practitioner/<id>`, `urn:uuid:…` becomes the entry
+with that address, `https://source.example/fhir/Patient/1` becomes `Patient/1`. What cannot be
+resolved is kept as it is and reported. Source: FHIR R4 http §3.1.0.11.2.1, bundle §2.36.4.1,
+references §2.3.0.
+
+Two named sources may use the same ids for different people. A source may refer by id to what it
+sent itself, and to what it sent with the same content as is here. An id that only another source
+sent would lead to a stranger's record (decisions §5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from fhirapp.db import Reader
+from fhirapp.definition import Definition
+from fhirapp.features.imports.bundles import prefixed, split_address
+from fhirapp.features.imports.records import Scratch
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.outcome import FhirError
+from fhirapp.search.page import NEWEST_FIRST, find_page
+from fhirapp.search.parameter import Context
+from fhirapp.search.query import parse_query, select
+from fhirapp.store.merge import patients_merged
+
+_CONDITIONAL = re.compile(r"([A-Z][A-Za-z]+)\?(\S+)")
+_ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_RELATIVE = re.compile(r"[A-Z][A-Za-z]+/")
+_LITERAL_PATTERN = rf"([A-Z][A-Za-z]+/{ID_PATTERN})(?:/_history/{ID_PATTERN})?"
+_LITERAL = re.compile(_LITERAL_PATTERN)
+_LITERAL_IN_JSON = re.compile(rf'"(?:reference|url)"\s*:\s*"{_LITERAL_PATTERN}"'.encode())
+# What may have to be resolved; resources without it are not walked through.
+_HINT = re.compile(rb'"(?:reference|url)"\s*:\s*"(?:[A-Z][A-Za-z]+(?:\?|\\u003[fF])|urn:|https?:)')
+# Conditions, and targets, whose answers are remembered.
+_REMEMBERED = 50_000
+# So many rows of a condition are read: records that were merged into one person are several.
+_FOUND = 10
+ANOTHER_SOURCE = (
+    "is a record of another source here, and this source sent none with the same content: it may "
+    "be about another person; give its ids a prefix (--id-prefix), or import both under one name "
+    "(--source)"
+)
+
+
+class PublishFirst(Exception):
+    """A record depends on what may be among those admitted and not published yet."""
+
+
+class Unresolved(NamedTuple):
+    """A reference that is kept as it is, and why; may_come if a later resource may help."""
+
+    reference: str
+    reason: str
+    may_come: bool = False
+
+
+class Resolver:
+    """Resolves references; what conditions find is remembered for the whole import.
+
+    bases are the addresses of the servers whose absolute references mean records here, each with
+    its slash at the end. prefix is put before every id.
+    """
+
+    def __init__(
+        self,
+        definitions: Mapping[str, Definition],
+        scratch: Scratch,
+        bases: Collection[str] = (),
+        prefix: str = "",
+    ) -> None:
+        self._definitions = definitions
+        self._scratch = scratch
+        self._bases = bases
+        self._prefix = prefix
+        self._matches: dict[str, str] = {}
+        # What came with a condition, is admitted and is not published yet: Type/id by condition.
+        self._admitted: dict[str, str] = {}
+        # Type/id of what is deleted by a record that is not published yet.
+        self._deletions: set[str] = set()
+        # The number of a Bundle and the Type/id of an entry of it that was rejected.
+        self._rejected: set[tuple[int, str]] = set()
+
+    def resolve(
+        self,
+        text: bytes | None,
+        resource: Any,
+        bundle: int,
+        snapshot: Reader,
+        *,
+        grouped: bool,
+        final: bool,
+        with_targets: bool,
+    ) -> tuple[list[Unresolved], list[str]]:
+        """Resolve a resource's references in place; return what is kept, and the targets.
+
+        text is the resource's JSON as it came, None where it came in another form; bundle the
+        number of its Bundle, 0 outside of one; grouped says that this is a document or a row, whose
+        own ids count before conditions. Once final, nothing is waited for. The targets, only
+        collected with_targets, are the Type/id that it names by an id of its source.
+        """
+        if text is not None and not (bundle or _HINT.search(text)):
+            if not with_targets:
+                return [], []
+            # Escaped letters or slashes would hide a reference from the pattern.
+            if not (b"\\u" in text or b"\\/" in text):
+                names = _LITERAL_IN_JSON.findall(text)
+                return [], [prefixed(name.decode(), self._prefix) for name in names]
+        unresolved: list[Unresolved] = []
+        targets: list[str] = []
+        for holder, member in _references(resource):
+            value = holder[member]
+            target = self._resolved(value, bundle, snapshot, grouped=grouped, final=final)
+            if isinstance(target, Unresolved):
+                # The bytes are in `data`: nothing is missing where the address leads nowhere.
+                if "data" not in holder:
+                    unresolved.append(target)
+                continue
+            holder[member] = target
+            if with_targets and not self._is_conditional(value, bundle):
+                literal = _LITERAL.fullmatch(target)
+                targets += [literal[1]] if literal else []
+        return unresolved, targets
+
+    def match(
+        self, name: str, condition: str, snapshot: Reader, *, own_first: bool
+    ) -> str | Unresolved:
+        """Return Type/id of what a condition finds; with own_first name itself, if it is here.
+
+        Raises PublishFirst.
+        """
+        if own_first and self.is_current(name, snapshot):
+            return name
+        return self._look_up(condition, snapshot)
+
+    def is_current(self, name: str, snapshot: Reader) -> bool:
+        """Say whether a resource, Type/id, is here and not deleted. Raises PublishFirst."""
+        type_name, _, resource_id = name.partition("/")
+        definition = self._definitions.get(type_name)
+        if not definition or current(snapshot, definition, resource_id, "pk") is None:
+            return False
+        if name in self._deletions:
+            raise PublishFirst
+        return True
+
+    def admitted(self, condition: str) -> str:
+        """Return Type/id of what came with a condition and is not published yet, "" for none."""
+        return self._admitted.get(condition, "")
+
+    def admit(self, condition: str, target: str) -> None:
+        """Note what a condition will find once that is published."""
+        self._admitted[condition] = target
+
+    def admit_deletion(self, target: str) -> None:
+        """Note what will be deleted once the deletion is published."""
+        self._deletions.add(target)
+
+    def reject(self, bundle: int, target: str) -> None:
+        """Note that an entry of a Bundle was rejected: its address leads to no other record."""
+        self._rejected.add((bundle, target))
+
+    def published(self) -> None:
+        """Note that what was admitted is published: from now on it is looked up."""
+        self._admitted.clear()
+        if self._deletions:
+            self._deletions.clear()
+            self._matches.clear()
+
+    def add_prefix(self, resource: Any) -> None:
+        """Put the prefix before a resource's id, and before those that it refers to."""
+        if isinstance(resource.get("id"), str):
+            resource["id"] = self._prefix + resource["id"]
+        for holder, member in _references(resource):
+            holder[member] = prefixed(holder[member], self._prefix)
+
+    def remove_prefix(self, resource: Any) -> None:
+        """Restore a resource as it was without the prefix; it means the same with it again."""
+        resource["id"] = str(resource.get("id", "")).removeprefix(self._prefix)
+        for holder, member in _references(resource):
+            type_name, slash, target = holder[member].partition("/")
+            if not (slash and _RELATIVE.match(holder[member])):
+                continue
+            if target.startswith(self._prefix):
+                holder[member] = f"{type_name}/{target.removeprefix(self._prefix)}"
+            elif member == "reference":
+                # It was found here by a condition: its id never had the prefix.
+                holder[member] = f"{type_name}?_id={target.partition('/')[0]}"
+
+    def _is_conditional(self, value: str, bundle: int) -> bool:
+        """Say whether what a reference means is found by a condition."""
+        if bundle and (entry := self._scratch.target(bundle, value.partition("/_history/")[0])):
+            return bool(entry[1])
+        return _CONDITIONAL.fullmatch(value) is not None
+
+    def _resolved(
+        self, value: str, bundle: int, snapshot: Reader, *, grouped: bool, final: bool
+    ) -> str | Unresolved:
+        bare, *version = re.split("(?=/_history/)", value, maxsplit=1)
+        if bundle and (entry := self._scratch.target(bundle, bare)):
+            target = self._entry(entry, bundle, snapshot, grouped=grouped, final=final)
+            if isinstance(target, Unresolved):
+                return target._replace(reference=value)
+            return "".join((target, *version))
+        if _CONDITIONAL.fullmatch(value):
+            return self._look_up(value, snapshot)
+        if value.startswith("urn:"):
+            return Unresolved(value, "no resource of this Bundle has that address")
+        if address := split_address(value):
+            base, name = address
+            if base not in self._bases:
+                return Unresolved(value, f"leads to {base}")
+            return "".join((prefixed(name, self._prefix), *version))
+        if _ABSOLUTE.match(value):
+            return Unresolved(value, "leads to another server")
+        return value
+
+    def _entry(
+        self,
+        entry: tuple[str, str],
+        bundle: int,
+        snapshot: Reader,
+        *,
+        grouped: bool,
+        final: bool,
+    ) -> str | Unresolved:
+        """Return Type/id that an entry of a Bundle, (Type/id, condition), means here."""
+        target, condition = entry
+        if (bundle, target) in self._rejected:
+            return Unresolved(target, "leads to a record that was rejected")
+        if not condition:
+            return target
+        matched = self.match(target, condition, snapshot, own_first=grouped)
+        if not isinstance(matched, Unresolved):
+            return matched
+        # Only when the turn of that entry has come is it known which one it is.
+        return target if final else matched._replace(may_come=True)
+
+    def _look_up(self, condition: str, snapshot: Reader) -> str | Unresolved:
+        """Return Type/id of the one resource that Type?query finds, or why there is none.
+
+        Raises PublishFirst.
+        """
+        if known := self._admitted.get(condition) or self._matches.get(condition):
+            if known in self._deletions:
+                raise PublishFirst
+            return known
+        parts = _CONDITIONAL.fullmatch(condition)
+        if parts is None:
+            return Unresolved(condition, "is not a condition, such as Type?parameter=value")
+        found = self._search(parts[1], parts[2], snapshot)
+        if isinstance(found, Unresolved):
+            return found
+        name = f"{parts[1]}/{found}"
+        if name in self._deletions:
+            raise PublishFirst
+        if len(self._matches) >= _REMEMBERED:
+            self._matches.clear()
+        self._matches[condition] = name
+        return name
+
+    def _search(self, type_name: str, query: str, snapshot: Reader) -> str | Unresolved:
+        """Return the one id that a query finds, or why there is none."""
+        whole = f"{type_name}?{query}"
+        definition = self._definitions.get(type_name)
+        if definition is None:
+            return Unresolved(whole, f"{type_name} is not served")
+        try:
+            parsed = parse_query(
+                definition.params,
+                parse_qsl(query, keep_blank_values=True),
+                Context(definition.tables, ""),
+                strict=True,
+            )
+        except FhirError as error:
+            return Unresolved(whole, f"{type_name}: {error.diagnostics}")
+        if parsed.ignored or not parsed.conditions:
+            # It would match any resource that is the only one of its type.
+            return Unresolved(whole, f"{type_name}: the query has no condition")
+        selection = select(definition.sql_table, parsed.conditions, snapshot.all)
+        rows = find_page(snapshot.all, selection, NEWEST_FIRST, None, _FOUND)
+        found = {str(row[0]) for row in rows}
+        if type_name == "Patient" and len(found) > 1:
+            # Records that were merged are one person's.
+            merged = patients_merged(snapshot)
+            found = {merged.get(one, one) for one in found}
+        if len(found) == 1 and len(rows) < _FOUND:
+            return found.pop()
+        if rows:
+            return Unresolved(whole, f"{type_name}: more than one matches")
+        return Unresolved(whole, f"{type_name}: none matches", may_come=True)
+
+
+class SourceIds:
+    """The ids that the source of an import may refer to."""
+
+    def __init__(self, definitions: Mapping[str, Definition]) -> None:
+        self._definitions = definitions
+        # Set where the source has a name and there are others; otherwise no id is foreign.
+        self.source_id: int | None = None
+        self._own: set[str] = set()
+
+    @property
+    def are_checked(self) -> bool:
+        return self.source_id is not None
+
+    def is_foreign(self, target: str, snapshot: Reader) -> bool:
+        """Say whether Type/id is another source's."""
+        return self.are_checked and self._is_foreign(target, snapshot)
+
+    def first_foreign(self, targets: Iterable[str], snapshot: Reader) -> str:
+        """Return the first of some Type/id that is another source's, "" if none is."""
+        for target in sorted({*targets} - self._own):
+            if self._is_foreign(target, snapshot):
+                return target
+            if len(self._own) >= _REMEMBERED:
+                self._own.clear()
+            self._own.add(target)
+        return ""
+
+    def _is_foreign(self, target: str, snapshot: Reader) -> bool:
+        type_name, _, resource_id = target.partition("/")
+        definition = self._definitions.get(type_name)
+        if definition is None or definition.view:
+            return False
+        newest = snapshot.first(
+            f"SELECT source_id FROM {definition.sql_table} WHERE id = ?"
+            " ORDER BY version_id DESC LIMIT 1",
+            (resource_id,),
+        )
+        if newest is None or newest[0] in (None, self.source_id):
+            return False
+        shared = "SELECT 1 FROM import_shared WHERE source_id = ? AND type = ? AND id = ?"
+        return snapshot.first(shared, (self.source_id, type_name, resource_id)) is None
+
+
+def current(snapshot: Reader, definition: Definition, resource_id: str, column: str) -> Any:
+    """Return a column of a resource's current version, None where there is none."""
+    row = snapshot.first(
+        f"SELECT {column} FROM {definition.sql_table} WHERE id = ? AND is_current", (resource_id,)
+    )
+    return row[0] if row else None
+
+
+def targets_of(resource: Any) -> list[str]:
+    """Return Type/id of what a resource refers to by an id."""
+    values = (holder[member] for holder, member in _references(resource))
+    return [literal[1] for literal in map(_LITERAL.fullmatch, values) if literal]
+
+
+def _references(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield (holder, member) of each literal reference, and address of an attachment."""
+    if isinstance(value, dict):
+        if isinstance(value.get("reference"), str):
+            yield value, "reference"
+        attachment = value.get("attachment")
+        if isinstance(attachment, dict) and isinstance(attachment.get("url"), str):
+            yield attachment, "url"
+        for content in value.values():
+            yield from _references(content)
+    elif isinstance(value, list):
+        for content in value:
+            yield from _references(content)

@@ -1,1 +1,0 @@
-"""Backups: taken while the server runs, tried out, and brought back."""
