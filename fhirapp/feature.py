@@ -52,6 +52,11 @@ class Feature:
     # By name: the command, and a sentence for the list of commands.
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     navigation: tuple[Link, ...] = ()
+    # The work of each kind of job, and the kinds of schedules: jobs/kinds.py has their types.
+    jobs: Mapping[str, str] = field(default_factory=dict)
+    schedule_kinds: tuple[str, ...] = ()
+    # Functions that remove what is kept no longer at a time in seconds since 1970.
+    sweeps: tuple[str, ...] = ()
     # Downloads what an import names by address: features/pull/downloads.py has its parameters.
     download: str = ""
     # Returns the template of the home page and values for it, or None for the usual one.

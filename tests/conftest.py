@@ -228,7 +228,7 @@ def _remembered_passphrases() -> Iterator[None]:
 def _untuned_garbage_collection() -> Iterator[None]:
     """Keep imports in this process from collecting all garbage after each batch from then on."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("features.imports.downloads", "ops.work"):
+        for module in ("features.imports.downloads", "features.imports.jobs"):
             patch.setattr(f"fhirapp.{module}.tune_gc", lambda: None)
         yield
 

@@ -13,6 +13,7 @@ import click
 from fhirapp.cli.common import demo_option, opened_app, say
 from fhirapp.config import settings_of
 from fhirapp.jobs import schedule as table
+from fhirapp.jobs.kinds import schedule_kinds
 from fhirapp.jobs.table import DONE
 from fhirapp.ops import schedules
 
@@ -50,7 +51,7 @@ def _shown(one: table.Schedule) -> list[dict[str, Any]]:
 
 @schedule.command("add")
 @click.argument("name")
-@click.argument("kind", type=click.Choice([*schedules.KINDS]))
+@click.argument("kind", type=click.Choice([*schedule_kinds()]))
 @click.argument("when")
 @click.option("--folder", help="Folder for the backups, or the folder to watch.")
 @click.option("--keep", type=click.IntRange(1), help="Keep only so many of its backups.")

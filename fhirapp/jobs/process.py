@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 # Of one kind, under way at once.
 MOST = 4
 TASKS, MADE = "tasks", "made"
+# The folder of a job with what was uploaded for it.
+LAID = "laid"
 # How often the process looks whether it shall stop, and writes its progress.
 _LOOK_SECONDS, _WRITE_SECONDS = 0.5, 2.0
 # How long the end of a job waits for another writer: it is told once.

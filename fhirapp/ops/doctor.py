@@ -50,11 +50,11 @@ from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import shared_files
 from fhirapp.jobs import schedule
 from fhirapp.jobs import table as jobs
+from fhirapp.jobs.kinds import count_failed
 from fhirapp.keys import key_of
 from fhirapp.ops import live_settings
 from fhirapp.ops.proxies import NO_ADDRESS, PLAIN, reach_of, seems_behind_proxy
 from fhirapp.ops.readiness import fault_of, why_not_ready
-from fhirapp.ops.schedules import count_failed
 from fhirapp.store.migrate import schema_version, shown
 from fhirapp.trail.joins import verify_trail
 

@@ -1,4 +1,4 @@
-"""The jobs that pages and schedules begin: imports, exports, backups, drills, restores.
+"""The jobs that pages and schedules begin are removed here when they are kept no longer.
 
 How a job is claimed, watched and stopped is in fhirapp/jobs/; work.py is the process of one.
 """
@@ -7,23 +7,16 @@ from __future__ import annotations
 
 from contextlib import closing, suppress
 
-from flask import Flask, current_app
+from flask import Flask
 
 from fhirapp.audit.tables import load
 from fhirapp.config import settings_of
 from fhirapp.db import Reader, db
-from fhirapp.features.backups.prepared import remove_prepared
-from fhirapp.features.imports import uploads
+from fhirapp.feature import features, imported
 from fhirapp.jobs import process, table, worker
+from fhirapp.jobs.kinds import job_kinds
 from fhirapp.trail.packing import pack
 
-IMPORT, EXPORT, RESTORE = "import", "export", "restore"
-BACKUP, DRILL, FOLDER, PULL = "backup", "drill", "folder", "pull"
-# All kinds of imports.
-IMPORTS = (IMPORT, FOLDER, PULL)
-KINDS = (*IMPORTS, EXPORT, BACKUP, DRILL, RESTORE)
-# All files of an export in one.
-ARCHIVE = "export.zip"
 # In seconds: how long what was uploaded is kept, for another try and before it is imported.
 DAY = 86_400
 # So many jobs of a kind are remembered.
@@ -41,20 +34,17 @@ def init_app(app: Flask) -> None:
 
 
 def sweep(now: int) -> None:
-    """Mark lost jobs; remove what is kept no longer: exports, uploads, old reports."""
-    settings = settings_of(current_app)
+    """Mark lost jobs, and remove what is kept no longer: old jobs, and what features keep."""
+    kinds = job_kinds()
     with closing(Reader(db.engine)) as snapshot:
-        table.interrupt_lost(snapshot, KINDS, now)
+        table.interrupt_lost(snapshot, [*kinds], now)
     # What cannot be removed now goes later.
     with suppress(OSError):
         process.remove_orphans(now - DAY)
-        uploads.remove_old(IMPORT, now - DAY)
-        remove_prepared(settings, now)
-    for kind in KINDS:
-        for place, job in enumerate(table.jobs(kind)):
-            if job.is_under_way:
-                continue
-            since = job.ended_at or job.created_at
-            is_expired = kind == EXPORT and since + settings.export_hours * 3_600 < now
-            if is_expired or place >= _REMEMBERED:
+        for feature in features():
+            for reference in feature.sweeps:
+                imported(reference)(now)
+    for kind in kinds:
+        for job in table.jobs(kind)[_REMEMBERED:]:
+            if not job.is_under_way:
                 process.remove(job)

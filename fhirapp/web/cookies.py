@@ -12,7 +12,7 @@ signs in again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
@@ -146,11 +146,16 @@ _KEPT, _PAGE = "keeps_typed", "page_of_form"
 _MOST = 3_500
 
 
-def keeps(*names: str, page: str = "") -> Callable[[View], View]:
-    """Name the fields of a form that are kept; page is the form's, if it is not a path above."""
+def keeps(
+    *names: str, page: str = "", more: Callable[[], Iterable[str]] = lambda: ()
+) -> Callable[[View], View]:
+    """Name the fields of a form that are kept; page is the form's, if it is not a path above.
+
+    more returns the names of further ones, when a form is kept.
+    """
 
     def named(view: View) -> View:
-        setattr(view, _KEPT, names)
+        setattr(view, _KEPT, lambda: (*names, *more()))
         setattr(view, _PAGE, page)
         return view
 
@@ -175,7 +180,7 @@ def page_of_form() -> str:
 
 def keep() -> bool:
     """Keep the fields of the form; return False where they are empty or too long."""
-    names = getattr(_view(), _KEPT, ())
+    names: tuple[str, ...] = getattr(_view(), _KEPT, tuple)()
     pairs = [(name, value) for name in names for value in request.form.getlist(name) if value]
     text = urlencode(pairs)
     if not pairs or len(text) > _MOST:

@@ -11,9 +11,10 @@ from flask import Flask
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.db import writing
+from fhirapp.features.backups.jobs import BACKUP, DRILL
+from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.files import shared_files
 from fhirapp.jobs import process, table
-from fhirapp.ops.jobs import BACKUP, DRILL, EXPORT
 from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
 from tests.support.databases import POSTGRESQL, SQLITE

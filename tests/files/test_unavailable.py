@@ -17,10 +17,10 @@ from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import ConfigurationError, load_settings, settings_of
+from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.files import Bucket, FilesUnavailable, UnusableFiles, shared_files
 from fhirapp.jobs import process
 from fhirapp.ops import doctor
-from fhirapp.ops.jobs import EXPORT
 from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
 from tests.support.helpers import assert_outcome

@@ -17,10 +17,12 @@ from flask import Flask
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import writing
 from fhirapp.disk import take
-from fhirapp.features.imports import uploads
-from fhirapp.jobs import process, table, worker
+from fhirapp.features.backups.jobs import BACKUP, DRILL
+from fhirapp.features.exports.jobs import EXPORT
+from fhirapp.features.imports.jobs import IMPORT
+from fhirapp.jobs import process, table, uploads, worker
 from fhirapp.jobs.table import INTERRUPTED, LEASE_SECONDS, RUNNING, STOPPED, Job, Progress
-from fhirapp.ops.jobs import BACKUP, DAY, DRILL, EXPORT, IMPORT, sweep
+from fhirapp.ops.jobs import DAY, sweep
 from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.jobs import wait_for
 

@@ -15,11 +15,12 @@ from sqlalchemy.exc import DBAPIError
 
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db
+from fhirapp.features.backups.jobs import BACKUP, DRILL
+from fhirapp.features.imports.jobs import FOLDER, PULL
 from fhirapp.jobs import process, schedule, table
 from fhirapp.jobs.schedule import SKIPPED
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED
 from fhirapp.ops import schedules
-from fhirapp.ops.jobs import BACKUP, DRILL, FOLDER, PULL
 from fhirapp.ops.schedules import run_due
 from tests.support.bulk_server import EXPORT, TIME, BulkServer, accepted, file, lines_of, running
 from tests.support.databases import POSTGRESQL, SQLITE

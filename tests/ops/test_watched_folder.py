@@ -15,12 +15,11 @@ from flask import Flask
 from sqlalchemy import text
 
 from fhirapp.db import writing
+from fhirapp.features.imports.jobs import FOLDER
 from fhirapp.features.imports.watched import waiting
 from fhirapp.jobs import schedule, table
 from fhirapp.jobs.schedule import IDLE
 from fhirapp.jobs.table import DONE, FAILED
-from fhirapp.ops import schedules
-from fhirapp.ops.jobs import FOLDER
 from fhirapp.ops.schedules import run_due
 from tests.support.importing import allergy, patient
 from tests.support.jobs import wait_for
@@ -199,8 +198,8 @@ def test_unresponsive_folder_blocks_one_thread(app, inbox, monkeypatch):
         return [thread for thread in enumerate_threads() if thread.name == "watched folder"]
 
     # As a folder of a network does whose server is away.
-    monkeypatch.setattr(schedules, "waiting", hang)
-    monkeypatch.setattr(schedules, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("fhirapp.features.imports.folder.waiting", hang)
+    monkeypatch.setattr("fhirapp.features.imports.folder._LOOK_SECONDS", 0.1)
     for hours in (1, 2, 3):
         ended = look(app, START + hours * HOUR)
         assert ended.last.note == f"The watched folder {inbox} does not answer."

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,12 @@ from flask import Flask, current_app
 
 from fhirapp.config import Settings, settings_of
 from fhirapp.core import current_core
+from fhirapp.features.backups.jobs import BACKUP, DRILL, RESTORE
+from fhirapp.features.exports.jobs import EXPORT
+from fhirapp.features.imports.jobs import FOLDER, IMPORT, PULL
 from fhirapp.jobs import process, table
 from fhirapp.jobs.table import Job
 from fhirapp.ops import work
-from fhirapp.ops.jobs import BACKUP, DRILL, EXPORT, FOLDER, IMPORT, PULL, RESTORE
 from tests.support.browsing import Page
 
 KINDS = (IMPORT, EXPORT, BACKUP, DRILL, FOLDER, PULL, RESTORE)
@@ -61,10 +62,7 @@ def newest(app: Flask, kind: str) -> Job:
 def run_job(app: Flask, job_id: str, folder: Path, passphrase: str) -> None:
     """Do a job in this process as the job's own process would, and return when it has ended."""
     settings = settings_of(app)
-    kinds = {
-        kind: partial(work._do, function, settings, passphrase)
-        for kind, function in work._WORK.items()
-    }
+    kinds = work.works(settings, passphrase)
 
     @contextmanager
     def current(wanted: Settings) -> Iterator[Flask]:
@@ -76,7 +74,8 @@ def run_job(app: Flask, job_id: str, folder: Path, passphrase: str) -> None:
     os.chdir(folder)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(work, "current_core", current)
+            for feature in ("backups", "exports", "imports"):
+                patch.setattr(f"fhirapp.features.{feature}.jobs.current_core", current)
             process.perform(app, job_id, kinds)
     finally:
         os.chdir(folder_before)

@@ -17,8 +17,8 @@ from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
+from fhirapp.features.backups.jobs import BACKUP, DRILL
 from fhirapp.jobs import table
-from fhirapp.ops.jobs import BACKUP, DRILL
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL

@@ -23,11 +23,11 @@ from werkzeug.test import TestResponse
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.db import writing
-from fhirapp.features.imports import uploads
-from fhirapp.features.imports.uploads import safe_name
-from fhirapp.jobs import process, table
+from fhirapp.features.imports.jobs import IMPORT
+from fhirapp.jobs import process, table, uploads
 from fhirapp.jobs.process import Tracker
-from fhirapp.ops.jobs import DAY, IMPORT
+from fhirapp.jobs.uploads import safe_name
+from fhirapp.ops.jobs import DAY
 from fhirapp.store.import_models import ImportRun
 from tests.support.authorizing import rows
 from tests.support.browsing import Browser, Page, add_person

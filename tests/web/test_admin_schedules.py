@@ -15,10 +15,10 @@ from flask import Flask
 
 from fhirapp.audit.read import entries
 from fhirapp.auth.models import ADMINISTRATOR
+from fhirapp.features.imports.jobs import FOLDER, PULL
 from fhirapp.jobs import schedule, table
 from fhirapp.jobs.table import DONE
 from fhirapp.ops import doctor, metrics
-from fhirapp.ops.jobs import FOLDER, PULL
 from fhirapp.ops.schedules import run_due
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import patient, write

@@ -13,7 +13,7 @@ from fhirapp.audit import write
 from fhirapp.audit.read import Entry, entries
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
-from fhirapp.ops.jobs import BACKUP
+from fhirapp.features.backups.jobs import BACKUP
 from fhirapp.trail import FOLDER
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.helpers import BASE_URL

@@ -17,5 +17,12 @@ FEATURE = Feature(
             "Restore the database and keys from a backup.",
         ),
     },
+    jobs={
+        "backup": "fhirapp.features.backups.jobs:take_backup",
+        "drill": "fhirapp.features.backups.jobs:drill",
+        "restore": "fhirapp.features.backups.jobs:prepare_restore",
+    },
+    schedule_kinds=("fhirapp.features.backups.jobs:SCHEDULE",),
+    sweeps=("fhirapp.features.backups.jobs:sweep",),
     navigation=(Link(ADMINISTRATION, 80, "/admin/backups", N_("Backups")),),
 )

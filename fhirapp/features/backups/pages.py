@@ -16,12 +16,13 @@ from fhirapp.db import db
 from fhirapp.disk import database_path
 from fhirapp.features.backups import prepared
 from fhirapp.features.backups.backup import why_no_backup
+from fhirapp.features.backups.jobs import BACKUP, DRILL, RESTORE
 from fhirapp.features.backups.rotation import FOLDER, Backup, backups, delete_backup, place_of
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, Job
-from fhirapp.ops.jobs import BACKUP, DRILL, RESTORE, sweep
+from fhirapp.ops.jobs import sweep
 from fhirapp.trail.events import LONGEST_REASON, SHORTEST_REASON
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched

@@ -15,5 +15,7 @@ FEATURE = Feature(
     commands={
         "export": ("fhirapp.features.exports.cli:export", "Export all records as FHIR."),
     },
+    jobs={"export": "fhirapp.features.exports.jobs:export"},
+    sweeps=("fhirapp.features.exports.jobs:sweep",),
     navigation=(Link(ADMINISTRATION, 70, "/admin/exports", N_("Exports")),),
 )

@@ -35,5 +35,11 @@ FEATURE = Feature(
             "Import records: FHIR, C-CDA and tables.",
         ),
     },
+    jobs={
+        "import": "fhirapp.features.imports.jobs:import_uploaded",
+        "folder": "fhirapp.features.imports.folder:take_folder",
+    },
+    schedule_kinds=("fhirapp.features.imports.folder:SCHEDULE",),
+    sweeps=("fhirapp.features.imports.jobs:sweep",),
     navigation=(Link(ADMINISTRATION, 60, "/admin/imports", N_("Imports")),),
 )

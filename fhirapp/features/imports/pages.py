@@ -14,14 +14,15 @@ from sqlalchemy import select
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import db
 from fhirapp.db.turns import is_taken
-from fhirapp.features.imports import ID_PREFIX, LISTED, OUTCOMES, uploads
-from fhirapp.features.imports.uploads import Upload
+from fhirapp.features.imports import ID_PREFIX, LISTED, OUTCOMES
+from fhirapp.features.imports.jobs import IMPORT, IMPORTS
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import shared_files
-from fhirapp.jobs import table
+from fhirapp.jobs import table, uploads
 from fhirapp.jobs.table import DONE, Job
-from fhirapp.ops.jobs import IMPORT, IMPORTS, sweep
+from fhirapp.jobs.uploads import Upload
+from fhirapp.ops.jobs import sweep
 from fhirapp.store.import_models import TURN, ImportRun, ImportSource
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import job_of, watched

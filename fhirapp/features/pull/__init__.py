@@ -14,5 +14,7 @@ from fhirapp.feature import Feature
 FEATURE = Feature(
     name="pull",
     requires=("imports",),
+    jobs={"pull": "fhirapp.features.pull.jobs:pull"},
+    schedule_kinds=("fhirapp.features.pull.jobs:SCHEDULE",),
     download="fhirapp.features.pull.downloads:download_all",
 )

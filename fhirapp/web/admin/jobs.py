@@ -18,10 +18,8 @@ from werkzeug.exceptions import NotFound
 from fhirapp.audit import write
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import forget_reader
-from fhirapp.features.imports import uploads
-from fhirapp.features.imports.uploads import OutOfStep, Piece, Upload
 from fhirapp.files import StoredFile, shared_files
-from fhirapp.jobs import process, table
+from fhirapp.jobs import process, table, uploads
 from fhirapp.jobs.table import (
     BEGINS,
     DONE,
@@ -32,7 +30,7 @@ from fhirapp.jobs.table import (
     WORKS,
     Job,
 )
-from fhirapp.ops.jobs import IMPORT
+from fhirapp.jobs.uploads import OutOfStep, Piece, Upload
 from fhirapp.rest.stream import Span, StoredContent, carry, wanted_span
 from fhirapp.web.admin.audit_descriptions import VIA
 from fhirapp.web.cookies import keeps
@@ -249,7 +247,7 @@ def piece(upload_id: str, number: int) -> Response:
     """Add a piece, the body as it is, to a file; tell how much of that is here."""
     if not table.is_id(upload_id):
         raise NotFound
-    if table.find(upload_id, IMPORT) is not None:
+    if table.find_any(upload_id) is not None:
         return _answer(410, said=_("This upload is already being imported. Reload the page."))
     try:
         size, at, left = (request.args.get(name, -1, type=int) for name in ("size", "at", "left"))

@@ -17,12 +17,12 @@ from fhirapp.config import Settings, base_url, settings
 from fhirapp.db import db
 from fhirapp.disk import because, database_path
 from fhirapp.documents.extractor import missing_confinement
+from fhirapp.features.backups.jobs import BACKUP
 from fhirapp.features.backups.rotation import Backup, backups
 from fhirapp.jobs import schedule
+from fhirapp.jobs.kinds import count_failed
 from fhirapp.jobs.schedule import Schedule
-from fhirapp.ops.jobs import BACKUP
 from fhirapp.ops.proxies import ENCRYPTED, NO_ADDRESS, PLAIN, SCHEME, THIS_MACHINE, reach_of
-from fhirapp.ops.schedules import count_failed
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.middleware import UNNAMED_PROXY
 from fhirapp.store.import_models import ImportRun

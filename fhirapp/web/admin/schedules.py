@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from flask import Response, request
 from werkzeug.exceptions import NotFound
 
 from fhirapp.config import ConfigurationError, RefusedCommand, settings
 from fhirapp.jobs import schedule, table
+from fhirapp.jobs.kinds import Field, ScheduleKind, count_failed, schedule_kinds
 from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Schedule
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, STOPPED
 from fhirapp.ops import schedules
-from fhirapp.ops.jobs import BACKUP, FOLDER, PULL
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
 from fhirapp.web.cookies import form_fields, keeps
@@ -33,65 +33,6 @@ blueprint = blueprint_of("admin_schedules", __name__)
 _LONGEST = 1_000
 
 
-class _Field(NamedTuple):
-    """A field of the form: its label, a hint, what it holds at first; a tick where it is one."""
-
-    label: str
-    hint: str = ""
-    value: str = ""
-    is_tick: bool = False
-    is_needed: bool = False
-
-
-_SOURCE = _Field(_("Source"), _("A name for the system that the records come from."))
-_REPAIR = _Field(_("Repair invalid records by fixed rules"), is_tick=True)
-KINDS: Mapping[str, str] = {
-    BACKUP: _("Backup"),
-    FOLDER: _("Import from a folder"),
-    PULL: _("Import from another server"),
-    RESET: _("Demo reset"),
-}
-_FIELDS: Mapping[str, Mapping[str, _Field]] = {
-    BACKUP: {
-        "folder": _Field(
-            _("Folder"), _("Path on the server. Leave empty for the folder of the Backups page.")
-        ),
-        "keep": _Field(
-            _("Backups to keep"), _("Older backups of this schedule are removed."), "14"
-        ),
-        "passphrase_file": _Field(
-            _("Passphrase file"),
-            _(
-                "Path on the server. Leave empty to use FHIRAPP_BACKUP_PASSPHRASE, or for no "
-                "encryption."
-            ),
-        ),
-        "encrypt": _Field(_("Require encryption"), is_tick=True),
-        "drill": _Field(_("Test each backup"), _("Reads the whole backup back."), is_tick=True),
-    },
-    FOLDER: {
-        "folder": _Field(
-            _("Folder"),
-            _("Path on the server. It must contain the folders done and failed."),
-            is_needed=True,
-        ),
-        "source": _SOURCE,
-        "repair": _REPAIR,
-    },
-    PULL: {
-        "address": _Field(
-            _("URL"),
-            _("The URL of its Bulk Data export: https://fhir.example/fhir/$export"),
-            is_needed=True,
-        ),
-        "client_id": _Field(
-            _("Client id"), _("This server's client id at that server. Leave empty for none.")
-        ),
-        "key": _Field(_("Private key file"), _("Path on the server to a JWK.")),
-        "source": _SOURCE,
-        "repair": _REPAIR,
-    },
-}
 OUTCOMES: Mapping[str, str] = {
     DONE: _("done"),
     FAILED: _("failed"),
@@ -117,8 +58,8 @@ def every() -> Response:
         "admin/schedules.html",
         scripts=True,
         schedules=[(one, one.due_at(settings().zone)) for one in found],
-        kinds=KINDS,
-        addable=[*_FIELDS],
+        kinds=_labels(),
+        addable=[*schedule_kinds()],
         outcomes=OUTCOMES,
         is_under_way=any(one.job_id for one in found),
         done=_(_DONE.get(request.args.get("done", ""), "")),
@@ -134,13 +75,11 @@ def new(kind: str) -> Response:
 
 
 @blueprint.post("/admin/schedules/<kind>/new")
-@keeps("name", "when", *sorted({name for fields in _FIELDS.values() for name in fields}))
+@keeps("name", "when", more=lambda: _fields())
 @for_administrators
 def add(kind: str) -> Response:
     """Add a schedule."""
-    if kind not in _FIELDS:
-        raise NotFound
-    options: dict[str, Any] = {name: field(name, _LONGEST) for name in _FIELDS[kind]}
+    options: dict[str, Any] = {name: field(name, _LONGEST) for name in _declared(kind).fields}
     try:
         if keep := options.get("keep"):
             options["keep"] = _count(keep)
@@ -212,14 +151,13 @@ def _settled(found: Schedule) -> Schedule:
 
 
 def _form(kind: str, typed: Mapping[str, str], message: str = "") -> Response:
-    if kind not in _FIELDS:
-        raise NotFound
+    declared = _declared(kind)
     return page(
         "admin/new_schedule.html",
         400 if message else 200,
         kind=kind,
-        title=_(KINDS[kind]),
-        fields=_FIELDS[kind],
+        title=_(declared.label),
+        fields=declared.fields,
         typed=typed,
         message=message,
     )
@@ -234,10 +172,10 @@ def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
         scripts=True,
         schedule=found,
         due_at=found.due_at(settings().zone),
-        kinds=KINDS,
-        labels={name: one.label for fields in _FIELDS.values() for name, one in fields.items()},
+        kinds=_labels(),
+        labels={name: shown.label for name, shown in _fields().items()},
         outcomes=OUTCOMES,
-        refused=schedules.count_failed(found),
+        refused=count_failed(found),
         is_own=found.kind == RESET,
         job=job,
         runs=[(run, _path_of(found.kind, run.job_id, known)) for run in found.history],
@@ -253,4 +191,25 @@ def _path_of(kind: str, job_id: str | None, known: set[str]) -> str:
     """Return where a run's job is shown, empty where it is remembered no longer."""
     if job_id is None or job_id not in known:
         return ""
-    return "/admin/backups" if kind == BACKUP else f"/admin/imports/{job_id}"
+    declared = schedule_kinds().get(kind)
+    return declared.job_path.format(job_id=job_id) if declared else ""
+
+
+def _labels() -> Mapping[str, str]:
+    """Return the label of each kind of schedule; the page translates it."""
+    return {RESET: _("Demo reset")} | {kind.name: kind.label for kind in schedule_kinds().values()}
+
+
+def _fields() -> Mapping[str, Field]:
+    """Return the fields of the forms of all kinds, by name."""
+    return {
+        name: shown for kind in schedule_kinds().values() for name, shown in kind.fields.items()
+    }
+
+
+def _declared(kind: str) -> ScheduleKind:
+    """Return a kind of schedule. Raises NotFound."""
+    declared = schedule_kinds().get(kind)
+    if declared is None:
+        raise NotFound
+    return declared

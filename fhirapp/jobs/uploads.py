@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.disk import because, is_older, need_space, turn, written_whole
-from fhirapp.features.imports import SUFFIXES
 from fhirapp.jobs import table
 from fhirapp.jobs.table import is_id
 
@@ -37,6 +36,7 @@ _LARGEST = 2**50
 _LONGEST_NAME = 2_000
 # Of a path: how many parts it may have, and the bytes of a part and of the whole.
 _DEEPEST, _LONGEST_PART, _LONGEST = 32, 200, 1_000
+_SUFFIX = re.compile(r"\.[a-z0-9]{1,10}$")
 # Control characters, surrogates, and what turns the rest of a line around.
 _NEVER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _UNKNOWN = "\ufffd"
@@ -262,10 +262,9 @@ def safe_name(name: str, number: int) -> PurePosixPath:
 
 
 def numbered(name: str, number: int) -> PurePosixPath:
-    """Return a path made of a file's number, that ends as its name does where that is known."""
-    end = _NEVER.sub("", name).lower()
-    suffix = next((suffix for suffix in SUFFIXES if end.endswith(suffix)), "")
-    return PurePosixPath(f"file-{number}{suffix}")
+    """Return a path made of a file's number, that ends as its name does."""
+    suffix = _SUFFIX.search(_NEVER.sub("", name).lower())
+    return PurePosixPath(f"file-{number}{suffix[0] if suffix else ''}")
 
 
 def lay_out(upload_id: str, laid: Path) -> tuple[list[Path], list[str]]:

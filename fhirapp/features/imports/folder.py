@@ -1,4 +1,4 @@
-"""The work of a schedule's run: what follows a backup, a watched folder's units, another server.
+"""The job of a watched folder: each unit in it is imported.
 
     FOLDER/lab.ndjson               a unit, taken once it is quiet
     FOLDER/.fhirapp/<job>/…         one that a run has taken; the next takes what a dead one left
@@ -6,7 +6,7 @@
                                     in it were skipped
     FOLDER/failed/lab.ndjson        something was rejected; its report lies beside it
 
-Imports are idempotent, so a unit, or a pull, that broke off is simply taken again.
+Imports are idempotent, so a unit that broke off is simply taken again.
 """
 
 from __future__ import annotations
@@ -15,182 +15,51 @@ import os
 import shutil
 import stat
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Thread
+from typing import Any, TypeVar
 
-from fhirapp.config import ConfigurationError, Settings, with_parameters
+from fhirapp.config import ConfigurationError, RefusedCommand, Settings
 from fhirapp.core import current_core
-from fhirapp.db import with_patience, writing
-from fhirapp.disk import naming_in, take
-from fhirapp.features.backups.drill import drill
-from fhirapp.features.backups.rotation import Naming, at_hand, place_of, prune, prune_kept
-from fhirapp.features.imports.downloads import Downloads, import_downloads
+from fhirapp.db import with_patience
+from fhirapp.disk import database_path, naming_in, take
+from fhirapp.feature import N_
+from fhirapp.features.imports.downloads import Downloads
 from fhirapp.features.imports.inputs import shown, total_bytes
-from fhirapp.features.imports.report import Report, write_report
-from fhirapp.features.imports.runs import Options
+from fhirapp.features.imports.jobs import FOLDER, ScheduledImport, reason_of, write_reports
+from fhirapp.features.imports.report import Report
 from fhirapp.features.imports.watched import (
     DONE_FOLDER,
     FAILED_FOLDER,
+    failed_units,
     own_folder,
     state_of,
     waiting,
 )
-from fhirapp.features.pull.downloads import download_all
-from fhirapp.fhir.temporal import moment_of
-from fhirapp.jobs import schedule, table
-from fhirapp.jobs.process import MADE, Tracker
-from fhirapp.jobs.table import DONE, FAILED, WAITS, WORKS, Job, Progress
-from fhirapp.ops.jobs import DRILL, FOLDER
+from fhirapp.jobs import table
+from fhirapp.jobs.kinds import Field, ScheduleKind
+from fhirapp.jobs.process import Tracker
+from fhirapp.jobs.schedule import Schedule
+from fhirapp.jobs.table import WORKS, Job
+from fhirapp.ops.schedules import check_folder
 from fhirapp.store.import_models import PATIENCE
 
+_T = TypeVar("_T")
 _WORK = ".fhirapp"
-REPORTS, REJECTED = ("report.json", "report.html"), "rejected.ndjson"
 # In a work folder: what a living run holds, and what it makes of a unit.
 _HELD, _MADE = ".held", ".made"
 _SHOWN = 20
 # Of a unit's name, so many bytes begin those of its reports.
 _LONGEST_NAME = 150
-
-
-def after_backup(
-    settings: Settings, job: Job, naming: Naming, taken: Path, passphrase: str | None
-) -> str:
-    """Try a schedule's backup out, and remove the oldest; return a sentence on that.
-
-    Nothing is removed where the new one is not whole. Raises ConfigurationError.
-    """
-    sentence, name, is_elsewhere = "", taken.name, bool(job.request.get("folder"))
-    if job.request.get("drill"):
-        with at_hand(settings, str(taken) if is_elsewhere else place_of(settings, name)) as path:
-            drilled = drill(settings, path, passphrase)
-        faults = drilled.faults[:_SHOWN]
-        with current_core(settings):
-            _note_drill(job, Progress(name=name, notes=faults), FAILED if faults else DONE)
-        if faults:
-            raise ConfigurationError(f"The backup {name} is not whole ({faults[0]}).")
-        sentence = f" It is whole: {drilled.done}."
-    if keep := job.request.get("keep"):
-        stuck: Sequence[Path | str] = (
-            prune(naming, keep, taken)[1]
-            if is_elsewhere
-            else prune_kept(settings, naming, keep, name)
-        )
-        if stuck:
-            raise ConfigurationError(f"The old backup {stuck[0]} should be removed, but cannot be.")
-    return sentence
-
-
-def _note_drill(job: Job, progress: Progress, state: str) -> None:
-    """Have the drill among those that the page of backups shows."""
-    drill_id, now = table.new_id(), int(time.time())
-    with writing() as connection:
-        request = {"name": progress.name}
-        table.add(connection, drill_id, DRILL, job.owner, now, request=request, runs=True)
-    drilled = table.find(drill_id, DRILL)
-    assert drilled is not None
-    table.finish(drilled, state, now, progress=progress)
-
-
-def pull(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
-    """Import what changed at another server since the last run that brought everything.
-
-    Raises ConfigurationError; the next run then asks for the same again.
-    """
-    request = job.request
-
-    def say(message: str) -> None:
-        tracker.progress.notes = [message]
-        tracker.note()
-
-    tracker.phase(WORKS)
-    address, key = request["address"], request.get("key")
-    if request["since"]:
-        address = with_parameters(address, [("_since", request["since"])])
-    downloads = download_all(
-        [address], settings, request.get("client_id"), key and Path(key), say, complete=False
-    )
-    tracker.progress.notes = []
-    made = tracker.folder / MADE
-    made.mkdir(mode=0o700, exist_ok=True)
-    with with_patience(PATIENCE), current_core(settings):
-        tracker.phase(WORKS, total_bytes(downloads.paths))
-        report = _Importing(settings, job, tracker).run(downloads, made)
-        # Asked anew, the server may have mended what was rejected.
-        downloads.delete()
-        if not report.complete:
-            raise ConfigurationError(f"{_reason(report)} The next run asks for the same again.")
-        time_there = next(iter(downloads.times), "")
-        if not _is_moment(time_there):
-            return "The server does not tell the time of its export: the next is of everything."
-        schedule.remember_since(request["schedule"], job.id, time_there)
-    return ""
-
-
-def _is_moment(text: str) -> bool:
-    try:
-        return bool(moment_of(text))
-    except ValueError:
-        return False
-
-
-def _reason(report: Report) -> str:
-    """Return why a report is not complete, as a sentence."""
-    if report.rejected_lines:
-        first = report.rejected[0] if report.rejected else "see the report"
-        return f"{report.rejected_lines} records were rejected ({first})."
-    return report.notes[0]
-
-
-class _Importing:
-    """The imports of one run, whose counts add up."""
-
-    def __init__(self, settings: Settings, job: Job, tracker: Tracker) -> None:
-        self._settings, self._job, self._tracker = settings, job, tracker
-        self._totals: dict[str, Counter[str]] = {}
-
-    def run(self, downloads: Downloads, made: Path) -> Report:
-        """Import paths; write the report, and what was rejected, into a folder."""
-        job = self._job
-        options = Options(
-            source=job.request.get("source") or "",
-            repair=bool(job.request.get("repair")),
-            rejected=made / REJECTED,
-            who=job.owner,
-        )
-
-        def begun(report: Report) -> None:
-            self._tracker.counts = lambda: (report.run, self._sum(report))
-            self._tracker.phase(WORKS)
-
-        def waits() -> None:
-            self._tracker.phase(WAITS)
-
-        report = import_downloads(
-            downloads, self._settings, options, self._tracker.add, waits, begun
-        )
-        counts = self._sum(report)
-        self._totals = {name: Counter(of_type) for name, of_type in counts.items()}
-        self._tracker.counts = lambda: (report.run, counts)
-        _write(report, made)
-        return report
-
-    def _sum(self, report: Report) -> dict[str, dict[str, int]]:
-        rows = {name: Counter(counts) for name, counts in report.rows()}
-        return {
-            name: dict(self._totals.get(name, Counter()) + rows.get(name, Counter()))
-            for name in sorted({*self._totals, *rows})
-        }
-
-
-def _write(report: Report, made: Path) -> None:
-    """Write a report; one that finds no room takes nothing from what was imported."""
-    report.rejected_file = " ".join(sorted(path.name for path in made.glob("rejected.*")))
-    for name in REPORTS:
-        with suppress(ConfigurationError):
-            write_report(report, made / name)
+# How long a folder on another machine may take to be listed, while nothing else is begun.
+_LOOK_SECONDS = 5.0
+# Who looked into a folder last, since when: into one that does not answer nobody else looks.
+_looking: dict[Path, tuple[Thread, float]] = {}
 
 
 def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
@@ -201,7 +70,7 @@ def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str
         if not units:
             return "There was nothing to import."
         tracker.phase(WORKS, total_bytes([unit for unit in units if not unit.is_symlink()]))
-        importing, failed = _Importing(settings, job, tracker), 0
+        importing, failed = ScheduledImport(settings, job, tracker), 0
         # Files are named as they lay there.
         os.chdir(work)
         try:
@@ -284,7 +153,7 @@ def _is_gone(work: Path) -> bool:
     return held
 
 
-def _take_unit(unit: Path, folder: Path, work: Path, importing: _Importing) -> tuple[str, int]:
+def _take_unit(unit: Path, folder: Path, work: Path, importing: ScheduledImport) -> tuple[str, int]:
     """Import a unit, and move it to where it belongs.
 
     Return why it failed, empty if it did not, and how many files in it were skipped.
@@ -318,7 +187,7 @@ def _take_unit(unit: Path, folder: Path, work: Path, importing: _Importing) -> t
 
 
 def _import_unit(
-    unit: Path, made: Path, found: Iterable[Path], importing: _Importing
+    unit: Path, made: Path, found: Iterable[Path], importing: ScheduledImport
 ) -> tuple[str, int]:
     """Import a unit and write its report; return what _take_unit does."""
     fault = next(filter(None, map(_not_to_be_read, found)), "")
@@ -330,11 +199,11 @@ def _import_unit(
         except ConfigurationError as error:
             fault = str(error)
         else:
-            fault = "" if report.complete else _reason(report)
+            fault = "" if report.complete else reason_of(report)
             return fault, report.skipped_file_count.total()
     report = Report()
     report.add_rejected(shown(Path(unit.name)), [("", fault)])
-    _write(report, made)
+    write_reports(report, made)
     return fault, 0
 
 
@@ -363,3 +232,116 @@ def _move(unit: Path, folder: Path, made: Path | None = None) -> None:
             # On another file system it cannot be renamed, and is copied.
             shutil.move(path, folder / f"{stem}.{path.name}")
         unit.rename(folder / name)
+
+
+def _check(settings: Settings, _name: str, options: Mapping[str, Any]) -> None:
+    check_folder(options.get("folder") or "")
+    folder = Path(options["folder"]).resolve()
+    database = database_path(settings)
+    for own in filter(None, [settings.folder, database and database.parent]):
+        if folder.is_relative_to(own.resolve()) or own.resolve().is_relative_to(folder):
+            raise RefusedCommand(
+                "%(folder)s contains files of the server itself, or lies inside such a folder. "
+                "Choose another folder.",
+                folder=folder,
+            )
+    for path in (folder / DONE_FOLDER, folder / FAILED_FOLDER):
+        if path.is_symlink() or not path.is_dir():
+            raise RefusedCommand(
+                "Create the folders %(done)s and %(failed)s in %(folder)s first. This makes sure "
+                "that no other folder is emptied by mistake.",
+                done=DONE_FOLDER,
+                failed=FAILED_FOLDER,
+                folder=folder,
+            )
+    for path in (folder, folder / DONE_FOLDER, folder / FAILED_FOLDER):
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            raise RefusedCommand(
+                "The user account that runs the server needs read and write permission for "
+                "%(folder)s.",
+                folder=path,
+            )
+
+
+def _make_folders(options: Mapping[str, Any]) -> None:
+    """Make done/ and failed/ in a folder to watch. Raises ConfigurationError."""
+    if Path(options.get("folder", "")).is_dir():
+        for own in (DONE_FOLDER, FAILED_FOLDER):
+            own_folder(Path(options["folder"], own))
+
+
+def _has_work(schedule: Schedule, now: int) -> bool:
+    """Return whether a watched folder holds what can be taken. Raises ConfigurationError."""
+    folder = Path(schedule.options["folder"])
+
+    def look() -> bool:
+        try:
+            left = folder / ".fhirapp"
+            return bool(waiting(folder, now)) or (left.is_dir() and any(left.iterdir()))
+        except OSError:
+            return True
+
+    return _looked(folder, look)
+
+
+def _count_failed(schedule: Schedule) -> int:
+    """Return how many units lie in a watched folder's failed/; 0 where that cannot be told."""
+    folder = Path(schedule.options["folder"])
+    try:
+        return _looked(folder, lambda: len(failed_units(folder)))
+    except (ConfigurationError, OSError):
+        # Its next run tells.
+        return 0
+
+
+def _looked(folder: Path, look: Callable[[], _T]) -> _T:
+    """Return what a look at a folder found. Raises what it raises, or ConfigurationError.
+
+    One on another machine that does not answer holds a thread of its own, and no other.
+    """
+    found: Future[_T] = Future()
+    silent = ConfigurationError(f"The watched folder {folder} does not answer.")
+    before, began = _looking.get(folder, (None, 0.0))
+    if before and before.is_alive() and time.monotonic() - began > _LOOK_SECONDS:
+        raise silent
+
+    def work() -> None:
+        try:
+            found.set_result(look())
+        except Exception as error:  # noqa: BLE001
+            found.set_exception(error)
+
+    thread = Thread(target=work, name="watched folder", daemon=True)
+    _looking[folder] = thread, time.monotonic()
+    thread.start()
+    try:
+        return found.result(timeout=_LOOK_SECONDS)
+    except FutureTimeoutError:
+        raise silent from None
+
+
+def _request(schedule: Schedule) -> Mapping[str, Any]:
+    # What the page of an import calls its files.
+    return {"names": [schedule.options["folder"]], "count": 1, "provenance": True}
+
+
+SOURCE = Field(N_("Source"), N_("A name for the system that the records come from."))
+REPAIR = Field(N_("Repair invalid records by fixed rules"), is_tick=True)
+SCHEDULE = ScheduleKind(
+    name=FOLDER,
+    label=N_("Import from a folder"),
+    fields={
+        "folder": Field(
+            N_("Folder"),
+            N_("Path on the server. It must contain the folders done and failed."),
+            is_needed=True,
+        ),
+        "source": SOURCE,
+        "repair": REPAIR,
+    },
+    check=_check,
+    make_folders=_make_folders,
+    has_work=_has_work,
+    request=_request,
+    count_failed=_count_failed,
+)

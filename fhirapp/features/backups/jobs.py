@@ -1,0 +1,206 @@
+"""The jobs of backups: taken, also by a schedule, tested, and prepared to be restored."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from flask import current_app
+
+from fhirapp.config import ConfigurationError, RefusedCommand, Settings, settings_of
+from fhirapp.core import current_core
+from fhirapp.db import writing
+from fhirapp.disk import megabytes
+from fhirapp.feature import N_
+from fhirapp.features.backups.archive import InvalidBackup
+from fhirapp.features.backups.backup import back_up, why_no_backup
+from fhirapp.features.backups.drill import drill as drill_backup
+from fhirapp.features.backups.passphrase import VARIABLE, read_passphrase
+from fhirapp.features.backups.prepared import prepare_restore as prepare
+from fhirapp.features.backups.prepared import remove_prepared
+from fhirapp.features.backups.rotation import (
+    Naming,
+    at_hand,
+    is_backup,
+    keep_backup,
+    place_of,
+    prune,
+    prune_kept,
+    stem_of,
+    time_in_name,
+)
+from fhirapp.jobs import table, uploads
+from fhirapp.jobs.kinds import Field, ScheduleKind
+from fhirapp.jobs.process import LAID, Tracker
+from fhirapp.jobs.schedule import Schedule
+from fhirapp.jobs.table import DONE, FAILED, WORKS, Job, Progress
+from fhirapp.ops.schedules import check_folder
+
+BACKUP, DRILL, RESTORE = "backup", "drill", "restore"
+# So many faults of a backup are shown; of one that a schedule has tested, fewer.
+_SHOWN_FAULTS, _SHOWN = 100, 20
+
+
+def take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
+    """Take a backup and keep it with the others, encrypted where there is a passphrase.
+
+    That of a schedule may go to a folder of this machine.
+    """
+    tracker.phase(WORKS)
+    moment = datetime.now(UTC)
+    if "uploaded" in job.request:
+        return _keep_uploaded(settings, job, tracker, moment)
+    elsewhere = job.request.get("folder")
+    # A folder below: the job's own is held.
+    folder = Path(elsewhere or tracker.folder / "taken")
+    if not elsewhere:
+        folder.mkdir(mode=0o700)
+    elif not folder.is_dir():
+        # Else it would be the name of a file.
+        raise ConfigurationError(f"There is no folder {folder}; mount it, or make it.")
+    # A schedule's own name: it removes no other's backups.
+    naming = Naming(folder.resolve(), job.request.get("schedule") or stem_of(settings))
+    taken = back_up(settings, naming.path(moment), moment, passphrase or None)
+    if not elsewhere:
+        keep_backup(settings, taken.path)
+    tracker.progress.name = taken.path.name
+    after = _after_backup(settings, job, naming, taken.path, passphrase or None)
+    return f"Backed up, and read back: {megabytes(taken.size)}.{after}"
+
+
+def _keep_uploaded(settings: Settings, job: Job, tracker: Tracker, moment: datetime) -> str:
+    """Keep an uploaded backup with the others; no schedule's naming takes it for its own."""
+    with current_core(settings):
+        uploads.lay_out(job.id, tracker.folder / LAID)
+        path = next(one for one in (tracker.folder / LAID).rglob("*") if one.is_file())
+        uploads.remove(job.id)
+    if not is_backup(path):
+        raise InvalidBackup("What was uploaded is not a backup.")
+    stem = "".join(one for one in path.stem if one.isascii() and (one.isalnum() or one in "-_"))
+    named = path.rename(path.with_name(f"uploaded-{time_in_name(moment)}-{stem[:80]}.backup"))
+    keep_backup(settings, named)
+    tracker.progress.name = named.name
+    return ""
+
+
+def prepare_restore(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
+    """Check a backup, and have it wait beside the database. Raises ConfigurationError."""
+    tracker.phase(WORKS)
+    name = tracker.progress.name = job.request["name"]
+    with at_hand(settings, place_of(settings, name)) as path:
+        faults = prepare(settings, path, name, job.id, passphrase or None)
+    tracker.progress.notes = list(faults[:_SHOWN_FAULTS])
+    return ""
+
+
+def drill(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
+    """Open a copy of a backup and read everything in it. Raises ConfigurationError."""
+    tracker.phase(WORKS)
+    tracker.progress.name = job.request["name"]
+    with at_hand(settings, place_of(settings, job.request["name"])) as path:
+        drilled = drill_backup(settings, path, passphrase or None)
+    if drilled.faults:
+        tracker.progress.notes = drilled.faults[:_SHOWN_FAULTS]
+        raise ConfigurationError(f"This backup, taken {drilled.manifest.taken}, is not whole.")
+    return f"It is whole: {drilled.done}."
+
+
+def _after_backup(
+    settings: Settings, job: Job, naming: Naming, taken: Path, passphrase: str | None
+) -> str:
+    """Try a schedule's backup out, and remove the oldest; return a sentence on that.
+
+    Nothing is removed where the new one is not whole. Raises ConfigurationError.
+    """
+    sentence, name, is_elsewhere = "", taken.name, bool(job.request.get("folder"))
+    if job.request.get("drill"):
+        with at_hand(settings, str(taken) if is_elsewhere else place_of(settings, name)) as path:
+            drilled = drill_backup(settings, path, passphrase)
+        faults = drilled.faults[:_SHOWN]
+        with current_core(settings):
+            _note_drill(job, Progress(name=name, notes=faults), FAILED if faults else DONE)
+        if faults:
+            raise ConfigurationError(f"The backup {name} is not whole ({faults[0]}).")
+        sentence = f" It is whole: {drilled.done}."
+    if keep := job.request.get("keep"):
+        stuck: Sequence[Path | str] = (
+            prune(naming, keep, taken)[1]
+            if is_elsewhere
+            else prune_kept(settings, naming, keep, name)
+        )
+        if stuck:
+            raise ConfigurationError(f"The old backup {stuck[0]} should be removed, but cannot be.")
+    return sentence
+
+
+def _note_drill(job: Job, progress: Progress, state: str) -> None:
+    """Have the drill among those that the page of backups shows."""
+    drill_id, now = table.new_id(), int(time.time())
+    with writing() as connection:
+        request = {"name": progress.name}
+        table.add(connection, drill_id, DRILL, job.owner, now, request=request, runs=True)
+    drilled = table.find(drill_id, DRILL)
+    assert drilled is not None
+    table.finish(drilled, state, now, progress=progress)
+
+
+def _check(settings: Settings, name: str, options: Mapping[str, Any]) -> None:
+    if name == stem_of(settings):
+        raise RefusedCommand(
+            "Manual backups are also named %(name)s, so this schedule would remove them. Choose "
+            "another name, such as nightly.",
+            name=name,
+        )
+    if why := why_no_backup(settings):
+        raise ConfigurationError(why)
+    if folder := options.get("folder"):
+        check_folder(folder)
+    if file := options.get("passphrase_file"):
+        read_passphrase(Path(file))
+
+
+def _passphrase(schedule: Schedule) -> str:
+    """Return the passphrase of a backup, which is stored nowhere. Raises ConfigurationError."""
+    if file := schedule.options.get("passphrase_file"):
+        return read_passphrase(Path(file))
+    found = os.environ.get(VARIABLE, "")
+    if schedule.options.get("encrypt") and not found:
+        raise ConfigurationError(
+            f"There is no passphrase: set {VARIABLE} for the server, or name a file that has it."
+        )
+    return found
+
+
+def sweep(now: int) -> None:
+    """Remove what was prepared to be restored, and nobody confirmed."""
+    remove_prepared(settings_of(current_app), now)
+
+
+SCHEDULE = ScheduleKind(
+    name=BACKUP,
+    label=N_("Backup"),
+    fields={
+        "folder": Field(
+            N_("Folder"), N_("Path on the server. Leave empty for the folder of the Backups page.")
+        ),
+        "keep": Field(
+            N_("Backups to keep"), N_("Older backups of this schedule are removed."), "14"
+        ),
+        "passphrase_file": Field(
+            N_("Passphrase file"),
+            N_(
+                "Path on the server. Leave empty to use FHIRAPP_BACKUP_PASSPHRASE, or for no "
+                "encryption."
+            ),
+        ),
+        "encrypt": Field(N_("Require encryption"), is_tick=True),
+        "drill": Field(N_("Test each backup"), N_("Reads the whole backup back."), is_tick=True),
+    },
+    check=_check,
+    passphrase=_passphrase,
+    job_path="/admin/backups",
+)

@@ -1,0 +1,120 @@
+"""The job of a scheduled pull: what changed at another FHIR server is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from fhirapp.config import ConfigurationError, RefusedCommand, Settings, with_parameters
+from fhirapp.core import current_core
+from fhirapp.db import with_patience
+from fhirapp.feature import N_
+from fhirapp.features.imports.folder import REPAIR, SOURCE
+from fhirapp.features.imports.inputs import total_bytes
+from fhirapp.features.imports.jobs import PULL, ScheduledImport, reason_of
+from fhirapp.features.pull.address import is_export, origin, place
+from fhirapp.features.pull.authorization import read_key
+from fhirapp.features.pull.downloads import download_all
+from fhirapp.fhir.temporal import moment_of
+from fhirapp.jobs import schedule as schedules
+from fhirapp.jobs.kinds import Field, ScheduleKind
+from fhirapp.jobs.process import MADE, Tracker
+from fhirapp.jobs.schedule import Schedule
+from fhirapp.jobs.table import WORKS, Job
+from fhirapp.store.import_models import PATIENCE
+
+
+def pull(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
+    """Import what changed at another server since the last run that brought everything.
+
+    Raises ConfigurationError; the next run then asks for the same again.
+    """
+    request = job.request
+
+    def say(message: str) -> None:
+        tracker.progress.notes = [message]
+        tracker.note()
+
+    tracker.phase(WORKS)
+    address, key = request["address"], request.get("key")
+    if request["since"]:
+        address = with_parameters(address, [("_since", request["since"])])
+    downloads = download_all(
+        [address], settings, request.get("client_id"), key and Path(key), say, complete=False
+    )
+    tracker.progress.notes = []
+    made = tracker.folder / MADE
+    made.mkdir(mode=0o700, exist_ok=True)
+    with with_patience(PATIENCE), current_core(settings):
+        tracker.phase(WORKS, total_bytes(downloads.paths))
+        report = ScheduledImport(settings, job, tracker).run(downloads, made)
+        # Asked anew, the server may have mended what was rejected.
+        downloads.delete()
+        if not report.complete:
+            raise ConfigurationError(f"{reason_of(report)} The next run asks for the same again.")
+        time_there = next(iter(downloads.times), "")
+        if not _is_moment(time_there):
+            return "The server does not tell the time of its export: the next is of everything."
+        schedules.remember_since(request["schedule"], job.id, time_there)
+    return ""
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        return bool(moment_of(text))
+    except ValueError:
+        return False
+
+
+def _check(_settings: Settings, _name: str, options: Mapping[str, Any]) -> None:
+    address, key = options.get("address") or "", options.get("key")
+    if not address:
+        raise RefusedCommand(
+            "Enter the URL of an export, such as https://fhir.example/fhir/$export."
+        )
+    origin(address)
+    if not is_export(address):
+        raise RefusedCommand(
+            "%(place)s is not the URL of an export. Use a URL such as "
+            "https://fhir.example/fhir/$export.",
+            place=place(address),
+        )
+    if any(name == "_since" for name, _value in parse_qsl(urlsplit(address).query)):
+        raise RefusedCommand("Remove _since from the URL: each run sets it.")
+    if bool(key) != bool(options.get("client_id")):
+        raise RefusedCommand("A client id needs a key file, and a key file needs a client id.")
+    if key:
+        read_key(Path(key))
+    try:
+        moment_of(options.get("since") or "2000-01-01T00:00:00Z")
+    except ValueError:
+        raise RefusedCommand("%(text)r is not a date or time.", text=options["since"]) from None
+
+
+def _request(schedule: Schedule) -> Mapping[str, Any]:
+    # What the page of an import calls its files.
+    return {"names": [place(schedule.options["address"])], "count": 1, "provenance": True}
+
+
+SCHEDULE = ScheduleKind(
+    name=PULL,
+    label=N_("Import from another server"),
+    fields={
+        "address": Field(
+            N_("URL"),
+            N_("The URL of its Bulk Data export: https://fhir.example/fhir/$export"),
+            is_needed=True,
+        ),
+        "client_id": Field(
+            N_("Client id"), N_("This server's client id at that server. Leave empty for none.")
+        ),
+        "key": Field(N_("Private key file"), N_("Path on the server to a JWK.")),
+        "source": SOURCE,
+        "repair": REPAIR,
+    },
+    more_options=frozenset({"since"}),
+    check=_check,
+    request=_request,
+)

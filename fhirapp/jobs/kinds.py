@@ -1,0 +1,76 @@
+"""The kinds of jobs and schedules, which features declare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fhirapp.config import Settings
+from fhirapp.feature import features, imported
+from fhirapp.jobs.process import Tracker
+from fhirapp.jobs.schedule import Schedule
+from fhirapp.jobs.table import Job
+
+# Does a job within its process; the text is the passphrase, or empty. Returns what is to be said of
+# the job, empty for nothing.
+Work = Callable[[Settings, Job, Tracker, str], str]
+
+
+class Field(NamedTuple):
+    """A field of the form of a schedule; the texts are translated by the page."""
+
+    label: str
+    hint: str = ""
+    value: str = ""
+    is_tick: bool = False
+    is_needed: bool = False
+
+
+@dataclass(frozen=True)
+class ScheduleKind:
+    """A kind of schedule. Each of its runs is a job of the kind with the same name."""
+
+    name: str
+    label: str
+    # The options of its schedules that the form has, and those of the command alone.
+    fields: Mapping[str, Field]
+    # Checks the name and the options of a new schedule. Raises ConfigurationError.
+    check: Callable[[Settings, str, Mapping[str, Any]], None]
+    more_options: frozenset[str] = frozenset()
+    # Makes what a new schedule needs, where the command asks for that. Raises ConfigurationError.
+    make_folders: Callable[[Mapping[str, Any]], None] = lambda _options: None
+    # Whether there is something to do at a time, in seconds since 1970. Raises ConfigurationError.
+    has_work: Callable[[Schedule, int], bool] = lambda _schedule, _now: True
+    # The passphrase of a run, which is stored nowhere. Raises ConfigurationError.
+    passphrase: Callable[[Schedule], str] = lambda _schedule: ""
+    # What the job of a run is given beside the options.
+    request: Callable[[Schedule], Mapping[str, Any]] = field(default=lambda _schedule: {})
+    # How many files wait for somebody because they failed.
+    count_failed: Callable[[Schedule], int] = lambda _schedule: 0
+    # The path of the page that shows a run's job.
+    job_path: str = "/admin/imports/{job_id}"
+
+    @property
+    def options(self) -> frozenset[str]:
+        """The names of its options."""
+        return self.more_options | self.fields.keys()
+
+
+def job_kinds() -> Mapping[str, str]:
+    """Return the reference of the work of each kind of job."""
+    return {kind: work for feature in features() for kind, work in feature.jobs.items()}
+
+
+def schedule_kinds() -> Mapping[str, ScheduleKind]:
+    """Return the kinds of schedules by name."""
+    kinds: list[ScheduleKind] = [
+        imported(reference) for feature in features() for reference in feature.schedule_kinds
+    ]
+    return {kind.name: kind for kind in kinds}
+
+
+def count_failed(schedule: Schedule) -> int:
+    """Return how many files of a schedule wait for somebody because they failed."""
+    kind = schedule_kinds().get(schedule.kind)
+    return kind.count_failed(schedule) if kind else 0
