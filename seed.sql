@@ -4809,17 +4809,7 @@ INSERT INTO fhir_group (
      {"code": {"text": "Born elsewhere"}, "valueBoolean": true, "exclude": true}]',
    NULL);
 
---- Terminology that the clinic keeps itself: what to search reactions and groups by.
-
-INSERT INTO code_system (
-  id, version_id, last_updated, url, version, name, title, status, date, publisher, content, concept, extra
-) VALUES
-  ('group-kinds', 1, '2024-01-08T08:00:00.000+00:00',
-   'http://lakeside.example/fhir/group-kind', '1', 'GroupKinds', 'Kinds of groups', 'active', '2024-01-08',
-   'Lakeside Clinic', 'complete',
-   '[{"code": "list", "display": "List of patients",
-      "concept": [{"code": "roster", "display": "Roster"}, {"code": "cohort", "display": "Cohort of a study"}]}]',
-   '{"hierarchyMeaning": "is-a", "caseSensitive": true}');
+--- A value set of the clinic's own, to search reactions by.
 
 INSERT INTO value_set (
   id, version_id, last_updated, url, version, name, title, status, date, publisher, description, compose
@@ -4832,12 +4822,3 @@ INSERT INTO value_set (
       {"code": "4386001", "display": "Bronchospasm"}, {"code": "51599000", "display": "Edema of larynx"},
       {"code": "2129002", "display": "Edema of pharynx"},
       {"code": "73442001", "display": "Stevens-Johnson syndrome"}]}]}');
-
-INSERT INTO concept_map (
-  id, version_id, last_updated, url, version, name, title, status, date, publisher, extra
-) VALUES
-  ('group-kinds-to-types', 1, '2024-01-08T08:00:00.000+00:00',
-   'http://lakeside.example/fhir/ConceptMap/group-kinds', '1', 'GroupKindsToTypes', 'Kinds of groups in FHIR', 'draft',
-   '2024-01-08', 'Lakeside Clinic',
-   '{"group": [{"source": "http://lakeside.example/fhir/group-kind", "target": "http://hl7.org/fhir/group-type",
-      "element": [{"code": "roster", "target": [{"code": "person", "equivalence": "wider"}]}]}]}');

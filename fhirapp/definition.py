@@ -60,10 +60,9 @@ class Operation(NamedTuple):
     """An operation, `$name` on the type or on one of its resources.
 
     definition is its canonical, empty for one of our own.
-    answer is the type of what it answers, DocumentBundle for a document, ExpandedValueSet for an
-    expansion; is_paged says whether that comes in pages; returns are the parameters of an answer
-    that is Parameters, of an operation of our own; needs_record says that it is refused where what
-    it is about is not here.
+    answer is the type of what it answers, DocumentBundle for a document; is_paged says whether that
+    comes in pages; returns are the parameters of an answer that is Parameters, of an operation of
+    our own; needs_record says that it is refused where what it is about is not here.
     """
 
     name: str

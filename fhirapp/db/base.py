@@ -144,20 +144,3 @@ class DomainVersioned(Versioned):
     __abstract__ = True
 
     text: Mapped[Any | None] = mapped_column(sort_order=-1)
-
-
-class CanonicalVersioned(DomainVersioned):
-    """The table of a type whose resources others name by their url."""
-
-    __abstract__ = True
-
-    url: Mapped[str | None]
-    identifier: Mapped[Any | None]
-    version: Mapped[str | None]
-    name: Mapped[str | None]
-    title: Mapped[str | None]
-    status: Mapped[str | None]
-    date: Mapped[str | None]
-    publisher: Mapped[str | None]
-    description: Mapped[str | None]
-    jurisdiction: Mapped[Any | None]

@@ -5,7 +5,7 @@
     ├── UnsupportedParameter       400   not-supported   a modifier, a chain, unknown under strict
     ├── MissingParameter           400   required        a parameter that must be given
     ├── RepeatedParameter          400   invalid         a parameter that may be given once
-    ├── UnknownTerminology         400   not-found       a value set or code system that is not here
+    ├── UnknownTerminology         400   not-found       a value set or class that is not here
     ├── TooCostly                  400   too-costly      more codes than are looked for
     ├── LoginRequired              401   login           no token, or one that is not valid
     ├── TokenExpired               401   expired

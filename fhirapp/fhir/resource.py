@@ -16,7 +16,7 @@ from marshmallow import Schema, ValidationError, missing
 from marshmallow.fields import Field
 
 from fhirapp.fhir import datatypes, narrative
-from fhirapp.fhir.elements import Check, Complex, InvalidElement, boolean, many
+from fhirapp.fhir.elements import Check, Complex, InvalidElement, many
 
 
 class InvalidResource(ValidationError, ValueError):
@@ -238,37 +238,6 @@ class DomainResourceSchema(ResourceSchema):
     contained = Elements(datatypes.contained_resource)
     extension = Element(datatypes.EXTENSIONS)
     modifier_extension = Element(datatypes.EXTENSIONS, modifier=True)
-
-
-class CanonicalSchema(DomainResourceSchema):
-    """What every resource has that others name by its url. Source: FHIR R4 metadataresource."""
-
-    narrative = (
-        ("Title", "title", narrative.plain),
-        ("Name", "name", narrative.plain),
-        ("Status", "status", narrative.plain),
-    )
-
-    url = Element(datatypes.uri, summary=True)
-    identifier: Element = Elements(datatypes.Identifier, summary=True)
-    version = Element(datatypes.string, summary=True)
-    name = Element(datatypes.string, summary=True)
-    title = Element(datatypes.string, summary=True)
-    status = Element(
-        datatypes.one_of("draft", "active", "retired", "unknown"),
-        required=True,
-        summary=True,
-        modifier=True,
-    )
-    experimental = Element(boolean, summary=True)
-    date = Element(datatypes.date_time, summary=True)
-    publisher = Element(datatypes.string, summary=True)
-    contact = Elements(datatypes.ContactDetail, summary=True)
-    description = Element(datatypes.markdown)
-    use_context = Elements(datatypes.UsageContext, summary=True)
-    jurisdiction = Elements(datatypes.CodeableConcept, summary=True)
-    purpose = Element(datatypes.markdown)
-    copyright = Element(datatypes.markdown)
 
 
 def fhir_name(attribute: str) -> str:

@@ -1,4 +1,4 @@
-"""Classes of substances that are here without an import, each as a value set.
+"""Built-in classes of substances, which searches name like value sets.
 
 A class has only substances whose codes this server knows (concepts.py): that a
 substance is in none says nothing, and neither class nor hint says that patients who react to one
@@ -18,12 +18,8 @@ from typing import Any, NamedTuple
 from fhirapp.fhir.terminology import SNOMED_CT, worded
 
 RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"
+# A class has the address of a value set: this and its name.
 URL = "urn:fhirapp:substance-class:"
-_COPYRIGHT = (
-    "Codes of RxNorm: courtesy of the U.S. National Library of Medicine, public domain. Codes of"
-    " SNOMED CT: copyright of SNOMED International; to use them takes its licence. The choice of"
-    " codes: fhirapp, Apache-2.0. Source: %s."
-)
 _FDA_LABELS = "class as in the drugs' FDA labels (established pharmacologic class)"
 _FDA_FOOD = "major food allergens as the FDA names their kinds (21 U.S.C. 321(qq))"
 
@@ -34,25 +30,6 @@ class SubstanceClass(NamedTuple):
     title: str
     source: str
     codes: Mapping[tuple[str, str], str]
-
-    def value_set(self, name: str) -> dict[str, Any]:
-        """Return the class as a ValueSet."""
-        systems: dict[str, list[dict[str, str]]] = {}
-        for (system, code), display in self.codes.items():
-            systems.setdefault(system, []).append({"code": code, "display": display})
-        return {
-            "resourceType": "ValueSet",
-            "url": URL + name,
-            "name": "".join(part.capitalize() for part in name.split("-")),
-            "title": self.title,
-            "status": "active",
-            "copyright": _COPYRIGHT % self.source,
-            "compose": {
-                "include": [
-                    {"system": system, "concept": concepts} for system, concepts in systems.items()
-                ]
-            },
-        }
 
 
 def _class(

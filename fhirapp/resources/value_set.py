@@ -2,64 +2,57 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import Any
-from uuid import UUID
 
-from flask import Response
 from sqlalchemy.orm import Mapped
 
 from fhirapp.config import Marked
-from fhirapp.db import CanonicalVersioned, reader
-from fhirapp.definition import (
-    Definition,
-    Labels,
-    Operation,
-    OperationParameter,
-    TableColumn,
-    Visibility,
-)
+from fhirapp.db import DomainVersioned
+from fhirapp.definition import Definition, Labels, TableColumn, Visibility
+from fhirapp.fhir import narrative
 from fhirapp.fhir.datatypes import (
+    CodeableConcept,
     Coding,
+    ContactDetail,
+    Identifier,
+    UsageContext,
     backbone,
     code,
     date,
     date_time,
     integer,
+    markdown,
     one_of,
     string,
     uri,
 )
 from fhirapp.fhir.elements import boolean, choice, decimal, many
-from fhirapp.fhir.resource import CanonicalSchema, Element
-from fhirapp.fhir.temporal import instant
-from fhirapp.rest.access import access_to
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.rest.operation import parse_operation
-from fhirapp.rest.response import negotiate
-from fhirapp.rest.terminology import MAX_CODES, Look
-from fhirapp.rest.terminology_operations import (
-    answer,
-    asked,
-    codes_of,
-    of_resource,
-    validate_code_operation,
-    validation,
-)
+from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
-from fhirapp.search.query import CANONICAL, COMMON, parse_count
-from fhirapp.search.string import Uri, fold
-from fhirapp.search.values import parse_boolean
+from fhirapp.search.query import COMMON
+from fhirapp.search.string import String, Uri
+from fhirapp.search.token import Token
 
 
-class ValueSet(CanonicalVersioned):
+class ValueSet(DomainVersioned):
     """A value set, a row for each version."""
 
     __tablename__ = "value_set"
 
     compose: Mapped[Any | None]
     expansion: Mapped[Any | None]
+    url: Mapped[str | None]
+    identifier: Mapped[Any | None]
+    version: Mapped[str | None]
+    name: Mapped[str | None]
+    title: Mapped[str | None]
+    status: Mapped[str | None]
+    date: Mapped[str | None]
+    publisher: Mapped[str | None]
+    description: Mapped[str | None]
+    jurisdiction: Mapped[Any | None]
 
 
 def _contains(value: Any) -> Any:
@@ -133,23 +126,87 @@ Expansion = backbone(
 )
 
 
-class ValueSetSchema(CanonicalSchema):
+class ValueSetSchema(DomainResourceSchema):
     """ValueSet."""
 
     resource_type = "ValueSet"
+    narrative = (
+        ("Title", "title", narrative.plain),
+        ("Name", "name", narrative.plain),
+        ("Status", "status", narrative.plain),
+    )
 
+    url = Element(uri, summary=True)
+    identifier = Elements(Identifier, summary=True)
+    version = Element(string, summary=True)
+    name = Element(string, summary=True)
+    title = Element(string, summary=True)
+    status = Element(
+        one_of("draft", "active", "retired", "unknown"),
+        required=True,
+        summary=True,
+        modifier=True,
+    )
+    experimental = Element(boolean, summary=True)
+    date = Element(date_time, summary=True)
+    publisher = Element(string, summary=True)
+    contact = Elements(ContactDetail, summary=True)
+    description = Element(markdown)
+    use_context = Elements(UsageContext, summary=True)
+    jurisdiction = Elements(CodeableConcept, summary=True)
+    purpose = Element(markdown)
+    copyright = Element(markdown)
     immutable = Element(boolean, summary=True)
     compose = Element(Compose)
     expansion = Element(Expansion)
 
 
 VALUE_SET = "http://hl7.org/fhir/SearchParameter/ValueSet-"
+CONFORMANCE = "http://hl7.org/fhir/SearchParameter/conformance-"
 
 # Of R4's, `code`, `context-quantity` and those of contexts with their type are not here.
 PARAMS = Parameters(
     (
         *COMMON,
-        *CANONICAL,
+        Uri("url", ("url",), "Address that others name it by", CONFORMANCE + "url"),
+        Token("version", ("version",), "Business version", CONFORMANCE + "version"),
+        Token(
+            "identifier",
+            ("identifier",),
+            "External identifier",
+            CONFORMANCE + "identifier",
+            of_identifier=True,
+        ),
+        String("name", ("name",), "Name for programs", CONFORMANCE + "name"),
+        String("title", ("title",), "Name for people", CONFORMANCE + "title"),
+        Token(
+            "status",
+            ("status",),
+            "draft, active, retired or unknown",
+            CONFORMANCE + "status",
+            system="http://hl7.org/fhir/publication-status",
+        ),
+        Date("date", ("date",), "Date of publication", CONFORMANCE + "date"),
+        String("publisher", ("publisher",), "Name of the publisher", CONFORMANCE + "publisher"),
+        String("description", ("description",), "Description", CONFORMANCE + "description"),
+        Token(
+            "jurisdiction",
+            ("jurisdiction",),
+            "Intended jurisdiction",
+            CONFORMANCE + "jurisdiction",
+        ),
+        Token(
+            "context-type",
+            ("useContext.code",),
+            "Kind of context that it is meant for",
+            CONFORMANCE + "context-type",
+        ),
+        Token(
+            "context",
+            ("useContext.valueCodeableConcept",),
+            "Context that it is meant for",
+            CONFORMANCE + "context",
+        ),
         Uri(
             "reference",
             ("compose.include.system",),
@@ -166,97 +223,6 @@ PARAMS = Parameters(
 )
 
 
-# Of an operation of the type; in one of a resource its id is in the path.
-_ADDRESS = (
-    OperationParameter("url", "uri", "Address of the value set", required=True),
-    OperationParameter("valueSetVersion", "string", "Its version"),
-)
-EXPAND = Operation(
-    "expand",
-    "http://hl7.org/fhir/OperationDefinition/ValueSet-expand",
-    "The codes of a value set, all of them or none: what cannot be worked out whole is refused.",
-    (
-        *_ADDRESS,
-        OperationParameter("filter", "string", "Part of a code or its display"),
-        OperationParameter("offset", "integer", "How many codes to pass"),
-        OperationParameter("count", "integer", "How many codes to return at most"),
-        OperationParameter("activeOnly", "boolean", "Whether to leave inactive codes out"),
-    ),
-    answer="ExpandedValueSet",
-    is_paged=False,
-    needs_record=True,
-)
-VALIDATE_CODE = validate_code_operation(
-    "ValueSet",
-    "a value set",
-    *_ADDRESS,
-    OperationParameter("system", "uri", "The system of the code"),
-)
-OPERATIONS = (EXPAND, of_resource(EXPAND), VALIDATE_CODE, of_resource(VALIDATE_CODE))
-# What an expansion repeats of its value set.
-_REPEATED = ("id", "url", "version", "name", "title", "status", "experimental", "date", "publisher")
-_MOST = 2_147_483_647
-
-
-def expand(definition: Definition, resource_id: str | None = None) -> Response:
-    """Return a value set with its expansion. Raises FhirError."""
-    access_to(definition, "r", resource_id)
-    operation = parse_operation(of_resource(EXPAND) if resource_id else EXPAND)
-    layout = negotiate(operation.parameters)
-    offset = parse_count(operation.value("offset"), 0, _MOST, "offset")
-    count = parse_count(operation.value("count"), MAX_CODES, MAX_CODES, "count")
-    is_active = parse_boolean("activeOnly", operation.value("activeOnly") or "false")
-    sought = fold(operation.value("filter") or "")
-    look = Look(reader(), "url")
-    held = asked(look, definition, resource_id, operation)
-    listed = [
-        {
-            **({"system": system} if system else {}),
-            **({"abstract": True} if one.is_abstract else {}),
-            **({"inactive": True} if one.is_inactive else {}),
-            "code": code,
-            **({"display": one.display} if one.display else {}),
-        }
-        for (system, code), one in look.expand(held).items()
-        if sought in fold(f"{code} {one.display}") and not (is_active and one.is_inactive)
-    ]
-    expansion: dict[str, Any] = {"total": len(listed), "offset": offset}
-    parameters = [
-        {"name": name, kind: value}
-        for name, kind, value in (
-            ("filter", "valueString", operation.value("filter")),
-            ("activeOnly", "valueBoolean", is_active or None),
-        )
-        if value
-    ]
-    if parameters:
-        expansion["parameter"] = parameters
-    if page := listed[offset : offset + count]:
-        expansion["contains"] = page
-    content = {name: held.content[name] for name in _REPEATED if name in held.content}
-    content |= {name: held.content[name] for name in ("copyright",) if name in held.content}
-    digest = blake2b(repr((held.body, content, expansion)).encode(), digest_size=16)
-    made = {
-        "identifier": UUID(bytes=digest.digest()).urn,
-        "timestamp": instant(datetime.now(UTC)),
-    }
-    content = {"resourceType": "ValueSet", **content, "expansion": made | expansion}
-    return answer(content, layout, f'W/"{digest.hexdigest()}"')
-
-
-def validate_code(definition: Definition, resource_id: str | None = None) -> Response:
-    """Return whether a code is in a value set. Raises FhirError."""
-    access_to(definition, "r", resource_id)
-    operation = parse_operation(of_resource(VALIDATE_CODE) if resource_id else VALIDATE_CODE)
-    layout = negotiate(operation.parameters)
-    codes = codes_of(operation)
-    look = Look(reader(), "url")
-    held = asked(look, definition, resource_id, operation)
-    members = look.expand(held)
-    found = next((members[one] for one in codes if one in members), None)
-    return validation(found, operation.value("display"), held.name, layout)
-
-
 blueprint = ResourceBlueprint(
     __name__,
     Definition(
@@ -266,7 +232,6 @@ blueprint = ResourceBlueprint(
         params=PARAMS,
         searchable=True,
         visibility=Visibility.ANY_SCOPE,
-        operations=OPERATIONS,
         doc="Value sets: codes chosen for a purpose, to search by.",
         labels=Labels(
             one=Marked("a value set"),
@@ -280,5 +245,4 @@ blueprint = ResourceBlueprint(
             TableColumn(Marked("Status"), ("status",), Marked("status not recorded")),
         ),
     ),
-    operations={EXPAND.name: expand, VALIDATE_CODE.name: validate_code},
 )

@@ -9,7 +9,6 @@ from fhirapp.rest import (
     access,
     batch,
     capability,
-    code_systems,
     definitions,
     errors,
     history,
@@ -27,7 +26,6 @@ def init_app(app: Flask) -> None:
     access.init_app(app)
     scopes.init_app(app, scopes.ServedTypes(access.enforceable, access.types_of_scopes))
     paging.init_app(app)
-    code_systems.init_app(app)
     capability.init_app(app)
     app.register_blueprint(batch.blueprint)
     app.register_blueprint(system.blueprint)

@@ -55,7 +55,6 @@ _TYPES: Mapping[str, Node] = {
     "boolean": _BOOLEAN,
     "integer": NUMBER,
     "Coding": _VALUES["token"],
-    "CodeableConcept": {"type": "string", "examples": ["http://system.example|code,urn:other|a1"]},
 }
 
 
@@ -315,9 +314,6 @@ def _schemas(further: Iterable[str]) -> Node:
             {"resourceType": named["Bundle"], "id": STRING, "type": kind, "link": _some(link)},
             total=NUMBER,
             entry=_some(entry),
-        ),
-        "ExpandedValueSet": object_of(
-            {"resourceType": {"const": "ValueSet"}, "expansion": {"type": "object"}}, id=STRING
         ),
         "DocumentBundle": object_of(
             {

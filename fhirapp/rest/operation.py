@@ -5,9 +5,8 @@ Source: FHIR R4 operations §3.2.0.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from flask import request
@@ -46,9 +45,8 @@ _CURSOR = "_cursor"
 class OperationRequest:
     """The request for an operation.
 
-    values holds the text of each parameter, a Coding as `system|code`, a CodeableConcept as several
-    of them with commas between, a resource as JSON, and each value of one that repeats. applied are
-    the parameters as links carry them, without the cursor.
+    values holds the text of each parameter, a Coding as `system|code`, a resource as JSON, and each
+    value of one that repeats. applied are the parameters as links carry them, without the cursor.
     """
 
     values: Mapping[str, list[str]]
@@ -149,8 +147,7 @@ def _arguments(operation: Operation) -> list[tuple[str, str]]:
             raise InvalidParameter(operation.resource, "has to be in the body")
         return parameters + parse_body(_pair_or_resource, MAX_PARAMETERS, operation.resource)
     if request.method == "POST":
-        concepts = {one.name for one in operation.parameters if one.type == "CodeableConcept"}
-        parameters += parse_body(partial(_pair, concepts=concepts), MAX_PARAMETERS)
+        parameters += parse_body(_pair, MAX_PARAMETERS)
     return [(name, value) for name, value in parameters if value.strip()]
 
 
@@ -191,19 +188,14 @@ def _members(most: int, resource: str) -> list[Mapping[str, Any]]:
     return members
 
 
-def _pair(member: Mapping[str, Any], concepts: Collection[str] = ()) -> tuple[str, str]:
-    """Return the name and the value, as text, of a member of Parameters.
-
-    concepts are the parameters that take a CodeableConcept.
-    """
+def _pair(member: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name and the value, as text, of a member of Parameters."""
     name = member.get("name")
     choices = [key for key in member if key.startswith("value")]
     if type(name) is not str or len(choices) != 1 or not is_text(name):
         raise InvalidParameter("request", "each member of parameter has a name and one value[x]")
     kind, read = _VALUES.get(choices[0], (None, None))
     value = member[choices[0]]
-    if choices == ["valueCodeableConcept"] and name in concepts:
-        kind, read = dict, _codings
     text = read(value) if read and type(value) is kind else None
     if not text or not is_text(text):
         raise InvalidParameter(name[:SHOWN], f"has a {choices[0][:SHOWN]} that is not understood")
@@ -235,15 +227,6 @@ def _coding(value: Mapping[str, Any]) -> str | None:
     if type(system) is not str or type(code) is not str or not code:
         return None
     return f"{escape(system)}|{escape(code)}" if system else escape(code)
-
-
-def _codings(value: Mapping[str, Any]) -> str | None:
-    """Return the codings of a CodeableConcept, as system|code,system|code."""
-    codings = value.get("coding")
-    if type(codings) is not list or not all(type(one) is dict for one in codings):
-        return None
-    written = [_coding(one) for one in codings]
-    return ",".join(filter(None, written)) if all(written) else None
 
 
 # The type of each value[x] in JSON, and how it is written in a URL.

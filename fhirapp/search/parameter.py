@@ -35,15 +35,15 @@ class Resolved(NamedTuple):
     doc: str
 
 
-# Returns what a code of a system is of a parameter's modifier; no system for a bare name.
-Resolve = Callable[[str, str, str, str | None], Resolved]
+# Returns the codes that a name stands for, given a parameter's name and modifier.
+Resolve = Callable[[str, str, str], Resolved]
 
 
 @dataclass(frozen=True)
 class Context:
     """What a value needs to know to be understood: whose index tables, which address is ours.
 
-    terminology is asked where a value stands for codes; without it such values are refused.
+    terminology returns the codes of a value set; without it, values that name one are refused.
     """
 
     tables: IndexTables

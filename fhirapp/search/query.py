@@ -19,11 +19,11 @@ from fhirapp.fhir.outcome import (
     RepeatedParameter,
     UnsupportedParameter,
 )
-from fhirapp.search.date import Date, LastUpdated
+from fhirapp.search.date import LastUpdated
 from fhirapp.search.fulltext import WordsCondition
 from fhirapp.search.page import Run, Selection
 from fhirapp.search.parameter import Context, Identity, Parameter, Parameters, check_size
-from fhirapp.search.string import String, Uri
+from fhirapp.search.string import Uri
 from fhirapp.search.token import Token
 from fhirapp.search.values import (
     SHOWN,
@@ -420,44 +420,5 @@ WORDS = (
     ),
     Words(
         "_content", (), "Text of the resource and of its attached documents", RESOURCE + "content"
-    ),
-)
-
-_CANONICAL = "http://hl7.org/fhir/SearchParameter/conformance-"
-# Of types whose resources others name by their url.
-CANONICAL = (
-    Uri("url", ("url",), "Address that others name it by", _CANONICAL + "url"),
-    Token("version", ("version",), "Business version", _CANONICAL + "version"),
-    Token(
-        "identifier",
-        ("identifier",),
-        "External identifier",
-        _CANONICAL + "identifier",
-        of_identifier=True,
-    ),
-    String("name", ("name",), "Name for programs", _CANONICAL + "name"),
-    String("title", ("title",), "Name for people", _CANONICAL + "title"),
-    Token(
-        "status",
-        ("status",),
-        "draft, active, retired or unknown",
-        _CANONICAL + "status",
-        system="http://hl7.org/fhir/publication-status",
-    ),
-    Date("date", ("date",), "Date of publication", _CANONICAL + "date"),
-    String("publisher", ("publisher",), "Name of the publisher", _CANONICAL + "publisher"),
-    String("description", ("description",), "Description", _CANONICAL + "description"),
-    Token("jurisdiction", ("jurisdiction",), "Intended jurisdiction", _CANONICAL + "jurisdiction"),
-    Token(
-        "context-type",
-        ("useContext.code",),
-        "Kind of context that it is meant for",
-        _CANONICAL + "context-type",
-    ),
-    Token(
-        "context",
-        ("useContext.valueCodeableConcept",),
-        "Context that it is meant for",
-        _CANONICAL + "context",
     ),
 )

@@ -45,8 +45,8 @@ _UNCASED = "http://terminology.hl7.org/CodeSystem/v2-"
 _IS_CASED = " OR ".join(["(k.system >= ? AND k.system < ?)"] * len(_CASED))
 _IS_CASED = f"(({_IS_CASED}) AND NOT (k.system >= ? AND k.system < ?))"
 _CASED_VALUES = tuple(end for one in (*_CASED, _UNCASED) for end in (one, one + "\U0010ffff"))
-# What a value of these stands for, the context's terminology tells. FHIR R4 search §3.1.1.4.10.
-_SETS, _KINDS = ("in", "not-in"), ("above", "below")
+# Modifiers whose values name a value set or substance class. FHIR R4 search §3.1.1.4.10.
+_SETS = ("in", "not-in", "below")
 # Bytes of JSON: a longer concept is not remembered.
 _LONGEST = 1_000
 
@@ -66,7 +66,7 @@ class Token(Parameter):
     cased: bool = False
 
     kind = "token"
-    modifiers = frozenset({"not", "text", *_SETS, *_KINDS})
+    modifiers = frozenset({"not", "text", *_SETS})
     row = TokenRow
 
     def accepts(self, modifier: str) -> bool:
@@ -125,7 +125,7 @@ class Token(Parameter):
             return self._text(value, context)
         if modifier == "of-type":
             return self._of_type(value, context)
-        if modifier in (*_SETS, *_KINDS):
+        if modifier in _SETS:
             return self._one_of(modifier, value, context)
         code, system = self.parse(value)
         sql, names = self.named()
@@ -158,7 +158,7 @@ class Token(Parameter):
         if modifier == "of-type":
             system, code, identifier = (repr_value(unescape(part)) for part in split(value, "|"))
             return f"has the identifier {identifier} of the type {code} of the system {system}"
-        if modifier in (*_SETS, *_KINDS):
+        if modifier in _SETS:
             verb = "lacks every code" if modifier == "not-in" else "has a code"
             return f"{verb} of {self._resolved(modifier, value, context).doc}"
         verb = "lacks" if modifier == "not" else "has"
@@ -188,9 +188,7 @@ class Token(Parameter):
         """Return the codes that a value of a modifier stands for. Raises ParameterError."""
         if context.terminology is None:
             raise UnsupportedParameter(f"{self.name}:{modifier}", "is not supported here")
-        whole = modifier in _SETS
-        code, system = (unescape(value), None) if whole else self.parse(value)
-        return context.terminology(self.name, modifier, code, system)
+        return context.terminology(self.name, modifier, unescape(value))
 
     def _one_of(self, modifier: str, value: str, context: Context) -> AnyCondition:
         """Return the condition that a code is one of those that a value stands for."""

@@ -34,8 +34,6 @@ SEARCHABLE = {name: definition for name, definition in SERVED.items() if definit
 Name = tuple[str, str]
 # Types that an answer is made of, and which are no records.
 MADE = frozenset({"Bundle", "OperationOutcome", "Composition", "Device", "Parameters"})
-# Operations that answer with a resource of a type that any clinical scope reads, made anew.
-TERMINOLOGY = frozenset({"ValueSet", "CodeSystem", "ConceptMap"})
 
 
 @pytest.fixture(scope="module")
@@ -207,11 +205,6 @@ READ_EVERYWHERE = ("_history?_count=1000",)
 SEARCH_EVERYWHERE = ("/fhir?_count=1000", f"Patient/{PATIENT_ID}/*?_count=1000")
 
 
-def operations(definition: Definition) -> Iterator[Request]:
-    if definition.name not in TERMINOLOGY:
-        yield from operation_requests(definition)
-
-
 def ask(app: Flask, fhir: Fhir, request: Request) -> Any:
     """Return the content of the answer to a request."""
     sent = request.with_headers(Authorization=f"Bearer {fhir.token}", Accept=FHIR_JSON)
@@ -346,7 +339,7 @@ def test_no_route_shows_what_a_read_and_a_search_refuse(clinic, held, reach, kin
     searches = [path for definition in SERVED.values() for path in search_paths(clinic, definition)]
     assert beyond(fhir, [*searches, *SEARCH_EVERYWHERE], reached.found) == {}
     for definition in SERVED.values():
-        for request in operations(definition):
+        for request in operation_requests(definition):
             returned = set(resources_in(ask(clinic, fhir, request)))
             assert returned <= reached.read | reached.found, request
 

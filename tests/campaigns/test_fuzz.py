@@ -200,8 +200,7 @@ def check_content(request: Request, answer: Answer) -> None:
         assert all(one["name"] for one in content["parameter"]), told
         return
     if content["resourceType"] != "Bundle":
-        # An expansion of what is built in has none.
-        assert content.get("id") or "expansion" in content, told
+        assert content.get("id"), told
         return
     if content["type"] == "document":
         held = [entry["resource"]["resourceType"] for entry in content["entry"]]
@@ -244,8 +243,7 @@ def check_own(request: Request, answer: Answer) -> None:
     content = content_of(answer)
     if content["resourceType"] == "Parameters":
         whose = values_at(content, "parameter.valueReference.reference")
-        of_nobody = request.address.startswith(("/fhir/CodeSystem/", "/fhir/ValueSet/"))
-        assert whose == ([] if of_nobody else [f"Patient/{PATIENT}"]), (request, whose)
+        assert whose == [f"Patient/{PATIENT}"], (request, whose)
         return
     for resource in _resources(content):
         definition = SERVED.get(resource["resourceType"])

@@ -20,7 +20,6 @@ from fhirapp.rest import chains
 from tests.support.contract import allergy, publish
 from tests.support.effort import sample
 from tests.support.evaluator import (
-    BROADER,
     KINDS,
     TARGETS,
     VALUE_SETS,
@@ -43,8 +42,6 @@ from tests.support.evaluator import (
 from tests.support.helpers import BASE_URL, Fhir, ids, token_for
 from tests.support.noted import TEXTS_OF_NOTES, add, attached, note
 from tests.support.search_semantics import (
-    KINDS_OF_LOCAL,
-    LOCAL,
     THOROUGH,
     all_pages,
     everything,
@@ -104,12 +101,12 @@ def app(make_app: Callable[..., Flask], tmp_path_factory: pytest.TempPathFactory
     for at, media_type in enumerate(MEDIA_TYPES):
         resources.append(note(f"m-{at}", {"contentType": media_type, "url": f"urn:m:{at}"}))
     add(app, tmp_path_factory.mktemp("varied"), *resources)
-    _add_terminology(app)
+    _add_value_sets(app)
     return app
 
 
-def _add_terminology(app: Flask) -> None:
-    """Make a value set of every other code of each parameter, and a code system with an order."""
+def _add_value_sets(app: Flask) -> None:
+    """Make a value set of every other code of each parameter."""
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     sets = []
     for name, kinds in KINDS.items():
@@ -135,20 +132,6 @@ def _add_terminology(app: Flask) -> None:
                 }
             )
     publish(app, *sets, now="2026-01-01T00:00:00.000+00:00")
-    BROADER.update({(LOCAL, code): above for code, above in KINDS_OF_LOCAL.items()})
-    concepts = [
-        {"code": code, "property": [{"code": "parent", "valueCode": above}]}
-        for code, above in KINDS_OF_LOCAL.items()
-    ]
-    local = {
-        "resourceType": "CodeSystem",
-        "id": "local",
-        "url": LOCAL,
-        "status": "active",
-        "content": "complete",
-        "concept": [*concepts, {"code": "all"}],
-    }
-    publish(app, local, now="2026-01-01T00:00:00.000+00:00")
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from threading import Barrier, Thread
 
 import pytest
 
 from fhirapp.fhir.folding import _LONGEST, _fold, fold
-from fhirapp.rest import code_systems, paging
+from fhirapp.rest import paging
 from fhirapp.rest.cache import LruCache
-from fhirapp.rest.code_systems import Held, concepts_of
 from fhirapp.search.tokenizer import _indexed, located
 from tests.support.helpers import Fhir, token_for
 
@@ -68,18 +66,6 @@ def test_the_cache_of_totals_has_a_bound(own_app, totals, monkeypatch):
     assert len(small._entries) == 5
 
 
-def held(number: int) -> Held:
-    """Return a small code system."""
-    content = {
-        "resourceType": "CodeSystem",
-        "url": f"urn:x:{number}",
-        "status": "active",
-        "content": "complete",
-        "concept": [{"code": f"c{number}"}],
-    }
-    return Held(f"c{number}", 1, json.dumps(content).encode())
-
-
 class Yielding(str):
     """A key that lets another thread run whenever a cache looks at it."""
 
@@ -120,16 +106,6 @@ def test_threads_share_a_cache():
     cache: LruCache[str, int] = LruCache(3)
     assert share(cache) == []
     assert len(cache._entries) == 3
-
-
-def test_the_last_few_code_systems_are_remembered(own_app):
-    with own_app.app_context():
-        for number in (*range(code_systems._CACHED + 3), 1):
-            assert f"c{number}" in concepts_of(held(number)).by_code
-        again = held(1)
-        assert concepts_of(again) is concepts_of(again)
-    cache = own_app.extensions[code_systems._CACHE]
-    assert len(cache._entries) == code_systems._CACHED
 
 
 def test_long_texts_are_folded_and_not_remembered():

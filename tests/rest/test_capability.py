@@ -99,16 +99,6 @@ INTERACTIONS = {
     "search-type": "{name}",
 }
 OPERATIONS = {
-    "CodeSystem": {
-        "validate-code": "CodeSystem/$validate-code?url=http://lakeside.example/fhir/group-kind"
-        "&code=roster",
-        "subsumes": "CodeSystem/$subsumes?system=http://lakeside.example/fhir/group-kind"
-        "&codeA=list&codeB=roster",
-    },
-    "ValueSet": {
-        "expand": "ValueSet/severe-reactions/$expand",
-        "validate-code": "ValueSet/$validate-code?url=latex&coding=urn:x|y",
-    },
     "AllergyIntolerance": {"summary": "AllergyIntolerance/$summary?patient=p1"},
     "DocumentReference": {"docref": "DocumentReference/$docref?patient=p1"},
     "Group": {"export": "Group/grp-allergy-clinic/$export"},

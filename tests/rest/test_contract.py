@@ -276,15 +276,11 @@ UNLISTED = (
     ("conformance", "string", "description name publisher title"),
     ("conformance", "date", "date"),
     ("conformance", "uri", "url"),
-    ("CodeSystem", "token", "content-mode"),
-    ("CodeSystem", "uri", "system"),
-    ("ConceptMap", "uri", "source-system target-system"),
     ("ValueSet", "uri", "expansion reference"),
     ("RelatedPerson", "token", "active identifier relationship"),
     ("RelatedPerson", "string", "name"),
     ("RelatedPerson", "reference", "patient"),
 )  # fmt: skip
-TERMINOLOGY = ["CodeSystem", "ConceptMap", "ValueSet"]
 
 
 def published_parameters(shared: Path) -> dict[str, dict[str, Any]]:
@@ -302,7 +298,7 @@ def published_parameters(shared: Path) -> dict[str, dict[str, Any]]:
             "url": f"http://hl7.org/fhir/SearchParameter/{name}-{code}",
             "code": code,
             "type": kind,
-            "base": TERMINOLOGY if name == "conformance" else [name],
+            "base": ["ValueSet" if name == "conformance" else name],
         }
         for name, kind, codes in UNLISTED
         for code in codes.split()

@@ -79,8 +79,7 @@ def inside(path: str, check: Check) -> Iterator[tuple[str, bool]]:
 
 
 # US Core has no profile of the others.
-TERMINOLOGY = ("CodeSystem", "ConceptMap", "ValueSet")
-PROFILED = sorted(SERVED.keys() - {"Binary", "Group", *TERMINOLOGY})
+PROFILED = sorted(SERVED.keys() - {"Binary", "Group", "ValueSet"})
 
 
 def test_each_element_is_marked_as_r4_marks_it(snapshots):
@@ -124,25 +123,18 @@ def test_the_elements_of_group_are_marked():
     assert modifiers == {"implicitRules", "modifierExtension"}
 
 
-SUMMARIES = [
-    ("CodeSystem", "caseSensitive compositional content count filter hierarchyMeaning"),
-    ("ConceptMap", "source target"),
-    ("ValueSet", "immutable"),
-]
-
-
-def test_the_elements_of_terminology_are_marked():
-    """https://hl7.org/fhir/R4/codesystem.html, conceptmap.html, valueset.html."""
-    for name, own in SUMMARIES:
-        marked = {path for path, marks in declared(name).items() if marks.summary}
-        shared = "id meta implicitRules url identifier version name title status experimental date"
-        shared += " publisher contact useContext jurisdiction"
-        further = "property supplements valueSet versionNeeded" if name == "CodeSystem" else ""
-        assert marked == {*shared.split(), *own.split(), *further.split()}
-        mandatory = {path for path, marks in declared(name).items() if marks.mandatory}
-        assert mandatory == {"status", *(["content"] if name == "CodeSystem" else [])}
-        modifiers = {path for path, marks in declared(name).items() if marks.modifier}
-        assert modifiers == {"implicitRules", "modifierExtension", "status"}
+def test_the_elements_of_value_set_are_marked():
+    """https://hl7.org/fhir/R4/valueset.html."""
+    marks = declared("ValueSet")
+    assert {path for path, mark in marks.items() if mark.summary} == {
+        *("id", "meta", "implicitRules", "url", "identifier", "version", "name", "title", "status"),
+        *("experimental", "date", "publisher", "contact", "useContext", "jurisdiction"),
+        "immutable",
+    }
+    assert {path for path, mark in marks.items() if mark.mandatory} == {"status"}
+    assert {path for path, mark in marks.items() if mark.modifier} == {
+        *("implicitRules", "modifierExtension", "status")
+    }
 
 
 def one(fhir: Fhir, path: str) -> dict[str, Any]:

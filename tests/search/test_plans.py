@@ -119,12 +119,8 @@ def _asked(parameter: Any, value: str) -> Iterator[tuple[str, str]]:
             for modifier in dict.fromkeys((*MODIFIERS[parameter.kind], *modifiers))
         )
         if parameter.kind == "token" and parameter.accepts("in") and value in plenty.CODES:
-            of_set, of_code = f"urn:plenty:{value}", f"{plenty.SYSTEM}|{value}"
+            of_set = f"urn:plenty:{value}"
             yield from ((f"{parameter.name}:{modifier}", of_set) for modifier in ("in", "not-in"))
-            if value in (*plenty.MARKS, "nobody"):
-                yield from (
-                    (f"{parameter.name}:{modifier}", of_code) for modifier in ("below", "above")
-                )
 
 
 OTHERS = (

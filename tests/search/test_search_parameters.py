@@ -46,7 +46,7 @@ def test_status_is_either_status(http):
     assert found["expression"] == (
         "AllergyIntolerance.clinicalStatus | AllergyIntolerance.verificationStatus"
     )
-    assert found["modifier"] == ["missing", "not", "text", "in", "not-in", "above", "below"]
+    assert found["modifier"] == ["missing", "not", "text", "in", "not-in", "below"]
 
 
 def test_code_is_the_type(http):

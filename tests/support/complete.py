@@ -21,25 +21,6 @@ ROLE = {
     "text": "Who put it together",
 }
 IDENTIFIER = {"system": "urn:ietf:rfc:3986", "value": "urn:oid:2.999.1"}
-CANONICAL: dict[str, Any] = {
-    "version": "1.0",
-    "name": "Animals",
-    "title": "Animals that people react to",
-    "status": "active",
-    "date": "2024-05-01",
-    "publisher": "Source & Sons",
-    "description": "What has fur, and what has none.",
-    "useContext": [
-        {
-            "code": {
-                "system": "http://terminology.hl7.org/CodeSystem/usage-context-type",
-                "code": "focus",
-            },
-            "valueCodeableConcept": {"coding": [{"code": "allergy"}]},
-        }
-    ],
-    "jurisdiction": [{"coding": [{"system": "urn:iso:std:iso:3166", "code": "CH"}]}],
-}
 
 RESOURCES: tuple[dict[str, Any], ...] = (
     {
@@ -125,39 +106,26 @@ RESOURCES: tuple[dict[str, Any], ...] = (
         },
     },
     {
-        "resourceType": "CodeSystem",
-        "id": "complete",
-        "meta": {**META, "profile": ["https://source.example/profiles/shared"]},
-        **CANONICAL,
-        "url": "https://source.example/CodeSystem/animals",
-        "identifier": [IDENTIFIER],
-        "hierarchyMeaning": "is-a",
-        "content": "complete",
-        "property": [{"code": "parent", "type": "code"}, {"code": "furred", "type": "boolean"}],
-        "concept": [
-            {
-                "code": "animal",
-                "display": "Animal",
-                "concept": [
-                    {
-                        "code": "cat",
-                        "display": "Cat",
-                        "property": [{"code": "furred", "valueBoolean": True}],
-                    }
-                ],
-            },
-            {
-                "code": "kitten",
-                "display": "Kitten",
-                "property": [{"code": "parent", "valueCode": "cat"}],
-            },
-        ],
-    },
-    {
         "resourceType": "ValueSet",
         "id": "complete",
         "meta": {**META, "profile": ["https://source.example/profiles/shared"]},
-        **CANONICAL,
+        "version": "1.0",
+        "name": "Animals",
+        "title": "Animals that people react to",
+        "status": "active",
+        "date": "2024-05-01",
+        "publisher": "Source & Sons",
+        "description": "What has fur, and what has none.",
+        "useContext": [
+            {
+                "code": {
+                    "system": "http://terminology.hl7.org/CodeSystem/usage-context-type",
+                    "code": "focus",
+                },
+                "valueCodeableConcept": {"coding": [{"code": "allergy"}]},
+            }
+        ],
+        "jurisdiction": [{"coding": [{"system": "urn:iso:std:iso:3166", "code": "CH"}]}],
         "url": "https://source.example/ValueSet/cats",
         "identifier": [IDENTIFIER],
         "compose": {
@@ -172,26 +140,5 @@ RESOURCES: tuple[dict[str, Any], ...] = (
             "identifier": "urn:uuid:0e1c5a5e-3a0b-4a4e-9a43-0c5f1f1c4a11",
             "timestamp": "2024-05-02T10:00:00+00:00",
         },
-    },
-    {
-        "resourceType": "ConceptMap",
-        "id": "complete",
-        "meta": {**META, "profile": ["https://source.example/profiles/shared"]},
-        **CANONICAL,
-        "url": "https://source.example/ConceptMap/animals",
-        "identifier": IDENTIFIER,
-        "sourceCanonical": "https://source.example/ValueSet/cats",
-        "group": [
-            {
-                "source": "https://source.example/CodeSystem/animals",
-                "target": "http://snomed.info/sct",
-                "element": [
-                    {
-                        "code": "cat",
-                        "target": [{"code": "260152009", "equivalence": "wider"}],
-                    }
-                ],
-            }
-        ],
     },
 )

@@ -264,27 +264,8 @@ def _plain(letter: str) -> str:
     return _NAMED.get(name.removeprefix("LETTER "), letter)
 
 
-# What value sets a test has made, by address, and of a code system which code is a kind of which.
+# The codes of the value sets that a test has made, by address.
 VALUE_SETS: dict[str, list[tuple[str, str]]] = {}
-BROADER: dict[tuple[str, str], str] = {}
-
-
-def meant(modifier: str, value: str) -> list[tuple[str, str]]:
-    """Return the codes that a value of :in, :above or :below stands for."""
-    if modifier == "in":
-        return VALUE_SETS[value]
-    system, _, code = value.rpartition("|")
-    known = {*BROADER, *((of, broad) for (of, _), broad in BROADER.items())}
-
-    def ways_up(pair: tuple[str, str]) -> list[tuple[str, str]]:
-        found = [pair]
-        while found[-1] in BROADER:
-            found.append((found[-1][0], BROADER[found[-1]]))
-        return found
-
-    if modifier == "above":
-        return ways_up((system, code))
-    return [pair for pair in known if (system, code) in ways_up(pair)]
 
 
 def fits_token(kind: Token, modifier: str, resource: Resource, value: str) -> bool:
@@ -294,9 +275,9 @@ def fits_token(kind: Token, modifier: str, resource: Resource, value: str) -> bo
         return any(text.startswith(asked) or f" {asked}" in text for text in texts)
     if modifier == "of-type":
         return tuple(value.split("|")) in types_of_identifiers(kind, resource)
-    if modifier in ("in", "above", "below"):
+    if modifier == "in":
         held = tokens(kind, resource)
-        return any(fits_pair("|".join(pair), held) for pair in meant(modifier, value))
+        return any(fits_pair("|".join(pair), held) for pair in VALUE_SETS[value])
     return fits_pair(value, tokens(kind, resource), exactly=kind.of_identifier)
 
 

@@ -86,7 +86,6 @@ def publish(app: Flask, size: int) -> None:
     """Publish so many records of either type, and their patients and practitioners."""
     with app.app_context():
         for kind, people in (
-            ("CodeSystem", [_code_system()]),
             ("ValueSet", _value_sets()),
             ("Practitioner", _practitioners()),
             ("Patient", _patients(size)),
@@ -132,18 +131,6 @@ _SYSTEMS = {
     }.items()
     for code in codes.split()
 }
-
-
-def _code_system() -> dict[str, Any]:
-    """Return the code system of all codes, none of them a kind of another."""
-    return {
-        "resourceType": "CodeSystem",
-        "id": "codes",
-        "url": SYSTEM,
-        "status": "active",
-        "content": "complete",
-        "concept": [{"code": code} for code in CODES],
-    }
 
 
 def _value_sets() -> Iterator[dict[str, Any]]:

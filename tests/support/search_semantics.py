@@ -42,13 +42,6 @@ THOROUGH = settings(
 )
 
 
-LOCAL = "urn:local"
-
-
-# A code system that nobody's codes are of but some: kinds, each with what it is a kind of.
-KINDS_OF_LOCAL = {"abc": "letters", "Straße": "words", "letters": "all", "words": "all"}
-
-
 def dates_of(kind: Date, held: list[Resource]) -> set[datetime]:
     """Return every start and end of what a date parameter can find, save the open ones."""
     return {end for one in held for both in dates(kind, one) for end in both} - {FIRST, LAST}
@@ -84,9 +77,7 @@ def of_tokens(name: str, kind: Token, held: list[Resource]) -> dict[str, list[st
     }
     if not kind.of_identifier:
         sets = [one for one in VALUE_SETS if one.rpartition(":")[2] == name]
-        related = [f"{LOCAL}|{code}" for code in {*KINDS_OF_LOCAL, "all"}]
         asked |= {f"{name}:{one}": sets for one in ("in", "not-in")}
-        asked |= {f"{name}:{one}": sorted(related) for one in ("above", "below")}
     if name == "identifier":
         typed = {"|".join(found) for one in held for found in types_of_identifiers(kind, one)}
         asked[f"{name}:of-type"] = [*plain(typed - {""})[:-1], "urn:x|MR|nobodys"]

@@ -30,8 +30,6 @@ PROFILE = "http://hl7.org/fhir/us/core/StructureDefinition/"
 PROFILES = {
     "AllergyIntolerance": PROFILE + "us-core-allergyintolerance",
     "Binary": None,
-    "CodeSystem": None,
-    "ConceptMap": None,
     "DiagnosticReport": PROFILE + "us-core-diagnosticreport-note",
     "DocumentReference": PROFILE + "us-core-documentreference",
     "Encounter": PROFILE + "us-core-encounter",

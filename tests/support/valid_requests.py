@@ -194,7 +194,6 @@ _MODIFIED = {
     ("uri", "below"): "http://x.example/a",
     ("token", "in"): "penicillins,http://lakeside.example/fhir/ValueSet/severe-reactions",
     ("token", "not-in"): "ValueSet/severe-reactions",
-    ("token", "above"): "http://lakeside.example/fhir/group-kind|roster",
     ("token", "below"): "latex",
 }
 SOUGHT = {
@@ -219,65 +218,15 @@ _VALUES = {
 }
 
 
-_KINDS = ("url", "valueUri", "http://lakeside.example/fhir/group-kind")
-_REACTIONS = ("url", "valueUri", "http://lakeside.example/fhir/ValueSet/severe-reactions")
-_CODING = {"system": "http://snomed.info/sct", "code": "41291007"}
-# Of what is here of terminology, parameters that go together.
-_ASKED: dict[tuple[str, str], list[list[tuple[str, str, Any]]]] = {
-    ("ValueSet", "expand"): [
-        [_REACTIONS],
-        [
-            ("url", "valueUri", "penicillins"),
-            ("filter", "valueString", "penicillin"),
-            ("offset", "valueInteger", 1),
-            ("count", "valueInteger", 2),
-            ("activeOnly", "valueBoolean", True),
-        ],
-    ],
-    ("ValueSet", "validate-code"): [
-        [_REACTIONS, ("coding", "valueCoding", _CODING)],
-        [_REACTIONS, ("codeableConcept", "valueCodeableConcept", {"coding": [_CODING]})],
-        [
-            _REACTIONS,
-            ("valueSetVersion", "valueString", "1"),
-            ("code", "valueCode", "41291007"),
-            ("system", "valueUri", "http://snomed.info/sct"),
-            ("display", "valueString", "Angioedema"),
-        ],
-    ],
-    ("CodeSystem", "validate-code"): [
-        [_KINDS, ("code", "valueCode", "roster"), ("version", "valueString", "1")],
-        [_KINDS, ("coding", "valueCoding", {"system": _KINDS[2], "code": "x"})],
-    ],
-    ("CodeSystem", "subsumes"): [
-        [
-            ("codeA", "valueCode", "list"),
-            ("codeB", "valueCode", "roster"),
-            ("system", "valueUri", _KINDS[2]),
-            *version,
-        ]
-        for version in ([], [("version", "valueString", "1")])
-    ],
-}
-
-
-_OF_ID = {"ValueSet": "severe-reactions", "CodeSystem": "group-kinds"}
-
-
 def operation_requests(definition: Definition) -> Iterator[Request]:
     """Yield a type's operations, by GET and by POST, with the parameters that they must have."""
     for operation in definition.operations:
-        place = f"/{_OF_ID.get(definition.name, PATIENT)}" if operation.instance else ""
+        place = f"/{PATIENT}" if operation.instance else ""
         path = f"/fhir/{definition.name}{place}/${operation.name}"
         required = [one for one in operation.parameters if one.required]
-        taken = {one.name for one in operation.parameters}
         # An end before the start would be refused.
-        choices = _ASKED.get((definition.name, operation.name)) or [
-            [(one.name, *_VALUES[one.type]) for one in listed if one.name != "end"]
-            for listed in (required, operation.parameters)
-        ]
-        for choice in choices:
-            values = [one for one in choice if one[0] in taken]
+        for listed in (required, operation.parameters):
+            values = [(one.name, *_VALUES[one.type]) for one in listed if one.name != "end"]
             query = "&".join(f"{name}={_written(value)}" for name, _, value in values)
             body = json.dumps(parameters(*values))
             if operation.resource:
@@ -296,8 +245,7 @@ def operation_requests(definition: Definition) -> Iterator[Request]:
 def _written(value: Any) -> str:
     """Return how an address writes a value."""
     if isinstance(value, dict):
-        codings = value.get("coding", [value])
-        return ",".join(f"{one['system']}|{one['code']}" for one in codings)
+        return f"{value['system']}|{value['code']}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

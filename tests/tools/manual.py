@@ -21,13 +21,15 @@ from fhirapp.documents import extractor, ocr
 from fhirapp.documents.media import MAX_CHARACTERS
 from fhirapp.features.imports.repair.log import RULES
 from fhirapp.features.imports.tables.columns import COLUMNS
+from fhirapp.fhir.substance_classes import CLASSES, RXNORM
+from fhirapp.fhir.terminology import SNOMED_CT
 from fhirapp.ops import connections, fair
 from fhirapp.rest import include, middleware, paging, response
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.search import index, query, string, words
 from fhirapp.search.page import MAX_KEYS
 from fhirapp.search.parameter import Parameter
-from fhirapp.search.query import CANONICAL, COMMON, WORDS
+from fhirapp.search.query import COMMON, WORDS
 from fhirapp.search.reference import Reference
 from tests import ROOT
 from tests.support.contract import SERVED
@@ -91,7 +93,7 @@ def parameters(listed: Iterable[Parameter]) -> str:
 
 # Names that stand for several modifiers in the tables.
 _GROUPS = {
-    "codes": {"not", "text", "in", "not-in", "above", "below"},
+    "codes": {"not", "text", "in", "not-in", "below"},
     "texts": {"exact", "contains"},
 }
 
@@ -110,21 +112,28 @@ def modifiers(parameter: Parameter) -> list[str]:
 
 
 def own_parameters(definition: Definition) -> str:
-    shared = (*COMMON, *WORDS, *CANONICAL)
+    shared = (*COMMON, *WORDS)
     return parameters(param for param in definition.params if param not in shared)
 
 
 def other_types() -> str:
-    canonical = f"### ValueSet, CodeSystem and ConceptMap\n\n{parameters(CANONICAL)}"
-    return "\n\n".join([canonical, *_others()])
-
-
-def _others() -> Iterator[str]:
-    yield from (
+    return "\n\n".join(
         f"### {name}\n\n{own_parameters(definition)}"
         for name, definition in sorted(SERVED.items())
         if definition.searchable and name not in MAIN
     )
+
+
+def substance_classes() -> str:
+    names = {SNOMED_CT: "SNOMED CT", RXNORM: "RxNorm"}
+    rows = []
+    for name, substance_class in CLASSES.items():
+        by_system: dict[str, list[str]] = {}
+        for (system, code), display in substance_class.codes.items():
+            by_system.setdefault(system, []).append(f"{display} ({code})")
+        listed = [f"{names[system]}: {', '.join(codes)}" for system, codes in by_system.items()]
+        rows.append((f"`{name}`", "; ".join(listed), substance_class.source))
+    return table(("Class", "Codes", "Source"), rows)
 
 
 def operations() -> str:
@@ -250,6 +259,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "words": lambda: parameters(WORDS),
     **{name: partial(own_parameters, SERVED[name]) for name in MAIN},
     "other types": other_types,
+    "substance classes": substance_classes,
     "search page": search_page,
     "operations": operations,
     "limits": limits,
