@@ -54,10 +54,15 @@ from tests.support.importing import asking, load_lines
 
 KEPT = TESTS / "kept"
 NUMBERS = sorted(path.name.split(".")[0] for path in KEPT.glob(f"*.{SQLITE}.backup"))
-# Tables of the kept databases that later migrations drop.
-DROPPED = frozenset({"upload_piece", "log_line"})
 # Endings of the tables that versions of a type are found by.
 INDEXES = ("_date", "_reference", "_string", "_token")
+# Tables of the kept databases that later migrations drop.
+DROPPED = frozenset(
+    {
+        *("upload_piece", "log_line"),
+        *(f"{name}{end}" for name in ("code_system", "concept_map") for end in ("", *INDEXES)),
+    }
+)
 # Tables in which a restore ends what was open, and those of what the store remembers of itself.
 CHANGED_BY_RESTORE = {
     "store_state",
