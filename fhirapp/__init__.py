@@ -16,7 +16,7 @@ __all__ = ["create_app"]
 def create_app(settings: Settings | None = None) -> Flask:
     """Return the application, all that is served. Raises ConfigurationError.
 
-    settings default to those of the environment. The database is not opened yet: ops/prepare.py
+    settings default to those of the environment. The database is not opened yet: server/prepare.py
     makes it ready to be served.
     """
     was_enabled = gc.isenabled()
@@ -36,7 +36,7 @@ def _all_parts(settings: Settings | None) -> Flask:
     from fhirapp.core import bare_app
     from fhirapp.feature import features, imported
     from fhirapp.jobs import worker
-    from fhirapp.ops import access_log, health, jobs, metrics, schedules
+    from fhirapp.server import access_log, health, jobs, metrics, schedules
     from fhirapp.web import below
 
     app = bare_app(settings or load_settings())

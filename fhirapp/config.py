@@ -2,7 +2,7 @@
 
 Settings come from the environment with the prefix FHIRAPP_; a command-line option of the same name
 wins. A value that cannot be used stops the start with one sentence (ConfigurationError). Those that
-are marked as live can be changed while the server runs (ops/live_settings.py).
+are marked as live can be changed while the server runs (server/live_settings.py).
 
 Beside them the server's own address, which is one of them or the request's (decisions §1).
 """
@@ -27,8 +27,8 @@ from marshmallow import ValidationError
 from marshmallow.fields import Boolean, Field, Integer, String
 from marshmallow.validate import OneOf, Range, Regexp
 
-from fhirapp.address import normalise_address, normalise_authority
 from fhirapp.current import this_app
+from fhirapp.urls import normalise_address, normalise_authority
 
 PREFIX = "FHIRAPP_"
 # Where a value comes from; what comes from nowhere is the default.

@@ -216,7 +216,7 @@ class Protector(ResourceProtector):  # type: ignore[misc]
 
 _EXTENSION = "fhirapp.protector"
 REQUEST_ID_HEADER = "X-Request-Id"
-# In the environ of a request that a named proxy brings: ops/connections.py.
+# In the environ of a request that a named proxy brings: server/connections.py.
 VIA_PROXY = "fhirapp.via_proxy"
 _ID_OF_REQUEST = re.compile(r"[A-Za-z0-9._-]{8,64}")
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")

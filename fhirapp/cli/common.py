@@ -18,7 +18,7 @@ from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.ops.prepare import prepare
+from fhirapp.server.prepare import prepare
 
 _ID = re.compile(ID_PATTERN)
 

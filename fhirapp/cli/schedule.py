@@ -15,7 +15,7 @@ from fhirapp.config import settings_of
 from fhirapp.jobs import schedule as table
 from fhirapp.jobs.kinds import schedule_kinds
 from fhirapp.jobs.table import DONE
-from fhirapp.ops import schedules
+from fhirapp.server import schedules
 
 _LOOK_SECONDS = 0.5
 

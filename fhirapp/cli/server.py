@@ -24,16 +24,16 @@ from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.documents.ocr import why_unusable
-from fhirapp.ops import health, live_settings, metrics
-from fhirapp.ops.check import check_database, check_file
-from fhirapp.ops.doctor import GOOD, NOTE, WRONG, examine
-from fhirapp.ops.last_errors import last_errors
-from fhirapp.ops.lock import in_use
-from fhirapp.ops.prepare import first_setup_code, prepare
-from fhirapp.ops.proxies import seems_behind_proxy
-from fhirapp.ops.reset import refuse_others, reset
-from fhirapp.ops.serve import is_restart, listen
-from fhirapp.ops.serve import serve as run
+from fhirapp.server import health, live_settings, metrics
+from fhirapp.server.check import check_database, check_file
+from fhirapp.server.doctor import GOOD, NOTE, WRONG, examine
+from fhirapp.server.last_errors import last_errors
+from fhirapp.server.lock import in_use
+from fhirapp.server.prepare import first_setup_code, prepare
+from fhirapp.server.proxies import seems_behind_proxy
+from fhirapp.server.reset import refuse_others, reset
+from fhirapp.server.serve import is_restart, listen
+from fhirapp.server.serve import serve as run
 from fhirapp.store.migrate import (
     HEAD,
     UPGRADED_BY,

@@ -21,7 +21,7 @@ from fhirapp.db import reader
 from fhirapp.fhir.outcome import BodyTooLong, HeadersTooLong, UrlTooLong
 from fhirapp.rest.response import POLICY, Answer
 
-# In bytes. Waitress is told more (ops/serve.py), so that these answers are ours.
+# In bytes. Waitress is told more (server/serve.py), so that these answers are ours.
 MAX_URL = 8 * 1024
 MAX_HEADERS = 32 * 1024
 MAX_BODY = 1024 * 1024
@@ -29,12 +29,12 @@ MAX_BODY = 1024 * 1024
 # the extension, where web/ puts it.
 MAX_LONG_URL = 4 * MAX_URL
 LONG_URLS = "fhirapp.long_urls"
-# Where web/ lists how the paths begin whose requests may take seconds: ops/fair.py.
+# Where web/ lists how the paths begin whose requests may take seconds: server/fair.py.
 SLOW_PATHS = "fhirapp.slow_paths"
-# Where ops/health.py lists its paths, which have threads of their own.
+# Where server/health.py lists its paths, which have threads of their own.
 HEALTH_PATHS = "fhirapp.health_paths"
 # In the extensions, the address of a proxy that seems to be one and is not named:
-# ops/connections.py.
+# server/connections.py.
 UNNAMED_PROXY = "fhirapp.unnamed_proxy"
 _PUBLIC = re.compile(
     r"(?:/fhir)?/\.well-known/.*|/fhir/metadata|/oauth/jwks\.json|/smart-style\.json"

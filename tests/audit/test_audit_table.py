@@ -20,7 +20,7 @@ from fhirapp.audit.tables import mend
 from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.keys import key_of
-from fhirapp.ops.prepare import prepare
+from fhirapp.server.prepare import prepare
 from fhirapp.trail import FOLDER, chain, public_key, trail_of
 from fhirapp.trail.chain import FileTrail, files
 from fhirapp.trail.events import LISTED, record_export

@@ -1,7 +1,7 @@
 """The bare server, which ours is compared with: waitress and a dictionary of recorded responses.
 
 `python -m tests.bench.bare RESPONSES CORE…`: one process per core, on a free port, which it prints.
-Waitress has the options of our server (fhirapp/ops/serve.py), so a ratio shows what we add to it.
+Waitress has the options of our server (fhirapp/server/serve.py), so a ratio shows what we add.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Three servers behind nginx, on one PostgreSQL: paging and the audit trail are those of one.
 
-Sessions, tokens, exports and jobs of several servers are in tests/ops/test_several_servers.py.
+Sessions, tokens, exports and jobs of several servers are in tests/server/test_several_servers.py.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fhirapp.allergies.summary import entries_of
+from fhirapp.clinical.summary import entries_of
 from fhirapp.definition import types
 from fhirapp.features.imports.ccda import identities
 from fhirapp.store.prepare import prepare

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fhirapp.allergies.contradictions import findings_of
-from fhirapp.allergies.summary import Entry, conclusion_of, entries_of
+from fhirapp.clinical.contradictions import findings_of
+from fhirapp.clinical.summary import Entry, conclusion_of, entries_of
 from fhirapp.features.imports.ccda import resources_of
 from fhirapp.features.imports.ccda.headings import is_heading, is_title_of_allergies, says_more
 from fhirapp.features.imports.ccda.status_words import status_named, statuses_in

@@ -20,7 +20,7 @@ from fhirapp.config import ConfigurationError, load_settings, settings_of
 from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.files import Bucket, FilesUnavailable, UnusableFiles, shared_files
 from fhirapp.jobs import process
-from fhirapp.ops import doctor
+from fhirapp.server import doctor
 from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
 from tests.support.helpers import assert_outcome

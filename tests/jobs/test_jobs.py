@@ -22,7 +22,7 @@ from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.features.imports.jobs import IMPORT
 from fhirapp.jobs import process, table, uploads, worker
 from fhirapp.jobs.table import INTERRUPTED, LEASE_SECONDS, RUNNING, STOPPED, Job, Progress
-from fhirapp.ops.jobs import DAY, sweep
+from fhirapp.server.jobs import DAY, sweep
 from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.jobs import wait_for
 

@@ -14,10 +14,10 @@ import pytest
 from flask import Flask, Response, request
 
 from fhirapp.config import Settings
-from fhirapp.ops import connections, fair
-from fhirapp.ops.connections import Limits, Server
-from fhirapp.ops.proxies import SCHEME
 from fhirapp.rest.middleware import HEALTH_PATHS, SLOW_PATHS
+from fhirapp.server import connections, fair
+from fhirapp.server.connections import Limits, Server
+from fhirapp.server.proxies import SCHEME
 
 WAIT_SECONDS = 60
 HEAD = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"

@@ -48,7 +48,7 @@ import json, os, shutil, signal, sqlite3, sys
 from pathlib import Path
 from fhirapp import create_app
 from fhirapp.db import db
-from fhirapp.ops.prepare import prepare
+from fhirapp.server.prepare import prepare
 from fhirapp.features.backups.restore import restore
 from tests.support.backups import NOW, settings_in
 

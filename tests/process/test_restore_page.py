@@ -19,7 +19,7 @@ from fhirapp.definition import types
 from fhirapp.features.backups.prepared import CONFIRMED, DONE, FAILED, prepared
 from fhirapp.features.backups.restore import journal_of
 from fhirapp.features.backups.rotation import keep_backup
-from fhirapp.ops.lock import in_use
+from fhirapp.server.lock import in_use
 from fhirapp.trail.chain import files
 from tests.support.backups import app_in, make_clinic, settings_in, taken
 from tests.support.browsing import Browser, Page, add_person

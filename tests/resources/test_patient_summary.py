@@ -1,7 +1,7 @@
 """`Patient/$summary`: an International Patient Summary. IPS 2.0.0; FHIR R4 documents, bundle.
 
 The package of IPS is not here: what it requires of the document is asked below, by its rules'
-names. What the conclusion says of allergies: tests/allergies.
+names. What the conclusion says of allergies: tests/clinical.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from flask import Flask
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fhirapp.allergies.assertion import ABSENT_UNKNOWN, EXPOSURE_RISK
-from fhirapp.allergies.contradictions import findings_of
-from fhirapp.allergies.summary import HOLDING, Group, conclusion_of, entries_of
+from fhirapp.clinical.assertion import ABSENT_UNKNOWN, EXPOSURE_RISK
+from fhirapp.clinical.contradictions import findings_of
+from fhirapp.clinical.summary import HOLDING, Group, conclusion_of, entries_of
 from fhirapp.fhir import terminology
 from tests.support.allergies import RXNORM, SEVERE, SNOMED, allergy, coded, patient_with, rich
 from tests.support.effort import sample

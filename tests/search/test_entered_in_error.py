@@ -12,7 +12,7 @@ from sqlalchemy import insert
 from fhirapp.db import writing
 from fhirapp.definition import types
 from fhirapp.fhir.terminology import ALLERGY_CLINICAL, ALLERGY_VERIFICATION
-from fhirapp.ops.prepare import prepare
+from fhirapp.server.prepare import prepare
 from fhirapp.store.version import INDEX, set_state
 from tests.support.contract import allergy, publish
 from tests.support.helpers import Fhir, token_for

@@ -27,7 +27,7 @@ from fhirapp import create_app
 from fhirapp.auth.models import User
 from fhirapp.config import load_settings
 from fhirapp.db import db
-from fhirapp.ops.prepare import prepare
+from fhirapp.server.prepare import prepare
 from fhirapp.store.migrate import HEAD, schema_version
 from tests import TESTS
 from tests.support.contract import SERVED, versions_held

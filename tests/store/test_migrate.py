@@ -28,7 +28,7 @@ from sqlalchemy import create_engine, inspect
 from fhirapp import create_app
 from fhirapp.config import ConfigurationError, load_settings, settings_of
 from fhirapp.db import db, writing
-from fhirapp.ops.prepare import prepare
+from fhirapp.server.prepare import prepare
 from fhirapp.store import migrate
 from fhirapp.store.migrate import HEAD, INITIAL, schema_version, upgrade
 from tests import TESTS

@@ -9,9 +9,9 @@ from sqlalchemy import delete, update
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.features.backups.drill import read_everything
-from fhirapp.ops.check import Faults
-from fhirapp.ops.prepare import prepare
 from fhirapp.search.fulltext import full_text, words_table
+from fhirapp.server.check import Faults
+from fhirapp.server.prepare import prepare
 from fhirapp.store.migrate import reindex
 from fhirapp.store.version import GENERATION, INDEX, StoreState, get_state
 from fhirapp.store.write import stored_rendering

@@ -41,7 +41,7 @@ from fhirapp.features.backups.archive import DATABASE, DUMP
 from fhirapp.features.backups.backup import back_up, unpacked
 from fhirapp.features.backups.restore import restore
 from fhirapp.features.backups.schemas import major_of
-from fhirapp.ops import schedules
+from fhirapp.server import schedules
 from fhirapp.store.migrate import HEAD
 from tests import TESTS
 from tests.support import complete, records

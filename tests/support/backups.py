@@ -22,7 +22,7 @@ from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.features.backups.archive import Manifest
 from fhirapp.features.backups.backup import back_up, unpacked
-from fhirapp.ops.prepare import prepare as make_ready
+from fhirapp.server.prepare import prepare as make_ready
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
 from tests.support.authorizing import add_person

@@ -30,7 +30,7 @@ from fhirapp.db import db, writing
 from fhirapp.db.generation import NAME as GENERATION
 from fhirapp.definition import types
 from fhirapp.keys import DEMO_KEY, demo_key, write_new
-from fhirapp.ops.prepare import prepare
+from fhirapp.server.prepare import prepare
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
 from tests.support.balancer import balance

@@ -20,7 +20,7 @@ from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.features.imports.jobs import FOLDER, IMPORT, PULL
 from fhirapp.jobs import process, table
 from fhirapp.jobs.table import Job
-from fhirapp.ops import work
+from fhirapp.server import work
 from tests.support.browsing import Page
 
 KINDS = (IMPORT, EXPORT, BACKUP, DRILL, FOLDER, PULL, RESTORE)

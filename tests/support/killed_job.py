@@ -1,4 +1,4 @@
-"""Runs a job as `python -m fhirapp.ops.work` does; its import kills the process at the second file.
+"""Runs a job as `python -m fhirapp.server.work` does, and dies at the second file of its import.
 
 What the first file held is committed by then.
 """
@@ -11,7 +11,7 @@ import sys
 
 from fhirapp.features.imports.importer import Import, OnRead
 from fhirapp.features.imports.inputs import Input
-from fhirapp.ops.work import main
+from fhirapp.server.work import main
 
 _take = Import.take
 _files: list[Input] = []

@@ -11,8 +11,8 @@ from flask import Flask
 
 from fhirapp.jobs import schedule
 from fhirapp.jobs.schedule import Schedule
-from fhirapp.ops import schedules
-from fhirapp.ops.schedules import run_due
+from fhirapp.server import schedules
+from fhirapp.server.schedules import run_due
 from tests.support.contract import versions_held
 from tests.support.jobs import wait_for
 

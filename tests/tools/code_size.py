@@ -25,7 +25,7 @@ from fhirapp import create_app
 from fhirapp.config import load_settings
 from fhirapp.definition import types
 from fhirapp.features.imports.importer import import_paths
-from fhirapp.ops.prepare import prepare
+from fhirapp.server.prepare import prepare
 from tests import ROOT
 from tests.support.browsing import Browser
 from tests.support.helpers import Fhir

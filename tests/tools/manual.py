@@ -23,7 +23,6 @@ from fhirapp.features.imports.repair.log import RULES
 from fhirapp.features.imports.tables.columns import COLUMNS
 from fhirapp.fhir.substance_classes import CLASSES, RXNORM
 from fhirapp.fhir.terminology import SNOMED_CT
-from fhirapp.ops import connections, fair
 from fhirapp.rest import include, middleware, paging, response
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.search import index, query, string, words
@@ -31,6 +30,7 @@ from fhirapp.search.page import MAX_KEYS
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.query import COMMON, WORDS
 from fhirapp.search.reference import Reference
+from fhirapp.server import connections, fair
 from tests import ROOT
 from tests.support.contract import SERVED
 from tests.support.search_page import PAGE, SECTIONS

@@ -31,9 +31,9 @@ AUTH = _PACKAGE / "auth"
 # Declares the labels of types and elements.
 _RESOURCES = _PACKAGE / "resources"
 # Define the messages of refused schedules.
-_SCHEDULES = (_PACKAGE / "jobs", _PACKAGE / "ops")
+_SCHEDULES = (_PACKAGE / "jobs", _PACKAGE / "server")
 # Define the allergy texts of charts.
-_ALLERGIES = (_PACKAGE / "allergies", _PACKAGE / "fhir")
+_ALLERGIES = (_PACKAGE / "clinical", _PACKAGE / "fhir")
 # Of features: commands are in English.
 _COMMANDS = "cli.py"
 _FOLDERS = (_WEB, _PACKAGE / "features", AUTH, _RESOURCES, *_SCHEDULES, *_ALLERGIES)

@@ -27,7 +27,7 @@ from fhirapp.features.imports.jobs import IMPORT
 from fhirapp.jobs import process, table, uploads
 from fhirapp.jobs.process import Tracker
 from fhirapp.jobs.uploads import safe_name
-from fhirapp.ops.jobs import DAY
+from fhirapp.server.jobs import DAY
 from fhirapp.store.import_models import ImportRun
 from tests.support.authorizing import rows
 from tests.support.browsing import Browser, Page, add_person

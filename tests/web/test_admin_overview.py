@@ -21,7 +21,7 @@ from fhirapp.disk import beside, database_path
 from fhirapp.features.backups.archive import GZIP
 from fhirapp.features.backups.backup import why_no_backup
 from fhirapp.features.backups.rotation import FOLDER
-from fhirapp.ops.proxies import NO_ADDRESS, PLAIN, THIS_MACHINE
+from fhirapp.server.proxies import NO_ADDRESS, PLAIN, THIS_MACHINE
 from fhirapp.store.import_models import ImportRun
 from fhirapp.store.migrate import HEAD
 from fhirapp.trail import FOLDER as AUDIT_FOLDER

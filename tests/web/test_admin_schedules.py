@@ -1,7 +1,7 @@
 """The administrator's pages of schedules: added, run, paused, removed; failures are shown.
 
 Who may open them is tested in test_pages.py, which schedules are refused and what a run does in
-tests/ops/test_schedules.py.
+tests/server/test_schedules.py.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.features.imports.jobs import FOLDER, PULL
 from fhirapp.jobs import schedule, table
 from fhirapp.jobs.table import DONE
-from fhirapp.ops import doctor, metrics
-from fhirapp.ops.schedules import run_due
+from fhirapp.server import doctor, metrics
+from fhirapp.server.schedules import run_due
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import patient, write
 from tests.support.jobs import HeldJobs, newest

@@ -1,6 +1,6 @@
 """The administrator's page of settings: all of them, forms for some, and never a secret.
 
-Which values are refused is tested in tests/ops/test_live_settings.py.
+Which values are refused is tested in tests/server/test_live_settings.py.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from sqlalchemy import insert, make_url
 from fhirapp.audit.read import ADMINISTRATION, entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
 from fhirapp.config import declared, settings_of
-from fhirapp.ops import live_settings
-from fhirapp.ops.live_settings import LIVE, StoredSetting
+from fhirapp.server import live_settings
+from fhirapp.server.live_settings import LIVE, StoredSetting
 from fhirapp.web.admin.settings import GROUPS, masked
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, Page, add_person

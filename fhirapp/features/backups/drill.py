@@ -22,9 +22,9 @@ from fhirapp.features.backups.restore import app_on_copy
 from fhirapp.features.backups.schemas import read_dump, scratch_database
 from fhirapp.fhir import json as fhir_json
 from fhirapp.keys import opened as unsealed
-from fhirapp.ops.check import Faults, check_database, one_snapshot
 from fhirapp.search.fulltext import words_table
 from fhirapp.search.index import DateRow, IndexRow, ReferenceRow, StringRow, TokenRow
+from fhirapp.server.check import Faults, check_database, one_snapshot
 from fhirapp.store.migrate import schema_version, upgrade
 from fhirapp.store.prepare import sha1
 from fhirapp.store.write import (

@@ -38,7 +38,7 @@ from fhirapp.jobs.kinds import Field, ScheduleKind
 from fhirapp.jobs.process import LAID, Tracker
 from fhirapp.jobs.schedule import Schedule
 from fhirapp.jobs.table import DONE, FAILED, WORKS, Job, Progress
-from fhirapp.ops.schedules import check_folder
+from fhirapp.server.schedules import check_folder
 
 BACKUP, DRILL, RESTORE = "backup", "drill", "restore"
 # So many faults of a backup are shown; of one that a schedule has tested, fewer.

@@ -22,7 +22,7 @@ from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, Job
-from fhirapp.ops.jobs import sweep
+from fhirapp.server.jobs import sweep
 from fhirapp.trail.events import LONGEST_REASON, SHORTEST_REASON
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched

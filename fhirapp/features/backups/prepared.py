@@ -2,7 +2,7 @@
 
 The job checks the backup, carries it forward and leaves it in a folder beside the database, so a
 passphrase serves once and is stored nowhere. A confirmed restore is a state of that folder: the
-server ends its processes and starts anew (ops/serve.py), and that start swaps the files before it
+server ends its processes and starts anew (server/serve.py), and that start swaps the files before it
 opens any. Nothing a request names becomes a path.
 """
 
@@ -31,7 +31,7 @@ from fhirapp.features.backups.archive import DATABASE, KEYS, InvalidBackup
 from fhirapp.features.backups.backup import unpacked
 from fhirapp.features.backups.drill import drill_file
 from fhirapp.features.backups.restore import app_on_copy, finish_swap, make_ready, put_in_place
-from fhirapp.ops.lock import alone
+from fhirapp.server.lock import alone
 from fhirapp.store.import_models import DELETED, ERASED, PatientChange
 from fhirapp.trail import Unwritable
 from fhirapp.trail.events import record

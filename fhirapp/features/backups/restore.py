@@ -40,8 +40,8 @@ from fhirapp.disk import (
 from fhirapp.features.backups.archive import DATABASE, DUMP, KEYS, InvalidBackup, Manifest
 from fhirapp.features.backups.backup import faults_of, opened, schema_of, unpacked
 from fhirapp.features.backups.schemas import drop_loaded, holds_rows, load_beside, swap_in
-from fhirapp.ops.check import check_database
-from fhirapp.ops.lock import alone, alone_on_server, server_engine, unopened
+from fhirapp.server.check import check_database
+from fhirapp.server.lock import alone, alone_on_server, server_engine, unopened
 from fhirapp.store.migrate import schema_version, shown, upgrade
 from fhirapp.store.version import GENERATION, set_state
 from fhirapp.trail.table import MODELS as TRAIL

@@ -22,7 +22,7 @@ from fhirapp.disk import need_space
 from fhirapp.features.backups import client
 from fhirapp.features.backups.archive import DUMP, NAMESPACE
 from fhirapp.keys import derived_key
-from fhirapp.ops.lock import server_engine
+from fhirapp.server.lock import server_engine
 from fhirapp.store.migrate import HEAD, check_schema, schema_version, shown, unusable
 from fhirapp.trail.table import MODELS, AuditLine
 

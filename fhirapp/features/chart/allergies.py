@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from fhirapp.allergies.severity import described_severely
 from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.clinical.severity import described_severely
 from fhirapp.features.chart.elements import category
 from fhirapp.features.notes.elements import add_names
 from fhirapp.fhir.terminology import reference, shortened

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from fhirapp.allergies.assertion import substance
-from fhirapp.allergies.narrative import STANDINGS
-from fhirapp.allergies.summary import entries_of
 from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.clinical.assertion import substance
+from fhirapp.clinical.narrative import STANDINGS
+from fhirapp.clinical.summary import entries_of
 from fhirapp.features.chart.allergies import VIA
 from fhirapp.features.chart.elements import LONG, category, codings, notes
 from fhirapp.features.notes.elements import add_names

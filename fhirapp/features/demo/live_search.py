@@ -10,10 +10,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fhirapp.allergies.summary import entries_of
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.demo import BACKEND
 from fhirapp.auth.tokens import new_token, save_backend_token
+from fhirapp.clinical.summary import entries_of
 from fhirapp.db import db
 from fhirapp.features.explore.explanation import Note, Step, issues_of, narrowing, reading_of
 from fhirapp.features.explore.tables import names_of_patients

@@ -19,7 +19,7 @@ from fhirapp.features.exports.jobs import ARCHIVE, EXPORT
 from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.jobs import process, table
 from fhirapp.jobs.table import DONE, FAILED, QUEUED, RUNNING, Job
-from fhirapp.ops.jobs import sweep
+from fhirapp.server.jobs import sweep
 from fhirapp.web.admin import jobs as admin_jobs
 from fhirapp.web.admin.jobs import job_of, watched
 from fhirapp.web.cookies import form_fields, keeps

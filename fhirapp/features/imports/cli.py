@@ -24,7 +24,7 @@ from fhirapp.features.imports.outputs import conflict, rejected_files
 from fhirapp.features.imports.report import Report, write_report
 from fhirapp.features.imports.runs import Options, dry_run_copy
 from fhirapp.features.imports.tables import KINDS, template
-from fhirapp.ops.lock import in_use
+from fhirapp.server.lock import in_use
 from fhirapp.store.import_models import PATIENCE
 
 # Faults that are printed; a report has them all.

@@ -46,7 +46,7 @@ from fhirapp.jobs.kinds import Field, ScheduleKind
 from fhirapp.jobs.process import Tracker
 from fhirapp.jobs.schedule import Schedule
 from fhirapp.jobs.table import WORKS, Job
-from fhirapp.ops.schedules import check_folder
+from fhirapp.server.schedules import check_folder
 from fhirapp.store.import_models import PATIENCE
 
 _T = TypeVar("_T")

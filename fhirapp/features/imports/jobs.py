@@ -21,7 +21,7 @@ from fhirapp.features.imports.runs import Options, dry_run_copy
 from fhirapp.jobs import uploads
 from fhirapp.jobs.process import LAID, MADE, Tracker
 from fhirapp.jobs.table import WAITS, WORKS, Job
-from fhirapp.ops.jobs import DAY
+from fhirapp.server.jobs import DAY
 from fhirapp.store.import_models import PATIENCE
 
 IMPORT, FOLDER, PULL = "import", "folder", "pull"

@@ -22,7 +22,7 @@ from fhirapp.files import shared_files
 from fhirapp.jobs import table, uploads
 from fhirapp.jobs.table import DONE, Job
 from fhirapp.jobs.uploads import Upload
-from fhirapp.ops.jobs import sweep
+from fhirapp.server.jobs import sweep
 from fhirapp.store.import_models import TURN, ImportRun, ImportSource
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import job_of, watched

@@ -19,10 +19,10 @@ from typing import Any
 
 from flask import Response
 
-from fhirapp.allergies.contradictions import Finding, findings_of, other_records
-from fhirapp.allergies.summary import Entry, Group, conclusion_of, entries_of
 from fhirapp.audit.write import served
 from fhirapp.auth.scopes import Access
+from fhirapp.clinical.contradictions import Finding, findings_of, other_records
+from fhirapp.clinical.summary import Entry, Group, conclusion_of, entries_of
 from fhirapp.config import base_url
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter, types

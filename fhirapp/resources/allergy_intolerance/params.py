@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fhirapp.allergies.summary import is_entered_in_error
+from fhirapp.clinical.summary import is_entered_in_error
 from fhirapp.search.date import Date
 from fhirapp.search.index import IndexRow
 from fhirapp.search.parameter import Context, Parameters

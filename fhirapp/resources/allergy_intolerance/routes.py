@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fhirapp.allergies.summary import is_entered_in_error
+from fhirapp.clinical.summary import is_entered_in_error
 from fhirapp.config import Marked
 from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import terminology

@@ -17,12 +17,12 @@ from uuid import uuid4
 
 from flask import Response
 
-from fhirapp.allergies.assertion import SECTION
-from fhirapp.allergies.narrative import section
-from fhirapp.allergies.summary import entries_of
 from fhirapp.audit.write import served
 from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.scopes import Access
+from fhirapp.clinical.assertion import SECTION
+from fhirapp.clinical.narrative import section
+from fhirapp.clinical.summary import entries_of
 from fhirapp.config import base_url, settings
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter, types

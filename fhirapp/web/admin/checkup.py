@@ -20,11 +20,11 @@ from fhirapp.config import STORED, settings
 from fhirapp.current import this_app
 from fhirapp.db import db
 from fhirapp.features.backups.backup import why_no_backup
-from fhirapp.ops import live_settings
-from fhirapp.ops.doctor import GOOD, NOTE, WRONG, examine
-from fhirapp.ops.last_errors import last_errors
-from fhirapp.ops.proxies import ENCRYPTED, reach_of
 from fhirapp.rest.capability import software_version
+from fhirapp.server import live_settings
+from fhirapp.server.doctor import GOOD, NOTE, WRONG, examine
+from fhirapp.server.last_errors import last_errors
+from fhirapp.server.proxies import ENCRYPTED, reach_of
 from fhirapp.store.migrate import HEAD
 from fhirapp.web.admin.settings import started_at
 from fhirapp.web.pages import blueprint_of, for_administrators, page, see_other, signed_in

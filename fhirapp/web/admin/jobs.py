@@ -129,7 +129,7 @@ def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
         is_new = process.start(
             job_id,
             kind,
-            module="fhirapp.ops.work",
+            module="fhirapp.server.work",
             owner=user.username,
             request=options,
             passphrase=passphrase,

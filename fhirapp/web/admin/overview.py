@@ -22,9 +22,9 @@ from fhirapp.features.backups.rotation import Backup, backups
 from fhirapp.jobs import schedule
 from fhirapp.jobs.kinds import count_failed
 from fhirapp.jobs.schedule import Schedule
-from fhirapp.ops.proxies import ENCRYPTED, NO_ADDRESS, PLAIN, SCHEME, THIS_MACHINE, reach_of
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.middleware import UNNAMED_PROXY
+from fhirapp.server.proxies import ENCRYPTED, NO_ADDRESS, PLAIN, SCHEME, THIS_MACHINE, reach_of
 from fhirapp.store.import_models import ImportRun
 from fhirapp.store.migrate import HEAD, schema_version
 from fhirapp.web.admin import checkup

@@ -14,7 +14,7 @@ from fhirapp.jobs import schedule, table
 from fhirapp.jobs.kinds import Field, ScheduleKind, count_failed, schedule_kinds
 from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Schedule
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, STOPPED
-from fhirapp.ops import schedules
+from fhirapp.server import schedules
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
 from fhirapp.web.cookies import form_fields, keeps

@@ -29,8 +29,8 @@ from fhirapp.config import (
     settings,
 )
 from fhirapp.db import db
-from fhirapp.ops import live_settings
-from fhirapp.ops.live_settings import Chosen, Stored, chosen
+from fhirapp.server import live_settings
+from fhirapp.server.live_settings import Chosen, Stored, chosen
 from fhirapp.trail.events import record
 from fhirapp.web.admin.audit_descriptions import users_named
 from fhirapp.web.cookies import form_fields

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from fhirapp.allergies.contradictions import findings_of
-from fhirapp.allergies.summary import conclusion_of, entries_of
+from fhirapp.clinical.contradictions import findings_of
+from fhirapp.clinical.summary import conclusion_of, entries_of
 from tests.campaigns.ccda.differences import Reading, differences, repeated
 from tests.campaigns.ccda.generator import Planted, covered, generate
 from tests.campaigns.ccda.oracle import Fact, facts_of, holds, normal

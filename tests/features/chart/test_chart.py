@@ -1,6 +1,6 @@
 """The chart: who finds and sees a record, the order of its allergies, its banners and its summary.
 
-The conclusion about a patient's allergies is tested in tests/allergies/test_summary.py, the
+The conclusion about a patient's allergies is tested in tests/clinical/test_summary.py, the
 sentences of the pages in tests/web/test_texts.py.
 """
 

@@ -20,7 +20,7 @@ import pytest
 from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.ops.check import check_database
+from fhirapp.server.check import check_database
 from tests.support.bundles import put
 from tests.support.effort import sample
 from tests.support.importing import asking, lines, load, write

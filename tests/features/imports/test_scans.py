@@ -14,7 +14,7 @@ from fhirapp.auth.models import CLINICIAN
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.features.backups.drill import read_everything
-from fhirapp.ops.check import Faults
+from fhirapp.server.check import Faults
 from fhirapp.store.migrate import read_scans, reindex
 from fhirapp.store.version import INDEX, StoreState
 from tests.support.browsing import Browser, add_person

@@ -18,8 +18,8 @@ from fhirapp.db.turns import turn
 from fhirapp.definition import types
 from fhirapp.features.imports.report import Report
 from fhirapp.features.patients.deletion import admit_again, belongings, delete_patient
-from fhirapp.ops.check import check_database
 from fhirapp.search.fulltext import words_table
+from fhirapp.server.check import check_database
 from fhirapp.store.import_models import TURN
 from tests.support.browsing import add_person
 from tests.support.helpers import Fhir, token_for

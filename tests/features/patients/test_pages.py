@@ -1,6 +1,6 @@
 """The administrator's pages of patients: corrected, merged, deleted and erased.
 
-Who may open them is tested in test_pages.py, what is done to the records in tests/ops.
+Who may open them is tested in test_pages.py, what is done to the records in tests/server.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fhirapp.allergies.assertion import is_placeholder
-from fhirapp.allergies.identity import is_kind
-from fhirapp.allergies.severity import described_severely
+from fhirapp.clinical.assertion import is_placeholder
+from fhirapp.clinical.identity import is_kind
+from fhirapp.clinical.severity import described_severely
 from fhirapp.features.imports.ccda import values
 from fhirapp.features.imports.ccda.entries import Entry
 from fhirapp.features.imports.ccda.headings import is_heading

@@ -14,12 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from fhirapp.allergies.assertion import (
-    about_none_known,
-    denies_allergies,
-    is_placeholder,
-)
-from fhirapp.allergies.identity import is_kind
+from fhirapp.clinical.assertion import about_none_known, denies_allergies, is_placeholder
+from fhirapp.clinical.identity import is_kind
 from fhirapp.features.imports.ccda.headings import is_heading
 from fhirapp.features.imports.ccda.narrative import (
     Block,

@@ -10,8 +10,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from fhirapp.allergies.assertion import denies
-from fhirapp.allergies.severity import described_severely
+from fhirapp.clinical.assertion import denies
+from fhirapp.clinical.severity import described_severely
 from fhirapp.search.string import fold
 
 # Words for allergies, as they end; in German and Dutch they end longer words too.

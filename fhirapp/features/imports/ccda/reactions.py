@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fhirapp.allergies.assertion import is_placeholder
-from fhirapp.allergies.severity import GRADES, grade
+from fhirapp.clinical.assertion import is_placeholder
+from fhirapp.clinical.severity import GRADES, grade
 from fhirapp.features.imports.ccda import values
 from fhirapp.features.imports.ccda.narrative import (
     Texts,

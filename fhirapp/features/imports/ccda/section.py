@@ -16,15 +16,15 @@ from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import NamedTuple
 
-from fhirapp.allergies.assertion import (
+from fhirapp.clinical.assertion import (
     SECTION,
     About,
     about_none_known,
     denies_allergies,
     is_placeholder,
 )
-from fhirapp.allergies.identity import is_kind
-from fhirapp.allergies.severity import described_severely
+from fhirapp.clinical.identity import is_kind
+from fhirapp.clinical.severity import described_severely
 from fhirapp.features.imports.ccda.allergies import (
     NOTED,
     Resource,

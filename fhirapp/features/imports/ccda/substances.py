@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fhirapp.allergies.assertion import (
+from fhirapp.clinical.assertion import (
     About,
     Kind,
     about_none_known,
@@ -19,8 +19,8 @@ from fhirapp.allergies.assertion import (
     is_placeholder,
     says_nothing,
 )
-from fhirapp.allergies.identity import is_general, is_kind
-from fhirapp.allergies.severity import grade
+from fhirapp.clinical.identity import is_general, is_kind
+from fhirapp.clinical.severity import grade
 from fhirapp.features.imports.ccda.narrative import (
     Block,
     Column,

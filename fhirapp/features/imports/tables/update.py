@@ -10,8 +10,8 @@ import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from fhirapp.allergies.assertion import Kind, assertion_of, substance
-from fhirapp.allergies.identity import keys, other_names
+from fhirapp.clinical.assertion import Kind, assertion_of, substance
+from fhirapp.clinical.identity import keys, other_names
 from fhirapp.features.imports.tables.allergies import NO_INFORMATION
 from fhirapp.features.imports.tables.vocabulary import UNKNOWN_REACTION
 from fhirapp.fhir.identity import adds_nothing, may_be_called

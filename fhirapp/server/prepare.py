@@ -1,0 +1,222 @@
+"""Make the database ready: its schema, the demo's data, bodies that fit the settings.
+
+A database of an older release is copied before it is upgraded.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+
+from flask import Flask
+from sqlalchemy import func, select
+from sqlalchemy.exc import DatabaseError
+
+from fhirapp import keys
+from fhirapp.auth.demo import add_demo
+from fhirapp.auth.oauth import openid
+from fhirapp.auth.users import accounts
+from fhirapp.config import ConfigurationError, Settings, settings_of
+from fhirapp.db import checked_url, db, with_patience, writing
+from fhirapp.definition import types
+from fhirapp.disk import because, database_path, need_writable, scratch, sync_folder
+from fhirapp.documents.ocr import why_unusable
+from fhirapp.features.backups.backup import (
+    back_up,
+    copy_database,
+    faults_of,
+    schema_of,
+    why_no_backup,
+)
+from fhirapp.features.backups.prepared import carry_out, note_outcome
+from fhirapp.features.backups.restore import drop_staged, finish_swap
+from fhirapp.features.backups.schemas import drop_loaded
+from fhirapp.fhir.temporal import instant
+from fhirapp.files import UnusableFiles, check_before_fork, shared_files
+from fhirapp.jobs.process import environment
+from fhirapp.keys import demo_key
+from fhirapp.server import live_settings
+from fhirapp.server.lock import in_use, server_engine
+from fhirapp.server.readiness import check_before
+from fhirapp.store import migrate
+from fhirapp.store.migrate import reindex, schema_version, shown, upgrade
+from fhirapp.store.seed import load_seed, seed_path
+from fhirapp.store.write import Rendering, is_outdated, rendering_in_force
+from fhirapp.trail.moving import bring_in
+
+# How long a start waits for others on PostgreSQL.
+_START_SECONDS = 60
+
+
+def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | None:
+    """Copy a database beside itself, named with its schema and the time; return the copy.
+
+    None where another process has carried it forward meanwhile. Raises ConfigurationError: what
+    cannot be copied is not carried forward.
+    """
+    name = f"{database.stem}.schema-{schema}.{now:%Y%m%dT%H%M%SZ}{database.suffix}"
+    target = database.with_name(name)
+    with scratch(database.parent) as folder:
+        copy = folder / name
+        try:
+            copy_database(database, copy)
+            faults = faults_of(copy)
+            if faults:
+                raise ConfigurationError(
+                    f"The database {database} is damaged and was not upgraded ({faults[0]}); "
+                    "restore a backup."
+                )
+            if schema_of(copy) != schema:
+                return None
+            copy.replace(target)
+            sync_folder(target.parent)
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigurationError(
+                f"The database {database} cannot be copied before the upgrade "
+                f"({because(error)}); nothing was changed."
+            ) from None
+    return target
+
+
+def _dump_before_upgrade(
+    settings: Settings, schema: str, now: datetime, say: Callable[[str], None]
+) -> Path | None:
+    """Back a PostgreSQL database up into the instance folder; None, told, without a pg_dump.
+
+    Raises ConfigurationError: what cannot be copied is not carried forward.
+    """
+    if why := why_no_backup(settings):
+        say(f"The database is upgraded without a copy. {why}")
+        return None
+    path = settings.instance / f"fhirapp.schema-{schema}.{now:%Y%m%dT%H%M%SZ}.backup"
+    return back_up(settings, path, now, None).path
+
+
+def prepare(
+    app: Flask, say: Callable[[str], None], *, serving: bool = False, is_restart: bool = False
+) -> None:
+    """Make the app's database ready; say tells what was done. Raises ConfigurationError.
+
+    What an older release indexed is indexed anew. With serving, so are bodies that were made with
+    other settings than the app's. A restart puts in its place what a restore has prepared.
+    """
+    database = database_path(settings_of(app))
+    for folder in {settings_of(app).instance, *([database.parent] if database else [])}:
+        if folder.is_dir():
+            need_writable(folder)
+    if finish_swap(database):
+        # The keys may be others than when the app was made.
+        keys.init_app(app)
+        say("An interrupted restore was completed.")
+    restored = carry_out(settings_of(app), is_restart=is_restart) if serving else None
+    if restored is not None:
+        keys.init_app(app)
+    if serving and settings_of(app).files:
+        _check_files(settings_of(app), say)
+    # Servers that start at once on PostgreSQL wait for the one that makes the tables.
+    patience = nullcontext() if database else with_patience(_START_SECONDS)
+    with in_use(settings_of(app)), app.app_context(), patience:
+        if database is None:
+            drop_loaded(server_engine(checked_url(settings_of(app))))
+        else:
+            drop_staged(settings_of(app).instance, database)
+            if serving:
+                check_before(database)
+        _make_ready(app, say, serving=serving)
+        live_settings.refresh(app)
+        if restored is not None:
+            say(note_outcome(app, restored))
+        if serving and (days := bring_in(app)):
+            say(f"The audit trail's files of {days} days were loaded into the database.")
+        db.engine.dispose()
+
+
+def _check_files(settings: Settings, say: Callable[[str], None]) -> None:
+    """Check where files are shared. Records are served without them too, if that may pass."""
+    files = shared_files(settings)
+    try:
+        if files.is_folder:
+            files.check()
+        else:
+            check_before_fork(environment(settings))
+    except UnusableFiles as error:
+        if not error.passes:
+            raise
+        say(f"{error} Until this is fixed, exports, import reports and backups fail.")
+
+
+def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> None:
+    settings = settings_of(app)
+    rendering = Rendering.of(settings)
+    _carry_forward(settings, say)
+    if settings.is_postgresql:
+        # Another FHIRAPP_SECRET than the one that sealed them is refused now, not at a sign-in.
+        openid.prepare()
+    try:
+        if settings.demo:
+            _fill_demo(app, rendering, say)
+        languages = settings.ocr_languages
+        if languages and (why := why_unusable(languages)):
+            say(f"FHIRAPP_OCR_LANGUAGES={languages}: {why}. Until then, scans are not read.")
+        with writing() as connection:
+            outdated = is_outdated(connection)
+            stored = rendering_in_force(connection, rendering)
+            if outdated:
+                count = reindex(connection, types(), rendering if serving else stored)
+                say(f"The search index was rebuilt by this release's rules: {count} versions.")
+            elif serving and stored != rendering:
+                count = reindex(connection, types(), rendering)
+                say(f"The settings changed how resources look: {count} versions rebuilt.")
+    except DatabaseError as error:
+        reason = str(error.orig).strip().splitlines()[0]
+        raise ConfigurationError(
+            f"The database {shown(db.engine)} cannot be written ({reason}); "
+            "give this user the right to write it and its folder."
+        ) from None
+
+
+def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
+    """Bring the schema to this release's; an older database is copied first."""
+    schema = schema_version(db.engine)
+    database = database_path(settings)
+    kept = None
+    if schema is not None and migrate.is_upgradable(schema):
+        now = datetime.now(UTC)
+        if database is not None:
+            kept = copy_before_upgrade(database, schema, now)
+        else:
+            kept = _dump_before_upgrade(settings, schema, now, say)
+    before = upgrade(db.engine)
+    if before is not None and migrate.is_upgradable(before):
+        copied = f"; the old one is kept in {kept}" if kept else ""
+        say(f"The database was upgraded from schema {before} to {migrate.HEAD}{copied}.")
+
+
+def _fill_demo(app: Flask, rendering: Rendering, say: Callable[[str], None]) -> None:
+    settings = settings_of(app)
+    patients = types()["Patient"].table
+    with db.engine.connect() as connection:
+        is_empty = connection.execute(select(func.count()).select_from(patients)).scalar() == 0
+    if is_empty:
+        now = instant(datetime.now(UTC))
+        count = load_seed(seed_path(), types(), rendering, now)
+        say(f"The demo database was filled from seed.sql: {count} versions.")
+    key = demo_key(settings.instance)
+    with writing() as connection:
+        add_demo(connection, key)
+
+
+def first_setup_code(app: Flask) -> str | None:
+    """Return the setup code of the first administrator, None once there is one.
+
+    The starts of a day find the same.
+    """
+    with app.app_context():
+        with writing() as connection:
+            is_needed = not accounts.has_administrator(connection)
+            code = accounts.first_setup_code(connection) if is_needed else None
+        db.engine.dispose()
+    return code

@@ -1,0 +1,164 @@
+"""Schedules: new ones are checked, and the runs that are due begin.
+
+The worker of each server process looks every few seconds; jobs/schedule.py sees to it that one of
+them begins a run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flask import Flask, current_app
+
+from fhirapp.config import ConfigurationError, RefusedCommand, settings_of
+from fhirapp.current import this_app
+from fhirapp.db import writing
+from fhirapp.jobs import process, schedule, table, worker
+from fhirapp.jobs.kinds import ScheduleKind, schedule_kinds
+from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Run, Schedule, Timing
+from fhirapp.jobs.table import DONE, FAILED
+from fhirapp.server.reset import reset
+from fhirapp.trail.events import record
+
+_log = logging.getLogger(__name__)
+_RESETS: Mapping[str, str] = {"hourly": "hourly", "nightly": "daily 03:00"}
+
+
+def init_app(app: Flask) -> None:
+    """Have the server's worker begin what is due."""
+    worker.register(app, lambda _now: None, lambda pace: run_due(int(pace.clock())))
+
+
+def check_folder(folder: str) -> None:
+    """Check a folder that a schedule names. Raises RefusedCommand where there is none."""
+    if not Path(folder).is_absolute() or not Path(folder).is_dir():
+        raise RefusedCommand(
+            "The folder %(folder)s does not exist. Enter an absolute path, starting with /.",
+            folder=folder,
+        )
+
+
+def add(
+    name: str, kind: str, when: str, options: Mapping[str, Any], now: int, *, makes: bool = False
+) -> Timing:
+    """Add a schedule, options that are empty left out; return when it runs.
+
+    With makes, the folders of a watched one are made. Raises ConfigurationError for what is not
+    right or cannot be met.
+    """
+    settings = settings_of(current_app)
+    if settings.demo:
+        raise RefusedCommand(
+            "The demo can't have other schedules than its own reset, because anyone can sign in "
+            "to it."
+        )
+    timing = Timing.of(when)
+    schedule.check_name(name)
+    wanted = {option: value for option, value in options.items() if value}
+    declared = schedule_kinds().get(kind)
+    if declared is None:
+        raise RefusedCommand("Unknown kind of schedule: %(kind)s.", kind=kind)
+    for option in wanted.keys() - declared.options:
+        raise RefusedCommand(
+            "A schedule of the kind %(kind)s has no option %(option)s.", kind=kind, option=option
+        )
+    if makes:
+        declared.make_folders(wanted)
+    declared.check(settings, name, wanted)
+    since = wanted.pop("since", None)
+    schedule.add(name, kind, timing, wanted, now, since=since)
+    return timing
+
+
+def run_due(now: int) -> bool:
+    """Begin the first run that is due; return whether there was one. Within an app context."""
+    settings = settings_of(current_app)
+    if settings.demo:
+        when = _RESETS.get(settings.demo_reset)
+        schedule.keep_reset(Timing.of(when) if when else None, now)
+    for found in schedule.schedules():
+        is_under_way = schedule.settle(found, now)
+        one = schedule.set_back(found, now)
+        due_at = one.due_at(settings.zone)
+        if due_at is None or due_at > now:
+            continue
+        if is_under_way:
+            schedule.note(one, Run(now, now, SKIPPED, job_id=one.job_id))
+        else:
+            _begin_due(one, now)
+        return True
+    return False
+
+
+def _begin_due(one: Schedule, now: int) -> None:
+    try:
+        kind = _kind_of(one)
+        if not kind.has_work(one, now):
+            schedule.note(one, Run(now, now, IDLE))
+            return
+        passphrase = kind.passphrase(one)
+    except ConfigurationError as error:
+        if schedule.note(one, Run(now, now, FAILED, str(error))):
+            _log.warning("the schedule %s cannot run", one.name)
+        return
+    _start(one, table.new_id(), now, passphrase)
+
+
+def run_now(name: str, now: int) -> str:
+    """Begin a run by hand; return the id of its job. Raises ConfigurationError, Unwritable."""
+    schedule.refuse_reset(name)
+    one = schedule.find(name)
+    if schedule.settle(one, now):
+        raise RefusedCommand("The schedule %(name)s is already running.", name=name)
+    passphrase, job_id = _kind_of(one).passphrase(one), table.new_id()
+    record("schedule-begun", what=name)
+    if not _start(one, job_id, now, passphrase, is_due=False):
+        raise RefusedCommand("The schedule %(name)s is already running.", name=name)
+    return job_id
+
+
+def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: bool = True) -> bool:
+    """Claim a run and start its job, where no other process has; return whether this one did.
+
+    A reset, which removes all jobs, is made at once.
+    """
+    claim = partial(schedule.claim, one=one, now=now, job_id=job_id, is_due=is_due)
+    began = time.monotonic()
+    try:
+        if one.kind == RESET:
+            with writing() as connection:
+                is_ours = claim(connection)
+            if is_ours:
+                app = this_app()
+                count = reset(app, now)
+                ended = now + round(time.monotonic() - began)
+                schedule.finish(one.name, Run(now, ended, DONE, f"{count} versions.", job_id))
+                _log.info("the demo was reset: %d versions", count)
+            return is_ours
+        state: dict[str, Any] = {"schedule": one.name, "since": one.since, "now": now}
+        state |= _kind_of(one).request(one)
+        return process.start(
+            job_id,
+            one.kind,
+            module="fhirapp.server.work",
+            owner=one.owner,
+            request={**one.options, **state, "encrypted": bool(passphrase)},
+            passphrase=passphrase,
+            claim=claim,
+        )
+    except ConfigurationError as error:
+        schedule.finish(one.name, Run(now, now, FAILED, str(error), job_id))
+        return True
+
+
+def _kind_of(one: Schedule) -> ScheduleKind:
+    """Return the kind of a schedule. Raises ConfigurationError where its feature is gone."""
+    kind = schedule_kinds().get(one.kind)
+    if kind is None:
+        raise ConfigurationError(f"This server has no schedules of the kind {one.kind}.")
+    return kind

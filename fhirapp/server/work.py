@@ -1,0 +1,48 @@
+"""What the process of a job does: `python -m fhirapp.server.work JOB`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+
+from fhirapp.config import Settings, load_settings
+from fhirapp.core import core_app
+from fhirapp.feature import imported
+from fhirapp.jobs import process
+from fhirapp.jobs.kinds import Work, job_kinds
+from fhirapp.jobs.process import Tracker
+from fhirapp.jobs.table import Job
+from fhirapp.server import health
+from fhirapp.server.lock import in_use
+
+
+def main(job_id: str) -> None:
+    """Do a job in this process, which was started for it; a passphrase comes on standard input."""
+    # Records are what only this user may read.
+    os.umask(0o077)
+    if hasattr(os, "sched_setaffinity"):
+        # The server's processes have a core each.
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    settings = load_settings()
+    health.configure(settings)
+    passphrase = sys.stdin.buffer.read().decode()
+    with in_use(settings):
+        process.perform(core_app(settings), job_id, works(settings, passphrase))
+
+
+def works(settings: Settings, passphrase: str) -> Mapping[str, Callable[[Job, Tracker], str]]:
+    """Return what does a job of each kind; the code of a kind is imported when it is done."""
+
+    def work_of(reference: str) -> Callable[[Job, Tracker], str]:
+        def do(job: Job, tracker: Tracker) -> str:
+            work: Work = imported(reference)
+            return work(settings, job, tracker, passphrase)
+
+        return do
+
+    return {kind: work_of(reference) for kind, reference in job_kinds().items()}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

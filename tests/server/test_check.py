@@ -1,0 +1,186 @@
+"""`fhirapp db check`: a whole database passes, and each kind of damage is reported."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask
+from sqlalchemy import text
+
+from fhirapp.db import db, writing
+from fhirapp.definition import types
+from fhirapp.server.check import Checked, Faults, check_database
+from tests.support.backups import damage, run_sql
+from tests.support.databases import POSTGRESQL, SQLITE
+from tests.support.shell import run_command
+
+
+def check(app: Flask, *, quick: bool = False) -> Checked:
+    with app.app_context():
+        return check_database(db.engine, types(), quick=quick)
+
+
+def change(app: Flask, *statements: str) -> None:
+    """Damage an app's database."""
+    with app.app_context(), writing() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+BOTH = pytest.mark.databases(SQLITE, POSTGRESQL)
+
+
+@BOTH
+def test_whole_database_passes(app):
+    with app.app_context(), db.engine.connect() as connection:
+        counts = [
+            connection.execute(text(f'SELECT count(*) FROM "{definition.table.name}"')).scalar_one()
+            for definition in types().values()
+        ]
+    assert check(app) == check(app, quick=True) == Checked(sum(counts), [])
+
+
+@pytest.mark.campaign
+def test_imported_records_pass(synthea_loaded):
+    app, _ = synthea_loaded
+    checked = check(app)
+    assert checked.faults == []
+    assert checked.versions > 3_000
+
+
+# What a check says, by what was done to the database. A quick check finds this too.
+QUICK = {
+    "AllergyIntolerance/al-p1-latex, version 1 is not marked as current": (
+        "UPDATE allergy_intolerance SET is_current = FALSE WHERE id = 'al-p1-latex'"
+    ),
+    "DocumentReference/doc-p1-discharge-2024, version 1 is marked as current and is not": (
+        "UPDATE document_reference SET is_current = FALSE WHERE id = 'doc-p1-discharge-2024';"
+        "UPDATE document_reference SET is_current = version_id = 1 WHERE id ="
+        " 'doc-p1-discharge-2024'"
+    ),
+    "DocumentReference/doc-p1-discharge-2024, version 3 follows version 1": (
+        "DELETE FROM document_reference WHERE id = 'doc-p1-discharge-2024' AND version_id = 2"
+    ),
+    "DocumentReference/doc-p1-discharge-2024, version 2 follows version 0": (
+        "DELETE FROM document_reference WHERE id = 'doc-p1-discharge-2024' AND version_id = 1"
+    ),
+    "AllergyIntolerance/al-p1-latex, version 0 has a number below 1": (
+        "UPDATE allergy_intolerance SET version_id = 0 WHERE id = 'al-p1-latex'"
+    ),
+    "DocumentReference/doc-p1-discharge-2024, version 1 does not point to the version after it": (
+        "UPDATE document_reference SET replaced_pk = NULL WHERE id ="
+        " 'doc-p1-discharge-2024' AND version_id = 1"
+    ),
+    "AllergyIntolerance/al-p1-latex, version 1 does not point to the version after it": (
+        "UPDATE allergy_intolerance SET replaced_pk = 1 WHERE id = 'al-p1-latex'"
+    ),
+    "allergy_intolerance_token: row 99999 is of no version that is there": (
+        "INSERT INTO allergy_intolerance_token (pk, param, code, system) VALUES (99999,"
+        " 'code', 'x', '')"
+    ),
+    "is of no version that is there": (
+        "INSERT INTO allergy_intolerance_string (pk, param, folded, exact) SELECT pk,"
+        " 'x', 'x', 'x' FROM allergy_intolerance WHERE deleted"
+    ),
+    "allergy_intolerance: row 99999 has no words": (
+        "INSERT INTO allergy_intolerance (pk, id, version_id, last_updated, is_current)"
+        " VALUES (99999, 'wordless', 1, '2026-01-01T00:00:00.000+00:00', TRUE)"
+    ),
+    "has no such version of DocumentReference behind it": (
+        "UPDATE diagnostic_report SET last_updated = '2001-01-01T00:00:00.000+00:00'"
+        " WHERE pk = (SELECT min(pk) FROM diagnostic_report WHERE is_current)"
+    ),
+    "Binary/bin-p1-discharge-2024-v3, version 1 has another size than it has bytes": (
+        "UPDATE \"binary\" SET size = size + 1 WHERE id = 'bin-p1-discharge-2024-v3'"
+    ),
+    "DocumentReference/doc-p1-discharge-2024, version 3 points to a Binary that is not there": (
+        "DELETE FROM \"binary\" WHERE id = 'bin-p1-discharge-2024-v3'"
+    ),
+    "the table allergy_intolerance_date is missing": ("DROP TABLE allergy_intolerance_date"),
+}
+# A full check alone finds this.
+FULL = {
+    "AllergyIntolerance/al-p1-latex, version 1 has no body": (
+        "UPDATE allergy_intolerance SET body = NULL WHERE id = 'al-p1-latex'"
+    ),
+    "AllergyIntolerance/al-p1-latex, version 1 has a body that cannot be read": (
+        "UPDATE allergy_intolerance SET body = '{' WHERE id = 'al-p1-latex'"
+    ),
+    "AllergyIntolerance/al-p1-latex, version 1 has a body that cannot": (
+        "UPDATE allergy_intolerance SET body = '[]' WHERE id = 'al-p1-latex'"
+    ),
+    "AllergyIntolerance/al-p1-latex, version 1 has the body of another": (
+        "UPDATE allergy_intolerance SET body = (SELECT o.body FROM allergy_intolerance o"
+        " WHERE o.id = 'al-p1-sulfa' AND o.is_current) WHERE id = 'al-p1-latex'"
+    ),
+    "is deleted and has a body": ("UPDATE allergy_intolerance SET body = '{}' WHERE deleted"),
+}
+
+
+@pytest.mark.parametrize("words", [*QUICK, *FULL])
+def test_damage_is_reported(own_app, words):
+    change(own_app, *(QUICK | FULL)[words].split(";"))
+    # A full check does all that a quick one does.
+    found = check(own_app, quick=words in QUICK).faults
+    assert any(words in line for line in found), found
+    assert words in QUICK or not check(own_app, quick=True).faults
+
+
+def test_missing_tables_of_a_new_type_are_no_fault(make_app):
+    app = make_app(seed=False)
+    with app.app_context():
+        definition = types()["Encounter"]
+        names = [definition.table.name, *(table.name for table in definition.tables)]
+    change(app, *(f"DROP TABLE {name}" for name in names))
+    assert check(app).faults == []
+
+
+def test_first_faults_of_a_kind_are_listed_and_the_others_counted():
+    faults = Faults()
+    for number in range(12):
+        faults.add("has no body", f"Patient/{number}, version 1")
+    faults.add("has no words", "patient: row 1")
+    assert faults.lines() == [
+        *(f"Patient/{number}, version 1 has no body" for number in range(5)),
+        "… and 7 more has no body",
+        "patient: row 1 has no words",
+    ]
+
+
+def test_exit_code_says_whether_the_database_is_whole(clinic):
+    done = run_command(clinic, "db", "check")
+    assert done.returncode == 0, done.stdout
+    assert "no damage found" in done.stderr
+    run_sql(clinic, "UPDATE patient SET body = NULL", "DELETE FROM auth_user")
+    done = run_command(clinic, "db", "check")
+    assert (done.returncode, "no damage found" in done.stderr) == (2, False)
+    assert "point to rows of auth_user that are not there" in done.stdout
+    assert "more has no body" in done.stdout
+    damage(clinic)
+    assert run_command(clinic, "db", "check").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "state"),
+    [
+        ("9999", "of a newer fhirapp; a start refuses it."),
+        ("0010", "of an older fhirapp; a start refuses it until fhirapp 0.1.0 has upgraded it."),
+    ],
+)
+def test_database_of_another_release_is_checked_as_far_as_possible(clinic, number, state):
+    run_sql(clinic, f"UPDATE alembic_version SET version_num = '{number}'")
+    done = run_command(clinic, "db", "check")
+    assert done.returncode == 0
+    assert f"has schema {number} {state}" in done.stdout
+    assert "SQLite's own checks were run: no damage found." in done.stderr
+    damage(clinic)
+    assert run_command(clinic, "db", "check").returncode == 2
+
+
+@pytest.mark.databases(POSTGRESQL)
+def test_damage_in_postgresql_is_reported(own_app):
+    # The second makes the version that the row of the first lacks: each is checked by itself.
+    for kind in ("row 99999 is of no version", "has no words", "another size than it has bytes"):
+        (words,) = (words for words in QUICK if kind in words)
+        change(own_app, *QUICK[words].split(";"))
+        found = check(own_app).faults
+        assert any(words in line for line in found), found

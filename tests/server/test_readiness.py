@@ -1,0 +1,111 @@
+"""/health/ready: 503 with the reason wherever requests cannot be answered; and damaged files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+from flask import Flask
+from sqlalchemy import create_engine
+
+from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.db import db, writing
+from fhirapp.disk import database_path
+from fhirapp.server import readiness
+from fhirapp.server.prepare import prepare
+from fhirapp.store.migrate import HEAD
+from tests.support.helpers import damage_database
+
+
+def ready(app: Flask) -> tuple[int, str]:
+    """Return the status of /health/ready, and the reason that it tells."""
+    answer = app.test_client().get("/health/ready")
+    return answer.status_code, answer.get_json().get("reason", "")
+
+
+def path_of(app: Flask) -> Path:
+    path = database_path(settings_of(app))
+    assert path is not None
+    return path
+
+
+def test_server_that_can_work_is_ready(own_app):
+    answer = own_app.test_client().get("/health/ready")
+    assert (answer.status_code, answer.get_json()) == (200, {"status": "ready"})
+    # Also while something is written.
+    with own_app.app_context(), writing():
+        assert ready(own_app) == (200, "")
+
+
+def test_database_of_another_schema_is_not_ready(own_app):
+    with own_app.app_context(), writing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    assert ready(own_app) == (503, f"the database has schema 0001, and this release needs {HEAD}")
+
+
+def test_read_only_database_is_reported(own_app):
+    path = path_of(own_app)
+    engine = create_engine(f"sqlite:///file:{path}?mode=ro&uri=true")
+    assert readiness._unwritable(engine) == "the database is read-only"
+    engine.dispose()
+    with own_app.app_context():
+        assert readiness._unwritable(db.engine) == ""
+
+
+def test_full_disk_is_reported(own_app, monkeypatch):
+    monkeypatch.setattr(readiness, "LEAST_FREE", 1 << 60)
+    status, reason = ready(own_app)
+    assert (status, "is full" in reason) == (503, True)
+
+
+def test_unresponsive_database_is_reported_without_waiting_for_it(own_app, monkeypatch):
+    looks, answers = [], Event()
+
+    def slow(_app: Flask) -> str:
+        looks.append(1)
+        answers.wait(60)
+        return ""
+
+    monkeypatch.setattr(readiness, "_look", slow)
+    with own_app.app_context():
+        for _ in range(3):
+            assert "does not answer" in readiness.why_not_ready(0.01)
+        assert len(looks) == 1
+        answers.set()
+        # What came late counts for the next request.
+        assert readiness.why_not_ready(60) == ""
+
+
+def test_database_error_is_reported_without_its_words(own_app, monkeypatch):
+    def fails(_app: Flask) -> str:
+        raise OSError("the password is hunter2")
+
+    monkeypatch.setattr(readiness, "_look", fails)
+    assert ready(own_app) == (503, "the database cannot be queried (OSError)")
+
+
+def test_damaged_database_is_not_served(own_app):
+    with own_app.app_context():
+        db.engine.dispose()
+    damage_database(path_of(own_app))
+    with pytest.raises(ConfigurationError, match=r"is damaged \(.+\); restore a backup\."):
+        prepare(own_app, lambda _words: None, serving=True)
+
+
+def test_large_database_is_checked_while_it_is_served(own_app, monkeypatch):
+    monkeypatch.setattr(readiness, "_CHECKED_FIRST", 0)
+    path = path_of(own_app)
+    with own_app.app_context():
+        db.engine.dispose()
+    for harm in (lambda: None, lambda: damage_database(path)):
+        harm()
+        thread = readiness.check_meanwhile(path)
+        assert thread is not None
+        assert ready(own_app)[0] in (200, 503)
+        thread.join()
+    status, reason = ready(own_app)
+    assert (status, reason.startswith("the database is damaged (")) == (503, True)
+    # The next start looks again.
+    readiness.check_before(path)
+    assert not readiness._noted(path)

@@ -1,0 +1,87 @@
+"""Starting `fhirapp serve`: refusals, how many processes, and sparing logs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from fhirapp.config import Settings
+from fhirapp.server import health, serve
+from fhirapp.server.proxies import seems_behind_proxy
+from tests.support.helpers import damage_database
+from tests.support.shell import assert_not_done, run_command
+
+
+def test_repeated_log_messages_are_counted():
+    sparing, records = health.Sparing(), []
+    for number in range(100):
+        record = logging.LogRecord("a", logging.ERROR, "a.py", 1, "failed %s", (number,), None)
+        record.created = 1_000_000.0
+        records.append(sparing.filter(record))
+    assert sum(records) == health.Sparing.PER_MINUTE
+    elsewhere = logging.LogRecord("a", logging.ERROR, "a.py", 2, "other", (), None)
+    elsewhere.created = 1_000_001.0
+    assert sparing.filter(elsewhere)
+    later = logging.LogRecord("a", logging.ERROR, "a.py", 1, "failed %s", (7,), None)
+    later.created = 1_000_061.0
+    assert sparing.filter(later)
+    assert later.getMessage() == "failed 7 (90 like earlier ones were left out)"
+
+
+def test_log_messages_of_different_errors_are_counted_apart():
+    sparing = health.Sparing()
+    for error in (ValueError, KeyError):
+        for number in range(20):
+            try:
+                raise error
+            except error:
+                info = sys.exc_info()
+            record = logging.LogRecord("a", logging.ERROR, "a.py", 1, "failed", (), info)
+            record.created = 1_000_000.0
+            assert sparing.filter(record) == (number < health.Sparing.PER_MINUTE)
+
+
+def test_serve_refuses_to_start_in_one_sentence(clinic, tmp_path):
+    damaged = clinic
+    damage_database(damaged / "fhirapp.db")
+    (tmp_path / "fhirapp.db").write_bytes(b"not a database" * 1000)
+    for folder, options, settings, words in (
+        (tmp_path, (), {}, "cannot be used ("),
+        (damaged, (), {}, "is damaged"),
+        (tmp_path, ("--demo", "--host", "0.0.0.0"), {}, "FHIRAPP_BASE_URL"),
+        (tmp_path, (), {"TRUSTED_PROXY": "10.0.0.0/8, proxy"}, "FHIRAPP_TRUSTED_PROXY"),
+    ):
+        done = run_command(folder, "serve", "--port", "0", *options, **settings)
+        assert_not_done(done, words)
+
+
+def test_processes_follow_the_cpu_quota_of_a_container(tmp_path, monkeypatch):
+    monkeypatch.setattr(serve, "_CGROUP", tmp_path)
+    old = {"cpu/cpu.cfs_period_us": "100000"}
+    for files, cores in (
+        ({}, 1_000),
+        ({"cpu.max": "max 100000"}, 1_000),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "20000 100000"}, 1),
+        ({"cpu.max": "", **old, "cpu/cpu.cfs_quota_us": "-1"}, 1_000),
+        ({"cpu.max": "", **old, "cpu/cpu.cfs_quota_us": "400000"}, 4),
+    ):
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text + "\n")
+            if not text:
+                (tmp_path / name).unlink()
+        assert serve._quota() == cores, files
+
+
+def test_start_notices_a_proxy_that_is_not_named():
+    for base_url, port, proxy, seems in (
+        ("https://clinic.example", 8000, "", True),
+        ("http://clinic.example", 8000, "", True),
+        ("http://clinic.example", 80, "", False),
+        ("http://clinic.example:8000", 8000, "", False),
+        ("https://clinic.example", 8000, "10.0.0.7", False),
+        ("", 8000, "", False),
+    ):
+        settings = Settings(base_url=base_url, port=port, trusted_proxy=proxy)
+        assert seems_behind_proxy(settings) is seems
