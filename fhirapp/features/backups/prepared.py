@@ -2,7 +2,7 @@
 
 The job checks the backup, carries it forward and leaves it in a folder beside the database, so a
 passphrase serves once and is stored nowhere. A confirmed restore is a state of that folder: the
-server ends its processes and starts anew (server/serve.py), and that start swaps the files before it
+server ends its processes and starts anew (server/serve.py), which swaps the files before it
 opens any. Nothing a request names becomes a path.
 """
 
