@@ -57,6 +57,10 @@ class Feature:
     schedule_kinds: tuple[str, ...] = ()
     # Functions that remove what is kept no longer at a time in seconds since 1970.
     sweeps: tuple[str, ...] = ()
+    # Before the database is opened: completes what was interrupted, and returns what is to be done
+    # when it is ready. Before an upgrade: dumps a database of PostgreSQL, and returns the file.
+    recovery: str = ""
+    dump: str = ""
     # Downloads what an import names by address: features/pull/downloads.py has its parameters.
     download: str = ""
     # Returns the template of the home page and values for it, or None for the usual one.

@@ -17,8 +17,8 @@ from sqlalchemy import Connection, Engine, Table, func, inspect, select
 from sqlalchemy.exc import DatabaseError
 
 from fhirapp.db import is_busy
+from fhirapp.db.sqlite_file import integrity_faults, key_faults
 from fhirapp.definition import Definition
-from fhirapp.features.backups.backup import integrity_faults, key_faults
 from fhirapp.search.fulltext import words_table
 
 # Faults of one kind that are listed.

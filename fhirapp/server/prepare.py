@@ -15,31 +15,22 @@ from flask import Flask
 from sqlalchemy import func, select
 from sqlalchemy.exc import DatabaseError
 
-from fhirapp import keys
 from fhirapp.auth.demo import add_demo
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, Settings, settings_of
-from fhirapp.db import checked_url, db, with_patience, writing
+from fhirapp.db import db, with_patience, writing
+from fhirapp.db.sqlite_file import copy_database, faults_of, schema_of
 from fhirapp.definition import types
 from fhirapp.disk import because, database_path, need_writable, scratch, sync_folder
 from fhirapp.documents.ocr import why_unusable
-from fhirapp.features.backups.backup import (
-    back_up,
-    copy_database,
-    faults_of,
-    schema_of,
-    why_no_backup,
-)
-from fhirapp.features.backups.prepared import carry_out, note_outcome
-from fhirapp.features.backups.restore import drop_staged, finish_swap
-from fhirapp.features.backups.schemas import drop_loaded
+from fhirapp.feature import features, imported
 from fhirapp.fhir.temporal import instant
 from fhirapp.files import UnusableFiles, check_before_fork, shared_files
 from fhirapp.jobs.process import environment
 from fhirapp.keys import demo_key
 from fhirapp.server import live_settings
-from fhirapp.server.lock import in_use, server_engine
+from fhirapp.server.lock import in_use
 from fhirapp.server.readiness import check_before
 from fhirapp.store import migrate
 from fhirapp.store.migrate import reindex, schema_version, shown, upgrade
@@ -81,20 +72,6 @@ def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | No
     return target
 
 
-def _dump_before_upgrade(
-    settings: Settings, schema: str, now: datetime, say: Callable[[str], None]
-) -> Path | None:
-    """Back a PostgreSQL database up into the instance folder; None, told, without a pg_dump.
-
-    Raises ConfigurationError: what cannot be copied is not carried forward.
-    """
-    if why := why_no_backup(settings):
-        say(f"The database is upgraded without a copy. {why}")
-        return None
-    path = settings.instance / f"fhirapp.schema-{schema}.{now:%Y%m%dT%H%M%SZ}.backup"
-    return back_up(settings, path, now, None).path
-
-
 def prepare(
     app: Flask, say: Callable[[str], None], *, serving: bool = False, is_restart: bool = False
 ) -> None:
@@ -107,28 +84,22 @@ def prepare(
     for folder in {settings_of(app).instance, *([database.parent] if database else [])}:
         if folder.is_dir():
             need_writable(folder)
-    if finish_swap(database):
-        # The keys may be others than when the app was made.
-        keys.init_app(app)
-        say("An interrupted restore was completed.")
-    restored = carry_out(settings_of(app), is_restart=is_restart) if serving else None
-    if restored is not None:
-        keys.init_app(app)
+    finish = [
+        imported(feature.recovery)(app, say, serving=serving, is_restart=is_restart)
+        for feature in features()
+        if feature.recovery
+    ]
     if serving and settings_of(app).files:
         _check_files(settings_of(app), say)
     # Servers that start at once on PostgreSQL wait for the one that makes the tables.
     patience = nullcontext() if database else with_patience(_START_SECONDS)
     with in_use(settings_of(app)), app.app_context(), patience:
-        if database is None:
-            drop_loaded(server_engine(checked_url(settings_of(app))))
-        else:
-            drop_staged(settings_of(app).instance, database)
-            if serving:
-                check_before(database)
+        if database is not None and serving:
+            check_before(database)
         _make_ready(app, say, serving=serving)
         live_settings.refresh(app)
-        if restored is not None:
-            say(note_outcome(app, restored))
+        for step in finish:
+            step()
         if serving and (days := bring_in(app)):
             say(f"The audit trail's files of {days} days were loaded into the database.")
         db.engine.dispose()
@@ -188,7 +159,8 @@ def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
         if database is not None:
             kept = copy_before_upgrade(database, schema, now)
         else:
-            kept = _dump_before_upgrade(settings, schema, now, say)
+            dump = next((one.dump for one in features() if one.dump), "")
+            kept = imported(dump)(settings, schema, now, say) if dump else None
     before = upgrade(db.engine)
     if before is not None and migrate.is_upgradable(before):
         copied = f"; the old one is kept in {kept}" if kept else ""

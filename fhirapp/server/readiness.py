@@ -21,8 +21,8 @@ from sqlalchemy import Engine
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.current import this_app
 from fhirapp.db import database_errors, db, is_busy
+from fhirapp.db.sqlite_file import integrity_faults, opened
 from fhirapp.disk import because, beside, database_path, take
-from fhirapp.features.backups.backup import integrity_faults, opened
 from fhirapp.store.migrate import HEAD, schema_version
 
 # An orchestrator asks again soon, and may wait no longer than this itself.

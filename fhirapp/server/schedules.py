@@ -18,6 +18,7 @@ from flask import Flask, current_app
 from fhirapp.config import ConfigurationError, RefusedCommand, settings_of
 from fhirapp.current import this_app
 from fhirapp.db import writing
+from fhirapp.feature import N_
 from fhirapp.jobs import process, schedule, table, worker
 from fhirapp.jobs.kinds import ScheduleKind, schedule_kinds
 from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Run, Schedule, Timing
@@ -26,6 +27,8 @@ from fhirapp.server.reset import reset
 from fhirapp.trail.events import record
 
 _log = logging.getLogger(__name__)
+# It is added by a setting, and done at once.
+_DEMO_RESET = ScheduleKind(RESET, N_("Demo reset"), {}, lambda *_options: None)
 _RESETS: Mapping[str, str] = {"hourly": "hourly", "nightly": "daily 03:00"}
 
 
@@ -158,7 +161,7 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
 
 def _kind_of(one: Schedule) -> ScheduleKind:
     """Return the kind of a schedule. Raises ConfigurationError where its feature is gone."""
-    kind = schedule_kinds().get(one.kind)
+    kind = _DEMO_RESET if one.kind == RESET else schedule_kinds().get(one.kind)
     if kind is None:
         raise ConfigurationError(f"This server has no schedules of the kind {one.kind}.")
     return kind

@@ -28,9 +28,8 @@ from fhirapp import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db.generation import following_others
 from fhirapp.disk import database_path
-from fhirapp.features.backups.prepared import RESTARTS
 from fhirapp.jobs.worker import running_jobs
-from fhirapp.server import live_settings, metrics
+from fhirapp.server import RESTARTS, live_settings, metrics
 from fhirapp.server.connections import Limits, Server
 from fhirapp.server.lock import in_use
 from fhirapp.server.readiness import check_meanwhile

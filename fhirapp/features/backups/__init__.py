@@ -23,6 +23,8 @@ FEATURE = Feature(
         "restore": "fhirapp.features.backups.jobs:prepare_restore",
     },
     schedule_kinds=("fhirapp.features.backups.jobs:SCHEDULE",),
+    recovery="fhirapp.features.backups.start:recover",
+    dump="fhirapp.features.backups.start:dump_before_upgrade",
     sweeps=("fhirapp.features.backups.jobs:sweep",),
     navigation=(Link(ADMINISTRATION, 80, "/admin/backups", N_("Backups")),),
 )

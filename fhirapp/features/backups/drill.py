@@ -14,10 +14,11 @@ from sqlalchemy.exc import DatabaseError
 from fhirapp.auth.models import User
 from fhirapp.config import Settings
 from fhirapp.db import checked_url, db
+from fhirapp.db.sqlite_file import faults_of, schema_of
 from fhirapp.definition import Definition, types
 from fhirapp.disk import scratch
 from fhirapp.features.backups.archive import DATABASE, DUMP, KEYS, InvalidBackup, Manifest
-from fhirapp.features.backups.backup import faults_of, schema_of, unpacked
+from fhirapp.features.backups.backup import unpacked
 from fhirapp.features.backups.restore import app_on_copy
 from fhirapp.features.backups.schemas import read_dump, scratch_database
 from fhirapp.fhir import json as fhir_json

@@ -31,13 +31,12 @@ from fhirapp.features.backups.archive import DATABASE, KEYS, InvalidBackup
 from fhirapp.features.backups.backup import unpacked
 from fhirapp.features.backups.drill import drill_file
 from fhirapp.features.backups.restore import app_on_copy, finish_swap, make_ready, put_in_place
+from fhirapp.server import RESTARTS
 from fhirapp.server.lock import alone
 from fhirapp.store.import_models import DELETED, ERASED, PatientChange
 from fhirapp.trail import Unwritable
 from fhirapp.trail.events import record
 
-# Among an app's extensions: the process that SIGUSR1 starts anew, where fhirapp serves itself.
-RESTARTS = "fhirapp.restarts"
 COUNTED = ("Patient", "AllergyIntolerance", "DocumentReference")
 PREPARED, CONFIRMED, DONE, FAILED = "prepared", "confirmed", "done", "failed"
 # How long what is prepared, and not confirmed, is kept.

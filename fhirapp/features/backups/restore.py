@@ -25,6 +25,7 @@ from fhirapp.config import ConfigurationError, Settings, sqlite_url
 from fhirapp.core import current_core
 from fhirapp.db import checked_url, db, writing
 from fhirapp.db.generation import Generation
+from fhirapp.db.sqlite_file import faults_of, opened, schema_of
 from fhirapp.definition import types
 from fhirapp.disk import (
     because,
@@ -38,7 +39,7 @@ from fhirapp.disk import (
     written_whole,
 )
 from fhirapp.features.backups.archive import DATABASE, DUMP, KEYS, InvalidBackup, Manifest
-from fhirapp.features.backups.backup import faults_of, opened, schema_of, unpacked
+from fhirapp.features.backups.backup import unpacked
 from fhirapp.features.backups.schemas import drop_loaded, holds_rows, load_beside, swap_in
 from fhirapp.server.check import check_database
 from fhirapp.server.lock import alone, alone_on_server, server_engine, unopened
