@@ -23,7 +23,7 @@ def N_(text: str) -> str:  # noqa: N802
 
 
 @dataclass(frozen=True)
-class Link:
+class MenuLink:
     """A link of a menu; links are ordered by position."""
 
     menu: str
@@ -51,7 +51,7 @@ class Feature:
     blueprints: tuple[str, ...] = ()
     # By name: the command, and a sentence for the list of commands.
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    navigation: tuple[Link, ...] = ()
+    navigation: tuple[MenuLink, ...] = ()
     # The work of each kind of job, and the kinds of schedules: jobs/kinds.py has their types.
     jobs: Mapping[str, str] = field(default_factory=dict)
     schedule_kinds: tuple[str, ...] = ()

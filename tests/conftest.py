@@ -28,7 +28,7 @@ from jinja2 import FileSystemBytecodeCache
 from fhirapp import db
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.definition import types
-from fhirapp.documents.media import Reading
+from fhirapp.documents.media import ExtractedText
 from fhirapp.features.imports.importer import import_paths
 from fhirapp.features.imports.report import Report
 from tests import ROOT, TESTS
@@ -252,7 +252,9 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def _unread_documents() -> Iterator[None]:
     """Index no words of documents: starting the process that reads them takes 0.3 s."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fhirapp.documents.extractor.Extractor.read", lambda *_document: Reading(""))
+        patch.setattr(
+            "fhirapp.documents.extractor.Extractor.read", lambda *_document: ExtractedText("")
+        )
         yield
 
 

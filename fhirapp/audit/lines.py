@@ -43,7 +43,7 @@ _OF_EVENT: Mapping[str, Any] = {
 }
 
 
-class Entry(NamedTuple):
+class AuditEntry(NamedTuple):
     """A request under /fhir, or to a page that fetches records, and its answer; or an event.
 
     served has Type/id/version of each resource in the answer; via is which of our pages asked,
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
 
 
 # Of an entry's row, whose request_id is a RequestKey as text.
-COLUMNS = Entry._fields[:-1]
+COLUMNS = AuditEntry._fields[:-1]
 
 
 def parsed(line: bytes) -> Mapping[str, Any] | None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fhirapp.audit import index, tables
-from fhirapp.audit.lines import COLUMNS, Entry, patients_of
+from fhirapp.audit.lines import COLUMNS, AuditEntry, patients_of
 from fhirapp.config import settings
 from fhirapp.trail import FOLDER
 from fhirapp.trail.events import RequestKey
@@ -18,7 +18,7 @@ from fhirapp.trail.events import RequestKey
 __all__ = [
     "ADMINISTRATION",
     "RECORDS",
-    "Entry",
+    "AuditEntry",
     "entries",
     "entry_with",
     "patients_named_by",
@@ -28,7 +28,7 @@ __all__ = [
 # Which entries: requests for records, or what happened to the service.
 RECORDS, ADMINISTRATION = "records", "administration"
 _KINDS = {RECORDS: "e.event = ''", ADMINISTRATION: "e.event <> ''"}
-_SERVED, _KEY = Entry._fields.index("served"), Entry._fields.index("request_id")
+_SERVED, _KEY = AuditEntry._fields.index("served"), AuditEntry._fields.index("request_id")
 
 
 def entries(
@@ -45,7 +45,7 @@ def entries(
     event: str | None = None,
     about: str | None = None,
     limit: int = 50,
-) -> Sequence[Entry]:
+) -> Sequence[AuditEntry]:
     """Return the entries that meet all conditions, the newest first.
 
     since and until are instants as FHIR writes them; before is an entry's number: older ones only;
@@ -71,7 +71,7 @@ def entries(
     return _select(source, where, [value for _, value in conditions], limit)
 
 
-def entry_with(own_id: str) -> Entry | None:
+def entry_with(own_id: str) -> AuditEntry | None:
     """Return the entry with this id of ours, None without one.
 
     A first edition's line may have a proxy's id with _, which is shown with - instead.
@@ -88,7 +88,7 @@ def entry_with(own_id: str) -> Entry | None:
     return None
 
 
-def _select(source: str, where: str, values: Sequence[Any], limit: int) -> Sequence[Entry]:
+def _select(source: str, where: str, values: Sequence[Any], limit: int) -> Sequence[AuditEntry]:
     columns = ", ".join(f"e.{name}" for name in COLUMNS)
     listed = _rows(
         f"SELECT {columns} FROM {source} WHERE {where} ORDER BY e.number DESC LIMIT ?",
@@ -97,8 +97,8 @@ def _select(source: str, where: str, values: Sequence[Any], limit: int) -> Seque
     return [*map(_entry, listed)]
 
 
-def _entry(row: Sequence[Any]) -> Entry:
-    entry, key = Entry(*row), RequestKey.parse(row[_KEY])
+def _entry(row: Sequence[Any]) -> AuditEntry:
+    entry, key = AuditEntry(*row), RequestKey.parse(row[_KEY])
     return entry._replace(served=tuple(row[_SERVED].split()), request_id=key.shown, id=key.own)
 
 

@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from fhirapp.audit.lines import COLUMNS, parsed, rows_of
 from fhirapp.db import Reader, db
-from fhirapp.trail.table import LOCK, AuditChain, AuditEntry, AuditLine, AuditSeen
+from fhirapp.trail.table import LOCK, AuditChain, AuditEntryRow, AuditLine, AuditSeen
 
 # As read.py names them.
 _NAMED = "WITH entry AS (SELECT * FROM audit_entry), seen AS (SELECT * FROM audit_seen) "
@@ -83,7 +83,7 @@ def mend() -> list[str]:
         with db.engine.begin() as connection:
             connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
             connection.execute(delete(AuditSeen))
-            connection.execute(delete(AuditEntry))
+            connection.execute(delete(AuditEntryRow))
             connection.execute(update(AuditChain).values(done=0, is_over=False))
         load()
     return found
@@ -144,7 +144,7 @@ def _load_some(connection: Connection) -> None:
     entries, seen = rows_of(lines)
     if entries:
         rows = [dict(zip(COLUMNS, entry, strict=True)) for entry in entries]
-        connection.execute(insert(AuditEntry), rows)
+        connection.execute(insert(AuditEntryRow), rows)
     if seen:
         pairs = [{"patient_id": patient_id, "number": number} for patient_id, number in seen]
         connection.execute(insert(AuditSeen), pairs)

@@ -21,7 +21,7 @@ from flask import Flask, Response, request
 
 from fhirapp import trail
 from fhirapp.auth.clients.registration import PAGES
-from fhirapp.auth.protector import Token, request_key, used_token
+from fhirapp.auth.protector import BearerToken, request_key, used_token
 from fhirapp.current import kept, this_app, this_request
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
@@ -149,7 +149,7 @@ def _note(response: Response) -> Response:
     return response
 
 
-def _add_known(line: dict[str, Any], environ: Mapping[str, Any], token: Token) -> None:
+def _add_known(line: dict[str, Any], environ: Mapping[str, Any], token: BearerToken) -> None:
     path, query = environ["PATH_INFO"], environ.get("QUERY_STRING", "")
     line["user"], line["client"] = token.user_id, token.client_id
     line["path"] = _text(_bytes(f"{path}?{query}" if query else path))

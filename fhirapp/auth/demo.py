@@ -52,7 +52,7 @@ _BACKEND_SCOPE = "system/DocumentReference system/AllergyIntolerance system/*.re
 _APP_SCOPE = " ".join([*sorted(SESSION_SCOPES), "patient/*.rs", "user/*.rs"])
 
 
-class Person(NamedTuple):
+class DemoPerson(NamedTuple):
     """A person of the demo; all have the password `demo`."""
 
     username: str
@@ -65,10 +65,10 @@ class Person(NamedTuple):
 
 
 PEOPLE = (
-    Person("clinician", "Dr. Folake Adeyemi", CLINICIAN, "dr-adeyemi"),
-    Person("admin", "Alex Admin", ADMINISTRATOR, None),
-    Person("patient", "Amelia Hartwell", PATIENT, "p1"),
-    Person("parent", "Sara Lindqvist", PATIENT, "p3", "rp-lindqvist"),
+    DemoPerson("clinician", "Dr. Folake Adeyemi", CLINICIAN, "dr-adeyemi"),
+    DemoPerson("admin", "Alex Admin", ADMINISTRATOR, None),
+    DemoPerson("patient", "Amelia Hartwell", PATIENT, "p1"),
+    DemoPerson("parent", "Sara Lindqvist", PATIENT, "p3", "rp-lindqvist"),
 )
 # The first of each role.
 BY_ROLE = {person.role: person for person in reversed(PEOPLE)}

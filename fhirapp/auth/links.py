@@ -39,7 +39,7 @@ MODIFIED = Marked(
 )
 
 
-class Link(NamedTuple):
+class RecordLink(NamedTuple):
     """A link between a user and a record, with the id of the RelatedPerson that it depends on."""
 
     patient_id: str
@@ -56,10 +56,10 @@ class Link(NamedTuple):
         return f"Patient/{self.patient_id}" if self.is_self else None
 
 
-def all_links(user_id: str) -> list[Link]:
+def all_links(user_id: str) -> list[RecordLink]:
     """Return every link of a user, the own record first, also those that do not hold now."""
     return [
-        Link(
+        RecordLink(
             patient_id,
             bool(is_self),
             related,
@@ -69,7 +69,7 @@ def all_links(user_id: str) -> list[Link]:
     ]
 
 
-def links_of(user_id: str) -> list[Link]:
+def links_of(user_id: str) -> list[RecordLink]:
     """Return the links of a user that hold now, the own record first."""
     return [link for link in all_links(user_id) if not link.lapse]
 
@@ -79,7 +79,7 @@ def linked_patients(user_id: str) -> list[str]:
     return [link.patient_id for link in links_of(user_id)]
 
 
-def link_of_user(links: Sequence[Link], patient_id: str | None) -> Link | None:
+def link_of_user(links: Sequence[RecordLink], patient_id: str | None) -> RecordLink | None:
     """Return the link that says who a user is in the records; None where none does.
 
     It is who they are to the patient in context, else their own record: an app for one child learns

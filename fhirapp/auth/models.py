@@ -71,7 +71,7 @@ class Client(Base):
     owner_digest: Mapped[bytes | None] = mapped_column(LargeBinary, unique=True)
     disabled: Mapped[bool] = mapped_column(default=False)
     # None of what an administrator registered.
-    origin: Mapped[Origin | None] = relationship(viewonly=True)
+    origin: Mapped[RegistrationOrigin | None] = relationship(viewonly=True)
 
     def get_client_id(self) -> str:
         return self.client_id
@@ -136,7 +136,7 @@ def _is_loopback(uri: str) -> bool:
     return parts.scheme == "http" and is_loopback(parts.netloc) and not parts.fragment
 
 
-class Origin(Base):
+class RegistrationOrigin(Base):
     """Where the registration of a client came from that waits for approval, or waited for it."""
 
     __tablename__ = "oauth_origin"

@@ -41,7 +41,7 @@ class _Kept(NamedTuple, Generic[Found]):
     until: float
 
 
-class Verified(Generic[Found]):
+class DigestCache(Generic[Found]):
     """What was found by a digest, in this process."""
 
     def __init__(self) -> None:
@@ -71,8 +71,8 @@ class Verified(Generic[Found]):
 REALM = "fhirapp"
 
 # A change to the client, the user, the consent, the link between user and patient or the
-# RelatedPerson that it depends on takes effect at the next request: every write ends what Verified
-# keeps.
+# RelatedPerson that it depends on takes effect at the next request: every write ends what
+# DigestCache keeps.
 _TOKEN = (
     "SELECT t.client_id, t.scope, t.patient_id, t.expires_at, t.revoked, c.disabled, c.scope,"
     " g.revoked_at IS NOT NULL, u.disabled, u.id, u.role, u.fhir_user"
@@ -83,7 +83,7 @@ _TOKEN = (
 _FOUND = "access_token"
 
 
-class Token(NamedTuple):
+class BearerToken(NamedTuple):
     """A token that was found, as Authlib asks for it; user_id and role are None of a backend's."""
 
     client_id: str
@@ -133,15 +133,15 @@ class Token(NamedTuple):
 class _Validator(BearerTokenValidator):  # type: ignore[misc]
     def __init__(self, realm: str) -> None:
         super().__init__(realm=realm)
-        self._verified: Verified[Token] = Verified()
+        self._verified: DigestCache[BearerToken] = DigestCache()
 
-    def authenticate_token(self, token_string: str) -> Token | None:
+    def authenticate_token(self, token_string: str) -> BearerToken | None:
         token = self._verified.get(digest(token_string), look_up)
         if token is not None:
             setattr(kept(), _FOUND, token)
         return token
 
-    def validate_token(self, token: Token | None, scopes: Any, request: Any) -> None:
+    def validate_token(self, token: BearerToken | None, scopes: Any, request: Any) -> None:
         if token is not None and token.is_expired() and not token.is_revoked():
             raise TokenExpired(
                 "The access token has expired; ask for a new one.",
@@ -150,12 +150,12 @@ class _Validator(BearerTokenValidator):  # type: ignore[misc]
         super().validate_token(token, scopes, request)
 
 
-def look_up(key: bytes) -> Token | None:
+def look_up(key: bytes) -> BearerToken | None:
     """Return the token of a digest as it is stored now, whatever its state."""
     row = reader().first(_TOKEN, (key,))
     if row is None:
         return None
-    token = Token(*row)
+    token = BearerToken(*row)
     if token.user_id is None or token.role != PATIENT:
         return token
     links = links_of(token.user_id)
@@ -175,11 +175,11 @@ class Protector(ResourceProtector):  # type: ignore[misc]
         self.register_token_validator(_Validator(realm=REALM))
         self._failures = Failures(purpose="token")
 
-    def authenticate(self) -> Token:
+    def authenticate(self) -> BearerToken:
         """Return the request's token. Raises LoginRequired, TokenExpired or Throttled."""
         try:
             # Not acquire_token: it works out the request's whole address, which nobody asks for.
-            token: Token = self.validate_request(None, this_request())
+            token: BearerToken = self.validate_request(None, this_request())
         except TokenExpired:
             self._count_failure()
             raise
@@ -227,15 +227,15 @@ def init_app(app: Flask) -> None:
     app.extensions[_EXTENSION] = Protector()
 
 
-def authenticate() -> Token:
+def authenticate() -> BearerToken:
     """Return the token of the request that is served. Raises FhirError."""
     protector: Protector = this_app().extensions[_EXTENSION]
     return protector.authenticate()
 
 
-def used_token() -> Token | None:
+def used_token() -> BearerToken | None:
     """Return the token that the request came with; None where it has none that is known."""
-    found: Token | None = kept().get(_FOUND)
+    found: BearerToken | None = kept().get(_FOUND)
     return found
 
 
@@ -282,7 +282,7 @@ def insufficient_scope(diagnostics: str, needed: str, parameter: str | None = No
     return error
 
 
-def refusal_reasons(token: Token, error: FhirError) -> Iterator[str]:
+def refusal_reasons(token: BearerToken, error: FhirError) -> Iterator[str]:
     """Say which part of scope ∩ client ∩ user is missing."""
     yield error.diagnostics
     yield from _needed(token, error)
@@ -312,7 +312,7 @@ def refusal_reasons(token: Token, error: FhirError) -> Iterator[str]:
     yield f"What is left of these together: {' '.join(left) or 'nothing'}"
 
 
-def _needed(token: Token, error: FhirError) -> Iterator[str]:
+def _needed(token: BearerToken, error: FhirError) -> Iterator[str]:
     """Name the scope that would have reached, in the contexts that the token's user can allow."""
     if not isinstance(error, Forbidden) or error.needed_scope is None:
         return

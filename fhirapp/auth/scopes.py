@@ -224,7 +224,7 @@ def supported() -> list[str]:
     return [*sorted(SESSION_SCOPES), *clinical]
 
 
-class Grant(NamedTuple):
+class Permission(NamedTuple):
     """A part of a type that may be seen: one patient's, or all where patient is None."""
 
     patient: str | None
@@ -257,7 +257,7 @@ class Access:
         # Asked for at each look into a cache, and scopes are many.
         return self._hash
 
-    def grants(self, resource_type: str, permission: str) -> tuple[Grant, ...]:
+    def grants(self, resource_type: str, permission: str) -> tuple[Permission, ...]:
         """Return what may be seen of a type with permission "r" or "s"; nothing is forbidden.
 
         A grant without limits makes the others superfluous.
@@ -284,7 +284,7 @@ class Access:
 
 
 @lru_cache(maxsize=1024)
-def _grants(access: Access, resource_type: str, permission: str) -> tuple[Grant, ...]:
+def _grants(access: Access, resource_type: str, permission: str) -> tuple[Permission, ...]:
     grants = []
     for scope in access.scopes:
         if permission not in scope.permissions or scope.resource_type not in ("*", resource_type):
@@ -292,10 +292,10 @@ def _grants(access: Access, resource_type: str, permission: str) -> tuple[Grant,
         if scope.context == "patient":
             if access.patient is None:
                 continue
-            grant = Grant(access.patient, scope.filters)
+            grant = Permission(access.patient, scope.filters)
         else:
-            grant = Grant(None, scope.filters)
-        if grant == Grant(None):
+            grant = Permission(None, scope.filters)
+        if grant == Permission(None):
             return (grant,)
         grants.append(grant)
     if access.own is not None and access.own_id(resource_type, permission):
@@ -303,13 +303,13 @@ def _grants(access: Access, resource_type: str, permission: str) -> tuple[Grant,
     return tuple(dict.fromkeys(grants))
 
 
-def _own_grants(own: Own) -> list[Grant]:
+def _own_grants(own: Own) -> list[Permission]:
     """Return what lets a user read who they are; a Practitioner needs none."""
     if own.patient is None:
         return []
     # A RelatedPerson is one of several of the patient, and its past may be in another's record.
     filters = () if own.resource_type == "Patient" else (("_id", own.id),)
-    return [Grant(own.patient, filters)]
+    return [Permission(own.patient, filters)]
 
 
 @lru_cache(maxsize=1024)

@@ -21,7 +21,7 @@ from fhirapp.keys import key_of, opened, replace_file, sealed, write_new
 _EXTENSION = "fhirapp.server_secrets"
 
 
-class Folder:
+class SecretsFolder:
     """Files of the instance folder, each of which a process replaces as a whole."""
 
     def __init__(self, instance: Path) -> None:
@@ -136,11 +136,11 @@ def _opened(content: bytes, key: bytes | None = None) -> bytes:
 def init_app(app: Flask) -> None:
     """Give the app the place of its secrets."""
     settings = settings_of(app)
-    kind = Rows if settings.is_postgresql else Folder
+    kind = Rows if settings.is_postgresql else SecretsFolder
     app.extensions[_EXTENSION] = kind(settings.instance)
 
 
-def server_secrets() -> Folder | Rows:
+def server_secrets() -> SecretsFolder | Rows:
     """Return the running app's."""
-    found: Folder | Rows = current_app.extensions[_EXTENSION]
+    found: SecretsFolder | Rows = current_app.extensions[_EXTENSION]
     return found

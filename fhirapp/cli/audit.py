@@ -10,7 +10,7 @@ import click
 from flask import current_app
 from sqlalchemy import select
 
-from fhirapp.audit.read import ADMINISTRATION, RECORDS, Entry, entries
+from fhirapp.audit.read import ADMINISTRATION, RECORDS, AuditEntry, entries
 from fhirapp.audit.tables import mend
 from fhirapp.auth.models import User
 from fhirapp.auth.server_secrets import server_secrets
@@ -79,7 +79,7 @@ def list_entries(
     return 0
 
 
-def _line(entry: Entry, names: dict[str, str]) -> str:
+def _line(entry: AuditEntry, names: dict[str, str]) -> str:
     unknown = entry.address if entry.address.startswith("shell:") else "unknown"
     who = names.get(entry.user_id or "", "") or entry.client_id or unknown
     by = f" by {entry.client_id}" if entry.user_id and entry.client_id else ""

@@ -42,7 +42,7 @@ SECTION = {
 }
 
 
-class Kind(Enum):
+class AssertionKind(Enum):
     """What an entry says."""
 
     ALLERGY = "allergy"
@@ -66,7 +66,7 @@ class About(Enum):
 class Assertion(NamedTuple):
     """What an entry says; is_mixed: that none is known, and something else too."""
 
-    kind: Kind
+    kind: AssertionKind
     about: About = About.ANY
     is_mixed: bool = False
 
@@ -75,36 +75,41 @@ _CODES: Mapping[tuple[str, str], Assertion] = {
     (system, code): Assertion(kind, about)
     for kind, about, system, codes in (
         # 160244002 is retired from SNOMED CT, not from records.
-        (Kind.NONE_KNOWN, About.ANY, terminology.SNOMED_CT, ("716186003", "160244002")),
+        (AssertionKind.NONE_KNOWN, About.ANY, terminology.SNOMED_CT, ("716186003", "160244002")),
         (
-            Kind.NONE_KNOWN,
+            AssertionKind.NONE_KNOWN,
             About.DRUG,
             terminology.SNOMED_CT,
             (terminology.NO_KNOWN_DRUG_ALLERGY,),
         ),
-        (Kind.NONE_KNOWN, About.FOOD, terminology.SNOMED_CT, ("429625007",)),
-        (Kind.NONE_KNOWN, About.ENVIRONMENT, terminology.SNOMED_CT, ("428607008",)),
-        (Kind.NONE_KNOWN, About.ANY, ABSENT_UNKNOWN, ("no-known-allergies",)),
-        (Kind.NONE_KNOWN, About.DRUG, ABSENT_UNKNOWN, ("no-known-medication-allergies",)),
-        (Kind.NONE_KNOWN, About.FOOD, ABSENT_UNKNOWN, ("no-known-food-allergies",)),
-        (Kind.NONE_KNOWN, About.ENVIRONMENT, ABSENT_UNKNOWN, ("no-known-environmental-allergies",)),
-        (Kind.NO_INFORMATION, About.ANY, ABSENT_UNKNOWN, ("no-allergy-info",)),
+        (AssertionKind.NONE_KNOWN, About.FOOD, terminology.SNOMED_CT, ("429625007",)),
+        (AssertionKind.NONE_KNOWN, About.ENVIRONMENT, terminology.SNOMED_CT, ("428607008",)),
+        (AssertionKind.NONE_KNOWN, About.ANY, ABSENT_UNKNOWN, ("no-known-allergies",)),
+        (AssertionKind.NONE_KNOWN, About.DRUG, ABSENT_UNKNOWN, ("no-known-medication-allergies",)),
+        (AssertionKind.NONE_KNOWN, About.FOOD, ABSENT_UNKNOWN, ("no-known-food-allergies",)),
+        (
+            AssertionKind.NONE_KNOWN,
+            About.ENVIRONMENT,
+            ABSENT_UNKNOWN,
+            ("no-known-environmental-allergies",),
+        ),
+        (AssertionKind.NO_INFORMATION, About.ANY, ABSENT_UNKNOWN, ("no-allergy-info",)),
         # Not OTH and MSK: there is an allergy, to something that is not disclosed.
         (
-            Kind.NO_INFORMATION,
+            AssertionKind.NO_INFORMATION,
             About.ANY,
             terminology.NULL_FLAVOR,
             ("NI", "UNK", "ASKU", "NAV", "NA"),
         ),
-        (Kind.NOT_ASKED, About.ANY, terminology.NULL_FLAVOR, ("NASK",)),
+        (AssertionKind.NOT_ASKED, About.ANY, terminology.NULL_FLAVOR, ("NASK",)),
         (
-            Kind.NO_INFORMATION,
+            AssertionKind.NO_INFORMATION,
             About.ANY,
             _REASON,
             ("unknown", "asked-unknown", "temp-unknown", "asked-declined"),
         ),
-        (Kind.NOT_ASKED, About.ANY, _REASON, ("not-asked",)),
-        (Kind.WORDS_ONLY, About.ANY, SECTION["system"], (SECTION["code"],)),
+        (AssertionKind.NOT_ASKED, About.ANY, _REASON, ("not-asked",)),
+        (AssertionKind.WORDS_ONLY, About.ANY, SECTION["system"], (SECTION["code"],)),
     )
     for code in codes
 }
@@ -248,7 +253,7 @@ _DENIAL = re.compile(
 LONGEST_NAME = 200
 _NO_RISK = "no-known-reaction-risk"
 ABSENT_SYSTEMS = frozenset({terminology.NULL_FLAVOR, _REASON})
-_NOTHING_KNOWN = (Kind.NO_INFORMATION, Kind.NOT_ASKED)
+_NOTHING_KNOWN = (AssertionKind.NO_INFORMATION, AssertionKind.NOT_ASKED)
 # nullFlavors that say that there is no code, not that nothing is known.
 _UNCODED = frozenset({"NI", "UNK", "NAV", "NA", "OTH", "UNC"})
 # Code systems of substances: words beside their codes do not change that.
@@ -268,33 +273,35 @@ def assertion_of(resource: Resource) -> Assertion:
     if exposure := _exposure(resource):
         risk, _ = exposure
         return (
-            Assertion(Kind.NONE_KNOWN, About.OTHER) if risk == _NO_RISK else Assertion(Kind.ALLERGY)
+            Assertion(AssertionKind.NONE_KNOWN, About.OTHER)
+            if risk == _NO_RISK
+            else Assertion(AssertionKind.ALLERGY)
         )
     statements = _statements(resource.get("code") or {})
     kinds = {statement.kind for statement in statements if statement}
     if not kinds:
-        return Assertion(Kind.ALLERGY)
-    if Kind.WORDS_ONLY in kinds:
+        return Assertion(AssertionKind.ALLERGY)
+    if AssertionKind.WORDS_ONLY in kinds:
         return _in_words(resource, kinds)
     if None in statements or any(_has_details(resource, kind) for kind in kinds):
-        return Assertion(Kind.ALLERGY, is_mixed=Kind.NONE_KNOWN in kinds)
+        return Assertion(AssertionKind.ALLERGY, is_mixed=AssertionKind.NONE_KNOWN in kinds)
     # Of several, what leaves most open: nothing is known, before none is.
-    for open_kind in (Kind.NOT_ASKED, Kind.NO_INFORMATION):
+    for open_kind in (AssertionKind.NOT_ASKED, AssertionKind.NO_INFORMATION):
         if open_kind in kinds:
-            return Assertion(open_kind, is_mixed=Kind.NONE_KNOWN in kinds)
+            return Assertion(open_kind, is_mixed=AssertionKind.NONE_KNOWN in kinds)
     # "No known drug allergy" beside "no known allergy" says the narrower.
     narrower = {statement.about for statement in statements if statement} - {About.ANY}
     if len(narrower) > 1:
-        return Assertion(Kind.NONE_KNOWN, About.OTHER, is_mixed=True)
-    return Assertion(Kind.NONE_KNOWN, next(iter(narrower), About.ANY))
+        return Assertion(AssertionKind.NONE_KNOWN, About.OTHER, is_mixed=True)
+    return Assertion(AssertionKind.NONE_KNOWN, next(iter(narrower), About.ANY))
 
 
-def _in_words(resource: Resource, kinds: set[Kind]) -> Assertion:
+def _in_words(resource: Resource, kinds: set[AssertionKind]) -> Assertion:
     """Return what an entry says that holds the words of a section: an absence if they are one."""
     if any(_has_details(resource, kind) for kind in kinds):
-        return Assertion(Kind.ALLERGY)
+        return Assertion(AssertionKind.ALLERGY)
     assertion = _of_words(str((resource.get("code") or {}).get("text") or ""))
-    return assertion or Assertion(Kind.WORDS_ONLY)
+    return assertion or Assertion(AssertionKind.WORDS_ONLY)
 
 
 def substance(resource: Resource) -> Mapping[str, Any]:
@@ -309,7 +316,7 @@ def substance(resource: Resource) -> Mapping[str, Any]:
         statement is not None and statement.kind in _NOTHING_KNOWN
         for statement in _statements(code)
     )
-    if is_nothing and assertion_of(resource).kind is Kind.ALLERGY:
+    if is_nothing and assertion_of(resource).kind is AssertionKind.ALLERGY:
         reactions = resource.get("reaction", ())
         named = [reaction["substance"] for reaction in reactions if reaction.get("substance")]
         return named[0] if named and all(other == named[0] for other in named) else {}
@@ -385,7 +392,7 @@ def _belongs_to_a_denial(word: str) -> bool:
 def about_none_known(words: str) -> About | None:
     """Return of what words say that no allergy is known; None where they do not say that."""
     assertion = _of_words(words)
-    return assertion.about if assertion and assertion.kind is Kind.NONE_KNOWN else None
+    return assertion.about if assertion and assertion.kind is AssertionKind.NONE_KNOWN else None
 
 
 def plain_name(text: str) -> str:
@@ -408,7 +415,11 @@ def _statements(code: Mapping[str, Any]) -> list[Assertion | None]:
     named = [coding["display"] for coding in codings if "code" not in coding]
     if text := code.get("text"):
         assertion = _of_text(text, beside)
-        if assertion and assertion.kind is Kind.NONE_KNOWN and all(map(_is_silent, codings)):
+        if (
+            assertion
+            and assertion.kind is AssertionKind.NONE_KNOWN
+            and all(map(_is_silent, codings))
+        ):
             # A nullFlavor says that there is no code; the text says why there is none.
             return [assertion]
         named.append(text)
@@ -419,10 +430,10 @@ def _is_silent(coding: Mapping[str, Any]) -> bool:
     return coding.get("system") == terminology.NULL_FLAVOR and coding.get("code") in _UNCODED
 
 
-def _has_details(resource: Resource, kind: Kind) -> bool:
+def _has_details(resource: Resource, kind: AssertionKind) -> bool:
     """Say whether an entry, whose code is of this kind, has details that only an allergy has."""
     criticality = resource.get("criticality")
-    if kind is Kind.NONE_KNOWN:
+    if kind is AssertionKind.NONE_KNOWN:
         return criticality == "high" or any(map(resource.get, _BESIDE_NONE_KNOWN))
     return criticality in ("low", "high") or any(map(resource.get, _OF_AN_ALLERGY))
 
@@ -457,22 +468,22 @@ def _of_words(text: str) -> Assertion | None:
         return None
     words = _AROUND.sub("", fold(text))
     if words == "not asked":
-        return Assertion(Kind.NOT_ASKED)
+        return Assertion(AssertionKind.NOT_ASKED)
     if words in _ABBREVIATED:
-        return Assertion(Kind.NONE_KNOWN, _ABBREVIATED[words])
+        return Assertion(AssertionKind.NONE_KNOWN, _ABBREVIATED[words])
     if words in _NOTHING or _NO_INFORMATION.fullmatch(words):
-        return Assertion(Kind.NO_INFORMATION)
+        return Assertion(AssertionKind.NO_INFORMATION)
     if match := _NONE_KNOWN.fullmatch(words):
         of = match["of"] or match["to"]
         about = _OF.get(of, About.OTHER) if of else About.ANY
         if (short := match["short"]) and _ABBREVIATED.get(short) is not about:
             return None
-        return Assertion(Kind.NONE_KNOWN, about)
+        return Assertion(AssertionKind.NONE_KNOWN, about)
     found = [about for about, pattern in _NONE_OF if pattern.search(words)]
     for _, pattern in _NONE_OF:
         words = pattern.sub("", words)
     if _NONE_ELSEWHERE.fullmatch(words):
-        return Assertion(Kind.NONE_KNOWN, found[0] if found else About.ANY)
+        return Assertion(AssertionKind.NONE_KNOWN, found[0] if found else About.ANY)
     return None
 
 

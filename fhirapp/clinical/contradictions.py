@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from fhirapp.clinical.assertion import About
-from fhirapp.clinical.summary import HOLDING, Entry, Group
+from fhirapp.clinical.summary import HOLDING, SummaryEntry, SummaryGroup
 from fhirapp.fhir.terminology import listed, worded
 from fhirapp.store.merge import merged_here
 
@@ -25,7 +25,7 @@ _CATEGORIES: Mapping[About, frozenset[str]] = {
 }
 
 
-class Finding(NamedTuple):
+class Discrepancy(NamedTuple):
     """A contradiction or a doubt: its code, a sentence, and the entries that it names."""
 
     code: str
@@ -33,7 +33,7 @@ class Finding(NamedTuple):
     sources: Sequence[str]
 
 
-def other_records(patient: Mapping[str, Any]) -> Sequence[Finding]:
+def other_records(patient: Mapping[str, Any]) -> Sequence[Discrepancy]:
     """Return that a patient has other records, whose allergies are not among these.
 
     Those of a record that was merged into this one here are.
@@ -45,7 +45,7 @@ def other_records(patient: Mapping[str, Any]) -> Sequence[Finding]:
         if name.startswith("Patient/") and name.removeprefix("Patient/") not in merged:
             is_over = link.get("type") == "replaced-by"
             text = _REPLACED if is_over else _ANOTHER
-            findings.append(Finding("other-record", worded(text), [name]))
+            findings.append(Discrepancy("other-record", worded(text), [name]))
     return findings
 
 
@@ -58,7 +58,7 @@ _ANOTHER = worded(
 )
 
 
-def findings_of(entries: Sequence[Entry]) -> Sequence[Finding]:
+def findings_of(entries: Sequence[SummaryEntry]) -> Sequence[Discrepancy]:
     """Return the findings: what may hurt first."""
     allergies = [entry for entry in entries if entry.is_allergy]
     holding = [entry for entry in entries if entry.may_be_allergy]
@@ -69,10 +69,12 @@ def findings_of(entries: Sequence[Entry]) -> Sequence[Finding]:
     ]
 
 
-def _none_known(entries: Iterable[Entry], holding: Sequence[Entry]) -> Iterator[Finding]:
+def _none_known(
+    entries: Iterable[SummaryEntry], holding: Sequence[SummaryEntry]
+) -> Iterator[Discrepancy]:
     """Yield each statement that none is known with the allergies that may hold beside it."""
     for entry in entries:
-        if entry.group is not Group.NONE_KNOWN:
+        if entry.group is not SummaryGroup.NONE_KNOWN:
             continue
         against = [allergy for allergy in holding if _contradicts(entry, allergy)]
         if not against:
@@ -85,14 +87,14 @@ def _none_known(entries: Iterable[Entry], holding: Sequence[Entry]) -> Iterator[
             recorded = text % {"day": entry.recorded}
         text = _STILL_ACTIVE if entry.clinical_status else _NOT_RESOLVED
         text = worded(text, name=entry.name, recorded=recorded, names=names)
-        yield Finding("none-known-beside-allergy", text, _references([entry, *against]))
+        yield Discrepancy("none-known-beside-allergy", text, _references([entry, *against]))
 
 
 _STILL_ACTIVE = worded("“%(name)s”%(recorded)s is still active alongside %(names)s.")
 _NOT_RESOLVED = worded("“%(name)s”%(recorded)s is not recorded as resolved alongside %(names)s.")
 
 
-def _contradicts(none_known: Entry, allergy: Entry) -> bool:
+def _contradicts(none_known: SummaryEntry, allergy: SummaryEntry) -> bool:
     about = none_known.assertion.about
     if about is About.ANY:
         return True
@@ -102,27 +104,27 @@ def _contradicts(none_known: Entry, allergy: Entry) -> bool:
     return not allergy.categories or bool(_CATEGORIES[about] & set(allergy.categories))
 
 
-def _with_category(allergy: Entry, about: About) -> str:
+def _with_category(allergy: SummaryEntry, about: About) -> str:
     """Return an allergy's name; where it may be of another category than is denied, that too."""
     if about in _CATEGORIES and not allergy.categories:
         return worded("%(name)s (category not recorded)", name=allergy.name)
     return allergy.name
 
 
-def _unclear(entries: Iterable[Entry]) -> Iterator[Finding]:
+def _unclear(entries: Iterable[SummaryEntry]) -> Iterator[Discrepancy]:
     """Yield the entries that contradict themselves, or cannot be understood whole."""
     for entry in entries:
         for fault in entry.faults:
-            yield Finding(
+            yield Discrepancy(
                 "entry-unclear",
                 worded("“%(name)s” %(fault)s.", name=entry.name, fault=fault),
                 [entry.reference],
             )
 
 
-def _about_the_same(allergies: Sequence[Entry]) -> Iterator[Finding]:
+def _about_the_same(allergies: Sequence[SummaryEntry]) -> Iterator[Discrepancy]:
     """Yield what is recorded more than once, or once as holding and once as not."""
-    by_key: dict[str, list[Entry]] = {}
+    by_key: dict[str, list[SummaryEntry]] = {}
     for allergy in allergies:
         for key in allergy.keys:
             by_key.setdefault(key, []).append(allergy)
@@ -136,8 +138,8 @@ def _about_the_same(allergies: Sequence[Entry]) -> Iterator[Finding]:
     refuted, past, twice = [], [], []
     for same in shared:
         holds = [allergy for allergy in same if allergy.group in HOLDING]
-        over = [allergy for allergy in same if allergy.group is Group.PAST]
-        denied = [allergy for allergy in same if allergy.group is Group.REFUTED]
+        over = [allergy for allergy in same if allergy.group is SummaryGroup.PAST]
+        denied = [allergy for allergy in same if allergy.group is SummaryGroup.REFUTED]
         if holds and denied:
             refuted.append([*holds, *denied])
         if holds and over:
@@ -150,7 +152,7 @@ def _about_the_same(allergies: Sequence[Entry]) -> Iterator[Finding]:
     ):
         for entries in _largest(sets):
             names = listed([f"{entry.name} ({_status(entry)})" for entry in entries])
-            yield Finding(code, worded(text, names=names), _references(entries))
+            yield Discrepancy(code, worded(text, names=names), _references(entries))
 
 
 _AS_REFUTED = worded("Recorded both as refuted and as active or unresolved: %(names)s.")
@@ -158,7 +160,7 @@ _AS_OVER = worded("Recorded both as resolved or inactive and as active or unreso
 _TWICE = worded("Recorded more than once: %(names)s.")
 
 
-def _largest(sets: Sequence[Sequence[Entry]]) -> Iterator[Sequence[Entry]]:
+def _largest(sets: Sequence[Sequence[SummaryEntry]]) -> Iterator[Sequence[SummaryEntry]]:
     """Yield the sets that are part of no other, each once."""
     kept: dict[str, list[frozenset[str]]] = {}
     for entries in sorted(sets, key=len, reverse=True):
@@ -171,11 +173,11 @@ def _largest(sets: Sequence[Sequence[Entry]]) -> Iterator[Sequence[Entry]]:
         yield entries
 
 
-def _status(entry: Entry) -> str:
+def _status(entry: SummaryEntry) -> str:
     """Return the status of an entry, and when it was recorded."""
     status = entry.clinical_status
     status = worded(status) if status else worded("status not recorded")
-    if entry.group is Group.REFUTED:
+    if entry.group is SummaryGroup.REFUTED:
         status = worded("refuted")
     elif entry.verification_status == "unconfirmed":
         status = ", ".join((status, worded("unconfirmed")))
@@ -184,5 +186,5 @@ def _status(entry: Entry) -> str:
     return ", ".join((status, worded("recorded %(day)s", day=entry.recorded)))
 
 
-def _references(entries: Iterable[Entry]) -> list[str]:
+def _references(entries: Iterable[SummaryEntry]) -> list[str]:
     return [entry.reference for entry in entries]

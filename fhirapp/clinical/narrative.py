@@ -11,26 +11,30 @@ from itertools import groupby
 from typing import Any
 
 from fhirapp.clinical.contradictions import findings_of, other_records
-from fhirapp.clinical.summary import Entry, Group, conclusion_of
+from fhirapp.clinical.summary import SummaryEntry, SummaryGroup, conclusion_of
 from fhirapp.fhir.narrative import written
 from fhirapp.fhir.terminology import ReactionWords, worded
 
 # Of groups that hold no more, or never did: what a person must not overlook.
-STANDINGS: Mapping[Group, str] = {
-    Group.IN_ERROR: worded("Entered in error. This entry is not valid. Do not rely on it."),
+STANDINGS: Mapping[SummaryGroup, str] = {
+    SummaryGroup.IN_ERROR: worded("Entered in error. This entry is not valid. Do not rely on it."),
     # Of an allergy as of "none known".
-    Group.REFUTED: worded("Refuted. This is recorded as not true."),
-    Group.PAST: worded("Resolved or inactive. This is recorded as no longer active."),
+    SummaryGroup.REFUTED: worded("Refuted. This is recorded as not true."),
+    SummaryGroup.PAST: worded("Resolved or inactive. This is recorded as no longer active."),
 }
 
 
-def section(patient: Mapping[str, Any], entries: Sequence[Entry]) -> tuple[Sequence[Entry], str]:
+def section(
+    patient: Mapping[str, Any], entries: Sequence[SummaryEntry]
+) -> tuple[Sequence[SummaryEntry], str]:
     """Return the entries that a document lists, and their text: XHTML to stand in a div."""
-    listed = [entry for entry in entries if entry.group is not Group.IN_ERROR]
+    listed = [entry for entry in entries if entry.group is not SummaryGroup.IN_ERROR]
     return listed, "".join(_lines(patient, listed, len(entries) - len(listed)))
 
 
-def _lines(patient: Mapping[str, Any], listed: Sequence[Entry], in_error: int) -> Iterator[str]:
+def _lines(
+    patient: Mapping[str, Any], listed: Sequence[SummaryEntry], in_error: int
+) -> Iterator[str]:
     yield f"<p>{written(conclusion_of(listed).text)}</p>"
     for finding in (*findings_of(listed), *other_records(patient)):
         yield f"<p><b>{written(worded('Check:'))}</b> {written(finding.text)}</p>"
@@ -43,27 +47,31 @@ def _lines(patient: Mapping[str, Any], listed: Sequence[Entry], in_error: int) -
         yield f"<p>{written(worded('Listed as recorded. Not clinical decision support.'))}</p>"
 
 
-def _heading(entry: Entry) -> str:
+def _heading(entry: SummaryEntry) -> str:
     # Alone, "None known" would read as if it were about all allergies.
-    if entry.group in (Group.NONE_KNOWN, Group.NO_INFORMATION, Group.NOT_ASKED):
+    if entry.group in (
+        SummaryGroup.NONE_KNOWN,
+        SummaryGroup.NO_INFORMATION,
+        SummaryGroup.NOT_ASKED,
+    ):
         return worded("Statements about allergies")
     return worded(STANDINGS.get(entry.group, entry.group.title))
 
 
-def _item(entry: Entry) -> str:
+def _item(entry: SummaryEntry) -> str:
     severe = f" <b>({written(entry.why_severe)})</b>" if entry.is_severe else ""
     parts = "<br/>".join(map(written, filter(None, _parts(entry))))
     return f"<li><b>{written(_name(entry))}</b>{severe}<br/>{parts}</li>"
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: SummaryEntry) -> str:
     # As HL7 writes it for machines.
     if entry.substance == "NoInformation":
         return worded("No information")
     return entry.substance or worded("Substance not recorded")
 
 
-def _parts(entry: Entry) -> Iterator[str]:
+def _parts(entry: SummaryEntry) -> Iterator[str]:
     """Yield what is recorded of an entry beside its name, a line each."""
     if entry.coded_as:
         yield f"{worded('coded as')} {', '.join(entry.coded_as)}"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fhirapp.clinical.assertion import (
     About,
     Assertion,
-    Kind,
+    AssertionKind,
     assertion_of,
     coded_as,
     is_denial,
@@ -30,7 +30,7 @@ from fhirapp.search.string import fold
 Resource = Mapping[str, Any]
 
 
-class Group(Enum):
+class SummaryGroup(Enum):
     """The groups of a summary, in its order: code and title."""
 
     ACTIVE_SEVERE = "active-severe", worded("Active; severe, anaphylaxis or high criticality")
@@ -66,18 +66,18 @@ _QUOTED = 200
 _WORDS = 4_000
 # Of allergies: those that may hold.
 HOLDING = (
-    Group.ACTIVE_SEVERE,
-    Group.STATUS_NOT_KNOWN_SEVERE,
-    Group.ACTIVE,
-    Group.STATUS_NOT_KNOWN,
-    Group.UNCONFIRMED,
+    SummaryGroup.ACTIVE_SEVERE,
+    SummaryGroup.STATUS_NOT_KNOWN_SEVERE,
+    SummaryGroup.ACTIVE,
+    SummaryGroup.STATUS_NOT_KNOWN,
+    SummaryGroup.UNCONFIRMED,
 )
 # The most cautious first: it counts where an entry says several.
 _CLINICAL = ("active", "inactive", "resolved")
 _VERIFICATION = ("confirmed", "unconfirmed", "refuted", "entered-in-error")
 
 
-class Entry(NamedTuple):
+class SummaryEntry(NamedTuple):
     """An AllergyIntolerance in a summary; codes and words are empty where nothing is recorded.
 
     coded_as are the names of its codes where they differ from its words, same_class what else is
@@ -90,7 +90,7 @@ class Entry(NamedTuple):
 
     reference: str
     assertion: Assertion
-    group: Group
+    group: SummaryGroup
     substance: str
     coded_as: Sequence[str]
     same_class: Sequence[str]
@@ -142,12 +142,12 @@ class Entry(NamedTuple):
 
     @property
     def is_allergy(self) -> bool:
-        return self.assertion.kind is Kind.ALLERGY
+        return self.assertion.kind is AssertionKind.ALLERGY
 
     @property
     def may_be_allergy(self) -> bool:
         """Whether it is an allergy that may hold, or words that may be about one."""
-        return self.group in HOLDING or self.group is Group.WORDS_ONLY
+        return self.group in HOLDING or self.group is SummaryGroup.WORDS_ONLY
 
 
 class Conclusion(NamedTuple):
@@ -158,12 +158,12 @@ class Conclusion(NamedTuple):
     sources: Sequence[str] = ()
 
 
-def entries_of(resources: Iterable[Resource]) -> Sequence[Entry]:
+def entries_of(resources: Iterable[Resource]) -> Sequence[SummaryEntry]:
     """Return the entries in the order of a summary."""
     return sorted(map(_entry, resources), key=_order)
 
 
-def conclusion_of(entries: Sequence[Entry], *, is_limited: bool = False) -> Conclusion:
+def conclusion_of(entries: Sequence[SummaryEntry], *, is_limited: bool = False) -> Conclusion:
     """Return what the entries say together; is_limited where there may be others that are not here.
 
     Nothing recorded, not asked, no information, words only and none known are five things.
@@ -177,11 +177,15 @@ def conclusion_of(entries: Sequence[Entry], *, is_limited: bool = False) -> Conc
     return conclusion._replace(text=f"{conclusion.text} {part}")
 
 
-def _conclusion(entries: Sequence[Entry]) -> Conclusion:
+def _conclusion(entries: Sequence[SummaryEntry]) -> Conclusion:
     holding = [entry for entry in entries if entry.is_allergy and entry.group in HOLDING]
-    in_words = [entry for entry in entries if entry.group is Group.WORDS_ONLY]
-    none_known = [entry for entry in entries if entry.group is Group.NONE_KNOWN]
-    nothing = [entry for entry in entries if entry.group in (Group.NO_INFORMATION, Group.NOT_ASKED)]
+    in_words = [entry for entry in entries if entry.group is SummaryGroup.WORDS_ONLY]
+    none_known = [entry for entry in entries if entry.group is SummaryGroup.NONE_KNOWN]
+    nothing = [
+        entry
+        for entry in entries
+        if entry.group in (SummaryGroup.NO_INFORMATION, SummaryGroup.NOT_ASKED)
+    ]
     if holding:
         text = f"{_counted(len(holding))}; " + sentence(
             len(holding),
@@ -217,9 +221,9 @@ _NOTHING = worded(
 _NO_PROOF = worded("This does not mean that there are none.")
 
 
-def _nothing_known(entries: Sequence[Entry]) -> Conclusion:
+def _nothing_known(entries: Sequence[SummaryEntry]) -> Conclusion:
     """Return that it was not asked, or that no information is recorded: of both, the latter."""
-    if all(entry.group is Group.NOT_ASKED for entry in entries):
+    if all(entry.group is SummaryGroup.NOT_ASKED for entry in entries):
         text = worded("Recorded: patient not asked about allergies.")
         code = "not-asked"
     else:
@@ -228,7 +232,7 @@ def _nothing_known(entries: Sequence[Entry]) -> Conclusion:
     return Conclusion(code, f"{text} {worded(_NO_PROOF)}", _sources(entries))
 
 
-def _quoted(in_words: Sequence[Entry]) -> str:
+def _quoted(in_words: Sequence[SummaryEntry]) -> str:
     """Return what documents say in words alone: the beginning, and that there is more."""
     if not in_words:
         return ""
@@ -245,7 +249,7 @@ _DENIED = {
 }
 
 
-def _denied(entry: Entry) -> str:
+def _denied(entry: SummaryEntry) -> str:
     about = entry.assertion.about
     return worded(_DENIED[about]) if about in _DENIED else f"“{entry.name}”"
 
@@ -256,21 +260,21 @@ def _counted(number: int) -> str:
     return worded("%(count)s active or unresolved allergies or intolerances", count=number)
 
 
-def _recorded(what: str, entries: Sequence[Entry]) -> str:
+def _recorded(what: str, entries: Sequence[SummaryEntry]) -> str:
     if any(entry.verification_status == "confirmed" for entry in entries):
         return worded("Recorded: %(what)s.", what=what)
     return worded("Recorded, but not confirmed: %(what)s.", what=what)
 
 
-def _also(nothing: Sequence[Entry]) -> str:
+def _also(nothing: Sequence[SummaryEntry]) -> str:
     return " " + worded("Another entry gives no information.") if nothing else ""
 
 
-def _sources(entries: Sequence[Entry]) -> list[str]:
+def _sources(entries: Sequence[SummaryEntry]) -> list[str]:
     return [entry.reference for entry in entries]
 
 
-def _entry(resource: Resource) -> Entry:
+def _entry(resource: Resource) -> SummaryEntry:
     assertion = assertion_of(resource)
     clinical = _codes(resource, "clinicalStatus", terminology.ALLERGY_CLINICAL, _CLINICAL)
     verified = _codes(
@@ -281,7 +285,7 @@ def _entry(resource: Resource) -> Entry:
     status, verification = next(iter(clinical), ""), next(iter(verified), "")
     about = substance(resource)
     group = _group(assertion, status, verification, is_severe=severity.is_severe)
-    return Entry(
+    return SummaryEntry(
         reference=f"AllergyIntolerance/{resource['id']}",
         assertion=assertion,
         group=group,
@@ -307,13 +311,15 @@ def _entry(resource: Resource) -> Entry:
         ],
         faults=list(_faults(resource, assertion, clinical, verified)),
         missing=list(_missing(clinical, verified)),
-        keys=keys(about) if assertion.kind in (Kind.ALLERGY, Kind.NONE_KNOWN) else frozenset(),
-        other_names=other_names(about) if assertion.kind is Kind.ALLERGY else frozenset(),
+        keys=keys(about)
+        if assertion.kind in (AssertionKind.ALLERGY, AssertionKind.NONE_KNOWN)
+        else frozenset(),
+        other_names=other_names(about) if assertion.kind is AssertionKind.ALLERGY else frozenset(),
     )
 
 
 def _substance(assertion: Assertion, about: Mapping[str, Any]) -> str:
-    if assertion.kind is Kind.WORDS_ONLY:
+    if assertion.kind is AssertionKind.WORDS_ONLY:
         return terminology.shortened(str(about.get("text") or ""), _WORDS)
     return terminology.concept(about)
 
@@ -341,26 +347,28 @@ def is_entered_in_error(resource: Resource) -> bool:
     return codes == ["entered-in-error"]
 
 
-def _group(assertion: Assertion, status: str, verification: str, *, is_severe: bool) -> Group:
+def _group(
+    assertion: Assertion, status: str, verification: str, *, is_severe: bool
+) -> SummaryGroup:
     if verification == "entered-in-error":
-        return Group.IN_ERROR
+        return SummaryGroup.IN_ERROR
     if verification == "refuted":
-        return Group.REFUTED
+        return SummaryGroup.REFUTED
     if status in ("inactive", "resolved"):
-        return Group.PAST
-    if assertion.kind is Kind.NONE_KNOWN:
-        return Group.NONE_KNOWN
-    if assertion.kind is Kind.NO_INFORMATION:
-        return Group.NO_INFORMATION
-    if assertion.kind is Kind.NOT_ASKED:
-        return Group.NOT_ASKED
-    if assertion.kind is Kind.WORDS_ONLY:
-        return Group.WORDS_ONLY
+        return SummaryGroup.PAST
+    if assertion.kind is AssertionKind.NONE_KNOWN:
+        return SummaryGroup.NONE_KNOWN
+    if assertion.kind is AssertionKind.NO_INFORMATION:
+        return SummaryGroup.NO_INFORMATION
+    if assertion.kind is AssertionKind.NOT_ASKED:
+        return SummaryGroup.NOT_ASKED
+    if assertion.kind is AssertionKind.WORDS_ONLY:
+        return SummaryGroup.WORDS_ONLY
     if not status:
-        return Group.STATUS_NOT_KNOWN_SEVERE if is_severe else Group.STATUS_NOT_KNOWN
+        return SummaryGroup.STATUS_NOT_KNOWN_SEVERE if is_severe else SummaryGroup.STATUS_NOT_KNOWN
     if is_severe:
-        return Group.ACTIVE_SEVERE
-    return Group.UNCONFIRMED if verification == "unconfirmed" else Group.ACTIVE
+        return SummaryGroup.ACTIVE_SEVERE
+    return SummaryGroup.UNCONFIRMED if verification == "unconfirmed" else SummaryGroup.ACTIVE
 
 
 def _faults(
@@ -368,11 +376,11 @@ def _faults(
 ) -> Iterable[str]:
     if assertion.is_mixed:
         yield worded("is coded as “none known” and as something else")
-    elif assertion.kind is Kind.ALLERGY and is_denial(substance(resource)):
+    elif assertion.kind is AssertionKind.ALLERGY and is_denial(substance(resource)):
         yield worded(
             "may state that there is no allergy, but is listed as one: read the entry itself"
         )
-    if assertion.kind is Kind.ALLERGY and (names := two_substances(substance(resource))):
+    if assertion.kind is AssertionKind.ALLERGY and (names := two_substances(substance(resource))):
         first, other = (terminology.shortened(name, _NAME) for name in names)
         yield worded(
             "names two different substances, “%(first)s” and “%(other)s”: read the entry itself",
@@ -396,11 +404,11 @@ def _missing(clinical: Sequence[str], verified: Sequence[str]) -> Iterable[str]:
         yield worded("verification status not recorded")
 
 
-def _order(entry: Entry) -> tuple[int, bool, int, str, str]:
+def _order(entry: SummaryEntry) -> tuple[int, bool, int, str, str]:
     ranks = [terminology.severity_rank(reaction.severity) for reaction in entry.reactions]
     worst = min(ranks, default=terminology.severity_rank(""))
     return (
-        list(Group).index(entry.group),
+        list(SummaryGroup).index(entry.group),
         not entry.is_severe,
         worst,
         fold(entry.substance),

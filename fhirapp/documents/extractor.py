@@ -19,7 +19,15 @@ from types import TracebackType
 from typing import IO
 
 from fhirapp.documents import media
-from fhirapp.documents.media import Kind, Reading, Shower, Unreadable, decode, kind_of, tidy
+from fhirapp.documents.media import (
+    DocumentFormat,
+    ExtractedText,
+    Shower,
+    Unreadable,
+    decode,
+    kind_of,
+    tidy,
+)
 from fhirapp.documents.ocr import PICTURES, Recognition
 
 MAX_BYTES = 50_000_000
@@ -90,7 +98,7 @@ class Extractor:
         """Return a document's text alone. Raises Unreadable."""
         return self.read(data, content_type).text
 
-    def read(self, data: bytes, content_type: str) -> Reading:
+    def read(self, data: bytes, content_type: str) -> ExtractedText:
         """Return a document's text: NFC, a single space between the words of a line, no empty line.
 
         At most media.MAX_CHARACTERS of it; "" if it has none. Of a C-CDA also which files within
@@ -102,10 +110,10 @@ class Extractor:
             return self._recognized([""], lambda _number: data)
         kind = kind_of(content_type, data)
         if self._languages and kind.reader == "pdf":
-            texts = self._answer(Kind("show-texts", ""), data).decode().split("\0")
+            texts = self._answer(DocumentFormat("show-texts", ""), data).decode().split("\0")
             return self._recognized(texts, lambda number: self._page(data, f"{number}:ocr"))
         if kind.reader == "plain" and len(data) <= _LIGHT_BYTES:
-            return Reading(tidy(decode(data, kind.codec)))
+            return ExtractedText(tidy(decode(data, kind.codec)))
         try:
             return media.unpack(self._answer(kind, data))
         except _Died as error:
@@ -113,11 +121,11 @@ class Extractor:
                 raise
             reason = f"left out: of the files within, one {error}"
         # Whichever file it was, the sections are read without the files.
-        reading = media.unpack(self._answer(Kind("xml-alone", kind.codec), data))
+        reading = media.unpack(self._answer(DocumentFormat("xml-alone", kind.codec), data))
         unread = tuple(file._replace(reason=reason) for file in reading.unread)
         return reading._replace(unread=unread)
 
-    def _recognized(self, texts: list[str], picture: Callable[[int], bytes]) -> Reading:
+    def _recognized(self, texts: list[str], picture: Callable[[int], bytes]) -> ExtractedText:
         recognition = Recognition(self._languages)
         for number, text in enumerate(texts, 1):
             recognition.add(text, partial(picture, number))
@@ -128,20 +136,20 @@ class Extractor:
         kind = kind_of(content_type, data)
         if kind.reader not in _SHOWERS:
             raise Unreadable("neither HTML, XML, Word nor OpenDocument")
-        return self._answer(Kind(_SHOWERS[kind.reader], kind.codec), data).decode()
+        return self._answer(DocumentFormat(_SHOWERS[kind.reader], kind.codec), data).decode()
 
     def pages_of(self, data: bytes) -> int:
         """Return how many pages a PDF has. Raises Unreadable."""
-        return int(self._answer(Kind("show-pdf", "0"), data))
+        return int(self._answer(DocumentFormat("show-pdf", "0"), data))
 
     def page_of(self, data: bytes, number: int) -> bytes:
         """Return the PNG of a PDF's page, from 1. Raises Unreadable."""
         return self._page(data, str(number))
 
     def _page(self, data: bytes, codec: str) -> bytes:
-        return self._answer(Kind("show-pdf", codec), data)
+        return self._answer(DocumentFormat("show-pdf", codec), data)
 
-    def _answer(self, kind: Kind, data: bytes) -> bytes:
+    def _answer(self, kind: DocumentFormat, data: bytes) -> bytes:
         if len(data) > MAX_BYTES:
             raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
         # An import remembers nothing, and need not hash what it reads.
@@ -161,7 +169,7 @@ class Extractor:
             raise Unreadable(answer[1:].decode())
         return answer[1:]
 
-    def _request(self, kind: Kind, data: bytes) -> bytes:
+    def _request(self, kind: DocumentFormat, data: bytes) -> bytes:
         try:
             if self._worker is None or not self._worker.is_alive():
                 self._stop()
@@ -186,10 +194,10 @@ class _Answers:
         self._most = most
         self._size = 0
         # Each with the time at which it is forgotten.
-        self._kept: OrderedDict[tuple[Kind, bytes], tuple[bytes, float]] = OrderedDict()
+        self._kept: OrderedDict[tuple[DocumentFormat, bytes], tuple[bytes, float]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: tuple[Kind, bytes]) -> bytes | None:
+    def get(self, key: tuple[DocumentFormat, bytes]) -> bytes | None:
         """Return an answer, None where it is not remembered."""
         with self._lock:
             answer, until = self._kept.get(key, (None, 0.0))
@@ -202,7 +210,7 @@ class _Answers:
             self._kept.move_to_end(key)
             return answer
 
-    def keep(self, key: tuple[Kind, bytes], answer: bytes) -> None:
+    def keep(self, key: tuple[DocumentFormat, bytes], answer: bytes) -> None:
         """Remember an answer, and forget the oldest that there is no room for."""
         with self._lock:
             if key not in self._kept and len(answer) <= self._most:
@@ -247,7 +255,7 @@ class _Worker:
     def is_alive(self) -> bool:
         return self._process.poll() is None and not self._overdue.is_set()
 
-    def ask(self, kind: Kind, data: bytes) -> bytes:
+    def ask(self, kind: DocumentFormat, data: bytes) -> bytes:
         """Return the answer to a request.
 
         Raises Unreadable when the worker dies of it, or answers what it was not asked for.
@@ -267,7 +275,9 @@ class _Worker:
             with suppress(OSError):
                 pipe.close()
 
-    def _exchange(self, seconds: float, request: tuple[Kind, bytes] | None, most: int) -> bytes:
+    def _exchange(
+        self, seconds: float, request: tuple[DocumentFormat, bytes] | None, most: int
+    ) -> bytes:
         timer = Timer(seconds, self._give_up)
         timer.daemon = True
         timer.start()

@@ -161,7 +161,7 @@ class Unread(NamedTuple):
     reason: str
 
 
-class Reading(NamedTuple):
+class ExtractedText(NamedTuple):
     """The tidy text of a document, what of it could not be read, and if it was recognized (OCR)."""
 
     text: str
@@ -169,7 +169,7 @@ class Reading(NamedTuple):
     machine_read: bool = False
 
 
-class Kind(NamedTuple):
+class DocumentFormat(NamedTuple):
     """The reader of a document, and the codec of the charset that its media type names, or ""."""
 
     reader: Reader | Shower
@@ -219,7 +219,7 @@ _XML = re.compile(rb"<\?xml\s|<(?:\w+:)?ClinicalDocument[\s>]")
 _START = 1024
 
 
-def kind_of(content_type: str, data: bytes) -> Kind:
+def kind_of(content_type: str, data: bytes) -> DocumentFormat:
     """Return what reads a document. Raises Unreadable where nothing does.
 
     content_type may be in any case, have parameters, be empty or not be a media type at all.
@@ -231,20 +231,20 @@ def kind_of(content_type: str, data: bytes) -> Kind:
     start = data[:_START].removeprefix(codecs.BOM_UTF8).lstrip()
     for signature, reader in _SIGNATURES:
         if start.startswith(signature):
-            return Kind(reader, codec)
+            return DocumentFormat(reader, codec)
     if essence in _MAYBE_ZIPPED and data.startswith(b"PK\3\4"):
         if _ODT.match(data):
-            return Kind("odt", codec)
+            return DocumentFormat("odt", codec)
         if b"word/document" in data:
-            return Kind("docx", codec)
+            return DocumentFormat("docx", codec)
     if essence in _READERS:
-        return Kind(_READERS[essence], codec)
+        return DocumentFormat(_READERS[essence], codec)
     for pattern, reader in _FAMILIES:
         if pattern.fullmatch(essence):
-            return Kind(reader, codec)
+            return DocumentFormat(reader, codec)
     if _MEDIA_TYPE.fullmatch(essence) and essence not in _UNSPECIFIC:
         raise Unreadable(f"{essence} is not read")
-    return Kind(_guess(start, data), codec)
+    return DocumentFormat(_guess(start, data), codec)
 
 
 def _guess(start: bytes, data: bytes) -> Reader:
@@ -306,20 +306,20 @@ def _read(stream: IO[bytes], length: int) -> bytes:
     return data
 
 
-def pack(reading: Reading) -> bytes:
+def pack(reading: ExtractedText) -> bytes:
     """Return a reading as bytes: tidy text has no NUL."""
     return "\0".join([reading.text, *(part for file in reading.unread for part in file)]).encode()
 
 
-def unpack(answer: bytes) -> Reading:
+def unpack(answer: bytes) -> ExtractedText:
     """Return the reading of a worker's answer. Raises InvalidAnswer."""
     text, *parts = _decoded(answer).split("\0")
     if len(text) > MAX_CHARACTERS or len(parts) % 2 or any(map(_is_long, parts)):
         raise InvalidAnswer("a reading of other lengths than asked for")
-    return Reading(text, tuple(map(Unread, parts[::2], parts[1::2])))
+    return ExtractedText(text, tuple(map(Unread, parts[::2], parts[1::2])))
 
 
-def check_answer(kind: Kind, answer: bytes) -> None:
+def check_answer(kind: DocumentFormat, answer: bytes) -> None:
     """Check that a worker's answer is one to a request of this kind. Raises InvalidAnswer."""
     sign, content = answer[:1], answer[1:]
     if sign == UNREADABLE:
@@ -350,13 +350,13 @@ def _is_long(remark: str) -> bool:
     return len(remark) > LONGEST_REMARK
 
 
-def write_request(stream: IO[bytes], kind: Kind, data: bytes) -> None:
+def write_request(stream: IO[bytes], kind: DocumentFormat, data: bytes) -> None:
     """Ask for the text of a document."""
     write_frame(stream, " ".join(kind).encode())
     write_frame(stream, data)
 
 
-def read_request(stream: IO[bytes]) -> tuple[Kind, bytes]:
+def read_request(stream: IO[bytes]) -> tuple[DocumentFormat, bytes]:
     """Return the next request. Raises EOFError when the other side is gone."""
     reader, _, codec = read_frame(stream, LONGEST_REQUEST).decode().partition(" ")
-    return Kind(reader, codec), read_frame(stream, LONGEST_REQUEST)  # type: ignore[arg-type]
+    return DocumentFormat(reader, codec), read_frame(stream, LONGEST_REQUEST)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fhirapp.documents.media import Reading, Unread, Unreadable, tidy
+from fhirapp.documents.media import ExtractedText, Unread, Unreadable, tidy
 
 # How the pictures begin that Tesseract of Debian reads: PNG, JPEG, TIFF.
 PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\0", b"MM\0*")
@@ -60,12 +60,12 @@ class Recognition:
             self._texts.append(text)
             self._machine_read = True
 
-    def reading(self) -> Reading:
+    def reading(self) -> ExtractedText:
         """Return what was read. Raises Unreadable where that is nothing, and something failed."""
         text = tidy("\n".join(self._texts))
         if self._unread and not text:
             raise Unreadable(self._unread[0].reason)
-        return Reading(text, tuple(self._unread), self._machine_read)
+        return ExtractedText(text, tuple(self._unread), self._machine_read)
 
 
 def _recognize(picture: bytes, languages: str, seconds: float) -> str:

@@ -17,7 +17,7 @@ from pypdfium2 import PdfiumError, PdfPage, raw
 from fhirapp.documents.cda import narrative
 from fhirapp.documents.docx import docx_html
 from fhirapp.documents.markup import UNSEEN, html_characters, xml_characters
-from fhirapp.documents.media import Kind, Unreadable, tidy
+from fhirapp.documents.media import DocumentFormat, Unreadable, tidy
 from fhirapp.documents.odt import odt_html
 from fhirapp.documents.pdf import open_pdf, texts_of
 
@@ -45,7 +45,7 @@ _ATTRIBUTES = {
 }
 
 
-def show(kind: Kind, data: bytes) -> bytes:
+def show(kind: DocumentFormat, data: bytes) -> bytes:
     """Return what is shown of a document; of a PDF kind.codec is the page, from 1, or 0.
 
     Page 0 is the number of pages, in digits; `1:ocr` is page 1, larger and grey. Raises

@@ -28,8 +28,8 @@ from fhirapp.documents import media
 from fhirapp.documents.docx import read_docx
 from fhirapp.documents.markup import read_html, read_json, read_xml
 from fhirapp.documents.media import (
-    Kind,
-    Reading,
+    DocumentFormat,
+    ExtractedText,
     Unread,
     Unreadable,
     decode,
@@ -53,17 +53,17 @@ else:
         return ["on Windows it is not confined"]
 
 
-_Request = tuple[Kind, bytes]
+_Request = tuple[DocumentFormat, bytes]
 
 
-def read(kind: Kind, data: bytes) -> Reading:
+def read(kind: DocumentFormat, data: bytes) -> ExtractedText:
     """Return the tidy text of a document. Raises Unreadable, and MemoryError."""
     if kind.reader in ("xml", "xml-alone"):
         return _read_clinical(kind, data)
-    return Reading(tidy(_READERS[kind.reader](data, kind.codec)))
+    return ExtractedText(tidy(_READERS[kind.reader](data, kind.codec)))
 
 
-def _read_clinical(kind: Kind, data: bytes) -> Reading:
+def _read_clinical(kind: DocumentFormat, data: bytes) -> ExtractedText:
     """Return the text of XML and of the files within; base64 in base64 soon comes to an end.
 
     A file that cannot be read takes nothing from the others.
@@ -82,7 +82,7 @@ def _read_clinical(kind: Kind, data: bytes) -> Reading:
         else:
             texts.append(inner.text)
             unread += inner.unread
-    return Reading(tidy("\n".join(texts)), tuple(unread))
+    return ExtractedText(tidy("\n".join(texts)), tuple(unread))
 
 
 _READERS: Mapping[str, Callable[[bytes, str], str]] = {
@@ -131,7 +131,7 @@ def _receive(stream: IO[bytes], requests: SimpleQueue[_Request]) -> None:
         os._exit(media.OUT_OF_MEMORY)
 
 
-def answer(stream: IO[bytes], kind: Kind, data: bytes) -> None:
+def answer(stream: IO[bytes], kind: DocumentFormat, data: bytes) -> None:
     """Answer one request."""
     try:
         shown = kind.reader.startswith("show-")

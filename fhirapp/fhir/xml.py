@@ -28,7 +28,7 @@ _UNFIT = re.compile("[^ !#-%'-;=?-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z]\w*;")
 
 
-class Member(NamedTuple):
+class TypeElement(NamedTuple):
     """An element of a type: deceasedBoolean, boolean; repeats says that JSON has a list."""
 
     name: str
@@ -47,7 +47,7 @@ def _lines() -> Mapping[str, str]:
 
 
 @cache
-def members(type_name: str) -> Mapping[str, Member]:
+def members(type_name: str) -> Mapping[str, TypeElement]:
     """Return the elements of a type by name, in the order of XML; none of an unknown type."""
     base, *own = _lines().get(type_name, "").split(" ")
     found = [*members(base).values()] if base else []
@@ -56,7 +56,7 @@ def members(type_name: str) -> Mapping[str, Member]:
         stem = name.rstrip("*?")
         for kind in types.split("|"):
             chosen = stem + kind[0].upper() + kind[1:] if name[-1] == "?" else stem
-            found.append(Member(chosen, kind, name[-1] == "*"))
+            found.append(TypeElement(chosen, kind, name[-1] == "*"))
     return {member.name: member for member in found}
 
 
@@ -129,7 +129,7 @@ class _Writer:
                     raise error.below(member.name) from None
         self.parts += (self.line_end, margin, f"</{name}>")
 
-    def _member(self, member: Member, content: Mapping[str, Any], margin: str) -> None:
+    def _member(self, member: TypeElement, content: Mapping[str, Any], margin: str) -> None:
         value, sibling = content.get(member.name), content.get(f"_{member.name}")
         if not member.repeats:
             self._one(member, value, sibling, margin)
@@ -140,7 +140,7 @@ class _Writer:
             except InvalidElement as error:
                 raise error.below(f"[{place}]") from None
 
-    def _one(self, member: Member, value: Any, sibling: Any, margin: str) -> None:
+    def _one(self, member: TypeElement, value: Any, sibling: Any, margin: str) -> None:
         name, kind = member.name, member.type
         if member.is_primitive and kind != "xhtml":
             if value is None and not sibling:

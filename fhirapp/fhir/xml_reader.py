@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 from xml.parsers import expat
 
 from fhirapp.fhir.narrative import VOID, XHTML
-from fhirapp.fhir.xml import FHIR, Member, attributes_of, members
+from fhirapp.fhir.xml import FHIR, TypeElement, attributes_of, members
 
 _XSI, _XML = "http://www.w3.org/2001/XMLSchema-instance ", "http://www.w3.org/XML/1998/namespace "
 _NUMBERS = frozenset({"decimal", "integer", "positiveInt", "unsignedInt"})
@@ -37,7 +37,7 @@ class InvalidXml(ValueError):
         self.line = line
 
 
-class Piece(NamedTuple):
+class XmlPiece(NamedTuple):
     """A member of a Bundle; or an entry, whose name is empty. It begins at line."""
 
     name: str
@@ -65,7 +65,7 @@ def loads(document: bytes) -> dict[str, Any]:
     return _resource(builder.open[0])
 
 
-def pieces(stream: BinaryIO, longest: int) -> Iterator[Piece]:
+def pieces(stream: BinaryIO, longest: int) -> Iterator[XmlPiece]:
     """Yield a document's resourceType; of a Bundle also each member, of `entry` each item.
 
     Of another resource nothing follows. Raises InvalidXml also where a piece exceeds longest bytes.
@@ -73,18 +73,18 @@ def pieces(stream: BinaryIO, longest: int) -> Iterator[Piece]:
     builder = _Builder(longest)
     for node in builder.read(iter(lambda: stream.read(_CHUNK), b"")):
         if node is builder.open[0]:
-            yield Piece("resourceType", node.name, node.line)
+            yield XmlPiece("resourceType", node.name, node.line)
             if node.name != "Bundle":
                 return
             for name, content in _object(node, "Bundle").items():
-                yield Piece(name, content, node.line)
+                yield XmlPiece(name, content, node.line)
         elif node.name == "entry":
-            yield Piece("", _object(node, "Bundle.entry"), node.line)
+            yield XmlPiece("", _object(node, "Bundle.entry"), node.line)
         else:
             root = _Node("Bundle", {}, node.line)
             root.children = [node]
             for name, content in _object(root, "Bundle").items():
-                yield Piece(name, content, node.line)
+                yield XmlPiece(name, content, node.line)
 
 
 class _Builder:
@@ -201,7 +201,7 @@ def _object(node: _Node, kind: str, **content: Any) -> dict[str, Any]:
     for child in node.children:
         children.setdefault(child.name, []).append(child)
     for name, alike in children.items():
-        member = known.get(name) or Member(name, "", repeats=False)
+        member = known.get(name) or TypeElement(name, "", repeats=False)
         if name in content:
             raise InvalidXml(f"has a second {name}", alike[0].line)
         values = [_value(child, member) for child in alike]
@@ -219,7 +219,7 @@ def _object(node: _Node, kind: str, **content: Any) -> dict[str, Any]:
     return content
 
 
-def _value(node: _Node, member: Member) -> Any:
+def _value(node: _Node, member: TypeElement) -> Any:
     """Return an element's value; None for a primitive that has nothing but extensions."""
     if member.is_primitive:
         return _primitive(node, member.type)
@@ -250,7 +250,7 @@ def _primitive(node: _Node, kind: str) -> Any:
     return text
 
 
-def _sibling(node: _Node, member: Member) -> dict[str, Any] | None:
+def _sibling(node: _Node, member: TypeElement) -> dict[str, Any] | None:
     """Return the id and extensions of a primitive, None where it has none."""
     if not member.is_primitive:
         return None

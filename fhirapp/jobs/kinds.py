@@ -17,7 +17,7 @@ from fhirapp.jobs.table import Job
 Work = Callable[[Settings, Job, Tracker, str], str]
 
 
-class Field(NamedTuple):
+class FormField(NamedTuple):
     """A field of the form of a schedule; the texts are translated by the page."""
 
     label: str
@@ -34,7 +34,7 @@ class ScheduleKind:
     name: str
     label: str
     # The options of its schedules that the form has, and those of the command alone.
-    fields: Mapping[str, Field]
+    fields: Mapping[str, FormField]
     # Checks the name and the options of a new schedule. Raises ConfigurationError.
     check: Callable[[Settings, str, Mapping[str, Any]], None]
     more_options: frozenset[str] = frozenset()

@@ -63,7 +63,7 @@ class ScheduleRow(Base):
     failed_at: Mapped[int | None] = mapped_column(BigInteger)
     # One after the other, until now.
     failures: Mapped[int] = mapped_column(Integer)
-    # The last runs, newest first, as Run has them.
+    # The last runs, newest first, as ScheduledRun has them.
     history: Mapped[Any]
 
 
@@ -120,7 +120,7 @@ class Timing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Run:
+class ScheduledRun:
     """A run that has ended: when in seconds since 1970, how, a sentence, the id of its job."""
 
     began_at: int
@@ -145,7 +145,7 @@ class Schedule(NamedTuple):
     succeeded_at: int | None
     failed_at: int | None
     failures: int
-    history: list[Run]
+    history: list[ScheduledRun]
 
     @property
     def owner(self) -> str:
@@ -153,7 +153,7 @@ class Schedule(NamedTuple):
         return f"schedule:{self.name}"
 
     @property
-    def last(self) -> Run | None:
+    def last(self) -> ScheduledRun | None:
         """The last run that ended."""
         return self.history[0] if self.history else None
 
@@ -175,7 +175,7 @@ _COLUMNS = [_table.c[name] for name in Schedule._fields]
 
 def _schedule(row: Row[Any]) -> Schedule:
     values = dict(row._mapping)
-    return Schedule(**{**values, "history": [Run(**one) for one in values["history"]]})
+    return Schedule(**{**values, "history": [ScheduledRun(**one) for one in values["history"]]})
 
 
 def schedules() -> list[Schedule]:
@@ -298,20 +298,20 @@ def claim(
     return claimed.rowcount == 1
 
 
-def note(one: Schedule, run: Run) -> bool:
+def note(one: Schedule, run: ScheduledRun) -> bool:
     """Claim a run that is due and has ended already, and note how; return as claim() does."""
     with writing() as connection:
         return _end(connection, run, _is_as_read(one), handled_at=run.began_at)
 
 
-def finish(name: str, run: Run) -> bool:
+def finish(name: str, run: ScheduledRun) -> bool:
     """Note how a claimed run ended; return whether that was not noted before."""
     which = [_table.c.name == name, _table.c.job_id == run.job_id]
     with writing() as connection:
         return _end(connection, run, which, job_id=None, began_at=None)
 
 
-def _end(connection: Connection, run: Run, which: list[Any], **values: Any) -> bool:
+def _end(connection: Connection, run: ScheduledRun, which: list[Any], **values: Any) -> bool:
     row = connection.execute(select(*_COLUMNS).where(*which)).first()
     if row is None:
         return False
@@ -347,7 +347,7 @@ def settle(one: Schedule, now: int) -> bool:
     if job is None:
         if now < began_at + _START_SECONDS:
             return True
-        finish(one.name, Run(began_at, now, INTERRUPTED, "", one.job_id))
+        finish(one.name, ScheduledRun(began_at, now, INTERRUPTED, "", one.job_id))
     elif job.is_under_way:
         return True
     else:
@@ -355,10 +355,10 @@ def settle(one: Schedule, now: int) -> bool:
     return False
 
 
-def _run_of(job: Job, now: int) -> Run:
+def _run_of(job: Job, now: int) -> ScheduledRun:
     notes = [job.error, *job.progress.notes] if job.state != STOPPED else []
     first = next(filter(None, notes), "")
-    return Run(job.created_at, job.ended_at or now, job.state, first, job.id)
+    return ScheduledRun(job.created_at, job.ended_at or now, job.state, first, job.id)
 
 
 def set_back(one: Schedule, now: int) -> Schedule:

@@ -87,7 +87,7 @@ class Upload(NamedTuple):
         return all(file.have == file.size for file in self.files)
 
 
-class Piece(NamedTuple):
+class UploadChunk(NamedTuple):
     """A piece of a file: where it goes, and how many bytes of the upload are still to come."""
 
     number: int
@@ -181,7 +181,7 @@ def remove_old(kind: str, before: int) -> None:
                 remove(folder.name)
 
 
-def add(upload_id: str, user_id: str, piece: Piece) -> int:
+def add(upload_id: str, user_id: str, piece: UploadChunk) -> int:
     """Add a piece; return how much of its file is here.
 
     The first piece of file 0 begins the upload. Raises OutOfStep; ConfigurationError where the
@@ -206,7 +206,7 @@ def add(upload_id: str, user_id: str, piece: Piece) -> int:
     return piece.at + len(piece.content)
 
 
-def _append(folder: Path, user_id: str, piece: Piece) -> None:
+def _append(folder: Path, user_id: str, piece: UploadChunk) -> None:
     """Append a piece to its file, which nobody else does now.
 
     Raises OutOfStep, OSError; ConfigurationError where upload or file are others.
@@ -236,7 +236,7 @@ def _append(folder: Path, user_id: str, piece: Piece) -> None:
     os.utime(folder)
 
 
-def _check(piece: Piece) -> None:
+def _check(piece: UploadChunk) -> None:
     if not 0 <= piece.number < MOST_FILES:
         raise ConfigurationError(
             f"An upload takes {MOST_FILES:,} files at most; put them into a zip archive."

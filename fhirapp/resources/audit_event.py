@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from flask import Blueprint, Flask, Response
 
-from fhirapp.audit.read import Entry, entries, entry_with, patients_named_by
+from fhirapp.audit.read import AuditEntry, entries, entry_with, patients_named_by
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import clinical_scopes
@@ -96,7 +96,7 @@ _CODED: Mapping[str, _Coded] = {
 }
 
 
-def resource_of(entry: Entry, patients: Sequence[str]) -> dict[str, Any]:
+def resource_of(entry: AuditEntry, patients: Sequence[str]) -> dict[str, Any]:
     """Return the AuditEvent of an entry; patients are the ids of those whom it is about."""
     coded = _interaction(entry) if not entry.event else _event(entry)
     outcome = "0" if entry.status < 400 else "4" if entry.status < 500 else "8"
@@ -121,7 +121,7 @@ def resource_of(entry: Entry, patients: Sequence[str]) -> dict[str, Any]:
     return content
 
 
-def _event_id(entry: Entry) -> str:
+def _event_id(entry: AuditEntry) -> str:
     """Return the id of an entry's AuditEvent; a proxy's id in a first edition's line may be none.
 
     FHIR R4 datatypes: an id has letters, digits, - and .
@@ -129,7 +129,7 @@ def _event_id(entry: Entry) -> str:
     return entry.id.replace("_", "-")
 
 
-def _interaction(entry: Entry) -> dict[str, Any]:
+def _interaction(entry: AuditEntry) -> dict[str, Any]:
     """Return what a request was, by its address."""
     path = entry.path.partition("?")[0]
     steps = [step for step in path.split("/") if step][1:]
@@ -157,7 +157,7 @@ def _interaction(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _event(entry: Entry) -> dict[str, Any]:
+def _event(entry: AuditEntry) -> dict[str, Any]:
     coded = _CODED.get(entry.event, _OTHER)
     (type_code, type_name), (code, name) = coded.type, coded.subtype
     return {
@@ -167,7 +167,7 @@ def _event(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _agents(entry: Entry) -> list[dict[str, Any]]:
+def _agents(entry: AuditEntry) -> list[dict[str, Any]]:
     """Return who it was, and through which client; where neither is known, from where alone."""
     agents: list[dict[str, Any]] = []
     if entry.user_id:
@@ -186,7 +186,7 @@ def _identified(value: str, kind: str) -> dict[str, Any]:
     return {"identifier": {"system": f"{fhir_url()}/{kind}", "value": value}}
 
 
-def _entities(entry: Entry, patients: Sequence[str]) -> list[dict[str, Any]]:
+def _entities(entry: AuditEntry, patients: Sequence[str]) -> list[dict[str, Any]]:
     patient_role = {"system": _ROLES, "code": "1", "display": "Patient"}
     person = {"system": _ENTITIES, "code": "1", "display": "Person"}
     entities: list[dict[str, Any]] = [
@@ -331,7 +331,7 @@ def search() -> Response:
     return respond(body, layout, etag=document_etag(body))
 
 
-def resources_of(found: Sequence[Entry]) -> list[dict[str, Any]]:
+def resources_of(found: Sequence[AuditEntry]) -> list[dict[str, Any]]:
     """Return the AuditEvents of entries, in their order."""
     patients = patients_named_by([one.number for one in found])
     return [resource_of(one, patients.get(one.number, ())) for one in found]

@@ -12,7 +12,7 @@ from functools import lru_cache
 from flask import Flask
 
 from fhirapp.auth.protector import authenticate, insufficient_scope
-from fhirapp.auth.scopes import Access, Grant, Scope
+from fhirapp.auth.scopes import Access, Permission, Scope
 from fhirapp.config import base_url
 from fhirapp.current import this_app
 from fhirapp.db import Reader, quoted
@@ -63,7 +63,7 @@ def visible(
     if definition.visibility is not Visibility.SCOPE:
         return None
     grants = access.grants(definition.name, permission)
-    if any(grant == Grant(None) for grant in grants):
+    if any(grant == Permission(None) for grant in grants):
         return None
     conditions = [
         condition for grant in grants if (condition := _granted(definition, grant)) is not None
@@ -71,7 +71,7 @@ def visible(
     return any_of(conditions) if conditions else NOTHING
 
 
-def _granted(definition: Definition, grant: Grant) -> AnyCondition | None:
+def _granted(definition: Definition, grant: Permission) -> AnyCondition | None:
     """Return the condition of one grant; None, so nothing, where it cannot be enforced."""
     parts: list[AnyCondition] = []
     if grant.patient is not None:

@@ -31,7 +31,7 @@ from fhirapp.fhir.outcome import (
     UnsupportedMediaType,
 )
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.rest.internal import Answer, ask
+from fhirapp.rest.internal import InternalResponse, ask
 from fhirapp.rest.paging import bundle_id
 from fhirapp.rest.response import (
     FHIR_JSON,
@@ -86,7 +86,7 @@ def answer_batch() -> Response:
 class _Failed(Exception):
     """An entry of a transaction that failed: its answer is the whole's."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: InternalResponse) -> None:
         super().__init__(answer.line)
         self.answer = answer
 
@@ -183,7 +183,7 @@ def _name_of(part: str) -> str:
     return unquote_plus(part.partition("=")[0])
 
 
-def _answer(asked: _Request | FhirError, size: int, until: float) -> Answer | FhirError:
+def _answer(asked: _Request | FhirError, size: int, until: float) -> InternalResponse | FhirError:
     """Answer an entry; return why it is refused where it is. size is that of those before."""
     if isinstance(asked, FhirError):
         return asked
@@ -200,7 +200,7 @@ def _answer(asked: _Request | FhirError, size: int, until: float) -> Answer | Fh
     return answer
 
 
-def _found(answer: Answer) -> Entry:
+def _found(answer: InternalResponse) -> Entry:
     """Return the entry of an answer that is no refusal."""
     said = {"status": _status(answer.status)}
     if etag := answer.headers.get("ETag"):

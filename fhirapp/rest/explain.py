@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from fhirapp.auth.scopes import Access, Grant
+from fhirapp.auth.scopes import Access, Permission
 from fhirapp.db import reader
 from fhirapp.definition import Visibility, types
 from fhirapp.fhir.terminology import shortened
@@ -54,10 +54,10 @@ def explain_limits(names: Iterable[str], access: Access) -> Iterator[Issue]:
         yield explanation(TOKEN, f"Token: {limit}", None, [_SCOPES], [text_part("text", limit)])
 
 
-def _by_scope(grants: Sequence[Grant]) -> str:
+def _by_scope(grants: Sequence[Permission]) -> str:
     if not grants:
         return "may see no {name}; its scope does not cover search of them."
-    if Grant(None) in grants:
+    if Permission(None) in grants:
         return "may see every {name}."
     reaches = dict.fromkeys(
         ("each {name} of one patient" if grant.patient else "each {name}")

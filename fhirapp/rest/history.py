@@ -31,7 +31,7 @@ from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.keys import key_of
 from fhirapp.rest.access import access_to, reaches
 from fhirapp.rest.paging import bundle_id, page_link
-from fhirapp.rest.read import COLUMNS, Version, find_version, visible_versions
+from fhirapp.rest.read import COLUMNS, StoredVersion, find_version, visible_versions
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
     Layout,
@@ -151,17 +151,17 @@ def history_system() -> Response:
 
 def _chosen(
     snapshot: Reader, chosen: Sequence[tuple[str, int, int, Definition]]
-) -> list[tuple[Definition, Version]]:
+) -> list[tuple[Definition, StoredVersion]]:
     """Return the versions of these keys, in their order: a SELECT for each type."""
     by_type: dict[str, tuple[Definition, list[int]]] = {}
     for _, _, pk, definition in chosen:
         by_type.setdefault(definition.name, (definition, []))[1].append(pk)
-    versions: dict[tuple[str, int], Version] = {}
+    versions: dict[tuple[str, int], StoredVersion] = {}
     for name, (definition, numbers) in by_type.items():
         where = is_in("h.pk", numbers)
         sql = f"SELECT {COLUMNS} FROM {definition.sql_table} h WHERE {where.sql}"
         for row in snapshot.all(sql, where.values):
-            version = Version(*row)
+            version = StoredVersion(*row)
             versions[name, version.pk] = version
     return [(definition, versions[definition.name, pk]) for _, _, pk, definition in chosen]
 
@@ -191,7 +191,7 @@ def _answer(
 
 
 def _respond(
-    page: Sequence[tuple[Definition, Version]],
+    page: Sequence[tuple[Definition, StoredVersion]],
     links: Sequence[tuple[str, str]],
     total: int | None,
     parameters: _Parameters,
@@ -292,7 +292,7 @@ def _versions(
     selecting: Sequence[Condition],
     place: Sequence[Any] | None,
     limit: int,
-) -> list[Version]:
+) -> list[StoredVersion]:
     """Read versions, newest first, from a place on."""
     if place is not None:
         columns = ", ".join(f"h.{name}" for name in history.order)
@@ -305,7 +305,7 @@ def _versions(
         f" ORDER BY {order} LIMIT {limit}",
         where.values,
     )
-    return [Version(*row) for row in rows]
+    return [StoredVersion(*row) for row in rows]
 
 
 def _total(snapshot: Reader, definition: Definition, selecting: Sequence[Condition]) -> int:
@@ -324,7 +324,7 @@ def _link(history: _History, values: Mapping[str, str]) -> str:
     return page_link(history.path, list(values.items()))
 
 
-def _entry(definition: Definition, version: Version) -> Entry:
+def _entry(definition: Definition, version: StoredVersion) -> Entry:
     """Return the entry of a version.
 
     The first is an update as create (http §3.1.0.4.1): the id is the source's own, which a POST of

@@ -23,7 +23,7 @@ from fhirapp.fhir import json as fhir_json
 _IN_BATCH = "fhirapp.in_batch"
 
 
-class Answer(NamedTuple):
+class InternalResponse(NamedTuple):
     """The answer of an address of ours, and how long it took.
 
     line is the status line: 200 OK. is_cut: the body is longer than was wanted, and cut.
@@ -60,7 +60,7 @@ def ask(
     via: str = "",
     most: int | None = None,
     in_batch: bool = False,
-) -> Answer:
+) -> InternalResponse:
     """Send a request to an address of ours, path with its query: /fhir/Patient/p1.
 
     via names the page that asks, for the audit trail; empty where no page does. A body of more than
@@ -90,7 +90,7 @@ def ask(
         content, is_cut = _body(chunks, most)
         if close := getattr(chunks, "close", None):
             close()
-    return Answer(line, answered, content, time.perf_counter() - began, is_cut)
+    return InternalResponse(line, answered, content, time.perf_counter() - began, is_cut)
 
 
 def is_in_batch() -> bool:

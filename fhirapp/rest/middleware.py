@@ -19,7 +19,7 @@ from fhirapp.config import is_loopback, settings
 from fhirapp.current import this_app, this_request
 from fhirapp.db import reader
 from fhirapp.fhir.outcome import BodyTooLong, HeadersTooLong, UrlTooLong
-from fhirapp.rest.response import POLICY, Answer
+from fhirapp.rest.response import POLICY, VerbatimResponse
 
 # In bytes. Waitress is told more (server/serve.py), so that these answers are ours.
 MAX_URL = 8 * 1024
@@ -98,7 +98,7 @@ def _allow(response: Response) -> Response:
     added = {"X-Content-Type-Options": "nosniff", REQUEST_ID_HEADER: request_id()}
     if settings().base_url.startswith("https:"):
         added["Strict-Transport-Security"] = _HSTS
-    if isinstance(response, Answer):
+    if isinstance(response, VerbatimResponse):
         response.headers.more(added.items())
     else:
         response.headers.update(added)

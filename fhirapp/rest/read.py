@@ -27,7 +27,7 @@ from fhirapp.search.query import Controls, parse_controls
 from fhirapp.search.values import Condition, all_of, is_in
 
 
-class Version(NamedTuple):
+class StoredVersion(NamedTuple):
     """A version as the database holds it; body is None for a deletion."""
 
     pk: int
@@ -40,7 +40,7 @@ class Version(NamedTuple):
 
 # FHIR R4 http §3.1.0.1.4: a read may ask for a part of the resource.
 _PARTS = ("_summary", "_elements")
-COLUMNS = ", ".join(f"h.{name}" for name in Version._fields)
+COLUMNS = ", ".join(f"h.{name}" for name in StoredVersion._fields)
 
 
 def read(definition: Definition, resource_id: str) -> Response:
@@ -72,7 +72,7 @@ def find_version(
     access: Access,
     resource_id: str,
     version_id: int | None = None,
-) -> Version | None:
+) -> StoredVersion | None:
     """Return a version, by default the newest; None where there is none or it may not be seen."""
     parts = [Condition("h.id = ?", (resource_id,))]
     if version_id is None:
@@ -85,7 +85,7 @@ def find_version(
     row = snapshot.first(
         f"SELECT {COLUMNS} FROM {definition.sql_table} h WHERE {where.sql}", where.values
     )
-    return Version(*row) if row else None
+    return StoredVersion(*row) if row else None
 
 
 # What a version `h` is judged by: its content or, for a deletion, which has none, that of the
@@ -141,7 +141,7 @@ def _wanted(definition: Definition) -> tuple[Layout, Controls | None]:
 def _respond(
     snapshot: Reader,
     definition: Definition,
-    version: Version | None,
+    version: StoredVersion | None,
     wanted: tuple[Layout, Controls | None],
     name: str,
 ) -> Response:
@@ -163,7 +163,7 @@ def _respond(
     )
 
 
-def _last_modified(snapshot: Reader, definition: Definition, version: Version) -> str | None:
+def _last_modified(snapshot: Reader, definition: Definition, version: StoredVersion) -> str | None:
     """Return when a version was published; None where the one before is of the same second.
 
     Last-Modified would not tell a copy of the one from the other (RFC 9110 §8.8.2.2).

@@ -288,7 +288,7 @@ class OwnHeaders(Headers):
         self._list += pairs
 
 
-class Answer(Response):
+class VerbatimResponse(Response):
     """An answer that is whole: its body is sent as it is, and so are its headers.
 
     Werkzeug would copy them, and look for addresses and lengths to be corrected.
@@ -331,7 +331,7 @@ def respond(
     if preferred := handling():
         headers.more([("Preference-Applied", f"handling={preferred}")])
     if not layout.is_xml and _is_known(etag, last_modified):
-        response = Answer(status=304, headers=headers)
+        response = VerbatimResponse(status=304, headers=headers)
         del response.headers["Content-Type"]
         return response
     if last_modified is not None:
@@ -345,7 +345,7 @@ def respond(
     else:
         # Of a Binary it is what the record says, so Werkzeug looks through it.
         headers["Content-Type"] = content_type
-    return Answer([content], headers=headers)
+    return VerbatimResponse([content], headers=headers)
 
 
 def rendered(body: bytes, layout: Layout) -> tuple[bytes, str]:

@@ -21,7 +21,7 @@ from fhirapp.search.page import (
     find_page,
     last_row,
 )
-from fhirapp.search.parameter import Key
+from fhirapp.search.parameter import SortKey
 
 
 class Part(NamedTuple):
@@ -47,7 +47,7 @@ class Way(NamedTuple):
     start: Place
 
 
-BY_NUMBER = Way(Order((Key("{row}.pk"),)), (0,))
+BY_NUMBER = Way(Order((SortKey("{row}.pk"),)), (0,))
 BY_NEWEST = Way(NEWEST_FIRST, ("\U0010ffff", ""))
 
 

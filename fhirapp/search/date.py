@@ -35,7 +35,7 @@ from fhirapp.fhir.temporal import (
     stored_interval,
 )
 from fhirapp.search.index import LONG, DateRow, IndexRow, IndexTables
-from fhirapp.search.parameter import Context, Key, Parameter, never_missing
+from fhirapp.search.parameter import Context, Parameter, SortKey, never_missing
 from fhirapp.search.values import (
     SHOWN,
     AnyCondition,
@@ -162,8 +162,8 @@ class LastUpdated(Date):
     def missing(self, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         return never_missing(self.name, value)
 
-    def sort_key(self, context: Context, *, descending: bool) -> Key:  # noqa: ARG002
-        return Key("{row}.last_updated", descending=descending)
+    def sort_key(self, context: Context, *, descending: bool) -> SortKey:  # noqa: ARG002
+        return SortKey("{row}.last_updated", descending=descending)
 
 
 # What each prefix finds, a value being an interval of time too; start and end are of the searched.

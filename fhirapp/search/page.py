@@ -13,21 +13,21 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
-from fhirapp.search.parameter import Context, Key, Parameters, Walk, is_named
+from fhirapp.search.parameter import Context, Parameters, SortKey, Walk, is_named
 from fhirapp.search.values import SHOWN, Condition, all_of
 
 MAX_KEYS = 5
 # The best match first, where words are searched for; it has no `-`.
 BY_SCORE = "_score"
 Place = tuple[Any, ...]
-_NEWEST = Key("{row}.last_updated", descending=True)
+_NEWEST = SortKey("{row}.last_updated", descending=True)
 
 
 @dataclass(frozen=True)
 class Order:
     """The keys that results are sorted by; the last is unique."""
 
-    keys: tuple[Key, ...]
+    keys: tuple[SortKey, ...]
 
     def columns(self, row: str) -> Condition:
         """Return the keys of a row as columns k0, k1 … of a SELECT."""
@@ -68,7 +68,7 @@ class Order:
         return found
 
 
-NEWEST_FIRST = Order((_NEWEST, Key("{row}.id", descending=True)))
+NEWEST_FIRST = Order((_NEWEST, SortKey("{row}.id", descending=True)))
 
 
 def parse_sort(value: str, parameters: Parameters, context: Context) -> Order:
@@ -91,7 +91,7 @@ def parse_sort(value: str, parameters: Parameters, context: Context) -> Order:
         if not parameter.sortable:
             raise UnsupportedParameter("_sort", f"{parameter.name} has no order")
         keys.append(parameter.sort_key(context, descending=name.startswith("-")))
-    return Order((*keys, Key("{row}.id", descending=keys[-1].descending)))
+    return Order((*keys, SortKey("{row}.id", descending=keys[-1].descending)))
 
 
 class Cursor(NamedTuple):

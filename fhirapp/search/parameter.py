@@ -84,7 +84,7 @@ class Walk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Key:
+class SortKey:
     """What results are sorted by: an SQL expression of a row, {row} in its text.
 
     missing stands for a row that has none, so that it comes last. walk tells the index table whose
@@ -229,13 +229,13 @@ class Parameter:
         """Return the index table of the kind's values, as SQL names it."""
         return context.table(self.row)
 
-    def sort_key(self, context: Context, *, descending: bool) -> Key:
+    def sort_key(self, context: Context, *, descending: bool) -> SortKey:
         """Return the key that sorts by the least value, descending by the greatest."""
         table, names = self.table(context), self.sorted_names
         value, beside = self.row._fields[1:]
         least = "max" if descending else "min"
         missing = self.last[descending]
-        return Key(
+        return SortKey(
             f"coalesce((SELECT {least}(k.{value}) FROM {table} k"
             f" WHERE k.pk = {{row}}.pk AND {is_named(names)} AND k.{value} <> ?), ?)",
             (*names, self.nothing[0], missing),
@@ -249,7 +249,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Identity(Parameter):
+class IdParameter(Parameter):
     """`_id`: the resource's own id."""
 
     name: str = "_id"
@@ -284,8 +284,8 @@ class Identity(Parameter):
     def missing(self, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         return never_missing(self.name, value)
 
-    def sort_key(self, context: Context, *, descending: bool) -> Key:  # noqa: ARG002
-        return Key("{row}.id", descending=descending)
+    def sort_key(self, context: Context, *, descending: bool) -> SortKey:  # noqa: ARG002
+        return SortKey("{row}.id", descending=descending)
 
     def ids(self, values: Sequence[str]) -> list[str]:
         """Return every id that the values list, each once."""

@@ -22,7 +22,7 @@ from fhirapp.fhir.outcome import (
 from fhirapp.search.date import LastUpdated
 from fhirapp.search.fulltext import WordsCondition
 from fhirapp.search.page import Run, Selection
-from fhirapp.search.parameter import Context, Identity, Parameter, Parameters, check_size
+from fhirapp.search.parameter import Context, IdParameter, Parameter, Parameters, check_size
 from fhirapp.search.string import Uri
 from fhirapp.search.token import Token
 from fhirapp.search.values import (
@@ -299,7 +299,7 @@ def _direct(
     modifier = name.partition(":")[2]
     if ":" in name and not modifier:
         raise UnsupportedParameter(name, "the modifier after the colon is missing")
-    if isinstance(parameter, Identity) and not modifier:
+    if isinstance(parameter, IdParameter) and not modifier:
         ids = len(parameter.ids(values))
         if ids > MAX_IDS:
             # decisions 2.5: all of them go on one page
@@ -402,7 +402,7 @@ def _count(condition: IndexCondition, most: int, run: Run) -> int:
 RESOURCE = "http://hl7.org/fhir/SearchParameter/Resource-"
 
 COMMON = (
-    Identity(),
+    IdParameter(),
     LastUpdated(),
     Token("_tag", ("meta.tag",), "Tag of the resource", RESOURCE + "tag"),
     Uri("_profile", ("meta.profile",), "Profile that the resource claims", RESOURCE + "profile"),

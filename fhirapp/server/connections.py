@@ -35,7 +35,7 @@ from fhirapp.rest.middleware import (
     UNNAMED_PROXY,
 )
 from fhirapp.server.fair import ClientKey, FairDispatcher
-from fhirapp.server.messages import Answer, Busy, Refusal, Request
+from fhirapp.server.messages import RefusalTask, Request, ResponseTask, ServerBusy
 from fhirapp.server.proxies import HEADER, Proxies
 
 # How long a client may take, in seconds: between requests, for a request's head, for its body, and
@@ -57,7 +57,7 @@ _ACCEPTED_AT_ONCE = 16
 _HEALTH_THREADS = 2
 
 _WAITRESS = {
-    # Above our own limits, whose answers are OperationOutcomes; beyond, Refusal answers.
+    # Above our own limits, whose answers are OperationOutcomes; beyond, RefusalTask answers.
     "max_request_body_size": 2 * MAX_BODY,
     "max_request_header_size": 2 * MAX_HEADERS,
     # What is larger waits in a file: of thousands of requests that are not yet complete.
@@ -252,8 +252,8 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
 class Channel(HTTPChannel):  # type: ignore[misc]
     """A connection: one request at a time, each with a limited age."""
 
-    task_class = Answer
-    error_task_class = Refusal
+    task_class = ResponseTask
+    error_task_class = RefusalTask
     parser_class = Request
     # Waitress's: what is read and not yet complete, and whether its sender was told to go on.
     request: Request | None
@@ -341,7 +341,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]
 
     def refuse(self) -> None:
         """Answer 503: the request has waited too long for a thread."""
-        self.requests[0].error = Busy()
+        self.requests[0].error = ServerBusy()
 
     def service(self) -> None:
         _serving.channel = self

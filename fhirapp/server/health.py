@@ -17,7 +17,7 @@ from flask import Blueprint, Flask, Response, jsonify
 from fhirapp.config import Settings, settings_of
 from fhirapp.rest.middleware import HEALTH_PATHS
 from fhirapp.server import readiness
-from fhirapp.server.last_errors import Log
+from fhirapp.server.last_errors import LogHandler
 from fhirapp.server.readiness import why_not_ready
 
 blueprint = Blueprint("health", __name__)
@@ -102,7 +102,7 @@ def _place(record: logging.LogRecord) -> tuple[str, str, int]:
 
 def configure(settings: Settings) -> None:
     """Send logs to standard error, as the settings say; warnings and errors are kept too."""
-    handler = Log(sys.stderr, settings.instance)
+    handler = LogHandler(sys.stderr, settings.instance)
     if settings.log_format == "json":
         handler.setFormatter(JsonFormatter())
     else:

@@ -28,7 +28,7 @@ MOST = 500
 _LARGEST, _LONGEST, _LONGEST_TRACEBACK = 512 * 1024, 2_000, 8_000
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """A warning or an error; request is the id that the client was told, empty where none was."""
 
     time: str
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     traceback: str
 
 
-class Log(logging.StreamHandler[TextIO]):
+class LogHandler(logging.StreamHandler[TextIO]):
     """Writes the log, and keeps what is a warning or worse."""
 
     def __init__(self, stream: TextIO, instance: Path) -> None:
@@ -54,11 +54,11 @@ class Log(logging.StreamHandler[TextIO]):
                 _append(self._folder, _entry_of(record))
 
 
-def _entry_of(record: logging.LogRecord) -> Entry:
+def _entry_of(record: logging.LogRecord) -> LogEntry:
     traceback = ""
     if record.exc_info:
         traceback = logging.Formatter().formatException(record.exc_info)[-_LONGEST_TRACEBACK:]
-    return Entry(
+    return LogEntry(
         time=datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         level=record.levelname,
         logger=record.name,
@@ -73,7 +73,7 @@ def _text(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _append(folder: Path, entry: Entry) -> None:
+def _append(folder: Path, entry: LogEntry) -> None:
     """Append an entry, to a new file where this one is full. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / NAME
@@ -87,13 +87,13 @@ def _append(folder: Path, entry: Entry) -> None:
             os.close(descriptor)
 
 
-def last_errors(instance: Path) -> Sequence[Entry]:
+def last_errors(instance: Path) -> Sequence[LogEntry]:
     """Return the last entries of the log in an instance folder, newest first."""
     newest = deque(_read(instance / FOLDER), MOST)
     return [*reversed(newest)]
 
 
-def _read(folder: Path) -> Iterator[Entry]:
+def _read(folder: Path) -> Iterator[LogEntry]:
     """Yield the entries of both files, oldest first."""
     for name in (OLDER, NAME):
         with suppress(OSError):
@@ -101,4 +101,4 @@ def _read(folder: Path) -> Iterator[Entry]:
                 # A full disk may have cut a line off; another release may have other fields.
                 with suppress(ValueError, TypeError, KeyError):
                     content = json.loads(line)
-                    yield Entry(*(content[field] for field in Entry._fields))
+                    yield LogEntry(*(content[field] for field in LogEntry._fields))

@@ -28,7 +28,7 @@ RETRY_SECONDS = 5
 WAITED = "fhirapp.waited"
 
 
-class Busy:
+class ServerBusy:
     """What waitress calls a request's error."""
 
     code = HTTPStatus.SERVICE_UNAVAILABLE
@@ -50,7 +50,7 @@ class Request(HTTPRequestParser):  # type: ignore[misc]
             self.connection_close = True
 
 
-class Refusal(ErrorTask):  # type: ignore[misc]
+class RefusalTask(ErrorTask):  # type: ignore[misc]
     """Waitress's own refusals (431, 413, a request that is no HTTP) as OperationOutcomes.
 
     Of a form of the pages, which is read by a person, a sentence.
@@ -91,7 +91,7 @@ _REFUSALS: dict[int, FhirError] = {
 }
 
 
-class Answer(WSGITask):  # type: ignore[misc]
+class ResponseTask(WSGITask):  # type: ignore[misc]
     """An answer that leaves the connection open where waitress closes it, and the other way."""
 
     def get_environment(self) -> dict[str, Any]:

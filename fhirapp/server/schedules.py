@@ -21,7 +21,7 @@ from fhirapp.db import writing
 from fhirapp.feature import N_
 from fhirapp.jobs import process, schedule, table, worker
 from fhirapp.jobs.kinds import ScheduleKind, schedule_kinds
-from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Run, Schedule, Timing
+from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Schedule, ScheduledRun, Timing
 from fhirapp.jobs.table import DONE, FAILED
 from fhirapp.server.reset import reset
 from fhirapp.trail.events import record
@@ -91,7 +91,7 @@ def run_due(now: int) -> bool:
         if due_at is None or due_at > now:
             continue
         if is_under_way:
-            schedule.note(one, Run(now, now, SKIPPED, job_id=one.job_id))
+            schedule.note(one, ScheduledRun(now, now, SKIPPED, job_id=one.job_id))
         else:
             _begin_due(one, now)
         return True
@@ -102,11 +102,11 @@ def _begin_due(one: Schedule, now: int) -> None:
     try:
         kind = _kind_of(one)
         if not kind.has_work(one, now):
-            schedule.note(one, Run(now, now, IDLE))
+            schedule.note(one, ScheduledRun(now, now, IDLE))
             return
         passphrase = kind.passphrase(one)
     except ConfigurationError as error:
-        if schedule.note(one, Run(now, now, FAILED, str(error))):
+        if schedule.note(one, ScheduledRun(now, now, FAILED, str(error))):
             _log.warning("the schedule %s cannot run", one.name)
         return
     _start(one, table.new_id(), now, passphrase)
@@ -140,7 +140,9 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
                 app = this_app()
                 count = reset(app, now)
                 ended = now + round(time.monotonic() - began)
-                schedule.finish(one.name, Run(now, ended, DONE, f"{count} versions.", job_id))
+                schedule.finish(
+                    one.name, ScheduledRun(now, ended, DONE, f"{count} versions.", job_id)
+                )
                 _log.info("the demo was reset: %d versions", count)
             return is_ours
         state: dict[str, Any] = {"schedule": one.name, "since": one.since, "now": now}
@@ -155,7 +157,7 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
             claim=claim,
         )
     except ConfigurationError as error:
-        schedule.finish(one.name, Run(now, now, FAILED, str(error), job_id))
+        schedule.finish(one.name, ScheduledRun(now, now, FAILED, str(error), job_id))
         return True
 
 

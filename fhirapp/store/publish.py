@@ -14,7 +14,7 @@ from fhirapp.definition import Definition, types
 from fhirapp.search.reference import Reference
 from fhirapp.store import prepare
 from fhirapp.store.prepare import Prepared, binary_of
-from fhirapp.store.version import Change, Restored, Standing, Version, follow
+from fhirapp.store.version import Change, RestoredVersion, Standing, Version, follow
 from fhirapp.store.write import Rendering, Writer
 
 # What may bring the bytes of attachments.
@@ -139,7 +139,7 @@ class Publisher:
             self._renew_carriers([version.prepared.id for version in versions.values()])
         return changes
 
-    def restore(self, versions: Sequence[Restored]) -> None:
+    def restore(self, versions: Sequence[RestoredVersion]) -> None:
         """Write versions of one type as they were, in the order given: that of their row numbers.
 
         Where a resource has versions already, these follow them.

@@ -22,7 +22,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.prepare import Notes, Prepared, prepare
 from fhirapp.store.publish import Publisher
-from fhirapp.store.version import Restored
+from fhirapp.store.version import RestoredVersion
 from fhirapp.store.write import Rendering
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def seed_path() -> Path:
 
 
 # What Publisher.restore takes, a list for each type, in the order in which they are written.
-Versions = list[list[Restored]]
+Versions = list[list[RestoredVersion]]
 
 
 def load_seed(
@@ -125,7 +125,7 @@ def _statements(script: str) -> Iterator[str]:
         yield statement
 
 
-def _versions(scratch: Engine, definition: Definition, path: Path) -> Iterator[Restored]:
+def _versions(scratch: Engine, definition: Definition, path: Path) -> Iterator[RestoredVersion]:
     """Yield a type's versions, oldest first, each resource's in order. Raises InvalidSeed."""
     table = definition.table
     # JSON as its text: what is no JSON is told with its row.
@@ -145,7 +145,9 @@ def _versions(scratch: Engine, definition: Definition, path: Path) -> Iterator[R
                     place = f"{definition.name}/{row_id}, version {row['version_id']}"
                     raise InvalidSeed(f"{path.name}: {place}: {error}") from None
                 patients[row_id] = prepared.columns["patient_id"]
-            yield Restored(prepared, row["version_id"], row["last_updated"], bool(row["deleted"]))
+            yield RestoredVersion(
+                prepared, row["version_id"], row["last_updated"], bool(row["deleted"])
+            )
 
 
 def _resource(definition: Definition, row: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Change(Enum):
     MISFILED = "misfiled"
 
 
-class Restored(NamedTuple):
+class RestoredVersion(NamedTuple):
     """A version as it was: its number and time, and what it was made with.
 
     made_with has the number of the version of each Binary that its attachments meant, by Binary

@@ -26,7 +26,7 @@ from fhirapp.trail.table import beginning, day_of
 from fhirapp.trail.verify import (
     MEANINGLESS,
     Misfit,
-    Verified,
+    VerificationResult,
     check_signature,
     note,
     others,
@@ -64,19 +64,19 @@ class _Check:
     keys_of_files: Collection[str]
     kept: bool
     snapshot: Reader
-    total: Verified
+    total: VerificationResult
     names: list[_Name] = field(default_factory=list)
     # By the chain: the furthest line that a head names, and that is not there.
     missing: dict[str, _Name] = field(default_factory=dict)
     # By their first line: the trails of files that were brought in.
-    streams: dict[str, Verified] = field(default_factory=dict)
+    streams: dict[str, VerificationResult] = field(default_factory=dict)
     # The last day whose lines were removed since nothing asks for them to be kept.
     removed: str = ""
 
 
 def verify_trail(
     app: Flask, keys: Collection[str], copied: Sequence[Mapping[str, Any]] = ()
-) -> Verified:
+) -> VerificationResult:
     """Check the app's trail against public keys (base64) and heads that were copied."""
     settings = settings_of(app)
     kept = settings.audit_keep > 0
@@ -85,7 +85,7 @@ def verify_trail(
     path = settings.instance / SECRET_KEY
     of_files = {*keys, *([public_key(path.read_bytes())] if path.exists() else [])}
     with closing(Reader(db.engine)) as snapshot:
-        check = _Check(keys, of_files, kept, snapshot, Verified())
+        check = _Check(keys, of_files, kept, snapshot, VerificationResult())
         for chain, rows in groupby(_rows(snapshot), itemgetter(0)):
             check.total.chains += 1
             _check_chain(check, chain, rows)
@@ -114,9 +114,9 @@ def _rows(snapshot: Reader) -> Iterator[_Row]:
 def _check_chain(check: _Check, chain: str, rows: Iterator[_Row]) -> None:
     """Take the lines of a chain, until one does not follow."""
     if is_of_files(chain):
-        found = check.streams.setdefault(stream_of(chain), Verified())
+        found = check.streams.setdefault(stream_of(chain), VerificationResult())
     else:
-        found = Verified(last=beginning(chain))
+        found = VerificationResult(last=beginning(chain))
     if found.faults:
         # The files of the days before did not end as this one goes on.
         return
@@ -134,7 +134,7 @@ def _check_chain(check: _Check, chain: str, rows: Iterator[_Row]) -> None:
         _add(check.total, found)
 
 
-def _take_row(check: _Check, found: Verified, row: _Row, place: str) -> None:
+def _take_row(check: _Check, found: VerificationResult, row: _Row, place: str) -> None:
     """Take a line. Raises Misfit where it does not follow, or its row says other things of it."""
     is_file = is_of_files(row.chain)
     parts = split(row.line)
@@ -177,7 +177,7 @@ def _whence(check: _Check, row: _Row) -> str:
     return ""
 
 
-def _add(total: Verified, found: Verified) -> None:
+def _add(total: VerificationResult, found: VerificationResult) -> None:
     total.lines += found.lines
     total.heads += found.heads
     total.older += found.older

@@ -24,7 +24,7 @@ from fhirapp.trail.events import LISTED, PACKED, record
 from fhirapp.trail.table import (
     LOCK,
     AuditChain,
-    AuditEntry,
+    AuditEntryRow,
     AuditFile,
     AuditLine,
     AuditSeen,
@@ -90,7 +90,7 @@ def _remove_rows(oldest: str) -> None:
             record(PACKED, what=f"{day_of(names[0])} to {day_of(names[-1])}")
             numbers = select(AuditLine.pk).where(AuditLine.chain.in_(chains))
             connection.execute(delete(AuditSeen).where(AuditSeen.number.in_(numbers)))
-            connection.execute(delete(AuditEntry).where(AuditEntry.number.in_(numbers)))
+            connection.execute(delete(AuditEntryRow).where(AuditEntryRow.number.in_(numbers)))
             connection.execute(delete(AuditLine).where(AuditLine.chain.in_(chains)))
             connection.execute(delete(AuditChain).where(AuditChain.name < oldest))
         connection.execute(delete(AuditFile).where(lists))

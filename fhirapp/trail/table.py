@@ -88,7 +88,7 @@ class AuditChain(Base):
     __table_args__ = (Index("ix_audit_chain_open", "name", postgresql_where=text("NOT is_over")),)
 
 
-class AuditEntry(Base):
+class AuditEntryRow(Base):
     """What a line tells, by which pages and programs ask; number is the line's pk."""
 
     __tablename__ = "audit_entry"
@@ -133,7 +133,7 @@ class AuditFile(Base):
     content: Mapped[bytes]
 
 
-MODELS = (AuditLine, AuditChain, AuditEntry, AuditSeen, AuditFile)
+MODELS = (AuditLine, AuditChain, AuditEntryRow, AuditSeen, AuditFile)
 
 
 def beginning(chain: str) -> Head:

@@ -41,7 +41,7 @@ class Misfit(Exception):
 
 
 @dataclass
-class Verified:
+class VerificationResult:
     """What a check found: faults are places that do not fit, the first of each chain.
 
     older counts the lines of the first edition, which have no digests; torn those that a full disk
@@ -70,12 +70,12 @@ class Verified:
 
 def verify(
     folder: Path, keys: Collection[str], copied: Sequence[Mapping[str, Any]], *, kept: bool
-) -> Verified:
+) -> VerificationResult:
     """Check the trail of a folder against public keys (base64) and heads that were copied.
 
     kept says whether old days are removed by the settings, so that it need not begin with line 1.
     """
-    found = Verified(seen=dict.fromkeys((head["head"]["n"] for head in copied), ""))
+    found = VerificationResult(seen=dict.fromkeys((head["head"]["n"] for head in copied), ""))
     place = ""
     try:
         for where, line in _lines(folder):
@@ -103,7 +103,7 @@ def _lines(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def take(
-    found: Verified, line: bytes, keys: Collection[str], *, kept: bool
+    found: VerificationResult, line: bytes, keys: Collection[str], *, kept: bool
 ) -> Mapping[str, Any] | None:
     """Take the next line; return what it holds. Raises Misfit where it does not follow."""
     parts = split(line)
@@ -139,7 +139,9 @@ def take(
     return content
 
 
-def _begin(found: Verified, head: Head, content: Mapping[str, Any], *, kept: bool) -> None:
+def _begin(
+    found: VerificationResult, head: Head, content: Mapping[str, Any], *, kept: bool
+) -> None:
     """Begin with the first line that there is: a head, which says what it follows."""
     if content.get("event") != HEAD:
         raise Misfit(f"the trail begins with line {head.number}, which is not a head")
@@ -151,7 +153,7 @@ def _begin(found: Verified, head: Head, content: Mapping[str, Any], *, kept: boo
     found.last = Head(head.number - 1, str(content["head"]["hash"]))
 
 
-def _take_other(found: Verified, line: bytes) -> None:
+def _take_other(found: VerificationResult, line: bytes) -> None:
     """Take a line without a digest: an older one, or a torn one, which the next digest covers."""
     if found.last == NOTHING:
         found.older += 1
@@ -163,7 +165,7 @@ def _take_other(found: Verified, line: bytes) -> None:
     found.pending += line
 
 
-def note(found: Verified) -> None:
+def note(found: VerificationResult) -> None:
     """Have what was torn off covered; note the digest of a line that a copied head names."""
     if found.pending:
         found.last, found.pending = over(found.last, found.pending), b""
@@ -171,7 +173,7 @@ def note(found: Verified) -> None:
         found.seen[found.last.number] = found.last.digest
 
 
-def _compare(found: Verified, head: Mapping[str, Any], keys: Collection[str]) -> None:
+def _compare(found: VerificationResult, head: Mapping[str, Any], keys: Collection[str]) -> None:
     """Raise Misfit where the trail does not have a head that was copied from it."""
     check_signature(head, keys)
     number, digest = head["head"]["n"], head["head"]["hash"]

@@ -38,7 +38,7 @@ _VIA = "home"
 _SINCE = int(time.time())
 
 
-class Count(NamedTuple):
+class _Count(NamedTuple):
     """The number of records of a type that the user may read."""
 
     type: str
@@ -74,7 +74,7 @@ def _variant() -> tuple[str, Mapping[str, Any]]:
     return "home.html", {}
 
 
-def _counts(user: User) -> Sequence[Count]:
+def _counts(user: User) -> Sequence[_Count]:
     """Return the numbers of records that a user may read; empty where they may read none.
 
     Those of a role that sees all patients are counted once for each state of the records.
@@ -89,7 +89,7 @@ def _counts(user: User) -> Sequence[Count]:
             lambda: _counted(names),
             is_whole=lambda counted: len(counted) == len(names),
         )
-    return [Count(name, plural_of(name), number) for name, number in numbers.items()]
+    return [_Count(name, plural_of(name), number) for name, number in numbers.items()]
 
 
 def _counted(names: Sequence[str]) -> Mapping[str, int]:

@@ -18,7 +18,7 @@ from fhirapp.auth.links import links_of
 from fhirapp.auth.models import PATIENT
 from fhirapp.db import db
 from fhirapp.rest import internal
-from fhirapp.rest.internal import Answer
+from fhirapp.rest.internal import InternalResponse
 from fhirapp.store.version import GENERATION, get_state
 from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
@@ -58,7 +58,7 @@ def ask(
     body: bytes = b"",
     via: str = "pages",
     most: int | None = None,
-) -> Answer:
+) -> InternalResponse:
     """Send a request to an address of ours, as rest/internal.py does, with a token."""
     return internal.ask(
         path, f"Bearer {token}", method=method, headers=headers, body=body, via=via, most=most
@@ -84,7 +84,7 @@ def cursor_of(bundle: dict[str, Any]) -> str:
     return ""
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: InternalResponse) -> str:
     """Return why a request was refused: in our words, or those of its OperationOutcome."""
     if answer.status in _REFUSED:
         return _(_REFUSED[answer.status])

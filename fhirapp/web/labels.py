@@ -143,7 +143,7 @@ def _labels(type_name: str) -> Labels:
     return definition.labels if definition is not None else Labels()
 
 
-class Words(NamedTuple):
+class ScopeLabel(NamedTuple):
     """A scope as the page tells it: a sentence, and whether what it opens is sensitive."""
 
     scope: str
@@ -151,15 +151,15 @@ class Words(NamedTuple):
     sensitive: bool
 
 
-def in_words(text: str) -> Words:
+def in_words(text: str) -> ScopeLabel:
     """Return a scope in words."""
     scope = parse_scope(text)
     if scope is None:
-        return Words(text, _(_SESSION.get(text, text)), sensitive=False)
+        return ScopeLabel(text, _(_SESSION.get(text, text)), sensitive=False)
     if scope.resource_type == "AuditEvent":
-        return Words(text, _("See the audit trail: who viewed which record"), sensitive=True)
+        return ScopeLabel(text, _("See the audit trail: who viewed which record"), sensitive=True)
     is_sensitive = scope.resource_type == "*" or _labels(scope.resource_type).sensitive
-    return Words(text, _sentence(scope), is_sensitive)
+    return ScopeLabel(text, _sentence(scope), is_sensitive)
 
 
 def returns_to(redirect_uris: Iterable[str], server: str) -> str:

@@ -8,22 +8,22 @@ from itertools import chain
 from flask import request
 
 from fhirapp.config import settings
-from fhirapp.feature import ADMINISTRATION, MAIN, N_, Link, features
+from fhirapp.feature import ADMINISTRATION, MAIN, N_, MenuLink, features
 
 _CORE = (
-    Link(MAIN, 70, "/admin", N_("Administer"), roles=("administrator",)),
-    Link(ADMINISTRATION, 10, "/admin", N_("Overview"), is_exact=True),
-    Link(ADMINISTRATION, 90, "/admin/schedules", N_("Schedules")),
-    Link(ADMINISTRATION, 100, "/admin/audit", N_("Audit trail")),
-    Link(ADMINISTRATION, 120, "/admin/logs", N_("Errors")),
-    Link(ADMINISTRATION, 130, "/admin/keys", N_("Keys")),
-    Link(ADMINISTRATION, 140, "/admin/settings", N_("Settings")),
+    MenuLink(MAIN, 70, "/admin", N_("Administer"), roles=("administrator",)),
+    MenuLink(ADMINISTRATION, 10, "/admin", N_("Overview"), is_exact=True),
+    MenuLink(ADMINISTRATION, 90, "/admin/schedules", N_("Schedules")),
+    MenuLink(ADMINISTRATION, 100, "/admin/audit", N_("Audit trail")),
+    MenuLink(ADMINISTRATION, 120, "/admin/logs", N_("Errors")),
+    MenuLink(ADMINISTRATION, 130, "/admin/keys", N_("Keys")),
+    MenuLink(ADMINISTRATION, 140, "/admin/settings", N_("Settings")),
 )
 
 _HELP = {"/admin": "administration"}
 
 
-def links(menu: str, role: str) -> Sequence[Link]:
+def links(menu: str, role: str) -> Sequence[MenuLink]:
     """Return the links of a menu that a role sees, in their order; "" has not signed in."""
     return sorted(
         (
@@ -37,7 +37,7 @@ def links(menu: str, role: str) -> Sequence[Link]:
     )
 
 
-def is_current(link: Link) -> bool:
+def is_current(link: MenuLink) -> bool:
     """Return whether the page that is shown is a link's own page, or one below it."""
     return request.path == link.path or (
         not link.is_exact and request.path.startswith(f"{link.path}/")
@@ -52,5 +52,5 @@ def help_page() -> str:
     return f"/docs/{name}" if name else "/docs"
 
 
-def _links() -> list[Link]:
+def _links() -> list[MenuLink]:
     return [link for feature in features() for link in feature.navigation] + [*_CORE]

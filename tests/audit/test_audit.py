@@ -15,7 +15,7 @@ import pytest
 from flask import Flask
 
 from fhirapp import trail as trail_module
-from fhirapp.audit.read import Entry, entries
+from fhirapp.audit.read import AuditEntry, entries
 from fhirapp.audit.write import _Throttled
 from fhirapp.cli.common import ready_app
 from fhirapp.config import settings_of
@@ -32,7 +32,7 @@ _REASON = "r" * 4_100
 SEARCH = "AllergyIntolerance/_search"
 
 
-def trail(app: Flask, **asked: Any) -> Sequence[Entry]:
+def trail(app: Flask, **asked: Any) -> Sequence[AuditEntry]:
     with app.app_context():
         return entries(**asked)
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.audit.read import Entry, entries
+from fhirapp.audit.read import AuditEntry, entries
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.keys import key_of
@@ -26,7 +26,7 @@ from fhirapp.trail import FOLDER, chain, public_key, trail_of
 from fhirapp.trail.chain import files, following, split
 from fhirapp.trail.events import LISTED, SETTINGS, record_settings
 from fhirapp.trail.packing import pack
-from fhirapp.trail.verify import Verified, verify
+from fhirapp.trail.verify import VerificationResult, verify
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import Fhir, token_for
 from tests.support.shell import run_command
@@ -42,7 +42,7 @@ def folder_of(app: Flask) -> Path:
     return settings_of(app).instance / FOLDER
 
 
-def verified(app: Flask, *heads: dict[str, Any], kept: bool = False) -> Verified:
+def verified(app: Flask, *heads: dict[str, Any], kept: bool = False) -> VerificationResult:
     return verify(folder_of(app), {public_key(key_of(app))}, heads, kept=kept)
 
 
@@ -264,7 +264,7 @@ def test_audit_commands_print_a_head_and_verify_the_trail(tmp_path):
     assert run_command(tmp_path, "audit", "verify", "--head", str(copied)).returncode == 2
 
 
-def trail(app: Flask) -> Sequence[Entry]:
+def trail(app: Flask) -> Sequence[AuditEntry]:
     with app.app_context():
         return entries()
 

@@ -16,7 +16,7 @@ from fhirapp.trail import public_key, trail_of
 from fhirapp.trail.chain import following, split
 from fhirapp.trail.joins import verify_trail
 from fhirapp.trail.table import beginning
-from fhirapp.trail.verify import Verified
+from fhirapp.trail.verify import VerificationResult
 from tests.support.helpers import Fhir
 from tests.support.trails import IN_TABLE
 
@@ -34,7 +34,7 @@ def run(app: Flask, sql: str, **values: Any) -> Sequence[Any]:
         return done.all() if done.returns_rows else ()
 
 
-def verified(app: Flask, *copied: dict[str, Any]) -> Verified:
+def verified(app: Flask, *copied: dict[str, Any]) -> VerificationResult:
     with app.app_context():
         return verify_trail(app, {public_key(key_of(app))}, copied)
 

@@ -15,7 +15,7 @@ from flask import Flask
 from sqlalchemy import create_engine, literal, text
 
 from fhirapp import trail as trail_module
-from fhirapp.audit.read import Entry, entries
+from fhirapp.audit.read import AuditEntry, entries
 from fhirapp.audit.tables import mend
 from fhirapp.config import settings_of
 from fhirapp.db import db
@@ -28,7 +28,7 @@ from fhirapp.trail.joins import verify_trail
 from fhirapp.trail.moving import BROUGHT_IN
 from fhirapp.trail.packing import pack
 from fhirapp.trail.table import FIRST_NUMBER
-from fhirapp.trail.verify import Verified
+from fhirapp.trail.verify import VerificationResult
 from tests.support.helpers import Fhir, token_for
 from tests.support.trails import IN_TABLE, noted
 
@@ -38,12 +38,14 @@ pytestmark = IN_TABLE
 READ = "AllergyIntolerance/al-p1-penicillin"
 
 
-def verified(app: Flask, *copied: dict[str, Any], keys: set[str] = frozenset()) -> Verified:
+def verified(
+    app: Flask, *copied: dict[str, Any], keys: set[str] = frozenset()
+) -> VerificationResult:
     with app.app_context():
         return verify_trail(app, {public_key(key_of(app)), *keys}, copied)
 
 
-def shown(app: Flask, **which: Any) -> list[Entry]:
+def shown(app: Flask, **which: Any) -> list[AuditEntry]:
     with app.app_context():
         return [*entries(**{"kind": None, "limit": 10_000, **which})]
 

@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from fhirapp.audit.read import ADMINISTRATION, Entry, entries, patients_named_by
+from fhirapp.audit.read import ADMINISTRATION, AuditEntry, entries, patients_named_by
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
 from fhirapp.auth.users import sign_in
 from fhirapp.db import writing
@@ -198,7 +198,7 @@ DONE: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
 }
 
 
-def newest(app: Flask, event: str) -> Entry:
+def newest(app: Flask, event: str) -> AuditEntry:
     with app.app_context():
         return entries(kind=ADMINISTRATION, event=event, limit=1)[0]
 

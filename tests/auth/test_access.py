@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from fhirapp.auth.clients.administration import OPERATOR
 from fhirapp.auth.models import AccessToken
 from fhirapp.auth.oauth.server import new_token
-from fhirapp.auth.scopes import Grant, access_of
+from fhirapp.auth.scopes import Permission, access_of
 from fhirapp.auth.tokens import token_row
 from fhirapp.db import writing
 from tests.support.access import ALLERGY, DOCUMENT, P1_ALLERGIES, as_scope
@@ -30,14 +30,14 @@ def statuses(fhir: Fhir, *paths: str) -> list[int]:
 def test_grants_of_a_scope_are_within_the_registration():
     filters = [(("a", "1"),), (("b", "2"),)]
     for scope, registered, patient, permission, grants in (
-        ("system/*.rs", EVERYTHING, None, "r", (Grant(None),)),
+        ("system/*.rs", EVERYTHING, None, "r", (Permission(None),)),
         ("system/Patient.r", EVERYTHING, None, "s", ()),
         ("system/Encounter.r", EVERYTHING, None, "r", ()),
-        ("patient/*.rs", EVERYTHING, "p1", "s", (Grant("p1"),)),
+        ("patient/*.rs", EVERYTHING, "p1", "s", (Permission("p1"),)),
         # A patient scope without a patient reaches nobody, rather than everybody.
         ("patient/*.rs", EVERYTHING, None, "s", ()),
-        ("patient/*.rs system/*.rs", EVERYTHING, "p1", "s", (Grant(None),)),
-        ("patient/*.rs system/*.rs", "patient/*.rs", "p1", "s", (Grant("p1"),)),
+        ("patient/*.rs system/*.rs", EVERYTHING, "p1", "s", (Permission(None),)),
+        ("patient/*.rs system/*.rs", "patient/*.rs", "p1", "s", (Permission("p1"),)),
         ("system/*.rs", "system/*.r", None, "s", ()),
         ("system/*.rs", "user/*.rs patient/*.rs", None, "s", ()),
         ("system/*.rs", "", None, "s", ()),
@@ -47,10 +47,16 @@ def test_grants_of_a_scope_are_within_the_registration():
             EVERYTHING,
             None,
             "s",
-            tuple(Grant(None, pairs) for pairs in filters),
+            tuple(Permission(None, pairs) for pairs in filters),
         ),
-        ("system/Patient.rs?a=1 system/*.s", EVERYTHING, None, "s", (Grant(None),)),
-        ("system/Patient.rs?a=1 system/*.s", EVERYTHING, None, "r", (Grant(None, filters[0]),)),
+        ("system/Patient.rs?a=1 system/*.s", EVERYTHING, None, "s", (Permission(None),)),
+        (
+            "system/Patient.rs?a=1 system/*.s",
+            EVERYTHING,
+            None,
+            "r",
+            (Permission(None, filters[0]),),
+        ),
     ):
         found = access_of(scope, registered, patient).grants("Patient", permission)
         assert found == grants, (scope, registered, patient, permission)

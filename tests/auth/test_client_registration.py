@@ -19,7 +19,7 @@ from werkzeug.test import TestResponse
 from fhirapp.audit.read import ADMINISTRATION, entries
 from fhirapp.auth.clients import administration, key_sets
 from fhirapp.auth.clients.administration import MOST_WAITING, PER_HOUR, WAITING_SECONDS
-from fhirapp.auth.models import CLINICIAN, NONE, Client, Origin, Refusal, digest
+from fhirapp.auth.models import CLINICIAN, NONE, Client, Refusal, RegistrationOrigin, digest
 from fhirapp.auth.oauth.client_registration import MOST_BYTES
 from fhirapp.db import writing
 from tests.support.app_pages import KEY
@@ -154,7 +154,9 @@ def test_launch_uri_and_origin_are_stored_and_the_registration_is_audited(app):
     uri = "https://app.example/launch"
     told = registered(app, PUBLIC | {"initiate_login_uri": uri}, address="192.0.2.77")
     assert (told["initiate_login_uri"], client_of(app, told).launch_uri) == (uri, uri)
-    ((origin,),) = rows(app, select(Origin).where(Origin.client_id == told["client_id"]))
+    ((origin,),) = rows(
+        app, select(RegistrationOrigin).where(RegistrationOrigin.client_id == told["client_id"])
+    )
     assert (origin.address, origin.by_itself) == ("192.0.2.77", True)
     with app.app_context():
         entry = entries(kind=ADMINISTRATION, event="app-registered", limit=1)[0]
@@ -276,11 +278,13 @@ def test_waiting_clients_are_limited_and_old_ones_expire(make_app):
     answer = send(app, PUBLIC)
     assert_refused(answer, "temporarily_unavailable", "already waiting for approval", 503)
     assert answer.headers["Retry-After"]
-    alter(app, insert(Origin).values(client_id="w1", address="192.0.2.1", by_itself=True))
+    alter(
+        app, insert(RegistrationOrigin).values(client_id="w1", address="192.0.2.1", by_itself=True)
+    )
     set_client(app, Program("w1"), registered_at=now - WAITING_SECONDS - 5)
     registered(app, PUBLIC)
     assert rows(app, select(Client).where(Client.client_id == "w1")) == []
-    assert rows(app, select(Origin).where(Origin.client_id == "w1")) == []
+    assert rows(app, select(RegistrationOrigin).where(RegistrationOrigin.client_id == "w1")) == []
     with app.app_context():
         (entry,) = entries(kind=ADMINISTRATION, event="app-expired", limit=5)
     assert entry.about == "app/w1"

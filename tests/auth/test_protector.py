@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fhirapp
-from fhirapp.auth.protector import LONGEST_SECONDS, Verified
+from fhirapp.auth.protector import LONGEST_SECONDS, DigestCache
 from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
 from fhirapp.db.generation import Generation, generation
@@ -86,7 +86,7 @@ def in_app(app):
 
 
 def test_token_is_looked_up_once_until_something_is_committed(in_app):
-    verified, look_up = Verified(), LookUp()
+    verified, look_up = DigestCache(), LookUp()
     assert [verified.get(KEY, look_up) for _ in range(5)] == ["token"] * 5
     assert look_up.times == 1
     with writing():
@@ -97,7 +97,7 @@ def test_token_is_looked_up_once_until_something_is_committed(in_app):
 
 
 def test_commit_during_a_look_up_makes_the_next_request_look_again(in_app):
-    verified = Verified()
+    verified = DigestCache()
 
     def look_up(digest: bytes) -> str:
         generation().change()
@@ -108,7 +108,7 @@ def test_commit_during_a_look_up_makes_the_next_request_look_again(in_app):
 
 
 def test_unknown_token_is_not_cached(in_app):
-    verified, look_up = Verified(), LookUp(None)
+    verified, look_up = DigestCache(), LookUp(None)
     assert verified.get(KEY, look_up) is None
     look_up.found = "issued meanwhile"
     assert verified.get(KEY, look_up) == "issued meanwhile"
@@ -116,7 +116,7 @@ def test_unknown_token_is_not_cached(in_app):
 
 def test_token_is_cached_for_a_second(in_app, monkeypatch):
     """Another host that writes to the same PostgreSQL has another generation file."""
-    verified, look_up, clock = Verified(), LookUp(), time.monotonic()
+    verified, look_up, clock = DigestCache(), LookUp(), time.monotonic()
     monkeypatch.setattr("fhirapp.auth.protector.time.monotonic", lambda: clock)
     verified.get(KEY, look_up)
     clock += LONGEST_SECONDS + 0.001

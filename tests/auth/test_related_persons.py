@@ -15,7 +15,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.auth import links
-from fhirapp.auth.links import Link, all_links, lapse_of, linked_patients, related_to
+from fhirapp.auth.links import RecordLink, all_links, lapse_of, linked_patients, related_to
 from fhirapp.auth.models import CLINICIAN, PATIENT, digest
 from fhirapp.auth.oauth.authorize import SendBack
 from fhirapp.auth.protector import look_up
@@ -152,7 +152,7 @@ def test_version_that_was_related_to_another_patient_is_hidden(clinic):
 def test_related_person_is_not_the_patient(clinic):
     flow = mother(clinic, is_self=True)
     with clinic.app_context():
-        assert all_links(flow.user_id) == [Link("p3", False, "rp-lindqvist", "")]
+        assert all_links(flow.user_id) == [RecordLink("p3", False, "rp-lindqvist", "")]
 
 
 ENDS = [

@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import Connection, select
 
-from fhirapp.auth.links import Link
+from fhirapp.auth.links import RecordLink
 from fhirapp.auth.models import (
     ADMINISTRATOR,
     CLINICIAN,
@@ -262,5 +262,5 @@ def test_users_are_listed_by_name_with_their_records(connection):
         ("p1", False),
         ("p2", False),
     ]
-    assert listed[3]["links"] == [Link("p3", False, "rp-lindqvist", "")]
+    assert listed[3]["links"] == [RecordLink("p3", False, "rp-lindqvist", "")]
     assert listed[-1]["links"] == []

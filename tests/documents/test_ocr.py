@@ -10,7 +10,7 @@ import pytest
 
 from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.documents import Extractor, Unreadable, ocr
-from fhirapp.documents.media import Reading, Unread
+from fhirapp.documents.media import ExtractedText, Unread
 from tests.support.documents import clinical, lines, medium, pdf_of_pages, scanned, section
 
 pytestmark = pytest.mark.process
@@ -37,33 +37,35 @@ def why(reader: Extractor, data: bytes) -> str:
 
 def test_page_with_text_keeps_it_and_one_without_is_read(reader, tesseract):
     tesseract(f"echo '  {READ}'; echo; echo 'twice   daily'")
-    assert reader.read(pdf_of_pages(lines(*LONG), b""), "application/pdf") == Reading(
+    assert reader.read(pdf_of_pages(lines(*LONG), b""), "application/pdf") == ExtractedText(
         "\n".join([*LONG, READ, "twice daily"]), (), machine_read=True
     )
 
 
 def test_pdf_with_text_on_each_page_needs_no_ocr(reader, tesseract):
     tesseract("exit 9")
-    assert reader.read(pdf_of_pages(lines(*LONG)), "application/pdf") == Reading("\n".join(LONG))
+    assert reader.read(pdf_of_pages(lines(*LONG)), "application/pdf") == ExtractedText(
+        "\n".join(LONG)
+    )
 
 
 def test_stamp_on_a_scan_is_kept_beside_the_ocr_text(reader, tesseract):
     tesseract(f"echo '{READ}'")
     found = reader.read(pdf_of_pages(lines("FAX 3/7")), "application/pdf")
-    assert found == Reading(f"FAX 3/7\n{READ}", (), machine_read=True)
+    assert found == ExtractedText(f"FAX 3/7\n{READ}", (), machine_read=True)
 
 
 @pytest.mark.parametrize("said", ["page 3 of 3", ""])
 def test_short_page_of_which_ocr_adds_nothing_is_not_called_machine_read(reader, tesseract, said):
     tesseract(f"echo '{said}'")
     found = reader.read(pdf_of_pages(lines("Page 3 of 3")), "application/pdf")
-    assert found == Reading("Page 3 of 3")
+    assert found == ExtractedText("Page 3 of 3")
 
 
 @pytest.mark.parametrize("start", ocr.PICTURES)
 def test_picture_is_read_whatever_its_type_is_called(reader, tesseract, start):
     tesseract(f"echo '{READ}'")
-    assert reader.read(start + b"...", "application/octet-stream") == Reading(READ, (), True)
+    assert reader.read(start + b"...", "application/octet-stream") == ExtractedText(READ, (), True)
     with Extractor() as without, pytest.raises(Unreadable, match="image/png is not read"):
         without.read(start + b"...", "image/png")
 
@@ -106,7 +108,7 @@ def test_without_tesseract_a_scan_is_unreadable_and_all_else_is_read(reader, mon
     assert why(reader, ocr.PICTURES[0]) == "tesseract is not installed"
     found = reader.read(pdf_of_pages(lines(*LONG), b""), "application/pdf")
     unread = Unread("page 2", "tesseract is not installed")
-    assert found == Reading("\n".join(LONG), (unread,))
+    assert found == ExtractedText("\n".join(LONG), (unread,))
 
 
 def test_first_pages_of_a_long_scan_are_read(reader, tesseract, monkeypatch):
@@ -149,4 +151,4 @@ def test_tesseract_itself_reads_a_scan(reader):
     picture = reader.page_of(pdf_of_pages(lines(*said)), 1)
     for scan in (picture, scanned(picture)):
         found = reader.read(scan, "")
-        assert found == Reading("\n".join(said), (), machine_read=True)
+        assert found == ExtractedText("\n".join(said), (), machine_read=True)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fhirapp.documents import Extractor, Unreadable
 from fhirapp.documents.extractor import MAX_BYTES
-from fhirapp.documents.media import MAX_CHARACTERS, Reading, Unread, kind_of
+from fhirapp.documents.media import MAX_CHARACTERS, ExtractedText, Unread, kind_of
 from fhirapp.documents.worker import read
 from tests.support.documents import (
     C_CDA,
@@ -155,7 +155,7 @@ def test_c_cda_whose_body_is_unreadable_has_its_header(extractor, subtests):
     for content_type, body, reason in UNREADABLE:
         with subtests.test(content_type=content_type):
             found = extractor.read(unstructured(content_type, body), "text/xml")
-            assert found == Reading("Scanned note", (Unread("", reason),))
+            assert found == ExtractedText("Scanned note", (Unread("", reason),))
 
 
 def test_file_that_is_unreadable_takes_nothing_from_the_others(extractor, subtests):

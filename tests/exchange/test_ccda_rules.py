@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fhirapp.clinical.contradictions import findings_of
-from fhirapp.clinical.summary import Entry, conclusion_of, entries_of
+from fhirapp.clinical.summary import SummaryEntry, conclusion_of, entries_of
 from fhirapp.features.imports.ccda import resources_of
 from fhirapp.features.imports.ccda.headings import is_heading, is_title_of_allergies, says_more
 from fhirapp.features.imports.ccda.status_words import status_named, statuses_in
@@ -23,7 +23,7 @@ from tests.support.ccda_rules import Case, cases, files, rules
 from tests.support.ccda_samples import Resource, of_type
 
 # Of each allergy: a value of the resource and of the entry that a summary makes of it.
-OF_ALLERGY: dict[str, Callable[[Resource, Entry], Any]] = {
+OF_ALLERGY: dict[str, Callable[[Resource, SummaryEntry], Any]] = {
     "code": lambda allergy, _: _code(allergy["code"]),
     "codes": lambda allergy, _: [coding["code"] for coding in allergy["code"]["coding"]],
     "system": lambda allergy, _: allergy["code"]["coding"][0]["system"],
@@ -55,7 +55,7 @@ OF_ALLERGY: dict[str, Callable[[Resource, Entry], Any]] = {
     "coded_as": lambda _, entry: list(entry.coded_as),
 }
 # Of all entries of a document.
-OF_ENTRIES: dict[str, Callable[[list[Entry]], Any]] = {
+OF_ENTRIES: dict[str, Callable[[list[SummaryEntry]], Any]] = {
     "count": len,
     "groups": lambda entries: [[entry.group.code, entry.substance] for entry in entries],
     "substances": lambda entries: [entry.substance for entry in entries],
@@ -139,7 +139,7 @@ def mismatches(case: Case) -> dict[str, tuple[Any, Any]]:
 
 
 def _fits(
-    name: str, words: list[str], written: str, entries: list[Entry], remarks: list[str]
+    name: str, words: list[str], written: str, entries: list[SummaryEntry], remarks: list[str]
 ) -> bool:
     """Return whether resources, findings or remarks have the words that they should."""
     if name in ("holds", "lacks"):

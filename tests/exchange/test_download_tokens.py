@@ -15,7 +15,7 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 from fhirapp.features.pull.address import RemoteError
 from fhirapp.features.pull.authorization import Authorization, Credentials, read_key
 from fhirapp.features.pull.connection import Clock, Wire
-from fhirapp.features.pull.download import Manifest
+from fhirapp.features.pull.download import DownloadManifest
 from tests.support.bulk_server import (
     BOUNDS,
     EXPORT,
@@ -64,10 +64,10 @@ def credentials(tmp_path: Path) -> Callable[..., Credentials]:
 @pytest.fixture
 def fetch(
     server: BulkServer, client: Client, credentials: Callable[..., Credentials]
-) -> Callable[..., Manifest]:
+) -> Callable[..., DownloadManifest]:
     """Return what downloads with these credentials."""
 
-    def run(address: str = EXPORT, **more: Any) -> Manifest:
+    def run(address: str = EXPORT, **more: Any) -> DownloadManifest:
         return client.download(server.url + address, credentials(**more))
 
     return run

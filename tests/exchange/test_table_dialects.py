@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fhirapp.features.imports.tables import KINDS, Row, is_table, records, rows_of
+from fhirapp.features.imports.tables import KINDS, TableRow, is_table, records, rows_of
 from fhirapp.features.imports.tables.columns import COLUMNS
 from fhirapp.features.imports.tables.records import LONGEST, MOST_CELLS
 from tests.support.tables import rows_in
@@ -58,7 +58,7 @@ def test_header_that_cannot_be_read_is_the_only_row(header, fault):
 
 def test_unknown_column_is_noted_at_the_header():
     header, row = rows_in(b"patient_id,substance,Ward,,\np1,Latex,7,x,\n")
-    assert header == Row(
+    assert header == TableRow(
         1,
         b"patient_id,substance,Ward,,\n",
         [],

@@ -230,7 +230,7 @@ def test_files_of_a_killed_process_are_kept_by_one_of_two(app):
 def test_uploads_of_an_import_are_removed_a_day_after_its_end(app):
     job = added(app, IMPORT)
     with app.app_context():
-        uploads.add(job.id, "u", uploads.Piece(0, "a.ndjson", 2, 0, 2, b"{}"))
+        uploads.add(job.id, "u", uploads.UploadChunk(0, "a.ndjson", 2, 0, 2, b"{}"))
         table.finish(job, STOPPED, NOW)
         os.utime(settings_of(app).instance / "uploads" / job.id, times=(NOW - 5 * DAY,) * 2)
         sweep(NOW + DAY - 1)

@@ -12,7 +12,7 @@ from flask import Flask
 from fhirapp.config import RefusedCommand
 from fhirapp.db import writing
 from fhirapp.jobs import schedule, table
-from fhirapp.jobs.schedule import IDLE, SKIPPED, Run, Timing
+from fhirapp.jobs.schedule import IDLE, SKIPPED, ScheduledRun, Timing
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, STOPPED, Progress
 from tests.support.databases import POSTGRESQL, SQLITE
 
@@ -107,7 +107,7 @@ def test_run_is_claimed_once(app):
         nightly = added()
         assert claim(nightly, NOW + HOUR, table.new_id())
         assert not claim(nightly, NOW + HOUR, table.new_id())
-        assert not schedule.note(nightly, Run(NOW + HOUR, NOW + HOUR, IDLE))
+        assert not schedule.note(nightly, ScheduledRun(NOW + HOUR, NOW + HOUR, IDLE))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_failures_are_counted_until_a_run_succeeds(app):
         added()
         for number, state in enumerate([FAILED, FAILED, DONE, FAILED], 1):
             nightly = schedule.find("nightly")
-            assert schedule.note(nightly, Run(NOW + number, NOW + number, state, "Why."))
+            assert schedule.note(nightly, ScheduledRun(NOW + number, NOW + number, state, "Why."))
         ended = schedule.find("nightly")
     assert (ended.failures, ended.succeeded_at, ended.failed_at) == (1, NOW + 3, NOW + 4)
     assert [run.outcome for run in ended.history] == [FAILED, DONE, FAILED, FAILED]
@@ -162,7 +162,9 @@ def test_consecutive_idle_runs_are_one_line(app):
         added()
         states = [FAILED, IDLE, IDLE, IDLE, SKIPPED, SKIPPED]
         for number, state in enumerate(states, 1):
-            assert schedule.note(schedule.find("nightly"), Run(NOW + number, NOW + number, state))
+            assert schedule.note(
+                schedule.find("nightly"), ScheduledRun(NOW + number, NOW + number, state)
+            )
         ended = schedule.find("nightly")
     assert [(run.outcome, run.began_at - NOW) for run in ended.history] == [
         (SKIPPED, 6),
@@ -185,7 +187,7 @@ def test_clock_that_was_ahead_delays_no_run(app):
     with app.app_context():
         added()
         nightly = schedule.find("nightly")
-        assert schedule.note(nightly, Run(NOW + 365 * DAY, NOW + 365 * DAY, DONE))
+        assert schedule.note(nightly, ScheduledRun(NOW + 365 * DAY, NOW + 365 * DAY, DONE))
         ahead = schedule.find("nightly")
         assert schedule.set_back(ahead, NOW + HOUR).due_at(UTC) == NOW + 2 * HOUR
         assert schedule.find("nightly").due_at(UTC) == NOW + 2 * HOUR

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fhirapp.clinical.assertion import ABSENT_UNKNOWN, EXPOSURE_RISK
 from fhirapp.clinical.contradictions import findings_of
-from fhirapp.clinical.summary import HOLDING, Group, conclusion_of, entries_of
+from fhirapp.clinical.summary import HOLDING, SummaryGroup, conclusion_of, entries_of
 from fhirapp.fhir import terminology
 from tests.support.allergies import RXNORM, SEVERE, SNOMED, allergy, coded, patient_with, rich
 from tests.support.effort import sample
@@ -103,7 +103,7 @@ def test_every_entry_is_told_once_in_an_order_that_is_always_the_same(drawn, ran
     random.shuffle(resources)
     assert entries_of(resources) == entries
     # The groups follow one another, and each finding is of entries that are there.
-    places = [list(Group).index(entry.group) for entry in entries]
+    places = [list(SummaryGroup).index(entry.group) for entry in entries]
     assert places == sorted(places)
     for finding in findings_of(entries):
         assert set(finding.sources) <= set(names)
@@ -121,7 +121,7 @@ def test_only_stated_codes_make_an_entry_past_refuted_or_in_error(resource):
     status = resource.get("clinicalStatus", {}).get("coding", ())
     codes = {coding["code"] for coding in (*verified, *status)}
     if not codes & {"refuted", "entered-in-error", "inactive", "resolved"}:
-        assert entry.group not in (Group.PAST, Group.REFUTED, Group.IN_ERROR)
+        assert entry.group not in (SummaryGroup.PAST, SummaryGroup.REFUTED, SummaryGroup.IN_ERROR)
 
 
 # Over HTTP.

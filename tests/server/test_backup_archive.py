@@ -20,9 +20,9 @@ from fhirapp.features.backups.archive import (
     DATABASE,
     FORMAT,
     KEYS,
+    BackupFile,
+    BackupManifest,
     InvalidBackup,
-    Manifest,
-    Member,
     WrongPassphrase,
     pack,
     seal,
@@ -69,7 +69,7 @@ def backup(stated: Any = None, *more: tuple[Any, bytes]) -> bytes:
     return tar(("manifest.json", content), *CONTENT.items(), *more)
 
 
-def read(content: bytes, folder: Path | None = None) -> Manifest:
+def read(content: bytes, folder: Path | None = None) -> BackupManifest:
     return unpack(io.BytesIO(content), "clinic.backup", folder)
 
 
@@ -129,7 +129,9 @@ def test_packed_files_are_unpacked(tmp_path):
     for name, content in CONTENT.items():
         paths[name] = tmp_path / name
         paths[name].write_bytes(content)
-    stated = Manifest.new(TAKEN, HEAD, [Member.of(name, path) for name, path in paths.items()])
+    stated = BackupManifest.new(
+        TAKEN, HEAD, [BackupFile.of(name, path) for name, path in paths.items()]
+    )
     out = io.BytesIO()
     pack(out, stated, paths)
     folder = tmp_path / "copy"

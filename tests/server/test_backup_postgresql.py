@@ -28,7 +28,7 @@ from fhirapp.features.backups import client
 from fhirapp.features.backups.archive import DUMP
 from fhirapp.features.backups.backup import back_up, why_no_backup
 from fhirapp.features.backups.drill import drill
-from fhirapp.features.backups.restore import Restored, restore
+from fhirapp.features.backups.restore import RestoreResult, restore
 from fhirapp.server.doctor import examine
 from fhirapp.server.lock import alone_on_server, in_use
 from fhirapp.store.seed import load_seed, seed_path
@@ -75,7 +75,7 @@ class Clinic(NamedTuple):
     def take(self, name: str = "clinic.backup", passphrase: str | None = None) -> Path:
         return back_up(self.settings, self.folder / name, NOW, passphrase).path
 
-    def restore(self, backup: Path, passphrase: str | None = None) -> Restored:
+    def restore(self, backup: Path, passphrase: str | None = None) -> RestoreResult:
         return restore(self.settings, backup, NOW, passphrase, force=True)
 
 

@@ -17,7 +17,7 @@ from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.server import last_errors
 from fhirapp.server.health import Sparing
-from fhirapp.server.last_errors import Log
+from fhirapp.server.last_errors import LogHandler
 from fhirapp.web.pages import for_signed_in
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import Fhir, token_for
@@ -30,7 +30,7 @@ _log = logging.getLogger("fhirapp.tests")
 def app(make_app: Callable[..., Flask]) -> Iterator[Flask]:
     """An app whose log is kept."""
     app = make_app()
-    handler = Log(sys.stderr, settings_of(app).instance)
+    handler = LogHandler(sys.stderr, settings_of(app).instance)
     handler.addFilter(Sparing())
     logging.getLogger().addHandler(handler)
     yield app
@@ -42,7 +42,7 @@ def admin(app: Flask) -> Browser:
     return Browser(app).resume(add_person(app, ADMINISTRATOR))
 
 
-def kept(app: Flask) -> list[last_errors.Entry]:
+def kept(app: Flask) -> list[last_errors.LogEntry]:
     return [*last_errors.last_errors(settings_of(app).instance)]
 
 
@@ -85,7 +85,7 @@ def test_request_id_of_an_operation_outcome_leads_to_the_traceback(app, admin):
 
 def test_log_message_that_cannot_be_formatted_fails_no_request(app, capsys):
     (handler,) = (
-        candidate for candidate in logging.getLogger().handlers if isinstance(candidate, Log)
+        candidate for candidate in logging.getLogger().handlers if isinstance(candidate, LogHandler)
     )
 
     def warn(message: str, value: str) -> None:
@@ -99,7 +99,7 @@ def test_log_message_that_cannot_be_formatted_fails_no_request(app, capsys):
 
 
 def test_newest_entries_come_first_and_unreadable_lines_are_skipped(tmp_path):
-    fields = {**dict.fromkeys(last_errors.Entry._fields, "x"), "server": "of an earlier release"}
+    fields = {**dict.fromkeys(last_errors.LogEntry._fields, "x"), "server": "of an earlier release"}
     (tmp_path / last_errors.FOLDER).mkdir()
     for name, numbers in ((last_errors.OLDER, range(300)), (last_errors.NAME, range(300, 600))):
         lines = [json.dumps(fields | {"message": str(number)}) for number in numbers]

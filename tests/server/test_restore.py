@@ -18,11 +18,11 @@ from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import new_setup_code, setup_code
 from fhirapp.config import ConfigurationError
 from fhirapp.db import db, writing
-from fhirapp.features.backups.archive import DATABASE, KEYS, Manifest, Member, pack
+from fhirapp.features.backups.archive import DATABASE, KEYS, BackupFile, BackupManifest, pack
 from fhirapp.features.backups.restore import (
     NOTICE,
     Move,
-    Restored,
+    RestoreResult,
     finish_swap,
     journal_of,
     restore,
@@ -42,7 +42,7 @@ from tests.support.shell import assert_not_done, run_command
 KEPT = "before-20260105T101500Z"
 
 
-def restored(backup: Path, folder: Path, *, force: bool = False) -> Restored:
+def restored(backup: Path, folder: Path, *, force: bool = False) -> RestoreResult:
     return restore(settings_in(folder), backup, NOW, None, force=force)
 
 
@@ -150,7 +150,9 @@ def repacked(folder: Path, statements: str) -> Path:
     with closing(sqlite3.connect(copy)) as connection:
         connection.executescript(statements)
     path = folder / "made.backup"
-    stated = Manifest.new("2026-01-01T00:00:00.000+00:00", HEAD, [Member.of(DATABASE, copy)])
+    stated = BackupManifest.new(
+        "2026-01-01T00:00:00.000+00:00", HEAD, [BackupFile.of(DATABASE, copy)]
+    )
     with path.open("wb") as out:
         pack(out, stated, {DATABASE: copy})
     return path

@@ -20,7 +20,7 @@ from fhirapp.auth.users import sign_in
 from fhirapp.config import Settings, load_settings
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.features.backups.archive import Manifest
+from fhirapp.features.backups.archive import BackupManifest
 from fhirapp.features.backups.backup import back_up, unpacked
 from fhirapp.server.prepare import prepare as make_ready
 from fhirapp.store.seed import load_seed, seed_path
@@ -115,7 +115,7 @@ def taken(clinic: Path, target: Path, passphrase: str | None = None) -> Path:
     return back_up(settings_in(clinic), target, NOW, passphrase).path
 
 
-def inside(backup: Path, folder: Path, passphrase: str | None = None) -> Manifest:
+def inside(backup: Path, folder: Path, passphrase: str | None = None) -> BackupManifest:
     """Unpack a backup into a new folder."""
     folder.mkdir()
     return unpacked(settings_in(folder), backup, passphrase, folder)

@@ -20,7 +20,7 @@ from threading import Event, Thread
 from typing import Any, NamedTuple
 
 from fhirapp.features.pull.connection import Bounds, Clock
-from fhirapp.features.pull.download import Manifest, download
+from fhirapp.features.pull.download import DownloadManifest, download
 from tests.support.key_server import ok, reply
 
 TIME = "2026-02-01T00:00:00Z"
@@ -186,7 +186,7 @@ class Client:
     waited: list[float] = field(default_factory=list)
     now: float = field(default_factory=time.time)
 
-    def download(self, address: str, credentials: Any = None) -> Manifest:
+    def download(self, address: str, credentials: Any = None) -> DownloadManifest:
         clock = Clock(lambda: self.now, self._wait)
         said = self.said.append
         return download(address, self.folder, credentials, said, bounds=self.bounds, clock=clock)

@@ -11,8 +11,8 @@ from flask import Flask
 
 from fhirapp.definition import types
 from fhirapp.features.exports.export import (
+    ExportManifest,
     ExportOptions,
-    Manifest,
     Progress,
     export_to,
     types_to_export,
@@ -32,7 +32,7 @@ def silent(_done: int, _total: int) -> None:
 
 def export(
     app: Flask, folder: Path, *names: str, progress: Progress = silent, **wanted: Any
-) -> Manifest:
+) -> ExportManifest:
     """Export types, all where none is named."""
     with app.app_context():
         served = types()

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from fhirapp.features.imports.tables import Row, rows_of
+from fhirapp.features.imports.tables import TableRow, rows_of
 from fhirapp.features.imports.tables.files import FolderFiles
 
 REQUIRED = {"allergies": {"substance": "Latex"}, "documents": {"type": "Letter", "text": ""}}
@@ -20,14 +20,14 @@ def table_of(*rows: dict[str, str]) -> bytes:
     return "".join(";".join(line) + "\r\n" for line in quoted).encode()
 
 
-def rows_in(table: bytes, kind: str = "allergies", folder: Path | None = None) -> list[Row]:
+def rows_in(table: bytes, kind: str = "allergies", folder: Path | None = None) -> list[TableRow]:
     """Return all rows of a table, the header first."""
     rows = list(rows_of(io.BytesIO(table), kind, FolderFiles(folder) if folder else None))
     assert all((row.resources is None) == bool(row.faults) for row in rows)
     return rows
 
 
-def row_of(kind: str = "allergies", folder: Path | None = None, **cells: str) -> Row:
+def row_of(kind: str = "allergies", folder: Path | None = None, **cells: str) -> TableRow:
     """Return the only row of a table, which has what is required where the cells leave it out."""
     patient = {} if any(name.startswith("patient_") for name in cells) else {"patient_id": "p1"}
     header, row = rows_in(table_of({**patient, **REQUIRED[kind], **cells}), kind, folder)
@@ -35,13 +35,13 @@ def row_of(kind: str = "allergies", folder: Path | None = None, **cells: str) ->
     return row
 
 
-def resource_of(row: Row) -> dict[str, Any]:
+def resource_of(row: TableRow) -> dict[str, Any]:
     """Return the allergy or document of a row without faults."""
     assert row.faults == []
     assert row.resources is not None
     return row.resources[-1]
 
 
-def faulty_columns(row: Row) -> list[str]:
+def faulty_columns(row: TableRow) -> list[str]:
     """Return the columns that a row is rejected for."""
     return [column for column, _ in row.faults]

@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.audit import write
-from fhirapp.audit.read import Entry, entries
+from fhirapp.audit.read import AuditEntry, entries
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.features.backups.jobs import BACKUP
@@ -47,7 +47,7 @@ def admin(app: Flask, username: str) -> Browser:
     return Browser(app).resume(username)
 
 
-def noted(app: Flask, **filters: Any) -> list[Entry]:
+def noted(app: Flask, **filters: Any) -> list[AuditEntry]:
     """Return the entries of pages, the newest first."""
     with app.app_context():
         return [entry for entry in entries(**filters) if not entry.path.startswith("/fhir")]

@@ -28,8 +28,8 @@ from fhirapp.auth.models import (
     AccessToken,
     Client,
     Grant,
-    Origin,
     Refusal,
+    RegistrationOrigin,
     digest,
 )
 from fhirapp.auth.scopes import enforceable, grantable
@@ -76,10 +76,10 @@ def list_clients(connection: Connection) -> Sequence[Mapping[str, Any]]:
 
 def _rows() -> Select[Any]:
     origin = (
-        Origin.address.label("registered_from"),
-        func.coalesce(Origin.by_itself, false()).label("registered_by_itself"),
+        RegistrationOrigin.address.label("registered_from"),
+        func.coalesce(RegistrationOrigin.by_itself, false()).label("registered_by_itself"),
     )
-    return select(Client.__table__, *origin).outerjoin(Origin)
+    return select(Client.__table__, *origin).outerjoin(RegistrationOrigin)
 
 
 def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> bool:
@@ -275,7 +275,7 @@ class TooManyWaiting(RefusedCommand):
     """So many clients wait that no other can, until an administrator has decided."""
 
 
-class Applied(NamedTuple):
+class PendingClient(NamedTuple):
     """A client that waits for approval: its id, the code of its owner's page, its secret if any."""
 
     client_id: str
@@ -283,7 +283,7 @@ class Applied(NamedTuple):
     secret: str | None = None
 
 
-def apply(registration: Registration, address: str, *, by_itself: bool = False) -> Applied:
+def apply(registration: Registration, address: str, *, by_itself: bool = False) -> PendingClient:
     """Register a client that waits for approval.
 
     address is where the request comes from. A program that registers itself has its secret at once,
@@ -297,10 +297,10 @@ def apply(registration: Registration, address: str, *, by_itself: bool = False) 
         _make_room(connection)
         client_id = register(connection, registration, approved=False)
         row = {"client_id": client_id, "address": address[:64], "by_itself": by_itself}
-        connection.execute(insert(Origin), [row])
+        connection.execute(insert(RegistrationOrigin), [row])
         has_secret = by_itself and registration.auth_method == BASIC
         secret = new_secret(connection, client_id) if has_secret else None
-        return Applied(client_id, owner_code(connection, client_id), secret)
+        return PendingClient(client_id, owner_code(connection, client_id), secret)
 
 
 def count_test(client_id: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from flask import Flask, Response, jsonify, request
 
-from fhirapp.auth.clients.administration import Applied, TooManyWaiting, apply
+from fhirapp.auth.clients.administration import PendingClient, TooManyWaiting, apply
 from fhirapp.auth.clients.overview import find_client
 from fhirapp.auth.clients.registration import Registration, check_redirect_uris, has_private_part
 from fhirapp.auth.models import BASIC, NONE, SIGNED
@@ -147,7 +147,7 @@ def _texts(
     return tuple(value)
 
 
-def _registered(applied: Applied, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _registered(applied: PendingClient, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was registered (RFC 7591 §3.2.1), and that it waits for approval."""
     client = find_client(applied.client_id)
     assert client is not None

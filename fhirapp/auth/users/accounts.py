@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
-from fhirapp.auth.links import Link, lapse_of, link_of_user, links_of
+from fhirapp.auth.links import RecordLink, lapse_of, link_of_user, links_of
 from fhirapp.auth.models import (
     ADMINISTRATOR,
     OF_PAGES,
@@ -114,7 +114,7 @@ def find_user(connection: Connection, username: str) -> Mapping[str, Any]:
 
 def list_users(connection: Connection) -> Sequence[Mapping[str, Any]]:
     """Return every user's row, by name, with the links to patients' records as `links`."""
-    links: dict[str, list[Link]] = {}
+    links: dict[str, list[RecordLink]] = {}
     for user_id, patient_id, is_self, related in connection.execute(
         select(
             UserPatient.user_id,
@@ -124,7 +124,7 @@ def list_users(connection: Connection) -> Sequence[Mapping[str, Any]]:
         ).order_by(UserPatient.is_self.desc(), UserPatient.patient_id)
     ):
         lapse = lapse_of(patient_id, related) if related else ""
-        links.setdefault(user_id, []).append(Link(patient_id, is_self, related, lapse))
+        links.setdefault(user_id, []).append(RecordLink(patient_id, is_self, related, lapse))
     rows = connection.execute(select(User.__table__).order_by(User.username)).mappings()
     return [{**row, "links": links.get(row["id"], [])} for row in rows]
 

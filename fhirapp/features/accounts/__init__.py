@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import ACCOUNT, ADMINISTRATION, N_, Feature, Link
+from fhirapp.feature import ACCOUNT, ADMINISTRATION, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="accounts",
@@ -19,9 +19,9 @@ FEATURE = Feature(
         ),
     },
     navigation=(
-        Link(ADMINISTRATION, 20, "/admin/users", N_("Users")),
-        Link(ACCOUNT, 10, "/account", N_("Your account"), is_exact=True),
-        Link(ACCOUNT, 20, "/account/apps", N_("Connected apps")),
+        MenuLink(ADMINISTRATION, 20, "/admin/users", N_("Users")),
+        MenuLink(ACCOUNT, 10, "/account", N_("Your account"), is_exact=True),
+        MenuLink(ACCOUNT, 20, "/account/apps", N_("Connected apps")),
     ),
     help={"/account": "administration"},
 )

@@ -20,7 +20,7 @@ from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
 from fhirapp.keys import opened, sealed
 from fhirapp.web.cookies import set_session
-from fhirapp.web.labels import Words, in_words, returns_to
+from fhirapp.web.labels import ScopeLabel, in_words, returns_to
 from fhirapp.web.pages import (
     NOTHING_CHANGED,
     UNCHANGED,
@@ -76,7 +76,7 @@ class Connected(NamedTuple):
     # Whether there is a patient in context, and who it is.
     is_of_one: bool
     person: Person | None
-    scopes: Sequence[Words]
+    scopes: Sequence[ScopeLabel]
 
 
 @blueprint.get("/account")

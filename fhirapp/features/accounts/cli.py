@@ -14,7 +14,7 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
-from fhirapp.auth.links import Link, lapse_of
+from fhirapp.auth.links import RecordLink, lapse_of
 from fhirapp.auth.models import PATIENT, ROLES
 from fhirapp.auth.users import accounts
 from fhirapp.cli.common import changing, demo_option, known_id, reading, say
@@ -282,7 +282,7 @@ def _records(row: Mapping[str, Any]) -> str:
     return ", ".join(map(_record, row["links"]))
 
 
-def _record(link: Link) -> str:
+def _record(link: RecordLink) -> str:
     if link.is_self:
         return f"Patient/{link.patient_id}"
     by = f", as RelatedPerson/{link.related_person}" if link.related_person else ""
@@ -290,7 +290,7 @@ def _record(link: Link) -> str:
     return f"Patient/{link.patient_id} (someone else's{by}{no_more})"
 
 
-def _links(links: Sequence[Link]) -> dict[str, Any]:
+def _links(links: Sequence[RecordLink]) -> dict[str, Any]:
     """Return what `user list --json` prints of a user's links."""
     return {
         "patients": [link.patient_id for link in links],

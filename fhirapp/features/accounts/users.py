@@ -13,7 +13,7 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.audit.read import ADMINISTRATION, entries
 from fhirapp.auth.clients import overview
-from fhirapp.auth.links import Link, all_links, lapse_of, related_to
+from fhirapp.auth.links import RecordLink, all_links, lapse_of, related_to
 from fhirapp.auth.models import PATIENT, ROLES, User
 from fhirapp.auth.users import accounts, identities, sessions
 from fhirapp.auth.users.provider import provider
@@ -292,7 +292,7 @@ def _found_patients() -> dict[str, Any]:
     return {"people": people, "related": related, "more": more}
 
 
-def _related_name(link: Link) -> str | None:
+def _related_name(link: RecordLink) -> str | None:
     """Return the name of the RelatedPerson that a link depends on, its id if unknown."""
     if link.related_person is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import ACCOUNT, ADMINISTRATION, N_, Feature, Link
+from fhirapp.feature import ACCOUNT, ADMINISTRATION, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="apps",
@@ -22,10 +22,10 @@ FEATURE = Feature(
         "token": ("fhirapp.features.apps.cli:token", "Issue access tokens."),
     },
     navigation=(
-        Link(ADMINISTRATION, 40, "/admin/clients", N_("Apps")),
-        Link(ADMINISTRATION, 50, "/admin/grants", N_("Consents")),
-        Link(ADMINISTRATION, 110, "/admin/refusals", N_("Refused requests")),
-        Link(ACCOUNT, 30, "/launch", N_("Start an app"), roles=("clinician", "administrator")),
+        MenuLink(ADMINISTRATION, 40, "/admin/clients", N_("Apps")),
+        MenuLink(ADMINISTRATION, 50, "/admin/grants", N_("Consents")),
+        MenuLink(ADMINISTRATION, 110, "/admin/refusals", N_("Refused requests")),
+        MenuLink(ACCOUNT, 30, "/launch", N_("Start an app"), roles=("clinician", "administrator")),
     ),
     help={"/apps": "connect", "/launch": "connect"},
 )

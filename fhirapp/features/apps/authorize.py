@@ -20,7 +20,7 @@ from fhirapp.auth.scopes import LAUNCH_ENCOUNTER, OFFLINE, ONLINE
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, Signed
 from fhirapp.config import base_url
 from fhirapp.db import reader
-from fhirapp.features.apps.launch import Dated, visits_of
+from fhirapp.features.apps.launch import LaunchOption, visits_of
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.response import parse_form
@@ -156,7 +156,7 @@ def _choose_visit(handle: str, offer: Offer, encounter_id: str) -> Response:
     return see_other(f"/oauth/authorize/{handle}")
 
 
-def _visit(offer: Offer) -> Dated | None:
+def _visit(offer: Offer) -> LaunchOption | None:
     """Return the visit that the user chose; None where it is no visit of the patient's."""
     encounter_id = offer.encounter_id or ""
     if not offer.picks_visit or offer.patient_id is None or not _ID.fullmatch(encounter_id):
@@ -164,7 +164,7 @@ def _visit(offer: Offer) -> Dated | None:
     return next(iter(visits_of(offer.patient_id, VIA, _id=encounter_id)[0]), None)
 
 
-def _lacks(offer: Offer, visit: Dated | None) -> bool:
+def _lacks(offer: Offer, visit: LaunchOption | None) -> bool:
     """Say whether the visit that the app asks for is still to be chosen, or is there no more."""
     return offer.picks_visit and LAUNCH_ENCOUNTER in offer.scopes and visit is None
 
@@ -240,7 +240,7 @@ def _patient(offer: Offer) -> Person | None:
 
 
 def _consent(
-    handle: str, parked: ParkedRequest, offer: Offer, session: Signed, visit: Dated | None
+    handle: str, parked: ParkedRequest, offer: Offer, session: Signed, visit: LaunchOption | None
 ) -> Response:
     return page(
         "apps/consent.html",

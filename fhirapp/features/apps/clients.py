@@ -26,33 +26,33 @@ from fhirapp.auth.models import (
     Client,
 )
 from fhirapp.config import LOOPBACK
-from fhirapp.web.labels import Words, in_words
+from fhirapp.web.labels import ScopeLabel, in_words
 from fhirapp.web.texts import _
 
 
-class Kind(NamedTuple):
+class ClientKind(NamedTuple):
     """A kind of client in a few words, and in a sentence."""
 
     name: str
     sentence: str
 
 
-KINDS: Mapping[str, Kind] = {
-    "public": Kind(
+KINDS: Mapping[str, ClientKind] = {
+    "public": ClientKind(
         _("A mobile or browser app"),
         _(
             "It has no server of its own, so it cannot keep a secret. Users sign in here "
             "and give it access."
         ),
     ),
-    "confidential": Kind(
+    "confidential": ClientKind(
         _("An app with its own server"),
         _(
             "Its server keeps a secret or signs with a private key. Users sign in here and "
             "give it access."
         ),
     ),
-    "backend": Kind(
+    "backend": ClientKind(
         _("A backend system"),
         _(
             "A program that runs without a user. It signs with its own private key and can "
@@ -61,8 +61,10 @@ KINDS: Mapping[str, Kind] = {
     ),
 }
 _OTHER_KINDS = {
-    OF_SHELL: Kind(_("Command line"), _("Tokens issued on the server's command line.")),
-    OF_PAGES: Kind(_("This server's pages"), _("Tokens that these pages use to read records.")),
+    OF_SHELL: ClientKind(_("Command line"), _("Tokens issued on the server's command line.")),
+    OF_PAGES: ClientKind(
+        _("This server's pages"), _("Tokens that these pages use to read records.")
+    ),
 }
 PROOFS: Mapping[str, str] = {
     NONE: _("None: it cannot keep a secret. PKCE protects its codes."),
@@ -78,7 +80,7 @@ _ROLES = {
 }
 
 
-class Place(NamedTuple):
+class RedirectUri(NamedTuple):
     """A redirect URI, with its host, and a note on it."""
 
     uri: str
@@ -89,19 +91,19 @@ class Place(NamedTuple):
 class ScopeLine(NamedTuple):
     """A registered scope in words, and who can allow it."""
 
-    words: Words
+    words: ScopeLabel
     who: str
 
 
-def kind_of(client: Client) -> Kind:
+def kind_of(client: Client) -> ClientKind:
     """Return a client's kind in words."""
     return kind_named(client.kind)
 
 
-def kind_named(kind: str) -> Kind:
+def kind_named(kind: str) -> ClientKind:
     """Return a kind in words."""
     name, sentence = KINDS.get(kind) or _OTHER_KINDS[kind]
-    return Kind(_(name), _(sentence))
+    return ClientKind(_(name), _(sentence))
 
 
 def proof_named(method: str) -> str:
@@ -161,17 +163,17 @@ def _thumbprint(key: dict[str, Any]) -> str:
         return ""
 
 
-def places_of(client: Client) -> Sequence[Place]:
+def places_of(client: Client) -> Sequence[RedirectUri]:
     """Return where a client may send people back to."""
     return [place_of(uri) for uri in client.redirect_uris or ()]
 
 
-def place_of(uri: str) -> Place:
+def place_of(uri: str) -> RedirectUri:
     """Return an address with its host apart, so that a look-alike is noticed."""
     if uri == ANY_LOOPBACK:
-        return Place(_("http://localhost, any port"), _("this machine"), _("Demo only."))
+        return RedirectUri(_("http://localhost, any port"), _("this machine"), _("Demo only."))
     if _is_own(uri):
-        return Place(uri, _("this server"), _("A page of this server."))
+        return RedirectUri(uri, _("this server"), _("A page of this server."))
     parts = urlsplit(uri)
     host = parts.hostname
     if host is None:
@@ -179,10 +181,10 @@ def place_of(uri: str) -> Place:
             "Opens an app on the user's device. Another app on the device could claim the same "
             "address."
         )
-        return Place(uri, f"{parts.scheme}:", note)
+        return RedirectUri(uri, f"{parts.scheme}:", note)
     if host in LOOPBACK:
-        return Place(uri, parts.netloc, _("The user's own computer; for development."))
-    return Place(uri, parts.netloc, _look_alike(host))
+        return RedirectUri(uri, parts.netloc, _("The user's own computer; for development."))
+    return RedirectUri(uri, parts.netloc, _look_alike(host))
 
 
 def _is_own(uri: str) -> bool:

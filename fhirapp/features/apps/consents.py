@@ -35,7 +35,7 @@ _MOST_WORDS = 8
 
 
 @dataclass(frozen=True)
-class Filter:
+class ConsentFilter:
     """Which consents: of people, to apps, in whose names or ids each word stands."""
 
     person: str = ""
@@ -59,7 +59,7 @@ class Filter:
         return [Grant.client_id.in_(apps), *of_whom, *holds]
 
 
-class Place(NamedTuple):
+class ConsentCursor(NamedTuple):
     """A place in the list, which is sorted by these, the newest first."""
 
     created_at: int
@@ -78,7 +78,9 @@ class Consent(NamedTuple):
     token_at: int | None
 
 
-def find_consents(which: Filter, after: Place | None = None) -> tuple[Sequence[Consent], bool]:
+def find_consents(
+    which: ConsentFilter, after: ConsentCursor | None = None
+) -> tuple[Sequence[Consent], bool]:
     """Return the newest consents, and whether there are more."""
     query = (
         select(Grant, Client, User)
@@ -99,13 +101,13 @@ def find_consents(which: Filter, after: Place | None = None) -> tuple[Sequence[C
     return consents, len(rows) > SHOWN
 
 
-def count(which: Filter) -> int:
+def count(which: ConsentFilter) -> int:
     """Return how many consents there are."""
     query = select(func.count()).select_from(Grant).where(*which.conditions())
     return db.session.execute(query).scalar_one()
 
 
-def revoke_matching(connection: Connection, which: Filter, given_until: int) -> int:
+def revoke_matching(connection: Connection, which: ConsentFilter, given_until: int) -> int:
     """Take back the consents that hold and were given until then; return how many."""
     number = revoke_grants(connection, *which.conditions(), Grant.created_at <= given_until)
     if number:
@@ -120,7 +122,7 @@ def revoke_one(connection: Connection, grant_id: str) -> int | None:
     ).first()
     if found is None:
         return None
-    number = revoke_grants(connection, Grant.id == grant_id, *Filter().conditions())
+    number = revoke_grants(connection, Grant.id == grant_id, *ConsentFilter().conditions())
     if number:
         record("app-ended", about=f"app/{found.client_id}", what=f"of the user {found.user_id}")
     return number
@@ -157,7 +159,7 @@ _PLACE_PARTS = 2
 @for_administrators
 def index() -> Response:
     """List the consents, the newest first, or those that a filter finds."""
-    which = Filter(_asked("person"), _asked("app"), ended="ended" in request.args)
+    which = ConsentFilter(_asked("person"), _asked("app"), ended="ended" in request.args)
     done = request.args.get("done", "")
     number = int(done) if done.isascii() and done.isdecimal() and len(done) <= 9 else None
     return _listed(which, _place(request.args.get("older", "")), number=number)
@@ -167,7 +169,7 @@ def index() -> Response:
 @for_administrators
 def take_one_back(key: object) -> Response:
     """Take back one consent: the app is refused at its next request."""
-    which = Filter(field("person", _LONGEST), field("app", _LONGEST))
+    which = ConsentFilter(field("person", _LONGEST), field("app", _LONGEST))
     db.session.rollback()
     with writing() as connection:
         number = revoke_one(connection, str(key))
@@ -180,7 +182,7 @@ def take_one_back(key: object) -> Response:
 @for_administrators
 def take_back() -> Response:
     """Take back what a filter finds, once the administrator confirmed it."""
-    which = Filter(field("person", _LONGEST), field("app", _LONGEST))
+    which = ConsentFilter(field("person", _LONGEST), field("app", _LONGEST))
     if which.is_empty:
         raise PageError(400, _("Enter a user or an app first."))
     until = field("until", 20)
@@ -198,15 +200,19 @@ def _asked(name: str) -> str:
     return text if text.isprintable() else ""
 
 
-def _place(text: str) -> Place | None:
+def _place(text: str) -> ConsentCursor | None:
     """Return the place that an address names, None for the beginning."""
     parts = text.split("~")
     if len(parts) != _PLACE_PARTS or not text.isascii() or not text.isprintable():
         return None
-    return Place(int(parts[0]), parts[1]) if parts[0].isdecimal() and len(parts[0]) < 12 else None
+    return (
+        ConsentCursor(int(parts[0]), parts[1])
+        if parts[0].isdecimal() and len(parts[0]) < 12
+        else None
+    )
 
 
-def _address(which: Filter, **more: object) -> str:
+def _address(which: ConsentFilter, **more: object) -> str:
     parameters = {
         "person": which.person,
         "app": which.app,
@@ -217,12 +223,16 @@ def _address(which: Filter, **more: object) -> str:
 
 
 def _listed(
-    which: Filter, after: Place | None = None, *, asks: bool = False, number: int | None = None
+    which: ConsentFilter,
+    after: ConsentCursor | None = None,
+    *,
+    asks: bool = False,
+    number: int | None = None,
 ) -> Response:
     found, more = find_consents(which, after)
     last = found[-1].grant if found else None
     older = f"{last.created_at}~{last.id}" if more and last else ""
-    in_force = Filter(which.person, which.app)
+    in_force = ConsentFilter(which.person, which.app)
     now = int(time.time())
     return page(
         "apps/consents.html",

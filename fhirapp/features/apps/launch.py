@@ -25,14 +25,14 @@ from fhirapp.web.times import partial
 VIA = "launch"
 
 
-class Dated(NamedTuple):
+class LaunchOption(NamedTuple):
     """An encounter or a document, with its kind and day in words."""
 
     id: str
     words: str
 
 
-def visits_of(patient_id: str, via: str = VIA, **narrowed: str) -> tuple[list[Dated], str]:
+def visits_of(patient_id: str, via: str = VIA, **narrowed: str) -> tuple[list[LaunchOption], str]:
     """Return a patient's latest visits, the latest first, and the cursor of earlier ones.
 
     narrowed is what they are searched by too. Visits that were cancelled, or entered in error, are
@@ -46,7 +46,7 @@ def visits_of(patient_id: str, via: str = VIA, **narrowed: str) -> tuple[list[Da
     ], cursor
 
 
-def documents_of(patient_id: str) -> Sequence[Dated]:
+def documents_of(patient_id: str) -> Sequence[LaunchOption]:
     """Return a patient's latest documents, the latest first. Raises PageError."""
     return [
         _dated(each, _concept(each.get("type", {})) or _("Document"), date_of(each))
@@ -64,8 +64,10 @@ def _latest(
     return found, cursor_of(bundle)
 
 
-def _dated(resource: dict[str, Any], kind: str, day: str) -> Dated:
-    return Dated(resource["id"], f"{kind}, {partial(day) if day else _('date not recorded')}")
+def _dated(resource: dict[str, Any], kind: str, day: str) -> LaunchOption:
+    return LaunchOption(
+        resource["id"], f"{kind}, {partial(day) if day else _('date not recorded')}"
+    )
 
 
 def _kind_of_visit(encounter: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import ADMINISTRATION, N_, Feature, Link
+from fhirapp.feature import ADMINISTRATION, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="backups",
@@ -26,5 +26,5 @@ FEATURE = Feature(
     recovery="fhirapp.features.backups.start:recover",
     dump="fhirapp.features.backups.start:dump_before_upgrade",
     sweeps=("fhirapp.features.backups.jobs:sweep",),
-    navigation=(Link(ADMINISTRATION, 80, "/admin/backups", N_("Backups")),),
+    navigation=(MenuLink(ADMINISTRATION, 80, "/admin/backups", N_("Backups")),),
 )

@@ -52,7 +52,7 @@ class InvalidBackup(ConfigurationError):
 
 
 @dataclass(frozen=True)
-class Member:
+class BackupFile:
     """A file in the backup: its name there, its bytes and their SHA-256 in hexadecimal."""
 
     name: str
@@ -60,14 +60,14 @@ class Member:
     sha256: str
 
     @classmethod
-    def of(cls, name: str, path: Path) -> Member:
+    def of(cls, name: str, path: Path) -> BackupFile:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             return cls(name, file.tell(), digest)
 
 
 @dataclass(frozen=True)
-class Manifest:
+class BackupManifest:
     """What a backup says of itself; taken is an instant.
 
     Of PostgreSQL also the namespace of the tables, and a fingerprint of FHIRAPP_SECRET.
@@ -75,13 +75,15 @@ class Manifest:
 
     taken: str
     schema: str
-    files: Sequence[Member]
+    files: Sequence[BackupFile]
     fhirapp: str
     namespace: str = ""
     secret: str = ""
 
     @classmethod
-    def new(cls, taken: str, schema: str, files: Sequence[Member], **of_dump: str) -> Manifest:
+    def new(
+        cls, taken: str, schema: str, files: Sequence[BackupFile], **of_dump: str
+    ) -> BackupManifest:
         return cls(taken, schema, files, version("fhirapp"), **of_dump)
 
     @property
@@ -97,7 +99,7 @@ class Manifest:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=2).encode() + b"\n"
 
 
-def pack(out: BinaryIO, manifest: Manifest, paths: Mapping[str, Path]) -> None:
+def pack(out: BinaryIO, manifest: BackupManifest, paths: Mapping[str, Path]) -> None:
     """Write a backup; paths are of the manifest's files, by name."""
     level = 0 if manifest.is_dump else _LEVEL
     with (
@@ -122,8 +124,8 @@ def unpack(
     source: BinaryIO,
     name: str,
     folder: Path | None,
-    check: Callable[[Manifest], None] = lambda _manifest: None,
-) -> Manifest:
+    check: Callable[[BackupManifest], None] = lambda _manifest: None,
+) -> BackupManifest:
     """Read a whole backup, and write its files into an empty folder, if folder is not None.
 
     name is the backup's, for error messages; check may refuse what the manifest says. Raises
@@ -143,7 +145,7 @@ def unpack(
     return manifest
 
 
-def _manifest(packed: gzip.GzipFile) -> Manifest:
+def _manifest(packed: gzip.GzipFile) -> BackupManifest:
     """Read the manifest. Raises ValueError, TarError, InvalidBackup."""
     size = _header(packed, _MANIFEST)
     if size > _MANIFEST_MOST:
@@ -166,8 +168,8 @@ def _manifest(packed: gzip.GzipFile) -> Manifest:
             f"with fhirapp {UPGRADED_BY}, which upgrades it, and take a new backup."
         )
     try:
-        files = [Member(**one) for one in stated["files"]]
-        manifest = Manifest(
+        files = [BackupFile(**one) for one in stated["files"]]
+        manifest = BackupManifest(
             *(stated["taken"], stated["schema"], files, stated["fhirapp"]),
             *(str(stated.get("namespace", "")), str(stated.get("secret", ""))),
         )
@@ -184,7 +186,7 @@ def _manifest(packed: gzip.GzipFile) -> Manifest:
     return manifest
 
 
-def _is_plausible(member: Member) -> bool:
+def _is_plausible(member: BackupFile) -> bool:
     return type(member.size) is int and member.size >= 0 and isinstance(member.sha256, str)
 
 
@@ -196,7 +198,7 @@ def _header(packed: gzip.GzipFile, name: str) -> int:
     return header.size
 
 
-def _read_member(packed: gzip.GzipFile, member: Member, folder: Path | None) -> None:
+def _read_member(packed: gzip.GzipFile, member: BackupFile, folder: Path | None) -> None:
     if _header(packed, member.name) != member.size:
         raise ValueError(f"{member.name} has another size than the manifest says")
     digest = hashlib.sha256()

@@ -23,9 +23,9 @@ from fhirapp.features.backups.archive import (
     DATABASE,
     DUMP,
     KEYS,
+    BackupFile,
+    BackupManifest,
     InvalidBackup,
-    Manifest,
-    Member,
     pack,
     seal,
     unpack,
@@ -43,7 +43,7 @@ class Taken:
     """A backup that was taken: where it lies, what it holds, its bytes."""
 
     path: Path
-    manifest: Manifest
+    manifest: BackupManifest
     size: int
 
 
@@ -70,8 +70,8 @@ def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | N
         else:
             paths, schema = _copied(settings, database, folder)
             of_dump = {}
-        files = [Member.of(name, one) for name, one in paths.items()]
-        manifest = Manifest.new(instant(taken), schema, files, **of_dump)
+        files = [BackupFile.of(name, one) for name, one in paths.items()]
+        manifest = BackupManifest.new(instant(taken), schema, files, **of_dump)
         try:
             _write(path, manifest, paths, passphrase, folder)
         except (OSError, sqlite3.Error) as error:
@@ -110,7 +110,7 @@ def fingerprint(settings: Settings) -> str:
     return hashlib.blake2b(key=key, person=b"backup", digest_size=16).hexdigest()
 
 
-def check_fits(settings: Settings, path: Path, manifest: Manifest) -> None:
+def check_fits(settings: Settings, path: Path, manifest: BackupManifest) -> None:
     """Check that a backup is of the settings' kind of database, and opens with their secret.
 
     Raises ConfigurationError.
@@ -184,7 +184,7 @@ def _checked(copy: Path, database: Path) -> str:
 
 def _write(
     path: Path,
-    manifest: Manifest,
+    manifest: BackupManifest,
     paths: dict[str, Path],
     passphrase: str | None,
     folder: Path,
@@ -243,7 +243,9 @@ def opened_backup(path: Path, passphrase: str | None, folder: Path) -> Iterator[
         yield file
 
 
-def unpacked(settings: Settings, path: Path, passphrase: str | None, folder: Path) -> Manifest:
+def unpacked(
+    settings: Settings, path: Path, passphrase: str | None, folder: Path
+) -> BackupManifest:
     """Read the files of a backup that fits the settings into a folder.
 
     Raises InvalidBackup, ConfigurationError.

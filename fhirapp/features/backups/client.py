@@ -40,17 +40,17 @@ _FIRST_OBJECT = b"-- Name: "
 _UNKNOWN_SETTING = b"SET transaction_timeout "
 
 
-class Client(NamedTuple):
+class PostgresClient(NamedTuple):
     """A folder with the programs, and their major version."""
 
     folder: Path
     major: int
 
 
-def clients() -> list[Client]:
+def clients() -> list[PostgresClient]:
     """Return the programs that are here, of the oldest version first."""
     places = [*(Path(place) for place in os.get_exec_path()), *sorted(DEBIAN.glob("*/bin"))]
-    found = [Client(place, major) for place in places if (major := _major(place))]
+    found = [PostgresClient(place, major) for place in places if (major := _major(place))]
     return sorted(found, key=lambda one: one.major)
 
 
@@ -72,7 +72,7 @@ def _major(place: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def client_for(server: int, *, newest: bool = False) -> Client:
+def client_for(server: int, *, newest: bool = False) -> PostgresClient:
     """Return the programs for a server of a major version: its own, or the next newer that is here.
 
     With newest, those that read every dump. Raises ConfigurationError.
@@ -88,7 +88,7 @@ def client_for(server: int, *, newest: bool = False) -> Client:
     return fitting[-1 if newest else 0]
 
 
-def dump(client: Client, url: URL, schema: str, snapshot: str, target: Path) -> None:
+def dump(client: PostgresClient, url: URL, schema: str, snapshot: str, target: Path) -> None:
     """Write a schema of a database, as a transaction's snapshot has it, into a new file.
 
     Raises ConfigurationError, OSError.
@@ -106,7 +106,9 @@ def dump(client: Client, url: URL, schema: str, snapshot: str, target: Path) -> 
         shutil.copyfileobj(program.stdout, file, PIECE)
 
 
-def load(client: Client, url: URL, source: Path, server: int, before: str, after: str) -> None:
+def load(
+    client: PostgresClient, url: URL, source: Path, server: int, before: str, after: str
+) -> None:
     """Load a dump in one transaction, with SQL before and after it. Raises ConfigurationError.
 
     server is the major version of the one that takes it.
@@ -123,7 +125,7 @@ def load(client: Client, url: URL, source: Path, server: int, before: str, after
         program.stdin.close()
 
 
-def read_through(client: Client, source: Path) -> None:
+def read_through(client: PostgresClient, source: Path) -> None:
     """Read a dump to its end. Raises ConfigurationError where that cannot be."""
     with _as_sql(client, source) as sql:
         while sql.read(PIECE):
@@ -131,7 +133,7 @@ def read_through(client: Client, source: Path) -> None:
 
 
 @contextmanager
-def _as_sql(client: Client, source: Path) -> Iterator[IO[bytes]]:
+def _as_sql(client: PostgresClient, source: Path) -> Iterator[IO[bytes]]:
     """Open what is in a dump, save its schema itself, as SQL."""
     with _running(
         client, ["pg_restore", "--list", source], source.parent, stdout=subprocess.PIPE
@@ -157,7 +159,11 @@ def _copy(sql: IO[bytes], target: IO[bytes], server: int) -> None:
 
 @contextmanager
 def _running(
-    client: Client, words: Sequence[str | Path], folder: Path, url: URL | None = None, **pipes: Any
+    client: PostgresClient,
+    words: Sequence[str | Path],
+    folder: Path,
+    url: URL | None = None,
+    **pipes: Any,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program for as long as the block lasts. Raises ConfigurationError where it fails.
 

@@ -17,7 +17,7 @@ from fhirapp.db import checked_url, db
 from fhirapp.db.sqlite_file import faults_of, schema_of
 from fhirapp.definition import Definition, types
 from fhirapp.disk import scratch
-from fhirapp.features.backups.archive import DATABASE, DUMP, KEYS, InvalidBackup, Manifest
+from fhirapp.features.backups.archive import DATABASE, DUMP, KEYS, BackupManifest, InvalidBackup
 from fhirapp.features.backups.backup import unpacked
 from fhirapp.features.backups.restore import app_on_copy
 from fhirapp.features.backups.schemas import read_dump, scratch_database
@@ -220,7 +220,7 @@ class Drilled:
     versions is None where a dump of PostgreSQL's could only be read, and not be loaded.
     """
 
-    manifest: Manifest
+    manifest: BackupManifest
     versions: int | None
     faults: list[str]
 
@@ -252,7 +252,7 @@ def drill(settings: Settings, path: Path, passphrase: str | None) -> Drilled:
             return _read_copy(settings, path, folder, manifest, loaded)
 
 
-def drill_file(settings: Settings, path: Path, folder: Path, manifest: Manifest) -> Drilled:
+def drill_file(settings: Settings, path: Path, folder: Path, manifest: BackupManifest) -> Drilled:
     """Read everything in a backup of SQLite that is unpacked. Raises InvalidBackup."""
     broken = faults_of(folder / DATABASE)
     if not broken and schema_of(folder / DATABASE) != manifest.schema:
@@ -263,7 +263,7 @@ def drill_file(settings: Settings, path: Path, folder: Path, manifest: Manifest)
 
 
 def _read_copy(
-    settings: Settings, path: Path, folder: Path, manifest: Manifest, url: URL | None = None
+    settings: Settings, path: Path, folder: Path, manifest: BackupManifest, url: URL | None = None
 ) -> Drilled:
     """Carry a copy forward, and read it."""
     has_key = manifest.is_dump or (folder / KEYS[0]).exists()

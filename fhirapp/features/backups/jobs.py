@@ -34,7 +34,7 @@ from fhirapp.features.backups.rotation import (
     time_in_name,
 )
 from fhirapp.jobs import table, uploads
-from fhirapp.jobs.kinds import Field, ScheduleKind
+from fhirapp.jobs.kinds import FormField, ScheduleKind
 from fhirapp.jobs.process import LAID, Tracker
 from fhirapp.jobs.schedule import Schedule
 from fhirapp.jobs.table import DONE, FAILED, WORKS, Job, Progress
@@ -184,21 +184,23 @@ SCHEDULE = ScheduleKind(
     name=BACKUP,
     label=N_("Backup"),
     fields={
-        "folder": Field(
+        "folder": FormField(
             N_("Folder"), N_("Path on the server. Leave empty for the folder of the Backups page.")
         ),
-        "keep": Field(
+        "keep": FormField(
             N_("Backups to keep"), N_("Older backups of this schedule are removed."), "14"
         ),
-        "passphrase_file": Field(
+        "passphrase_file": FormField(
             N_("Passphrase file"),
             N_(
                 "Path on the server. Leave empty to use FHIRAPP_BACKUP_PASSPHRASE, or for no "
                 "encryption."
             ),
         ),
-        "encrypt": Field(N_("Require encryption"), is_tick=True),
-        "drill": Field(N_("Test each backup"), N_("Reads the whole backup back."), is_tick=True),
+        "encrypt": FormField(N_("Require encryption"), is_tick=True),
+        "drill": FormField(
+            N_("Test each backup"), N_("Reads the whole backup back."), is_tick=True
+        ),
     },
     check=_check,
     passphrase=_passphrase,

@@ -38,7 +38,7 @@ from fhirapp.disk import (
     sync_folder,
     written_whole,
 )
-from fhirapp.features.backups.archive import DATABASE, DUMP, KEYS, InvalidBackup, Manifest
+from fhirapp.features.backups.archive import DATABASE, DUMP, KEYS, BackupManifest, InvalidBackup
 from fhirapp.features.backups.backup import unpacked
 from fhirapp.features.backups.schemas import drop_loaded, holds_rows, load_beside, swap_in
 from fhirapp.server.check import check_database
@@ -177,20 +177,20 @@ _HOLDS = (
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoreResult:
     """What was restored: the backup's manifest, versions of resources, and where the old is kept.
 
     That is files, or a schema of PostgreSQL's, in words.
     """
 
-    manifest: Manifest
+    manifest: BackupManifest
     versions: int
     kept: Sequence[Path | str]
 
 
 def restore(
     settings: Settings, path: Path, now: datetime, passphrase: str | None, *, force: bool
-) -> Restored:
+) -> RestoreResult:
     """Restore a backup; with force also over a database that holds something.
 
     Nothing is touched before the whole backup was checked. Raises ConfigurationError.
@@ -207,12 +207,12 @@ def restore(
         manifest = unpacked(settings, path, passphrase, folder)
         versions = make_ready(settings, folder, path, now)
         kept = put_in_place(settings, database, folder, now)
-    return Restored(manifest, versions, kept)
+    return RestoreResult(manifest, versions, kept)
 
 
 def _restore_dump(
     settings: Settings, path: Path, now: datetime, passphrase: str | None, *, force: bool
-) -> Restored:
+) -> RestoreResult:
     """Restore a backup of PostgreSQL: into tables beside those there, which it then replaces."""
     url = checked_url(settings)
     with scratch(settings.instance) as folder, alone_on_server(settings):
@@ -229,7 +229,7 @@ def _restore_dump(
             drop_loaded(engine)
     Generation(settings.instance).change()
     kept = f"the schema {schema}, until DROP SCHEMA {schema} CASCADE removes it"
-    return Restored(manifest, versions, [kept] if schema else [])
+    return RestoreResult(manifest, versions, [kept] if schema else [])
 
 
 @contextmanager

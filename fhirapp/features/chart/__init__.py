@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import MAIN, N_, Feature, Link
+from fhirapp.feature import MAIN, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="chart",
     requires=("notes",),
     blueprints=("fhirapp.features.chart.routes:blueprint",),
     navigation=(
-        Link(MAIN, 30, "/patients", N_("Patients"), roles=("", "clinician", "administrator")),
-        Link(MAIN, 30, "/patients", N_("My record"), roles=("patient",)),
+        MenuLink(MAIN, 30, "/patients", N_("Patients"), roles=("", "clinician", "administrator")),
+        MenuLink(MAIN, 30, "/patients", N_("My record"), roles=("patient",)),
     ),
 )

@@ -61,14 +61,14 @@ _MOST_SEVERE, _MOST_NAMED, _MOST_STATED = 12, 20, 3
 _REACTION, _NAME = 120, 80
 
 
-class Dated(NamedTuple):
+class LabelledDate(NamedTuple):
     """A date with what it is the date of: two that differ never look alike."""
 
     label: str
     text: str
 
 
-class Line(NamedTuple):
+class ChartRow(NamedTuple):
     """An entry in a row of the chart."""
 
     id: str
@@ -84,14 +84,14 @@ class Line(NamedTuple):
     reaction: str
     comments: Sequence[str]
     status: str
-    dates: Sequence[Dated]
+    dates: Sequence[LabelledDate]
     is_past: bool
 
 
-class Source(NamedTuple):
+class StatementSource(NamedTuple):
     """Where a statement comes from: its dates, and who recorded or reported it, "" if nobody."""
 
-    dates: Sequence[Dated]
+    dates: Sequence[LabelledDate]
     label: str
     who: str
 
@@ -107,7 +107,7 @@ class Severe(NamedTuple):
     coded_as: str
     reaction: str
     status: str
-    source: Source
+    source: StatementSource
     comments: Sequence[str]
 
 
@@ -118,20 +118,20 @@ class LookTwice(NamedTuple):
     places: Mapping[str, str]
 
 
-class Section(NamedTuple):
+class ChartSection(NamedTuple):
     """The entries of one standing; names are the substances of a folded one, in a sentence."""
 
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[ChartRow]
     is_folded: bool
     names: str
 
 
-class Statement(NamedTuple):
+class AbsenceStatement(NamedTuple):
     """An entry that is no allergy: its words, where it comes from, and what is noted beside."""
 
     words: str
-    source: Source
+    source: StatementSource
     comments: Sequence[str]
 
 
@@ -143,7 +143,7 @@ class Absence(NamedTuple):
 
     title: str
     is_known: bool
-    statements: Sequence[Statement]
+    statements: Sequence[AbsenceStatement]
 
 
 class Allergies(NamedTuple):
@@ -158,7 +158,7 @@ class Allergies(NamedTuple):
     conclusion: str
     absence: Absence | None
     look_twice: Sequence[LookTwice]
-    sections: Sequence[Section]
+    sections: Sequence[ChartSection]
 
 
 def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
@@ -191,7 +191,7 @@ def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
     )
 
 
-def _sections(lines: Mapping[str, Sequence[Line]]) -> Iterator[Section]:
+def _sections(lines: Mapping[str, Sequence[ChartRow]]) -> Iterator[ChartSection]:
     known = {code for codes, _title, _is_folded in _SECTIONS for code in codes}
     # A group that this page does not know is shown with those that hold.
     unknown = [code for code in lines if code not in known]
@@ -199,17 +199,17 @@ def _sections(lines: Mapping[str, Sequence[Line]]) -> Iterator[Section]:
         wanted = [*codes, *unknown] if codes == _SECTIONS[0][0] else codes
         held = [line for code in wanted for line in lines.get(code, ())]
         if held:
-            yield Section(_(title), held, is_folded, _named(held) if is_folded else "")
+            yield ChartSection(_(title), held, is_folded, _named(held) if is_folded else "")
 
 
-def _named(lines: Sequence[Line]) -> str:
+def _named(lines: Sequence[ChartRow]) -> str:
     names = [_named_line(line) for line in lines[:_MOST_NAMED]]
     if more := len(lines) - len(names):
         names.append(_("%(count)s more", count=more))
     return ", ".join(names)
 
 
-def _named_line(line: Line) -> str:
+def _named_line(line: ChartRow) -> str:
     """Return the name of an entry in a list; where its codes have another name, that too."""
     name = shortened(line.substance, _NAME)
     if not line.coded_as:
@@ -217,10 +217,10 @@ def _named_line(line: Line) -> str:
     return f"{name} ({_('coded as')} {shortened(line.coded_as, _NAME)})"
 
 
-def _line(entry: Json, group: str) -> Line:
+def _line(entry: Json, group: str) -> ChartRow:
     kind = _one(entry, "kind")
     kinds = [_one(entry, "type"), category(_all(entry, "category"))]
-    return Line(
+    return ChartRow(
         id=_source(entry),
         substance=_substance(entry),
         coded_as=_coded_as(entry),
@@ -258,16 +258,16 @@ def _severe_one(entry: Json) -> Severe:
     )
 
 
-def _statements(entries: Sequence[Json]) -> list[Statement]:
+def _statements(entries: Sequence[Json]) -> list[AbsenceStatement]:
     return [
-        Statement(_substance(entry), _source_of(entry), _all(entry, "comment"))
+        AbsenceStatement(_substance(entry), _source_of(entry), _all(entry, "comment"))
         for entry in entries[:_MOST_STATED]
     ]
 
 
-def _source_of(entry: Json) -> Source:
+def _source_of(entry: Json) -> StatementSource:
     label, author = _author(entry)
-    return Source(_dates(entry), label, reference(author))
+    return StatementSource(_dates(entry), label, reference(author))
 
 
 def _is_grave(entry: Json) -> bool:
@@ -326,13 +326,13 @@ def _status(entry: Json) -> str:
     return ", ".join([*(word(status) for status in statuses if status), *_all(entry, "note")])
 
 
-def _dates(entry: Json) -> list[Dated]:
+def _dates(entry: Json) -> list[LabelledDate]:
     dates = [
-        Dated(_("onset"), _one(entry, "onset")),
-        Dated(_("last occurred"), _one(entry, "lastOccurrence")),
-        Dated(_("recorded"), _one(entry, "recorded")),
+        LabelledDate(_("onset"), _one(entry, "onset")),
+        LabelledDate(_("last occurred"), _one(entry, "lastOccurrence")),
+        LabelledDate(_("recorded"), _one(entry, "recorded")),
     ]
-    return [one for one in dates if one.text] or [Dated(_("onset"), _("not recorded"))]
+    return [one for one in dates if one.text] or [LabelledDate(_("onset"), _("not recorded"))]
 
 
 def _look_twice(finding: Json, patient_id: str, names: Mapping[str, str]) -> LookTwice:

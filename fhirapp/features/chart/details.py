@@ -193,7 +193,7 @@ class Also(NamedTuple):
     address: str = ""
 
 
-class Origin(NamedTuple):
+class AllergyProvenance(NamedTuple):
     """A Provenance: what was done and when, then who did what, then why and from what."""
 
     what: str
@@ -201,10 +201,10 @@ class Origin(NamedTuple):
     also: Sequence[Also]
 
 
-def origins(provenances: Sequence[Json]) -> list[Origin]:
+def origins(provenances: Sequence[Json]) -> list[AllergyProvenance]:
     """Return where something comes from, the latest first."""
     ordered = sorted(provenances, key=lambda one: str(one.get("recorded", "")), reverse=True)
-    return [Origin(_what(one), list(_deeds(one)), list(_also(one))) for one in ordered]
+    return [AllergyProvenance(_what(one), list(_deeds(one)), list(_also(one))) for one in ordered]
 
 
 def _what(provenance: Json) -> str:

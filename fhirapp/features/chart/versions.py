@@ -23,7 +23,7 @@ MOST = 100
 _MOST_VISITS = 10
 
 
-class Change(NamedTuple):
+class ElementChange(NamedTuple):
     """What changed: an element in words, what it was, if that can be told, and what it became."""
 
     what: str
@@ -31,16 +31,16 @@ class Change(NamedTuple):
     after: str
 
 
-class Version(NamedTuple):
+class AllergyVersion(NamedTuple):
     """A version: its number, its day, what was done in a sentence, and what it changed."""
 
     number: str
     day: str
     did: str
-    changes: Sequence[Change] = ()
+    changes: Sequence[ElementChange] = ()
 
 
-def versions_of(allergy_id: str, token: OwnToken) -> tuple[list[Version], bool]:
+def versions_of(allergy_id: str, token: OwnToken) -> tuple[list[AllergyVersion], bool]:
     """Return the versions, the newest first, and whether there are more. Raises PageError."""
     path = f"/fhir/AllergyIntolerance/{allergy_id}/_history?_count={MOST}"
     bundle = read(path, token, via=VIA)
@@ -68,25 +68,25 @@ def _name_visits(entries: Sequence[dict[str, Any]], token: OwnToken) -> None:
             encounter["display"] = named.get(place, place)
 
 
-def _version(entry: Json, before: Json | None, *, is_first: bool) -> Version:
+def _version(entry: Json, before: Json | None, *, is_first: bool) -> AllergyVersion:
     resource = entry.get("resource")
     response = entry.get("response") or {}
     number = str(response.get("etag", "")).removeprefix("W/").strip('"')
     day = when(str(response.get("lastModified", "")))
     if resource is None:
-        return Version(number, day, _("Deleted."))
+        return AllergyVersion(number, day, _("Deleted."))
     if before is None:
-        return Version(number, day, _("First version.") if is_first else "")
+        return AllergyVersion(number, day, _("First version.") if is_first else "")
     earlier = before.get("resource")
     if earlier is None:
-        return Version(number, day, _("Recorded again after deletion."))
+        return AllergyVersion(number, day, _("Recorded again after deletion."))
     changed = list(changes(earlier, resource))
-    return Version(
+    return AllergyVersion(
         number, day, "" if changed else _("None of the details on this page changed."), changed
     )
 
 
-def changes(before: Json, after: Json) -> Iterator[Change]:
+def changes(before: Json, after: Json) -> Iterator[ElementChange]:
     """Yield what differs between two versions, in the order in which a person reads them."""
     covered: set[str] = set()
     for what, names, words in _ELEMENTS:
@@ -96,11 +96,11 @@ def changes(before: Json, after: Json) -> Iterator[Change]:
         was, became = words(before) or _("not recorded"), words(after) or _("not recorded")
         if was == became:
             was, became = _("same wording"), _("recorded differently")
-        yield Change(_(what), was, became)
+        yield ElementChange(_(what), was, became)
     others = {*before, *after} - covered - _NOT_TOLD
     if any(before.get(name) != after.get(name) for name in others):
         differing = sorted(name for name in others if before.get(name) != after.get(name))
-        yield Change(_("other details"), "", shortened(", ".join(differing)))
+        yield ElementChange(_("other details"), "", shortened(", ".join(differing)))
 
 
 def _coded(name: str) -> Callable[[Json], str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from fhirapp.audit.read import Entry, entries, patients_of
+from fhirapp.audit.read import AuditEntry, entries, patients_of
 from fhirapp.auth.models import OF_PAGES, Client, User
 from fhirapp.db import db
 from fhirapp.fhir.temporal import local
@@ -84,9 +84,9 @@ def looks_at(patient_id: str, before: int | None) -> tuple[list[Look], int | Non
     return looks, more
 
 
-def _together(found: Sequence[Entry]) -> list[list[Entry]]:
+def _together(found: Sequence[AuditEntry]) -> list[list[AuditEntry]]:
     """Return requests that follow one another, of one person through one app in one minute."""
-    together: list[list[Entry]] = []
+    together: list[list[AuditEntry]] = []
     for one in found:
         last = together[-1][-1] if together else None
         if last is not None and _key(last) == _key(one):
@@ -96,7 +96,7 @@ def _together(found: Sequence[Entry]) -> list[list[Entry]]:
     return together
 
 
-def _key(entry: Entry) -> tuple[object, ...]:
+def _key(entry: AuditEntry) -> tuple[object, ...]:
     return (entry.user_id, entry.client_id, entry.at[:16], entry.status < 400, entry.event)
 
 
@@ -112,33 +112,36 @@ def _own_pages() -> set[str]:
     return set(db.session.scalars(select(Client.client_id).where(Client.kind == OF_PAGES)))
 
 
-def _who(entry: Entry, people: Mapping[str, str]) -> str:
+def _who(entry: AuditEntry, people: Mapping[str, str]) -> str:
     if entry.user_id is None:
         return _("System (no user)")
     return people.get(entry.user_id) or _("a deleted account")
 
 
 def _through(
-    last: Entry, together: Sequence[Entry], apps: Mapping[str, str], own_pages: Collection[str]
+    last: AuditEntry,
+    together: Sequence[AuditEntry],
+    apps: Mapping[str, str],
+    own_pages: Collection[str],
 ) -> str:
     if last.event and last.client_id is None:
         return _("the command line") if last.address.startswith("shell:") else _("this site")
     return _pages(together) if last.client_id in own_pages else _app(last, apps)
 
 
-def _pages(together: Sequence[Entry]) -> str:
+def _pages(together: Sequence[AuditEntry]) -> str:
     """Return which of our pages asked, in the order in which they did."""
     names = [_(_PAGES.get(one.via, _OTHER_PAGES)) for one in reversed(together)]
     return _("this site: %(pages)s", pages=", ".join(dict.fromkeys(names)))
 
 
-def _app(entry: Entry, apps: Mapping[str, str]) -> str:
+def _app(entry: AuditEntry, apps: Mapping[str, str]) -> str:
     if entry.client_id is None:
         return _("an unknown app")
     return apps.get(entry.client_id) or _("a deleted app")
 
 
-def _what(entry: Entry, seen: Sequence[str]) -> str:
+def _what(entry: AuditEntry, seen: Sequence[str]) -> str:
     """Return how many of each type were shown, each resource once; of an event what happened."""
     if entry.event:
         return _(EVENTS.get(entry.event, entry.event))

@@ -15,7 +15,13 @@ from fhirapp.auth.demo import BACKEND
 from fhirapp.auth.tokens import new_token, save_backend_token
 from fhirapp.clinical.summary import entries_of
 from fhirapp.db import db
-from fhirapp.features.explore.explanation import Note, Step, issues_of, narrowing, reading_of
+from fhirapp.features.explore.explanation import (
+    NarrowingStep,
+    Note,
+    issues_of,
+    narrowing,
+    reading_of,
+)
 from fhirapp.features.explore.tables import names_of_patients
 from fhirapp.web.internal_client import ask, kept_for_state
 from fhirapp.web.texts import language
@@ -26,7 +32,7 @@ _SCOPE, _SECONDS = "system/*.rs", 60
 _MOST = 3
 
 
-class Hit(NamedTuple):
+class AllergyHit(NamedTuple):
     """An allergy that matches: what it is to, whose it is, whether it is severe."""
 
     substance: str
@@ -38,12 +44,12 @@ class LiveSearch(NamedTuple):
     """A search and its answer: how each parameter was read, and how many matches it left."""
 
     address: str
-    hits: Sequence[Hit]
+    hits: Sequence[AllergyHit]
     total: int
     milliseconds: int
     # The matches without any parameter, then those after each.
     all: int | None
-    steps: Sequence[tuple[Step, int | None]]
+    steps: Sequence[tuple[NarrowingStep, int | None]]
     ignored: Sequence[Note]
 
 
@@ -71,7 +77,7 @@ def _search() -> LiveSearch | None:
     )
 
 
-def _hits(content: Any, token: OwnToken) -> Sequence[Hit]:
+def _hits(content: Any, token: OwnToken) -> Sequence[AllergyHit]:
     resources = [
         entry["resource"]
         for entry in content.get("entry", ())
@@ -81,7 +87,7 @@ def _hits(content: Any, token: OwnToken) -> Sequence[Hit]:
     ids = [reference.removeprefix("Patient/") for reference in dict.fromkeys(patients.values())]
     names = names_of_patients(ids, token.secret)
     return [
-        Hit(entry.name, names.get(patient, patient), entry.is_severe)
+        AllergyHit(entry.name, names.get(patient, patient), entry.is_severe)
         for entry in entries_of(resources)
         if (patient := patients[entry.reference.removeprefix("AllergyIntolerance/")])
     ]

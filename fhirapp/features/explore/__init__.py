@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import MAIN, N_, Feature, Link
+from fhirapp.feature import MAIN, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="explore",
@@ -14,8 +14,8 @@ FEATURE = Feature(
         "fhirapp.features.explore.api_docs:blueprint",
     ),
     navigation=(
-        Link(MAIN, 20, "/explore", N_("Explore")),
-        Link(MAIN, 50, "/api-docs", N_("API")),
+        MenuLink(MAIN, 20, "/explore", N_("Explore")),
+        MenuLink(MAIN, 50, "/api-docs", N_("API")),
     ),
     help={"/explore": "search", "/api-docs": "connect"},
 )

@@ -17,7 +17,7 @@ from werkzeug.datastructures import Headers
 from fhirapp.config import base_url
 from fhirapp.features.explore.address import HEADERS, SENT_VIA, Address, NoAddressError
 from fhirapp.features.explore.explanation import Note, issues_of, note_of
-from fhirapp.rest.internal import Answer
+from fhirapp.rest.internal import InternalResponse
 from fhirapp.rest.response import FHIR_JSON, FHIR_XML
 from fhirapp.web.internal_client import ask
 from fhirapp.web.texts import _, numeral
@@ -56,7 +56,7 @@ class Sent(NamedTuple):
     target: str
     headers: Sequence[tuple[str, str]]
     body: str
-    answer: Answer
+    answer: InternalResponse
 
     @property
     def request_lines(self) -> Sequence[str]:
@@ -134,7 +134,7 @@ def _can_be_sent(value: str) -> bool:
     return len(value) <= _LONGEST_HEADER and re.fullmatch(r"[\x20-\x7e]+", value) is not None
 
 
-class Description(NamedTuple):
+class ResponseDescription(NamedTuple):
     """An answer in words; content is its JSON, None where it has none.
 
     raw is the body as text, as far as it is shown; None where it is not text.
@@ -157,7 +157,7 @@ class Description(NamedTuple):
         return isinstance(self.content, dict) and self.content.get("total") == 0
 
 
-def described(answer: Answer, *, is_bytes: bool = False) -> Description:
+def described(answer: InternalResponse, *, is_bytes: bool = False) -> ResponseDescription:
     """Return an answer in words.
 
     is_bytes: the body may be that of a Binary, which may hold any JSON; it is not parsed.
@@ -166,7 +166,7 @@ def described(answer: Answer, *, is_bytes: bool = False) -> Description:
     content = None if is_bytes and not is_refused else _content(answer)
     issues = issues_of(content)
     is_text = answer.headers.get("Content-Type", "").startswith(_TEXT) or not answer.body
-    return Description(
+    return ResponseDescription(
         line=_line(answer),
         sentence=_meaning(answer.status),
         total=_total(content),
@@ -180,7 +180,7 @@ def described(answer: Answer, *, is_bytes: bool = False) -> Description:
     )
 
 
-def _content(answer: Answer) -> Any:
+def _content(answer: InternalResponse) -> Any:
     if "json" not in answer.headers.get("Content-Type", "") or len(answer.body) > MOST_BYTES:
         return None
     try:
@@ -189,7 +189,7 @@ def _content(answer: Answer) -> Any:
         return None
 
 
-def _line(answer: Answer) -> str:
+def _line(answer: InternalResponse) -> str:
     """Return the status with its usual phrase: 404 Not Found."""
     try:
         return f"{answer.status} {HTTPStatus(answer.status).phrase}"

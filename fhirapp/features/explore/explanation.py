@@ -37,7 +37,7 @@ VIA = "explain"
 MOST_REQUESTS = 6
 
 
-class Applied(NamedTuple):
+class AppliedParameter(NamedTuple):
     """A parameter that selects: code:text, what it finds, where it looks."""
 
     name: str
@@ -58,7 +58,7 @@ class Note(NamedTuple):
     links: Sequence[str] = ()
 
 
-class Statement(NamedTuple):
+class SqlStatement(NamedTuple):
     """SQL that was run, without its values, and the database's query plan."""
 
     sql: str
@@ -66,10 +66,10 @@ class Statement(NamedTuple):
 
 
 @dataclass
-class Reading:
+class SearchInterpretation:
     """How a search is read."""
 
-    applied: list[Applied] = field(default_factory=list)
+    applied: list[AppliedParameter] = field(default_factory=list)
     # What is not followed, or only in part, and why.
     ignored: list[Note] = field(default_factory=list)
     # The order, page and total of the answer, what it includes.
@@ -79,7 +79,7 @@ class Reading:
     # Why the search was refused.
     refused: list[Note] = field(default_factory=list)
     # In demo mode alone.
-    statements: list[Statement] = field(default_factory=list)
+    statements: list[SqlStatement] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
@@ -90,9 +90,9 @@ class Reading:
         return bool(self.limits or self.ignored or self.refused)
 
 
-def reading_of(issues: Sequence[Mapping[str, Any]]) -> Reading:
+def reading_of(issues: Sequence[Mapping[str, Any]]) -> SearchInterpretation:
     """Return how a search is read, from the issues of its answer's OperationOutcome."""
-    reading = Reading()
+    reading = SearchInterpretation()
     for issue in issues:
         explanation = read_explanation(issue)
         if issue.get("severity") in ("error", "fatal"):
@@ -106,7 +106,7 @@ def reading_of(issues: Sequence[Mapping[str, Any]]) -> Reading:
         elif explanation.topic == TOKEN:
             reading.limits.append(_sentence(explanation.text("text")))
         elif explanation.topic == STATEMENT:
-            statement = Statement(explanation.text("sql"), explanation.text("plan"))
+            statement = SqlStatement(explanation.text("sql"), explanation.text("plan"))
             reading.statements.append(statement)
         else:
             sentence = str(issue.get("diagnostics", ""))
@@ -123,8 +123,8 @@ def note_of(issue: Mapping[str, Any]) -> Note:
     return Note(parameter, _ended(text.removeprefix(f"{parameter}: ")))
 
 
-def _applied(parameter: ParameterReading) -> Applied:
-    return Applied(
+def _applied(parameter: ParameterReading) -> AppliedParameter:
+    return AppliedParameter(
         f"{parameter.name}:{parameter.modifier}" if parameter.modifier else parameter.name,
         parameter.sought(_phrase),
         parameter.place,
@@ -208,7 +208,7 @@ class Count(NamedTuple):
     """The number of matches, None where the search is refused, and how it is read."""
 
     total: int | None
-    reading: Reading
+    reading: SearchInterpretation
 
 
 def count(definition: Definition, parameters: Sequence[tuple[str, str]], token: OwnToken) -> Count:
@@ -218,12 +218,12 @@ def count(definition: Definition, parameters: Sequence[tuple[str, str]], token: 
     try:
         content = answer.json()
     except ValueError:
-        return Count(None, Reading())
+        return Count(None, SearchInterpretation())
     total = content.get("total") if answer.status == 200 and isinstance(content, dict) else None
     return Count(total if isinstance(total, int) else None, reading_of(issues_of(content)))
 
 
-class Step(NamedTuple):
+class NarrowingStep(NamedTuple):
     """How many matches a parameter and those before it leave; None if they are not counted.
 
     The name of the first step, which is without any parameter, is empty.
@@ -234,7 +234,7 @@ class Step(NamedTuple):
     left: int | None
 
 
-def narrowing(address: str, token: OwnToken) -> Sequence[Step]:
+def narrowing(address: str, token: OwnToken) -> Sequence[NarrowingStep]:
     """Return the matches left after each parameter of a search, in MOST_REQUESTS requests at most.
 
     Empty where the address is no search. A parameter's repetitions count together.
@@ -243,13 +243,13 @@ def narrowing(address: str, token: OwnToken) -> Sequence[Step]:
     if search is None:
         return ()
     total = count(search.definition, (), token).total
-    steps = [Step("", _("Everything that the token gives access to"), total)]
+    steps = [NarrowingStep("", _("Everything that the token gives access to"), total)]
     sent: list[tuple[str, str]] = []
     for name, values in [*search.selecting.items()][: MOST_REQUESTS - 1]:
         sent += [(name, value) for value in values]
         total, reading = count(search.definition, sent, token)
         sought = next((applied.sought for applied in reading.applied if applied.name == name), "")
-        steps.append(Step(name, sought, total))
+        steps.append(NarrowingStep(name, sought, total))
     return steps
 
 

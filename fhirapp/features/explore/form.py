@@ -77,14 +77,14 @@ _MODIFIERS = {
 }
 
 
-class Choice(NamedTuple):
+class FieldOption(NamedTuple):
     """A value to choose, as it is sent, and what it means."""
 
     value: str
     words: str = ""
 
 
-class Line(NamedTuple):
+class FieldLine(NamedTuple):
     """A line of a field: its modifier with the colon, or its prefix; and the value."""
 
     meaning: str = ""
@@ -92,48 +92,48 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Field:
+class SearchField:
     """A field: of FHIR's type kind, with its possible modifiers and prefixes."""
 
     name: str
     kind: str
     doc: str
-    meanings: Sequence[Choice] = ()
+    meanings: Sequence[FieldOption] = ()
     # The only values to choose from; empty where a value is typed.
     only: Sequence[str] = ()
     example: str = ""
     # What it suggests at once.
-    offers: Sequence[Choice] = ()
+    offers: Sequence[FieldOption] = ()
     # Whether focus loads the codes that occur. That reads records, so only where it helps.
     loads_codes: bool = False
     # Whether patients are suggested by what is typed. All of them would be too many.
     finds_patients: bool = False
-    lines: Sequence[Line] = (Line(),)
+    lines: Sequence[FieldLine] = (FieldLine(),)
 
     @property
     def is_used(self) -> bool:
         return any(line.value for line in self.lines)
 
     @property
-    def named_lines(self) -> Sequence[tuple[str, Line]]:
+    def named_lines(self) -> Sequence[tuple[str, FieldLine]]:
         """The lines with the names of their controls: date, date~2."""
         return [
             (f"{self.name}~{number}" if number > 1 else self.name, line)
             for number, line in enumerate(self.lines, 1)
         ]
 
-    def line_of(self, modifier: str, value: str) -> Line | None:
+    def line_of(self, modifier: str, value: str) -> FieldLine | None:
         """Return the line for a value and its modifier with the colon; None if it has none."""
         meanings = {choice.value for choice in self.meanings}
         if modifier:
-            return Line(modifier, value) if modifier in meanings else None
+            return FieldLine(modifier, value) if modifier in meanings else None
         if self.only and value not in self.only:
             return None
         if value[:2] in meanings:
-            return Line(value[:2], value[2:]) if value[2:] else None
-        return Line("", value)
+            return FieldLine(value[:2], value[2:]) if value[2:] else None
+        return FieldLine("", value)
 
-    def written(self, line: Line) -> str:
+    def written(self, line: FieldLine) -> str:
         """Return a line as a piece of the address."""
         if line.meaning.startswith(":"):
             return piece(self.name + line.meaning, line.value)
@@ -144,12 +144,12 @@ class Form(NamedTuple):
     """The form of a type's search."""
 
     definition: Definition
-    usual: Sequence[Field]
-    more: Sequence[Field]
-    results: Sequence[Field]
+    usual: Sequence[SearchField]
+    more: Sequence[SearchField]
+    results: Sequence[SearchField]
     extra: Sequence[str]
 
-    def fields(self) -> Sequence[Field]:
+    def fields(self) -> Sequence[SearchField]:
         return [*self.usual, *self.more, *self.results]
 
     @property
@@ -176,7 +176,7 @@ def read_form(address: Address) -> Form:
     searched = address.searched
     definition = searched or types()[address.type_name or type_names()[0]]
     fields = _fields(definition)
-    lines: dict[str, list[Line]] = {}
+    lines: dict[str, list[FieldLine]] = {}
     extra: list[str] = []
     for text in address.pieces if searched else ():
         name, value = pair(text) or ("", "")
@@ -217,7 +217,7 @@ def write_address(sent: MultiDict[str, str]) -> Address:
     pieces: list[str] = []
     for field in ((_fields(before) if before else {}) | _fields(definition)).values():
         for name, _line in field.named_lines:
-            line = Line(sent.get(f"m.{name}", ""), sent.get(f"f.{name}", ""))
+            line = FieldLine(sent.get(f"m.{name}", ""), sent.get(f"f.{name}", ""))
             if line.value:
                 pieces.append(field.written(line))
     for row in sent.getlist("x"):
@@ -225,15 +225,15 @@ def write_address(sent: MultiDict[str, str]) -> Address:
     return Address(f"/fhir/{definition.name}", tuple(pieces))
 
 
-def _fields(definition: Definition) -> dict[str, Field]:
+def _fields(definition: Definition) -> dict[str, SearchField]:
     if not definition.searchable:
         doc = _("Resource id. This type supports read, not search.")
-        return {"_id": Field("_id", "id", doc)}
+        return {"_id": SearchField("_id", "id", doc)}
     declared = [_field(definition, parameter) for parameter in definition.params]
     return {field.name: field for field in (*declared, *_shaping(definition))}
 
 
-def _field(definition: Definition, parameter: Parameter) -> Field:
+def _field(definition: Definition, parameter: Parameter) -> SearchField:
     codes = listed_codes(definition, parameter)
     finds_patients = False
     if isinstance(parameter, Reference):
@@ -242,32 +242,32 @@ def _field(definition: Definition, parameter: Parameter) -> Field:
     else:
         is_code = isinstance(parameter, Token) and not parameter.of_identifier
         loads_codes = is_code and not codes
-    return Field(
+    return SearchField(
         parameter.name,
         parameter.kind,
         parameter.doc,
         [*_meanings(parameter)],
         example=_("name or id") if finds_patients else _EXAMPLES.get(parameter.kind, ""),
-        offers=[Choice(code, "" if word(code) == code else word(code)) for code in codes],
+        offers=[FieldOption(code, "" if word(code) == code else word(code)) for code in codes],
         loads_codes=loads_codes,
         finds_patients=finds_patients,
-        lines=(Line("ge"), Line("le")) if parameter.kind == "date" else (Line(),),
+        lines=(FieldLine("ge"), FieldLine("le")) if parameter.kind == "date" else (FieldLine(),),
     )
 
 
-def _meanings(parameter: Parameter) -> Iterator[Choice]:
+def _meanings(parameter: Parameter) -> Iterator[FieldOption]:
     """Yield the prefixes of a date, or the plain meaning; then the modifiers."""
     if isinstance(parameter, Date):
         words = _PREFIXES if parameter.kind == "date" else _COMPARISONS
         for prefix, meaning in words.items():
-            yield Choice(prefix, _(meaning))
+            yield FieldOption(prefix, _(meaning))
     else:
-        yield Choice("", _("is"))
+        yield FieldOption("", _("is"))
     for modifier in modifiers_of(parameter):
-        yield Choice(f":{modifier}", _(_MODIFIERS.get(modifier, modifier)))
+        yield FieldOption(f":{modifier}", _(_MODIFIERS.get(modifier, modifier)))
     if isinstance(parameter, Reference) and len(parameter.targets) > 1:
         for target in parameter.targets:
-            yield Choice(f":{target}", _("is the %(target)s", target=target))
+            yield FieldOption(f":{target}", _("is the %(target)s", target=target))
 
 
 def listed_codes(definition: Definition, parameter: Parameter) -> list[str]:
@@ -276,34 +276,54 @@ def listed_codes(definition: Definition, parameter: Parameter) -> list[str]:
     return [*dict.fromkeys(code for binding in bindings for code in binding.codes)]
 
 
-def _reverse(definition: Definition, iterated: tuple[Choice, ...]) -> Field:
+def _reverse(definition: Definition, iterated: tuple[FieldOption, ...]) -> SearchField:
     if definition.provenance_alone:
-        return Field(
+        return SearchField(
             "_revinclude", "code", _("Include provenance of the results"), only=(REVINCLUDE,)
         )
-    return Field("_revinclude", "names", _("Include resources that refer to the results"),
-                 iterated, offers=[*map(Choice, referring(definition))])  # fmt: skip
+    return SearchField(
+        "_revinclude",
+        "names",
+        _("Include resources that refer to the results"),
+        iterated,
+        offers=[*map(FieldOption, referring(definition))],
+    )
 
 
-def _shaping(definition: Definition) -> Sequence[Field]:
+def _shaping(definition: Definition) -> Sequence[SearchField]:
     """Return the fields of what shapes the answer."""
     if not definition.searchable:
         return ()
     sorts = [parameter.name for parameter in definition.params if parameter.sortable]
     iterated = (
-        Choice("", _("of the matches")),
-        Choice(f":{ITERATE}", _("of included resources")),
+        FieldOption("", _("of the matches")),
+        FieldOption(f":{ITERATE}", _("of included resources")),
     )
     return (
-        Field("_count", "number", _("Results on a page"), example="100"),
-        Field("_sort", "names", _("Sort by these parameters; a minus sorts in descending order"),
-              offers=[Choice(sign + name) for name in sorts for sign in ("", "-")]),
-        Field("_total", "code", _("How the total is counted"), only=TOTALS),
-        Field("_summary", "code", _("Return only part of each resource"), only=SUMMARIES),
-        Field("_elements", "names", _("Return only these elements, separated by commas"),
-              offers=[*map(Choice, definition.columns)]),
-        Field("_include", "names", _("Include resources that the results refer to"), iterated,
-              offers=[*map(Choice, includable(definition))]),
+        SearchField("_count", "number", _("Results on a page"), example="100"),
+        SearchField(
+            "_sort",
+            "names",
+            _("Sort by these parameters; a minus sorts in descending order"),
+            offers=[FieldOption(sign + name) for name in sorts for sign in ("", "-")],
+        ),
+        SearchField("_total", "code", _("How the total is counted"), only=TOTALS),
+        SearchField("_summary", "code", _("Return only part of each resource"), only=SUMMARIES),
+        SearchField(
+            "_elements",
+            "names",
+            _("Return only these elements, separated by commas"),
+            offers=[*map(FieldOption, definition.columns)],
+        ),
+        SearchField(
+            "_include",
+            "names",
+            _("Include resources that the results refer to"),
+            iterated,
+            offers=[*map(FieldOption, includable(definition))],
+        ),
         _reverse(definition, iterated),
-        Field("_explain", "boolean", _("Explain how the search is read"), only=("true", "false")),
-    )  # fmt: skip
+        SearchField(
+            "_explain", "boolean", _("Explain how the search is read"), only=("true", "false")
+        ),
+    )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.audit.read import Entry, entries
+from fhirapp.audit.read import AuditEntry, entries
 from fhirapp.features.explore.address import (
     SENT_VIA,
     NoAddressError,
@@ -50,7 +50,7 @@ class SentRequest(NamedTuple):
     milliseconds: float
 
 
-class Difference(NamedTuple):
+class _Difference(NamedTuple):
     """A request's answer then, and now: each resource as Type/id."""
 
     sent: SentRequest
@@ -93,7 +93,7 @@ def _number(name: str) -> int | None:
     return int(text)
 
 
-def _entry(user_id: str, number: int) -> Entry:
+def _entry(user_id: str, number: int) -> AuditEntry:
     """Return a request of this person's. Raises PageError."""
     for entry in entries(user_id=user_id, via=SENT_VIA, before=number + 1, limit=1):
         if entry.number == number:
@@ -101,7 +101,7 @@ def _entry(user_id: str, number: int) -> Entry:
     raise PageError(404, _("None of your recent requests has this number."))
 
 
-def _sent_request(entry: Entry) -> SentRequest:
+def _sent_request(entry: AuditEntry) -> SentRequest:
     address, link = _address(entry)
     return SentRequest(
         number=entry.number,
@@ -116,7 +116,7 @@ def _sent_request(entry: Entry) -> SentRequest:
     )
 
 
-def _address(entry: Entry) -> tuple[str, str]:
+def _address(entry: AuditEntry) -> tuple[str, str]:
     """Return a request's address, and the page that sends it again; empty where it was cut off.
 
     A search by POST is written as its address, and sent as POST.
@@ -135,7 +135,7 @@ def _address(entry: Entry) -> tuple[str, str]:
     return address, explorer_link(address, method="POST" if is_post else "")
 
 
-def _difference(entry: Entry) -> Difference:
+def _difference(entry: AuditEntry) -> _Difference:
     """Send a request again, and compare the answers. Raises PageError."""
     sent = _sent_request(entry)
     if not sent.link:
@@ -159,7 +159,7 @@ def _difference(entry: Entry) -> Difference:
         raise PageError(503, _("The response was not recorded. Try again in a moment."))
     then, now = set(entry.served), set(again.served)
     new, gone = _names(now - then), _names(then - now)
-    return Difference(
+    return _Difference(
         sent=sent,
         status=again.status,
         resources=len(again.served),

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from flask import Response
 
 from fhirapp.auth.models import OF_PAGES, Client, User, digest
-from fhirapp.auth.protector import Token, look_up
-from fhirapp.auth.scopes import Access, Grant
+from fhirapp.auth.protector import BearerToken, look_up
+from fhirapp.auth.scopes import Access, Permission
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.definition import Definition, Visibility, types
@@ -89,7 +89,7 @@ def _shown(secret: str, *, is_pasted: bool = False, reveals: bool = False) -> Re
     )
 
 
-def _described(token: Token) -> dict[str, Any]:
+def _described(token: BearerToken) -> dict[str, Any]:
     """Return what the page shows of a token."""
     client = db.session.get(Client, token.client_id)
     user = db.session.get(User, token.user_id) if token.user_id else None
@@ -117,7 +117,7 @@ def _described(token: Token) -> dict[str, Any]:
     }
 
 
-def _over(token: Token) -> str:
+def _over(token: BearerToken) -> str:
     """Return why a token gives no access any more; empty where it does."""
     if token.revoked or token.grant_revoked:
         return _("It was revoked.")
@@ -173,7 +173,7 @@ def _of_whom(definition: Definition, access: Access, permission: str) -> str:
     return ", ".join(dict.fromkeys(filter(None, words)))
 
 
-def _granted(definition: Definition, grant: Grant) -> str:
+def _granted(definition: Definition, grant: Permission) -> str:
     """Return in words what a grant reaches, as rest/access.py has it; empty for nothing."""
     if grant.patient is not None and not definition.compartment:
         return ""

@@ -20,7 +20,7 @@ from flask import Response, current_app, request
 from sqlalchemy import select
 
 from fhirapp.auth.clients.first_party import OwnToken, own_token
-from fhirapp.auth.demo import PEOPLE, Person
+from fhirapp.auth.demo import PEOPLE, DemoPerson
 from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, User
 from fhirapp.config import settings
@@ -75,7 +75,7 @@ blueprint = blueprint_of("explore", __name__)
 blueprint.record_once(lambda state: state.app.extensions.update({LONG_URLS: (PAGE, "/sign-in")}))
 
 
-def other_accounts() -> Sequence[Person]:
+def other_accounts() -> Sequence[DemoPerson]:
     """Return the demo accounts as which the request can be sent; none outside the demo."""
     if not settings().demo:
         return ()

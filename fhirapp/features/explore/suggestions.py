@@ -24,7 +24,7 @@ from fhirapp.features.explore.address import (
     read_address,
 )
 from fhirapp.features.explore.explanation import Correction
-from fhirapp.features.explore.form import Choice, read_form
+from fhirapp.features.explore.form import FieldOption, read_form
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.rest.search import impossible_values
@@ -48,7 +48,7 @@ _LEAST_TYPED = 2
 _MOST_MEANT = 3
 _ID = re.compile(ID_PATTERN)
 
-Suggestions = Mapping[str, Sequence[Choice]]
+Suggestions = Mapping[str, Sequence[FieldOption]]
 _kept: dict[bytes, tuple[float, Suggestions]] = {}
 
 
@@ -67,15 +67,15 @@ def occurring_codes(definition: Definition, secret: str) -> Suggestions:
     return kept[1]
 
 
-def offered(*groups: Sequence[Choice]) -> Sequence[Choice]:
+def offered(*groups: Sequence[FieldOption]) -> Sequence[FieldOption]:
     """Return suggestions of several kinds, each value once, with the words that a group has."""
     words: dict[str, str] = {}
     for value, meaning in (choice for group in groups for choice in group):
         words[value] = words.get(value) or meaning
-    return [Choice(*each) for each in words.items()]
+    return [FieldOption(*each) for each in words.items()]
 
 
-def patients(typed: str, recent: Sequence[Choice], secret: str) -> Sequence[Choice]:
+def patients(typed: str, recent: Sequence[FieldOption], secret: str) -> Sequence[FieldOption]:
     """Return the patients whom a field suggests: those of what is typed, or else the recent ones.
 
     Empty while too little is typed, and where nobody was searched for before.
@@ -88,7 +88,7 @@ def patients(typed: str, recent: Sequence[Choice], secret: str) -> Sequence[Choi
         people = suggest_people(typed, secret, via=_VIA)
     else:
         people = ()
-    return [Choice(person.id, _described(person)) for person in people]
+    return [FieldOption(person.id, _described(person)) for person in people]
 
 
 def patients_meant(address: Address, secret: str) -> Iterator[Correction]:
@@ -130,7 +130,7 @@ def recent_values(definition: Definition) -> Suggestions:
             is_known = name in definition.params.by_name and len(value) <= _LONGEST
             if is_known and not _is_impossible(definition, name, value):
                 recent.setdefault(name, {})[value] = None
-    return {name: [*map(Choice, values)][:_MOST_RECENT] for name, values in recent.items()}
+    return {name: [*map(FieldOption, values)][:_MOST_RECENT] for name, values in recent.items()}
 
 
 def _is_impossible(definition: Definition, name: str, value: str) -> bool:
@@ -159,7 +159,7 @@ def _search_codes(definition: Definition, secret: str) -> Suggestions:
 
 def _codes_in(
     matches: Sequence[Mapping[str, Any]], definition: Definition, parameter: Parameter
-) -> Sequence[Choice]:
+) -> Sequence[FieldOption]:
     searched = [definition.params.by_name[name] for name in parameter.searches] or [parameter]
     paths = [path for each in searched for path in each.paths]
     # By code: its systems, and words.
@@ -171,7 +171,7 @@ def _codes_in(
                     codes.setdefault(code, (set(), words))[0].add(system)
     choices = [
         # A code of several systems is suggested with each.
-        Choice(f"{system}|{code}" if len(systems) > 1 and system else code, words)
+        FieldOption(f"{system}|{code}" if len(systems) > 1 and system else code, words)
         for code, (systems, words) in codes.items()
         for system in sorted(systems)
     ]

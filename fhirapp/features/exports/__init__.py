@@ -6,7 +6,7 @@ Records leave as NDJSON: as their sources sent them, with the history where that
 
 from __future__ import annotations
 
-from fhirapp.feature import ADMINISTRATION, N_, Feature, Link
+from fhirapp.feature import ADMINISTRATION, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="exports",
@@ -17,5 +17,5 @@ FEATURE = Feature(
     },
     jobs={"export": "fhirapp.features.exports.jobs:export"},
     sweeps=("fhirapp.features.exports.jobs:sweep",),
-    navigation=(Link(ADMINISTRATION, 70, "/admin/exports", N_("Exports")),),
+    navigation=(MenuLink(ADMINISTRATION, 70, "/admin/exports", N_("Exports")),),
 )

@@ -25,12 +25,12 @@ from fhirapp.config import ConfigurationError
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
 from fhirapp.features.exports import history
-from fhirapp.features.exports.folder import Folder
+from fhirapp.features.exports.folder import ExportFolder
 from fhirapp.features.exports.rows import (
-    Key,
+    ExportSelection,
     Row,
-    Selection,
     SourceJson,
+    VersionKey,
     all_versions,
     count,
     current_versions,
@@ -46,7 +46,7 @@ from fhirapp.trail.events import record_export
 # Called with the number of versions that are written, and of all.
 Progress = Callable[[int, int], None]
 # (version, its row, the version numbers of the Binaries that it was made with, by id)
-_Version = tuple[Key, Row, Mapping[str, int]]
+_Version = tuple[VersionKey, Row, Mapping[str, int]]
 
 
 class ExportOptions(NamedTuple):
@@ -58,7 +58,7 @@ class ExportOptions(NamedTuple):
     compressed: bool = False
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> ExportSelection:
         return (all_versions if self.history else current_versions)(self.since)
 
 
@@ -83,7 +83,7 @@ class ExportFile(NamedTuple):
 
 
 @dataclass
-class Manifest:
+class ExportManifest:
     """The files of an export, and the request that it was made for."""
 
     transaction_time: str
@@ -140,14 +140,14 @@ def export_to(
     progress: Progress = lambda _done, _total: None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     user_id: str | None = None,
-) -> Manifest:
+) -> ExportManifest:
     """Export to a new or empty folder, which is left empty where it fails.
 
     The audit trail names the patients whose records it holds, and user_id, who asked for it.
     Raises ConfigurationError, or sqlalchemy's OperationalError where the database stays locked.
     """
-    with Folder(path) as folder, snapshot_at(clock) as (snapshot, taken):
-        manifest = Manifest(taken, request)
+    with ExportFolder(path) as folder, snapshot_at(clock) as (snapshot, taken):
+        manifest = ExportManifest(taken, request)
         run = _Export(folder, snapshot, options, binary, progress)
         manifest.output += run.output()
         if options.since is not None and not options.history:
@@ -163,7 +163,7 @@ class _Export:
 
     def __init__(
         self,
-        folder: Folder,
+        folder: ExportFolder,
         snapshot: Reader,
         options: ExportOptions,
         binary: Definition,
@@ -255,7 +255,9 @@ class _Export:
                 yield key, row, made_with.get(key.pk, {})
             self._progress(self._done, sum(self._totals.values()))
 
-    def _made_with(self, batch: Sequence[tuple[Key, Row]]) -> Mapping[int, Mapping[str, int]]:
+    def _made_with(
+        self, batch: Sequence[tuple[VersionKey, Row]]
+    ) -> Mapping[int, Mapping[str, int]]:
         """Return the version numbers of each row's Binaries, by row and Binary id."""
         attached: dict[int, dict[str, int]] = {
             key.pk: fhir_json.loads(row[2]) for key, row in batch if row and row[2]
@@ -267,7 +269,7 @@ class _Export:
             for carrier, rows in attached.items()
         }
 
-    def _deletions(self, selection: Selection) -> Iterator[Iterator[bytes]]:
+    def _deletions(self, selection: ExportSelection) -> Iterator[Iterator[bytes]]:
         """Yield the deletions, each as a Bundle that repeats it elsewhere."""
         for definition in self._options.types:
             for key in keys(self._snapshot, definition, selection, "0"):

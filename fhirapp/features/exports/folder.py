@@ -85,7 +85,7 @@ class File:
                 file.close()
 
 
-class Folder(AbstractContextManager["Folder"]):
+class ExportFolder(AbstractContextManager["ExportFolder"]):
     """The files of one export; after an error, none of them stays."""
 
     def __init__(self, path: Path) -> None:
@@ -94,7 +94,7 @@ class Folder(AbstractContextManager["Folder"]):
         self._files: dict[str, File] = {}
         self._made: list[Path] = []
 
-    def __enter__(self) -> Folder:
+    def __enter__(self) -> ExportFolder:
         """Create the folder, or check that it is empty. Raises ConfigurationError."""
         try:
             if self._path.exists() or self._path.is_symlink():

@@ -40,7 +40,7 @@ BEFORE = b'{"resourceType":"Bundle","type":"history","entry":['
 AFTER = b"]}"
 
 
-class Version(NamedTuple):
+class ExportedVersion(NamedTuple):
     """A version of a resource: its JSON, None for a deletion; its number and time.
 
     made_with has the number of the version of each Binary that it was made with, by Binary id.
@@ -61,7 +61,7 @@ class History(NamedTuple):
 
     type_name: str
     id: str
-    versions: list[Version]
+    versions: list[ExportedVersion]
 
 
 def entry(
@@ -135,7 +135,7 @@ def history_of(bundle: Any) -> History:
     return History(type_name, resource_id, versions)
 
 
-def _read_entry(path: str, content: Any) -> tuple[tuple[str, str], Version]:
+def _read_entry(path: str, content: Any) -> tuple[tuple[str, str], ExportedVersion]:
     """Return (type, id) and the version of an entry. Raises InvalidResource."""
     if type(content) is not dict:
         raise InvalidResource([(path, "must be a JSON object")])
@@ -154,7 +154,7 @@ def _read_entry(path: str, content: Any) -> tuple[tuple[str, str], Version]:
     number = _number(path, meta.get("versionId"), response.get("etag"))
     moment = _moment(path, meta.get("lastUpdated"), response.get("lastModified"))
     made_with = dict(_enclosures(f"{path}.link", content.get("link")))
-    return name, Version(None if deleted else resource, number, moment, made_with)
+    return name, ExportedVersion(None if deleted else resource, number, moment, made_with)
 
 
 def _object(path: str, content: Mapping[str, Any], name: str) -> dict[str, Any]:

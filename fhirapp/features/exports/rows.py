@@ -35,7 +35,7 @@ _PIECE = 3 * 1_048_576
 _PATIENCE = 60
 
 
-class Key(NamedTuple):
+class VersionKey(NamedTuple):
     """A version, and the number and approximate size in bytes of its row."""
 
     id: str
@@ -50,26 +50,26 @@ class Key(NamedTuple):
 Row = tuple[Any, ...] | None
 
 
-class Selection(NamedTuple):
+class ExportSelection(NamedTuple):
     """Which versions of a type are exported; the columns of order together identify one."""
 
     where: Condition
     order: tuple[str, ...]
 
 
-def current_versions(since: str | None) -> Selection:
+def current_versions(since: str | None) -> ExportSelection:
     """Select what searches find, published at an instant or after."""
-    return Selection(_published("is_current", since), ("id",))
+    return ExportSelection(_published("is_current", since), ("id",))
 
 
-def all_versions(since: str | None) -> Selection:
+def all_versions(since: str | None) -> ExportSelection:
     """Select every version and deletion, published at an instant or after."""
-    return Selection(_published("TRUE", since), ("id", "version_id"))
+    return ExportSelection(_published("TRUE", since), ("id", "version_id"))
 
 
-def deletions(since: str) -> Selection:
+def deletions(since: str) -> ExportSelection:
     """Select what was deleted at an instant or after, and not restored."""
-    return Selection(_published("deleted AND replaced_pk IS NULL", since), ("id",))
+    return ExportSelection(_published("deleted AND replaced_pk IS NULL", since), ("id",))
 
 
 def _published(condition: str, since: str | None) -> Condition:
@@ -97,7 +97,7 @@ def snapshot_at(clock: Callable[[], datetime]) -> Iterator[tuple[Reader, str]]:
         snapshot.close()
 
 
-def count(snapshot: Reader, definition: Definition, selection: Selection) -> int:
+def count(snapshot: Reader, definition: Definition, selection: ExportSelection) -> int:
     """Return how many versions are selected."""
     sql, values = selection.where.sql, selection.where.values
     counted = f"SELECT count(*) FROM {definition.sql_table} WHERE {sql}"
@@ -105,8 +105,8 @@ def count(snapshot: Reader, definition: Definition, selection: Selection) -> int
 
 
 def keys(
-    snapshot: Reader, definition: Definition, selection: Selection, size: str
-) -> Iterator[Key]:
+    snapshot: Reader, definition: Definition, selection: ExportSelection, size: str
+) -> Iterator[VersionKey]:
     """Yield the versions selected, by id, newest first; size is the SQL of a row's size."""
     in_order = _keys_in_order(snapshot, definition, selection, size)
     for _, versions in groupby(in_order, lambda key: key.id):
@@ -114,8 +114,8 @@ def keys(
 
 
 def _keys_in_order(
-    snapshot: Reader, definition: Definition, selection: Selection, size: str
-) -> Iterator[Key]:
+    snapshot: Reader, definition: Definition, selection: ExportSelection, size: str
+) -> Iterator[VersionKey]:
     """Yield the versions selected in the order of their index."""
     where, order = selection.where, ", ".join(selection.order)
     page = (
@@ -125,13 +125,13 @@ def _keys_in_order(
     )
     last: tuple[Any, ...] = ("", 0)[: len(selection.order)]
     while rows := snapshot.all(page, (*where.values, *last)):
-        yield from map(Key._make, rows)
+        yield from map(VersionKey._make, rows)
         last = rows[-1][: len(selection.order)]
 
 
 def read(
-    snapshot: Reader, definition: Definition, columns: Sequence[str], wanted: Iterable[Key]
-) -> Iterator[list[tuple[Key, Row]]]:
+    snapshot: Reader, definition: Definition, columns: Sequence[str], wanted: Iterable[VersionKey]
+) -> Iterator[list[tuple[VersionKey, Row]]]:
     """Yield versions with their rows, in the order given, as many at once as memory may hold."""
     for batch in _batches(wanted):
         rows: dict[int, Row] = {}
@@ -144,8 +144,8 @@ def read(
         yield [(key, rows.get(key.pk)) for key in batch]
 
 
-def _batches(wanted: Iterable[Key]) -> Iterator[list[Key]]:
-    batch: list[Key] = []
+def _batches(wanted: Iterable[VersionKey]) -> Iterator[list[VersionKey]]:
+    batch: list[VersionKey] = []
     size = 0
     for key in wanted:
         if batch and (len(batch) == _KEYS or size + key.size > _BYTES):
@@ -207,7 +207,7 @@ class SourceJson:
             self.size = f"{small} length({stored}) END"
             self.columns += [f"{small} {stored} END", f"length({stored})"]
 
-    def pieces(self, snapshot: Reader, key: Key, row: tuple[Any, ...]) -> Iterator[bytes]:
+    def pieces(self, snapshot: Reader, key: VersionKey, row: tuple[Any, ...]) -> Iterator[bytes]:
         """Yield the JSON of a row: whole, or with the bytes of a large document in pieces."""
         text = fhir_json.dumps(self._content(key, row))
         # Without bytes there is no member: FHIR JSON has no empty strings.
@@ -226,7 +226,7 @@ class SourceJson:
                 yield base64.b64encode(snapshot.slice(table, column.name, key.pk, start, _PIECE))
         yield b'"}'
 
-    def _content(self, key: Key, row: tuple[Any, ...]) -> Mapping[str, Any]:
+    def _content(self, key: VersionKey, row: tuple[Any, ...]) -> Mapping[str, Any]:
         """Return a row's elements in the order of the specification."""
         meta, extra = row[:2]
         version = f'{{"versionId":"{key.version_id}","lastUpdated":"{key.last_updated}"'

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from fhirapp.feature import ADMINISTRATION, N_, Feature, Link
+from fhirapp.feature import ADMINISTRATION, N_, Feature, MenuLink
 
 # Short enough that most ids, with it, stay within FHIR's 64 characters.
 ID_PREFIX = re.compile(r"[A-Za-z0-9.-]{0,20}")
@@ -41,5 +41,5 @@ FEATURE = Feature(
     },
     schedule_kinds=("fhirapp.features.imports.folder:SCHEDULE",),
     sweeps=("fhirapp.features.imports.jobs:sweep",),
-    navigation=(Link(ADMINISTRATION, 60, "/admin/imports", N_("Imports")),),
+    navigation=(MenuLink(ADMINISTRATION, 60, "/admin/imports", N_("Imports")),),
 )

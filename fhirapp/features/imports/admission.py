@@ -19,8 +19,8 @@ from fhirapp.features.imports.patient_changes import PatientChanges
 from fhirapp.features.imports.records import (
     OLDER,
     REFERENCE,
+    ImportRecord,
     PatientRejected,
-    Record,
     Rejected,
     Scratch,
     name_of,
@@ -95,7 +95,7 @@ class Admission:
         # Names of what was deferred again in this round.
         self._deferred_again: set[str] = set()
 
-    def deferred(self, reason: str, type_name: str = "") -> Iterator[Record]:
+    def deferred(self, reason: str, type_name: str = "") -> Iterator[ImportRecord]:
         """Yield what is deferred for a reason now; the records of one resource in their order.
 
         Of one type only where type_name has it.
@@ -106,7 +106,9 @@ class Admission:
             record.has_prefix = bool(self._options.prefix)
             yield record
 
-    def defer(self, record: Record, reason: str, name: str = "", content: bytes = b"") -> bool:
+    def defer(
+        self, record: ImportRecord, reason: str, name: str = "", content: bytes = b""
+    ) -> bool:
         """Keep a record for later; False for one that could never be published."""
         if not (content or record.deletes):
             try:
@@ -125,7 +127,7 @@ class Admission:
         self._known.published()
         self._resolver.published()
 
-    def remove_prefix(self, record: Record) -> None:
+    def remove_prefix(self, record: ImportRecord) -> None:
         """Restore a record as it was without the prefix, so that it can be imported again."""
         record.has_prefix = False
         with suppress(TypeError):
@@ -133,7 +135,7 @@ class Admission:
             if not (record.bundle_type or record.table_kind):
                 record.text = fhir_json.dumps(record.resource)
 
-    def admit(self, record: Record, snapshot: Reader, *, final: bool) -> Admitted | None:
+    def admit(self, record: ImportRecord, snapshot: Reader, *, final: bool) -> Admitted | None:
         """Return what a record is published as; None where it is skipped or deferred.
 
         Once final, nothing is deferred. Raises Rejected, or PublishFirst.
@@ -167,7 +169,7 @@ class Admission:
             return None
         return definition
 
-    def _deletion(self, record: Record, *, final: bool) -> Deletion | None:
+    def _deletion(self, record: ImportRecord, *, final: bool) -> Deletion | None:
         if not (record.was_deferred or record.is_identified):
             record.is_identified = True
             record.deletes = record.deletes.replace("/", f"/{self._options.prefix}", 1)
@@ -181,7 +183,9 @@ class Admission:
         self._known.admit(record.deletes, None)
         return Deletion(definition, resource_id)
 
-    def _history(self, record: Record, snapshot: Reader, *, final: bool) -> ResourceHistory | None:
+    def _history(
+        self, record: ImportRecord, snapshot: Reader, *, final: bool
+    ) -> ResourceHistory | None:
         if self._options.prefix:
             raise Rejected("is a history, whose ids stay: import it without --id-prefix")
         history = read_history(record.resource, self._definitions)
@@ -235,7 +239,7 @@ class Admission:
         return any(snapshot.first(version, pair) is None for pair in made_with)
 
     def _resource(
-        self, record: Record, definition: Definition, snapshot: Reader, *, final: bool
+        self, record: ImportRecord, definition: Definition, snapshot: Reader, *, final: bool
     ) -> Prepared | None:
         resource = record.resource
         if not record.is_unicode():
@@ -273,7 +277,9 @@ class Admission:
         for text in definition.remarks(resource):
             self._report.remark(place, text)
 
-    def _waits_for_others(self, record: Record, definition: Definition, *, final: bool) -> bool:
+    def _waits_for_others(
+        self, record: ImportRecord, definition: Definition, *, final: bool
+    ) -> bool:
         """Defer a record behind an earlier one, or with the patient of its document or row."""
         if definition.compartment == "id":
             self._waiting.discard(record.bundle)
@@ -285,13 +291,13 @@ class Admission:
             return True
         return False
 
-    def _note_deferred(self, record: Record, definition: Definition) -> None:
+    def _note_deferred(self, record: ImportRecord, definition: Definition) -> None:
         """Let the records of a document or row wait for their patient, who was deferred."""
         if record.grouped and definition.compartment == "id":
             self._waiting.add(record.bundle)
 
     def _prepared(
-        self, record: Record, definition: Definition, snapshot: Reader
+        self, record: ImportRecord, definition: Definition, snapshot: Reader
     ) -> Prepared | None:
         """Return what a record is stored as, None where it is left out. Raises Rejected."""
         resource = record.resource
@@ -306,7 +312,9 @@ class Admission:
                 return None
         return prepared
 
-    def _updated(self, record: Record, prepared: Prepared, snapshot: Reader) -> dict[str, Any]:
+    def _updated(
+        self, record: ImportRecord, prepared: Prepared, snapshot: Reader
+    ) -> dict[str, Any]:
         """Return the record that is here with what a row says. Raises Rejected."""
         definition, stated = prepared.definition, record.resource
         name = f"{definition.name}/{prepared.id}"
@@ -326,7 +334,7 @@ class Admission:
             )
         return updated(here, stated, record.defaults)
 
-    def _identify(self, record: Record, definition: Definition) -> None:
+    def _identify(self, record: ImportRecord, definition: Definition) -> None:
         """Give a resource the id that it has here, and repair it where that is wanted."""
         record.is_identified = True
         if record.entry_id is not None:
@@ -344,7 +352,7 @@ class Admission:
             self._resolver.add_prefix(record.resource)
             record.has_prefix = True
 
-    def _defer_behind(self, record: Record, name: str, *, final: bool) -> bool:
+    def _defer_behind(self, record: ImportRecord, name: str, *, final: bool) -> bool:
         """Defer a record behind an earlier one of its resource: an older one must not come last."""
         if record.is_older:
             return False
@@ -357,7 +365,7 @@ class Admission:
         return reason is not None and self.defer(record, reason)
 
     def _is_wanted(
-        self, record: Record, definition: Definition, snapshot: Reader, *, final: bool
+        self, record: ImportRecord, definition: Definition, snapshot: Reader, *, final: bool
     ) -> bool:
         """Say whether a resource that comes with a condition is published; give it its id.
 
@@ -388,7 +396,7 @@ class Admission:
         return True
 
     def _is_created(
-        self, record: Record, definition: Definition, unresolved: Unresolved, *, final: bool
+        self, record: ImportRecord, definition: Definition, unresolved: Unresolved, *, final: bool
     ) -> bool:
         """Say whether a resource whose condition finds none is created; False if it is deferred.
 
@@ -406,7 +414,7 @@ class Admission:
             return False
         return True
 
-    def _dispute(self, record: Record) -> None:
+    def _dispute(self, record: ImportRecord) -> None:
         """Note that a record is rejected whose address others of its Bundle may have."""
         if record.grouped:
             self._disputed.add(record.bundle)
@@ -414,7 +422,7 @@ class Admission:
             self._resolver.reject(record.bundle, name_of(record.resource))
 
     def _check_own_id(
-        self, record: Record, definition: Definition, own: str, snapshot: Reader
+        self, record: ImportRecord, definition: Definition, own: str, snapshot: Reader
     ) -> None:
         """Reject a record whose id is that of another source's record, or of another patient."""
         if self.source_ids.is_foreign(own, snapshot):
@@ -424,7 +432,7 @@ class Admission:
             self._check_same_patient(record, definition, own, snapshot)
 
     def _check_same_patient(
-        self, record: Record, definition: Definition, match: str, snapshot: Reader
+        self, record: ImportRecord, definition: Definition, match: str, snapshot: Reader
     ) -> None:
         """Reject a patient who shares an identifier, or the id, with another person here.
 
@@ -437,7 +445,9 @@ class Admission:
             remedy = _REMEDY if record.table_kind else ""
             raise Rejected(_other_person(shared, match, difference, record.resource, here, remedy))
 
-    def _resolve(self, record: Record, snapshot: Reader, *, final: bool) -> list[Unresolved] | None:
+    def _resolve(
+        self, record: ImportRecord, snapshot: Reader, *, final: bool
+    ) -> list[Unresolved] | None:
         """Resolve a resource's references; return those that are kept, None where it is deferred.
 
         Raises Rejected.
@@ -470,7 +480,7 @@ class Admission:
         return unresolved
 
     def _waits_for_source(
-        self, record: Record, targets: Iterable[str], snapshot: Reader, *, final: bool
+        self, record: ImportRecord, targets: Iterable[str], snapshot: Reader, *, final: bool
     ) -> bool:
         """Say whether a record refers to what is another source's so far. Raises Rejected."""
         # What was made from a document has ids of our own.

@@ -51,7 +51,7 @@ def is_archive(path: Path) -> bool:
         return file.read(4) in ZIP
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A file in an archive: its name, its compressed size, its opener, whether it is a link."""
 
     name: str
@@ -70,11 +70,11 @@ class Archives(AbstractContextManager["Archives"]):
         while self._open:
             self._open.popitem()[1].close()
 
-    def members(self, path: Path) -> list[Member]:
+    def members(self, path: Path) -> list[ArchiveMember]:
         """Return the files in an archive. Raises Broken."""
         try:
             return [
-                Member(
+                ArchiveMember(
                     _name_of(info),
                     info.compress_size,
                     partial(self._open_member, path, info),

@@ -16,10 +16,10 @@ from sqlalchemy import Connection, select
 
 from fhirapp.definition import Definition
 from fhirapp.features.exports.history import history_of
-from fhirapp.features.imports.records import Record
+from fhirapp.features.imports.records import ImportRecord
 from fhirapp.store.prepare import Notes, Prepared, prepare
 from fhirapp.store.publish import Publisher
-from fhirapp.store.version import Change, Restored
+from fhirapp.store.version import Change, RestoredVersion
 
 # A batch ends at so many resources, or so many bytes of them.
 MAX_RECORDS, MAX_BYTES = 1_000, 2_000_000
@@ -41,18 +41,18 @@ class ResourceHistory(NamedTuple):
 
     definition: Definition
     id: str
-    versions: list[Restored]
+    versions: list[RestoredVersion]
 
 
 Admitted = Prepared | Deletion | ResourceHistory
-Ready = tuple[Record, Admitted]
+Ready = tuple[ImportRecord, Admitted]
 # (record, its type, its change, or why it was rejected)
-Outcome = tuple[Record, str, Change | str]
+Outcome = tuple[ImportRecord, str, Change | str]
 
 
-def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+def batches(records: Iterable[ImportRecord]) -> Iterator[list[ImportRecord]]:
     """Yield records in batches."""
-    batch: list[Record] = []
+    batch: list[ImportRecord] = []
     size = 0
     for record in records:
         batch.append(record)
@@ -125,7 +125,7 @@ def read_history(bundle: Any, definitions: Mapping[str, Definition]) -> Resource
     definition = definitions.get(history.type_name)
     if definition is None or definition.view:
         return None
-    versions: list[Restored] = []
+    versions: list[RestoredVersion] = []
     patient_id = None
     for version in history.versions:
         if version.deleted:
@@ -134,7 +134,7 @@ def read_history(bundle: Any, definitions: Mapping[str, Definition]) -> Resource
             prepared = prepare(definition, version.resource)
             patient_id = prepared.columns["patient_id"]
         versions.append(
-            Restored(
+            RestoredVersion(
                 prepared,
                 version.version_id,
                 version.last_updated,
@@ -168,7 +168,7 @@ def restore(
     here = _stored_versions(connection, histories)
     claimed = publisher.claimed(definition, {history.id for history in histories} - here.keys())
     outcomes: list[Change | str] = []
-    accepted: list[Restored] = []
+    accepted: list[RestoredVersion] = []
     for history in histories:
         stored = here.setdefault(history.id, {})
         if history.id in claimed:

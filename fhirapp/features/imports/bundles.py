@@ -47,7 +47,7 @@ class BrokenDocument(ValueError):
         self.line = line
 
 
-class Piece(NamedTuple):
+class BundlePiece(NamedTuple):
     """A member of the outermost object; or an entry, whose name is empty. It begins at line."""
 
     name: str
@@ -55,7 +55,7 @@ class Piece(NamedTuple):
     line: int
 
 
-def pieces(stream: BinaryIO, longest: int) -> Iterator[Piece]:
+def pieces(stream: BinaryIO, longest: int) -> Iterator[BundlePiece]:
     """Yield the members of an object, of `entry` each item; or the items of a list.
 
     Raises BrokenDocument where the document stops being JSON, or a piece exceeds longest bytes.
@@ -72,7 +72,7 @@ def pieces(stream: BinaryIO, longest: int) -> Iterator[Piece]:
         raise text.broken("goes on after its end", beyond)
 
 
-def _members(text: _Text) -> Iterator[Piece]:
+def _members(text: _Text) -> Iterator[BundlePiece]:
     if text.peek() == b"}":
         text.punctuation()
         return
@@ -87,7 +87,7 @@ def _members(text: _Text) -> Iterator[Piece]:
             text.punctuation()
             yield from _items(text)
         else:
-            yield Piece(_text_of(name), text.value(), line)
+            yield BundlePiece(_text_of(name), text.value(), line)
         if _is_last(text, b"}"):
             return
 
@@ -99,14 +99,14 @@ def _text_of(name: bytes) -> str:
         return name.decode(errors="replace")
 
 
-def _items(text: _Text) -> Iterator[Piece]:
+def _items(text: _Text) -> Iterator[BundlePiece]:
     if text.peek() == b"]":
         text.punctuation()
         return
     while True:
         text.peek()
         line = text.line
-        yield Piece("", text.value(), line)
+        yield BundlePiece("", text.value(), line)
         if _is_last(text, b"]"):
             return
 
@@ -231,7 +231,7 @@ class InvalidEntry(ValueError):
         self.path = path
 
 
-class Entry(NamedTuple):
+class BundleEntry(NamedTuple):
     """What an entry of a Bundle requests.
 
     resource is None for a deletion, whose Type/id is target. condition is the query that a creation
@@ -245,7 +245,7 @@ class Entry(NamedTuple):
     on_match: OnMatch = OnMatch.UPDATE
 
 
-def read_entry(entry: Any, bundle_type: str) -> Entry | None:
+def read_entry(entry: Any, bundle_type: str) -> BundleEntry | None:
     """Return what an entry requests, None for nothing to import. Raises InvalidEntry."""
     if type(entry) is not dict:
         raise InvalidEntry("Bundle.entry", "must be a JSON object")
@@ -258,7 +258,7 @@ def read_entry(entry: Any, bundle_type: str) -> Entry | None:
         search = entry.get("search")
         # The server's own remarks on a search are no records.
         is_outcome = type(search) is dict and search.get("mode") == "outcome"
-        return None if resource is None or is_outcome else Entry(resource, full_url)
+        return None if resource is None or is_outcome else BundleEntry(resource, full_url)
     request = entry.get("request")
     if type(request) is not dict:
         raise InvalidEntry("Bundle.entry.request", f"is required in a {bundle_type}")
@@ -267,7 +267,7 @@ def read_entry(entry: Any, bundle_type: str) -> Entry | None:
 
 def _read_request(
     request: Mapping[str, Any], resource: dict[str, Any] | None, full_url: str
-) -> Entry | None:
+) -> BundleEntry | None:
     method, url = request.get("method"), str(request.get("url", ""))
     if method in ("GET", "HEAD"):
         return None
@@ -275,7 +275,7 @@ def _read_request(
         if not _NAME.fullmatch(url):
             rule = f"must be Type/id in a DELETE; {ID_RULE}"
             raise InvalidEntry("Bundle.entry.request.url", rule)
-        return Entry(None, full_url, url)
+        return BundleEntry(None, full_url, url)
     if method not in ("POST", "PUT"):
         path = "Bundle.entry.request.method"
         raise InvalidEntry(path, "must be POST, PUT or DELETE: no other is imported")
@@ -285,16 +285,16 @@ def _read_request(
     if method == "POST":
         query = str(request.get("ifNoneExist") or "").lstrip("?")
         condition = f"{type_name}?{query}" if request.get("ifNoneExist") else ""
-        return Entry(resource, full_url, condition=condition, on_match=OnMatch.SKIP)
+        return BundleEntry(resource, full_url, condition=condition, on_match=OnMatch.SKIP)
     if url.startswith(f"{type_name}?"):
-        return Entry(resource, full_url, condition=url)
+        return BundleEntry(resource, full_url, condition=url)
     if url != f"{type_name}/{resource.get('id')}":
         path = "Bundle.entry.request.url"
         raise InvalidEntry(path, "must be Type/id of the resource, or Type?condition, in a PUT")
-    return Entry(resource, full_url)
+    return BundleEntry(resource, full_url)
 
 
-def entry_id(entry: Entry) -> str | None:
+def entry_id(entry: BundleEntry) -> str | None:
     """Return the id that an entry's resource gets: its own, else the one in its fullUrl.
 
     It is the same at every import; without one of them a new id would differ each time.

@@ -45,7 +45,7 @@ _OPEN_DOCUMENT = b"application/vnd.oasis.opendocument."
 _FIRST_LINES = 100
 
 
-class Kind(Enum):
+class InputFormat(Enum):
     """What an input holds."""
 
     LINES = "a resource on each line"
@@ -71,19 +71,19 @@ def claims_records(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
-def detect(head: bytes, name: str) -> tuple[Kind, str]:
+def detect(head: bytes, name: str) -> tuple[InputFormat, str]:
     """Return what begins with these bytes, of a table also its kind. Raises Unknown.
 
     head has the whole first line, unless that is very long.
     """
     if table := is_table(head):
-        return Kind.TABLE, table
+        return InputFormat.TABLE, table
     start = head.removeprefix(MARK).lstrip()
     is_named_lines = name.lower().removesuffix(".gz").endswith(LINES)
     if not start:
         if is_named_lines:
             # An export has such a file for a type without resources.
-            return Kind.LINES, ""
+            return InputFormat.LINES, ""
         raise Unknown("is empty")
     if _is_xml(start):
         return _xml_kind(head), ""
@@ -96,7 +96,7 @@ def detect(head: bytes, name: str) -> tuple[Kind, str]:
         raise _unknown(head)
     if not claims_records(name) and b'"resourceType"' not in head:
         raise Unknown(NO_RESOURCE, may_be_skipped=True)
-    return (Kind.LINES if is_named_lines or is_lines else Kind.DOCUMENT), ""
+    return (InputFormat.LINES if is_named_lines or is_lines else InputFormat.DOCUMENT), ""
 
 
 def _unknown(head: bytes) -> Unknown:
@@ -144,14 +144,14 @@ def _is_xml(start: bytes) -> bool:
     return start.replace(b"\0", b"")[:1] == b"<"
 
 
-def _xml_kind(head: bytes) -> Kind:
+def _xml_kind(head: bytes) -> InputFormat:
     """Return the kind of an XML document by its first element. Raises Unknown."""
     text = _COMMENT.sub(b"", head.replace(b"\0", b""))
     root = _ROOT.search(text)
     if root is not None and root[1] == b"ClinicalDocument":
-        return Kind.CDA
+        return InputFormat.CDA
     if root is not None and b"http://hl7.org/fhir" in root[0]:
-        return Kind.XML
+        return InputFormat.XML
     html = _HTML.search(text)
     if html and (root is None or html.start() <= root.start()):
         raise Unknown(
@@ -162,7 +162,7 @@ def _xml_kind(head: bytes) -> Kind:
     if root is not None:
         raise Unknown(f"{_OTHER_XML}: it begins with {root[1][:64].decode()}", may_be_skipped=True)
     # It is refused with the reason, if none comes.
-    return Kind.CDA
+    return InputFormat.CDA
 
 
 def _is_wide_json(start: bytes) -> bool:

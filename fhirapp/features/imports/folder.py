@@ -42,7 +42,7 @@ from fhirapp.features.imports.watched import (
     waiting,
 )
 from fhirapp.jobs import table
-from fhirapp.jobs.kinds import Field, ScheduleKind
+from fhirapp.jobs.kinds import FormField, ScheduleKind
 from fhirapp.jobs.process import Tracker
 from fhirapp.jobs.schedule import Schedule
 from fhirapp.jobs.table import WORKS, Job
@@ -325,13 +325,13 @@ def _request(schedule: Schedule) -> Mapping[str, Any]:
     return {"names": [schedule.options["folder"]], "count": 1, "provenance": True}
 
 
-SOURCE = Field(N_("Source"), N_("A name for the system that the records come from."))
-REPAIR = Field(N_("Repair invalid records by fixed rules"), is_tick=True)
+SOURCE = FormField(N_("Source"), N_("A name for the system that the records come from."))
+REPAIR = FormField(N_("Repair invalid records by fixed rules"), is_tick=True)
 SCHEDULE = ScheduleKind(
     name=FOLDER,
     label=N_("Import from a folder"),
     fields={
-        "folder": Field(
+        "folder": FormField(
             N_("Folder"),
             N_("Path on the server. It must contain the folders done and failed."),
             is_needed=True,

@@ -38,8 +38,8 @@ from fhirapp.features.imports.reader import RecordReader
 from fhirapp.features.imports.records import (
     OLDER,
     REFERENCE,
+    ImportRecord,
     PatientRejected,
-    Record,
     Rejected,
     Scratch,
 )
@@ -141,7 +141,7 @@ class Import:
         self._settings = settings
         self._folder = settings.instance / "imports"
         self._rejects = Rejects(self._folder)
-        self._run = runs.Run(0, None, {}, {})
+        self._run = runs.ActiveRun(0, None, {}, {})
         self._strangers: set[str] = set()
         self._brought = Brought()
 
@@ -231,14 +231,14 @@ class Import:
                     place = f"{files.place}/imports/{path.name}"
             yield place
 
-    def _publish_all(self, records: Iterable[Record], *, final: bool = False) -> None:
+    def _publish_all(self, records: Iterable[ImportRecord], *, final: bool = False) -> None:
         """Publish records, batch by batch; nothing of them stays in memory."""
         for batch in batches(records):
             self._publish(batch, final=final)
             batch.clear()
             collect()
 
-    def _publish(self, records: Sequence[Record], *, final: bool) -> None:
+    def _publish(self, records: Sequence[ImportRecord], *, final: bool) -> None:
         """Publish a batch; in several, where a record depends on what comes before it."""
         while records:
             ready, records = self._ready(records, final=final)
@@ -254,11 +254,11 @@ class Import:
             self._admission.published()
 
     def _ready(
-        self, records: Sequence[Record], *, final: bool
-    ) -> tuple[list[Ready], Sequence[Record]]:
+        self, records: Sequence[ImportRecord], *, final: bool
+    ) -> tuple[list[Ready], Sequence[ImportRecord]]:
         """Return what can be published at once, and the records that come after that."""
         ready: list[Ready] = []
-        rest: Sequence[Record] = ()
+        rest: Sequence[ImportRecord] = ()
         snapshot = Reader(db.engine)
         try:
             for place, record in enumerate(records):
@@ -318,7 +318,7 @@ class Import:
         if self._run.source_id is not None:
             runs.record_shared(connection, self._run.source_id, publisher.shared)
 
-    def _report_outcome(self, record: Record, type_name: str, outcome: Change | str) -> None:
+    def _report_outcome(self, record: ImportRecord, type_name: str, outcome: Change | str) -> None:
         if outcome is Change.OLDER:
             self._admission.defer(record, OLDER)
         elif outcome in _REJECTIONS:
@@ -332,7 +332,7 @@ class Import:
             self._reject(record, [(type_name, outcome)])
 
     def _reject(
-        self, record: Record, faults: Sequence[tuple[str, str]], *, follows: bool = False
+        self, record: ImportRecord, faults: Sequence[tuple[str, str]], *, follows: bool = False
     ) -> None:
         """Report a rejected record, and keep it; follows where its patient was rejected."""
         if record.has_prefix:
@@ -351,7 +351,7 @@ class Import:
         """
         older = self._admission.deferred(OLDER, type_name)
         for _, group in groupby(older, lambda record: record.subject):
-            rest: Sequence[Record] = [*group]
+            rest: Sequence[ImportRecord] = [*group]
             while rest:
                 ready, rest = self._ready(rest, final=True)
                 # A condition may have found different resources for them.

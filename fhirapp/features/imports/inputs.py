@@ -31,7 +31,7 @@ from fhirapp.features.imports.archives import (
 from fhirapp.features.imports.content import (
     MARK,
     NO_RESOURCE,
-    Kind,
+    InputFormat,
     Unknown,
     claims_records,
     detect,
@@ -47,7 +47,7 @@ from fhirapp.features.imports.skipped import (
     reason_within,
     system_reason,
 )
-from fhirapp.features.imports.tables.files import Files, FolderFiles
+from fhirapp.features.imports.tables.files import FolderFiles, TableFiles
 from fhirapp.fhir import json as fhir_json
 
 STANDARD_INPUT = Path("-")
@@ -75,14 +75,14 @@ class Input(NamedTuple):
     name: str
     opens: Opener
     size: int
-    files: Files | None = None
+    files: TableFiles | None = None
     # The number of the folder that it came from: what a later one holds counts over an earlier.
     group: int = 0
     # The folder and the archive that it was found in; none where its path was given.
     found_in: tuple[str, ...] = ()
     # Its name within that.
     base: str = ""
-    # What a table's Files call its place.
+    # What TableFiles calls the place of a table.
     location: Hashable = None
 
     def open(self, on_read: OnRead = lambda _size: None) -> BinaryIO:
@@ -263,7 +263,7 @@ def _inputs_of(
         )
 
 
-def kind_of(source: Input) -> tuple[Kind, str]:
+def kind_of(source: Input) -> tuple[InputFormat, str]:
     """Return what an input holds, of a table also its kind. Raises Broken, Skipped."""
     may_be_skipped = source.found_in and not claims_records(source.name)
     try:
@@ -333,8 +333,8 @@ def _rank(source: Input, definitions: Mapping[str, Definition]) -> int:
     """Return the rank of the type of an input's first resource."""
     try:
         kind, _ = kind_of(source)
-        if kind is not Kind.LINES:
-            return _CDA if kind is Kind.CDA else _MIXED
+        if kind is not InputFormat.LINES:
+            return _CDA if kind is InputFormat.CDA else _MIXED
         with source.open() as stream:
             resource = orjson.loads(stream.readline(_HEAD).removeprefix(MARK))
     except (Skipped, Unknown):

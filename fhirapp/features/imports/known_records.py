@@ -6,7 +6,7 @@ from typing import Any
 
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
-from fhirapp.features.exports.rows import Key, SourceJson
+from fhirapp.features.exports.rows import SourceJson, VersionKey
 from fhirapp.features.imports.records import Rejected
 from fhirapp.features.imports.references import current
 from fhirapp.fhir import json as fhir_json
@@ -70,7 +70,7 @@ class KnownRecords:
         )
         if row is None or not _is_of_patient(prepared, row[0]):
             return None
-        key = Key(prepared.id, 0, "", deleted=False, pk=0, size=0)
+        key = VersionKey(prepared.id, 0, "", deleted=False, pk=0, size=0)
         resource: dict[str, Any] = fhir_json.loads(b"".join(source.pieces(snapshot, key, row[1:])))
         # Those of the version that comes are not known yet.
         for name in ("versionId", "lastUpdated"):

@@ -6,14 +6,14 @@ import posixpath
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 
-from fhirapp.features.imports.archives import Broken, Member
-from fhirapp.features.imports.tables.files import LARGEST, Names, Unreadable, checked, parts_of
+from fhirapp.features.imports.archives import ArchiveMember, Broken
+from fhirapp.features.imports.tables.files import LARGEST, Names, UnreadableFile, checked, parts_of
 
 
 class Index:
     """Members by their names; those of a path that leads out of the archive are left out."""
 
-    def __init__(self, members: Sequence[Member], archive: Hashable) -> None:
+    def __init__(self, members: Sequence[ArchiveMember], archive: Hashable) -> None:
         self._members = members
         self._archive = archive
         self._names: dict[str, Names] = {}
@@ -22,8 +22,8 @@ class Index:
         """Return a unique key of a member within the import."""
         return self._archive, name
 
-    def find(self, folder: str, path: str) -> Member:
-        """Return the member at a path from a folder. Raises Unreadable."""
+    def find(self, folder: str, path: str) -> ArchiveMember:
+        """Return the member at a path from a folder. Raises UnreadableFile."""
         if folder not in self._names:
             self._names[folder] = Names(self._below(folder))
         return self._by_path[folder + self._names[folder].find(path)]
@@ -32,7 +32,7 @@ class Index:
         return (path.removeprefix(folder) for path in self._by_path if path.startswith(folder))
 
     @cached_property
-    def _by_path(self) -> dict[str, Member]:
+    def _by_path(self) -> dict[str, ArchiveMember]:
         found = {}
         for member in self._members:
             # Some programs on Windows write the separator of theirs.
@@ -52,13 +52,13 @@ class MemberFiles:
         self._folder = f"{folder}/" if folder else ""
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of a file. Raises Unreadable."""
+        """Return the bytes of a file. Raises UnreadableFile."""
         member = self._index.find(self._folder, "/".join(parts_of(name)))
         self.named.add(self._index.location(member.name))
         if member.is_link:
-            raise Unreadable("is a link, which is not followed")
+            raise UnreadableFile("is a link, which is not followed")
         try:
             with member.opens(lambda _size: None) as stream:
                 return checked(stream.read(LARGEST + 1))
         except Broken as error:
-            raise Unreadable(str(error)) from None
+            raise UnreadableFile(str(error)) from None

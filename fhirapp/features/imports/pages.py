@@ -43,7 +43,7 @@ from fhirapp.web.texts import _
 _RUNS = 50
 
 
-class Run(NamedTuple):
+class ImportRow(NamedTuple):
     """A line of the list: when in seconds since 1970, by whom, of what, what came of it."""
 
     began_at: int
@@ -57,7 +57,7 @@ class Run(NamedTuple):
     is_done: bool = False
 
 
-def runs() -> list[Run]:
+def runs() -> list[ImportRow]:
     """Return the imports, newest first: those of the pages, and those of the command line."""
     here = table.jobs(*IMPORTS, limit=_RUNS)
     # Of a dry run it is a number in the copy.
@@ -69,11 +69,11 @@ def runs() -> list[Run]:
     return sorted(found, key=lambda run: run.began_at, reverse=True)[:_RUNS]
 
 
-def _run_of_job(job: Job) -> Run:
+def _run_of_job(job: Job) -> ImportRow:
     what = ": ".join(filter(None, [job.request.get("source"), files_of(job)]))
     if job.request.get("dry_run"):
         what = _("dry run: %(what)s", what=what)
-    return Run(
+    return ImportRow(
         job.created_at,
         job.owner,
         what,
@@ -95,7 +95,7 @@ def files_of(job: Job) -> str:
     return f"{shown} ({jobs.size_of(size)})" if size else shown
 
 
-def _run_rows() -> Iterator[tuple[int, Run]]:
+def _run_rows() -> Iterator[tuple[int, ImportRow]]:
     """Yield what the database knows of imports, with their numbers."""
     named = select(ImportRun, ImportSource.name).outerjoin(
         ImportSource, ImportSource.id == ImportRun.source_id
@@ -113,7 +113,7 @@ def _run_rows() -> Iterator[tuple[int, Run]]:
         what = ": ".join(filter(None, [source, inputs])) or _("standard input")
         yield (
             run.id,
-            Run(
+            ImportRow(
                 int(moment_of(run.began_at).timestamp()),
                 run.who,
                 what,

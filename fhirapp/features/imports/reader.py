@@ -18,18 +18,18 @@ from fhirapp.features.imports.archives import Broken, OnRead
 from fhirapp.features.imports.bundles import (
     BUNDLE_TYPES,
     BrokenDocument,
+    BundlePiece,
     InvalidEntry,
     OnMatch,
-    Piece,
     entry_id,
     identifier_condition,
     prefixed,
     read_entry,
     relative_name,
 )
-from fhirapp.features.imports.content import MARK, Kind, Unknown
+from fhirapp.features.imports.content import MARK, InputFormat, Unknown
 from fhirapp.features.imports.inputs import LONGEST, Input, kind_of
-from fhirapp.features.imports.records import Record, Scratch, dumps, name_of
+from fhirapp.features.imports.records import ImportRecord, Scratch, dumps, name_of
 from fhirapp.features.imports.repair import repaired_id
 from fhirapp.features.imports.skipped import Skipped
 from fhirapp.fhir import json as fhir_json
@@ -38,7 +38,7 @@ from fhirapp.fhir.resource import InvalidResource
 
 _LONGEST_CDA = 50_000_000
 _ONE_PAGE = "is one page of a search, and the next page is another file; import that too"
-_Split = Callable[[Input, OnRead], Iterator[Piece]]
+_Split = Callable[[Input, OnRead], Iterator[BundlePiece]]
 
 
 class RecordReader:
@@ -74,11 +74,11 @@ class RecordReader:
         """Return the folders and archives in which all files were skipped; "" is the import."""
         return sorted(self._of_skipped - self._of_others)
 
-    def read(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+    def read(self, source: Input, on_read: OnRead) -> Iterator[ImportRecord]:
         """Yield an input's records with their JSON parsed, in place of a Bundle its entries."""
         return self._parsed(self._unparsed(source, on_read))
 
-    def _parsed(self, records: Iterable[Record]) -> Iterator[Record]:
+    def _parsed(self, records: Iterable[ImportRecord]) -> Iterator[ImportRecord]:
         for record in records:
             if not (record.faults or record.deletes) and record.resource is None:
                 try:
@@ -90,19 +90,19 @@ class RecordReader:
             else:
                 yield record
 
-    def _unparsed(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+    def _unparsed(self, source: Input, on_read: OnRead) -> Iterator[ImportRecord]:
         try:
             kind, table_kind = kind_of(source)
             self._of_others.update(("", *source.found_in))
-            if kind is Kind.LINES:
+            if kind is InputFormat.LINES:
                 yield from self._lines(source, on_read)
-            elif kind is Kind.DOCUMENT:
+            elif kind is InputFormat.DOCUMENT:
                 yield from self._document(source, on_read, _pieces, bytes)
-            elif kind is Kind.XML:
+            elif kind is InputFormat.XML:
                 yield from self._document(source, on_read, _xml_pieces, _json_of)
-            elif kind is Kind.CDA:
+            elif kind is InputFormat.CDA:
                 yield from self._cda(source, on_read)
-            elif kind is Kind.TABLE:
+            elif kind is InputFormat.TABLE:
                 yield from self._table(source, table_kind, on_read)
         except Skipped as error:
             on_read(source.size)
@@ -114,7 +114,7 @@ class RecordReader:
             if not (isinstance(error, Unknown) and source.location in self._named):
                 yield _faulty(source.name, str(error))
 
-    def _bundle(self, bundle: Mapping[str, Any], place: str) -> Iterator[Record]:
+    def _bundle(self, bundle: Mapping[str, Any], place: str) -> Iterator[ImportRecord]:
         """Yield the records of a parsed Bundle."""
         entries = bundle.get("entry", [])
         if type(entries) is not list:
@@ -128,22 +128,22 @@ class RecordReader:
         self._note_page(bundle, place)
         yield from self._entries(bundle.get("type"), place, located)
 
-    def _lines(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+    def _lines(self, source: Input, on_read: OnRead) -> Iterator[ImportRecord]:
         with source.open(on_read) as stream:
             for number, line in enumerate(_bounded_lines(stream), 1):
                 if line is None:
                     yield _faulty(f"{source.name}:{number}", f"is longer than {LONGEST:,} bytes")
                 elif line.strip():
-                    yield Record(f"{source.name}:{number}", line)
+                    yield ImportRecord(f"{source.name}:{number}", line)
 
     def _document(
         self, source: Input, on_read: OnRead, split: _Split, json_of: Callable[[bytes], bytes]
-    ) -> Iterator[Record]:
+    ) -> Iterator[ImportRecord]:
         """Yield a resource, the entries of a Bundle, or the resources of a list."""
         try:
             if _is_list(source):
                 for piece in split(source, on_read):
-                    yield Record(f"{source.name}:{piece.line}", piece.text)
+                    yield ImportRecord(f"{source.name}:{piece.line}", piece.text)
                 return
             members = _outline(split(source, lambda _size: None))
             if members.get("resourceType") != "Bundle" or members.get("type") == "history":
@@ -171,7 +171,7 @@ class RecordReader:
 
     def _entries(
         self, bundle_type: Any, place: str, located: Callable[[], Iterator[tuple[str, bytes]]]
-    ) -> Iterator[Record]:
+    ) -> Iterator[ImportRecord]:
         """Yield a Bundle's records; located is called twice, as references may point forward."""
         if bundle_type not in BUNDLE_TYPES:
             yield _faulty(place, f"must be one of {', '.join(BUNDLE_TYPES)}", "Bundle.type")
@@ -180,7 +180,7 @@ class RecordReader:
         for _, text in located():
             self._note_address(number, text, bundle_type)
         for where, text in located():
-            record = Record(where, text, bundle_type=bundle_type)
+            record = ImportRecord(where, text, bundle_type=bundle_type)
             try:
                 entry = read_entry(fhir_json.loads(text), bundle_type)
             except InvalidEntry as error:
@@ -229,7 +229,7 @@ class RecordReader:
                         number, prefixed(name, self._prefix), target, entry.condition
                     )
 
-    def _cda(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+    def _cda(self, source: Input, on_read: OnRead) -> Iterator[ImportRecord]:
         with source.open(on_read) as stream:
             document = stream.read(_LONGEST_CDA + 1)
         if len(document) > _LONGEST_CDA:
@@ -248,14 +248,14 @@ class RecordReader:
             yield replace(record, remarks=remarks)
             remarks = []
 
-    def _table(self, source: Input, kind: str, on_read: OnRead) -> Iterator[Record]:
+    def _table(self, source: Input, kind: str, on_read: OnRead) -> Iterator[ImportRecord]:
         with source.open(on_read) as stream:
             heading = b""
             for row in tables.rows_of(stream, kind, source.files):
                 place = f"{source.name}:{row.number}"
                 # The first row is the heading.
                 heading = heading or row.text
-                base = Record(place, row.text, table_kind=kind, heading=heading)
+                base = ImportRecord(place, row.text, table_kind=kind, heading=heading)
                 if row.resources == []:
                     for column, note in row.notes:
                         self._remark(f"{place}: {column}" if column else place, note)
@@ -283,7 +283,7 @@ class RecordReader:
         resources: Sequence[dict[str, Any]],
         on_match: OnMatch,
         identifiers: Mapping[str, Iterable[tuple[str, str]]],
-    ) -> Iterator[Record]:
+    ) -> Iterator[ImportRecord]:
         """Yield the resources made from one document or row, about people who may be known here.
 
         identifiers has, by Type/id, the (system, value) that a resource may be known by.
@@ -296,7 +296,7 @@ class RecordReader:
                 target = name.replace("/", f"/{self._prefix}", 1)
                 # References have their prefix by then.
                 self._scratch.add_address(number, target, target, condition)
-            yield Record(
+            yield ImportRecord(
                 place,
                 resource=resource,
                 bundle=number,
@@ -306,8 +306,8 @@ class RecordReader:
             )
 
 
-def _faulty(place: str, message: str, path: str = "") -> Record:
-    return Record(place, faults=[(path, message)])
+def _faulty(place: str, message: str, path: str = "") -> ImportRecord:
+    return ImportRecord(place, faults=[(path, message)])
 
 
 def _identifiers(resource: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -336,13 +336,13 @@ def _bounded_lines(stream: BinaryIO) -> Iterator[bytes | None]:
         yield None
 
 
-def _whole(source: Input, on_read: OnRead, json_of: Callable[[bytes], bytes]) -> Record:
+def _whole(source: Input, on_read: OnRead, json_of: Callable[[bytes], bytes]) -> ImportRecord:
     """Return a document as one record. Raises BrokenDocument."""
     with source.open(on_read) as stream:
         text = stream.read(LONGEST + 1)
     if len(text) > LONGEST:
         return _faulty(source.name, f"is longer than {LONGEST:,} bytes")
-    return Record(f"{source.name}:1", json_of(text.removeprefix(MARK)))
+    return ImportRecord(f"{source.name}:1", json_of(text.removeprefix(MARK)))
 
 
 def _json_of(document: bytes) -> bytes:
@@ -361,7 +361,7 @@ def _is_list(source: Input) -> bool:
     return start[:1] == b"["
 
 
-def _outline(pieces: Iterable[Piece]) -> dict[str, Any]:
+def _outline(pieces: Iterable[BundlePiece]) -> dict[str, Any]:
     """Return the type of a document, of a Bundle its kind and its links.
 
     `entry` is only there where it is no list.
@@ -378,7 +378,7 @@ def _outline(pieces: Iterable[Piece]) -> dict[str, Any]:
     return members
 
 
-def _located_entries(name: str, pieces: Iterable[Piece]) -> Iterator[tuple[str, bytes]]:
+def _located_entries(name: str, pieces: Iterable[BundlePiece]) -> Iterator[tuple[str, bytes]]:
     """Yield each entry of a Bundle, in an input of this name, with its place."""
     position = 0
     for piece in pieces:
@@ -387,7 +387,7 @@ def _located_entries(name: str, pieces: Iterable[Piece]) -> Iterator[tuple[str, 
             position += 1
 
 
-def _pieces(source: Input, on_read: OnRead) -> Iterator[Piece]:
+def _pieces(source: Input, on_read: OnRead) -> Iterator[BundlePiece]:
     with source.open(on_read) as stream:
         if stream.read(len(MARK)) != MARK:
             stream.close()
@@ -395,11 +395,11 @@ def _pieces(source: Input, on_read: OnRead) -> Iterator[Piece]:
         yield from bundles.pieces(stream, LONGEST)
 
 
-def _xml_pieces(source: Input, on_read: OnRead) -> Iterator[Piece]:
+def _xml_pieces(source: Input, on_read: OnRead) -> Iterator[BundlePiece]:
     """Yield the pieces of FHIR XML, in JSON. Raises BrokenDocument."""
     with source.open(on_read) as stream:
         try:
             for name, content, line in xml_reader.pieces(stream, LONGEST):
-                yield Piece(name, dumps(content), line)
+                yield BundlePiece(name, dumps(content), line)
         except xml_reader.InvalidXml as error:
             raise BrokenDocument(str(error), error.line) from None

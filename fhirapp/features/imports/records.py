@@ -55,11 +55,12 @@ class PatientRejected(Rejected):
 
 
 @dataclass
-class Record:
+class ImportRecord:
     """What an input holds at one place: a resource, a deletion, or faults.
 
     text is what came, resource its content, where parsed or made from another format. bundle is the
-    number of its Bundle, entry_id the id that it gets there, condition and on_match as in Entry.
+    number of its Bundle, entry_id the id that it gets there, condition and on_match as in
+    BundleEntry.
     """
 
     place: str
@@ -176,7 +177,7 @@ class Scratch(AbstractContextManager["Scratch"]):
 
     # Records that wait: for a reference, or because an earlier version has their content.
 
-    def defer(self, reason: str, name: str, content: bytes, record: Record) -> None:
+    def defer(self, reason: str, name: str, content: bytes, record: ImportRecord) -> None:
         """Keep a record of a resource, Type/id, for later; of a deletion there is no content."""
         self._deferred += 1
         self._connection.execute(
@@ -213,7 +214,7 @@ class Scratch(AbstractContextManager["Scratch"]):
 
     def take_deferred(
         self, reason: str, by_name: bool = False, type_name: str = ""
-    ) -> Iterator[Record]:
+    ) -> Iterator[ImportRecord]:
         """Yield what is deferred for this reason now, and forget it; with by_name, grouped.
 
         Of one type only where type_name has it.
@@ -238,7 +239,7 @@ class Scratch(AbstractContextManager["Scratch"]):
             defaults,
         ) in self._connection.execute(f"SELECT {_COLUMNS} {chosen} ORDER BY {order}", values):
             resource = fhir_json.loads(content) if content else None
-            yield Record(
+            yield ImportRecord(
                 place,
                 text or content,
                 resource,

@@ -19,14 +19,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from fhirapp.config import ConfigurationError
 from fhirapp.features.imports import LISTED, OUTCOMES
 from fhirapp.features.imports.outputs import rejected_rows
-from fhirapp.features.imports.records import Record
+from fhirapp.features.imports.records import ImportRecord
 
 _UNKNOWN_TYPE = "?"
 # How many files or resources a line of the terminal's table names.
 _NAMED = 5
 
 
-class Fault(NamedTuple):
+class ImportFault(NamedTuple):
     """What is wrong with an element: the record's place, the element's path, what is expected."""
 
     place: str
@@ -60,7 +60,7 @@ class Report:
     # Rejected resources, rows and inputs, also by type; each may have several faults.
     rejected_lines: int = 0
     rejected_types: Counter[str] = field(default_factory=Counter)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ImportFault] = field(default_factory=list)
     fault_count: int = 0
     rejected_file: str = ""
     # By place, how many were rejected with their patient, and where their line is in faults.
@@ -106,7 +106,7 @@ class Report:
         self.rejected_types[type_name or _UNKNOWN_TYPE] += 1
         self.fault_count += len(faults)
         room = LISTED - len(self.faults)
-        self.faults += [Fault(place, path, message) for path, message in faults[:room]]
+        self.faults += [ImportFault(place, path, message) for path, message in faults[:room]]
 
     def add_follower(self, place: str, type_name: str = "") -> None:
         """Add a record that was rejected with its patient; one line counts those of a place."""
@@ -120,7 +120,7 @@ class Report:
         self.add_rejected(place, [], type_name)
         line = self._follower_lines[place]
         if line < LISTED:
-            self.faults[line] = Fault(place, "", message)
+            self.faults[line] = ImportFault(place, "", message)
 
     def add_kept(self, reference: str, reason: str, times: int = 1) -> None:
         """Add a reference that could not be resolved."""
@@ -278,7 +278,7 @@ class Rejects:
         self._files: dict[Path, FileIO] = {}
         self._replacing: dict[Path, Path] = {}
 
-    def add(self, record: Record) -> None:
+    def add(self, record: ImportRecord) -> None:
         """Write a record as one line of JSON, or as a row below its heading.
 
         Raises ConfigurationError where it cannot be written.

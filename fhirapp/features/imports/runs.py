@@ -100,7 +100,7 @@ def dry_run_copy(settings: Settings) -> Iterator[DryRun]:
         yield DryRun(sqlite_url(copy), str(instance))
 
 
-class Run(NamedTuple):
+class ActiveRun(NamedTuple):
     """A run that began: its number, its source, and the last row of each type before it.
 
     unreported has the last rows before the earliest run that was killed, whose versions no report
@@ -120,7 +120,7 @@ def begin(
     inputs: Sequence[str],
     options: Options,
     now: str,
-) -> Run:
+) -> ActiveRun:
     """Record that a run begins; it takes over what killed runs published."""
     last_rows = {
         name: connection.execute(select(func.max(definition.table.c.pk))).scalar() or 0
@@ -141,7 +141,7 @@ def begin(
         "last_rows": unreported,
     }
     run_id = connection.execute(insert(ImportRun).values(row).returning(ImportRun.id)).scalar_one()
-    return Run(run_id, source_id, last_rows, unreported, options.source)
+    return ActiveRun(run_id, source_id, last_rows, unreported, options.source)
 
 
 def _source_id(connection: Connection, name: str) -> int:
@@ -172,7 +172,7 @@ def record_shared(connection: Connection, source_id: int, names: Iterable[str]) 
             connection.execute(insert(ImportShared), [row | {"id": new_id} for new_id in new])
 
 
-def end(connection: Connection, run: Run, now: str, outcome: Any) -> None:
+def end(connection: Connection, run: ActiveRun, now: str, outcome: Any) -> None:
     """Record that a run ended, and its counts."""
     connection.execute(
         update(ImportRun).where(ImportRun.id == run.id).values(ended_at=now, outcome=outcome)
@@ -183,7 +183,7 @@ def write_provenance(
     publisher: Publisher,
     connection: Connection,
     definitions: Mapping[str, Definition],
-    run: Run,
+    run: ActiveRun,
     now: str,
 ) -> None:
     """Publish the Provenances of a run."""
@@ -196,7 +196,7 @@ def write_provenance(
 
 
 def provenances(
-    connection: Connection, definitions: Mapping[str, Definition], run: Run, now: str
+    connection: Connection, definitions: Mapping[str, Definition], run: ActiveRun, now: str
 ) -> Iterator[dict[str, Any]]:
     """Yield the Provenances of what a run published: one or more for each patient.
 
@@ -209,7 +209,7 @@ def provenances(
 
 
 def _published(
-    connection: Connection, definitions: Mapping[str, Definition], run: Run
+    connection: Connection, definitions: Mapping[str, Definition], run: ActiveRun
 ) -> Iterator[Row[Any]]:
     """Return (type, id, version_id, patient_id) of what was published, by patient."""
     parts = []
@@ -230,7 +230,7 @@ def _published(
     return connection.execute(ordered.execution_options(yield_per=1_000))
 
 
-def _provenance(targets: Sequence[str], run: Run, now: str) -> dict[str, Any]:
+def _provenance(targets: Sequence[str], run: ActiveRun, now: str) -> dict[str, Any]:
     source = f", from {_CONTROL.sub('�', run.source)}" if run.source else ""
     return {
         "resourceType": "Provenance",

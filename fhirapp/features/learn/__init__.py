@@ -8,7 +8,7 @@ recap.py shows what was done.
 
 from __future__ import annotations
 
-from fhirapp.feature import MAIN, N_, Feature, Link
+from fhirapp.feature import MAIN, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="learn",
@@ -18,5 +18,5 @@ FEATURE = Feature(
         "fhirapp.features.learn.class_pages:blueprint",
         "fhirapp.features.learn.recap:blueprint",
     ),
-    navigation=(Link(MAIN, 10, "/learn", N_("Learn"), demo_only=True),),
+    navigation=(MenuLink(MAIN, 10, "/learn", N_("Learn"), demo_only=True),),
 )

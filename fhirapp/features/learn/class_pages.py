@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.audit.read import Entry
+from fhirapp.audit.read import AuditEntry
 from fhirapp.auth.models import User
 from fhirapp.auth.throttle import TooOften
 from fhirapp.config import RefusedCommand, base_url, settings_of
@@ -265,7 +265,7 @@ class Seat(NamedTuple):
     lesson: Lesson | None
     met: int
     done: int
-    last: Entry | None
+    last: AuditEntry | None
 
 
 def _seats(learners: Sequence[tuple[Learner, User]], own: Sequence[Lesson]) -> Sequence[Seat]:

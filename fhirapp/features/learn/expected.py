@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fhirapp.features.learn.interaction import (
     SHAPING,
     Interaction,
-    Parameter,
+    QueryParameter,
     fits,
     matches,
     parameters_of,
@@ -40,7 +40,7 @@ _IS_NOT = {
 }
 
 
-class Condition(NamedTuple):
+class RequestCondition(NamedTuple):
     """Whether a request meets a condition, and the sentence for when it does not."""
 
     met: bool
@@ -128,68 +128,70 @@ class Expected:
         request: Interaction,
         before: Interaction | None = None,
         answer_of: AnswerOf = no_answer,
-    ) -> Iterator[Condition]:
+    ) -> Iterator[RequestCondition]:
         """Yield the conditions of a request; before is the request before it."""
         yield from self._of_kind(request)
         named = request.named
         if self.id:
-            yield Condition(named.id == self.id, _("it has a different id"))
+            yield RequestCondition(named.id == self.id, _("it has a different id"))
         if self.version:
-            yield Condition(named.version == self.version, _("it has a different version"))
+            yield RequestCondition(named.version == self.version, _("it has a different version"))
         if self.continues:
-            yield Condition(
+            yield RequestCondition(
                 before is not None and request.is_next_of(before),
                 _("it is not the next page of the search before it"),
             )
         yield from self._of_parameters(request)
         status = request.entry.status
-        yield Condition(status in self.status, _("the status was %(status)s", status=status))
+        yield RequestCondition(status in self.status, _("the status was %(status)s", status=status))
         yield from self._of_answer(request, answer_of)
 
-    def _of_kind(self, request: Interaction) -> Iterator[Condition]:
+    def _of_kind(self, request: Interaction) -> Iterator[RequestCondition]:
         named, method = request.named, request.entry.method
         if self.type:
-            yield Condition(named.type == self.type, _("it is for another resource type"))
+            yield RequestCondition(named.type == self.type, _("it is for another resource type"))
         if self.interaction:
             is_one = named.interaction == self.interaction
-            yield Condition(is_one, _(_IS_NOT.get(self.interaction, _("it is another request"))))
+            yield RequestCondition(
+                is_one, _(_IS_NOT.get(self.interaction, _("it is another request")))
+            )
         if self.operation:
             name = self.operation
             is_one = named.operation == name
-            yield Condition(is_one, _("it is not the operation %(name)s", name=name))
+            yield RequestCondition(is_one, _("it is not the operation %(name)s", name=name))
         if self.method:
             is_one = method == self.method
-            yield Condition(is_one, _("it was sent with %(method)s", method=method))
+            yield RequestCondition(is_one, _("it was sent with %(method)s", method=method))
             if is_one and method == "POST" and named.interaction == "search":
                 query = parameters_of(request.entry.path.partition("?")[2])
                 is_empty = all(each.name in SHAPING for each in query)
-                yield Condition(
+                yield RequestCondition(
                     is_empty, _("the search parameters are in the address instead of the body")
                 )
 
-    def _of_answer(self, request: Interaction, answer_of: AnswerOf) -> Iterator[Condition]:
+    def _of_answer(self, request: Interaction, answer_of: AnswerOf) -> Iterator[RequestCondition]:
         served = request.entry.served
         for pattern in self.serves:
-            yield Condition(
+            yield RequestCondition(
                 any(_is_served(pattern, name) for name in served),
                 _("an expected resource is missing in the response"),
             )
         if self.serves_only:
             only = self.serves_only
-            yield Condition(
+            yield RequestCondition(
                 all(any(_is_served(pattern, name) for pattern in only) for name in served)
                 and all(any(_is_served(pattern, name) for name in served) for pattern in only),
                 _("the response has other resources than expected"),
             )
         if self.serves_at_least:
-            yield Condition(
+            yield RequestCondition(
                 len(served) >= self.serves_at_least,
                 _("the response has fewer resources than expected"),
             )
         if self.same_as:
             yield from self._of_same(request, answer_of)
 
-    def _of_same(self, request: Interaction, answer_of: AnswerOf) -> Iterator[Condition]:
+    def _of_same(self, request: Interaction, answer_of: AnswerOf) -> Iterator[RequestCondition]:
         """Yield nothing for the same records, else by which parameter they differ."""
         gathered = _records(request.named.type, request.gathered)
         some = [_records(request.named.type, answer_of(each) or ()) for each in self.same_as]
@@ -201,14 +203,14 @@ class Expected:
         yield from (each for each in differing if each.missing not in own)
         if not differing:
             fewer = any(gathered < each for each in some)
-            yield Condition(
+            yield RequestCondition(
                 False,
                 _("the response has fewer resources than expected")
                 if fewer
                 else _("the response has other resources than expected"),
             )
 
-    def _of_parameters(self, request: Interaction) -> Iterator[Condition]:
+    def _of_parameters(self, request: Interaction) -> Iterator[RequestCondition]:
         left = [parameter for parameter in request.parameters if parameter.value]
         unmet: set[str] = set()
         for patterns in self.parameters:
@@ -220,18 +222,20 @@ class Expected:
                 unmet |= {_name(each) for each in names}
             sent = {each.name for each in request.parameters}
             name = next((each for each in names if _name(each) in sent), names[0])
-            yield Condition(match is not None, _lacking(name, request.parameters))
+            yield RequestCondition(match is not None, _lacking(name, request.parameters))
         if self.exactly:
             others = [each for each in left if each.name not in SHAPING | unmet]
-            yield Condition(not others, _too_much(others[0].name_and_modifier if others else ""))
+            yield RequestCondition(
+                not others, _too_much(others[0].name_and_modifier if others else "")
+            )
         for pattern in self.without:
-            yield Condition(
+            yield RequestCondition(
                 not any(matches(pattern, each) for each in request.parameters),
                 _too_much(pattern.partition("=")[0]),
             )
 
 
-def _lacking(name: str, sent: Sequence[Parameter]) -> str:
+def _lacking(name: str, sent: Sequence[QueryParameter]) -> str:
     """Return why none of the parameters that were sent is the expected one."""
     if any(each.name_and_modifier == name for each in sent):
         return _("its parameter %(name)s has a different value than expected", name=name)

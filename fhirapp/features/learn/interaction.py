@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from fhirapp.audit.read import Entry
+from fhirapp.audit.read import AuditEntry
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import EARLIEST, LATEST, interval
 
@@ -30,7 +30,7 @@ SHAPING = frozenset(
 )
 
 
-class Parameter(NamedTuple):
+class QueryParameter(NamedTuple):
     """A parameter as it was sent: code:text=penicillin."""
 
     name: str
@@ -47,7 +47,7 @@ class Parameter(NamedTuple):
         return f"{self.name_and_modifier}={self.value}"
 
 
-class Named(NamedTuple):
+class RequestTarget(NamedTuple):
     """What an address names; interaction is one of INTERACTIONS, or other."""
 
     interaction: str = "other"
@@ -58,16 +58,16 @@ class Named(NamedTuple):
     operation: str = ""
 
 
-_EXPORT_STATUS = Named("export-status")
+_EXPORT_STATUS = RequestTarget("export-status")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interaction:
     """A request as an interaction; entry has its answer's status and resources."""
 
-    entry: Entry
-    named: Named
-    parameters: tuple[Parameter, ...] = ()
+    entry: AuditEntry
+    named: RequestTarget
+    parameters: tuple[QueryParameter, ...] = ()
     # What it and the pages after it served.
     gathered: tuple[str, ...] = ()
 
@@ -89,7 +89,7 @@ class Interaction:
         return any(parameter.name == _CURSOR for parameter in self.parameters)
 
 
-def interaction_of(entry: Entry) -> Interaction:
+def interaction_of(entry: AuditEntry) -> Interaction:
     """Return the interaction of a request."""
     path, _mark, query = entry.path.partition("?")
     parameters = [*parameters_of(query)]
@@ -115,7 +115,7 @@ def _gathered(request: Interaction, pages: Iterable[Interaction]) -> Interaction
     return request if last is request else replace(request, gathered=tuple(served))
 
 
-def parameters_of(text: str) -> Iterator[Parameter]:
+def parameters_of(text: str) -> Iterator[QueryParameter]:
     """Yield the parameters of a query or a form, or of an operation's Parameters resource."""
     if text.lstrip().startswith("{"):
         pairs = _pairs_of_resource(text)
@@ -126,7 +126,7 @@ def parameters_of(text: str) -> Iterator[Parameter]:
             return
     for name, value in pairs:
         name, _colon, modifier = name.partition(":")
-        yield Parameter(name, modifier, value)
+        yield QueryParameter(name, modifier, value)
 
 
 def _pairs_of_resource(text: str) -> list[tuple[str, str]]:
@@ -141,31 +141,35 @@ def _pairs_of_resource(text: str) -> list[tuple[str, str]]:
         return []
 
 
-def named_by(path: str) -> Named:
+def named_by(path: str) -> RequestTarget:
     """Return what an address below /fhir names."""
     steps = [unquote(step) for step in path.split("/")[2:] if step]
     match steps:
         case ["$export", _export, *name]:
             # AllergyIntolerance.1.ndjson
-            return Named("export-file", name[0].partition(".")[0]) if name else _EXPORT_STATUS
+            return (
+                RequestTarget("export-file", name[0].partition(".")[0]) if name else _EXPORT_STATUS
+            )
         case [*about, name] if name.startswith("$") and len(about) < 3:
-            return Named("operation", "".join(about[:1]), "".join(about[1:]), operation=name)
+            return RequestTarget(
+                "operation", "".join(about[:1]), "".join(about[1:]), operation=name
+            )
         case [kind, *_rest] if not kind[:1].isupper():
-            return Named()
+            return RequestTarget()
         case [kind] | [kind, "_search"]:
-            return Named("search", kind)
+            return RequestTarget("search", kind)
         case [kind, "_history"]:
-            return Named("history-type", kind)
+            return RequestTarget("history-type", kind)
         case [kind, resource_id]:
-            return Named("read", kind, resource_id)
+            return RequestTarget("read", kind, resource_id)
         case [kind, resource_id, "_history"]:
-            return Named("history-instance", kind, resource_id)
+            return RequestTarget("history-instance", kind, resource_id)
         case [kind, resource_id, "_history", version]:
-            return Named("vread", kind, resource_id, version)
-    return Named()
+            return RequestTarget("vread", kind, resource_id, version)
+    return RequestTarget()
 
 
-def matches(pattern: str, parameter: Parameter) -> bool:
+def matches(pattern: str, parameter: QueryParameter) -> bool:
     """Return whether a parameter means what a pattern does; one without = fits any value."""
     name, equals, value = pattern.partition("=")
     if not equals:

@@ -60,7 +60,7 @@ class Lesson:
     language: str = ""
 
 
-class Fault(NamedTuple):
+class LessonFault(NamedTuple):
     """Why a file is no lesson; line is 0 where it is about the whole."""
 
     path: Path
@@ -76,21 +76,23 @@ class _Unreadable(Exception):
         self.line = line
 
 
-def lessons() -> tuple[Sequence[Lesson], Sequence[Fault]]:
+def lessons() -> tuple[Sequence[Lesson], Sequence[LessonFault]]:
     """Return the lessons in their order, and what cannot be read."""
     known: dict[str, Lesson] = {}
-    faults: list[Fault] = []
+    faults: list[LessonFault] = []
     own = settings().lessons
     for folder in [_OURS, *([Path(own)] if own else [])]:
         if not folder.is_dir():
-            faults.append(Fault(folder, 0, _("This folder of FHIRAPP_LESSONS does not exist.")))
+            faults.append(
+                LessonFault(folder, 0, _("This folder of FHIRAPP_LESSONS does not exist."))
+            )
         for path in sorted(folder.glob("*.md")):
             lesson = _read(path)
-            if isinstance(lesson, Fault):
+            if isinstance(lesson, LessonFault):
                 faults.append(lesson)
             elif lesson.name in (*known, *_NO_LESSONS):
                 sentence = _("The page %(name)s already exists. Rename the file.", name=lesson.name)
-                faults.append(Fault(path, 0, sentence))
+                faults.append(LessonFault(path, 0, sentence))
             else:
                 known[lesson.name] = _translated(lesson, path) if folder == _OURS else lesson
     return [*known.values()], faults
@@ -111,23 +113,25 @@ def translation(lesson: Lesson, path: Path, _changed: int) -> Lesson:
     return replace(lesson, text=text, language=path.parent.name, **front.texts(lesson.checks))
 
 
-def _read(path: Path) -> Lesson | Fault:
+def _read(path: Path) -> Lesson | LessonFault:
     try:
         about = path.stat()
         return _cached(path, about.st_mtime_ns, about.st_size, language())
     except OSError as error:
-        return Fault(path, 0, _("The file cannot be read: %(reason)s.", reason=error.strerror))
+        return LessonFault(
+            path, 0, _("The file cannot be read: %(reason)s.", reason=error.strerror)
+        )
 
 
 @lru_cache(maxsize=500)
-def _cached(path: Path, _changed: int, size: int, _language: str) -> Lesson | Fault:
+def _cached(path: Path, _changed: int, size: int, _language: str) -> Lesson | LessonFault:
     """Return a lesson as it stood in its file when that was changed last. Raises OSError."""
     try:
         if size > LARGEST:
             raise _Unreadable(_("The file is larger than %(most)s bytes.", most=LARGEST))
         return parse(path.stem, path.read_bytes())
     except _Unreadable as error:
-        return Fault(path, error.line, str(error))
+        return LessonFault(path, error.line, str(error))
 
 
 def parse(stem: str, content: bytes) -> Lesson:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import delete, exists, insert, select, update
 
-from fhirapp.audit.read import Entry, entries
+from fhirapp.audit.read import AuditEntry, entries
 from fhirapp.auth.demo import APP, BACKEND
 from fhirapp.auth.models import AccessToken, Grant, User
 from fhirapp.config import settings
@@ -26,7 +26,7 @@ from fhirapp.features.learn.interaction import Interaction, interaction_of, with
 from fhirapp.features.learn.lesson import Lesson
 from fhirapp.features.learn.models import LessonProgress
 from fhirapp.fhir.temporal import instant
-from fhirapp.rest.internal import Answer
+from fhirapp.rest.internal import InternalResponse
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.texts import _
 
@@ -218,7 +218,7 @@ def is_shown(lesson: Lesson, check: Check, user_id: str, began_at: str, status: 
     )
 
 
-def answer_now(address: str) -> Answer:
+def answer_now(address: str) -> InternalResponse:
     """Return what an address answers to the learner now."""
     accept = {"Accept": "application/fhir+json"}
     return ask(address, token_of().secret, headers=accept, via=_VIA)
@@ -255,7 +255,7 @@ def requests_for(
     return [found[number] for number in sorted(found)]
 
 
-def last_request(user_id: str) -> Entry | None:
+def last_request(user_id: str) -> AuditEntry | None:
     """Return what a learner of a class requested last: themselves, as the patient, or as backend.
 
     The pages of this server ask in their name, too.
@@ -316,7 +316,7 @@ class _Trail:
             self._read[who] = with_pages([interaction_of(entry) for entry in oldest_first])
         return self._read[who]
 
-    def _entries(self, who: str) -> Iterable[Entry]:
+    def _entries(self, who: str) -> Iterable[AuditEntry]:
         own = learner_of(self._user_id)
         chosen = partial(entries, since=self._since, until=self._until, limit=_MOST)
         if who == senders.BACKEND:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import MAIN, N_, Feature, Link
+from fhirapp.feature import MAIN, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="manual",
@@ -13,5 +13,5 @@ FEATURE = Feature(
             "Print a page of the manual; without NAME, list the pages.",
         ),
     },
-    navigation=(Link(MAIN, 60, "/docs", N_("Manual"), is_manual=True),),
+    navigation=(MenuLink(MAIN, 60, "/docs", N_("Manual"), is_manual=True),),
 )

@@ -23,7 +23,7 @@ _SNIPPET = 200
 _TITLE_WEIGHT = 10
 
 
-class Section(NamedTuple):
+class ManualSection(NamedTuple):
     """A part of a page below a heading; anchor is empty for what stands before the first."""
 
     title: str
@@ -32,34 +32,34 @@ class Section(NamedTuple):
     text: str
 
 
-class Page(NamedTuple):
+class ManualPage(NamedTuple):
     """A page: its name, its title, its Markdown without the title, its sections."""
 
     name: str
     title: str
     text: str
-    sections: tuple[Section, ...]
+    sections: tuple[ManualSection, ...]
 
     @property
     def source(self) -> str:
         return f"# {self.title}\n\n{self.text}"
 
 
-class Match(NamedTuple):
+class ManualMatch(NamedTuple):
     """A section that a search found, with the words around the first match."""
 
-    page: Page
-    section: Section
+    page: ManualPage
+    section: ManualSection
     snippet: str
 
 
 @cache
-def pages() -> Mapping[str, Page]:
+def pages() -> Mapping[str, ManualPage]:
     """Return the pages by name, in the order of the contents."""
     return {name: _read(name) for name in NAMES}
 
 
-def search(words: str) -> list[Match]:
+def search(words: str) -> list[ManualMatch]:
     """Return the sections that hold all of the words, the best match first."""
     wanted = words.casefold().split()
     if not wanted:
@@ -70,7 +70,7 @@ def search(words: str) -> list[Match]:
             title, text = section.title.casefold(), plain(section.text).casefold()
             if all(word in title or word in text for word in wanted):
                 score = sum(_TITLE_WEIGHT * (word in title) + text.count(word) for word in wanted)
-                scored.append((score, Match(page, section, _snippet(section.text, wanted))))
+                scored.append((score, ManualMatch(page, section, _snippet(section.text, wanted))))
     scored.sort(key=lambda pair: -pair[0])
     return [match for _, match in scored[:_MOST]]
 
@@ -85,15 +85,15 @@ def plain(text: str) -> str:
     return " ".join(_MARKUP.sub("", text).replace("|", " ").split())
 
 
-def _read(name: str) -> Page:
+def _read(name: str) -> ManualPage:
     text = (_FOLDER / f"{name}.md").read_text(encoding="utf-8")
     title, _, rest = text.partition("\n")
     rest = rest.strip("\n")
     title = title.removeprefix("# ")
-    return Page(name, title, rest, tuple(_sections(title, rest)))
+    return ManualPage(name, title, rest, tuple(_sections(title, rest)))
 
 
-def _sections(page_title: str, text: str) -> Iterator[Section]:
+def _sections(page_title: str, text: str) -> Iterator[ManualSection]:
     title, level, anchor = page_title, 1, ""
     lines: list[str] = []
     is_code = False
@@ -103,10 +103,10 @@ def _sections(page_title: str, text: str) -> Iterator[Section]:
         if heading is None:
             lines.append(line)
             continue
-        yield Section(title, level, anchor, "\n".join(lines).strip("\n"))
+        yield ManualSection(title, level, anchor, "\n".join(lines).strip("\n"))
         title, level = heading["title"], len(heading["marks"])
         anchor, lines = anchor_of(title), []
-    yield Section(title, level, anchor, "\n".join(lines).strip("\n"))
+    yield ManualSection(title, level, anchor, "\n".join(lines).strip("\n"))
 
 
 def _snippet(text: str, wanted: list[str]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import MAIN, N_, Feature, Link
+from fhirapp.feature import MAIN, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="notes",
     blueprints=("fhirapp.features.notes.routes:blueprint",),
-    navigation=(Link(MAIN, 40, "/notes", N_("Notes")),),
+    navigation=(MenuLink(MAIN, 40, "/notes", N_("Notes")),),
 )

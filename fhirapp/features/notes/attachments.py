@@ -23,7 +23,7 @@ from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.documents import Unreadable
 from fhirapp.documents.extractor import shared_extractor
-from fhirapp.documents.media import Reading, decode, kind_of
+from fhirapp.documents.media import ExtractedText, decode, kind_of
 from fhirapp.resources.binary.content import content_disposition
 from fhirapp.store.prepare import sha1
 from fhirapp.web.internal_client import ask
@@ -167,10 +167,10 @@ def plain_text(found: Attachment) -> tuple[str, bool]:
     return text[:_SHOWN_CHARACTERS], len(text) > _SHOWN_CHARACTERS
 
 
-def read_words(found: Attachment) -> Reading:
+def read_words(found: Attachment) -> ExtractedText:
     """Return the text of a document, as the search reads it. Raises Unreadable."""
     if text := machine_read(found):
-        return Reading(text, machine_read=True)
+        return ExtractedText(text, machine_read=True)
     return shared_extractor().read(found.data or b"", found.content_type)
 
 

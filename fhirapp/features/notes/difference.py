@@ -37,22 +37,22 @@ _MOST_OF_SECTION = 80
 State = Literal["same", "changed", "removed", "added", "gap", "heading"]
 
 
-class Piece(NamedTuple):
+class DiffSpan(NamedTuple):
     """A stretch of a line, and whether the other side has it too."""
 
     text: str
     is_changed: bool
 
 
-class Row(NamedTuple):
+class DiffRow(NamedTuple):
     """A line of both texts; a number is 0 where a side has none. Of a gap, how many are alike.
 
     A heading is that of the section in which the rows after it stand, and stands in left.
     """
 
     state: State
-    left: tuple[Piece, ...] = ()
-    right: tuple[Piece, ...] = ()
+    left: tuple[DiffSpan, ...] = ()
+    right: tuple[DiffSpan, ...] = ()
     left_number: int = 0
     right_number: int = 0
     alike: int = 0
@@ -61,7 +61,7 @@ class Row(NamedTuple):
 class Difference(NamedTuple):
     """How two texts differ; unit is what was compared, "" where that would take too long."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[DiffRow, ...]
     unit: Literal["lines", "paragraphs", ""]
     added: int
     removed: int
@@ -81,7 +81,7 @@ def difference(before: str, after: str) -> Difference:
     return Difference((), "", 0, 0) if rows is None else _counted(rows, "paragraphs")
 
 
-def _counted(rows: list[Row], unit: Literal["lines", "paragraphs"]) -> Difference:
+def _counted(rows: list[DiffRow], unit: Literal["lines", "paragraphs"]) -> Difference:
     added = sum(row.state in ("added", "changed") for row in rows)
     removed = sum(row.state in ("removed", "changed") for row in rows)
     return Difference(tuple(_folded(rows)), unit, added, removed)
@@ -98,7 +98,7 @@ def _paragraphs(lines: Sequence[str]) -> list[str]:
     return ["\n".join(one) for one in found if one]
 
 
-def _compared(old: Sequence[str], new: Sequence[str]) -> list[Row] | None:
+def _compared(old: Sequence[str], new: Sequence[str]) -> list[DiffRow] | None:
     """Return every line beside its like; None where there are too many that differ."""
     most = min(len(old), len(new))
     head = next((at for at in range(most) if old[at] != new[at]), most)
@@ -125,31 +125,31 @@ def _compared(old: Sequence[str], new: Sequence[str]) -> list[Row] | None:
 _Numbered = tuple[str, int]
 
 
-def _same(line: str, left: int, right: int) -> Row:
-    pieces = (Piece(_cut(line), is_changed=False),)
-    return Row("same", pieces, pieces, left, right)
+def _same(line: str, left: int, right: int) -> DiffRow:
+    pieces = (DiffSpan(_cut(line), is_changed=False),)
+    return DiffRow("same", pieces, pieces, left, right)
 
 
-def _pair(left: _Numbered | None, right: _Numbered | None) -> Row:
+def _pair(left: _Numbered | None, right: _Numbered | None) -> DiffRow:
     if left is None and right is not None:
-        return Row("added", right=_whole(right[0]), right_number=right[1])
+        return DiffRow("added", right=_whole(right[0]), right_number=right[1])
     if right is None and left is not None:
-        return Row("removed", left=_whole(left[0]), left_number=left[1])
+        return DiffRow("removed", left=_whole(left[0]), left_number=left[1])
     assert left is not None
     assert right is not None
     one, other = _words(left[0], right[0])
-    return Row("changed", one, other, left[1], right[1])
+    return DiffRow("changed", one, other, left[1], right[1])
 
 
-def _whole(line: str) -> tuple[Piece, ...]:
-    return (Piece(_cut(line), is_changed=True),)
+def _whole(line: str) -> tuple[DiffSpan, ...]:
+    return (DiffSpan(_cut(line), is_changed=True),)
 
 
 def _cut(line: str) -> str:
     return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…"
 
 
-def _words(left: str, right: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+def _words(left: str, right: str) -> tuple[tuple[DiffSpan, ...], tuple[DiffSpan, ...]]:
     """Return two lines, the words that differ marked; all of it where there are too many."""
     old, new = (_WORDS.findall(line) for line in (_cut(left), _cut(right)))
     if max(len(old), len(new)) > _MOST_WORDS:
@@ -158,8 +158,8 @@ def _words(left: str, right: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]
     if matcher.ratio() < 0.3:
         # Two lines that happen to stand beside one another.
         return _whole(left), _whole(right)
-    one: list[Piece] = []
-    other: list[Piece] = []
+    one: list[DiffSpan] = []
+    other: list[DiffSpan] = []
     for tag, low, high, from_, to in matcher.get_opcodes():
         left_text, right_text = "".join(old[low:high]), "".join(new[from_:to])
         # A space between two words that changed is no place to begin anew.
@@ -169,14 +169,14 @@ def _words(left: str, right: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]
     return tuple(one), tuple(other)
 
 
-def _add(pieces: list[Piece], text: str, *, is_changed: bool) -> None:
+def _add(pieces: list[DiffSpan], text: str, *, is_changed: bool) -> None:
     if pieces and pieces[-1].is_changed == is_changed:
         text = pieces.pop().text + text
     if text:
-        pieces.append(Piece(text, is_changed))
+        pieces.append(DiffSpan(text, is_changed))
 
 
-def _folded(rows: Sequence[Row]) -> Iterator[Row]:
+def _folded(rows: Sequence[DiffRow]) -> Iterator[DiffRow]:
     """Yield the rows, long stretches that are alike as one that tells how many.
 
     After such a stretch the heading of the section is repeated, unless it stands there anyway.
@@ -198,16 +198,16 @@ def _folded(rows: Sequence[Row]) -> Iterator[Row]:
             alike += 1
             continue
         if alike:
-            yield Row("gap", alike=alike)
+            yield DiffRow("gap", alike=alike)
             if 0 <= sections[at] < at:
-                yield Row("heading", rows[sections[at]].left or rows[sections[at]].right)
+                yield DiffRow("heading", rows[sections[at]].left or rows[sections[at]].right)
             alike = 0
         yield row
     if alike:
-        yield Row("gap", alike=alike)
+        yield DiffRow("gap", alike=alike)
 
 
-def _sections(rows: Sequence[Row]) -> Iterator[int]:
+def _sections(rows: Sequence[DiffRow]) -> Iterator[int]:
     """Yield for each row where the heading of its section stands; -1 before the first."""
     heading = -1
     for at, row in enumerate(rows):
@@ -232,5 +232,5 @@ def _is_heading(line: str) -> bool:
     )
 
 
-def _text(row: Row) -> str:
+def _text(row: DiffRow) -> str:
     return "".join(piece.text for piece in row.right or row.left)

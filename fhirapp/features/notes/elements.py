@@ -37,7 +37,7 @@ class Status(NamedTuple):
     is_past: bool
 
 
-class Line(NamedTuple):
+class NoteItem(NamedTuple):
     """A note in a list."""
 
     id: str
@@ -55,10 +55,10 @@ class Line(NamedTuple):
     patient: str
 
 
-def line(note: Json) -> Line:
+def line(note: Json) -> NoteItem:
     """Return a note as a list shows it."""
     subject = note.get("subject") or {}
-    return Line(
+    return NoteItem(
         id=note["id"],
         version=version_of(note),
         kind=kind_of_note(note),

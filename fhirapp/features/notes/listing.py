@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.features.notes.attachments import VIA
-from fhirapp.features.notes.elements import Line, add_names, line, local_id
+from fhirapp.features.notes.elements import NoteItem, add_names, line, local_id
 from fhirapp.web.internal_client import ask, cursor_of, read
 from fhirapp.web.labels import full_name
 from fhirapp.web.pages import PageError
@@ -29,7 +29,7 @@ class Listing(NamedTuple):
     """
 
     resources: tuple[dict[str, Any], ...]
-    lines: tuple[Line, ...]
+    lines: tuple[NoteItem, ...]
     total: int
     next: str
     notices: tuple[str, ...]

@@ -27,7 +27,7 @@ from fhirapp.features.notes.attachments import (
     way,
 )
 from fhirapp.features.notes.elements import (
-    Line,
+    NoteItem,
     add_names,
     concept,
     day_of,
@@ -37,7 +37,7 @@ from fhirapp.features.notes.elements import (
     size,
 )
 from fhirapp.features.notes.listing import every
-from fhirapp.features.notes.search import Piece
+from fhirapp.features.notes.search import TextSpan
 from fhirapp.features.notes.search import marked as mark_hits
 from fhirapp.fhir import terminology
 from fhirapp.search.fulltext import Phrase
@@ -61,7 +61,7 @@ class Opened(NamedTuple):
     token: OwnToken
 
 
-class Shown(NamedTuple):
+class DocumentView(NamedTuple):
     """A document in the page.
 
     text is what is marked in it, is_cut says that there is more; pages are those of a PDF; remark
@@ -70,7 +70,7 @@ class Shown(NamedTuple):
 
     document: Attachment
     way: Way
-    text: list[Piece]
+    text: list[TextSpan]
     hits: int
     is_cut: bool
     pages: int
@@ -142,7 +142,7 @@ def whose(one: Opened) -> Whose:
 _TURNED = re.compile("[\u202d\u202e]")
 
 
-def shown(one: Opened, phrases: Sequence[Phrase]) -> list[Shown]:
+def shown(one: Opened, phrases: Sequence[Phrase]) -> list[DocumentView]:
     """Return a note's documents, what was looked for marked in them."""
     count = min(len(one.note.get("content", ())), MAX_ATTACHMENTS)
     found = (attachment(one.note, number, one.token) for number in range(1, count + 1))
@@ -150,7 +150,7 @@ def shown(one: Opened, phrases: Sequence[Phrase]) -> list[Shown]:
     return [_shown(document, phrases, until) for document in found if document is not None]
 
 
-def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Shown:
+def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> DocumentView:
     problem = document.problem
     if time.monotonic() > until:
         problem = _(
@@ -158,7 +158,7 @@ def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Sho
             "this one."
         )
     if problem or document.data is None:
-        return Shown(document, "download", [], 0, is_cut=False, pages=0, remark=problem)
+        return DocumentView(document, "download", [], 0, is_cut=False, pages=0, remark=problem)
     kind = way(document)
     pages, is_cut, text, remark, is_machine_read = 0, False, "", "", False
     try:
@@ -184,7 +184,7 @@ def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Sho
         remark = _("Contains images only. Its text cannot be read or searched.")
     marked = mark_hits(text, phrases)
     hits = sum(piece.is_hit for piece in marked)
-    return Shown(document, kind, marked, hits, is_cut, pages, remark, is_machine_read)
+    return DocumentView(document, kind, marked, hits, is_cut, pages, remark, is_machine_read)
 
 
 def _unread(parts: Sequence[Unread]) -> str:
@@ -294,7 +294,7 @@ _RELATIONS = {
 }
 
 
-def relations(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, Line]]:
+def relations(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, NoteItem]]:
     """Return the notes that a note has to do with, and those that name it."""
     here = note["id"]
     found = []

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.features.notes.attachments import VIA
 from fhirapp.features.notes.elements import (
-    Line,
+    NoteItem,
     add_names,
     concept,
     kind_of_note,
@@ -36,7 +36,7 @@ _MOST_LINES, _MOST_LINKS = 100, 8
 Json = dict[str, Any]
 
 
-class Choice(NamedTuple):
+class FilterOption(NamedTuple):
     """A value of a filter: how many notes have it, and the address that turns it on or off."""
 
     value: str
@@ -45,14 +45,14 @@ class Choice(NamedTuple):
     is_chosen: bool
 
 
-class Filter(NamedTuple):
+class NoteFilter(NamedTuple):
     """The choices of a filter: links, the most frequent first, and others in alphabetical order.
 
     kept are the values of the other filters.
     """
 
-    links: Sequence[Choice]
-    others: Sequence[Choice]
+    links: Sequence[FilterOption]
+    others: Sequence[FilterOption]
     kept: Mapping[str, str]
 
 
@@ -66,13 +66,13 @@ class NotesOfPatient(NamedTuple):
 
     patient_id: str
     total: int
-    lines: tuple[Line, ...]
-    past: tuple[Line, ...]
+    lines: tuple[NoteItem, ...]
+    past: tuple[NoteItem, ...]
     past_count: int
     more: int
     next: str
     timeline: Timeline | None
-    filters: Mapping[str, Filter]
+    filters: Mapping[str, NoteFilter]
     all_address: str
     resources: tuple[Json, ...]
 
@@ -127,14 +127,14 @@ def of_patient(
 
 
 # By name: what of a note a filter looks at.
-_FACETS: Mapping[str, Callable[[Line], str]] = {
+_FACETS: Mapping[str, Callable[[NoteItem], str]] = {
     "type": lambda note: note.kind,
     "status": lambda note: note.status.word,
     "author": lambda note: note.author,
 }
 
 
-def _matching(lines: Iterable[Line], wanted: Mapping[str, str]) -> tuple[Line, ...]:
+def _matching(lines: Iterable[NoteItem], wanted: Mapping[str, str]) -> tuple[NoteItem, ...]:
     return tuple(
         note
         for note in lines
@@ -143,8 +143,8 @@ def _matching(lines: Iterable[Line], wanted: Mapping[str, str]) -> tuple[Line, .
 
 
 def _filters(
-    patient_id: str, lines: Sequence[Line], wanted: Mapping[str, str]
-) -> dict[str, Filter]:
+    patient_id: str, lines: Sequence[NoteItem], wanted: Mapping[str, str]
+) -> dict[str, NoteFilter]:
     """Return the filters that have a choice to make, counted under the other filters."""
     found = {}
     for name, value_of in _FACETS.items():
@@ -154,7 +154,7 @@ def _filters(
         counts[chosen] += 0
         counts.pop("", None)
         choices = [
-            Choice(
+            FilterOption(
                 value,
                 number,
                 _address(patient_id, others if value == chosen else {**others, name: value}),
@@ -165,7 +165,7 @@ def _filters(
         rest = [one for one in choices[_MOST_LINKS:] if not one.is_chosen]
         # One choice of all is none.
         if len(choices) > 1 or chosen or (name == "status" and choices):
-            found[name] = Filter(
+            found[name] = NoteFilter(
                 [one for one in choices if one not in rest],
                 sorted(rest, key=lambda one: one.value.casefold()),
                 others,

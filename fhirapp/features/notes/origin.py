@@ -49,14 +49,14 @@ _FROM = {
 }
 
 
-class Origin(NamedTuple):
+class NoteProvenance(NamedTuple):
     """A Provenance: its heading and what else it tells."""
 
     heading: str
     sentences: tuple[str, ...]
 
 
-def origins(note_id: str, token: OwnToken) -> list[Origin] | None:
+def origins(note_id: str, token: OwnToken) -> list[NoteProvenance] | None:
     """Return where a note came from, None where the token may not see it."""
     parameters = [("target", f"DocumentReference/{note_id}"), ("_sort", "-recorded")]
     try:
@@ -67,7 +67,7 @@ def origins(note_id: str, token: OwnToken) -> list[Origin] | None:
     return [_origin(one, f"DocumentReference/{note_id}") for one in found]
 
 
-def _origin(provenance: Mapping[str, Any], here: str) -> Origin:
+def _origin(provenance: Mapping[str, Any], here: str) -> NoteProvenance:
     codings = (provenance.get("activity") or {}).get("coding") or []
     codes = [str(one.get("code", "")) for one in codings]
     named = concept(provenance.get("activity"))
@@ -89,7 +89,7 @@ def _origin(provenance: Mapping[str, Any], here: str) -> Origin:
         _happened(provenance),
     ]
     parts = (*dict.fromkeys(agents), *entities, *signatures, *filter(None, others))
-    return Origin(heading, tuple(_sentence(part) for part in parts))
+    return NoteProvenance(heading, tuple(_sentence(part) for part in parts))
 
 
 def _happened(provenance: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from fhirapp.features.notes.note import (
 )
 from fhirapp.features.notes.of_patient import timeline_of
 from fhirapp.features.notes.origin import origins
-from fhirapp.features.notes.search import Found, Query
+from fhirapp.features.notes.search import Found, NoteQuery
 from fhirapp.features.notes.versions import MOST, compared, versions
 from fhirapp.fhir.document_date import date_of
 from fhirapp.rest.middleware import SLOW_PATHS
@@ -44,7 +44,7 @@ def find() -> Response:
     try:
         wanted = search.query_of(request.args)
     except Refused as error:
-        return _found(Query(request.args.get("q", "")[:500]), str(error))
+        return _found(NoteQuery(request.args.get("q", "")[:500]), str(error))
     is_patient = signed_in().user.role == PATIENT
     if is_patient:
         # Their record: there is nothing to rank among, and no other to choose.
@@ -81,7 +81,7 @@ _MACHINE_READ = _(
 
 
 def _found(
-    wanted: Query, refused: str = "", *, found: Found | None = None, **values: Any
+    wanted: NoteQuery, refused: str = "", *, found: Found | None = None, **values: Any
 ) -> Response:
     """Return the page of a search."""
     return _page(
@@ -108,7 +108,7 @@ def _first_record() -> str:
     return linked[0]
 
 
-def _others(wanted: Query) -> list[tuple[str, str]]:
+def _others(wanted: NoteQuery) -> list[tuple[str, str]]:
     """Return where a patient finds the same in the other records that are linked: address, name.
 
     A search is of one record: each has a token of its own.

@@ -14,7 +14,7 @@ from werkzeug.datastructures import MultiDict
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.documents import Unreadable
 from fhirapp.features.notes.attachments import MACHINE_READ, attachment, read_words
-from fhirapp.features.notes.elements import Line
+from fhirapp.features.notes.elements import NoteItem
 from fhirapp.features.notes.listing import PAGE, Listing, Refused, search
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.fhir.temporal import instant_of, local_interval
@@ -30,7 +30,7 @@ _AROUND, _PIECES = 90, 3
 _MOST_HITS = 1_000
 
 
-class Piece(NamedTuple):
+class TextSpan(NamedTuple):
     """A stretch of text, and whether it is what was looked for."""
 
     text: str
@@ -53,7 +53,7 @@ def phrases_of(query: str) -> list[Phrase]:
         return []
 
 
-def marked(text: str, wanted: Sequence[Phrase]) -> list[Piece]:
+def marked(text: str, wanted: Sequence[Phrase]) -> list[TextSpan]:
     """Return the whole of a text, cut where hits begin and end."""
     return list(_cut(text, _merged(_spans(text, wanted)), 0, len(text)))
 
@@ -62,7 +62,7 @@ def count(text: str, wanted: Sequence[Phrase]) -> int:
     return len(_merged(_spans(text, wanted)))
 
 
-def snippets(text: str, wanted: Sequence[Phrase]) -> list[list[Piece]]:
+def snippets(text: str, wanted: Sequence[Phrase]) -> list[list[TextSpan]]:
     """Return the words around some hits, those of different phrases first."""
     by_phrase = [_spans(text, [one]) for one in wanted]
     order = [spans[place] for place in range(_PIECES) for spans in by_phrase if place < len(spans)]
@@ -76,8 +76,8 @@ def snippets(text: str, wanted: Sequence[Phrase]) -> list[list[Piece]]:
     for low, high in sorted(taken):
         inside = [span for span in every if span[0] >= low and span[1] <= high]
         pieces = list(_cut(text, inside, low, high))
-        before = [Piece("… ", is_hit=False)] if low else []
-        after = [Piece(" …", is_hit=False)] if high < len(text) else []
+        before = [TextSpan("… ", is_hit=False)] if low else []
+        after = [TextSpan(" …", is_hit=False)] if high < len(text) else []
         found.append([*before, *pieces, *after])
     return found
 
@@ -129,15 +129,15 @@ def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _cut(text: str, spans: Iterable[tuple[int, int]], low: int, high: int) -> Iterator[Piece]:
+def _cut(text: str, spans: Iterable[tuple[int, int]], low: int, high: int) -> Iterator[TextSpan]:
     place = low
     for start, end in spans:
         if start > place:
-            yield Piece(text[place:start], is_hit=False)
-        yield Piece(text[start:end], is_hit=True)
+            yield TextSpan(text[place:start], is_hit=False)
+        yield TextSpan(text[start:end], is_hit=True)
         place = end
     if place < high:
-        yield Piece(text[place:high], is_hit=False)
+        yield TextSpan(text[place:high], is_hit=False)
 
 
 # Each has its documents read, for the words around the hits.
@@ -171,7 +171,7 @@ STATUSES = {
 }
 
 
-class Query(NamedTuple):
+class NoteQuery(NamedTuple):
     """What was typed: words, whose record, kind and status as codes, days, the order, a cursor."""
 
     q: str = ""
@@ -208,11 +208,11 @@ class Query(NamedTuple):
         return f"/notes?{urlencode(kept, quote_via=quote)}"
 
 
-class Hit(NamedTuple):
+class NoteHit(NamedTuple):
     """A note that was found; pieces are the words around hits, remark is about them or instead."""
 
-    line: Line
-    pieces: list[list[Piece]]
+    line: NoteItem
+    pieces: list[list[TextSpan]]
     remark: str
 
 
@@ -220,10 +220,10 @@ class Found(NamedTuple):
     """What a search came to."""
 
     listing: Listing
-    hits: tuple[Hit, ...]
+    hits: tuple[NoteHit, ...]
 
 
-def query_of(arguments: MultiDict[str, str]) -> Query:
+def query_of(arguments: MultiDict[str, str]) -> NoteQuery:
     """Read an address. Raises Refused."""
     values = {name: arguments.get(name, "").strip() for name in _NAMES}
     if len(values["q"]) > _LONGEST:
@@ -232,7 +232,7 @@ def query_of(arguments: MultiDict[str, str]) -> Query:
         if values[name] and not _DAY.fullmatch(values[name]):
             raise Refused(_("Enter the date as 2024-03-05, 2024-03 or 2024."))
     is_newest = values["order"] == "newest" or bool(values["cursor"])
-    return Query(
+    return NoteQuery(
         values["q"],
         values["patient"],
         values["kind"],
@@ -247,7 +247,7 @@ def query_of(arguments: MultiDict[str, str]) -> Query:
 _NAMES = ("q", "patient", "kind", "status", "from", "to", "order", "cursor")
 
 
-def find(wanted: Query, token: OwnToken) -> Found:
+def find(wanted: NoteQuery, token: OwnToken) -> Found:
     """Return the notes, the best or the newest first. Raises Refused, PageError."""
     listing = search(_parameters(wanted), token)
     phrases = phrases_of(wanted.q)
@@ -259,7 +259,7 @@ def find(wanted: Query, token: OwnToken) -> Found:
     return Found(listing, found)
 
 
-def _parameters(wanted: Query) -> list[tuple[str, str]]:
+def _parameters(wanted: NoteQuery) -> list[tuple[str, str]]:
     values = [
         ("_content", wanted.q),
         ("patient", wanted.patient),
@@ -296,15 +296,15 @@ def _until(day: str) -> str:
 
 
 def _hit(
-    line: Line, note: dict[str, Any], phrases: list[Phrase], token: OwnToken, until: float
-) -> Hit:
+    line: NoteItem, note: dict[str, Any], phrases: list[Phrase], token: OwnToken, until: float
+) -> NoteHit:
     """Return a note with the words around what was looked for."""
     if not phrases:
-        return Hit(line, [], "")
+        return NoteHit(line, [], "")
     remark = _("Matches the note's details, not its text.")
     for number in range(1, min(len(note.get("content", ())), _DOCUMENTS) + 1):
         if time.monotonic() > until:
-            return Hit(
+            return NoteHit(
                 line, [], _("No excerpt: the document took too long to read. Open the note.")
             )
         document = attachment(note, number, token)
@@ -315,5 +315,5 @@ def _hit(
         except Unreadable:
             continue
         if pieces := snippets(text, phrases):
-            return Hit(line, pieces, _(MACHINE_READ) if is_machine_read else "")
-    return Hit(line, [], remark)
+            return NoteHit(line, pieces, _(MACHINE_READ) if is_machine_read else "")
+    return NoteHit(line, [], remark)

@@ -39,7 +39,7 @@ MOST = 200
 _OTHERS_LEFT_OUT = frozenset({"id", "meta", "text", "resourceType", "content"})
 
 
-class Version(NamedTuple):
+class NoteVersion(NamedTuple):
     """A version; earlier is the number of the one before it, changes what changed since then."""
 
     number: str
@@ -50,7 +50,7 @@ class Version(NamedTuple):
     changes: tuple[str, ...]
 
 
-def versions(note_id: str, token: OwnToken) -> list[Version]:
+def versions(note_id: str, token: OwnToken) -> list[NoteVersion]:
     """Return the versions of a note, the newest first, at most MOST. Raises PageError."""
     path = f"/fhir/DocumentReference/{quote(note_id, safe='')}/_history?_count={MOST}"
     entries = read(path, token, via=VIA).get("entry", ())
@@ -61,13 +61,13 @@ def versions(note_id: str, token: OwnToken) -> list[Version]:
     return found
 
 
-def _version(entry: Json, before: Json | None) -> Version:
+def _version(entry: Json, before: Json | None) -> NoteVersion:
     note, earlier = entry.get("resource"), (before or {}).get("resource")
     number = _number(entry)
     previous = _number(before) if before else ""
     if note is None:
         when = moment_of((entry.get("response") or {}).get("lastModified"))
-        return Version(number, when, _("deleted"), True, previous, (_("Deleted."),))
+        return NoteVersion(number, when, _("deleted"), True, previous, (_("Deleted."),))
     if earlier is None:
         change = _("Restored.") if before else _("First version kept on this server.")
         changed: tuple[str, ...] = (change,)
@@ -75,7 +75,7 @@ def _version(entry: Json, before: Json | None) -> Version:
         changed = tuple(changes(earlier, note)) or (_("No changes except the version number."),)
     when = moment_of(note.get("meta", {}).get("lastUpdated"))
     word = status(note).word or _("current")
-    return Version(number, when, word, False, previous if earlier else "", changed)
+    return NoteVersion(number, when, word, False, previous if earlier else "", changed)
 
 
 def _number(entry: Json) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import ADMINISTRATION, N_, Feature, Link
+from fhirapp.feature import ADMINISTRATION, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="patients",
@@ -13,5 +13,5 @@ FEATURE = Feature(
             "Delete a patient's record, or merge two.",
         ),
     },
-    navigation=(Link(ADMINISTRATION, 30, "/admin/patients", N_("Patients")),),
+    navigation=(MenuLink(ADMINISTRATION, 30, "/admin/patients", N_("Patients")),),
 )

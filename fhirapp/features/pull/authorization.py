@@ -200,7 +200,7 @@ def _object(wire: Wire, answer: Any, address: str) -> dict[str, Any]:
     return content
 
 
-class Server:
+class RemoteServer:
     """The other server, asked with a token where one belongs."""
 
     def __init__(self, wire: Wire, authorization: Authorization | None) -> None:

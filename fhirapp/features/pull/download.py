@@ -27,7 +27,7 @@ from fhirapp.features.pull.address import (
     origin,
     place,
 )
-from fhirapp.features.pull.authorization import Authorization, Credentials, Server
+from fhirapp.features.pull.authorization import Authorization, Credentials, RemoteServer
 from fhirapp.features.pull.connection import (
     Bounds,
     Clock,
@@ -36,15 +36,15 @@ from fhirapp.features.pull.connection import (
     next_wait,
     steadily,
 )
-from fhirapp.features.pull.files import Fetch, Gone
+from fhirapp.features.pull.files import Fetch, FileGone
 from fhirapp.features.pull.state import (
     DELETED,
     ERROR,
     OUTPUT,
+    DownloadFolder,
+    DownloadState,
     FileState,
-    Offer,
-    Place,
-    State,
+    ManifestPage,
     opened,
     read_manifest,
 )
@@ -69,7 +69,7 @@ class RemoteFile(NamedTuple):
     address: str
 
 
-class Manifest(NamedTuple):
+class DownloadManifest(NamedTuple):
     """What was fetched. base is that of the FHIR server, without a slash at its end, if known.
 
     deleted are Bundles of what was deleted at the server, error OperationOutcomes; all are NDJSON.
@@ -93,7 +93,7 @@ def download(
     *,
     bounds: Bounds = _USUAL,
     clock: Clock = _SYSTEM,
-) -> Manifest:
+) -> DownloadManifest:
     """Fetch what an address offers, except files that an earlier run fetched into the folder.
 
     say is told how far it is. Raises RemoteError, a ConfigurationError; what is here stays.
@@ -109,7 +109,7 @@ def download(
         ) from None
 
 
-def _begun(run: _Download, where: Place, say: Say) -> Manifest:
+def _begun(run: _Download, where: DownloadFolder, say: Say) -> DownloadManifest:
     try:
         return run.run()
     except Expired:
@@ -126,7 +126,7 @@ class _Download:
     def __init__(
         self,
         address: str,
-        where: Place,
+        where: DownloadFolder,
         credentials: Credentials | None,
         say: Say,
         bounds: Bounds,
@@ -134,13 +134,13 @@ class _Download:
     ) -> None:
         self.is_ours = is_export(address)
         self._address, self._place, self._say, self._clock = address, where, say, clock
-        self._state, self._last_message = State(address), ""
-        self._server = Server(Wire(bounds, clock), None)
+        self._state, self._last_message = DownloadState(address), ""
+        self._server = RemoteServer(Wire(bounds, clock), None)
         if credentials is not None:
             wire = self._server.wire
             self._server.authorization = Authorization(wire, credentials, address, clock, say)
 
-    def run(self) -> Manifest:
+    def run(self) -> DownloadManifest:
         """Fetch everything. Raises RemoteError; Expired where it must be begun anew."""
         self._state = known = self._place.load(self._address)
         if not (known.is_finished and all(map(self._place.is_whole, known.files or ()))):
@@ -197,7 +197,7 @@ class _Download:
         if not self._state.take(entries, first.transaction_time):
             self._say("The server offers other files than before; they are fetched again.")
             self._place.clear()
-            fresh = State(self._address, self._state.base, self._state.job)
+            fresh = DownloadState(self._address, self._state.base, self._state.job)
             self._state = fresh
             fresh.take(entries, first.transaction_time)
         self._state.requires_token = first.requires_token
@@ -206,7 +206,7 @@ class _Download:
             self._state.base = fhir_base(first.request)
         self._save()
 
-    def _pages(self, address: str) -> Iterator[Offer]:
+    def _pages(self, address: str) -> Iterator[ManifestPage]:
         following_page: str | None = address
         for _ in range(_MOST_PAGES):
             if following_page is None:
@@ -216,12 +216,12 @@ class _Download:
             yield offer
         raise RemoteError(f"{place(address)} has more than {_MOST_PAGES} pages; it is refused.")
 
-    def _offer(self, address: str) -> Offer:
+    def _offer(self, address: str) -> ManifestPage:
         """Wait until an export is complete; return what it offers. Raises RemoteError."""
         what, waits = "The progress of the export is not known", 0
         headers = {"Accept": "application/json"}
 
-        def attempt() -> Offer | float:
+        def attempt() -> ManifestPage | float:
             with self._server.open("GET", address, headers) as answer:
                 if answer.status == 202:
                     self._tell(answer.getheader("X-Progress"))
@@ -236,7 +236,9 @@ class _Download:
                 most = self._server.bounds.manifest_bytes
                 return read_manifest(self._server.wire.read(answer, most, place(address)), address)
 
-        while not isinstance(offer := steadily(what, _ATTEMPTS, self._clock, attempt), Offer):
+        while not isinstance(
+            offer := steadily(what, _ATTEMPTS, self._clock, attempt), ManifestPage
+        ):
             self._clock.wait(offer)
             waits += 1
         return offer
@@ -258,7 +260,7 @@ class _Download:
                     f"{place(file.address)} was not fetched", _ATTEMPTS, self._clock, fetch.attempt
                 )
                 return
-            except Gone as gone:
+            except FileGone as gone:
                 if is_last:
                     raise gone.fault from None
             files = self._state.files
@@ -284,7 +286,7 @@ class _Download:
     def _save(self) -> None:
         self._place.save(self._state)
 
-    def _manifest(self) -> Manifest:
+    def _manifest(self) -> DownloadManifest:
         def of(kind: str) -> tuple[RemoteFile, ...]:
             return tuple(
                 RemoteFile(self._place.whole(one), one.type, place(one.address))
@@ -294,6 +296,6 @@ class _Download:
 
         state = self._state
         base, time = state.base, state.transaction_time
-        return Manifest(
+        return DownloadManifest(
             self._address, base, time, of(OUTPUT), of(DELETED), of(ERROR), state.request
         )

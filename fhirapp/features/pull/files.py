@@ -15,9 +15,9 @@ import orjson
 from fhirapp.features.imports.export_address import shown
 from fhirapp.features.pull import address as addresses
 from fhirapp.features.pull.address import Passing, RemoteError
-from fhirapp.features.pull.authorization import Server
+from fhirapp.features.pull.authorization import RemoteServer
 from fhirapp.features.pull.connection import GZIP, blocks
-from fhirapp.features.pull.state import FileState, Place, private_file
+from fhirapp.features.pull.state import DownloadFolder, FileState, private_file
 
 _BLOCK = 1 << 20
 # How often the free disk space is checked.
@@ -107,7 +107,7 @@ _ENCODINGS = ("", "identity", *GZIP)
 _HEADERS = {"Accept": "application/fhir+ndjson, application/ndjson", "Accept-Encoding": "gzip"}
 
 
-class Gone(Exception):
+class FileGone(Exception):
     """A file is not to be had at its address, or not any more."""
 
     def __init__(self, fault: Exception) -> None:
@@ -119,7 +119,7 @@ class Fetch:
     """The attempts to fetch one file, each from its beginning."""
 
     def __init__(
-        self, server: Server, file: FileState, place: Place, save: Callable[[], None]
+        self, server: RemoteServer, file: FileState, place: DownloadFolder, save: Callable[[], None]
     ) -> None:
         self._server, self._file, self._save = server, file, save
         self._part, self._whole = place.part(file), place.whole(file)
@@ -128,7 +128,7 @@ class Fetch:
         self._misfits = 0
 
     def attempt(self) -> None:
-        """Fetch the file, check it, and store its length. Raises Passing, Gone, RemoteError."""
+        """Fetch the file, check it, and store its length. Raises Passing, FileGone, RemoteError."""
         try:
             is_packed, is_framed = self._receive()
             try:
@@ -145,13 +145,13 @@ class Fetch:
     def _receive(self) -> tuple[bool, bool]:
         """Store the body of an answer; say whether it is gzip'd, and whether its end was marked.
 
-        A length or chunks mark the end. Raises Passing, Gone, RemoteError.
+        A length or chunks mark the end. Raises Passing, FileGone, RemoteError.
         """
         with self._server.get(self._file.address, _HEADERS) as answer:
             if answer.status != 200:
                 what = f"{self._name} was not fetched"
                 fault = self._server.fault(what, self._file.address, answer)
-                raise Gone(fault) if answer.status in (401, 403, 404, 410) else fault
+                raise FileGone(fault) if answer.status in (401, 403, 404, 410) else fault
             encoding = (answer.getheader("Content-Encoding") or "").strip().lower()
             if encoding not in _ENCODINGS:
                 raise RemoteError(

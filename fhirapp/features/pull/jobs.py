@@ -19,7 +19,7 @@ from fhirapp.features.pull.authorization import read_key
 from fhirapp.features.pull.downloads import download_all
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import schedule as schedules
-from fhirapp.jobs.kinds import Field, ScheduleKind
+from fhirapp.jobs.kinds import FormField, ScheduleKind
 from fhirapp.jobs.process import MADE, Tracker
 from fhirapp.jobs.schedule import Schedule
 from fhirapp.jobs.table import WORKS, Job
@@ -102,15 +102,15 @@ SCHEDULE = ScheduleKind(
     name=PULL,
     label=N_("Import from another server"),
     fields={
-        "address": Field(
+        "address": FormField(
             N_("URL"),
             N_("The URL of its Bulk Data export: https://fhir.example/fhir/$export"),
             is_needed=True,
         ),
-        "client_id": Field(
+        "client_id": FormField(
             N_("Client id"), N_("This server's client id at that server. Leave empty for none.")
         ),
-        "key": Field(N_("Private key file"), N_("Path on the server to a JWK.")),
+        "key": FormField(N_("Private key file"), N_("Path on the server to a JWK.")),
         "source": SOURCE,
         "repair": REPAIR,
     },

@@ -26,7 +26,7 @@ OUTPUT, DELETED, ERROR = KINDS = ("output", "deleted", "error")
 _LONGEST_REQUEST = 20_000
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """A file of the export; resources and size in bytes where the manifest has them."""
 
     kind: str
@@ -36,17 +36,17 @@ class Entry(NamedTuple):
     size: int | None
 
 
-class Offer(NamedTuple):
+class ManifestPage(NamedTuple):
     """A page of a manifest; next is the address of the page after it."""
 
     transaction_time: str | None
     request: str | None
     requires_token: bool | None
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestEntry, ...]
     next: str | None
 
 
-def read_manifest(body: bytes, address: str) -> Offer:
+def read_manifest(body: bytes, address: str) -> ManifestPage:
     """Return what a manifest at an address says. Raises RemoteError where it is none."""
     try:
         content = fhir_json.loads(body)
@@ -55,7 +55,7 @@ def read_manifest(body: bytes, address: str) -> Offer:
     if not isinstance(content, dict) or not isinstance(content.get(OUTPUT), list):
         raise _no_manifest(address, "it has no list of output")
     needs = content.get("requiresAccessToken")
-    return Offer(
+    return ManifestPage(
         _text(content.get("transactionTime")),
         _text(content.get("request"), _LONGEST_REQUEST),
         needs if isinstance(needs, bool) else None,
@@ -64,7 +64,7 @@ def read_manifest(body: bytes, address: str) -> Offer:
     )
 
 
-def _entries(content: dict[str, Any], address: str) -> Iterator[Entry]:
+def _entries(content: dict[str, Any], address: str) -> Iterator[ManifestEntry]:
     for kind in KINDS:
         listed = content.get(kind) or []
         if not isinstance(listed, list):
@@ -75,7 +75,9 @@ def _entries(content: dict[str, Any], address: str) -> Iterator[Entry]:
                 raise _no_manifest(address, f"a file of its {kind} has no url")
             type_name = _text(one.get("type")) or ""
             size = _number(one.get("fileSize"))
-            yield Entry(kind, type_name, following(address, url), _number(one.get("count")), size)
+            yield ManifestEntry(
+                kind, type_name, following(address, url), _number(one.get("count")), size
+            )
 
 
 def _next(content: dict[str, Any], address: str) -> str | None:
@@ -131,7 +133,7 @@ class FileState:
 
 
 @dataclass
-class State:
+class DownloadState:
     """The progress of a download; job is the status address of the export."""
 
     address: str
@@ -146,7 +148,7 @@ class State:
     request: str | None = None
     version: int = field(default=_VERSION, kw_only=True)
 
-    def take(self, entries: Sequence[Entry], transaction_time: str | None) -> bool:
+    def take(self, entries: Sequence[ManifestEntry], transaction_time: str | None) -> bool:
         """Take up what is offered; False where it is not what was offered before."""
         offered = [(one.kind, one.type, one.resources, one.size) for one in entries]
         if self.files is not None:
@@ -170,7 +172,7 @@ def _name(number: int, type_name: str) -> str:
     return f"{number:05}.{safe_type}.ndjson"
 
 
-class Place:
+class DownloadFolder:
     """A folder that holds one download."""
 
     def __init__(self, folder: Path) -> None:
@@ -191,12 +193,12 @@ class Place:
         except FileNotFoundError:
             return False
 
-    def load(self, address: str) -> State:
+    def load(self, address: str) -> DownloadState:
         """Return how far the download of an address is. Raises RemoteError for another one's."""
         try:
             content = json.loads((self.folder / _STATE).read_bytes())
         except FileNotFoundError:
-            return State(address)
+            return DownloadState(address)
         except ValueError:
             content = None
         state = _state(content)
@@ -212,7 +214,7 @@ class Place:
             )
         return state
 
-    def save(self, state: State) -> None:
+    def save(self, state: DownloadState) -> None:
         """Write how far the download is."""
         draft = self.folder / f"{_STATE}.new"
         with private_file(draft) as file:
@@ -229,12 +231,12 @@ class Place:
         (self.folder / _STATE).unlink(missing_ok=True)
 
 
-def _state(content: Any) -> State | None:
+def _state(content: Any) -> DownloadState | None:
     if not isinstance(content, dict) or content.get("version") != _VERSION:
         return None
     try:
         files = content.pop("files")
-        state = State(**content)
+        state = DownloadState(**content)
         state.files = None if files is None else [_file_state(file) for file in files]
     except (TypeError, KeyError):
         return None
@@ -258,7 +260,7 @@ def private_file(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Place]:
+def opened(folder: Path) -> Iterator[DownloadFolder]:
     """Hold a folder, made where there is none. Raises RemoteError where another run has it."""
     try:
         for name in ("parts", "output", "deleted", "error"):
@@ -272,7 +274,7 @@ def opened(folder: Path) -> Iterator[Place]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise RemoteError(f"Another run downloads into {folder}; wait for it.") from None
-        yield Place(folder)
+        yield DownloadFolder(folder)
     finally:
         with suppress(OSError):
             os.close(descriptor)

@@ -21,8 +21,8 @@ from flask import Response
 
 from fhirapp.audit.write import served
 from fhirapp.auth.scopes import Access
-from fhirapp.clinical.contradictions import Finding, findings_of, other_records
-from fhirapp.clinical.summary import Entry, Group, conclusion_of, entries_of
+from fhirapp.clinical.contradictions import Discrepancy, findings_of, other_records
+from fhirapp.clinical.summary import SummaryEntry, SummaryGroup, conclusion_of, entries_of
 from fhirapp.config import base_url
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter, types
@@ -212,7 +212,11 @@ def _record(snapshot: Reader, access: Access, patient_id: str, *, is_needed: boo
 
 
 def _parameters(
-    patient_id: str, entries: Sequence[Entry], findings: Iterable[Finding], *, is_limited: bool
+    patient_id: str,
+    entries: Sequence[SummaryEntry],
+    findings: Iterable[Discrepancy],
+    *,
+    is_limited: bool,
 ) -> Iterator[Part]:
     yield {"name": "patient", "valueReference": {"reference": f"Patient/{patient_id}"}}
     yield _string("caveat", _CAVEAT)
@@ -220,7 +224,7 @@ def _parameters(
     yield _statement("conclusion", *conclusion_of(entries, is_limited=is_limited))
     for finding in findings:
         yield _statement("finding", *finding)
-    for group in Group:
+    for group in SummaryGroup:
         members = [_entry(one) for one in entries if one.group is group]
         if members:
             about = [_code("code", group.code), _string("text", group.title)]
@@ -232,7 +236,7 @@ def _statement(name: str, code: str, text: str, sources: Iterable[str]) -> Part:
     return {"name": name, "part": [_code("code", code), _string("text", text), *named]}
 
 
-def _entry(entry: Entry) -> Part:
+def _entry(entry: SummaryEntry) -> Part:
     """Return an entry; what is not recorded has no part."""
     parts = [
         {"name": "source", "valueReference": {"reference": entry.reference}},

@@ -24,7 +24,7 @@ _BYTE = b"\0"
 _MARKS = {False: b'\n  "data": "AA==', True: b'\n  <data value="AA=='}
 
 
-class Version(NamedTuple):
+class BinaryVersion(NamedTuple):
     """The newest version; before is when the one before it was published, None for the first."""
 
     pk: int
@@ -41,7 +41,7 @@ class Version(NamedTuple):
         return None if shared else self.last_updated
 
 
-def newest_version(snapshot: Reader, resource_id: str) -> Version | None:
+def newest_version(snapshot: Reader, resource_id: str) -> BinaryVersion | None:
     """Return the newest version of a Binary, deleted or not; None where there is none."""
     found = snapshot.all(
         f'SELECT pk, id, version_id, last_updated, deleted FROM "{_TABLE}" WHERE id = ?'
@@ -52,18 +52,18 @@ def newest_version(snapshot: Reader, resource_id: str) -> Version | None:
         return None
     pk, resource_id, version_id, last_updated, deleted = found[0]
     before = found[1][3] if len(found) > 1 else None
-    return Version(pk, resource_id, version_id, last_updated, bool(deleted), before)
+    return BinaryVersion(pk, resource_id, version_id, last_updated, bool(deleted), before)
 
 
 class StoredBytes(NamedTuple):
     """The bytes of a version, and their media type."""
 
-    version: Version
+    version: BinaryVersion
     content_type: str
     length: int
 
     @classmethod
-    def of(cls, snapshot: Reader, version: Version) -> StoredBytes:
+    def of(cls, snapshot: Reader, version: BinaryVersion) -> StoredBytes:
         """Return the bytes of a version, which are not read yet."""
         ((content_type, length),) = snapshot.all(
             f'SELECT content_type, length(data) FROM "{_TABLE}" WHERE pk = ?', (version.pk,)

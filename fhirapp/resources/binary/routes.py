@@ -13,9 +13,9 @@ from fhirapp.db import reader
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
 from fhirapp.fhir.outcome import Gone, NotFound
 from fhirapp.resources.binary.content import (
+    BinaryVersion,
     StoredBytes,
     StoredResource,
-    Version,
     content_disposition,
     newest_version,
 )
@@ -91,7 +91,7 @@ def _bytes(stored: StoredBytes) -> Response:
     return response
 
 
-def _response(version: Version, content_type: str, layout: Layout) -> Response:
+def _response(version: BinaryVersion, content_type: str, layout: Layout) -> Response:
     """Return a 200 whose body is still to come, or a 304."""
     return respond(
         b"",

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 from werkzeug.exceptions import NotFound
 
 from fhirapp.audit import write
-from fhirapp.audit.read import ADMINISTRATION, RECORDS, Entry, entries
+from fhirapp.audit.read import ADMINISTRATION, RECORDS, AuditEntry, entries
 from fhirapp.auth.models import Client, User
 from fhirapp.db import db
 from fhirapp.fhir import json as fhir_json
@@ -40,7 +40,7 @@ KINDS: Mapping[str, str] = {RECORDS: _("records"), ADMINISTRATION: _("administra
 BY_APPS = "apps"
 
 
-class Choice(NamedTuple):
+class AuditCandidate(NamedTuple):
     """One of those whom a text could mean: what to ask for instead, and how it is called."""
 
     value: str
@@ -57,7 +57,7 @@ class AuditFilter:
 
     typed: Mapping[str, str]
     filters: dict[str, Any] = field(default_factory=dict)
-    choices: dict[str, Sequence[Choice]] = field(default_factory=dict)
+    choices: dict[str, Sequence[AuditCandidate]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class AuditFilter:
     def is_empty(self) -> bool:
         return not any(self.typed.values())
 
-    def found(self, before: int | None, limit: int) -> Sequence[Entry]:
+    def found(self, before: int | None, limit: int) -> Sequence[AuditEntry]:
         """Return the newest entries; none where it is not clear which."""
         return entries(**self.filters, before=before, limit=limit) if self.is_clear else ()
 
@@ -117,7 +117,7 @@ def _add_user(found: AuditFilter, text: str) -> None:
     like = select(User.id, User.username, User.name).where(*_words(text, User.name, User.username))
     rows = db.session.execute(exact).all()
     rows = rows or db.session.execute(like.order_by(User.username).limit(_CHOICES + 1)).all()
-    choices = [Choice(username, name, username) for _id, username, name in rows]
+    choices = [AuditCandidate(username, name, username) for _id, username, name in rows]
     if _one_of(found, "user", choices, _("No matching user.")):
         found.filters["user_id"] = rows[0][0]
 
@@ -130,7 +130,7 @@ def _add_client(found: AuditFilter, text: str) -> None:
     if not rows:
         like = select(*columns).where(*_words(text, Client.name, Client.client_id))
         rows = db.session.execute(like.order_by(Client.client_id).limit(_CHOICES + 1)).all()
-    choices = [Choice(client_id, name, client_id) for client_id, name in rows]
+    choices = [AuditCandidate(client_id, name, client_id) for client_id, name in rows]
     if _one_of(found, "client", choices, _("No matching app.")):
         found.filters["client_id"] = rows[0][0]
 
@@ -150,7 +150,7 @@ def _add_patient(found: AuditFilter, text: str) -> None:
         found.filters["patient_id"] = choices[0].value.removeprefix("Patient/")
 
 
-def _patients(**searched: str) -> list[Choice]:
+def _patients(**searched: str) -> list[AuditCandidate]:
     """Return the patients whom a search over FHIR finds."""
     elements = "name,birthDate,identifier"
     words = searched.pop("name", "").replace(",", " ").split()
@@ -164,10 +164,10 @@ def _patients(**searched: str) -> list[Choice]:
         for entry in answer.json().get("entry", ())
         if entry["resource"]["resourceType"] == "Patient"
     ]
-    return [Choice(f"Patient/{one.id}", one.name, one.born or one.id) for one in people]
+    return [AuditCandidate(f"Patient/{one.id}", one.name, one.born or one.id) for one in people]
 
 
-def _one_of(found: AuditFilter, name: str, choices: Sequence[Choice], none: str) -> bool:
+def _one_of(found: AuditFilter, name: str, choices: Sequence[AuditCandidate], none: str) -> bool:
     """Say whether it is one; else note that there are several, or none."""
     if len(choices) == 1:
         found.names[name] = choices[0].name
@@ -335,7 +335,7 @@ def _rows(which: AuditFilter) -> Iterator[dict[str, Any]]:
             yield from _named(found)
 
 
-def _found(which: AuditFilter) -> Iterator[Sequence[Entry] | str]:
+def _found(which: AuditFilter) -> Iterator[Sequence[AuditEntry] | str]:
     """Yield what is filtered, the newest first; at the end a sentence where there is more."""
     last: int | None = None
     left = MOST
@@ -356,7 +356,7 @@ def _found(which: AuditFilter) -> Iterator[Sequence[Entry] | str]:
         )
 
 
-def _named(found: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+def _named(found: Sequence[AuditEntry]) -> Iterator[dict[str, Any]]:
     users = users_named(one.user_id for one in found)
     clients = clients_named(one.client_id for one in found)
     for one in found:

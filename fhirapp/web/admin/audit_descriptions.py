@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from sqlalchemy import select
 
-from fhirapp.audit.read import Entry, patients_named_by, patients_of
+from fhirapp.audit.read import AuditEntry, patients_named_by, patients_of
 from fhirapp.auth.clients.registration import PAGES
 from fhirapp.auth.models import Client, User
 from fhirapp.config import settings
@@ -97,21 +97,21 @@ PLACES: Mapping[str, str] = {
 }
 
 
-class Named(NamedTuple):
+class NamedPatient(NamedTuple):
     """A patient of whom an entry is; name is the id where no record is found."""
 
     id: str
     name: str
 
 
-class Description(NamedTuple):
+class AuditDescription(NamedTuple):
     """An entry in words; patients are the first of them, more how many others there are."""
 
-    entry: Entry
+    entry: AuditEntry
     who: str
     through: str
     did: str
-    patients: Sequence[Named]
+    patients: Sequence[NamedPatient]
     more: int
     result: str
     # Of an event: whom or what it is about, and the address of their page.
@@ -119,7 +119,7 @@ class Description(NamedTuple):
     link: str = ""
 
 
-def described(found: Sequence[Entry]) -> list[Description]:
+def described(found: Sequence[AuditEntry]) -> list[AuditDescription]:
     """Return entries in words; names of patients are read with the administrator's own token."""
     of = patients_of({ref for one in found for ref in one.served})
     named = {one.number: _named(one, of) for one in found if not one.event}
@@ -131,7 +131,7 @@ def described(found: Sequence[Entry]) -> list[Description]:
     users = users_named([*_user_ids(found)])
     clients = clients_named([*_client_ids(found)])
     return [
-        Description(
+        AuditDescription(
             about=_about(one, users, clients),
             link=_link(one),
             entry=one,
@@ -139,7 +139,7 @@ def described(found: Sequence[Entry]) -> list[Description]:
             through=_through(one, clients),
             did=_did(one),
             patients=[
-                Named(patient_id, _called(patient_id, people))
+                NamedPatient(patient_id, _called(patient_id, people))
                 for patient_id in named[one.number][:MOST_NAMED]
             ],
             more=max(0, len(named[one.number]) - MOST_NAMED),
@@ -152,21 +152,21 @@ def described(found: Sequence[Entry]) -> list[Description]:
 _USER, _APP = "user/", "app/"
 
 
-def _user_ids(found: Sequence[Entry]) -> Iterator[str | None]:
+def _user_ids(found: Sequence[AuditEntry]) -> Iterator[str | None]:
     for one in found:
         yield one.user_id
         if one.about.startswith(_USER):
             yield one.about.removeprefix(_USER)
 
 
-def _client_ids(found: Sequence[Entry]) -> Iterator[str | None]:
+def _client_ids(found: Sequence[AuditEntry]) -> Iterator[str | None]:
     for one in found:
         yield one.client_id
         if one.about.startswith(_APP):
             yield one.about.removeprefix(_APP)
 
 
-def _about(entry: Entry, users: Mapping[str, str], clients: Mapping[str, str]) -> str:
+def _about(entry: AuditEntry, users: Mapping[str, str], clients: Mapping[str, str]) -> str:
     """Return whom an event is about; empty where it is whoever did it."""
     if entry.about.startswith(_USER):
         user_id = entry.about.removeprefix(_USER)
@@ -175,7 +175,7 @@ def _about(entry: Entry, users: Mapping[str, str], clients: Mapping[str, str]) -
     return clients.get(client_id, client_id)
 
 
-def _link(entry: Entry) -> str:
+def _link(entry: AuditEntry) -> str:
     kind, _sign, name = entry.about.partition("/")
     folder = {"user": "users", "app": "clients"}.get(kind)
     return f"/admin/{folder}/{quote(name, safe='')}" if folder and name else ""
@@ -185,7 +185,7 @@ def _called(patient_id: str, people: Mapping[str, Person]) -> str:
     return people[patient_id].name if patient_id in people else patient_id
 
 
-def _who(entry: Entry, users: Mapping[str, str], clients: Mapping[str, str]) -> str:
+def _who(entry: AuditEntry, users: Mapping[str, str], clients: Mapping[str, str]) -> str:
     if entry.user_id is not None:
         return users.get(entry.user_id) or _("Deleted user")
     if entry.client_id is not None:
@@ -195,7 +195,7 @@ def _who(entry: Entry, users: Mapping[str, str], clients: Mapping[str, str]) -> 
     return _("Unknown user")
 
 
-def _through(entry: Entry, clients: Mapping[str, str]) -> str:
+def _through(entry: AuditEntry, clients: Mapping[str, str]) -> str:
     """Return by which page or app the request came, empty where the app itself sent it."""
     if entry.via or entry.client_id == PAGES:
         return _(PLACES.get(entry.via, "the pages"))
@@ -204,14 +204,14 @@ def _through(entry: Entry, clients: Mapping[str, str]) -> str:
     return _("the app %(name)s", name=clients.get(entry.client_id, entry.client_id))
 
 
-def _parts(entry: Entry) -> tuple[list[str], list[tuple[str, str]]]:
+def _parts(entry: AuditEntry) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the steps of a path after /fhir, and the parameters of its query and its form."""
     path, _sign, query = entry.path.partition("?")
     steps = [one for one in _ROOT.sub("", path, count=1).split("/") if one]
     return steps, [*parse_qsl(query), *parse_qsl(entry.body)]
 
 
-def _did(entry: Entry) -> str:
+def _did(entry: AuditEntry) -> str:
     """Return what was done, or tried: searched allergies."""
     if entry.event:
         return _(EVENTS.get(entry.event, entry.event))
@@ -259,7 +259,7 @@ def _of_several(method: str, steps: Sequence[str], happened: bool) -> str:
     return _("searched several types") if happened else _("tried to search several types")
 
 
-def _is_page(entry: Entry) -> bool:
+def _is_page(entry: AuditEntry) -> bool:
     return entry.path.startswith("/admin/")
 
 
@@ -289,7 +289,7 @@ def _operation(name: str, happened: bool) -> str:
     return shown % {"name": name}
 
 
-def _result(entry: Entry) -> str:
+def _result(entry: AuditEntry) -> str:
     """Return what came of it: 6 records; of an event what more is known."""
     if entry.event:
         return entry.body
@@ -313,7 +313,7 @@ def _result(entry: Entry) -> str:
     return _("%(count)s records", count=count) if count else _("no record")
 
 
-def _named(entry: Entry, of: Mapping[str, str | None]) -> list[str]:
+def _named(entry: AuditEntry, of: Mapping[str, str | None]) -> list[str]:
     """Return the ids of the patients whom a request names, and of whom its answer is.
 
     of is whose record each resource is.

@@ -30,7 +30,7 @@ from fhirapp.jobs.table import (
     WORKS,
     Job,
 )
-from fhirapp.jobs.uploads import OutOfStep, Piece, Upload
+from fhirapp.jobs.uploads import OutOfStep, Upload, UploadChunk
 from fhirapp.rest.stream import Span, StoredContent, carry, wanted_span
 from fhirapp.web.admin.audit_descriptions import VIA
 from fhirapp.web.cookies import keeps
@@ -219,7 +219,7 @@ def take_upload(upload_id: str) -> Upload | None:
     chosen = [one for one in request.files.getlist("files") if one.filename]
     for number, sent in enumerate(chosen):
         content = sent.read()
-        one = Piece(number, sent.filename or "", len(content), 0, len(content), content)
+        one = UploadChunk(number, sent.filename or "", len(content), 0, len(content), content)
         try:
             uploads.add(upload_id, user_id, one)
         except OutOfStep:
@@ -252,7 +252,7 @@ def piece(upload_id: str, number: int) -> Response:
     try:
         size, at, left = (request.args.get(name, -1, type=int) for name in ("size", "at", "left"))
         content = request.get_data()
-        one = Piece(number, request.args.get("name", ""), size, at, left, content)
+        one = UploadChunk(number, request.args.get("name", ""), size, at, left, content)
         have = uploads.add(upload_id, signed_in().user.id, one)
     except OutOfStep as error:
         return _answer(409, have=error.have)

@@ -11,7 +11,7 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.config import ConfigurationError, RefusedCommand, settings
 from fhirapp.jobs import schedule, table
-from fhirapp.jobs.kinds import Field, ScheduleKind, count_failed, schedule_kinds
+from fhirapp.jobs.kinds import FormField, ScheduleKind, count_failed, schedule_kinds
 from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Schedule
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, STOPPED
 from fhirapp.server import schedules
@@ -200,7 +200,7 @@ def _labels() -> Mapping[str, str]:
     return {RESET: _("Demo reset")} | {kind.name: kind.label for kind in schedule_kinds().values()}
 
 
-def _fields() -> Mapping[str, Field]:
+def _fields() -> Mapping[str, FormField]:
     """Return the fields of the forms of all kinds, by name."""
     return {
         name: shown for kind in schedule_kinds().values() for name, shown in kind.fields.items()

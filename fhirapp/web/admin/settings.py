@@ -152,7 +152,7 @@ GROUPS = (
 )
 
 
-class Shown(NamedTuple):
+class _SettingView(NamedTuple):
     """A setting as the page shows it; in_effect is what an empty one comes to."""
 
     name: str
@@ -242,7 +242,7 @@ def shown_url(url: URL) -> str:
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
-def _listed(known: Chosen) -> Iterator[Shown]:
+def _listed(known: Chosen) -> Iterator[_SettingView]:
     now = settings()
     in_effect = {
         "database_url": shown_url(db.engine.url),
@@ -260,7 +260,7 @@ def _listed(known: Chosen) -> Iterator[Shown]:
         is_unset = value == one.default and name in in_effect
         origin = now.origins.get(name, "")
         is_live = name in live_settings.LIVE
-        yield Shown(
+        yield _SettingView(
             name,
             one.metadata["doc"],
             "" if is_unset else shown,

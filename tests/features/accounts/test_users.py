@@ -14,7 +14,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import insert, select
 
-from fhirapp.audit.read import ADMINISTRATION, Entry, entries
+from fhirapp.audit.read import ADMINISTRATION, AuditEntry, entries
 from fhirapp.auth.clients.overview import MOST_USERS
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User, UserPatient
 from fhirapp.auth.users import accounts, sign_in
@@ -56,7 +56,7 @@ def is_signed_in(browser: Browser) -> bool:
     return browser.get("/account").path == "/account"
 
 
-def events(clinic: Flask, username: str) -> list[Entry]:
+def events(clinic: Flask, username: str) -> list[AuditEntry]:
     """Return what happened to an account."""
     with clinic.app_context():
         return [*entries(kind=ADMINISTRATION, about=f"user/{id_of(clinic, username)}")]

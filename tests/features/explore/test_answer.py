@@ -28,7 +28,7 @@ from fhirapp.features.explore.tables import (
     tables_of,
 )
 from fhirapp.features.explore.views import MOST, folded
-from fhirapp.rest.internal import Answer, _body
+from fhirapp.rest.internal import InternalResponse, _body
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.helpers import BASE_URL, FHIR_JSON, token_for
 from tests.support.pages import browser_of, elements, explorer_address, links, requested, texts
@@ -397,7 +397,7 @@ def test_answer_beyond_the_limit_is_not_read_to_its_end(clinician, monkeypatch):
 def test_answer_that_is_no_json_is_text_or_a_file_and_never_a_page(in_app):
     def description(content_type: str, body: bytes, **options: Any) -> Any:
         headers = Headers([("Content-Type", content_type)])
-        return described(Answer("200 OK", headers, body, 12.34), **options)
+        return described(InternalResponse("200 OK", headers, body, 12.34), **options)
 
     page, image = description("text/html", IMAGE.encode()), description("image/png", b"\x89PNG")
     broken = description(FHIR_JSON, b'{"a":')

@@ -10,7 +10,12 @@ from flask import Flask
 
 from fhirapp.audit.read import entries
 from fhirapp.auth.models import PATIENT
-from fhirapp.features.explore.explanation import MOST_REQUESTS, Applied, Statement, reading_of
+from fhirapp.features.explore.explanation import (
+    MOST_REQUESTS,
+    AppliedParameter,
+    SqlStatement,
+    reading_of,
+)
 from fhirapp.search.explain import (
     STATEMENT,
     ParameterReading,
@@ -39,7 +44,7 @@ def requests_to_explain(app: Flask) -> int:
 # The values of issues.
 
 
-def reading_of_values(*repetitions: Sequence[SoughtValue], modifier: str = "") -> Applied:
+def reading_of_values(*repetitions: Sequence[SoughtValue], modifier: str = "") -> AppliedParameter:
     """Return how the page shows a parameter with these repetitions."""
     issue = ParameterReading(
         name="date",
@@ -58,7 +63,7 @@ def reading_of_values(*repetitions: Sequence[SoughtValue], modifier: str = "") -
 @pytest.mark.usefixtures("in_app")
 def test_parameter_has_its_name_elements_and_condition():
     text = "has a text that begins with 'x and finds what: a token parameter.'"
-    assert reading_of_values([SoughtValue(text)], modifier="text") == Applied(
+    assert reading_of_values([SoughtValue(text)], modifier="text") == AppliedParameter(
         name="date:text",
         sought=text,
         place="recordedDate, or else onsetDateTime",
@@ -98,7 +103,7 @@ def test_issues_without_values_have_no_parameters_and_a_statement_has_its_plan()
     plan = "SCAN a; -- Plan: b\n  LIST"
     parts = [text_part("sql", "SELECT 1"), text_part("plan", plan)]
     issue = explanation(STATEMENT, "any sentence", parts=parts)
-    assert reading_of([issue]).statements == [Statement("SELECT 1", plan)]
+    assert reading_of([issue]).statements == [SqlStatement("SELECT 1", plan)]
 
 
 # The explanation on the explorer's page.

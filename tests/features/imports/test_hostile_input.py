@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fhirapp.features.imports.batches import batches
-from fhirapp.features.imports.records import Record
+from fhirapp.features.imports.records import ImportRecord
 from tests.support.bundles import bundle, plain
 from tests.support.importing import asking, lines, load, write
 from tests.support.records import allergy, nested, organization, patient, practitioner
@@ -164,5 +164,7 @@ def test_records_that_wait_for_one_are_published_when_it_comes(
 def test_batch_is_bounded_by_the_bytes_of_its_records():
     """A row of a table is short; the file that it names is not."""
     large = {"resourceType": "Binary", "id": "x", "data": "A" * 4_000_000}
-    records = (Record("x.csv:2", b"row", dict(large), table_kind="documents") for _ in range(20))
+    records = (
+        ImportRecord("x.csv:2", b"row", dict(large), table_kind="documents") for _ in range(20)
+    )
     assert len([*batches(records)]) > 2

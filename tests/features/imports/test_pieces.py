@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fhirapp.features.imports.bundles import BrokenDocument, Piece, pieces
+from fhirapp.features.imports.bundles import BrokenDocument, BundlePiece, pieces
 
 LONGEST = 1_000_000
 
@@ -27,7 +27,7 @@ class Chunks(io.BytesIO):
         return super().read(self._size)
 
 
-def cut(content: bytes | str, size: int = LONGEST, longest: int = LONGEST) -> list[Piece]:
+def cut(content: bytes | str, size: int = LONGEST, longest: int = LONGEST) -> list[BundlePiece]:
     """Return the pieces of a document that comes so many bytes at a time."""
     text = content.encode() if isinstance(content, str) else content
     return list(pieces(Chunks(text, size), longest))
@@ -87,7 +87,7 @@ def test_text_with_brackets_quotes_and_escaped_names_is_cut():
             ("", b"2"),
             ("z", b"{}"),
         ]
-        assert cut('{"entry": {"x": 1}}', size) == [Piece("entry", b'{"x": 1}', 1)]
+        assert cut('{"entry": {"x": 1}}', size) == [BundlePiece("entry", b'{"x": 1}', 1)]
         for empty in ("{}", "[]", " \n{\n} ", "[ ]", '{"entry":[]}', '{"entry": [ ] }'):
             assert cut(empty, size) == []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fhirapp.config import settings_of
-from fhirapp.features.imports.records import Record
+from fhirapp.features.imports.records import ImportRecord
 from fhirapp.features.imports.report import Rejects, Report
 from tests.support.bundles import asked, bundle, plain
 from tests.support.importing import lines, load, write
@@ -110,7 +110,7 @@ def test_rejected_records_may_be_written_over_the_input(empty, tmp_path, small_b
 def test_former_rejected_records_stay_until_the_import_ends(tmp_path):
     path = write(tmp_path, b"former\n", "rejected.ndjson")
     rejects = Rejects(path)
-    rejects.add(Record("in.ndjson:1", b'{"id": "p2"}'))
+    rejects.add(ImportRecord("in.ndjson:1", b'{"id": "p2"}'))
     assert path.read_bytes() == b"former\n"
     rejects.close()
     assert path.read_bytes() == b'{"id": "p2"}\n'

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from fhirapp.features.imports.bundles import OnMatch
-from fhirapp.features.imports.records import Record, Scratch
+from fhirapp.features.imports.records import ImportRecord, Scratch
 
 
 @pytest.fixture
@@ -23,10 +23,10 @@ def defer(scratch: Scratch, reason: str, name: str, content: bytes = b"") -> Non
     """Defer a record of a resource, Type/id."""
     type_name, _, resource_id = name.partition("/")
     content = content or json.dumps({"resourceType": type_name, "id": resource_id}).encode()
-    scratch.defer(reason, name, content, Record("x.ndjson:1", bundle=3))
+    scratch.defer(reason, name, content, ImportRecord("x.ndjson:1", bundle=3))
 
 
-def names(records: Iterator[Record]) -> list[str]:
+def names(records: Iterator[ImportRecord]) -> list[str]:
     """Return the subjects of records, in their order."""
     return [record.subject for record in records]
 
@@ -44,14 +44,14 @@ def test_deferred_records_are_returned_once_in_their_order(scratch):
 
 def test_deferred_record_or_deletion_is_returned_as_it_was(scratch):
     text = b'{"resourceType":"Patient","id":"a"}'
-    record = Record(
+    record = ImportRecord(
         "x.ndjson:1",
         bundle=3,
         condition="Patient?identifier=1",
         on_match=OnMatch.SKIP_OTHER,
         references_checked=True,
     )
-    deletion = Record("x.ndjson:1", deletes="Patient/a")
+    deletion = ImportRecord("x.ndjson:1", deletes="Patient/a")
     scratch.defer("reference", "Patient/a", text, record)
     (taken,) = scratch.take_deferred("reference")
     assert taken == replace(record, text=text, resource=json.loads(text), was_deferred=True)
@@ -59,7 +59,7 @@ def test_deferred_record_or_deletion_is_returned_as_it_was(scratch):
     (taken,) = scratch.take_deferred("reference")
     assert taken == replace(deletion, was_deferred=True)
     # References of a document's resources are the importer's own.
-    scratch.defer("reference", "Patient/a", b"{}", Record("x.xml", grouped=True))
+    scratch.defer("reference", "Patient/a", b"{}", ImportRecord("x.xml", grouped=True))
     (taken,) = scratch.take_deferred("reference")
     assert taken.references_checked
 

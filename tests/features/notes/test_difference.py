@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from fhirapp.features.notes.difference import Row, difference
+from fhirapp.features.notes.difference import DiffRow, difference
 
 
-def sides(row: Row) -> tuple[str, str, str]:
+def sides(row: DiffRow) -> tuple[str, str, str]:
     """Return a row's state and its two sides, with brackets around what is changed."""
     left, right = (
         "".join(f"[{piece.text}]" if piece.is_changed else piece.text for piece in side)
@@ -18,7 +18,7 @@ def sides(row: Row) -> tuple[str, str, str]:
     return row.state, left, right
 
 
-def compared(before: list[str], after: list[str]) -> list[Row]:
+def compared(before: list[str], after: list[str]) -> list[DiffRow]:
     return list(difference("\n".join(before), "\n".join(after)).rows)
 
 

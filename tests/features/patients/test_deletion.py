@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from fhirapp.audit.read import ADMINISTRATION, Entry, entries
+from fhirapp.audit.read import ADMINISTRATION, AuditEntry, entries
 from fhirapp.auth.models import PATIENT, UserPatient
 from fhirapp.config import RefusedCommand, settings_of
 from fhirapp.db import db
@@ -73,7 +73,7 @@ def faults(app: Flask) -> list[str]:
         return check_database(db.engine, types(), quick=False).faults
 
 
-def administration_events(app: Flask) -> list[Entry]:
+def administration_events(app: Flask) -> list[AuditEntry]:
     with app.app_context():
         return list(entries(kind=ADMINISTRATION, patient_id="gone"))
 

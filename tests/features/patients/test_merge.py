@@ -12,7 +12,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from fhirapp.audit.read import ADMINISTRATION, entries
-from fhirapp.auth.links import INACTIVE, Link, all_links, linked_patients
+from fhirapp.auth.links import INACTIVE, RecordLink, all_links, linked_patients
 from fhirapp.auth.models import PATIENT, UserPatient
 from fhirapp.auth.users.accounts import link, unlink
 from fhirapp.config import RefusedCommand, settings_of
@@ -482,16 +482,16 @@ def test_link_of_a_representative_moves_and_an_inactive_one_makes_room_until_an_
         for name in ("twice", "stays"):
             link(connection, person, name, related_person=f"mother-of-{name}")
 
-    def seen() -> list[Link]:
+    def seen() -> list[RecordLink]:
         with app.app_context():
             return all_links(person)
 
     before = [
-        Link("stays", False, "mother-of-stays", INACTIVE),
-        Link("twice", False, "mother-of-twice", ""),
+        RecordLink("stays", False, "mother-of-stays", INACTIVE),
+        RecordLink("twice", False, "mother-of-twice", ""),
     ]
     assert seen() == before
     merge(app, move_accounts=True)
-    assert seen() == [Link("stays", False, "mother-of-twice", "")]
+    assert seen() == [RecordLink("stays", False, "mother-of-twice", "")]
     undo(app)
     assert seen() == before

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from fhirapp.auth.protector import Token, authenticate, insufficient_scope
+from fhirapp.auth.protector import BearerToken, authenticate, insufficient_scope
 from fhirapp.auth.scopes import READ, SEARCH, Access, access_of
 from fhirapp.db import Reader
 from fhirapp.definition import Definition, Visibility, types
@@ -79,7 +79,7 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def exporter() -> tuple[Token, Access]:
+def exporter() -> tuple[BearerToken, Access]:
     """Return the token of the HTTP request and the access that it has for exports.
 
     Raises LoginRequired, TokenExpired or Forbidden, before any data is read.

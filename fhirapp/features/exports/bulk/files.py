@@ -54,7 +54,7 @@ class ManifestFile(NamedTuple):
     resources: int
 
 
-class Manifest(NamedTuple):
+class BulkManifest(NamedTuple):
     """What an attempt wrote. Both times are instants: of the data, and of the attempt's end."""
 
     transaction_time: str
@@ -83,11 +83,11 @@ def read_request(export_id: str) -> ExportRequest:
     return ExportRequest.loads(content)
 
 
-def read_manifest(export_id: str, attempt: int) -> Manifest:
+def read_manifest(export_id: str, attempt: int) -> BulkManifest:
     """Return the manifest of an attempt. Raises OSError if it is missing."""
     content = json.loads(shared_files(settings()).read(_name(export_id, attempt, _MANIFEST)))
     listed = tuple(ManifestFile(*columns) for columns in content["files"])
-    return Manifest(content["transaction_time"], content["ended"], listed)
+    return BulkManifest(content["transaction_time"], content["ended"], listed)
 
 
 def _name(export_id: str, attempt: int, name: str) -> str:
@@ -124,7 +124,7 @@ def remove_orphans(known: set[str]) -> None:
 
 
 @contextmanager
-def attempt_at(export_id: str, attempt: int) -> Iterator[Attempt]:
+def attempt_at(export_id: str, attempt: int) -> Iterator[ExportAttempt]:
     """Yield where an attempt writes; earlier attempts' files are removed. Raises OSError."""
     store = shared_files(settings())
     own = _name(export_id, attempt, "")
@@ -137,10 +137,10 @@ def attempt_at(export_id: str, attempt: int) -> Iterator[Attempt]:
         ]
     )
     with scratch(settings().instance) as folder:
-        yield Attempt(store, own, folder)
+        yield ExportAttempt(store, own, folder)
 
 
-class Attempt:
+class ExportAttempt:
     """The files that one attempt writes, one after the other for each kind and type."""
 
     def __init__(self, store: Files, prefix: str, folder: Path) -> None:

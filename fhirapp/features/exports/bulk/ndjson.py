@@ -47,7 +47,7 @@ Row = tuple[int, bytes, str | None]
 Pause = Callable[[], None]
 
 
-class Part(NamedTuple):
+class ExportPart(NamedTuple):
     """The part of an export for one type: the rows after `after` and up to mark, or those in rows.
 
     deleted are the ids of resources deleted since the requested time.
@@ -123,7 +123,7 @@ def part_of(
     patients: Sequence[str] | None,
     mark: int,
     pause: Pause,
-) -> Part:
+) -> ExportPart:
     """Return the part of an export for one type.
 
     patients are those whose records are exported, None for all. The snapshot is of the instant.
@@ -142,7 +142,7 @@ def part_of(
         judged = _own(definition, export_request, patients, dated=False)
         ids = [_deleted(snapshot, each, judged, export_request, mark) for each in selections]
         deleted = sorted(set().union(*ids))
-    return Part(definition, own, after, mark, rows, deleted)
+    return ExportPart(definition, own, after, mark, rows, deleted)
 
 
 def _own(

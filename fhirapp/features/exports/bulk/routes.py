@@ -28,7 +28,7 @@ from fhirapp.features.exports.bulk.export_request import (
     members,
     still_registered,
 )
-from fhirapp.features.exports.bulk.files import Manifest
+from fhirapp.features.exports.bulk.files import BulkManifest
 from fhirapp.features.exports.bulk.kickoff import NDJSON, read_export_request
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
@@ -202,7 +202,7 @@ def _own(export_id: str) -> tuple[Job, ExportRequest]:
     return job, export_request
 
 
-def _read_manifest(job: Job) -> Manifest:
+def _read_manifest(job: Job) -> BulkManifest:
     """Return the manifest of an export. Raises NotFound if its files are missing."""
     try:
         return files.read_manifest(job.id, job.attempts)
@@ -210,7 +210,7 @@ def _read_manifest(job: Job) -> Manifest:
         raise NotFound(_UNKNOWN) from None
 
 
-def _manifest(job: Job, export_request: ExportRequest, manifest: Manifest) -> bytes:
+def _manifest(job: Job, export_request: ExportRequest, manifest: BulkManifest) -> bytes:
     """Return the manifest as the client sees it."""
     listed: dict[str, list[dict[str, object]]] = {
         kind: [] for kind in (files.OUTPUT, files.DELETED, files.ERROR)

@@ -32,8 +32,8 @@ from fhirapp.features.exports.bulk.export_request import (
     members,
     still_registered,
 )
-from fhirapp.features.exports.bulk.files import DELETED, ERROR, OUTPUT, Attempt, DiskFull
-from fhirapp.features.exports.bulk.ndjson import Part, marks_of, part_of
+from fhirapp.features.exports.bulk.files import DELETED, ERROR, OUTPUT, DiskFull, ExportAttempt
+from fhirapp.features.exports.bulk.ndjson import ExportPart, marks_of, part_of
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import compact
 from fhirapp.fhir.outcome import FhirError, Forbidden, Throttled, issue, operation_outcome
@@ -247,7 +247,7 @@ class _Run:
         export_request: ExportRequest,
         access: Access,
         patients: Sequence[str] | None,
-    ) -> list[Part]:
+    ) -> list[ExportPart]:
         marks = marks_of(snapshot, export_request.types)
         served = types()
         return [
@@ -256,7 +256,7 @@ class _Run:
         ]
 
     def _write_parts(
-        self, attempt: Attempt, parts: Sequence[Part], export_request: ExportRequest
+        self, attempt: ExportAttempt, parts: Sequence[ExportPart], export_request: ExportRequest
     ) -> None:
         total = sum(part.length for part in parts) or 1
         finished = 0
@@ -339,7 +339,7 @@ def _deletions(names: Sequence[str]) -> bytes:
     return fhir_json.dumps({"resourceType": "Bundle", "type": "transaction", "entry": entries})
 
 
-def _write_notes(attempt: Attempt, notes: Sequence[tuple[str, str]]) -> None:
+def _write_notes(attempt: ExportAttempt, notes: Sequence[tuple[str, str]]) -> None:
     """Write an OperationOutcome for each ignored parameter."""
     with attempt.lines(ERROR, "OperationOutcome") as write:
         for name, reason in notes:

@@ -19,10 +19,10 @@ from fhirapp.features.imports.ccda.document import (
 from fhirapp.features.imports.ccda.narrative import Texts
 from fhirapp.features.imports.ccda.patient import add_patient, role_of
 from fhirapp.features.imports.ccda.people import complete, provenance
-from fhirapp.features.imports.ccda.record import Record
+from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.section import allergies_in, is_allergies, title_remark
 from fhirapp.features.imports.ccda.times import date_time, time_remarks
-from fhirapp.features.imports.ccda.tree import NOTHING, Element, UnreadableDocument, read
+from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement, UnreadableDocument, read
 from fhirapp.features.imports.ccda.values import identifier
 from fhirapp.fhir.identity import key, known_by
 
@@ -39,7 +39,8 @@ _ORDER = (
     "Provenance",
 )
 # No Encounter: the same number may be another patient's visit. The id of one follows from its
-# patient and number (Record.own_identity), so that a visit is the same within its patient alone.
+# patient and number (CcdaRecord.own_identity), so that a visit is the same within its patient
+# alone.
 _MAY_BE_KNOWN = frozenset({"Organization", "Practitioner", "Patient"})
 
 
@@ -73,7 +74,7 @@ def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str
 
 
 def _resources(
-    root: Element, document: bytes, remark: Callable[[str], None]
+    root: CcdaElement, document: bytes, remark: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     sections = list(_sections(root))
     own_key, set_key = (
@@ -81,7 +82,7 @@ def _resources(
     )
     parts = own_key or (sha256(document).hexdigest(),)
     made = root.first("effectiveTime")
-    record = Record(
+    record = CcdaRecord(
         "|".join(set_key or parts), Texts(sections), date_time((made or NOTHING).get("value"))
     )
     add_patient(role_of(root), record)
@@ -111,7 +112,7 @@ def _copy(value: Any) -> Any:
     return [_copy(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _sections(holder: Element) -> Iterator[Element]:
+def _sections(holder: CcdaElement) -> Iterator[CcdaElement]:
     """Yield the sections of allergies; what is within one is part of it."""
     for element in holder.elements:
         if element.name == "section" and is_allergies(element):
@@ -120,7 +121,7 @@ def _sections(holder: Element) -> Iterator[Element]:
             yield from _sections(element)
 
 
-def _sections_outside(holder: Element) -> Iterator[Element]:
+def _sections_outside(holder: CcdaElement) -> Iterator[CcdaElement]:
     """Yield all sections, but for what is within one of allergies."""
     for element in holder.elements:
         if element.name == "section":

@@ -18,7 +18,7 @@ from fhirapp.clinical.assertion import is_placeholder
 from fhirapp.clinical.identity import is_kind
 from fhirapp.clinical.severity import described_severely
 from fhirapp.features.imports.ccda import values
-from fhirapp.features.imports.ccda.entries import Entry
+from fhirapp.features.imports.ccda.entries import CcdaEntry
 from fhirapp.features.imports.ccda.headings import is_heading
 from fhirapp.features.imports.ccda.narrative import (
     Column,
@@ -31,14 +31,14 @@ from fhirapp.features.imports.ccda.narrative import (
 from fhirapp.features.imports.ccda.people import Actor, author
 from fhirapp.features.imports.ccda.reactions import (
     NOT_GRADED,
-    Severity,
+    ReactionSeverity,
     criticality_in,
     gravest,
     reactions,
     severity_in,
     severity_named,
 )
-from fhirapp.features.imports.ccda.record import Record
+from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.status import (
     End,
     end_of,
@@ -49,7 +49,7 @@ from fhirapp.features.imports.ccda.status_words import is_silent, status_named, 
 from fhirapp.features.imports.ccda.substances import is_none_known, is_refuted, says_something
 from fhirapp.features.imports.ccda.times import date_time
 from fhirapp.features.imports.ccda.times import is_placeholder as is_no_date
-from fhirapp.features.imports.ccda.tree import NOTHING, Element
+from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.features.imports.ccda.values import MAPS, code_in, has_code, identifiers
 from fhirapp.fhir.terminology import (
     ALLERGY_CLINICAL,
@@ -75,22 +75,22 @@ Resource = dict[str, Any]
 Note = dict[str, Any]
 
 
-class Statement(NamedTuple):
+class CcdaAllergy(NamedTuple):
     """An allergy, who recorded it, and when it was last recorded."""
 
     allergy: Resource
     authors: list[Actor]
-    recorded: Element | None
+    recorded: CcdaElement | None
 
 
 def statement_of(
-    entry: Entry,
+    entry: CcdaEntry,
     narrative: Narrative,
-    record: Record,
+    record: CcdaRecord,
     *,
-    section_authors: list[Element],
+    section_authors: list[CcdaElement],
     writers: list[Actor],
-) -> Statement:
+) -> CcdaAllergy:
     """Return the allergy of an entry; its id is empty.
 
     CDA R2 §4.4: the innermost author counts; writers, those of the document, where there is none.
@@ -131,7 +131,7 @@ def statement_of(
         record.remark(NOTED)
     allergy["note"] = [*notes, *in_narrative, *in_other_columns]
     kept = {name: value for name, value in allergy.items() if value or name == "id"}
-    return Statement(kept, actors, recorded)
+    return CcdaAllergy(kept, actors, recorded)
 
 
 def is_named(allergy: Resource) -> bool:
@@ -139,7 +139,7 @@ def is_named(allergy: Resource) -> bool:
     return says_something(allergy["code"]) or bool(allergy.get("reaction"))
 
 
-def _comments(entry: Entry, record: Record) -> Iterator[Note]:
+def _comments(entry: CcdaEntry, record: CcdaRecord) -> Iterator[Note]:
     """Yield the remarks on an observation or its concern: Comment Activity as Annotation."""
     for holder in entry.statements:
         for act in holder.all("entryRelationship/act"):
@@ -155,7 +155,7 @@ def _comments(entry: Entry, record: Record) -> Iterator[Note]:
             yield note
 
 
-def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
+def _put_details(allergy: Resource, entry: CcdaEntry) -> list[Note]:
     """Set type, criticality, onset and reactions; return notes on what has no place in these.
 
     An entry that names neither a substance nor a reaction gets none of them: its kind and its onset
@@ -197,7 +197,7 @@ def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
 
 
 def _beside_nothing(
-    entry: Entry, allergy: Resource, severity: Severity, criticality: str
+    entry: CcdaEntry, allergy: Resource, severity: ReactionSeverity, criticality: str
 ) -> Iterator[Note]:
     """Yield what is recorded beside a nullFlavor: it makes no allergy of it, and is kept.
 
@@ -213,7 +213,7 @@ def _beside_nothing(
         yield {"text": f"Criticality recorded in the document: {criticality}"}
 
 
-def _put_type(allergy: Resource, found: list[Element]) -> None:
+def _put_type(allergy: Resource, found: list[CcdaElement]) -> None:
     """Set type and category by the first code of each value that has them.
 
     An intolerance and an allergy are both an allergy, the graver.
@@ -228,7 +228,7 @@ def _put_type(allergy: Resource, found: list[Element]) -> None:
         allergy["category"] = categories
 
 
-def _put_onset(allergy: Resource, interval: Element | None) -> str:
+def _put_onset(allergy: Resource, interval: CcdaElement | None) -> str:
     """Set the onset and, as an extension, the end; return an onset that is a placeholder."""
     interval = interval or NOTHING
     start = values.start_of(interval)
@@ -245,8 +245,8 @@ def _put_onset(allergy: Resource, interval: Element | None) -> str:
 
 
 def _put_recorded(
-    allergy: Resource, written: list[Element], actors: list[Actor], concern: Element | None
-) -> Element | None:
+    allergy: Resource, written: list[CcdaElement], actors: list[Actor], concern: CcdaElement | None
+) -> CcdaElement | None:
     """Set who recorded it last and when it was first recorded; return when it was last.
 
     A concern begins when it is first written down.
@@ -262,7 +262,7 @@ def _put_recorded(
 
 def _put_status(
     allergy: dict[str, Any],
-    entry: Entry,
+    entry: CcdaEntry,
     *,
     made: str,
     comments: list[str],
@@ -327,7 +327,7 @@ def _has_ended(end: End, *, is_denial: bool, is_unclear: bool) -> bool:
     return end.is_over and not (end.is_doubtful and is_unclear)
 
 
-def _status_code(statement: Element | None) -> str:
+def _status_code(statement: CcdaElement | None) -> str:
     return code_in((statement or NOTHING).first("statusCode"))
 
 
@@ -335,7 +335,7 @@ def _coded(system: str, code: str) -> dict[str, Any]:
     return {"coding": [{"system": system, "code": code}]}
 
 
-def _narrative_notes(entry: Entry, allergy: Resource) -> Iterator[Note]:
+def _narrative_notes(entry: CcdaEntry, allergy: Resource) -> Iterator[Note]:
     """Yield what texts and narrative hold that the allergy does not."""
     words = [shortened(plain(text)) for holder in entry.statements for text in holder.all("text")]
     if entry.block is not None and is_named(allergy):
@@ -348,7 +348,9 @@ def _narrative_notes(entry: Entry, allergy: Resource) -> Iterator[Note]:
             held.append(text)
 
 
-def _notes_of_other_columns(entry: Entry, allergy: Resource, noted: list[Note]) -> Iterator[Note]:
+def _notes_of_other_columns(
+    entry: CcdaEntry, allergy: Resource, noted: list[Note]
+) -> Iterator[Note]:
     """Yield what the row of an allergy has in columns that are none of an allergy's.
 
     The kind of allergy is a code, and who recorded it when is said elsewhere.

@@ -20,9 +20,9 @@ from fhirapp.features.imports.ccda.people import (
     organization,
     practitioner,
 )
-from fhirapp.features.imports.ccda.record import Record
+from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.times import date_time
-from fhirapp.features.imports.ccda.tree import NOTHING, Element
+from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.features.imports.ccda.values import (
     ACT_CODE,
     CONFIDENTIALITY,
@@ -56,7 +56,7 @@ _CLASSES: Mapping[str, str] = MAPS["document_classes"]
 
 
 def document_reference(
-    root: Element, document: bytes, document_id: str, record: Record, writers: list[Actor]
+    root: CcdaElement, document: bytes, document_id: str, record: CcdaRecord, writers: list[Actor]
 ) -> dict[str, Any]:
     """Return the DocumentReference of a document; encounter and period are put in later."""
     made = root.first("effectiveTime")
@@ -88,7 +88,7 @@ def document_reference(
     return present(resource)
 
 
-def authors(root: Element, record: Record) -> list[Actor]:
+def authors(root: CcdaElement, record: CcdaRecord) -> list[Actor]:
     """Return who wrote the document, each once."""
     unique: list[Actor] = []
     for element in root.all("author"):
@@ -98,13 +98,13 @@ def authors(root: Element, record: Record) -> list[Actor]:
     return unique
 
 
-def custodian(root: Element, record: Record) -> dict[str, Any] | None:
+def custodian(root: CcdaElement, record: CcdaRecord) -> dict[str, Any] | None:
     """Return the Reference to the organization that keeps the document."""
     path = "custodian/assignedCustodian/representedCustodianOrganization"
     return organization(root.first(path), record)
 
 
-def _signer(root: Element, record: Record) -> Actor | None:
+def _signer(root: CcdaElement, record: CcdaRecord) -> Actor | None:
     for path in ("legalAuthenticator", "authenticator"):
         signer = actor(root.first(f"{path}/assignedEntity") or NOTHING, record)
         # R4: no other may authenticate.
@@ -120,13 +120,13 @@ def _contained(*actors: Actor) -> list[dict[str, Any]]:
     return list(by_id.values())
 
 
-def _meta(made: Element | None) -> dict[str, Any] | None:
+def _meta(made: CcdaElement | None) -> dict[str, Any] | None:
     """Return when this content was made."""
     instant = values.instant(made)
     return {"lastUpdated": instant} if instant else None
 
 
-def _date(root: Element) -> Element | None:
+def _date(root: CcdaElement) -> CcdaElement | None:
     """Return when the document was made: its own time, else when its last author wrote.
 
     A day without an hour, which is no instant, is completed by an author who wrote on that day.
@@ -142,12 +142,12 @@ def _date(root: Element) -> Element | None:
     return exact[-1] if exact else made
 
 
-def _version(root: Element) -> list[dict[str, Any]]:
+def _version(root: CcdaElement) -> list[dict[str, Any]]:
     written = (root.first("versionNumber") or NOTHING).get("value")
     return [{"url": _VERSION_NUMBER, "valueString": written}] if written else []
 
 
-def _doc_status(root: Element) -> str:
+def _doc_status(root: CcdaElement) -> str:
     """Say whether the document is final: by its status, or by a signature."""
     written = code_in(root.first("sdtc:statusCode"))
     if written == "active":
@@ -162,7 +162,7 @@ def _doc_status(root: Element) -> str:
     return "final" if written == "completed" or is_signed else ""
 
 
-def _categories(root: Element) -> list[dict[str, Any]]:
+def _categories(root: CcdaElement) -> list[dict[str, Any]]:
     classes = [
         {"coding": [{"system": LOINC, "code": coding["code"], "display": _CLASSES[coding["code"]]}]}
         for coding in codings(root.first("code") or NOTHING)
@@ -171,7 +171,7 @@ def _categories(root: Element) -> list[dict[str, Any]]:
     return [_CLINICAL_NOTE, *classes]
 
 
-def _relations(root: Element, record: Record) -> list[dict[str, Any]]:
+def _relations(root: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
     related = []
     for related_document in root.all("relatedDocument"):
         code = _RELATIONS.get(related_document.get("typeCode"))
@@ -184,7 +184,7 @@ def _relations(root: Element, record: Record) -> list[dict[str, Any]]:
     return related
 
 
-def _confidentiality(root: Element) -> list[dict[str, Any]]:
+def _confidentiality(root: CcdaElement) -> list[dict[str, Any]]:
     labels = codings(root.first("confidentialityCode") or NOTHING)
     for label in labels:
         # CDA R2 §4.2.1.7: the code is one of these where no other system is named.
@@ -192,7 +192,7 @@ def _confidentiality(root: Element) -> list[dict[str, Any]]:
     return [{"coding": labels}] if labels else []
 
 
-def _content(root: Element, document: bytes) -> dict[str, Any]:
+def _content(root: CcdaElement, document: bytes) -> dict[str, Any]:
     attachment: dict[str, Any] = {
         "contentType": CONTENT_TYPE,
         "language": code_in(root.first("languageCode")),
@@ -206,7 +206,7 @@ def _content(root: Element, document: bytes) -> dict[str, Any]:
     return content
 
 
-def _format(root: Element) -> dict[str, Any] | None:
+def _format(root: CcdaElement) -> dict[str, Any] | None:
     versions = {
         _VERSIONS.get(template.get("extension"), "")
         for template in root.all("templateId")
@@ -220,7 +220,7 @@ def _format(root: Element) -> dict[str, Any] | None:
     return {"system": _FORMATS, "code": f"urn:hl7-org:sdwg:{code}", "display": code}
 
 
-def _context(root: Element, record: Record) -> dict[str, Any]:
+def _context(root: CcdaElement, record: CcdaRecord) -> dict[str, Any]:
     events = root.all("documentationOf/serviceEvent")
     context: dict[str, Any] = {
         "event": [kind for event in events if (kind := concept(event.first("code"), record.texts))],
@@ -238,7 +238,7 @@ _RESPONSIBLE = {
 _PARTICIPANT_TYPES: Mapping[str, str] = MAPS["participations"]
 
 
-def add_encounter(root: Element, document: dict[str, Any], record: Record) -> None:
+def add_encounter(root: CcdaElement, document: dict[str, Any], record: CcdaRecord) -> None:
     """Add the Encounter, and to the DocumentReference which it is, when and where."""
     visit = root.first("componentOf/encompassingEncounter")
     if visit is None or visit.null_flavor:
@@ -277,13 +277,13 @@ def _status(period: dict[str, Any] | None, made: str) -> str:
     return "finished" if end and not values.is_ahead(end, made) else "unknown"
 
 
-def _class(visit: Element) -> dict[str, Any]:
+def _class(visit: CcdaElement) -> dict[str, Any]:
     code = visit.first("code") or NOTHING
     classes = (coding for coding in codings(code) if coding.get("system") == ACT_CODE)
     return next(classes, None) or extended(absent(code.null_flavor))
 
 
-def _types(visit: Element, record: Record) -> list[dict[str, Any]]:
+def _types(visit: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
     """Return the kinds of a visit beside its class."""
     kind = concept(visit.first("code"), record.texts) or {}
     others = [coding for coding in kind.get("coding", ()) if coding.get("system") != ACT_CODE]
@@ -293,7 +293,7 @@ def _types(visit: Element, record: Record) -> list[dict[str, Any]]:
     return [{"text": kind["text"]} if "text" in kind else extended(absent())]
 
 
-def _participants(visit: Element, record: Record) -> list[dict[str, Any]]:
+def _participants(visit: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
     participants = []
     for path in ("responsibleParty", "encounterParticipant"):
         for participation in visit.all(path):
@@ -305,7 +305,7 @@ def _participants(visit: Element, record: Record) -> list[dict[str, Any]]:
     return participants
 
 
-def _participation(participation: Element) -> dict[str, Any]:
+def _participation(participation: CcdaElement) -> dict[str, Any]:
     code = participation.get("typeCode")
     if code not in _PARTICIPANT_TYPES:
         return _RESPONSIBLE
@@ -314,14 +314,14 @@ def _participation(participation: Element) -> dict[str, Any]:
     }
 
 
-def _hospitalization(visit: Element, record: Record) -> dict[str, Any] | None:
+def _hospitalization(visit: CcdaElement, record: CcdaRecord) -> dict[str, Any] | None:
     for name in ("dischargeDispositionCode", "sdtc:dischargeDispositionCode"):
         if disposition := concept(visit.first(name), record.texts):
             return {"dischargeDisposition": disposition}
     return None
 
 
-def _location(facility: Element) -> list[dict[str, Any]]:
+def _location(facility: CcdaElement) -> list[dict[str, Any]]:
     """Return the place by its name and number: no Location is served."""
     place = facility.first("location") or NOTHING
     named = plain(place.first("name") or NOTHING)

@@ -39,7 +39,7 @@ from fhirapp.features.imports.ccda.substances import (
     names_substance,
     substance_of,
 )
-from fhirapp.features.imports.ccda.tree import Element
+from fhirapp.features.imports.ccda.tree import CcdaElement
 from fhirapp.features.imports.ccda.values import has_code, is_negated, present
 from fhirapp.search.string import fold
 
@@ -60,23 +60,23 @@ _POINTING = frozenset({"text", "originalText", "name"})
 
 
 @dataclass(eq=False)
-class Entry:
+class CcdaEntry:
     """An observation, the act of concern that it is in, and the participant that is the substance.
 
     block is the part of the narrative that belongs to it. is_linked: the entry points there; else
     its name was found there. is_only: the block belongs to no other entry.
     """
 
-    observation: Element
-    concern: Element | None
-    participant: Element | None
+    observation: CcdaElement
+    concern: CcdaElement | None
+    participant: CcdaElement | None
     texts: Texts = field(repr=False)
     block: Block | None = None
     is_linked: bool = False
     is_only: bool = True
 
     @cached_property
-    def statements(self) -> list[Element]:
+    def statements(self) -> list[CcdaElement]:
         """The observation and its concern: what is in either belongs to the allergy."""
         return [element for element in (self.observation, self.concern) if element is not None]
 
@@ -166,7 +166,7 @@ def _denies(text: str) -> bool:
     )
 
 
-def entry_elements(section: Element) -> list[Element]:
+def entry_elements(section: CcdaElement) -> list[CcdaElement]:
     """Return the entries of a section and of the sections within it."""
     inner = section.all("component/section")
     return [
@@ -175,7 +175,9 @@ def entry_elements(section: Element) -> list[Element]:
     ]
 
 
-def entries_in(holder: Element, texts: Texts, concern: Element | None = None) -> Iterator[Entry]:
+def entries_in(
+    holder: CcdaElement, texts: Texts, concern: CcdaElement | None = None
+) -> Iterator[CcdaEntry]:
     """Yield the allergies in an element, however deep; concern is the act around them.
 
     An observation about several substances is several allergies.
@@ -187,19 +189,19 @@ def entries_in(holder: Element, texts: Texts, concern: Element | None = None) ->
         if element.name == "observation" and (
             element.templates() & _OBSERVATIONS or participants or _is_bare_allergy(element)
         ):
-            substances: list[Element | None] = [*participants]
+            substances: list[CcdaElement | None] = [*participants]
             for participant in substances or [None]:
-                yield Entry(element, concern, participant, texts)
+                yield CcdaEntry(element, concern, participant, texts)
         else:
             yield from entries_in(element, texts, element if element.name == "act" else concern)
 
 
-def happened(entry: Entry) -> bool:
+def happened(entry: CcdaEntry) -> bool:
     """Say whether an entry is about what is, not about what is planned."""
     return entry.observation.get("moodCode") in _MOODS
 
 
-def _is_bare_allergy(observation: Element) -> bool:
+def _is_bare_allergy(observation: CcdaElement) -> bool:
     """Say whether an observation without template and participant names a substance by its value.
 
     Not if it belongs to an allergy beside it: a reaction, a severity, a status, a criticality.
@@ -214,7 +216,7 @@ def _is_bare_allergy(observation: Element) -> bool:
     return any(value.get("code") or value.get("displayName") or plain(value) for value in found)
 
 
-def _is_substance(participant: Element) -> bool:
+def _is_substance(participant: CcdaElement) -> bool:
     """Say whether a participant is the substance; some documents leave out its typeCode."""
     type_code = participant.get("typeCode")
     if type_code:
@@ -222,7 +224,7 @@ def _is_substance(participant: Element) -> bool:
     return participant.first("participantRole/playingEntity") is not None
 
 
-def link(entries: list[Entry], narrative: Narrative) -> None:
+def link(entries: list[CcdaEntry], narrative: Narrative) -> None:
     """Find the part of the narrative that belongs to each entry: by links, else by name."""
     observations = {(entry.concern, entry.observation) for entry in entries}
     in_concern = Counter(concern for concern, _ in observations)
@@ -238,14 +240,14 @@ def link(entries: list[Entry], narrative: Narrative) -> None:
         entry.is_only = uses[entry.block] == 1
 
 
-def _link_by_name(entries: list[Entry], narrative: Narrative) -> None:
+def _link_by_name(entries: list[CcdaEntry], narrative: Narrative) -> None:
     """Tie the entries without links to the free blocks that name their substance.
 
     Where the number of entries is not that of the blocks, nothing tells which is whose.
     """
     taken = {entry.block for entry in entries}
     free = [block for block in narrative.blocks if block not in taken and not block.is_aside]
-    matches: dict[tuple[Block, ...], list[Entry]] = {}
+    matches: dict[tuple[Block, ...], list[CcdaEntry]] = {}
     for entry in entries:
         if entry.block is None:
             names = names_in(entry.code(narrative))
@@ -260,20 +262,20 @@ def _link_by_name(entries: list[Entry], narrative: Narrative) -> None:
                 entry.block = blocks[position % len(blocks)]
 
 
-def _block(references: Iterable[Element], texts: Texts, narrative: Narrative) -> Block | None:
+def _block(references: Iterable[CcdaElement], texts: Texts, narrative: Narrative) -> Block | None:
     """Return the first part of the narrative that these point to."""
     targets = (target for element in references for target in texts.targets(element))
     return next(filter(None, map(narrative.block_of, targets)), None)
 
 
-def _references(entry: Entry) -> Iterator[Element]:
+def _references(entry: CcdaEntry) -> Iterator[CcdaElement]:
     """Yield what may point to the narrative of an observation: its text, then its names."""
     yield from entry.observation.all("text")
     yield from _pointing(entry.observation.all("participant"))
     yield from _pointing(entry.observation.all("value"))
 
 
-def _references_beside(entry: Entry, *, with_concern: bool) -> Iterator[Element]:
+def _references_beside(entry: CcdaEntry, *, with_concern: bool) -> Iterator[CcdaElement]:
     """Yield what else may point there: reactions, and the concern where it has no other allergy.
 
     Remarks point elsewhere.
@@ -284,7 +286,7 @@ def _references_beside(entry: Entry, *, with_concern: bool) -> Iterator[Element]
         yield from _pointing(reaction_observations([entry.concern], entry.texts))
 
 
-def _pointing(holders: list[Element]) -> Iterator[Element]:
+def _pointing(holders: list[CcdaElement]) -> Iterator[CcdaElement]:
     for holder in holders:
         yield from (element for element in holder.descendants() if element.name in _POINTING)
 

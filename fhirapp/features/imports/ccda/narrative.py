@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import takewhile
 
 from fhirapp.features.imports.ccda.headings import is_heading, names_kind
-from fhirapp.features.imports.ccda.tree import Element
+from fhirapp.features.imports.ccda.tree import CcdaElement
 from fhirapp.search.string import fold
 
 # A name, or a remark: what is longer points to a whole section, which stays in the document.
@@ -35,8 +35,8 @@ _BULLET = re.compile(r"^[-*\u2022\u2013\u00b7]\s+")
 class Texts:
     """Finds the text that elements have or point to."""
 
-    def __init__(self, sections: list[Element]) -> None:
-        self._by_id: dict[str, Element] = {}
+    def __init__(self, sections: list[CcdaElement]) -> None:
+        self._by_id: dict[str, CcdaElement] = {}
         for section in sections:
             for text in section_texts(section):
                 for element in (text, *text.descendants()):
@@ -44,7 +44,7 @@ class Texts:
                         # The first counts: an id occurs once in a valid document.
                         self._by_id.setdefault(name, element)
 
-    def of(self, element: Element | None) -> str:
+    def of(self, element: CcdaElement | None) -> str:
         """Return the text in an element and that to which it points; "" where there is neither.
 
         Words that are in both are returned once.
@@ -54,7 +54,7 @@ class Texts:
         parts = [plain(element), *map(plain, self.targets(element))]
         return shortened(" ".join(unique(parts)))
 
-    def targets(self, element: Element | None) -> list[Element]:
+    def targets(self, element: CcdaElement | None) -> list[CcdaElement]:
         """Return the elements of the narrative to which an element, such as a text, points."""
         if element is None:
             return []
@@ -62,7 +62,7 @@ class Texts:
         return [self._by_id[name] for name in names if name in self._by_id]
 
 
-def section_texts(section: Element) -> list[Element]:
+def section_texts(section: CcdaElement) -> list[CcdaElement]:
     """Return the narrative of a section and of the sections within it."""
     inner = section.all("component/section")
     return [
@@ -71,7 +71,7 @@ def section_texts(section: Element) -> list[Element]:
     ]
 
 
-def section_titles(section: Element) -> list[Element]:
+def section_titles(section: CcdaElement) -> list[CcdaElement]:
     """Return the titles of a section and of the sections within it."""
     inner = section.all("component/section")
     return [
@@ -80,7 +80,7 @@ def section_titles(section: Element) -> list[Element]:
     ]
 
 
-def plain(element: Element) -> str:
+def plain(element: CcdaElement) -> str:
     """Return all text in an element, on one line."""
     parts: list[str] = []
     _collect(element, parts)
@@ -134,7 +134,7 @@ def _bare(text: str) -> str:
     return _NO_WORD.sub(" ", fold(text)).strip()
 
 
-def _collect(element: Element, parts: list[str], *, line_break: str = " ") -> None:
+def _collect(element: CcdaElement, parts: list[str], *, line_break: str = " ") -> None:
     """Add the texts in an element to parts, with a line break around what is a line of its own."""
     for child in element.content:
         if isinstance(child, str):
@@ -205,14 +205,14 @@ class Block:
     A list of labels and values is one block; elements are its rows or items.
     """
 
-    element: Element
+    element: CcdaElement
     text: str
     cells: dict[Column, str] = field(default_factory=dict)
-    columns: dict[Element, Column] = field(default_factory=dict)
+    columns: dict[CcdaElement, Column] = field(default_factory=dict)
     # The reactions, where a cell has several below each other.
     reaction_lines: list[str] = field(default_factory=list)
     others: list[tuple[str, str]] = field(default_factory=list)
-    elements: list[Element] = field(default_factory=list)
+    elements: list[CcdaElement] = field(default_factory=list)
     is_aside: bool = False
 
     @property
@@ -246,18 +246,18 @@ class Block:
 class Narrative:
     """The blocks of the sections of a document: titles first."""
 
-    def __init__(self, titles: Iterable[Element], texts: Iterable[Element]) -> None:
+    def __init__(self, titles: Iterable[CcdaElement], texts: Iterable[CcdaElement]) -> None:
         blocks = [Block(title, plain(title), is_aside=True) for title in titles]
         blocks += [block for text in texts for block in _within(text)]
-        self._by_element: dict[Element, Block] = {}
+        self._by_element: dict[CcdaElement, Block] = {}
         for block in blocks:
             for element in block.elements or [block.element]:
                 self._by_element.setdefault(element, block)
         self.blocks = [block for block in blocks if any(map(str.isalpha, block.text))]
 
-    def block_of(self, element: Element) -> Block | None:
+    def block_of(self, element: CcdaElement) -> Block | None:
         """Return the block that an element is in, or the only one in it; else None."""
-        at: Element | None = element
+        at: CcdaElement | None = element
         while at is not None and at.name != "section":
             if at in self._by_element:
                 return self._by_element[at]
@@ -267,7 +267,7 @@ class Narrative:
         ]
         return within[0] if len(within) == 1 else None
 
-    def rows_of(self, element: Element) -> list[Block]:
+    def rows_of(self, element: CcdaElement) -> list[Block]:
         """Return the rows of tables that an element is, or that are in it."""
         within = (element, *element.descendants())
         return [
@@ -276,10 +276,10 @@ class Narrative:
             if inner.name == "tr" and inner in self._by_element
         ]
 
-    def column_of(self, element: Element) -> Column | None:
+    def column_of(self, element: CcdaElement) -> Column | None:
         """Return the column that an element is in, None where that is not known."""
         block = self.block_of(element)
-        at: Element | None = element
+        at: CcdaElement | None = element
         while block is not None and at is not None and at is not block.element:
             if at in block.columns:
                 return block.columns[at]
@@ -287,7 +287,7 @@ class Narrative:
         return None
 
 
-def _within(holder: Element) -> Iterator[Block]:
+def _within(holder: CcdaElement) -> Iterator[Block]:
     """Yield the blocks in an element; text between them is a block of its own."""
     loose: list[str] = []
     items = holder.all("item") if holder.name == "list" else []
@@ -315,16 +315,16 @@ def _within(holder: Element) -> Iterator[Block]:
         yield Block(holder, text)
 
 
-def _captions(holder: Element) -> Iterator[Block]:
+def _captions(holder: CcdaElement) -> Iterator[Block]:
     for caption in holder.all("caption"):
         yield Block(caption, plain(caption), is_aside=True)
 
 
-def _is_nesting(element: Element) -> bool:
+def _is_nesting(element: CcdaElement) -> bool:
     return any(inner.name in _NESTING for inner in element.descendants())
 
 
-def _rows(table: Element) -> Iterator[Block]:
+def _rows(table: CcdaElement) -> Iterator[Block]:
     """Yield the rows of a table, with their cells where the heads of the columns say what is in.
 
     A head of one cell is a title.
@@ -360,7 +360,7 @@ def _rows(table: Element) -> Iterator[Block]:
         yield block
 
 
-def _labels_of(row: Element) -> tuple[str, str, Element | None]:
+def _labels_of(row: CcdaElement) -> tuple[str, str, CcdaElement | None]:
     """Return the label and the value of a row that has these two cells."""
     cells = _cells(row)
     if len(cells) != 2:
@@ -368,13 +368,13 @@ def _labels_of(row: Element) -> tuple[str, str, Element | None]:
     return plain(cells[0]).removesuffix(":").strip(), plain(cells[1]), cells[1]
 
 
-def _labels_in(item: Element) -> tuple[str, str, Element | None]:
+def _labels_in(item: CcdaElement) -> tuple[str, str, CcdaElement | None]:
     """Return the label and the value of an item: "Agent: codeine"."""
     match = _LABEL.fullmatch(plain(item))
     return (match[1].strip(), match[2], item) if match else ("", "", None)
 
 
-def _labelled(lines: list[tuple[Element, str, str, Element | None]]) -> list[Block]:
+def _labelled(lines: list[tuple[CcdaElement, str, str, CcdaElement | None]]) -> list[Block]:
     """Return lines that have a label each as one block for each substance; none where they do not.
 
     Most labels are names of columns, and the first is that of the substance, or of its kind.
@@ -404,13 +404,13 @@ def _labelled(lines: list[tuple[Element, str, str, Element | None]]) -> list[Blo
     return blocks
 
 
-def _rows_in(part: Element) -> list[Element]:
+def _rows_in(part: CcdaElement) -> list[CcdaElement]:
     if part.name == "tr":
         return [part]
     return part.all("tr") if part.name in ("tbody", "tfoot") else []
 
 
-def _lines(cell: Element, column: Column | None) -> list[str]:
+def _lines(cell: CcdaElement, column: Column | None) -> list[str]:
     """Return the text of a cell; of one that may hold several statements, line by line."""
     if column not in _LISTING:
         return list(filter(None, [plain(cell)]))
@@ -420,7 +420,7 @@ def _lines(cell: Element, column: Column | None) -> list[str]:
     return list(filter(None, lines))
 
 
-def _is_head(row: Element) -> bool:
+def _is_head(row: CcdaElement) -> bool:
     """Say whether a row holds the heads of columns; in some tables their cells are common ones."""
     cells = _cells(row)
     if cells and all(cell.name == "th" for cell in cells):
@@ -430,20 +430,20 @@ def _is_head(row: Element) -> bool:
     return len(columns) > 1 and all(is_heading(plain(cell)) for cell in cells)
 
 
-def _names_column(cell: Element) -> bool:
+def _names_column(cell: CcdaElement) -> bool:
     words = plain(cell)
     return _column(words) is not None and is_heading(words)
 
 
-def _is_title(row: Element) -> bool:
+def _is_title(row: CcdaElement) -> bool:
     return len(list(filter(None, map(plain, _cells(row))))) == 1
 
 
-def _cells(row: Element) -> list[Element]:
+def _cells(row: CcdaElement) -> list[CcdaElement]:
     return [cell for cell in row.elements if cell.name in ("td", "th")]
 
 
-def _positions(row: Element) -> Iterator[tuple[int, Element]]:
+def _positions(row: CcdaElement) -> Iterator[tuple[int, CcdaElement]]:
     at = 0
     for cell in _cells(row):
         yield at, cell
@@ -451,7 +451,7 @@ def _positions(row: Element) -> Iterator[tuple[int, Element]]:
         at += int(span) if span.isdecimal() and len(span) < 4 else 1
 
 
-def _columns(head: Element) -> dict[int, Column]:
+def _columns(head: CcdaElement) -> dict[int, Column]:
     """Return what the columns hold; of the substance the first that may be it."""
     columns: dict[int, Column] = {}
     for position, cell in _positions(head):

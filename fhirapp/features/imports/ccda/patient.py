@@ -10,9 +10,9 @@ from typing import Any
 
 from fhirapp.features.imports.ccda import values
 from fhirapp.features.imports.ccda.people import addresses, names, organization, telecoms
-from fhirapp.features.imports.ccda.record import Record
+from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.times import date_of_birth, is_placeholder
-from fhirapp.features.imports.ccda.tree import NOTHING, Element
+from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.features.imports.ccda.values import (
     MAPS,
     RACE,
@@ -42,7 +42,7 @@ _CATEGORIES = {
 _GUARDIAN = {"coding": [{"system": f"{CT}v3-RoleCode", "code": "GUARD", "display": "guardian"}]}
 
 
-def role_of(root: Element) -> Element:
+def role_of(root: CcdaElement) -> CcdaElement:
     """Return the one patientRole of a document. Raises UnreadableDocument."""
     targets = root.all("recordTarget")
     if not targets:
@@ -59,7 +59,7 @@ def role_of(root: Element) -> Element:
     return role
 
 
-def add_patient(role: Element, record: Record) -> None:
+def add_patient(role: CcdaElement, record: CcdaRecord) -> None:
     """Add the Patient, and to the record who it is."""
     identified = identifiers(role.all("id"))
     patient: dict[str, Any] = {
@@ -82,7 +82,7 @@ def add_patient(role: Element, record: Record) -> None:
     record.patient_keys = set(filter(None, map(key, identified)))
 
 
-def _person(person: Element, record: Record) -> dict[str, Any]:
+def _person(person: CcdaElement, record: CcdaRecord) -> dict[str, Any]:
     marital = concept(person.first("maritalStatusCode"), record.texts)
     patient: dict[str, Any] = {
         "extension": [
@@ -109,7 +109,7 @@ def _marked(name: dict[str, Any]) -> dict[str, Any]:
     return name if "family" in name or "given" in name else {**name, **extended(absent())}
 
 
-def _put_gender(patient: dict[str, Any], code: Element | None) -> None:
+def _put_gender(patient: dict[str, Any], code: CcdaElement | None) -> None:
     if code is None:
         return
     if gender := _GENDERS.get(code.get("code")):
@@ -118,7 +118,7 @@ def _put_gender(patient: dict[str, Any], code: Element | None) -> None:
         patient["_gender"] = extended(original(code.get("code")))
 
 
-def _put_birth(patient: dict[str, Any], birth: Element | None) -> None:
+def _put_birth(patient: dict[str, Any], birth: CcdaElement | None) -> None:
     values.put(patient, "birthDate", birth, date_of_birth)
     moment = patient.get("birthDate", "")
     if len(moment) > 10:
@@ -126,7 +126,7 @@ def _put_birth(patient: dict[str, Any], birth: Element | None) -> None:
         patient["_birthDate"] = extended({"url": _BIRTH_TIME, "valueDateTime": moment})
 
 
-def _put_death(patient: dict[str, Any], person: Element) -> None:
+def _put_death(patient: dict[str, Any], person: CcdaElement) -> None:
     died, is_dead = (
         person.first(f"sdtc:{name}") or NOTHING for name in ("deceasedTime", "deceasedInd")
     )
@@ -136,7 +136,7 @@ def _put_death(patient: dict[str, Any], person: Element) -> None:
         patient["deceasedBoolean"] = is_dead.get("value") == "true"
 
 
-def _groups(name: str, person: Element) -> list[dict[str, Any]]:
+def _groups(name: str, person: CcdaElement) -> list[dict[str, Any]]:
     """Return US Core's extension for race or ethnicity: categories, details, and their words."""
     of_name = {"race": "raceCode", "ethnicity": "ethnicGroupCode"}[name]
     listed = [
@@ -168,7 +168,7 @@ def _groups(name: str, person: Element) -> list[dict[str, Any]]:
     return [{"url": f"{_EXTENSION}{name}", "extension": parts}]
 
 
-def _guardian(guardian: Element, record: Record) -> dict[str, Any] | None:
+def _guardian(guardian: CcdaElement, record: CcdaRecord) -> dict[str, Any] | None:
     """Return a guardian as Patient.contact; None for one of whom nothing is known: R4 pat-1."""
     named = names((guardian.first("guardianPerson") or NOTHING).all("name"))
     relationship = concept(guardian.first("code"), record.texts)
@@ -186,7 +186,7 @@ def _guardian(guardian: Element, record: Record) -> dict[str, Any] | None:
     return {"relationship": [_GUARDIAN, *([relationship] if relationship else [])], **known}
 
 
-def _languages(person: Element) -> list[dict[str, Any]]:
+def _languages(person: CcdaElement) -> list[dict[str, Any]]:
     spoken = []
     for communication in person.all("languageCommunication"):
         code = code_in(communication.first("languageCode"))

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 from fhirapp.features.imports.ccda import values
 from fhirapp.features.imports.ccda.narrative import plain
-from fhirapp.features.imports.ccda.record import Record, identity
-from fhirapp.features.imports.ccda.tree import NOTHING, Element
+from fhirapp.features.imports.ccda.record import CcdaRecord, identity
+from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.features.imports.ccda.values import (
     MAPS,
     absent,
@@ -37,12 +37,12 @@ _ADDRESS_PARTS: Mapping[str, str] = MAPS["address_parts"]
 _LINES = ("streetAddressLine", "streetName", "houseNumber", "additionalLocator", "unitID")
 
 
-def names(elements: list[Element]) -> list[dict[str, Any]]:
+def names(elements: list[CcdaElement]) -> list[dict[str, Any]]:
     """Return the names that are not empty."""
     return [name for element in elements if (name := _name(element))]
 
 
-def _name(element: Element) -> dict[str, Any]:
+def _name(element: CcdaElement) -> dict[str, Any]:
     if element.null_flavor:
         return {}
     given, use = element.all("given"), _used(element, _NAME_USES)
@@ -61,12 +61,12 @@ def _name(element: Element) -> dict[str, Any]:
     return present({"use": use, **parts, "period": values.period(element.first("validTime"))})
 
 
-def addresses(elements: list[Element]) -> list[dict[str, Any]]:
+def addresses(elements: list[CcdaElement]) -> list[dict[str, Any]]:
     """Return the addresses that are not empty."""
     return [address for element in elements if (address := _address(element))]
 
 
-def _address(element: Element) -> dict[str, Any]:
+def _address(element: CcdaElement) -> dict[str, Any]:
     if element.null_flavor:
         return {}
     parts = {
@@ -80,12 +80,12 @@ def _address(element: Element) -> dict[str, Any]:
     return present({"use": _used(element, _ADDRESS_USES), **written, "period": period})
 
 
-def telecoms(elements: list[Element]) -> list[dict[str, Any]]:
+def telecoms(elements: list[CcdaElement]) -> list[dict[str, Any]]:
     """Return the numbers and addresses that are not empty, each once."""
     return distinct(map(_telecom, elements))
 
 
-def _telecom(element: Element) -> dict[str, Any]:
+def _telecom(element: CcdaElement) -> dict[str, Any]:
     written = element.get("value")
     scheme, colon, rest = written.partition(":")
     system = _TELECOM_SYSTEMS.get(scheme.lower()) if colon else None
@@ -106,12 +106,12 @@ def _telecom(element: Element) -> dict[str, Any]:
     return telecom
 
 
-def _used(element: Element, uses: Mapping[str, str]) -> str:
+def _used(element: CcdaElement, uses: Mapping[str, str]) -> str:
     """Return the first use that FHIR has a word for."""
     return next((uses[use] for use in element.get("use").split() if use in uses), "")
 
 
-def _texts(elements: list[Element]) -> list[str]:
+def _texts(elements: list[CcdaElement]) -> list[str]:
     return [text for element in elements if not element.null_flavor and (text := plain(element))]
 
 
@@ -129,7 +129,7 @@ class Actor(NamedTuple):
         return str(self.reference["reference"]).partition("/")[0]
 
 
-def organization(element: Element | None, record: Record) -> dict[str, Any] | None:
+def organization(element: CcdaElement | None, record: CcdaRecord) -> dict[str, Any] | None:
     """Return the Reference to an organization, None where the element has none."""
     if element is None:
         return None
@@ -158,7 +158,7 @@ def _not_at_home(contacts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:
+def practitioner(assigned: CcdaElement, record: CcdaRecord) -> dict[str, Any] | None:
     """Return the Reference to a person who acts for an organization, None without one."""
     named = names((assigned.first("assignedPerson") or NOTHING).all("name"))
     resource = present(
@@ -178,12 +178,12 @@ def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:
     return _reference(record.add(resource), display)
 
 
-def author(participation: Element, record: Record) -> Actor | None:
+def author(participation: CcdaElement, record: CcdaRecord) -> Actor | None:
     """Return who wrote, None where that is not recorded."""
     return actor(participation.first("assignedAuthor") or NOTHING, record)
 
 
-def actor(assigned: Element, record: Record) -> Actor | None:
+def actor(assigned: CcdaElement, record: CcdaRecord) -> Actor | None:
     """Return who an assignedAuthor or assignedEntity is: a person, the patient, a device, …"""
     person, device = assigned.first("assignedPerson"), assigned.first("assignedAuthoringDevice")
     on_behalf_of = organization(assigned.first("representedOrganization"), record)
@@ -203,7 +203,7 @@ def actor(assigned: Element, record: Record) -> Actor | None:
     return Actor(reference, (), on_behalf_of)
 
 
-def _relation(assigned: Element, person: Element | None) -> Element | None:
+def _relation(assigned: CcdaElement, person: CcdaElement | None) -> CcdaElement | None:
     """Return what an author who is no professional is to the patient."""
     for holder in (person, assigned):
         if holder is not None and (relationship := holder.first("sdtc:asPatientRelationship")):
@@ -212,7 +212,9 @@ def _relation(assigned: Element, person: Element | None) -> Element | None:
     return code if has_code(code, "ONESELF", "SELF") else None
 
 
-def _related_person(relation: Element, person: Element | None, record: Record) -> dict[str, Any]:
+def _related_person(
+    relation: CcdaElement, person: CcdaElement | None, record: CcdaRecord
+) -> dict[str, Any]:
     named = names((person or NOTHING).all("name"))
     relationship = concept(relation, record.texts)
     return present(
@@ -226,7 +228,7 @@ def _related_person(relation: Element, person: Element | None, record: Record) -
     )
 
 
-def _device(assigned: Element, device: Element) -> dict[str, Any]:
+def _device(assigned: CcdaElement, device: CcdaElement) -> dict[str, Any]:
     model, software = (
         plain(device.first(name) or NOTHING) for name in ("manufacturerModelName", "softwareName")
     )
@@ -300,8 +302,8 @@ def provenance(
     target: str,
     document: str,
     authors: Sequence[Actor],
-    recorded: Element | None,
-    occurred: Element | None,
+    recorded: CcdaElement | None,
+    occurred: CcdaElement | None,
     custodian: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the Provenance of a target, Type/id, that a document, Type/id, is the source of.

@@ -23,7 +23,7 @@ from fhirapp.features.imports.ccda.narrative import (
     unique,
 )
 from fhirapp.features.imports.ccda.substances import inner, observed
-from fhirapp.features.imports.ccda.tree import NOTHING, Element
+from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.features.imports.ccda.values import (
     MAPS,
     code_in,
@@ -55,7 +55,7 @@ _AS_A_WHOLE = "Severity of the allergy as a whole"
 Reaction = dict[str, Any]
 
 
-class Severity(NamedTuple):
+class ReactionSeverity(NamedTuple):
     """A severity: R4's code, "" for what none can be found, and the source's own words."""
 
     code: str
@@ -78,10 +78,10 @@ class Severity(NamedTuple):
             reaction["extension"] = [{"url": SEVERITY_TEXT, "valueString": self.words}]
 
 
-NOT_GRADED = Severity("")
+NOT_GRADED = ReactionSeverity("")
 
 
-def severity_in(statements: list[Element], texts: Texts) -> Severity:
+def severity_in(statements: list[CcdaElement], texts: Texts) -> ReactionSeverity:
     """Return the gravest severity that is observed in statements."""
     observations = observed(statements, _SEVERITY, "SEV")
     typed = [
@@ -96,22 +96,22 @@ def severity_in(statements: list[Element], texts: Texts) -> Severity:
     )
 
 
-def severity_named(words: str) -> Severity:
+def severity_named(words: str) -> ReactionSeverity:
     """Return the severity that a cell of the narrative holds."""
-    return Severity(grade(words), words) if _says(words) else NOT_GRADED
+    return ReactionSeverity(grade(words), words) if _says(words) else NOT_GRADED
 
 
-def gravest(severities: Iterable[Severity]) -> Severity:
+def gravest(severities: Iterable[ReactionSeverity]) -> ReactionSeverity:
     """Return the gravest; of those without a code, which may be any, all words."""
     severities = list(severities)
     worst = max(severities, key=lambda severity: severity.rank, default=NOT_GRADED)
     unclear = [severity.words for severity in severities if not severity.code and severity.words]
     if not unclear:
         return worst
-    return Severity(worst.code, "; ".join(unique([worst.words, *unclear])))
+    return ReactionSeverity(worst.code, "; ".join(unique([worst.words, *unclear])))
 
 
-def criticality_in(statements: list[Element], texts: Texts, cell: str) -> str:
+def criticality_in(statements: list[CcdaElement], texts: Texts, cell: str) -> str:
     """Return the gravest criticality; "" where none is known."""
     criticalities = [_by_words(cell)]
     for observation in observed(statements, _CRITICALITY, "82606-5"):
@@ -126,7 +126,7 @@ def _by_words(words: str) -> str:
     return _BY_GRADE.get(grade(words), "") if words else ""
 
 
-def words_of_value(value: Element | None, texts: Texts) -> list[str]:
+def words_of_value(value: CcdaElement | None, texts: Texts) -> list[str]:
     """Return the words of a coded value: original text, display names, its content.
 
     A local code counts as a word.
@@ -142,7 +142,7 @@ def words_of_value(value: Element | None, texts: Texts) -> list[str]:
     return unique(words)
 
 
-def _severities(observation: Element, texts: Texts) -> Iterator[Severity]:
+def _severities(observation: CcdaElement, texts: Texts) -> Iterator[ReactionSeverity]:
     """Yield the severity of each value of an observation; that of its text where none has one."""
     severities = [_severity(value, texts) for value in observation.all("value")]
     yield from severities
@@ -151,17 +151,17 @@ def _severities(observation: Element, texts: Texts) -> Iterator[Severity]:
         yield severity_named(text)
 
 
-def _severity(value: Element, texts: Texts) -> Severity:
+def _severity(value: CcdaElement, texts: Texts) -> ReactionSeverity:
     codes = [severity for code, severity in _SEVERITIES.items() if has_code(value, code)]
     words = [text for text in words_of_value(value, texts) if _says(text)]
     # A local code, such as H, is read as a word where no other word is there.
     coded = () if codes else (value, *value.all("translation"))
     local = [code for code in map(code_in, coded) if any(map(str.isalpha, code))]
-    worst = gravest(map(Severity, (*codes, *map(grade, (*words, *local)))))
-    return Severity(worst.code, "; ".join(unique(words or local)))
+    worst = gravest(map(ReactionSeverity, (*codes, *map(grade, (*words, *local)))))
+    return ReactionSeverity(worst.code, "; ".join(unique(words or local)))
 
 
-def _is_severity(observation: Element, texts: Texts) -> bool:
+def _is_severity(observation: CcdaElement, texts: Texts) -> bool:
     """Say whether an observation only says how severe something is, whatever it is typed as."""
     if has_code(observation.first("code"), "SEV") or _SEVERITY in observation.templates():
         return True
@@ -169,7 +169,7 @@ def _is_severity(observation: Element, texts: Texts) -> bool:
     return bool(found) and all(_names_severity(value, texts) for value in found)
 
 
-def _names_severity(value: Element, texts: Texts) -> bool:
+def _names_severity(value: CcdaElement, texts: Texts) -> bool:
     """Say whether a value has a code of severities, or a word that is one and nothing else."""
     words = words_of_value(value, texts)
     if has_code(value, *_SEVERITIES):
@@ -190,7 +190,7 @@ class ObservedReactions:
     unknown are those of occurred whose own nullFlavor says that they are not known.
     """
 
-    occurred: list[tuple[Reaction, Severity]]
+    occurred: list[tuple[Reaction, ReactionSeverity]]
     absent: list[str]
     unknown: list[Reaction]
 
@@ -208,7 +208,7 @@ class ObservedReactions:
         )
 
 
-def read_reactions(statements: list[Element], texts: Texts) -> ObservedReactions:
+def read_reactions(statements: list[CcdaElement], texts: Texts) -> ObservedReactions:
     """Read the Reaction Observations in statements."""
     occurred, absent, unknown = [], [], []
     for observation in _observations(statements, texts):
@@ -224,7 +224,7 @@ def read_reactions(statements: list[Element], texts: Texts) -> ObservedReactions
     return ObservedReactions(occurred, absent, unknown)
 
 
-def reaction_observations(statements: list[Element], texts: Texts) -> list[Element]:
+def reaction_observations(statements: list[CcdaElement], texts: Texts) -> list[CcdaElement]:
     """Return the Reaction Observations in statements; negated ones are not among them."""
     return [
         observation
@@ -233,7 +233,9 @@ def reaction_observations(statements: list[Element], texts: Texts) -> list[Eleme
     ]
 
 
-def reactions(read: ObservedReactions, *, severity: Severity, lines: list[str]) -> list[Reaction]:
+def reactions(
+    read: ObservedReactions, *, severity: ReactionSeverity, lines: list[str]
+) -> list[Reaction]:
     """Return the reactions of an allergy.
 
     severity is that of the allergy itself: it counts for the reactions without one, and has a
@@ -276,7 +278,7 @@ def words_of(reaction: Reaction) -> list[str]:
     return list(filter(None, words))
 
 
-def _manifestations(statements: list[Element]) -> list[Element]:
+def _manifestations(statements: list[CcdaElement]) -> list[CcdaElement]:
     """Return what is related to statements as a manifestation of them."""
     return [
         observation
@@ -286,7 +288,7 @@ def _manifestations(statements: list[Element]) -> list[Element]:
     ]
 
 
-def _observations(statements: list[Element], texts: Texts) -> list[Element]:
+def _observations(statements: list[CcdaElement], texts: Texts) -> list[CcdaElement]:
     return [
         observation
         for observation in _manifestations(statements)
@@ -294,7 +296,7 @@ def _observations(statements: list[Element], texts: Texts) -> list[Element]:
     ]
 
 
-def _is_detail(observation: Element) -> bool:
+def _is_detail(observation: CcdaElement) -> bool:
     """Say whether an observation is by its code or template a detail, such as a status."""
     return bool(observation.templates() & _DETAILS) or has_code(
         observation.first("code"), *DETAIL_CODES
@@ -312,7 +314,7 @@ def _add_lines(reaction: Reaction, lines: list[str]) -> None:
         reaction["manifestation"] = [{"text": line} for line in lines]
 
 
-def _reaction(observation: Element, texts: Texts) -> Reaction | None:
+def _reaction(observation: CcdaElement, texts: Texts) -> Reaction | None:
     """Return a reaction; None for one without words that its own nullFlavor says is not known."""
     text = texts.of(observation.first("text"))
     reaction: Reaction = {"manifestation": _manifestations_of(observation, text, texts)}
@@ -325,7 +327,7 @@ def _reaction(observation: Element, texts: Texts) -> Reaction | None:
     return reaction
 
 
-def _manifestations_of(observation: Element, text: str, texts: Texts) -> list[dict[str, Any]]:
+def _manifestations_of(observation: CcdaElement, text: str, texts: Texts) -> list[dict[str, Any]]:
     """Return what happened: by each value's codes, in words, or that it is not known."""
     found = [_manifestation(value, texts) for value in observation.all("value")] or [{}]
     known = [manifestation for manifestation in found if _is_told(manifestation)]
@@ -337,7 +339,7 @@ def _manifestations_of(observation: Element, text: str, texts: Texts) -> list[di
     return [{**absent, "coding": [_UNKNOWN, *absent.get("coding", [])]}]
 
 
-def _manifestation(value: Element, texts: Texts) -> dict[str, Any]:
+def _manifestation(value: CcdaElement, texts: Texts) -> dict[str, Any]:
     """Return a value as CodeableConcept, with the names that have no code in words."""
     manifestation = concept(value, texts) or {}
     names = []

@@ -23,7 +23,7 @@ def identity(type_name: str, *parts: str) -> str:
 
 
 @dataclass
-class Record:
+class CcdaRecord:
     """The resources of a document; key is what identifies it, also in its next version.
 
     made is when the document was made, as dateTime; "" where that is not known. patient is

@@ -27,13 +27,13 @@ from fhirapp.clinical.identity import is_kind
 from fhirapp.clinical.severity import described_severely
 from fhirapp.features.imports.ccda.allergies import (
     NOTED,
+    CcdaAllergy,
     Resource,
-    Statement,
     is_named,
     statement_of,
 )
 from fhirapp.features.imports.ccda.entries import (
-    Entry,
+    CcdaEntry,
     entries_in,
     entry_elements,
     happened,
@@ -63,7 +63,7 @@ from fhirapp.features.imports.ccda.narrative import (
 )
 from fhirapp.features.imports.ccda.people import Actor, author
 from fhirapp.features.imports.ccda.reactions import words_of_value
-from fhirapp.features.imports.ccda.record import Record
+from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.status_words import status_named
 from fhirapp.features.imports.ccda.substances import (
     is_none_known,
@@ -71,7 +71,7 @@ from fhirapp.features.imports.ccda.substances import (
     names_in,
     none_known_about,
 )
-from fhirapp.features.imports.ccda.tree import Element
+from fhirapp.features.imports.ccda.tree import CcdaElement
 from fhirapp.features.imports.ccda.values import has_code, identifiers, null_coding
 from fhirapp.fhir.identity import key
 from fhirapp.fhir.terminology import ALLERGY_CLINICAL, ALLERGY_VERIFICATION, strings
@@ -107,7 +107,7 @@ _COMPARED = (Column.SUBSTANCE, Column.REACTION, Column.SEVERITY, Column.CRITICAL
 _WHY_EMPTY = frozenset({"NASK", "ASKU", "UNK", "NAV"})
 
 
-def is_allergies(section: Element) -> bool:
+def is_allergies(section: CcdaElement) -> bool:
     """Whether a section is that of allergies: by a template, its code, or its title.
 
     A title behind the text comes too late: title_remark reports it. Raises UnreadableDocument where
@@ -124,19 +124,19 @@ def is_allergies(section: Element) -> bool:
     return begins_as_title_of_allergies(_title(section)) and not _is_of_family(section)
 
 
-def _is_of_family(section: Element) -> bool:
+def _is_of_family(section: CcdaElement) -> bool:
     """Say whether a section is part of one about relatives."""
-    at: Element | None = section
+    at: CcdaElement | None = section
     while at is not None and not has_code(at.first("code"), _FAMILY_HISTORY):
         at = at.parent
     return at is not None
 
 
-def _title(section: Element) -> str:
+def _title(section: CcdaElement) -> str:
     return " ".join(map(plain, section.all("title")))
 
 
-def title_remark(section: Element) -> str:
+def title_remark(section: CcdaElement) -> str:
     """Return what to report of how a section is read; "" where its code or template says it."""
     title = _title(section)
     if section.templates() & _SECTIONS or has_code(section.first("code"), *_CODES):
@@ -153,7 +153,9 @@ def title_remark(section: Element) -> str:
     return ""
 
 
-def allergies_in(sections: list[Element], record: Record, writers: list[Actor]) -> list[Statement]:
+def allergies_in(
+    sections: list[CcdaElement], record: CcdaRecord, writers: list[Actor]
+) -> list[CcdaAllergy]:
     """Return the allergies of sections. A section that only says NI says nothing.
 
     CDA R2 §4.4: the writers of the document wrote what names no other author.
@@ -167,7 +169,7 @@ def allergies_in(sections: list[Element], record: Record, writers: list[Actor]) 
         for statement in coded
     )
     in_words = [
-        Statement(allergy, part.authors or writers, None)
+        CcdaAllergy(allergy, part.authors or writers, None)
         for part in parts
         for allergy in _words_only(part, record, has_allergy=has_allergy)
     ]
@@ -185,17 +187,17 @@ class _Part(NamedTuple):
     unread are the entries that no allergy can be made of.
     """
 
-    section: Element
+    section: CcdaElement
     narrative: Narrative
     authors: list[Actor]
-    coded: list[tuple[Entry, Statement]]
-    unread: list[Element]
+    coded: list[tuple[CcdaEntry, CcdaAllergy]]
+    unread: list[CcdaElement]
 
 
-def _read(section: Element, record: Record, writers: list[Actor]) -> _Part:
+def _read(section: CcdaElement, record: CcdaRecord, writers: list[Actor]) -> _Part:
     narrative = Narrative(section_titles(section), section_texts(section))
     authors = section.all("author")
-    entries: list[Entry] = []
+    entries: list[CcdaEntry] = []
     unread = []
     for element in entry_elements(section):
         within = list(entries_in(element, record.texts))
@@ -214,7 +216,7 @@ def _read(section: Element, record: Record, writers: list[Actor]) -> _Part:
     return _Part(section, narrative, actors, coded, unread)
 
 
-def _identify(entries: list[Entry], statements: list[Statement], record: Record) -> None:
+def _identify(entries: list[CcdaEntry], statements: list[CcdaAllergy], record: CcdaRecord) -> None:
     """Set the ids: by the identifiers of the observation, else by the substance."""
     shared = Counter(map(_key, entries))
     used: Counter[str] = Counter()
@@ -232,12 +234,12 @@ def _identify(entries: list[Entry], statements: list[Statement], record: Record)
         statement.allergy["id"] = allergy_id
 
 
-def _key(entry: Entry) -> tuple[str, str] | None:
+def _key(entry: CcdaEntry) -> tuple[str, str] | None:
     keys = map(key, identifiers(entry.observation.all("id")))
     return next(filter(None, keys), None)
 
 
-def _distinction(entry: Entry, allergy: Resource) -> str:
+def _distinction(entry: CcdaEntry, allergy: Resource) -> str:
     """Return what distinguishes an allergy from others of the same id: its participant's code.
 
     An id stays the same however a name is read, so that a document that is imported again makes a
@@ -248,7 +250,7 @@ def _distinction(entry: Entry, allergy: Resource) -> str:
     return f"{coding.get('system', '')}|{coding.get('code', '')}|{code.get('text', '')}"
 
 
-def _words_only(part: _Part, record: Record, *, has_allergy: bool) -> list[Resource]:
+def _words_only(part: _Part, record: CcdaRecord, *, has_allergy: bool) -> list[Resource]:
     """Return what only the words of a section say; the ids are empty.
 
     Words about one of its allergies become a note on it. has_allergy: an entry of the document
@@ -282,7 +284,7 @@ def _words_only(part: _Part, record: Record, *, has_allergy: bool) -> list[Resou
 
 
 def _left_over(
-    narrative: Narrative, coded: list[tuple[Entry, Statement]], *, has_allergy: bool
+    narrative: Narrative, coded: list[tuple[CcdaEntry, CcdaAllergy]], *, has_allergy: bool
 ) -> list[Block]:
     """Return the blocks of a section whose words are in none of its allergies.
 
@@ -316,7 +318,7 @@ def _says_more(block: Block) -> bool:
     return not is_heading(block.text)
 
 
-def _noted(block: Block, coded: list[tuple[Entry, Statement]], record: Record) -> bool:
+def _noted(block: Block, coded: list[tuple[CcdaEntry, CcdaAllergy]], record: CcdaRecord) -> bool:
     """Make a text that is about one of the allergies a note on that; say whether it is.
 
     An allergy that is over or refuted is no place for it: its notes are read last.
@@ -360,7 +362,7 @@ def _none_known(blocks: list[Block]) -> dict[About, str]:
     return found
 
 
-def _unread_words(entry: Element, texts: Texts) -> str:
+def _unread_words(entry: CcdaElement, texts: Texts) -> str:
     """Return the words of an entry that no allergy could be made of."""
     words: list[str] = []
     for element in (entry, *entry.descendants()):

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fhirapp.features.imports.ccda.entries import Entry
+from fhirapp.features.imports.ccda.entries import CcdaEntry
 from fhirapp.features.imports.ccda.narrative import Column, Texts, plain, unique
 from fhirapp.features.imports.ccda.reactions import words_of_value
 from fhirapp.features.imports.ccda.status_words import status_named, statuses_in
 from fhirapp.features.imports.ccda.substances import observed
 from fhirapp.features.imports.ccda.times import calendar_time, date_time, is_placeholder
-from fhirapp.features.imports.ccda.tree import NOTHING, Element
+from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.features.imports.ccda.values import MAPS, has_code, is_ahead
 
 # C-CDA's Allergy Status Observation.
@@ -35,7 +35,7 @@ class End(NamedTuple):
     is_doubtful: bool = False
 
 
-def end_of(observation: Element, made: str) -> End:
+def end_of(observation: CcdaElement, made: str) -> End:
     """Return the end of an allergy; made is when its document was."""
     low, high = (observation.first(f"effectiveTime/{end}") or NOTHING for end in ("low", "high"))
     written = high.get("value")
@@ -55,7 +55,7 @@ def end_of(observation: Element, made: str) -> End:
     return End(f"ended {day}" if day else words, is_over=True)
 
 
-def observed_statuses(entry: Entry) -> tuple[list[str], list[str]]:
+def observed_statuses(entry: CcdaEntry) -> tuple[list[str], list[str]]:
     """Return the statuses that are observed, and the words of those that are none of FHIR's.
 
     Those of the allergy come before those of its concern, which count where it has none.
@@ -80,7 +80,7 @@ def observed_statuses(entry: Entry) -> tuple[list[str], list[str]]:
     return [], []
 
 
-def _read_value(value: Element, texts: Texts) -> tuple[list[str], list[str]]:
+def _read_value(value: CcdaElement, texts: Texts) -> tuple[list[str], list[str]]:
     """Return the statuses that the codes of a value mean, and its words."""
     codes = [status for code, status in _STATUSES.items() if has_code(value, code)]
     return codes, words_of_value(value, texts)
@@ -90,7 +90,7 @@ def _named(words: Iterable[str]) -> list[str]:
     return [status for text in words for status in statuses_in(text)]
 
 
-def statuses_beside(entry: Entry, comments: Iterable[str]) -> Iterator[str]:
+def statuses_beside(entry: CcdaEntry, comments: Iterable[str]) -> Iterator[str]:
     """Yield the statuses that other words of an entry and its part of the narrative name.
 
     A cell or a comment counts as a whole: a part of it may be about something else.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fhirapp.clinical.assertion import (
     About,
-    Kind,
+    AssertionKind,
     about_none_known,
     assertion_of,
     is_placeholder,
@@ -32,7 +32,7 @@ from fhirapp.features.imports.ccda.narrative import (
     tidy,
     unique,
 )
-from fhirapp.features.imports.ccda.tree import NOTHING, Element
+from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.features.imports.ccda.values import (
     MAPS,
     codings,
@@ -74,8 +74,8 @@ _NO_NAME = (Column.REACTION, Column.SEVERITY, Column.STATUS, Column.CRITICALITY)
 
 
 def substance_of(
-    participant: Element | None,
-    values: list[Element],
+    participant: CcdaElement | None,
+    values: list[CcdaElement],
     texts: Texts,
     narrative: Narrative,
     *,
@@ -148,7 +148,7 @@ def names_substance(substance: dict[str, Any]) -> bool:
     return is_name(name) and fold(name) not in _GENERIC_NAMES and about_none_known(name) is None
 
 
-def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None:
+def named_by(participant: CcdaElement | None, texts: Texts) -> dict[str, Any] | None:
     """Return the code and the first name of a participant as written; None if it has none."""
     entity = (participant or NOTHING).first("participantRole/playingEntity") or NOTHING
     code = concept(entity.first("code"), texts) or {}
@@ -162,8 +162,8 @@ def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None
 
 def code_of(
     substance: dict[str, Any],
-    observation: Element,
-    concern: Element | None,
+    observation: CcdaElement,
+    concern: CcdaElement | None,
     texts: Texts,
 ) -> dict[str, Any]:
     """Return the code of an allergy: the substance, that none is known, or why there is none."""
@@ -183,7 +183,9 @@ def code_of(
     return {"coding": [null_coding("NI")], **words}
 
 
-def is_refuted(observation: Element, concern: Element | None, allergy: dict[str, Any]) -> bool:
+def is_refuted(
+    observation: CcdaElement, concern: CcdaElement | None, allergy: dict[str, Any]
+) -> bool:
     """Say whether the observation denies what the allergy's code says."""
     code = allergy["code"]
     if not _negated(observation, concern) or not says_something(code):
@@ -193,7 +195,7 @@ def is_refuted(observation: Element, concern: Element | None, allergy: dict[str,
 
 def is_none_known(code: dict[str, Any]) -> bool:
     """Say whether a code says that no allergy is known, and nothing else."""
-    return assertion_of({"code": code}).kind is Kind.NONE_KNOWN
+    return assertion_of({"code": code}).kind is AssertionKind.NONE_KNOWN
 
 
 def says_something(code: dict[str, Any]) -> bool:
@@ -215,7 +217,7 @@ class _Words(NamedTuple):
     narrative: Narrative
     codes: frozenset[str]
 
-    def of(self, element: Element | None) -> str:
+    def of(self, element: CcdaElement | None) -> str:
         """Return the name in an element and where it points: of a whole row, its substance."""
         if element is None:
             return ""
@@ -223,7 +225,7 @@ class _Words(NamedTuple):
         names = (self.without_code(name) for name in (plain(element), *pointed))
         return shortened(" ".join(unique(list(names))))
 
-    def _at(self, target: Element) -> str:
+    def _at(self, target: CcdaElement) -> str:
         rows = self.narrative.rows_of(target)
         if not rows:
             return plain(target)
@@ -251,7 +253,7 @@ def _name_in(row: Block, codes: frozenset[str]) -> str:
     return next(iter([*likely, *names]), "")
 
 
-def _own_codes(coded: list[Element]) -> frozenset[str]:
+def _own_codes(coded: list[CcdaElement]) -> frozenset[str]:
     """Return the codes of elements and their translations, in small letters."""
     listed = (coding for element in coded for coding in codings(element))
     return frozenset(coding["code"].casefold() for coding in listed if _is_concrete(coding))
@@ -268,7 +270,7 @@ def _is_listed(name: str, listed: list[dict[str, Any]]) -> bool:
     return name.casefold() in map(str.casefold, codes)
 
 
-def _names(entity: Element, words: _Words) -> Iterator[str]:
+def _names(entity: CcdaElement, words: _Words) -> Iterator[str]:
     """Yield the names of a substance, save those that lead into the column of something else."""
     code = entity.first("code") or NOTHING
     for coded in (code, *code.all("translation")):
@@ -286,7 +288,7 @@ def _names(entity: Element, words: _Words) -> Iterator[str]:
         yield words.of(desc)
 
 
-def _value_names(value: Element, words: _Words) -> Iterator[str]:
+def _value_names(value: CcdaElement, words: _Words) -> Iterator[str]:
     """Yield the names of a value that names the substance: "allergy to penicillin"."""
     yield words.of(value.first("originalText"))
     yield words.without_code(tidy(value.get("displayName")))
@@ -294,7 +296,7 @@ def _value_names(value: Element, words: _Words) -> Iterator[str]:
         yield words.without_code(plain(value))
 
 
-def _says_kind(value: Element, words: _Words) -> bool:
+def _says_kind(value: CcdaElement, words: _Words) -> bool:
     """Say whether a value only says of what kind an allergy is, by its code or by its words."""
     coded = [coding for coding in codings(value) if _is_concrete(coding)]
     if has_code(value, *_KINDS) or (coded and all(map(is_general, coded))):
@@ -303,7 +305,7 @@ def _says_kind(value: Element, words: _Words) -> bool:
     return bool(names) and all(map(is_kind, names))
 
 
-def _named_kind(value: Element, words: _Words) -> Iterator[str]:
+def _named_kind(value: CcdaElement, words: _Words) -> Iterator[str]:
     """Yield the original text of a value that is a kind by its code, and more in words."""
     text = words.of(value.first("originalText"))
     if text and not is_kind(text) and not is_placeholder(text):
@@ -311,7 +313,7 @@ def _named_kind(value: Element, words: _Words) -> Iterator[str]:
 
 
 def _none_known(
-    substance: dict[str, Any], observation: Element, concern: Element | None, texts: Texts
+    substance: dict[str, Any], observation: CcdaElement, concern: CcdaElement | None, texts: Texts
 ) -> dict[str, Any] | None:
     """Return that no allergy is known, where an observation says so; None where it does not."""
     listed = [coding for coding in substance.get("coding", ()) if _is_concrete(coding)]
@@ -366,12 +368,12 @@ def _none_known_code(code: str, words: str) -> dict[str, Any]:
     return {"coding": [coding], "text": words or _NONE_KNOWN[code]}
 
 
-def _words_of_value(value: Element, texts: Texts) -> list[str]:
+def _words_of_value(value: CcdaElement, texts: Texts) -> list[str]:
     original = texts.of(value.first("originalText"))
     return [original, tidy(value.get("displayName")), plain(value)]
 
 
-def _negated(observation: Element, concern: Element | None) -> bool:
+def _negated(observation: CcdaElement, concern: CcdaElement | None) -> bool:
     return is_negated(observation) or is_negated(concern)
 
 
@@ -403,14 +405,14 @@ def _snomed(code: dict[str, Any]) -> set[str]:
 _GROUPING = frozenset({"entryRelationship", "component", "organizer"})
 
 
-def inner(statement: Element) -> Iterator[tuple[Element, Element]]:
+def inner(statement: CcdaElement) -> Iterator[tuple[CcdaElement, CcdaElement]]:
     """Yield the observations in a statement, also in an organizer, each with its relationship."""
     for related in statement.all("entryRelationship"):
         for observation in _observations(related):
             yield related, observation
 
 
-def _observations(holder: Element) -> Iterator[Element]:
+def _observations(holder: CcdaElement) -> Iterator[CcdaElement]:
     for child in holder.elements:
         if child.name == "observation":
             yield child
@@ -418,7 +420,7 @@ def _observations(holder: Element) -> Iterator[Element]:
             yield from _observations(child)
 
 
-def observed(statements: list[Element], template: str, *codes: str) -> list[Element]:
+def observed(statements: list[CcdaElement], template: str, *codes: str) -> list[CcdaElement]:
     """Return the observations in statements that have a template or one of these codes."""
     return [
         observation

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fhirapp.features.imports.ccda.tree import Element
+from fhirapp.features.imports.ccda.tree import CcdaElement
 from fhirapp.fhir.temporal import check_date, normalise_date_time
 
 _TS = re.compile(
@@ -99,7 +99,7 @@ def is_exact(written: str, as_date_time: str) -> bool:
     return len(re.split("[+-]", without_dashes(written))[0]) <= 8 or len(as_date_time) > 10
 
 
-def time_remarks(root: Element) -> Iterator[str]:
+def time_remarks(root: CcdaElement) -> Iterator[str]:
     """Yield what is unusual about how the times of a document are written."""
     times = [element for element in root.descendants() if _is_time(element)]
     written = [element.get("value") for element in times]
@@ -112,11 +112,11 @@ def time_remarks(root: Element) -> Iterator[str]:
         yield f"its dates have placeholders, such as {placeholder}; they are read as not known"
 
 
-def _is_time(element: Element) -> bool:
+def _is_time(element: CcdaElement) -> bool:
     return element.name in _ENDS or element.name.lower().endswith("time")
 
 
-def _is_left_out(time: Element) -> bool:
+def _is_left_out(time: CcdaElement) -> bool:
     """Say whether a time only holds the place of one; somebody may have been born in 1900."""
     written = time.get("value")
     return is_placeholder(written) and not (time.name == "birthTime" and date_of_birth(written))

@@ -59,7 +59,7 @@ class UnreadableDocument(ValueError):
         self.place = ""
 
 
-class Element:
+class CcdaElement:
     """An element: its name without the namespace of CDA, sdtc: before those of that.
 
     The name is `{namespace}name` in any other. content has text and elements in their order.
@@ -68,13 +68,13 @@ class Element:
     __slots__ = ("attributes", "content", "is_left_out", "line", "name", "parent")
 
     def __init__(
-        self, name: str, attributes: dict[str, str], line: int, parent: Element | None
+        self, name: str, attributes: dict[str, str], line: int, parent: CcdaElement | None
     ) -> None:
         self.name = name
         self.attributes = attributes
         self.line = line
         self.parent = parent
-        self.content: list[Element | str] = []
+        self.content: list[CcdaElement | str] = []
         # Of a section: whether its text and entries are not kept.
         self.is_left_out = False
 
@@ -87,10 +87,10 @@ class Element:
         return self.get("nullFlavor")
 
     @property
-    def elements(self) -> Iterator[Element]:
-        return (child for child in self.content if isinstance(child, Element))
+    def elements(self) -> Iterator[CcdaElement]:
+        return (child for child in self.content if isinstance(child, CcdaElement))
 
-    def all(self, path: str) -> list[Element]:
+    def all(self, path: str) -> list[CcdaElement]:
         """Return the elements at a path below: "component/section"."""
         reached = [self]
         for step in path.split("/"):
@@ -99,20 +99,20 @@ class Element:
                 child
                 for element in reached
                 for child in element.content
-                if child.__class__ is Element and child.name == step
+                if child.__class__ is CcdaElement and child.name == step
             ]
         return reached
 
-    def first(self, path: str) -> Element | None:
+    def first(self, path: str) -> CcdaElement | None:
         """Return the first element at a path below, None where there is none."""
         if "/" in path:
             return next(iter(self.all(path)), None)
         for child in self.content:
-            if child.__class__ is Element and child.name == path:
+            if child.__class__ is CcdaElement and child.name == path:
                 return child
         return None
 
-    def descendants(self) -> Iterator[Element]:
+    def descendants(self) -> Iterator[CcdaElement]:
         """Yield the elements below, in the document's order."""
         for child in self.elements:
             yield child
@@ -139,10 +139,10 @@ class Element:
 
 
 # Takes the place of an element that is not there: it has no attributes and no content.
-NOTHING = Element("", {}, 0, None)
+NOTHING = CcdaElement("", {}, 0, None)
 
 
-def read(document: bytes, is_wanted: Callable[[Element], bool]) -> Element:
+def read(document: bytes, is_wanted: Callable[[CcdaElement], bool]) -> CcdaElement:
     """Return a document's root; of its sections' content only that of those that are wanted.
 
     is_wanted decides by a section's templateIds, its code and its title. Raises UnreadableDocument.
@@ -205,16 +205,16 @@ class _Builder:
 
     line: Callable[[], int]
 
-    def __init__(self, is_wanted: Callable[[Element], bool]) -> None:
-        self.root: Element | None = None
+    def __init__(self, is_wanted: Callable[[CcdaElement], bool]) -> None:
+        self.root: CcdaElement | None = None
         self._is_wanted = is_wanted
-        self._at: Element | None = None
+        self._at: CcdaElement | None = None
         self._depth = 0
         self._count = 0
         # How many elements are open from the one inwards that is left out.
         self._left_out = 0
         # The sections that are open, and whether their content is wanted.
-        self._wanted: dict[Element, bool] = {}
+        self._wanted: dict[CcdaElement, bool] = {}
 
     @property
     def path(self) -> str:
@@ -242,7 +242,7 @@ class _Builder:
             raise UnreadableDocument(message, self.line(), self.path)
         if _XSI_TYPE in attributes:
             attributes["xsi:type"] = attributes.pop(_XSI_TYPE)
-        element = Element(name, attributes, self.line(), self._at)
+        element = CcdaElement(name, attributes, self.line(), self._at)
         if self._at is None:
             _check_root(element)
             self.root = element
@@ -270,7 +270,7 @@ class _Builder:
             self._wanted[at] = self._is_within(at) or self._is_wanted(at)
         return not self._wanted[at]
 
-    def _is_within(self, section: Element) -> bool:
+    def _is_within(self, section: CcdaElement) -> bool:
         """Say whether a section is part of one that is wanted."""
         at = section.parent
         while at is not None:
@@ -304,7 +304,7 @@ def _name(name: str) -> str:
     return f"{{{namespace}}}{local}" if prefix is None else prefix + local
 
 
-def _check_root(element: Element) -> None:
+def _check_root(element: CcdaElement) -> None:
     if element.name == "ClinicalDocument":
         return
     if element.name == "{}ClinicalDocument":

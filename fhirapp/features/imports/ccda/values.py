@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from fhirapp.features.imports.ccda.narrative import Texts, tidy
 from fhirapp.features.imports.ccda.times import date_time, is_exact, is_placeholder
-from fhirapp.features.imports.ccda.tree import NOTHING, Element
+from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.fhir.identity import RFC_3986
 from fhirapp.fhir.periods import comparable
 from fhirapp.fhir.temporal import interval, now
@@ -114,12 +114,12 @@ def null_coding(null_flavor: str) -> dict[str, Any] | None:
     return {**coding, "userSelected": False} if null_flavor == "NI" else coding
 
 
-def code_in(element: Element | None) -> str:
+def code_in(element: CcdaElement | None) -> str:
     """Return the code of an element, as FHIR writes codes; "" where there is none."""
     return _NO_CODE.sub(" ", (element or NOTHING).get("code")).strip()
 
 
-def coding(element: Element) -> dict[str, Any] | None:
+def coding(element: CcdaElement) -> dict[str, Any] | None:
     """Return a code with its system, None where there is no code."""
     code = code_in(element)
     if not code:
@@ -133,13 +133,13 @@ def coding(element: Element) -> dict[str, Any] | None:
     return present(members)
 
 
-def codings(element: Element) -> list[dict[str, Any]]:
+def codings(element: CcdaElement) -> list[dict[str, Any]]:
     """Return a code, its translations, and a nullFlavor in its place, in this order."""
     coded = (element, *element.all("translation"))
     return distinct([*map(coding, coded), null_coding(element.null_flavor)])
 
 
-def concept(element: Element | None, texts: Texts) -> dict[str, Any] | None:
+def concept(element: CcdaElement | None, texts: Texts) -> dict[str, Any] | None:
     """Return a CD, CE or CV as a CodeableConcept, None where it says nothing."""
     if element is None:
         return None
@@ -147,19 +147,19 @@ def concept(element: Element | None, texts: Texts) -> dict[str, Any] | None:
     return present({"coding": codings(element), "text": text}) or None
 
 
-def has_code(element: Element | None, *codes: str) -> bool:
+def has_code(element: CcdaElement | None, *codes: str) -> bool:
     """Say whether an element's code, or a translation of it, is one of these."""
     if element is None:
         return False
     return any(coded.get("code") in codes for coded in (element, *element.all("translation")))
 
 
-def is_negated(statement: Element | None) -> bool:
+def is_negated(statement: CcdaElement | None) -> bool:
     """Say whether a statement says that something is not so."""
     return (statement or NOTHING).get("negationInd") in ("true", "1")
 
 
-def identifier(element: Element) -> dict[str, Any] | None:
+def identifier(element: CcdaElement) -> dict[str, Any] | None:
     """Return an II as an Identifier, None where it identifies nothing.
 
     C-CDA on FHIR, "CDA id → FHIR Identifier": a root alone is an identifier of its own, save that
@@ -190,7 +190,7 @@ def _identified(root: str, extension: str, null_flavor: str) -> dict[str, Any] |
     return {"system": system, "value": extension}
 
 
-def identifiers(elements: list[Element]) -> list[dict[str, Any]]:
+def identifiers(elements: list[CcdaElement]) -> list[dict[str, Any]]:
     """Return the Identifiers of these, each once."""
     return distinct(map(identifier, elements))
 
@@ -198,7 +198,7 @@ def identifiers(elements: list[Element]) -> list[dict[str, Any]]:
 def put(
     resource: dict[str, Any],
     name: str,
-    element: Element | None,
+    element: CcdaElement | None,
     read: Callable[[str], str] = date_time,
 ) -> None:
     """Set a dateTime; what FHIR cannot hold of it, or why there is none, is put beside it."""
@@ -216,14 +216,14 @@ def put(
         resource[f"_{name}"] = extended(absent(element.null_flavor))
 
 
-def start_of(times: Element | None) -> Element | None:
+def start_of(times: CcdaElement | None) -> CcdaElement | None:
     """Return where an IVL_TS begins: its low, else its only point in time."""
     if times is None or times.get("value"):
         return times
     return times.first("low") or (times if times.null_flavor else None)
 
 
-def period(times: Element | None) -> dict[str, Any] | None:
+def period(times: CcdaElement | None) -> dict[str, Any] | None:
     """Return the Period of an IVL_TS, None where it says nothing of one.
 
     An end before the start is kept as it is written: either of the two may be wrong.
@@ -242,7 +242,7 @@ def period(times: Element | None) -> dict[str, Any] | None:
     return comparable(ends) or None
 
 
-def in_order(times: Iterable[Element | None]) -> list[Element]:
+def in_order(times: Iterable[CcdaElement | None]) -> list[CcdaElement]:
     """Return those that are times, the earliest first."""
     known = [time for time in times if time is not None and date_time(time.get("value"))]
     return sorted(known, key=lambda time: interval(date_time(time.get("value"))).low)
@@ -262,7 +262,7 @@ def _is_before(time: str, other: str) -> bool:
     return interval(time).low < interval(other).low
 
 
-def instant(element: Element | None) -> str:
+def instant(element: CcdaElement | None) -> str:
     """Return an instant; "" where the time is not known to the second."""
     time = date_time((element or NOTHING).get("value"))
     return time if len(time) > 10 else ""

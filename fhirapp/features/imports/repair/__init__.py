@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from fhirapp.features.imports.repair.log import Log, Repair, listed
+from fhirapp.features.imports.repair.log import Repair, RepairLog, listed
 from fhirapp.features.imports.repair.older_resources import bring_to_r4
 from fhirapp.features.imports.repair.values import drop_empty, repair_values, repaired_value
 from fhirapp.fhir import datatypes
@@ -30,7 +30,7 @@ def repair(
     schema to refuse. Raises InvalidResource where a rule would lose something; the resource is then
     repaired in part.
     """
-    log = Log(place, schema.resource_type)
+    log = RepairLog(place, schema.resource_type)
     try:
         drop_empty(log, resource)
         derived = "" if "id" in resource else _derived_id(resource)
@@ -39,7 +39,7 @@ def repair(
             type_name = inner.get("resourceType") if type(inner) is dict else None
             if type(type_name) is str and contained and type_name in contained:
                 # A contained resource is not checked: what cannot be repaired stays as it is.
-                inner_log = Log(place, f"{schema.resource_type}.contained[{number}]")
+                inner_log = RepairLog(place, f"{schema.resource_type}.contained[{number}]")
                 before = inner.get("id")
                 _repair(inner_log, inner, contained[type_name])
                 log.repairs += inner_log.repairs
@@ -58,7 +58,7 @@ def repaired_id(resource: Mapping[str, Any]) -> Any:
     """Return the id that a resource has when it is repaired. Raises InvalidResource."""
     try:
         copy = deepcopy({**resource})
-        drop_empty(Log("", ""), copy)
+        drop_empty(RepairLog("", ""), copy)
         if "id" not in copy:
             return _derived_id(copy)
     except RecursionError:
@@ -66,7 +66,7 @@ def repaired_id(resource: Mapping[str, Any]) -> Any:
     return repaired_value(copy["id"], datatypes.identity)
 
 
-def _follow(log: Log, resource: dict[str, Any], before: Any, after: Any) -> None:
+def _follow(log: RepairLog, resource: dict[str, Any], before: Any, after: Any) -> None:
     """Change references to a contained resource whose id was repaired."""
     if before == after or type(before) is not str:
         return
@@ -87,7 +87,7 @@ def _references(value: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
                 yield from _references(item, f"{path}{name}{at}.")
 
 
-def _repair(log: Log, resource: dict[str, Any], schema: ResourceSchema) -> None:
+def _repair(log: RepairLog, resource: dict[str, Any], schema: ResourceSchema) -> None:
     bring_to_r4(log, resource, schema.resource_type)
     repair_values(log, resource, schema)
 

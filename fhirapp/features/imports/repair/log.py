@@ -67,7 +67,7 @@ def listed(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
 
-class Log:
+class RepairLog:
     """Gathers repairs and faults; paths are below the resource."""
 
     def __init__(self, place: str, type_name: str) -> None:

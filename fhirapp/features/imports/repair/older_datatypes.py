@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fhirapp.features.imports.repair.log import Log, listed
+from fhirapp.features.imports.repair.log import RepairLog, listed
 from fhirapp.fhir import datatypes
 from fhirapp.fhir.elements import Check
 
@@ -16,7 +16,7 @@ _BASE_TYPE = "http://hl7.org/fhir/3.0/StructureDefinition/extension-BaseType"
 _PARTIAL = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
 
 
-def first_moment(log: Log, value: str, path: str) -> str:
+def first_moment(log: RepairLog, value: str, path: str) -> str:
     """Return the first moment of a date, in UTC; an instant is returned as it is."""
     parts = _PARTIAL.fullmatch(value)
     if parts is None:
@@ -33,14 +33,14 @@ def members(holder: Resource, name: str, path: str = "") -> Iterator[tuple[Resou
             yield member, f"{path}{name}[{place}]."
 
 
-def concepts(log: Log, value: Any, path: str) -> Any:
+def concepts(log: RepairLog, value: Any, path: str) -> Any:
     """Make CodeableConcepts of Codings, in a list or alone."""
     if type(value) is not list:
         return concept(log, value, path)
     return [concept(log, item, f"{path}[{place}]") for place, item in enumerate(value)]
 
 
-def concept(log: Log, value: Any, path: str) -> Any:
+def concept(log: RepairLog, value: Any, path: str) -> Any:
     """Make a CodeableConcept of a Coding."""
     if type(value) is not dict:
         return value
@@ -54,7 +54,7 @@ def concept(log: Log, value: Any, path: str) -> Any:
     return converted
 
 
-def refer(log: Log, holder: Resource, name: str, path: str) -> None:
+def refer(log: RepairLog, holder: Resource, name: str, path: str) -> None:
     """Make a Reference of who[x], onBehalfOf[x] or what[x], which STU3 has in several types."""
     log.rename(holder, f"{name}Reference", name, path)
     for kind, element in (("Uri", "reference"), ("Identifier", "identifier")):
@@ -73,7 +73,7 @@ def refer(log: Log, holder: Resource, name: str, path: str) -> None:
         log.did(f"{path}{old}", "renamed", old, f"{name}.{element}")
 
 
-def _human_name(log: Log, name: Resource, path: str) -> None:
+def _human_name(log: RepairLog, name: Resource, path: str) -> None:
     """Make one family name of DSTU2's list."""
     family, beside = name.get("family"), name.get("_family")
     if type(family) is not list and type(beside) is not list:
@@ -94,7 +94,7 @@ def _human_name(log: Log, name: Resource, path: str) -> None:
     log.did(f"{path}family", "joined", family, name.get("family"))
 
 
-def _signature(log: Log, signature: Resource, path: str) -> None:
+def _signature(log: RepairLog, signature: Resource, path: str) -> None:
     log.rename(signature, "contentType", "sigFormat", path)
     log.rename(signature, "blob", "data", path)
     for name in ("who", "onBehalfOf"):
@@ -102,7 +102,7 @@ def _signature(log: Log, signature: Resource, path: str) -> None:
 
 
 # Of datatypes, by their check; called with the path of the value's elements.
-OLDER_TYPES: Mapping[Check, Callable[[Log, Resource, str], None]] = {
+OLDER_TYPES: Mapping[Check, Callable[[RepairLog, Resource, str], None]] = {
     datatypes.HumanName: _human_name,
     datatypes.Signature: _signature,
 }

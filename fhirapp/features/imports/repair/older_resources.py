@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fhirapp.features.imports.repair.log import ABSENT, Log, listed
+from fhirapp.features.imports.repair.log import ABSENT, RepairLog, listed
 from fhirapp.features.imports.repair.older_datatypes import (
     concept,
     concepts,
@@ -98,7 +98,7 @@ _STAY: Mapping[str, tuple[str, str]] = {
 _DAY = len("2024-03-01")
 
 
-def bring_to_r4(log: Log, resource: Resource, type_name: str) -> None:
+def bring_to_r4(log: RepairLog, resource: Resource, type_name: str) -> None:
     """Give the fields of the older versions R4's names, codes and types."""
     for old, new in _RENAMED.get(type_name, ()):
         log.rename(resource, old, new)
@@ -112,7 +112,7 @@ def _code(value: Any) -> str:
     return value.strip() if type(value) is str else ""
 
 
-def _allergy(log: Log, resource: Resource) -> None:
+def _allergy(log: RepairLog, resource: Resource) -> None:
     _allergy_status(log, resource)
     for name, system in _CODED:
         # STU3 has a code here. Its extensions stay the code's.
@@ -139,7 +139,7 @@ def _allergy(log: Log, resource: Resource) -> None:
             log.extend(reaction, f"{path}certainty", url, "valueCode", before, before.strip())
 
 
-def _allergy_status(log: Log, resource: Resource) -> None:
+def _allergy_status(log: RepairLog, resource: Resource) -> None:
     if "status" not in resource and "_status" not in resource:
         return
     before = resource.get("status")
@@ -157,7 +157,7 @@ def _allergy_status(log: Log, resource: Resource) -> None:
                 log.did("status", "code", before, resource[name])
 
 
-def _document(log: Log, resource: Resource) -> None:
+def _document(log: RepairLog, resource: Resource) -> None:
     if "class" in resource:
         class_, categories = resource.pop("class"), listed(resource.get("category"))
         resource["category"] = categories if class_ in categories else [*categories, class_]
@@ -186,7 +186,7 @@ def _document(log: Log, resource: Resource) -> None:
         resource["date"] = first_moment(log, _code(date), "date")
 
 
-def _document_status(log: Log, resource: Resource) -> None:
+def _document_status(log: RepairLog, resource: Resource) -> None:
     """Make a code of DSTU2's CodeableConcept; what a code cannot express is kept beside it."""
     before = resource.get("docStatus")
     if type(before) is not dict:
@@ -205,7 +205,7 @@ def _document_status(log: Log, resource: Resource) -> None:
         log.extend(resource, "docStatus", url, "valueCodeableConcept", before, before)
 
 
-def _related(log: Log, context: Resource) -> None:
+def _related(log: RepairLog, context: Resource) -> None:
     """Make References of identifier and ref, which are two elements in the older versions."""
     for item, path in members(context, "related", "context."):
         if "ref" not in item:
@@ -223,7 +223,7 @@ def _related(log: Log, context: Resource) -> None:
         log.did(f"{path}ref", "renamed", "ref", "reference")
 
 
-def _encounter(log: Log, resource: Resource) -> None:
+def _encounter(log: RepairLog, resource: Resource) -> None:
     _encounter_class(log, resource)
     for diagnosis, path in members(resource, "diagnosis"):
         log.rename(diagnosis, "role", "use", path)
@@ -237,7 +237,7 @@ def _encounter(log: Log, resource: Resource) -> None:
             del resource["hospitalization"]
 
 
-def _encounter_class(log: Log, resource: Resource) -> None:
+def _encounter_class(log: RepairLog, resource: Resource) -> None:
     """Make a Coding of DSTU2's code. R4 requires a class, the older versions do not."""
     before = resource.get("class")
     code = _code(before)
@@ -259,7 +259,7 @@ def _encounter_class(log: Log, resource: Resource) -> None:
 
 
 def _diagnoses(
-    log: Log,
+    log: RepairLog,
     resource: Resource,
     holder: Resource,
     name: str,
@@ -277,7 +277,7 @@ def _diagnoses(
         ]
 
 
-def _patient(log: Log, resource: Resource) -> None:
+def _patient(log: RepairLog, resource: Resource) -> None:
     for link, path in members(resource, "link"):
         # DSTU2's "replace" means that the other record is to be used instead.
         if _code(before := link.get("type")) == "replace":
@@ -285,7 +285,7 @@ def _patient(log: Log, resource: Resource) -> None:
             log.did(f"{path}type", "code", before, "replaced-by")
 
 
-def _provenance(log: Log, resource: Resource) -> None:
+def _provenance(log: RepairLog, resource: Resource) -> None:
     if "activity" in resource:
         resource["activity"] = concept(log, resource["activity"], "activity")
     if "reason" in resource:
@@ -299,7 +299,7 @@ def _provenance(log: Log, resource: Resource) -> None:
         _entity(log, entity, path)
 
 
-def _agents(log: Log, holder: Resource, holder_path: str) -> None:
+def _agents(log: RepairLog, holder: Resource, holder_path: str) -> None:
     for agent, path in members(holder, "agent", holder_path):
         if "role" in agent:
             agent["role"] = concepts(log, agent["role"], f"{path}role")
@@ -315,7 +315,7 @@ def _agents(log: Log, holder: Resource, holder_path: str) -> None:
             log.did(f"{path}who", "absent", None, agent["who"])
 
 
-def _entity(log: Log, entity: Resource, path: str) -> None:
+def _entity(log: RepairLog, entity: Resource, path: str) -> None:
     refer(log, entity, "what", path)
     for name in ("reference", "display"):
         _move_into(log, entity, name, "what", name, path)
@@ -326,7 +326,9 @@ def _entity(log: Log, entity: Resource, path: str) -> None:
     _agents(log, entity, path)
 
 
-def _move_into(log: Log, holder: Resource, old: str, element: str, new: str, path: str) -> None:
+def _move_into(
+    log: RepairLog, holder: Resource, old: str, element: str, new: str, path: str
+) -> None:
     """Make an element a part of another one: userId becomes who.identifier."""
     if old not in holder:
         return
@@ -340,7 +342,7 @@ def _move_into(log: Log, holder: Resource, old: str, element: str, new: str, pat
     log.did(f"{path}{old}", "renamed", old, f"{element}.{new}")
 
 
-_CONVERSIONS: Mapping[str, Callable[[Log, Resource], None]] = {
+_CONVERSIONS: Mapping[str, Callable[[RepairLog, Resource], None]] = {
     "AllergyIntolerance": _allergy,
     "DocumentReference": _document,
     "Encounter": _encounter,

@@ -11,7 +11,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
-from fhirapp.features.imports.repair.log import SPACES, Log
+from fhirapp.features.imports.repair.log import SPACES, RepairLog
 from fhirapp.features.imports.repair.older_datatypes import OLDER_TYPES, first_moment
 from fhirapp.fhir import datatypes
 from fhirapp.fhir.elements import Check, Complex, Repeating, boolean, decimal
@@ -39,7 +39,7 @@ _TIME = re.compile(
 )
 
 
-def repair_values(log: Log, resource: dict[str, Any], schema: ResourceSchema) -> None:
+def repair_values(log: RepairLog, resource: dict[str, Any], schema: ResourceSchema) -> None:
     """Bring the values of all elements that the schema knows into R4's form."""
     elements = {name: element.check for name, element in schema.elements.items()}
     _elements(log, resource, elements, "")
@@ -47,10 +47,12 @@ def repair_values(log: Log, resource: dict[str, Any], schema: ResourceSchema) ->
 
 def repaired_value(value: Any, check: Check) -> Any:
     """Return a value of a datatype in R4's form; one that cannot be repaired as it is."""
-    return _primitive(Log("", ""), value, check, "")
+    return _primitive(RepairLog("", ""), value, check, "")
 
 
-def _elements(log: Log, holder: dict[str, Any], elements: Mapping[str, Check], path: str) -> None:
+def _elements(
+    log: RepairLog, holder: dict[str, Any], elements: Mapping[str, Check], path: str
+) -> None:
     for name in list(holder):
         check = elements.get(name.removeprefix("_"))
         if check is None:
@@ -67,14 +69,14 @@ def _elements(log: Log, holder: dict[str, Any], elements: Mapping[str, Check], p
             holder[name] = _repaired(log, holder[name], check, where)
 
 
-def _beside(log: Log, value: Any, path: str) -> None:
+def _beside(log: RepairLog, value: Any, path: str) -> None:
     """Repair the extensions of a primitive, or of a list of them."""
     for item in value if type(value) is list else [value]:
         if type(item) is dict:
             _elements(log, item, datatypes.Period.elements, f"{path}.")
 
 
-def _repaired(log: Log, value: Any, check: Check, path: str) -> Any:
+def _repaired(log: RepairLog, value: Any, check: Check, path: str) -> Any:
     if isinstance(check, Repeating):
         item = _STANDS_FOR.get(check.item, check.item)
         return [
@@ -101,7 +103,7 @@ def _complex(check: Check, value: dict[str, Any]) -> Complex | None:
     return None
 
 
-def _primitive(log: Log, value: Any, check: Check, path: str) -> Any:
+def _primitive(log: RepairLog, value: Any, check: Check, path: str) -> Any:
     if check is boolean or check is decimal or check in _WHOLE:
         read = _number(value, check)
         if read is not value:
@@ -153,12 +155,12 @@ def _time_in_full(value: str) -> str:
     return f"{day}T{hour}:{minute}:{second}{fraction}{zone}"
 
 
-def drop_empty(log: Log, resource: dict[str, Any]) -> None:
+def drop_empty(log: RepairLog, resource: dict[str, Any]) -> None:
     """Leave out what is empty, or becomes so, at any depth."""
     _object(log, resource, "")
 
 
-def _object(log: Log, holder: dict[str, Any], path: str) -> None:
+def _object(log: RepairLog, holder: dict[str, Any], path: str) -> None:
     for name, value in list(holder.items()):
         if type(value) is dict:
             _object(log, value, f"{path}{name}.")
@@ -168,7 +170,7 @@ def _object(log: Log, holder: dict[str, Any], path: str) -> None:
             log.did(f"{path}{name}", "empty", holder.pop(name), None)
 
 
-def _list(log: Log, holder: dict[str, Any], name: str, path: str) -> None:
+def _list(log: RepairLog, holder: dict[str, Any], name: str, path: str) -> None:
     """Clean the items of a list, and take out those that are empty, with their extensions.
 
     A primitive's list and that of its extensions, `given` and `_given`, lose the same places.

@@ -18,16 +18,16 @@ from fhirapp.features.imports.tables.columns import (
     template,
 )
 from fhirapp.features.imports.tables.documents import document
-from fhirapp.features.imports.tables.files import Files
-from fhirapp.features.imports.tables.records import Line, lines_of, records_of
+from fhirapp.features.imports.tables.files import TableFiles
+from fhirapp.features.imports.tables.records import TableLine, lines_of, records_of
 
-__all__ = ["KINDS", "Row", "header_line", "is_table", "rows_of", "template"]
+__all__ = ["KINDS", "TableRow", "header_line", "is_table", "rows_of", "template"]
 
 # The header is one of these.
 _FIRST_LINES = 50
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row, which begins at line number; resources is None where it has faults.
 
     text is the row as it was written, its line end included; of a line that is too long its
@@ -44,14 +44,14 @@ class Row(NamedTuple):
     defaults: frozenset[str] = frozenset()
 
 
-def rows_of(file: BinaryIO, kind: str, files: Files | None) -> Iterator[Row]:
+def rows_of(file: BinaryIO, kind: str, files: TableFiles | None) -> Iterator[TableRow]:
     """Yield the rows of a table of a kind, first its header, with no resources.
 
     Rows without any content are left out. A header with faults has no resources but None, and no
     rows come after it. files are those beside the table, None where there are none.
     """
     lines = lines_of(file)
-    first: list[Line] = []
+    first: list[TableLine] = []
     start = None
     for line in lines:
         first.append(line)
@@ -59,7 +59,7 @@ def rows_of(file: BinaryIO, kind: str, files: Files | None) -> Iterator[Row]:
         if start or len(first) == _FIRST_LINES:
             break
     if start is None:
-        yield Row(1, b"", None, [("", "has no header")], [])
+        yield TableRow(1, b"", None, [("", "has no header")], [])
         return
     separator, skipped = start
     records = records_of(chain(first[skipped:], lines), separator, skipped + 1)
@@ -68,12 +68,12 @@ def rows_of(file: BinaryIO, kind: str, files: Files | None) -> Iterator[Row]:
     header = read_header(record, kind)
     notes = [("", record.note), *header.notes] if record.note else header.notes
     nothing = None if header.faults else list[dict[str, Any]]()
-    yield Row(record.number, before + record.text, nothing, header.faults, notes)
+    yield TableRow(record.number, before + record.text, nothing, header.faults, notes)
     if header.faults:
         return
     for record in records:
         if record.fault:
-            yield Row(record.number, record.text, None, [("", record.fault)], [])
+            yield TableRow(record.number, record.text, None, [("", record.fault)], [])
             continue
         if not any(cell.strip() for cell in record.cells):
             continue
@@ -83,4 +83,4 @@ def rows_of(file: BinaryIO, kind: str, files: Files | None) -> Iterator[Row]:
         resources = allergy(cells) if kind == ALLERGIES else document(cells, files)
         kept = None if cells.faults else resources
         defaults = frozenset(cells.defaults)
-        yield Row(record.number, record.text, kept, cells.faults, cells.notes, defaults)
+        yield TableRow(record.number, record.text, kept, cells.faults, cells.notes, defaults)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from fhirapp.features.imports.tables.columns import Column
+from fhirapp.features.imports.tables.columns import ImportColumn
 from fhirapp.fhir import datatypes
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import Check, InvalidElement
@@ -36,7 +36,7 @@ _LOST = "\ufffd"
 class Cells:
     """The cells of one row by column, without the empty ones; faults and notes are gathered."""
 
-    def __init__(self, columns: Sequence[Column | None], cells: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[ImportColumn | None], cells: Sequence[str]) -> None:
         self.faults: list[tuple[str, str]] = []
         self.notes: list[tuple[str, str]] = []
         # Elements that have a value though no cell states one.
@@ -53,7 +53,7 @@ class Cells:
             if column is not None:
                 self._take(column, text)
 
-    def _take(self, column: Column, text: str) -> None:
+    def _take(self, column: ImportColumn, text: str) -> None:
         control = _CONTROL.search(text)
         if control:
             self.fault(column.name, f"has a control character, U+{ord(control[0]):04X}")

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from fhirapp.features.imports.tables.records import Line, Record, lines_of, records_of
+from fhirapp.features.imports.tables.records import TableLine, TableRecord, lines_of, records_of
 
 ALLERGIES = "allergies"
 KINDS = (ALLERGIES, "documents")
@@ -30,7 +30,7 @@ _MOST_COLUMNS = 200
 _MOST_ABOVE = 20
 
 
-class Column(NamedTuple):
+class ImportColumn(NamedTuple):
     """A column: its name, its meaning, when it is required, and its cells in the template.
 
     also names what other sources call it. lines says whether a cell may have line breaks: in any
@@ -46,19 +46,19 @@ class Column(NamedTuple):
     lines: bool
 
 
-def _columns() -> dict[str, list[Column]]:
-    columns: dict[str, list[Column]] = {kind: [] for kind in KINDS}
+def _columns() -> dict[str, list[ImportColumn]]:
+    columns: dict[str, list[ImportColumn]] = {kind: [] for kind in KINDS}
     with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             kinds, also, lines = row.pop("tables"), row.pop("also"), row.pop("lines")
-            column = Column(**row, also=also.split(), lines=bool(lines))
+            column = ImportColumn(**row, also=also.split(), lines=bool(lines))
             for kind in kinds.split():
                 columns[kind].append(column)
     return columns
 
 
 COLUMNS = _columns()
-_BY_NAME: Mapping[str, Mapping[str, Column]] = {
+_BY_NAME: Mapping[str, Mapping[str, ImportColumn]] = {
     kind: {name: column for column in columns for name in (column.name, *column.also)}
     for kind, columns in COLUMNS.items()
 }
@@ -70,7 +70,7 @@ class Header(NamedTuple):
     faults and notes are (column, message); a table whose header has faults cannot be read.
     """
 
-    columns: Sequence[Column | None]
+    columns: Sequence[ImportColumn | None]
     faults: list[tuple[str, str]]
     notes: list[tuple[str, str]]
 
@@ -98,7 +98,7 @@ def header_line(head: bytes) -> int:
     return next(found, -1) + 1
 
 
-def _kind_at(lines: Sequence[Line]) -> str | None:
+def _kind_at(lines: Sequence[TableLine]) -> str | None:
     """Return the kind of the table that begins with these lines, None where they begin none."""
     start = start_of(lines)
     if start is None:
@@ -115,7 +115,7 @@ def _kind_at(lines: Sequence[Line]) -> str | None:
     return kind if has_patient and is_enough else None
 
 
-def start_of(lines: Sequence[Line]) -> tuple[str, int] | None:
+def start_of(lines: Sequence[TableLine]) -> tuple[str, int] | None:
     """Return the separator and the number of lines before the header; None without a header."""
     separator = ""
     for skipped, line in enumerate(lines):
@@ -128,7 +128,7 @@ def start_of(lines: Sequence[Line]) -> tuple[str, int] | None:
     return None
 
 
-def _known_columns(line: Line, separator: str) -> int:
+def _known_columns(line: TableLine, separator: str) -> int:
     """Return how many columns of one kind a header names, if this is its separator."""
     cells = next(records_of(iter([line]), separator, 1)).cells
     names = [_normal(cell) for cell in cells]
@@ -151,7 +151,7 @@ def _normal(name: str) -> str:
     return _GLUE.sub("_", name.strip()).casefold()
 
 
-def read_header(record: Record, kind: str) -> Header:
+def read_header(record: TableRecord, kind: str) -> Header:
     """Return what a header names."""
     if record.fault:
         return Header((), [("", record.fault)], [])

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fhirapp.features.imports.tables.cells import Cells, patient_of
-from fhirapp.features.imports.tables.files import Files, Unreadable
+from fhirapp.features.imports.tables.files import TableFiles, UnreadableFile
 from fhirapp.features.imports.tables.vocabulary import (
     DOCUMENT_CODES,
     DOCUMENT_TYPES,
@@ -55,7 +55,7 @@ _AUTHORS = (
 )
 
 
-def document(cells: Cells, files: Files | None) -> list[dict[str, Any]]:
+def document(cells: Cells, files: TableFiles | None) -> list[dict[str, Any]]:
     """Return the document of a row, after its patient where that is made; faults are in cells.
 
     files are those beside the table, None where there are none.
@@ -108,7 +108,7 @@ def _type(cells: Cells) -> dict[str, Any] | None:
     return {"coding": [{"system": LOINC, "code": name}]}
 
 
-def _attachment(cells: Cells, files: Files | None) -> dict[str, Any] | None:
+def _attachment(cells: Cells, files: TableFiles | None) -> dict[str, Any] | None:
     if "file" in cells and "text" in cells:
         cells.fault("file", "and text are both given; leave one out")
         return None
@@ -120,7 +120,7 @@ def _attachment(cells: Cells, files: Files | None) -> dict[str, Any] | None:
     elif "file" in cells:
         try:
             content = _read(files, cells.raw("file"))
-        except Unreadable as error:
+        except UnreadableFile as error:
             cells.fault("file", str(error))
             return None
         media_type = _media_type(cells)
@@ -153,8 +153,8 @@ def _context(cells: Cells) -> dict[str, Any]:
     return {name: value for name, value in context.items() if value}
 
 
-def _read(files: Files | None, name: str) -> bytes:
-    """Return the bytes of a file beside the table. Raises Unreadable."""
+def _read(files: TableFiles | None, name: str) -> bytes:
+    """Return the bytes of a file beside the table. Raises UnreadableFile."""
     if files is None:
-        raise Unreadable("cannot be read: the table does not come from a folder")
+        raise UnreadableFile("cannot be read: the table does not come from a folder")
     return files.read(name)

@@ -24,17 +24,17 @@ _FLAGS = (
 )
 
 
-class Unreadable(ValueError):
+class UnreadableFile(ValueError):
     """A file that is not read; str() says why."""
 
 
-class Files(Protocol):
+class TableFiles(Protocol):
     """The files beside a table; named has where those lie that it named."""
 
     named: set[Hashable]
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of a file, by its path from the table's folder. Raises Unreadable."""
+        """Return the bytes of a file by its path from the table's folder. Raises UnreadableFile."""
         ...
 
 
@@ -47,7 +47,7 @@ class Names:
         self._similar: Mapping[str, list[str]] = _grouped(self._names, _folded)
 
     def find(self, name: str, folder: str = "") -> str:
-        """Return a name as it is written here. Raises Unreadable, which tells a similar name.
+        """Return a name as it is written here. Raises UnreadableFile, which tells a similar name.
 
         folder is put before the similar name.
         """
@@ -57,10 +57,12 @@ class Names:
         if len(same) == 1:
             return same[0]
         if same:
-            raise Unreadable("is the name of several files, whose letters are encoded differently")
+            raise UnreadableFile(
+                "is the name of several files, whose letters are encoded differently"
+            )
         if similar := self._similar.get(_folded(name)):
-            raise Unreadable(f"is not there; write {folder}{similar[0]}, which is there")
-        raise Unreadable("is not there")
+            raise UnreadableFile(f"is not there; write {folder}{similar[0]}, which is there")
+        raise UnreadableFile("is not there")
 
 
 def _grouped(names: Iterable[str], form: Callable[[str], str]) -> Mapping[str, list[str]]:
@@ -80,12 +82,12 @@ def _folded(name: str) -> str:
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """Return the parts of a path that stays in its folder. Raises Unreadable."""
+    """Return the parts of a path that stays in its folder. Raises UnreadableFile."""
     windows = PureWindowsPath(name)
     # A table from Windows writes notes\visit.pdf.
     relative = PurePosixPath(windows.as_posix())
     if windows.drive or windows.root or relative.is_absolute() or ".." in relative.parts:
-        raise Unreadable("must be a path in the table's own folder, without ..")
+        raise UnreadableFile("must be a path in the table's own folder, without ..")
     return relative.parts
 
 
@@ -98,7 +100,7 @@ class FolderFiles:
         self._listed: dict[Path, Names] = {}
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of a file. Raises Unreadable."""
+        """Return the bytes of a file. Raises UnreadableFile."""
         path = self._path(parts_of(name))
         try:
             descriptor = os.open(path, _FLAGS)
@@ -107,27 +109,27 @@ class FolderFiles:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise Unreadable(f"cannot be read: {error.strerror}") from None
+            raise UnreadableFile(f"cannot be read: {error.strerror}") from None
 
     def _path(self, parts: Iterable[str]) -> Path:
-        """Return where a path leads, links resolved. Raises Unreadable."""
+        """Return where a path leads, links resolved. Raises UnreadableFile."""
         try:
             home = path = self._folder.resolve(strict=True)
             for part in parts:
                 path /= part if os.path.lexists(path / part) else self._name(home, path, part)
             path = path.resolve(strict=True)
-        except Unreadable:
+        except UnreadableFile:
             raise
         except (OSError, RuntimeError, ValueError):
-            raise Unreadable("is not there") from None
+            raise UnreadableFile("is not there") from None
         if not path.is_relative_to(home):
-            raise Unreadable("leads out of the table's folder")
+            raise UnreadableFile("leads out of the table's folder")
         return path
 
     def _name(self, home: Path, folder: Path, part: str) -> str:
         # A folder behind a link that leads out is not listed.
         if not folder.resolve(strict=True).is_relative_to(home):
-            raise Unreadable("leads out of the table's folder")
+            raise UnreadableFile("leads out of the table's folder")
         if folder not in self._listed:
             self._listed[folder] = Names(path.name for path in folder.iterdir())
         above = folder.relative_to(home)
@@ -136,7 +138,7 @@ class FolderFiles:
     def _content(self, descriptor: int) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise Unreadable("is not a file")
+            raise UnreadableFile("is not a file")
         self.named.add((status.st_dev, status.st_ino))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             # It may have grown since.
@@ -145,9 +147,9 @@ class FolderFiles:
 
 
 def checked(content: bytes, size: int = 0) -> bytes:
-    """Return the content of a file if it is neither empty nor too large. Raises Unreadable."""
+    """Return the content of a file if it is neither empty nor too large. Raises UnreadableFile."""
     if max(size, len(content)) > LARGEST:
-        raise Unreadable(f"is larger than {LARGEST} bytes")
+        raise UnreadableFile(f"is larger than {LARGEST} bytes")
     if not content:
-        raise Unreadable("is empty")
+        raise UnreadableFile("is empty")
     return content

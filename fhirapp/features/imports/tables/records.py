@@ -22,7 +22,7 @@ _LINE = re.compile("[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]++")
 WINDOWS = "is not UTF-8: read as Windows-1252"
 
 
-class Line(NamedTuple):
+class TableLine(NamedTuple):
     """A line with its end, and its bytes; note and fault are empty where all is well.
 
     Of a line that is too long, raw has only the beginning.
@@ -34,7 +34,7 @@ class Line(NamedTuple):
     fault: str = ""
 
 
-def lines_of(file: BinaryIO) -> Iterator[Line]:
+def lines_of(file: BinaryIO) -> Iterator[TableLine]:
     """Yield the lines of a file, without the byte order mark at its start."""
     first = file.readline(LONGEST + 1)
     for mark, codec in _MARKS:
@@ -50,8 +50,8 @@ def lines_of(file: BinaryIO) -> Iterator[Line]:
         first = file.readline(LONGEST + 1)
 
 
-def _too_long(start: bytes) -> Line:
-    return Line("", start[:_KEPT], fault=f"is longer than {LONGEST} bytes")
+def _too_long(start: bytes) -> TableLine:
+    return TableLine("", start[:_KEPT], fault=f"is longer than {LONGEST} bytes")
 
 
 def _skip(file: BinaryIO, start: bytes) -> None:
@@ -59,7 +59,7 @@ def _skip(file: BinaryIO, start: bytes) -> None:
         start = file.readline(_CHUNK)
 
 
-def _split(raw: bytes) -> Iterator[Line]:
+def _split(raw: bytes) -> Iterator[TableLine]:
     """Decode what ends with a line feed; the carriage returns of old Macs end lines too."""
     mark = codecs.BOM_UTF8 if raw.startswith(codecs.BOM_UTF8) else b""
     body = raw[len(mark) :]
@@ -71,14 +71,14 @@ def _split(raw: bytes) -> Iterator[Line]:
         try:
             text = body.decode(codec)
         except UnicodeDecodeError:
-            yield Line("", raw, fault="is neither UTF-8 nor Windows-1252")
+            yield TableLine("", raw, fault="is neither UTF-8 nor Windows-1252")
             return
     for part in _LINE.findall(text):
-        yield Line(part, mark + part.encode(codec), note)
+        yield TableLine(part, mark + part.encode(codec), note)
         mark = b""
 
 
-def _wide(file: BinaryIO, start: bytes, mark: bytes, codec: str) -> Iterator[Line]:
+def _wide(file: BinaryIO, start: bytes, mark: bytes, codec: str) -> Iterator[TableLine]:
     """Yield the lines of UTF-16, of which start was read; a broken character becomes U+FFFD."""
     held: list[str] = []
     size = 0
@@ -93,11 +93,11 @@ def _wide(file: BinaryIO, start: bytes, mark: bytes, codec: str) -> Iterator[Lin
         yield _joined(held, size, mark, codec)
 
 
-def _joined(held: list[str], size: int, mark: bytes, codec: str) -> Line:
+def _joined(held: list[str], size: int, mark: bytes, codec: str) -> TableLine:
     text = "".join(held)
     if size > LONGEST:
         return _too_long(mark + text[:_KEPT].encode(codec, "replace"))
-    return Line(text, mark + text.encode(codec, "replace"))
+    return TableLine(text, mark + text.encode(codec, "replace"))
 
 
 def _parts(file: BinaryIO, chunk: bytes, codec: str) -> Iterator[str]:
@@ -122,7 +122,7 @@ MOST_CELLS = 500
 MOST_LINES = 100_000
 
 
-class Record(NamedTuple):
+class TableRecord(NamedTuple):
     """A record, which begins at line number; where it has a fault it has no cells."""
 
     number: int
@@ -136,14 +136,14 @@ class _Broken(ValueError):
     """A record whose quotes do not fit together."""
 
 
-def records_of(lines: Iterator[Line], separator: str, number: int) -> Iterator[Record]:
+def records_of(lines: Iterator[TableLine], separator: str, number: int) -> Iterator[TableRecord]:
     """Yield the records, the first of which begins at line number.
 
     A quote that is never closed spoils its own line only: the others are read as if it were none.
     """
-    waiting: deque[Line] = deque()
+    waiting: deque[TableLine] = deque()
 
-    def following() -> Line | None:
+    def following() -> TableLine | None:
         return waiting.popleft() if waiting else next(lines, None)
 
     while (first := following()) is not None:
@@ -164,11 +164,11 @@ def records_of(lines: Iterator[Line], separator: str, number: int) -> Iterator[R
                 size += len(line.text)
         except _Broken as error:
             waiting.extendleft(reversed(taken[1:]))
-            yield Record(number, first.raw, [], fault=str(error))
+            yield TableRecord(number, first.raw, [], fault=str(error))
             number += 1
             continue
         note = next((line.note for line in taken if line.note), "")
-        yield Record(number, b"".join(line.raw for line in taken), cells.complete, note)
+        yield TableRecord(number, b"".join(line.raw for line in taken), cells.complete, note)
         number += len(taken)
 
 

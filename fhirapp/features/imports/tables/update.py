@@ -10,7 +10,7 @@ import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from fhirapp.clinical.assertion import Kind, assertion_of, substance
+from fhirapp.clinical.assertion import AssertionKind, assertion_of, substance
 from fhirapp.clinical.identity import keys, other_names
 from fhirapp.features.imports.tables.allergies import NO_INFORMATION
 from fhirapp.features.imports.tables.vocabulary import UNKNOWN_REACTION
@@ -25,7 +25,7 @@ _CURRENT_USES = ("official", "usual", None)
 # Narratives that hold no more than the elements, and would contradict them after a change.
 _NARRATIVES = ("generated", "extensions")
 _NOT_VALID = ("refuted", "entered-in-error")
-_NOTHING_KNOWN = (Kind.NO_INFORMATION, Kind.NOT_ASKED)
+_NOTHING_KNOWN = (AssertionKind.NO_INFORMATION, AssertionKind.NOT_ASKED)
 
 
 def updated(
@@ -152,7 +152,7 @@ def is_other_allergy(here: Mapping[str, Any], stated: Mapping[str, Any]) -> bool
     return (
         stated["resourceType"] == "AllergyIntolerance"
         and _status(here, "verificationStatus") != "entered-in-error"
-        and assertion_of(here).kind in (Kind.ALLERGY, Kind.WORDS_ONLY)
+        and assertion_of(here).kind in (AssertionKind.ALLERGY, AssertionKind.WORDS_ONLY)
         and not _is_same_substance(here, stated)
     )
 
@@ -161,7 +161,7 @@ def _is_same_substance(here: Mapping[str, Any], stated: Mapping[str, Any]) -> bo
     known, said = substance(here), stated["code"]
     if _says_nothing(said):
         return True
-    kinds = [assertion_of(entry).kind is Kind.NONE_KNOWN for entry in (here, stated)]
+    kinds = [assertion_of(entry).kind is AssertionKind.NONE_KNOWN for entry in (here, stated)]
     if kinds[0] != kinds[1]:
         return False
     return not _is_named(known) or bool((keys(known) | other_names(known)) & keys(said))
