@@ -15,6 +15,7 @@ import pytest
 
 from fhirapp.feature import Feature, features
 from tests import ROOT
+from tests.support.browsing import Browser
 
 _FOLDER = "fhirapp.features"
 FEATURES = {feature.name: feature for feature in features()}
@@ -106,3 +107,14 @@ def test_server_without_a_feature_passes_the_contract_of_fhir(tmp_path: Path, na
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+
+
+def test_home_page_links_to_the_pages_of_features_that_are_there(make_app, monkeypatch):
+    left = tuple(feature for feature in FEATURES.values() if feature.name != "learn")
+    whole = Browser(make_app(demo=True))
+    for module in ("fhirapp.web", "fhirapp.web.navigation"):
+        monkeypatch.setattr(f"{module}.features", lambda: left)
+    without = Browser(make_app(demo=True))
+    for path, lesson in (("/", "/learn"), ("/sign-in", "/learn/join")):
+        assert lesson in whole.get(path).offered.values()
+        assert lesson not in without.get(path).links.values()

@@ -94,8 +94,14 @@ def init_app(app: Flask) -> None:
     app.context_processor(_shared)
     for show in (day, exact, moment, numeral, partial, browser):
         app.add_template_filter(show)
+    app.add_template_global(has_page)
     app.extensions[ERROR_PAGE] = error_page
     app.jinja_env.finalize = _without_direction
+
+
+def has_page(path: str) -> bool:
+    """Return whether this server has a page at a path: its feature may not be there."""
+    return current_app.url_map.bind("localhost").test(path, "GET")
 
 
 def _without_direction(value: object) -> object:
