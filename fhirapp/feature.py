@@ -33,9 +33,9 @@ class MenuLink:
     # Who sees it; "" is somebody who has not signed in. None is everybody.
     roles: Collection[str] | None = None
     demo_only: bool = False
-    # The pages below its path are pages of their own links.
+    # Whether it is marked as current on its own page only, and not on the pages below its path.
     is_exact: bool = False
-    # Of the manual: it leads to the page that helps here, and is in English.
+    # Whether it is the link of the manual: it opens the page that helps with the current one.
     is_manual: bool = False
 
 
@@ -55,11 +55,13 @@ class Feature:
     # The work of each kind of job, and the kinds of schedules: jobs/kinds.py has their types.
     jobs: Mapping[str, str] = field(default_factory=dict)
     schedule_kinds: tuple[str, ...] = ()
-    # Functions that remove what is kept no longer at a time in seconds since 1970.
+    # Functions called every minute, with the time in seconds since 1970: each removes what has
+    # expired.
     sweeps: tuple[str, ...] = ()
-    # Before the database is opened: completes what was interrupted, and returns what is to be done
-    # when it is ready. Before an upgrade: dumps a database of PostgreSQL, and returns the file.
+    # Called before the database is opened: completes an interrupted restore, and returns a function
+    # to call when the database is ready.
     recovery: str = ""
+    # Called before a database of PostgreSQL is upgraded; returns the file of the copy.
     dump: str = ""
     # Downloads what an import names by address: features/pull/downloads.py has its parameters.
     download: str = ""

@@ -118,8 +118,8 @@ def completion(context: click.Context, shell: str) -> None:
     """Print a script for shell completion: eval "$(fhirapp completion bash)"."""
     made = get_completion_class(shell)
     assert made is not None
-    commands = context.find_root().command
-    click.echo(made(commands, {}, "fhirapp", "_FHIRAPP_COMPLETE").source())
+    root = context.find_root().command
+    click.echo(made(root, {}, "fhirapp", "_FHIRAPP_COMPLETE").source())
 
 
 def main() -> None:

@@ -74,7 +74,7 @@ def add(name: str, kind: str, when: str, demo: bool | None, **options: Any) -> N
         # The server runs in another folder.
         options[option] = str(Path(options[option]).absolute()) if options[option] else None
     with opened_app(demo):
-        timing = schedules.add(name, kind, when, options, int(time.time()), makes=True)
+        timing = schedules.add(name, kind, when, options, int(time.time()), make_folders=True)
     say(f"The schedule {name} runs {timing}, while a server runs.")
 
 

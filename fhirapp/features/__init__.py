@@ -1,14 +1,14 @@
 """The features of this server. Each folder has all of one, and declares it (fhirapp/feature.py).
 
-To remove a feature, delete its folder and its name in this list.
+To remove a feature, delete its folder and its name in this list, and those that require it.
 """
 
 FEATURES = (
     "accounts",
+    "backups",
     "imports",
     "pull",
     "exports",
-    "backups",
     "apps",
     "patients",
     "chart",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fhirapp.config import Settings
@@ -24,6 +24,7 @@ class FormField(NamedTuple):
     hint: str = ""
     value: str = ""
     is_tick: bool = False
+    is_count: bool = False
     is_needed: bool = False
 
 
@@ -33,23 +34,25 @@ class ScheduleKind:
 
     name: str
     label: str
-    # The options of its schedules that the form has, and those of the command alone.
+    # The options in the form.
     fields: Mapping[str, FormField]
+    # The path of the page that shows a run's job.
+    job_path: str
     # Checks the name and the options of a new schedule. Raises ConfigurationError.
-    check: Callable[[Settings, str, Mapping[str, Any]], None]
+    check: Callable[[Settings, str, Mapping[str, Any]], None] = lambda *_: None
+    # Options that only the command takes.
     more_options: frozenset[str] = frozenset()
-    # Makes what a new schedule needs, where the command asks for that. Raises ConfigurationError.
+    # Makes the folders that a new schedule needs; only the command asks for that. Raises
+    # ConfigurationError.
     make_folders: Callable[[Mapping[str, Any]], None] = lambda _options: None
     # Whether there is something to do at a time, in seconds since 1970. Raises ConfigurationError.
     has_work: Callable[[Schedule, int], bool] = lambda _schedule, _now: True
     # The passphrase of a run, which is stored nowhere. Raises ConfigurationError.
     passphrase: Callable[[Schedule], str] = lambda _schedule: ""
-    # What the job of a run is given beside the options.
-    request: Callable[[Schedule], Mapping[str, Any]] = field(default=lambda _schedule: {})
+    # Further values of the request of a run's job, beside the options.
+    request: Callable[[Schedule], Mapping[str, Any]] = lambda _schedule: {}
     # How many files wait for somebody because they failed.
     count_failed: Callable[[Schedule], int] = lambda _schedule: 0
-    # The path of the page that shows a run's job.
-    job_path: str = "/admin/imports/{job_id}"
 
     @property
     def options(self) -> frozenset[str]:

@@ -169,14 +169,11 @@ def remove(upload_id: str) -> None:
     rmtree(_folder_of(upload_id), ignore_errors=True)
 
 
-def remove_old(kind: str, before: int) -> None:
-    """Remove the uploads to which nothing was added since a moment, as their imports ended.
-
-    kind is that of the imports' jobs.
-    """
+def remove_old(before: int) -> None:
+    """Remove the uploads to which nothing was added since a moment, and whose job ended."""
     for folder in _folders():
         if is_older(folder, before):
-            job = table.find(folder.name, kind)
+            job = table.find_any(folder.name)
             if job is None or not (job.is_under_way or (job.ended_at or job.created_at) >= before):
                 remove(folder.name)
 

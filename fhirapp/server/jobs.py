@@ -1,4 +1,4 @@
-"""The jobs that pages and schedules begin are removed here when they are kept no longer.
+"""Removes old jobs, and what features no longer keep.
 
 How a job is claimed, watched and stopped is in fhirapp/jobs/; work.py is the process of one.
 """
@@ -13,11 +13,11 @@ from fhirapp.audit.tables import load
 from fhirapp.config import settings_of
 from fhirapp.db import Reader, db
 from fhirapp.feature import features, imported
-from fhirapp.jobs import process, table, worker
+from fhirapp.jobs import process, table, uploads, worker
 from fhirapp.jobs.kinds import job_kinds
 from fhirapp.trail.packing import pack
 
-# In seconds: how long what was uploaded is kept, for another try and before it is imported.
+# In seconds: how long files without a job are kept, and uploads that nothing was done with.
 DAY = 86_400
 # So many jobs of a kind are remembered.
 _REMEMBERED = 200
@@ -38,13 +38,19 @@ def sweep(now: int) -> None:
     kinds = job_kinds()
     with closing(Reader(db.engine)) as snapshot:
         table.interrupt_lost(snapshot, [*kinds], now)
-    # What cannot be removed now goes later.
-    with suppress(OSError):
-        process.remove_orphans(now - DAY)
-        for feature in features():
-            for reference in feature.sweeps:
-                imported(reference)(now)
+    sweeps = [imported(reference) for feature in features() for reference in feature.sweeps]
+    for remove in (_remove_orphans, *sweeps):
+        # What cannot be removed now goes later.
+        with suppress(OSError):
+            remove(now)
     for kind in kinds:
         for job in table.jobs(kind)[_REMEMBERED:]:
             if not job.is_under_way:
                 process.remove(job)
+
+
+def _remove_orphans(now: int) -> None:
+    """Remove what no job made or needs: files without a job, and uploads that wait for a day."""
+    with suppress(OSError):
+        process.remove_orphans(now - DAY)
+    uploads.remove_old(now - DAY)

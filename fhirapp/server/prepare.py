@@ -84,7 +84,7 @@ def prepare(
     for folder in {settings_of(app).instance, *([database.parent] if database else [])}:
         if folder.is_dir():
             need_writable(folder)
-    finish = [
+    after_ready = [
         imported(feature.recovery)(app, say, serving=serving, is_restart=is_restart)
         for feature in features()
         if feature.recovery
@@ -98,8 +98,8 @@ def prepare(
             check_before(database)
         _make_ready(app, say, serving=serving)
         live_settings.refresh(app)
-        for step in finish:
-            step()
+        for call in after_ready:
+            call()
         if serving and (days := bring_in(app)):
             say(f"The audit trail's files of {days} days were loaded into the database.")
         db.engine.dispose()
@@ -160,7 +160,10 @@ def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
             kept = copy_before_upgrade(database, schema, now)
         else:
             dump = next((one.dump for one in features() if one.dump), "")
-            kept = imported(dump)(settings, schema, now, say) if dump else None
+            if dump:
+                kept = imported(dump)(settings, schema, now, say)
+            else:
+                say("The database is upgraded without a copy.")
     before = upgrade(db.engine)
     if before is not None and migrate.is_upgradable(before):
         copied = f"; the old one is kept in {kept}" if kept else ""

@@ -27,8 +27,8 @@ from fhirapp.server.reset import reset
 from fhirapp.trail.events import record
 
 _log = logging.getLogger(__name__)
-# It is added by a setting, and done at once.
-_DEMO_RESET = ScheduleKind(RESET, N_("Demo reset"), {}, lambda *_options: None)
+# Added by FHIRAPP_DEMO_RESET; run in this process, and not as a job.
+DEMO_RESET = ScheduleKind(RESET, N_("Demo reset"), {}, job_path="")
 _RESETS: Mapping[str, str] = {"hourly": "hourly", "nightly": "daily 03:00"}
 
 
@@ -47,11 +47,17 @@ def check_folder(folder: str) -> None:
 
 
 def add(
-    name: str, kind: str, when: str, options: Mapping[str, Any], now: int, *, makes: bool = False
+    name: str,
+    kind: str,
+    when: str,
+    options: Mapping[str, Any],
+    now: int,
+    *,
+    make_folders: bool = False,
 ) -> Timing:
     """Add a schedule, options that are empty left out; return when it runs.
 
-    With makes, the folders of a watched one are made. Raises ConfigurationError for what is not
+    With make_folders, the folders that it needs are made. Raises ConfigurationError for what is not
     right or cannot be met.
     """
     settings = settings_of(current_app)
@@ -70,7 +76,7 @@ def add(
         raise RefusedCommand(
             "A schedule of the kind %(kind)s has no option %(option)s.", kind=kind, option=option
         )
-    if makes:
+    if make_folders:
         declared.make_folders(wanted)
     declared.check(settings, name, wanted)
     since = wanted.pop("since", None)
@@ -163,7 +169,7 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
 
 def _kind_of(one: Schedule) -> ScheduleKind:
     """Return the kind of a schedule. Raises ConfigurationError where its feature is gone."""
-    kind = _DEMO_RESET if one.kind == RESET else schedule_kinds().get(one.kind)
+    kind = DEMO_RESET if one.kind == RESET else schedule_kinds().get(one.kind)
     if kind is None:
         raise ConfigurationError(f"This server has no schedules of the kind {one.kind}.")
     return kind

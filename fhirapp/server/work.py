@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from fhirapp.config import Settings, load_settings
 from fhirapp.core import core_app
@@ -33,15 +34,15 @@ def main(job_id: str) -> None:
 
 def works(settings: Settings, passphrase: str) -> Mapping[str, Callable[[Job, Tracker], str]]:
     """Return what does a job of each kind; the code of a kind is imported when it is done."""
+    return {
+        kind: partial(_do, reference, settings, passphrase)
+        for kind, reference in job_kinds().items()
+    }
 
-    def work_of(reference: str) -> Callable[[Job, Tracker], str]:
-        def do(job: Job, tracker: Tracker) -> str:
-            work: Work = imported(reference)
-            return work(settings, job, tracker, passphrase)
 
-        return do
-
-    return {kind: work_of(reference) for kind, reference in job_kinds().items()}
+def _do(reference: str, settings: Settings, passphrase: str, job: Job, tracker: Tracker) -> str:
+    work: Work = imported(reference)
+    return work(settings, job, tracker, passphrase)
 
 
 if __name__ == "__main__":

@@ -188,7 +188,10 @@ SCHEDULE = ScheduleKind(
             N_("Folder"), N_("Path on the server. Leave empty for the folder of the Backups page.")
         ),
         "keep": FormField(
-            N_("Backups to keep"), N_("Older backups of this schedule are removed."), "14"
+            N_("Backups to keep"),
+            N_("Older backups of this schedule are removed."),
+            "14",
+            is_count=True,
         ),
         "passphrase_file": FormField(
             N_("Passphrase file"),

@@ -1,4 +1,4 @@
-"""What a start has to do with backups: restores are ended, and an upgrade is preceded by a dump."""
+"""A start finishes interrupted restores, and dumps a PostgreSQL database before an upgrade."""
 
 from __future__ import annotations
 

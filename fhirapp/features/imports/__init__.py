@@ -40,6 +40,5 @@ FEATURE = Feature(
         "folder": "fhirapp.features.imports.folder:take_folder",
     },
     schedule_kinds=("fhirapp.features.imports.folder:SCHEDULE",),
-    sweeps=("fhirapp.features.imports.jobs:sweep",),
     navigation=(MenuLink(ADMINISTRATION, 60, "/admin/imports", N_("Imports")),),
 )

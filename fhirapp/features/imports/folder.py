@@ -339,6 +339,7 @@ SCHEDULE = ScheduleKind(
         "source": SOURCE,
         "repair": REPAIR,
     },
+    job_path="/admin/imports/{job_id}",
     check=_check,
     make_folders=_make_folders,
     has_work=_has_work,

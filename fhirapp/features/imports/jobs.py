@@ -21,7 +21,6 @@ from fhirapp.features.imports.runs import Options, dry_run_copy
 from fhirapp.jobs import uploads
 from fhirapp.jobs.process import LAID, MADE, Tracker
 from fhirapp.jobs.table import WAITS, WORKS, Job
-from fhirapp.server.jobs import DAY
 from fhirapp.store.import_models import PATIENCE
 
 IMPORT, FOLDER, PULL = "import", "folder", "pull"
@@ -145,8 +144,3 @@ class ScheduledImport:
             name: dict(self._totals.get(name, Counter()) + rows.get(name, Counter()))
             for name in sorted({*self._totals, *rows})
         }
-
-
-def sweep(now: int) -> None:
-    """Remove uploads that were not imported for a day."""
-    uploads.remove_old(IMPORT, now - DAY)

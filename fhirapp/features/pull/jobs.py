@@ -115,6 +115,7 @@ SCHEDULE = ScheduleKind(
         "repair": REPAIR,
     },
     more_options=frozenset({"since"}),
+    job_path="/admin/imports/{job_id}",
     check=_check,
     request=_request,
 )

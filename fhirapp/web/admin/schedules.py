@@ -79,10 +79,12 @@ def new(kind: str) -> Response:
 @for_administrators
 def add(kind: str) -> Response:
     """Add a schedule."""
-    options: dict[str, Any] = {name: field(name, _LONGEST) for name in _declared(kind).fields}
+    declared = _declared(kind)
+    options: dict[str, Any] = {name: field(name, _LONGEST) for name in declared.fields}
     try:
-        if keep := options.get("keep"):
-            options["keep"] = _count(keep)
+        for option, shown in declared.fields.items():
+            if shown.is_count and options[option]:
+                options[option] = _count(options[option])
         name = field("name", 100)
         schedules.add(name, kind, field("when", 100), options, int(time.time()))
     except ConfigurationError as error:
@@ -197,7 +199,9 @@ def _path_of(kind: str, job_id: str | None, known: set[str]) -> str:
 
 def _labels() -> Mapping[str, str]:
     """Return the label of each kind of schedule; the page translates it."""
-    return {RESET: _("Demo reset")} | {kind.name: kind.label for kind in schedule_kinds().values()}
+    return {RESET: schedules.DEMO_RESET.label} | {
+        kind.name: kind.label for kind in schedule_kinds().values()
+    }
 
 
 def _fields() -> Mapping[str, FormField]:
