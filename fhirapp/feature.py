@@ -40,6 +40,17 @@ class MenuLink:
 
 
 @dataclass(frozen=True)
+class Via:
+    """A page that asks our own API for records, as the audit trail shows it."""
+
+    # What the lines of the trail have.
+    code: str
+    label: str
+    # For patients, where that is less exact.
+    patient_label: str = ""
+
+
+@dataclass(frozen=True)
 class Feature:
     """The declaration of a feature."""
 
@@ -52,6 +63,7 @@ class Feature:
     # By name: the command, and a sentence for the list of commands.
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     navigation: tuple[MenuLink, ...] = ()
+    vias: tuple[Via, ...] = ()
     # The work of each kind of job, and the kinds of schedules: jobs/kinds.py has their types.
     jobs: Mapping[str, str] = field(default_factory=dict)
     schedule_kinds: tuple[str, ...] = ()

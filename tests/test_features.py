@@ -14,6 +14,7 @@ import grimp
 import pytest
 
 from fhirapp.feature import Feature, features
+from fhirapp.web.admin.audit_descriptions import vias
 from tests import ROOT
 from tests.support.browsing import Browser
 
@@ -114,6 +115,14 @@ def test_server_without_a_feature_passes_the_contract_of_fhir(tmp_path: Path, na
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+
+
+def test_each_page_that_asks_for_records_has_a_label_in_the_audit_trail():
+    assigned = re.compile(r'^(?:SENT_|_)?VIA = "([a-z]+)"$', re.MULTILINE)
+    sources = (path.read_text("utf-8") for path in (ROOT / "fhirapp").rglob("*.py"))
+    codes = {code for source in sources for code in assigned.findall(source)}
+    assert len(codes) > 8
+    assert codes <= vias().keys()
 
 
 def test_home_page_links_to_the_pages_of_features_that_are_there(make_app, monkeypatch):

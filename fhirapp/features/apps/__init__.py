@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import ACCOUNT, ADMINISTRATION, N_, Feature, MenuLink
+from fhirapp.feature import ACCOUNT, ADMINISTRATION, N_, Feature, MenuLink, Via
 
 FEATURE = Feature(
     name="apps",
@@ -21,6 +21,10 @@ FEATURE = Feature(
         ),
         "token": ("fhirapp.features.apps.cli:token", "Issue access tokens."),
     },
+    vias=(
+        Via("launch", N_("the app launch page")),
+        Via("picker", N_("the record selection page")),
+    ),
     navigation=(
         MenuLink(ADMINISTRATION, 40, "/admin/clients", N_("Apps")),
         MenuLink(ADMINISTRATION, 50, "/admin/grants", N_("Consents")),

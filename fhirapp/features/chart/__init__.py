@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import MAIN, N_, Feature, MenuLink
+from fhirapp.feature import MAIN, N_, Feature, MenuLink, Via
 
 FEATURE = Feature(
     name="chart",
     requires=("notes",),
     blueprints=("fhirapp.features.chart.routes:blueprint",),
+    vias=(Via("chart", N_("the chart")),),
     navigation=(
         MenuLink(MAIN, 30, "/patients", N_("Patients"), roles=("", "clinician", "administrator")),
         MenuLink(MAIN, 30, "/patients", N_("My record"), roles=("patient",)),

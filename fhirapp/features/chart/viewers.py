@@ -17,29 +17,13 @@ from fhirapp.auth.models import OF_PAGES, Client, User
 from fhirapp.db import db
 from fhirapp.fhir.temporal import local
 from fhirapp.trail.events import EVENTS
+from fhirapp.web.admin.audit_descriptions import vias
 from fhirapp.web.labels import one_of, plural_of
 from fhirapp.web.texts import _
 from fhirapp.web.times import moment_of
 
 # Requests on a page; those of one person in one minute are one line.
 SHOWN = 100
-_EXPLORER = _("the explorer")
-_PAGES = {
-    "chart": _("the chart"),
-    "notes": _("the notes"),
-    "explore": _EXPLORER,
-    # What it asks by itself: to explain a search, to offer values, to name patients, to ask again.
-    "explain": _EXPLORER,
-    "names": _EXPLORER,
-    "suggestions": _EXPLORER,
-    "history": _EXPLORER,
-    "home": _("the home page"),
-    "launch": _("the app launch page"),
-    "learn": _("the lessons"),
-    "picker": _("the record selection page"),
-    "audit": _("the administration pages"),
-}
-_OTHER_PAGES = _("its other pages")
 
 
 class Look(NamedTuple):
@@ -131,7 +115,9 @@ def _through(
 
 def _pages(together: Sequence[AuditEntry]) -> str:
     """Return which of our pages asked, in the order in which they did."""
-    names = [_(_PAGES.get(one.via, _OTHER_PAGES)) for one in reversed(together)]
+    known = vias()
+    pages = [known.get(one.via, known["pages"]) for one in reversed(together)]
+    names = [_(via.patient_label or via.label) for via in pages]
     return _("this site: %(pages)s", pages=", ".join(dict.fromkeys(names)))
 
 

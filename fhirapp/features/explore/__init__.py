@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import MAIN, N_, Feature, MenuLink
+from fhirapp.feature import MAIN, N_, Feature, MenuLink, Via
 
 FEATURE = Feature(
     name="explore",
@@ -12,6 +12,13 @@ FEATURE = Feature(
         "fhirapp.features.explore.inspector:blueprint",
         "fhirapp.features.explore.why:blueprint",
         "fhirapp.features.explore.api_docs:blueprint",
+    ),
+    vias=(
+        Via("explore", N_("the explorer")),
+        Via("explain", N_("the explorer's explanations"), N_("the explorer")),
+        Via("suggestions", N_("the explorer's suggestions"), N_("the explorer")),
+        Via("names", N_("patient names in the explorer"), N_("the explorer")),
+        Via("history", N_("the explorer's versions"), N_("the explorer")),
     ),
     navigation=(
         MenuLink(MAIN, 20, "/explore", N_("Explore")),

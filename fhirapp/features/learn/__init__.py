@@ -8,7 +8,7 @@ recap.py shows what was done.
 
 from __future__ import annotations
 
-from fhirapp.feature import MAIN, N_, Feature, MenuLink
+from fhirapp.feature import MAIN, N_, Feature, MenuLink, Via
 
 FEATURE = Feature(
     name="learn",
@@ -18,5 +18,6 @@ FEATURE = Feature(
         "fhirapp.features.learn.class_pages:blueprint",
         "fhirapp.features.learn.recap:blueprint",
     ),
+    vias=(Via("learn", N_("the lessons")),),
     navigation=(MenuLink(MAIN, 10, "/learn", N_("Learn"), demo_only=True),),
 )

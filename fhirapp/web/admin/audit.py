@@ -22,7 +22,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.resources.audit_event import resources_of
 from fhirapp.search.values import escape
-from fhirapp.web.admin.audit_descriptions import PLACES, VIA, clients_named, described, users_named
+from fhirapp.web.admin.audit_descriptions import VIA, clients_named, described, users_named, vias
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.pages import PageError, blueprint_of, for_administrators, page, signed_in
 from fhirapp.web.people import person_of
@@ -248,7 +248,10 @@ def index() -> Response:
         is_later=before() is not None,
         statuses=STATUSES,
         kinds=KINDS,
-        places={BY_APPS: _("an app or a script"), **PLACES},
+        places={
+            BY_APPS: _("an app or a script"),
+            **{code: via.label for code, via in vias().items()},
+        },
         most=MOST,
     )
 

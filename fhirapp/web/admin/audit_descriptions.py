@@ -17,6 +17,7 @@ from fhirapp.auth.clients.registration import PAGES
 from fhirapp.auth.models import Client, User
 from fhirapp.config import settings
 from fhirapp.db import db
+from fhirapp.feature import Via, features
 from fhirapp.trail.events import EVENTS
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.labels import one_of, plural_of
@@ -79,22 +80,18 @@ _BEGUN: Mapping[str, str] = {
     "exports": _("started an export"),
     "imports": _("started an import"),
 }
-# Which of our pages asked.
-PLACES: Mapping[str, str] = {
-    "explore": _("the explorer"),
-    "explain": _("the explorer's explanations"),
-    "suggestions": _("the explorer's suggestions"),
-    "names": _("patient names in the explorer"),
-    "history": _("the explorer's versions"),
-    "chart": _("the chart"),
-    "notes": _("the notes"),
-    "launch": _("the app launch page"),
-    "learn": _("the lessons"),
-    "picker": _("the record selection page"),
-    "home": _("the home page"),
-    "pages": _("the pages"),
-    VIA: _("the administration pages"),
-}
+# Of the pages that are no feature's.
+_CORE_VIAS = (
+    Via("home", _("the home page")),
+    Via("pages", _("the pages"), _("its other pages")),
+    Via(VIA, _("the administration pages")),
+)
+
+
+def vias() -> Mapping[str, Via]:
+    """Return the pages that ask for records, by their code; the page translates their labels."""
+    declared = [via for feature in features() for via in feature.vias]
+    return {via.code: via for via in (*declared, *_CORE_VIAS)}
 
 
 class NamedPatient(NamedTuple):
@@ -198,7 +195,8 @@ def _who(entry: AuditEntry, users: Mapping[str, str], clients: Mapping[str, str]
 def _through(entry: AuditEntry, clients: Mapping[str, str]) -> str:
     """Return by which page or app the request came, empty where the app itself sent it."""
     if entry.via or entry.client_id == PAGES:
-        return _(PLACES.get(entry.via, "the pages"))
+        known = vias()
+        return _(known.get(entry.via, known["pages"]).label)
     if entry.user_id is None or entry.client_id is None:
         return ""
     return _("the app %(name)s", name=clients.get(entry.client_id, entry.client_id))
