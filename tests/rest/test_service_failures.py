@@ -137,3 +137,11 @@ def test_connections_that_were_lost_are_replaced_unnoticed(make_app):
             )
     assert fhir.get(f"{ALLERGY}/al-p1-latex").status_code == 200
     engine.dispose()
+
+
+def test_connection_of_a_session_returns_to_the_pool_with_its_context(app):
+    with app.app_context():
+        db.session.connection()
+        pool = db.engine.pool
+        held = pool.checkedout()
+    assert pool.checkedout() == held - 1
