@@ -172,7 +172,7 @@ def logs(request_id: str | None, since: str | None, as_json: bool, demo: bool | 
         moment = _moment(since)
         found = [one for one in found if datetime.fromisoformat(one.time) >= moment]
     if request_id is not None:
-        found = [one for one in found if one.request == request_id]
+        found = [entry for entry in found if entry.request == request_id]
         if not found:
             raise RefusedCommand(
                 f"No warnings or errors of this server are kept for the request ID {request_id}."

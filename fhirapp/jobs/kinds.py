@@ -12,8 +12,8 @@ from fhirapp.jobs.process import Tracker
 from fhirapp.jobs.schedule import Schedule
 from fhirapp.jobs.table import Job
 
-# Does a job within its process; the text is the passphrase, or empty. Returns what is to be said of
-# the job, empty for nothing.
+# Does a job within its process; the text is the passphrase, or empty. Returns a note for the job's
+# page, or an empty text.
 Work = Callable[[Settings, Job, Tracker, str], str]
 
 

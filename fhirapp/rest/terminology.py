@@ -134,7 +134,7 @@ class _Expander:
                 + ", ".join([*(URL + class_name for class_name in CLASSES), *urls]),
             )
         if len(found) > 1:
-            several = ", ".join(f"{_VALUE_SET}/{one.id} ({one.name})" for one in found[:_NAMED])
+            several = ", ".join(f"{_VALUE_SET}/{row.id} ({row.name})" for row in found[:_NAMED])
             hint = "name its version too, as url|version, or" if "|" not in name else "name"
             message = f"{name[:_SHOWN]!r} names several value sets: {several}; {hint} one of them"
             raise UnknownTerminology(self._parameter, message)

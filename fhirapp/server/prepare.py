@@ -159,7 +159,7 @@ def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
         if database is not None:
             kept = copy_before_upgrade(database, schema, now)
         else:
-            dump = next((one.dump for one in features() if one.dump), "")
+            dump = next((feature.dump for feature in features() if feature.dump), "")
             if dump:
                 kept = imported(dump)(settings, schema, now, say)
             else:

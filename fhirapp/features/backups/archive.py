@@ -168,7 +168,7 @@ def _manifest(packed: gzip.GzipFile) -> BackupManifest:
             f"with fhirapp {UPGRADED_BY}, which upgrades it, and take a new backup."
         )
     try:
-        files = [BackupFile(**one) for one in stated["files"]]
+        files = [BackupFile(**file) for file in stated["files"]]
         manifest = BackupManifest(
             *(stated["taken"], stated["schema"], files, stated["fhirapp"]),
             *(str(stated.get("namespace", "")), str(stated.get("secret", ""))),

@@ -76,11 +76,13 @@ def _keep_uploaded(settings: Settings, job: Job, tracker: Tracker, moment: datet
     """Keep an uploaded backup with the others; no schedule's naming takes it for its own."""
     with current_core(settings):
         uploads.lay_out(job.id, tracker.folder / LAID)
-        path = next(one for one in (tracker.folder / LAID).rglob("*") if one.is_file())
+        path = next(path for path in (tracker.folder / LAID).rglob("*") if path.is_file())
         uploads.remove(job.id)
     if not is_backup(path):
         raise InvalidBackup("What was uploaded is not a backup.")
-    stem = "".join(one for one in path.stem if one.isascii() and (one.isalnum() or one in "-_"))
+    stem = "".join(
+        letter for letter in path.stem if letter.isascii() and (letter.isalnum() or letter in "-_")
+    )
     named = path.rename(path.with_name(f"uploaded-{time_in_name(moment)}-{stem[:80]}.backup"))
     keep_backup(settings, named)
     tracker.progress.name = named.name

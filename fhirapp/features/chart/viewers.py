@@ -116,7 +116,7 @@ def _through(
 def _pages(together: Sequence[AuditEntry]) -> str:
     """Return which of our pages asked, in the order in which they did."""
     known = vias()
-    pages = [known.get(one.via, known["pages"]) for one in reversed(together)]
+    pages = [known.get(entry.via, known["pages"]) for entry in reversed(together)]
     names = [_(via.patient_label or via.label) for via in pages]
     return _("this site: %(pages)s", pages=", ".join(dict.fromkeys(names)))
 

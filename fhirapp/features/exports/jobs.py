@@ -37,8 +37,8 @@ def export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> 
             user_id=job.owner,
         )
     tracker.progress.counts = {
-        one.url: {"resources": one.lines, "versions": one.versions}
-        for one in (*manifest.output, *manifest.deleted)
+        file.url: {"resources": file.lines, "versions": file.versions}
+        for file in (*manifest.output, *manifest.deleted)
     }
     tracker.note()
     try:
@@ -53,11 +53,11 @@ def export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> 
 def _pack(made: Path) -> None:
     """Write an archive of all files, which an import takes as it is."""
     files = sorted(made.iterdir())
-    need_space(made, sum(one.stat().st_size for one in files), "the archive")
+    need_space(made, sum(file.stat().st_size for file in files), "the archive")
     part = made / f".{ARCHIVE}.part"
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=5) as archive:
-        for one in files:
-            archive.write(one, one.name)
+        for file in files:
+            archive.write(file, file.name)
     part.replace(made / ARCHIVE)
 
 

@@ -18,7 +18,7 @@ def shown(text: str, longest: int = _LONGEST) -> str:
     """Return another server's text on one line, without control characters, and cut."""
     # Cut first: it may be megabytes. Twice as much, since spaces may fall away.
     plain = "".join(
-        " " if unicodedata.category(one)[0] in "CZ" else one for one in text[: 2 * longest]
+        " " if unicodedata.category(letter)[0] in "CZ" else letter for letter in text[: 2 * longest]
     )
     words = " ".join(plain.split())
     return words if len(words) <= longest else f"{words[: longest - 1]}…"
