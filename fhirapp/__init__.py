@@ -36,7 +36,7 @@ def _all_parts(settings: Settings | None) -> Flask:
     from fhirapp.core import bare_app
     from fhirapp.feature import features, imported
     from fhirapp.jobs import worker
-    from fhirapp.server import access_log, health, jobs, metrics, schedules
+    from fhirapp.server import access_log, jobs, schedules
     from fhirapp.web import below
 
     app = bare_app(settings or load_settings())
@@ -50,10 +50,8 @@ def _all_parts(settings: Settings | None) -> Flask:
         resources,
         worker,
         web,
-        health,
         jobs,
         schedules,
-        metrics,
         access_log,
     ):
         part.init_app(app)

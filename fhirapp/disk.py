@@ -159,8 +159,8 @@ def need_space(folder: Path, size: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < size + _SPARE:
         raise ConfigurationError(
-            f"There is no room for {what} in {folder}: {megabytes(size + _SPARE)} are needed and "
-            f"{megabytes(free)} are free. Nothing was changed."
+            f"There is no room for {what} in {folder}: {readable(size + _SPARE)} are needed and "
+            f"{readable(free)} are free. Nothing was changed."
         )
 
 
@@ -182,9 +182,19 @@ def need_writable(folder: Path) -> None:
         ) from None
 
 
-def megabytes(size: int) -> str:
-    """Return a number of bytes as people read it."""
-    return f"{size / 1_000_000:,.1f} MB"
+def scaled(size: float) -> tuple[float, int, str]:
+    """Return a number of bytes in its unit: the number, its decimals, and bytes, kB, MB or GB."""
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return size, 0 if unit == "bytes" or size >= 100 else 1, unit
+        size /= 1000
+    return size, 1, "GB"
+
+
+def readable(size: float) -> str:
+    """Return a number of bytes with its unit: 512 bytes, 1.5 kB, 79.2 GB."""
+    number, decimals, unit = scaled(size)
+    return f"{number:,.{decimals}f} {unit}"
 
 
 @contextmanager

@@ -70,6 +70,12 @@ class Feature:
     # Functions called every minute, with the time in seconds since 1970: each removes what has
     # expired.
     sweeps: tuple[str, ...] = ()
+    # Tuples of probes, and functions that return a setup step or None: probe.py has their types.
+    probes: tuple[str, ...] = ()
+    setup_steps: tuple[str, ...] = ()
+    # Listens at a further address and serves it in a process of its own: server/serve.py has the
+    # type. Returns None where the settings want none. Raises ConfigurationError.
+    side_server: str = ""
     # Called before the database is opened: completes an interrupted restore, and returns a function
     # to call when the database is ready.
     recovery: str = ""

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyrage  # type: ignore[import-untyped]
 import pytest
@@ -29,12 +30,14 @@ from fhirapp import db
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.definition import types
 from fhirapp.documents.media import ExtractedText
-from fhirapp.features.imports.importer import import_paths
-from fhirapp.features.imports.report import Report
+from fhirapp.features import FEATURES
 from tests import ROOT, TESTS
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.effort import LONG
 from tests.support.helpers import Fhir, token_for
+
+if TYPE_CHECKING:
+    from fhirapp.features.imports.report import Report
 
 pytest_plugins = ["tests.support.databases", "tests.support.instances"]
 # Some tests import them before others name them as plugins.
@@ -228,8 +231,10 @@ def _remembered_passphrases() -> Iterator[None]:
 def _untuned_garbage_collection() -> Iterator[None]:
     """Keep imports in this process from collecting all garbage after each batch from then on."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("features.imports.downloads", "features.imports.jobs"):
-            patch.setattr(f"fhirapp.{module}.tune_gc", lambda: None)
+        for module in ("fhirapp.features.imports.downloads", "fhirapp.features.imports.jobs"):
+            # tests/test_features.py deletes features.
+            if "imports" in FEATURES:
+                patch.setattr(f"{module}.tune_gc", lambda: None)
         yield
 
 
@@ -322,6 +327,8 @@ def synthea_folder(shared: Path) -> Path:
 @pytest.fixture(scope="session")
 def synthea_loaded(make_app: Callable[..., Flask], synthea_folder: Path) -> tuple[Flask, Report]:
     """Return an app with these records, and the report of their import."""
+    from fhirapp.features.imports.importer import import_paths
+
     app = make_app(seed=False)
     with app.app_context():
         return app, import_paths([synthea_folder], types(), app.config["FHIRAPP"])

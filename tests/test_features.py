@@ -71,16 +71,6 @@ def dependents(name: str) -> Set[str]:
     return found
 
 
-# Modules of the core that still import a feature: they look at the state of the server.
-LOOKS_AT_BACKUPS = {
-    "fhirapp.server.doctor",
-    "fhirapp.server.metrics",
-    "fhirapp.web.admin.checkup",
-    "fhirapp.web.admin.overview",
-}
-REMOVABLE = [name for name in FEATURES if not dependents(name) & {"imports", "backups"}]
-
-
 def test_core_imports_no_feature(imports):
     core = {module for module in imports.modules if not module.startswith(_FOLDER)}
     importers = {
@@ -88,11 +78,11 @@ def test_core_imports_no_feature(imports):
         for module in core
         if any(map(feature_of, imports.find_modules_directly_imported_by(module)))
     }
-    assert importers == LOOKS_AT_BACKUPS
+    assert importers == set()
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", REMOVABLE)
+@pytest.mark.parametrize("name", FEATURES)
 def test_server_without_a_feature_passes_the_contract_of_fhir(tmp_path: Path, name: str) -> None:
     without = dependents(name)
     for part in ("fhirapp", "tests"):

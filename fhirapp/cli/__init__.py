@@ -29,12 +29,7 @@ _CORE = {
     ),
     "db": ("fhirapp.cli.server:database", "Check, upgrade and index the database."),
     "demo": ("fhirapp.cli.server:demo", "Start the demo anew."),
-    "doctor": (
-        "fhirapp.cli.server:doctor",
-        "Check settings, disk, database, audit trail and backups.",
-    ),
     "key": ("fhirapp.cli.server:key", "Replace the key that signs id tokens."),
-    "logs": ("fhirapp.cli.server:logs", "Show the latest warnings and errors."),
     "schedule": ("fhirapp.cli.schedule:schedule", "Set what the server does at set times."),
     "serve": ("fhirapp.cli.server:serve", "Serve FHIR until stopped."),
 }

@@ -1,11 +1,8 @@
-"""The commands of the server itself: `serve`, `doctor`, `logs`, `demo`, `key`, `db`."""
+"""The commands of the server itself: `serve`, `demo`, `key`, `db`."""
 
 from __future__ import annotations
 
-import json
-import textwrap
 import time
-from datetime import UTC, datetime
 
 import click
 
@@ -15,7 +12,6 @@ from fhirapp.auth.oauth import openid
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.cli.common import demo_option, opened_app, ready_app, say
 from fhirapp.config import (
-    RefusedCommand,
     Settings,
     load_settings,
     settings_of,
@@ -24,15 +20,13 @@ from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.documents.ocr import why_unusable
-from fhirapp.server import health, live_settings, metrics
+from fhirapp.server import live_settings, logs
 from fhirapp.server.check import check_database, check_file
-from fhirapp.server.doctor import GOOD, NOTE, WRONG, examine
-from fhirapp.server.last_errors import last_errors
 from fhirapp.server.lock import in_use
 from fhirapp.server.prepare import first_setup_code, prepare
 from fhirapp.server.proxies import seems_behind_proxy
 from fhirapp.server.reset import refuse_others, reset
-from fhirapp.server.serve import is_restart, listen
+from fhirapp.server.serve import is_restart, listen, listen_aside
 from fhirapp.server.serve import serve as run
 from fhirapp.store.migrate import (
     HEAD,
@@ -57,8 +51,8 @@ def serve(demo: bool | None, host: str | None, port: int | None) -> None:
     """Serve FHIR until stopped."""
     app = ready_app(serving=True, is_restart=is_restart(), demo=demo, host=host, port=port)
     settings = settings_of(app)
-    health.configure(settings)
-    listener, for_metrics = listen(settings), metrics.listen(settings)
+    logs.configure(settings)
+    listener, side_servers = listen(settings), listen_aside(settings)
     try:
         with app.app_context():
             record_settings(live_settings.started_with(app))
@@ -72,10 +66,9 @@ def serve(demo: bool | None, host: str | None, port: int | None) -> None:
             "proxy, but FHIRAPP_TRUSTED_PROXY does not name it: all clients count as one, and "
             "wrong passwords from one lock out the others."
         )
-    if for_metrics is not None:
-        host, port = for_metrics.getsockname()[:2]
-        say(f"Metrics for Prometheus are at http://{host}:{port}/metrics")
-    run(app, listener, for_metrics)
+    for side_server in side_servers:
+        say(side_server.announcement)
+    run(app, listener, side_servers)
 
 
 def _greet(settings: Settings, port: int, code: str | None) -> None:
@@ -131,68 +124,6 @@ def rotate() -> None:
         record("keys-changed", what="a new key for id tokens")
         minutes = (openid.rotate(now) - now) // 60
     say(f"The new key is published now, and starts to sign in {minutes} minutes.")
-
-
-_MARKS = {GOOD: "ok", NOTE: "note", WRONG: "WRONG"}
-
-
-@click.command()
-@click.option("--quick", is_flag=True, help="Skip what reads whole files.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each finding.")
-@demo_option
-def doctor(quick: bool, as_json: bool, demo: bool | None) -> int:
-    """Check settings, address, disk, database, audit trail, backups and jobs; say what to do.
-
-    The exit code is 1 if something is wrong, so that cron reports it.
-    """
-    app = create_app(load_settings(demo=demo))
-    with app.app_context():
-        live_settings.refresh(app)
-        found = examine(app, quick=quick)
-        db.engine.dispose()
-    for one in found:
-        if as_json:
-            click.echo(json.dumps(one._asdict()))
-            continue
-        click.echo(f"{_MARKS[one.state]:5}  {one.what}: {one.words}")
-        if one.advice:
-            click.echo(f"       {one.advice}")
-    return 1 if any(one.state == WRONG for one in found) else 0
-
-
-@click.command()
-@click.argument("request_id", required=False, metavar="[ID]")
-@click.option("--since", help="From this day or time on, UTC: 2026-03-01, 2026-03-01T09:00.")
-@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each.")
-@demo_option
-def logs(request_id: str | None, since: str | None, as_json: bool, demo: bool | None) -> None:
-    """Print the latest warnings and errors, newest first, or those of one request ID."""
-    found = last_errors(load_settings(demo=demo).instance)
-    if since is not None:
-        moment = _moment(since)
-        found = [one for one in found if datetime.fromisoformat(one.time) >= moment]
-    if request_id is not None:
-        found = [entry for entry in found if entry.request == request_id]
-        if not found:
-            raise RefusedCommand(
-                f"No warnings or errors of this server are kept for the request ID {request_id}."
-            )
-    for one in found:
-        if as_json:
-            click.echo(json.dumps(one._asdict()))
-            continue
-        click.echo(f"{one.time} {one.level} {one.logger} {one.request or '-'}: {one.message}")
-        if one.traceback:
-            click.echo(textwrap.indent(one.traceback, "    "))
-
-
-def _moment(text: str) -> datetime:
-    """Return a day or an instant; without a zone it is UTC. Raises RefusedCommand."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise RefusedCommand(f"{text!r} is not a date or time; use 2026-03-01T09:00.") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @click.group("db")

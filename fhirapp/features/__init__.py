@@ -4,6 +4,7 @@ To remove a feature, delete its folder and its name in this list, and those that
 """
 
 FEATURES = (
+    "health",
     "accounts",
     "backups",
     "imports",

@@ -31,7 +31,7 @@ MAX_LONG_URL = 4 * MAX_URL
 LONG_URLS = "fhirapp.long_urls"
 # Where web/ lists how the paths begin whose requests may take seconds: server/fair.py.
 SLOW_PATHS = "fhirapp.slow_paths"
-# Where server/health.py lists its paths, which have threads of their own.
+# Where features/health lists its paths, which have threads of their own.
 HEALTH_PATHS = "fhirapp.health_paths"
 # In the extensions, the address of a proxy that seems to be one and is not named:
 # server/connections.py.

@@ -30,8 +30,8 @@ from fhirapp.files import UnusableFiles, check_before_fork, shared_files
 from fhirapp.jobs.process import environment
 from fhirapp.keys import demo_key
 from fhirapp.server import live_settings
+from fhirapp.server.integrity import check_before
 from fhirapp.server.lock import in_use
-from fhirapp.server.readiness import check_before
 from fhirapp.store import migrate
 from fhirapp.store.migrate import reindex, schema_version, shown, upgrade
 from fhirapp.store.seed import load_seed, seed_path

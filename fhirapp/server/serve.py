@@ -16,11 +16,11 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Thread
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from flask import Flask
 
@@ -28,11 +28,12 @@ from fhirapp import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db.generation import following_others
 from fhirapp.disk import database_path
+from fhirapp.feature import features, imported
 from fhirapp.jobs.worker import running_jobs
-from fhirapp.server import RESTARTS, live_settings, metrics
+from fhirapp.server import RESTARTS, live_settings
 from fhirapp.server.connections import Limits, Server
+from fhirapp.server.integrity import check_meanwhile
 from fhirapp.server.lock import in_use
-from fhirapp.server.readiness import check_meanwhile
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,19 @@ _STOP = (signal.SIGTERM, signal.SIGINT)
 _OTHER_FILES = 256
 # Of a restart, in the environment: the process and its listening socket.
 _LISTENER = "LISTENER_OF_RESTART"
+
+
+class SideServer(Protocol):
+    """Serves a further address in a process of its own, as long as the server runs."""
+
+    # Printed when the server starts.
+    announcement: str
+
+    def serve(self, app: Flask, is_wanted: Callable[[], bool]) -> None:
+        """Serve as long as that is wanted."""
+
+    def forget(self, pid: int) -> None:
+        """Remove what is kept of a server process that has ended."""
 
 
 def is_restart() -> bool:
@@ -86,9 +100,13 @@ def listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def serve(
-    app: Flask, listener: socket.socket, metrics_listener: socket.socket | None = None
-) -> None:
+def listen_aside(settings: Settings) -> list[SideServer]:
+    """Listen at the further addresses that features serve. Raises ConfigurationError."""
+    found = (imported(each.side_server)(settings) for each in features() if each.side_server)
+    return [side_server for side_server in found if side_server is not None]
+
+
+def serve(app: Flask, listener: socket.socket, side_servers: Sequence[SideServer] = ()) -> None:
     """Serve until SIGTERM or SIGINT. Raises ConfigurationError where a restore goes on."""
     settings = settings_of(app)
     cores = _cores()
@@ -99,56 +117,27 @@ def serve(
         keys.init_app(app)
         if hasattr(signal, "SIGUSR1"):
             app.extensions[RESTARTS] = os.getpid()
-        of_metrics = 0 if metrics_listener is None else _serve_metrics(app, metrics_listener)
         # What is there now stays: no collection looks through it, or has a child copy its pages.
         gc.collect()
         gc.freeze()
         # As PID 1 of a container it is the parent of every orphan, and must wait for them.
-        if (count == 1 and os.getpid() != 1) or not hasattr(os, "fork"):
+        is_alone = count == 1 and not side_servers and os.getpid() != 1
+        if is_alone or not hasattr(os, "fork"):
+            for side_server in side_servers:
+                Thread(target=side_server.serve, args=(app, lambda: True), daemon=True).start()
             _pin(cores[0])
             kept = run_one(app, listener)
         else:
             slots = [cores[slot % len(cores)] for slot in range(count)]
-            kept = listener if _Supervisor(app, listener, slots).run() else None
+            kept = listener if _Supervisor(app, listener, slots, side_servers).run() else None
     if kept is None:
         return
     # Who stops the server now ends it at once: no request is under way.
     for number in _STOP:
         signal.signal(number, signal.SIG_DFL)
-    if of_metrics:
-        # It holds the lock too. It may have ended.
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            os.kill(of_metrics, signal.SIGTERM)
-            os.waitpid(of_metrics, 0)
     if cores[0] is not None:
         os.sched_setaffinity(0, {core for core in cores if core is not None})
     _restart(kept)
-
-
-def _serve_metrics(app: Flask, listener: socket.socket) -> int:
-    """Answer who asks for metrics, in a process of its own that ends with this one; return it.
-
-    0 where it is a thread.
-    """
-    metrics.clear(settings_of(app))
-    if not hasattr(os, "fork"):
-        still = Thread(target=metrics.serve, args=(app, listener, lambda: True), daemon=True)
-        still.start()
-        return 0
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: os._exit(0))
-            metrics.serve(app, listener, lambda: os.getppid() == parent)
-        except BaseException:
-            _log.exception("metrics failed")
-            raise
-        finally:
-            _end(0)
-    listener.close()
-    return pid
 
 
 def run_one(
@@ -215,12 +204,22 @@ def _drain(server: Server) -> None:
 
 
 class _Supervisor:
-    """The parent process: it serves nothing, and keeps one child alive for each slot."""
+    """The parent process: it serves nothing, and keeps one child alive for each slot.
 
-    def __init__(self, app: Flask, listener: socket.socket, cores: list[int | None]) -> None:
+    The slots after those of the cores are of the side servers.
+    """
+
+    def __init__(
+        self,
+        app: Flask,
+        listener: socket.socket,
+        cores: list[int | None],
+        side_servers: Sequence[SideServer],
+    ) -> None:
         self._app = app
         self._listener = listener
         self._cores = cores
+        self._side_servers = side_servers
         self._children: dict[int, tuple[int, float]] = {}
         self._stopping = self._restarting = False
 
@@ -228,11 +227,12 @@ class _Supervisor:
         """Return whether the server is to start anew."""
         for number in _signals():
             signal.signal(number, self._stop)
-        for slot in range(len(self._cores)):
+        for slot in range(len(self._cores) + len(self._side_servers)):
             self._start(slot)
         while self._children:
             pid, status = os.waitpid(-1, 0)
-            metrics.forget(settings_of(self._app), pid)
+            for side_server in self._side_servers:
+                side_server.forget(pid)
             slot, started = self._children.pop(pid, (-1, 0.0))
             if slot < 0 or self._stopping:
                 continue
@@ -251,17 +251,24 @@ class _Supervisor:
         if pid:
             self._children[pid] = (slot, time.monotonic())
         elif not self._stopping:
-            self._be_child(self._cores[slot], parent, signals)
+            self._be_child(slot, parent, signals)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
 
-    def _be_child(self, core: int | None, parent: int, signals: set[signal.Signals]) -> NoReturn:
-        status = 1
+    def _be_child(self, slot: int, parent: int, signals: set[signal.Signals]) -> NoReturn:
+        def is_wanted() -> bool:
+            return os.getppid() == parent
+
+        status, count = 1, len(self._cores)
         try:
-            _pin(core)
             for number in signals:
                 signal.signal(number, lambda *_: os._exit(0))
             signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-            run_one(self._app, self._listener, len(self._cores), lambda: os.getppid() == parent)
+            if slot < count:
+                _pin(self._cores[slot])
+                run_one(self._app, self._listener, count, is_wanted)
+            else:
+                self._listener.close()
+                self._side_servers[slot - count].serve(self._app, is_wanted)
             status = 0
         except BaseException:
             _log.exception("server process failed")

@@ -14,7 +14,7 @@ from fhirapp.jobs import process
 from fhirapp.jobs.kinds import Work, job_kinds
 from fhirapp.jobs.process import Tracker
 from fhirapp.jobs.table import Job
-from fhirapp.server import health
+from fhirapp.server import logs
 from fhirapp.server.lock import in_use
 
 
@@ -26,7 +26,7 @@ def main(job_id: str) -> None:
         # The server's processes have a core each.
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     settings = load_settings()
-    health.configure(settings)
+    logs.configure(settings)
     passphrase = sys.stdin.buffer.read().decode()
     with in_use(settings):
         process.perform(core_app(settings), job_id, works(settings, passphrase))

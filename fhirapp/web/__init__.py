@@ -10,9 +10,9 @@ from flask import Flask
 
 from fhirapp.feature import features, imported
 from fhirapp.web import home, pages, static_files, texts
-from fhirapp.web.admin import audit, checkup, jobs, overview, schedules, settings
+from fhirapp.web.admin import audit, jobs, schedules, settings
 
-_CORE = (home, overview, checkup, jobs, schedules, audit, settings)
+_CORE = (home, jobs, schedules, audit, settings)
 
 
 def init_app(app: Flask) -> None:

@@ -8,14 +8,11 @@ from itertools import chain
 from flask import request
 
 from fhirapp.config import settings
-from fhirapp.feature import ADMINISTRATION, MAIN, N_, MenuLink, features
+from fhirapp.feature import ADMINISTRATION, N_, MenuLink, features
 
 _CORE = (
-    MenuLink(MAIN, 70, "/admin", N_("Administer"), roles=("administrator",)),
-    MenuLink(ADMINISTRATION, 10, "/admin", N_("Overview"), is_exact=True),
     MenuLink(ADMINISTRATION, 90, "/admin/schedules", N_("Schedules")),
     MenuLink(ADMINISTRATION, 100, "/admin/audit", N_("Audit trail")),
-    MenuLink(ADMINISTRATION, 120, "/admin/logs", N_("Errors")),
     MenuLink(ADMINISTRATION, 130, "/admin/keys", N_("Keys")),
     MenuLink(ADMINISTRATION, 140, "/admin/settings", N_("Settings")),
 )

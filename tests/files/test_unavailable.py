@@ -18,9 +18,10 @@ from flask import Flask
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import ConfigurationError, load_settings, settings_of
 from fhirapp.features.exports.jobs import EXPORT
+from fhirapp.features.health.examine import examine
 from fhirapp.files import Bucket, FilesUnavailable, UnusableFiles, shared_files
 from fhirapp.jobs import process
-from fhirapp.server import doctor
+from fhirapp.probe import WRONG, Cost
 from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
 from tests.support.helpers import assert_outcome
@@ -146,16 +147,13 @@ def test_pages_and_exports_report_missing_files_and_go_on_afterwards(away, caplo
         assert away.exports.work() == 1
         page = away.admin.get("/admin/backups")
         assert (page.status, "shared by the servers are not available" in page.words) == (503, True)
-        told = (
-            f"The shared file storage is not reachable ({away.reason}). Exports, import "
-            "reports and backups fail until it is."
-        )
-        overview = away.admin.get("/admin")
-        assert overview.links[told] == "/admin/check"
-        assert "none in the server's backup folder" not in overview.words
+        overview = away.admin.get("/admin").words
+        assert "The shared file storage cannot be used (" in overview
+        assert "There is no backup" not in overview
         with away.app.app_context():
-            (found,) = doctor._files(settings_of(away.app))
-        assert found.state == doctor.WRONG
+            findings = examine(Cost.REMOTE).findings
+        assert [finding.state for finding in findings["Files"]] == [WRONG]
+        assert findings["Backups"] == []
         assert away.exports.get("Patient?_count=1").status_code == 200
     finally:
         away.come()

@@ -29,7 +29,8 @@ from fhirapp.features.backups.archive import DUMP
 from fhirapp.features.backups.backup import back_up, why_no_backup
 from fhirapp.features.backups.drill import drill
 from fhirapp.features.backups.restore import RestoreResult, restore
-from fhirapp.server.doctor import examine
+from fhirapp.features.health.examine import examine
+from fhirapp.probe import Cost
 from fhirapp.server.lock import alone_on_server, in_use
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
@@ -298,9 +299,9 @@ def test_missing_or_older_pg_dump_is_one_sentence(example, tmp_path, monkeypatch
     assert not (example.folder / "none.backup").exists()
     app = create_app(example.settings)
     with app.app_context():
-        found = [finding for finding in examine(app, quick=True) if finding.what == "Backups"]
+        found = examine(Cost.REMOTE).findings["Backups"]
         db.engine.dispose()
-    assert package in found[0].advice
+    assert package in found[0].in_english()[1]
 
 
 def test_owner_of_one_database_backs_up_and_restores(example, new_database, tmp_path):

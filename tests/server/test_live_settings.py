@@ -189,6 +189,6 @@ def test_doctor_reports_where_settings_come_from(app):
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     (words,) = (finding["words"] for finding in found if finding["what"] == "Settings")
-    assert words.startswith("environment: database_url, ")
+    assert words.startswith("Settings that are not at their defaults: environment: database_url, ")
     assert "instance_path, threads" in words
-    assert words.endswith("admin page: page_size")
+    assert words.endswith("admin page: page_size.")

@@ -1,4 +1,4 @@
-"""Starting `fhirapp serve`: refusals, how many processes, and sparing logs."""
+"""Starting `fhirapp serve`: refusals, how many processes, and limit logs."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import logging
 import sys
 
 from fhirapp.config import Settings
-from fhirapp.server import health, serve
+from fhirapp.server import logs, serve
 from fhirapp.server.proxies import seems_behind_proxy
 from tests.support.helpers import damage_database
 from tests.support.shell import assert_not_done, run_command
 
 
 def test_repeated_log_messages_are_counted():
-    sparing, records = health.Sparing(), []
+    limit, records = logs.RateLimit(), []
     for number in range(100):
         record = logging.LogRecord("a", logging.ERROR, "a.py", 1, "failed %s", (number,), None)
         record.created = 1_000_000.0
-        records.append(sparing.filter(record))
-    assert sum(records) == health.Sparing.PER_MINUTE
+        records.append(limit.filter(record))
+    assert sum(records) == logs.RateLimit.PER_MINUTE
     elsewhere = logging.LogRecord("a", logging.ERROR, "a.py", 2, "other", (), None)
     elsewhere.created = 1_000_001.0
-    assert sparing.filter(elsewhere)
+    assert limit.filter(elsewhere)
     later = logging.LogRecord("a", logging.ERROR, "a.py", 1, "failed %s", (7,), None)
     later.created = 1_000_061.0
-    assert sparing.filter(later)
+    assert limit.filter(later)
     assert later.getMessage() == "failed 7 (90 like earlier ones were left out)"
 
 
 def test_log_messages_of_different_errors_are_counted_apart():
-    sparing = health.Sparing()
+    limit = logs.RateLimit()
     for error in (ValueError, KeyError):
         for number in range(20):
             try:
@@ -38,7 +38,7 @@ def test_log_messages_of_different_errors_are_counted_apart():
                 info = sys.exc_info()
             record = logging.LogRecord("a", logging.ERROR, "a.py", 1, "failed", (), info)
             record.created = 1_000_000.0
-            assert sparing.filter(record) == (number < health.Sparing.PER_MINUTE)
+            assert limit.filter(record) == (number < logs.RateLimit.PER_MINUTE)
 
 
 def test_serve_refuses_to_start_in_one_sentence(clinic, tmp_path):

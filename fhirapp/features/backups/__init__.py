@@ -26,5 +26,7 @@ FEATURE = Feature(
     recovery="fhirapp.features.backups.start:recover",
     dump="fhirapp.features.backups.start:dump_before_upgrade",
     sweeps=("fhirapp.features.backups.jobs:sweep",),
+    probes=("fhirapp.features.backups.probes:PROBES",),
+    setup_steps=("fhirapp.features.backups.probes:take_backup",),
     navigation=(MenuLink(ADMINISTRATION, 80, "/admin/backups", N_("Backups")),),
 )

@@ -14,7 +14,7 @@ import click
 
 from fhirapp.cli.common import demo_option, say
 from fhirapp.config import Settings, load_settings
-from fhirapp.disk import megabytes
+from fhirapp.disk import readable
 from fhirapp.features.backups.archive import InvalidBackup
 from fhirapp.features.backups.backup import MissingPassphrase, back_up
 from fhirapp.features.backups.drill import drill
@@ -74,7 +74,7 @@ def backup(
     taken = back_up(settings, target, moment, passphrase)
     click.echo(taken.path)
     how = "encrypted" if passphrase else "not encrypted: protect it like the records"
-    say(f"Backed up, and read back: {megabytes(taken.size)}, {how}.")
+    say(f"Backed up, and read back: {readable(taken.size)}, {how}.")
     return _rotate(naming, keep, taken.path) if naming and keep else 0
 
 

@@ -14,7 +14,7 @@ from flask import current_app
 from fhirapp.config import ConfigurationError, RefusedCommand, Settings, settings_of
 from fhirapp.core import current_core
 from fhirapp.db import writing
-from fhirapp.disk import megabytes
+from fhirapp.disk import readable
 from fhirapp.feature import N_
 from fhirapp.features.backups.archive import InvalidBackup
 from fhirapp.features.backups.backup import back_up, why_no_backup
@@ -69,7 +69,7 @@ def take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str)
         keep_backup(settings, taken.path)
     tracker.progress.name = taken.path.name
     after = _after_backup(settings, job, naming, taken.path, passphrase or None)
-    return f"Backed up, and read back: {megabytes(taken.size)}.{after}"
+    return f"Backed up, and read back: {readable(taken.size)}.{after}"
 
 
 def _keep_uploaded(settings: Settings, job: Job, tracker: Tracker, moment: datetime) -> str:

@@ -40,5 +40,7 @@ FEATURE = Feature(
         "folder": "fhirapp.features.imports.folder:take_folder",
     },
     schedule_kinds=("fhirapp.features.imports.folder:SCHEDULE",),
+    probes=("fhirapp.features.imports.probes:PROBES",),
+    setup_steps=("fhirapp.features.imports.probes:import_records",),
     navigation=(MenuLink(ADMINISTRATION, 60, "/admin/imports", N_("Imports")),),
 )

@@ -118,6 +118,7 @@ def processes() -> int:
     return settings().processes or cores
 
 
+blueprint.record(note_start)
 # Of an address's query: libpq takes passwords there too.
 _SECRET = re.compile("pass|secret|token|key", re.I)
 

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.config import ConfigurationError, load_settings
-from fhirapp.server import metrics
+from fhirapp.features.health import metrics
 from fhirapp.trail.events import ON_EVENT
 
 

@@ -12,7 +12,8 @@ from sqlalchemy import create_engine
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
 from fhirapp.disk import database_path
-from fhirapp.server import readiness
+from fhirapp.features.health import readiness
+from fhirapp.server import integrity
 from fhirapp.server.prepare import prepare
 from fhirapp.store.migrate import HEAD
 from tests.support.helpers import damage_database
@@ -41,48 +42,53 @@ def test_server_that_can_work_is_ready(own_app):
 def test_database_of_another_schema_is_not_ready(own_app):
     with own_app.app_context(), writing() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
-    assert ready(own_app) == (503, f"the database has schema 0001, and this release needs {HEAD}")
+    assert ready(own_app) == (
+        503,
+        f"The database has schema version 0001, but this server needs {HEAD}. Restart the server.",
+    )
 
 
 def test_read_only_database_is_reported(own_app):
     path = path_of(own_app)
     engine = create_engine(f"sqlite:///file:{path}?mode=ro&uri=true")
-    assert readiness._unwritable(engine) == "the database is read-only"
+    assert readiness._is_read_only(engine)
     engine.dispose()
     with own_app.app_context():
-        assert readiness._unwritable(db.engine) == ""
+        assert not readiness._is_read_only(db.engine)
 
 
 def test_full_disk_is_reported(own_app, monkeypatch):
     monkeypatch.setattr(readiness, "LEAST_FREE", 1 << 60)
     status, reason = ready(own_app)
-    assert (status, "is full" in reason) == (503, True)
+    # No path is named: anybody may ask.
+    assert (status, reason) == (503, "The disk is full.")
 
 
 def test_unresponsive_database_is_reported_without_waiting_for_it(own_app, monkeypatch):
     looks, answers = [], Event()
 
-    def slow(_app: Flask) -> str:
+    def slow(_app: Flask) -> None:
         looks.append(1)
         answers.wait(60)
-        return ""
 
-    monkeypatch.setattr(readiness, "_look", slow)
+    monkeypatch.setattr(readiness, "_examine", slow)
     with own_app.app_context():
         for _ in range(3):
-            assert "does not answer" in readiness.why_not_ready(0.01)
+            fault = readiness.fault(0.01)
+            assert fault is not None
+            assert fault.in_english()[0] == "The database does not answer within 0.01 seconds."
         assert len(looks) == 1
         answers.set()
         # What came late counts for the next request.
-        assert readiness.why_not_ready(60) == ""
+        assert readiness.fault(60) is None
 
 
 def test_database_error_is_reported_without_its_words(own_app, monkeypatch):
-    def fails(_app: Flask) -> str:
+    def fails(_app: Flask) -> None:
         raise OSError("the password is hunter2")
 
-    monkeypatch.setattr(readiness, "_look", fails)
-    assert ready(own_app) == (503, "the database cannot be queried (OSError)")
+    monkeypatch.setattr(readiness, "_examine", fails)
+    assert ready(own_app) == (503, "The database cannot be queried (OSError).")
 
 
 def test_damaged_database_is_not_served(own_app):
@@ -94,18 +100,18 @@ def test_damaged_database_is_not_served(own_app):
 
 
 def test_large_database_is_checked_while_it_is_served(own_app, monkeypatch):
-    monkeypatch.setattr(readiness, "_CHECKED_FIRST", 0)
+    monkeypatch.setattr(integrity, "_CHECKED_FIRST", 0)
     path = path_of(own_app)
     with own_app.app_context():
         db.engine.dispose()
     for harm in (lambda: None, lambda: damage_database(path)):
         harm()
-        thread = readiness.check_meanwhile(path)
+        thread = integrity.check_meanwhile(path)
         assert thread is not None
         assert ready(own_app)[0] in (200, 503)
         thread.join()
     status, reason = ready(own_app)
-    assert (status, reason.startswith("the database is damaged (")) == (503, True)
+    assert (status, reason.startswith("The database is damaged.")) == (503, True)
     # The next start looks again.
-    readiness.check_before(path)
-    assert not readiness._noted(path)
+    integrity.check_before(path)
+    assert not integrity.known_damage(path)

@@ -1,8 +1,7 @@
-"""Figures of the overview: the number of records of each type, and the size of the database."""
+"""The number of records of each type, for the overview."""
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Sequence
 from threading import Lock
@@ -10,12 +9,8 @@ from typing import NamedTuple
 
 from flask import current_app
 
-from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.definition import types
-from fhirapp.disk import beside, database_path
-from fhirapp.trail import trail_of
-from fhirapp.web.texts import _, numeral
 
 # A count reads an index: ten million rows a second if they are in memory. The time is checked
 # between types, so the last count may exceed it.
@@ -76,36 +71,3 @@ def record_counts() -> Sequence[RecordCount]:
                 lifetime = min(_MAX_LIFETIME_SECONDS, took * _LIFETIME_FACTOR)
                 cache.expires = began + took + lifetime
         return cache.counts
-
-
-class Storage(NamedTuple):
-    """The bytes of the database with its audit trail, and those free on its disk.
-
-    free is None where the disk is not this machine's.
-    """
-
-    total: int
-    free: int | None
-
-
-def storage() -> Storage:
-    """Measure the database and its disk."""
-    database = database_path(settings())
-    if database is None:
-        # The audit trail is in this database.
-        ((size,),) = reader().all("SELECT pg_database_size(current_database())")
-        return Storage(int(size), None)
-    log = beside(database, "-wal")
-    size = database.stat().st_size + (log.stat().st_size if log.exists() else 0)
-    free = shutil.disk_usage(database.parent).free
-    return Storage(size + trail_of(current_app).size(), free)
-
-
-def sized(count: float) -> str:
-    """Return a number of bytes as people read it."""
-    for unit in (_("bytes"), "kB", "MB"):
-        if count < 1000:
-            digits = 0 if unit == _("bytes") or count >= 100 else 1
-            return f"{numeral(count, digits)} {unit}"
-        count /= 1000
-    return f"{numeral(count, 1)} GB"

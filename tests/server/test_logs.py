@@ -15,9 +15,8 @@ from flask import Flask
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
 from fhirapp.config import settings_of
 from fhirapp.db import db
-from fhirapp.server import last_errors
-from fhirapp.server.health import Sparing
-from fhirapp.server.last_errors import LogHandler
+from fhirapp.server import logs
+from fhirapp.server.logs import LogHandler, RateLimit
 from fhirapp.web.pages import for_signed_in
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import Fhir, token_for
@@ -31,7 +30,7 @@ def app(make_app: Callable[..., Flask]) -> Iterator[Flask]:
     """An app whose log is kept."""
     app = make_app()
     handler = LogHandler(sys.stderr, settings_of(app).instance)
-    handler.addFilter(Sparing())
+    handler.addFilter(RateLimit())
     logging.getLogger().addHandler(handler)
     yield app
     logging.getLogger().removeHandler(handler)
@@ -42,8 +41,8 @@ def admin(app: Flask) -> Browser:
     return Browser(app).resume(add_person(app, ADMINISTRATOR))
 
 
-def kept(app: Flask) -> list[last_errors.LogEntry]:
-    return [*last_errors.last_errors(settings_of(app).instance)]
+def kept(app: Flask) -> list[logs.LogEntry]:
+    return [*logs.last_errors(settings_of(app).instance)]
 
 
 def test_request_id_on_an_error_page_leads_an_administrator_to_the_traceback(app, admin):
@@ -99,14 +98,14 @@ def test_log_message_that_cannot_be_formatted_fails_no_request(app, capsys):
 
 
 def test_newest_entries_come_first_and_unreadable_lines_are_skipped(tmp_path):
-    fields = {**dict.fromkeys(last_errors.LogEntry._fields, "x"), "server": "of an earlier release"}
-    (tmp_path / last_errors.FOLDER).mkdir()
-    for name, numbers in ((last_errors.OLDER, range(300)), (last_errors.NAME, range(300, 600))):
+    fields = {**dict.fromkeys(logs.LogEntry._fields, "x"), "server": "of an earlier release"}
+    (tmp_path / logs.FOLDER).mkdir()
+    for name, numbers in ((logs.OLDER, range(300)), (logs.NAME, range(300, 600))):
         lines = [json.dumps(fields | {"message": str(number)}) for number in numbers]
         text = "\n".join([*lines, '["x"]', "{}", '{"time": "2026-0'])
-        (tmp_path / last_errors.FOLDER / name).write_text(text)
-    messages = [entry.message for entry in last_errors.last_errors(tmp_path)]
-    assert messages == [str(number) for number in range(599, 599 - last_errors.MOST, -1)]
+        (tmp_path / logs.FOLDER / name).write_text(text)
+    messages = [entry.message for entry in logs.last_errors(tmp_path)]
+    assert messages == [str(number) for number in range(599, 599 - logs.MOST, -1)]
 
 
 def test_logs_command_prints_an_entry_by_its_id(app):

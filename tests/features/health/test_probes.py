@@ -1,4 +1,4 @@
-"""`fhirapp doctor`: each thing that is not as it should be is reported, with what to do."""
+"""Probes and `fhirapp doctor`: each problem is reported, with what to do about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
@@ -23,10 +23,15 @@ from fhirapp.auth.models import ADMINISTRATOR, ServerSecret, User
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import base, writing
 from fhirapp.disk import database_path
+from fhirapp.features.backups import probes as backup_probes
 from fhirapp.features.backups.rotation import Backup
+from fhirapp.features.health import address, probes
+from fhirapp.features.health.examine import examine
+from fhirapp.jobs import schedule
 from fhirapp.jobs.table import RUNNING, JobRow, Progress
-from fhirapp.server import doctor
-from fhirapp.server.doctor import GOOD, NOTE, WRONG, Finding, examine
+from fhirapp.probe import GOOD, NOTE, WRONG, Bytes, Cost, Finding, Moment
+from fhirapp.rest.middleware import UNNAMED_PROXY
+from fhirapp.server.proxies import SCHEME
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import SECRET, damage_database
@@ -52,7 +57,7 @@ class SandboxedReader:
 @pytest.fixture(autouse=True)
 def _reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.node.get_closest_marker("process"):
-        monkeypatch.setattr(doctor, "Extractor", SandboxedReader)
+        monkeypatch.setattr(probes, "Extractor", SandboxedReader)
 
 
 @pytest.fixture
@@ -63,16 +68,18 @@ def clinic(make_app: Callable[..., Flask]) -> Flask:
     return app
 
 
-def found(app: Flask, what: str, *, quick: bool = True) -> list[Finding]:
+def found(app: Flask, title: str, *, quick: bool = True) -> list[Finding]:
     with app.app_context():
-        return [finding for finding in examine(app, quick=quick) if finding.what == what]
+        costs = [cost for cost in Cost if cost < Cost.WHOLE or not quick]
+        return examine(*costs).findings.get(title, [])
 
 
-def words_of(app: Flask, what: str, state: str, *, quick: bool = True) -> str:
-    """Return the words of the one finding of a kind that is as bad."""
-    (finding,) = [finding for finding in found(app, what, quick=quick) if finding.state == state]
-    assert bool(finding.advice) == (state != GOOD)
-    return finding.words
+def text_of(app: Flask, title: str, state: str, *, quick: bool = True) -> str:
+    """Return the text of the one finding of a probe that has this state."""
+    (finding,) = [each for each in found(app, title, quick=quick) if each.state == state]
+    text, advice = finding.in_english()
+    assert bool(advice) == (state != GOOD)
+    return text
 
 
 @contextmanager
@@ -97,10 +104,10 @@ def http_server(respond: Callable[[BaseHTTPRequestHandler], tuple[int, bytes]]) 
 
 def test_healthy_server_has_no_findings(clinic):
     with clinic.app_context():
-        listed = examine(clinic)
-    assert [finding for finding in listed if finding.state == WRONG] == []
-    kinds = {"Readiness", "Address", "Clock", "Disk", "Database", "Audit trail", "Backups", "Jobs"}
-    assert {finding.what for finding in listed} >= {*kinds, "Accounts", "Documents"}
+        result = examine(*Cost)
+    assert not result.has(WRONG)
+    titles = {"Readiness", "Address", "Clock", "Disk", "Database", "Audit trail", "Backups", "Jobs"}
+    assert result.findings.keys() >= {*titles, "Accounts", "Documents", "Settings"}
 
 
 @pytest.mark.parametrize(
@@ -123,35 +130,39 @@ def test_unreachable_database_is_one_finding(tmp_path, monkeypatch, is_there, re
         settings = load_settings({}, instance_path=str(tmp_path), database_url=url, secret=SECRET)
         app = create_app(settings)
         with app.app_context():
-            wrong = {finding.what: finding for finding in examine(app) if finding.state == WRONG}
-    assert wrong.keys() == {"Database", "Readiness"}
-    words = wrong["Database"].words
-    assert (reason in words, "hunter2" in words) == (True, False)
-    assert "Audit trail" in wrong["Database"].advice
-    assert "database" in wrong["Readiness"].words
-    assert "127.0.0.1" not in wrong["Readiness"].words
+            findings = examine(*Cost).findings
+    wrong = {
+        title: [each.in_english()[0] for each in listed if each.state == WRONG]
+        for title, listed in findings.items()
+    }
+    (database,), (readiness,) = wrong["Database"], wrong["Readiness"]
+    assert {title for title, texts in wrong.items() if texts} == {"Database", "Readiness"}
+    assert (reason in database, "hunter2" in database) == (True, False)
+    assert ("database" in readiness, "127.0.0.1" in readiness) == (True, False)
+    assert "Audit trail" not in findings
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"host": "0.0.0.0"}, "but FHIRAPP_BASE_URL is not set"),
-        ({"base_url": "http://clinic.invalid"}, "is not encrypted: passwords can be read"),
+        ({"base_url": "", "host": "0.0.0.0"}, "but has no base URL"),
+        ({"base_url": "http://clinic.invalid"}, "is not encrypted: others on the network can read"),
+        ({"base_url": "http://clinic.invalid", "scheme": "https"}, "connected through TLS, but"),
+        ({"base_url": "https://clinic.invalid"}, "seems to be a reverse proxy, but"),
     ],
 )
-def test_unusable_base_url_is_reported(clinic, settings, words):
-    changed = replace(settings_of(clinic), **settings)
-    assert words in next(
-        finding.words for finding in doctor._address(changed) if finding.state == WRONG
-    )
+def test_unusable_address_is_reported(make_app, settings, words):
+    scheme = settings.pop("scheme", "http")
+    app = make_app(seed=False, **settings)
+    # The proxy is a finding of its own.
+    with app.test_request_context(environ_overrides={SCHEME: scheme}):
+        wrong = [each.in_english()[0] for each in address._address() if each.state == WRONG]
+    assert words in " ".join(wrong)
 
 
-def test_unnamed_proxy_is_reported(clinic):
-    changed = replace(settings_of(clinic), base_url="https://clinic.invalid")
-    listed = list(doctor._address(changed))
-    assert [finding.state for finding in listed if finding.what == "Proxy"] == [WRONG]
-    # Nor does that address lead anywhere.
-    assert [finding.state for finding in listed if finding.what == "Address"] == [NOTE]
+def test_address_of_an_unnamed_proxy_is_reported(clinic, monkeypatch):
+    monkeypatch.setitem(clinic.extensions, UNNAMED_PROXY, "192.0.2.1")
+    assert text_of(clinic, "Address", WRONG).startswith("192.0.2.1 sends X-Forwarded-For")
 
 
 def test_answers_at_the_base_url_are_judged():
@@ -166,8 +177,8 @@ def test_answers_at_the_base_url_are_judged():
             paths.append(request.path)  # noqa: B023
             return status, body  # noqa: B023
 
-        with http_server(respond) as address:
-            assert doctor._asked(f"{address}/records").state == state
+        with http_server(respond) as base_url:
+            assert address._answer_of(f"{base_url}/records").state == state
         assert paths[0] == "/records/health/live"
 
 
@@ -183,11 +194,11 @@ def test_proxy_that_changes_the_host_header_is_reported(clinic, passed_on, state
         answer = client.get(request.path, headers={"Host": host})
         return answer.status_code, answer.data
 
-    with http_server(respond) as address:
-        finding = doctor._asked(address)
+    with http_server(respond) as base_url:
+        finding = address._answer_of(base_url)
     assert finding.state == state
     if state == WRONG:
-        assert "with another name in their Host header" in finding.words
+        assert "with another name in their Host header" in finding.text
         assert "FHIRAPP_TRUSTED_PROXY" in finding.advice
 
 
@@ -197,9 +208,9 @@ def test_invalid_certificate_is_reported(monkeypatch):
         error.verify_message = "certificate has expired"
         raise error
 
-    monkeypatch.setattr(doctor.HTTPSConnection, "request", refuses)
-    asked = doctor._asked("https://clinic.invalid")
-    assert (asked.state, "(certificate has expired)" in asked.words) == (WRONG, True)
+    monkeypatch.setattr(address.HTTPSConnection, "request", refuses)
+    asked = address._answer_of("https://clinic.invalid")
+    assert (asked.state, "(certificate has expired)" in asked.in_english()[0]) == (WRONG, True)
 
 
 def test_record_of_the_future_shows_a_wrong_clock(clinic):
@@ -207,15 +218,40 @@ def test_record_of_the_future_shows_a_wrong_clock(clinic):
         connection.exec_driver_sql(
             "UPDATE patient SET last_updated = '2199-01-01T00:00:00.000+00:00' WHERE id = 'p1'"
         )
-    assert "2199-01-01" in words_of(clinic, "Clock", WRONG)
+    assert "2199-01-01" in text_of(clinic, "Clock", WRONG)
 
 
-def test_nearly_full_disk_is_reported(clinic, monkeypatch):
-    usage = shutil.disk_usage("/")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=20_000_000))
-    told = found(clinic, "Disk")
-    assert {finding.state for finding in told} == {WRONG}
-    assert all("20.0 MB left" in finding.words for finding in told)
+@pytest.mark.parametrize(
+    ("free", "size", "state"),
+    [
+        (599, 100, WRONG),
+        (601, 100, GOOD),
+        # There is no room for a copy of the database.
+        (5_400, 90_000, WRONG),
+        (9_000, 90_000, NOTE),
+        (90_600, 90_000, GOOD),
+    ],
+)
+def test_disk_without_room_for_a_copy_of_the_database_is_reported(
+    make_app, tmp_path, monkeypatch, free, size, state
+):
+    database = tmp_path / "large.db"
+    app = make_app(seed=False)
+    monkeypatch.setattr(probes, "database_path", lambda _settings: database)
+    with database.open("wb") as file:
+        file.truncate(size * 1_000_000)
+    usage = shutil.disk_usage("/")._replace(free=free * 1_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+    with app.app_context():
+        listed = [each for each in probes._disk() if isinstance(each, Finding)]
+    assert {each.state for each in listed} == {state}
+    assert all(str(each.values["free"]) in each.in_english()[0] for each in listed)
+
+
+def test_sizes_and_moments_are_written_with_their_units():
+    sizes = {0: "0 bytes", 999: "999 bytes", 1_500: "1.5 kB", 79_163_000_000: "79.2 GB"}
+    assert {size: str(Bytes(size)) for size in sizes} == sizes
+    assert str(Moment(1_800_000_000)) == "2027-01-15 08:00 UTC"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
@@ -223,7 +259,7 @@ def test_readable_key_file_is_reported(clinic):
     path = settings_of(clinic).instance / "secret.key"
     path.touch()
     path.chmod(0o644)
-    assert str(path) in words_of(clinic, "Keys", WRONG)
+    assert str(path) in text_of(clinic, "Keys", WRONG)
 
 
 def test_old_signing_key_is_reported(clinic):
@@ -233,38 +269,47 @@ def test_old_signing_key_is_reported(clinic):
     # One of the two is where it is kept.
     os.utime(path, (long_ago, long_ago))
     alter(clinic, update(ServerSecret).values(changed_at=long_ago))
-    assert words_of(clinic, "Keys", NOTE) == "the key that signs id tokens is 500 days old"
+    assert text_of(clinic, "Keys", NOTE) == "The key that signs id tokens is 500 days old."
 
 
 def test_tampered_audit_trail_is_reported_by_the_full_check(clinic):
     Browser(clinic).sign_in("nobody", "nonsense")
     Browser(clinic).sign_in("nobody", "nonsense")
     change(clinic, b"sign-in-failed", b"sign-in")
-    assert [finding.state for finding in found(clinic, "Audit trail")] == []
-    assert "it is not intact" in words_of(clinic, "Audit trail", WRONG, quick=False)
+    assert [finding.state for finding in found(clinic, "Audit trail")] == [GOOD]
+    assert "is not intact" in text_of(clinic, "Audit trail", WRONG, quick=False)
 
 
 def test_damaged_database_is_reported_by_the_full_check(clinic):
     path = database_path(settings_of(clinic))
     damage_database(path)
     # What is read after that may not be readable either.
-    wrong = [
-        finding.words
-        for finding in found(clinic, "Database", quick=False)
-        if finding.state == WRONG
-    ]
-    assert "is damaged" in wrong[0]
+    wrong = [each.text for each in found(clinic, "Database", quick=False) if each.state == WRONG]
+    assert any("is damaged" in text for text in wrong)
 
 
 def test_missing_and_old_backups_are_reported(clinic, monkeypatch):
-    assert words_of(clinic, "Backups", NOTE) == "there is none in the server's folder"
-    made = Backup("fhirapp-20260101T000000Z.backup", 1, time.time(), is_sealed=False)
-    monkeypatch.setattr(doctor, "backups", lambda _settings: [made])
-    first, tried = found(clinic, "Backups")
-    assert (first.state, first.words) == (GOOD, f"the newest is 0 days old ({made.name})")
-    assert (tried.state, "in 35 days" in tried.words) == (NOTE, True)
-    monkeypatch.setattr(doctor, "backups", lambda _settings: [made._replace(taken_at=0)])
-    assert "days old" in words_of(clinic, "Backups", WRONG)
+    assert text_of(clinic, "Backups", NOTE).startswith("There is no backup in the server's")
+    made = Backup("fhirapp-20260101T000000Z.backup", 1_500, time.time(), is_sealed=False)
+    monkeypatch.setattr(backup_probes, "backups", lambda _settings: [made])
+    text = f"The newest backup is 0 days old: {made.name}, "
+    assert text_of(clinic, "Backups", GOOD).startswith(text)
+    assert text_of(clinic, "Backups", GOOD).endswith(", 1.5 kB.")
+    assert "was tested on the page Backups in the last 35 days" in text_of(clinic, "Backups", NOTE)
+    for days, state in ((7.9, GOOD), (8.1, WRONG)):
+        taken_at = time.time() - days * 86_400
+        aged = made._replace(taken_at=taken_at)
+        monkeypatch.setattr(backup_probes, "backups", lambda _settings, aged=aged: [aged])
+        assert f"is {int(days)} days old" in text_of(clinic, "Backups", state)
+
+
+def test_backups_of_a_schedule_in_another_folder_count(clinic):
+    with clinic.app_context():
+        schedule.add("nightly", "backup", "daily 02:00", {"folder": "/mnt/usb"}, int(time.time()))
+    long_ago = int(time.time()) - 20 * 86_400
+    alter(clinic, update(schedule.ScheduleRow).values(succeeded_at=long_ago))
+    text = "The schedule nightly took its last backup 20 days ago: "
+    assert text_of(clinic, "Backups", WRONG).startswith(text)
 
 
 def test_hanging_and_failed_jobs_are_reported(clinic):
@@ -286,8 +331,10 @@ def test_hanging_and_failed_jobs_are_reported(clinic):
     }
     failed = {"id": "b" * 24, "state": "failed", "ended_at": now, "error": "No room."}
     alter(clinic, insert(JobRow).values(row), insert(JobRow).values({**row, **failed}))
-    assert words_of(clinic, "Jobs", WRONG) == "the export of Ada has stopped reporting progress"
-    assert words_of(clinic, "Jobs", NOTE) == "the export of Ada failed: No room."
+    assert text_of(clinic, "Jobs", WRONG) == (
+        "The job export of Ada has stopped reporting progress."
+    )
+    assert text_of(clinic, "Jobs", NOTE) == "The job export of Ada failed: No room."
     # One that began on a page says why in its notes; of one that was killed no end is known.
     noted = {"state": "failed", "error": None, "progress": asdict(Progress(notes=["No key."]))}
     killed = {"state": "interrupted", "lease_until": None, "created_at": now, "ended_at": None}
@@ -296,33 +343,34 @@ def test_hanging_and_failed_jobs_are_reported(clinic):
         update(JobRow).where(JobRow.id == "a" * 24).values(killed),
         update(JobRow).where(JobRow.id == "b" * 24).values(noted),
     )
-    assert {finding.words for finding in found(clinic, "Jobs")} == {
-        *("the export of Ada failed: it was interrupted", "the export of Ada failed: No key.")
+    assert {finding.in_english()[0] for finding in found(clinic, "Jobs")} == {
+        "The job export of Ada failed: it was interrupted",
+        "The job export of Ada failed: No key.",
     }
 
 
 def test_missing_administrators_and_second_factors_are_reported(clinic):
-    assert "have no second factor" in words_of(clinic, "Accounts", NOTE)
+    assert "have no second factor" in text_of(clinic, "Accounts", NOTE)
     alter(clinic, update(User).values(disabled=True))
-    assert words_of(clinic, "Accounts", WRONG) == "there is no administrator"
+    assert text_of(clinic, "Accounts", WRONG) == "There is no administrator."
 
 
 @pytest.mark.process
 def test_document_reader_is_sandboxed(clinic):
-    assert words_of(clinic, "Documents", GOOD) == "the document reader is sandboxed"
+    assert text_of(clinic, "Documents", GOOD) == ("The process that reads documents is sandboxed.")
 
 
 def test_unconfined_document_reader_is_reported(clinic, monkeypatch):
-    monkeypatch.setattr(doctor.Extractor, "html_of", lambda self, *_: setattr(self, "lacking", "x"))
-    assert "is not fully sandboxed: x" in words_of(clinic, "Documents", NOTE)
+    monkeypatch.setattr(probes.Extractor, "html_of", lambda self, *_: setattr(self, "lacking", "x"))
+    assert "is not fully sandboxed: x" in text_of(clinic, "Documents", NOTE)
 
 
-def test_failing_check_hides_no_other(clinic, monkeypatch):
+def test_failing_probe_hides_no_other(clinic, monkeypatch):
     def fails() -> None:
         raise PermissionError
 
-    monkeypatch.setattr(doctor, "_clock", fails)
-    assert words_of(clinic, "Clock", WRONG) == "cannot be checked (PermissionError)"
+    monkeypatch.setattr(probes, "types", fails)
+    assert text_of(clinic, "Clock", WRONG) == "This cannot be checked (PermissionError)."
     assert found(clinic, "Accounts")
 
 
@@ -330,7 +378,7 @@ def test_doctor_command_fails_where_something_is_wrong(clinic, tmp_path):
     run_command(tmp_path, "user", "add", "ann", "--role", "clinician", "--invite")
     done = run_command(tmp_path, "doctor")
     assert done.returncode == 1
-    assert "WRONG  Accounts: there is no administrator" in done.stdout
+    assert "WRONG  Accounts: There is no administrator" in done.stdout
     listed = run_command(tmp_path, "doctor", "--json", "--quick")
     findings = [json.loads(line) for line in listed.stdout.splitlines()]
     assert {finding["state"] for finding in findings} <= {GOOD, NOTE, WRONG}
@@ -343,3 +391,4 @@ def test_administrators_see_findings_on_a_page(clinic):
     assert "have no second factor" in page.words
     page = admin.get(page.links["Read the database and the audit trail to their ends too"])
     assert "lines in an unbroken chain" in page.words
+    assert "lines in an unbroken chain" not in admin.get("/admin").words

@@ -1,0 +1,106 @@
+"""Probes of backups, and the step that takes the first one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from fhirapp.config import settings
+from fhirapp.feature import N_
+from fhirapp.features.backups.backup import why_no_backup
+from fhirapp.features.backups.jobs import BACKUP
+from fhirapp.features.backups.rotation import Backup, backups
+from fhirapp.jobs import schedule
+from fhirapp.jobs import table as jobs
+from fhirapp.probe import GOOD, NOTE, WRONG, Bytes, Cost, Finding, Gauge, Moment, Probe, SetupStep
+
+# A weekly schedule keeps within it.
+OLD_BACKUP_DAYS = 8
+OLD_VERIFICATION_DAYS = 35
+_DAY = 86_400
+_PATH = "/admin/backups"
+
+
+def _age() -> Iterator[Finding | Gauge]:
+    if settings().demo:
+        return
+    if reason := why_no_backup(settings()):
+        text = N_("This server cannot take backups.")
+        yield Finding(NOTE, text, "%(reason)s", values={"reason": reason})
+        return
+    found = _backups()
+    if found is None:
+        return
+    if found:
+        newest = found[0]
+        age = time.time() - newest.taken_at
+        yield Gauge("backup_age_seconds", "Age of the newest backup on this server", age)
+        text = N_("The newest backup is %(days)s days old: %(name)s, %(time)s, %(size)s.")
+        values: dict[str, object] = {"name": newest.name, "size": Bytes(newest.size)}
+        yield _judged(text, newest.taken_at, values)
+    elif run := _last_run_elsewhere():
+        name, at = run
+        text = N_("The schedule %(name)s took its last backup %(days)s days ago: %(time)s.")
+        yield _judged(text, at, {"name": name})
+    else:
+        yield Finding(
+            NOTE,
+            N_(
+                "There is no backup in the server's backup folder. Backups elsewhere are not "
+                "visible here."
+            ),
+            N_("Take one every night, and keep it on another machine."),
+            _PATH,
+        )
+
+
+def _backups() -> Sequence[Backup] | None:
+    """Return the backups, newest first; None if the shared files, which have a probe, fail."""
+    try:
+        return backups(settings())
+    except OSError:
+        return None
+
+
+def _judged(text: str, at: float, values: dict[str, object]) -> Finding:
+    days = int((time.time() - at) // _DAY)
+    is_old = time.time() - at > OLD_BACKUP_DAYS * _DAY
+    advice = N_("Take one every night: fhirapp backup DIR --keep 14.") if is_old else ""
+    values |= {"days": days, "time": Moment(at)}
+    return Finding(WRONG if is_old else GOOD, text, advice, _PATH, values)
+
+
+def _last_run_elsewhere() -> tuple[str, int] | None:
+    """Return the name of the schedule whose backup in another folder is the newest, and when."""
+    runs = [
+        (each.succeeded_at, each.name)
+        for each in schedule.schedules()
+        if each.kind == BACKUP and each.succeeded_at
+    ]
+    at, name = max(runs, default=(0, ""))
+    return (name, at) if name else None
+
+
+def _verification() -> Iterator[Finding]:
+    if settings().demo or not _backups():
+        return
+    ends = [job.ended_at or 0 for job in jobs.jobs("drill") if job.state == jobs.DONE]
+    if max(ends, default=0) < time.time() - OLD_VERIFICATION_DAYS * _DAY:
+        text = N_("No backup was tested on the page Backups in the last %(days)s days.")
+        advice = N_("Test one there. Tests by fhirapp backup --verify are not counted.")
+        yield Finding(NOTE, text, advice, _PATH, {"days": OLD_VERIFICATION_DAYS})
+
+
+def take_backup() -> SetupStep | None:
+    """Return the step that takes a backup; None if the database's own tools take them."""
+    if why_no_backup(settings()):
+        return None
+    is_done = bool(_last_run_elsewhere() or _backups())
+    description = N_("Now, and every night with a schedule.")
+    return SetupStep(40, N_("Take a backup"), description, _PATH, is_done)
+
+
+PROBES = (
+    Probe(N_("Backups"), _age, Cost.REMOTE),
+    Probe(N_("Backups"), _verification, Cost.REMOTE),
+)
