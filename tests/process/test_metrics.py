@@ -10,7 +10,7 @@ from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 
-from tests.support.serving import get
+from tests.support.serving import Server, get
 from tests.support.shell import fhirapp
 
 
@@ -98,17 +98,37 @@ def test_last_import_is_counted_by_type_and_outcome(start, tmp_path):
 def test_counts_of_a_killed_process_remain(start, tmp_path):
     server = start("--demo", METRICS="127.0.0.1:0")
     scraped = Scraped(tmp_path)
-    # One that adds them up, and two that serve.
-    while len(pids := server.serving()) < 3:
-        time.sleep(0.05)
+    pids = all_processes(server)
     for _ in range(6):
         server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))
-    # The first is the one that adds them up.
-    os.kill(pids[-1], signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while pids[-1] in server.serving() or len(server.serving()) < len(pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    kill(server, pids[0])
     server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))
     assert scraped.value(READS) == 7
     assert scraped.value("fhirapp_requests_in_flight") == 0
+
+
+def test_killed_process_of_metrics_is_replaced_and_logged(start, tmp_path):
+    server = start("--demo", METRICS="127.0.0.1:0")
+    server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))
+    pid = all_processes(server)[-1]
+    kill(server, pid)
+    assert Scraped(tmp_path).value(READS) == 1
+    assert (
+        f"server process {pid} ended (status 9); it is replaced" in (tmp_path / "log").read_text()
+    )
+
+
+def all_processes(server: Server) -> list[int]:
+    """Return the two processes that serve, and the one of metrics, which starts last."""
+    while len(pids := server.serving()) < 3:
+        time.sleep(0.05)
+    return pids
+
+
+def kill(server: Server, pid: int) -> None:
+    """Kill a process, and wait until it is replaced."""
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while pid in server.serving() or len(server.serving()) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
