@@ -81,6 +81,13 @@ class Feature:
     recovery: str = ""
     # Called before a database of PostgreSQL is upgraded; returns the file of the copy.
     dump: str = ""
+    # Called in demo mode with the app and a function that prints a message, once the schema of the
+    # database is ready: adds the demo's records and accounts. Without it there is no demo mode.
+    demo_data: str = ""
+    # The accounts that anybody may use in demo mode: auth/public_accounts.py has their type.
+    public_accounts: str = ""
+    # Called with the settings and the server's address: returns what `serve` prints, or "".
+    greeting: str = ""
     # Downloads what an import names by address: features/pull/downloads.py has its parameters.
     download: str = ""
     # Returns the template of the home page and values for it, or None for the usual one.

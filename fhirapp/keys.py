@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import secrets
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken
 from flask import Flask, current_app
-from joserfc.jwk import ECKey
 
 from fhirapp.config import SECRET_KEY, ConfigurationError, settings_of
 
 _KEY_BYTES = 32
 _EXTENSION = "fhirapp.key"
-DEMO_KEY = "demo-backend.jwk.json"
 
 
 def init_app(app: Flask) -> None:
@@ -103,16 +99,6 @@ def _seal(key: bytes | None = None) -> Fernet:
     own = key or key_of(current_app)
     derived = hashlib.blake2b(key=own, person=b"sealed", digest_size=32).digest()
     return Fernet(base64.urlsafe_b64encode(derived))
-
-
-def demo_key(instance: Path) -> dict[str, Any]:
-    """Return the private key (a JWK for ES384) of the demo's backend client, making it at first."""
-    path = instance / DEMO_KEY
-    if not path.exists():
-        key = ECKey.generate_key("P-384", {"kid": "demo", "alg": "ES384", "use": "sig"})
-        write_new(path, json.dumps(key.as_dict(private=True), indent=2).encode())
-    found: dict[str, Any] = json.loads(path.read_bytes())
-    return found
 
 
 def write_new(path: Path, content: bytes) -> None:

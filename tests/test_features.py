@@ -81,30 +81,58 @@ def test_core_imports_no_feature(imports):
     assert importers == set()
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("name", FEATURES)
-def test_server_without_a_feature_passes_the_contract_of_fhir(tmp_path: Path, name: str) -> None:
+def keep_demo_data_for_tests(root: Path) -> None:
+    """Move the demo's seed and accounts to tests/support, whose fixtures fill databases with them.
+
+    They import only the core.
+    """
+    moved = root / "tests" / "support" / "demo"
+    moved.mkdir()
+    for name in ("__init__", "accounts", "seed"):
+        shutil.copy(root / "fhirapp" / "features" / "demo" / f"{name}.py", moved)
+    for path in (root / "tests").rglob("*.py"):
+        text = path.read_text("utf-8")
+        path.write_text(text.replace(f"{_FOLDER}.demo", "tests.support.demo"), "utf-8")
+
+
+def run_without(root: Path, name: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """Copy the project into a folder without a feature, and run a Python module there."""
     without = dependents(name)
     for part in ("fhirapp", "tests"):
         ignored = shutil.ignore_patterns("__pycache__", "node_modules")
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=ignored)
+        shutil.copytree(ROOT / part, root / part, ignore=ignored)
     for file in ("pyproject.toml", "seed.sql", "app.py"):
-        shutil.copy(ROOT / file, tmp_path / file)
+        shutil.copy(ROOT / file, root / file)
+    if "demo" in without:
+        keep_demo_data_for_tests(root)
     for gone in without:
-        shutil.rmtree(tmp_path / "fhirapp" / "features" / gone)
-        shutil.rmtree(tmp_path / "tests" / "features" / gone, ignore_errors=True)
+        shutil.rmtree(root / "fhirapp" / "features" / gone)
+        shutil.rmtree(root / "tests" / "features" / gone, ignore_errors=True)
     listed = [left for left in FEATURES if left not in without]
-    (tmp_path / "fhirapp/features/__init__.py").write_text(f"FEATURES = {tuple(listed)!r}\n")
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n0", CONTRACT],
-        cwd=tmp_path,
-        env=environment,
+    (root / "fhirapp/features/__init__.py").write_text(f"FEATURES = {tuple(listed)!r}\n")
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", FEATURES)
+def test_server_without_a_feature_passes_the_contract_of_fhir(tmp_path: Path, name: str) -> None:
+    done = run_without(tmp_path, name, "pytest", "-q", "-n0", CONTRACT)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+
+
+@pytest.mark.process
+def test_server_without_the_demo_refuses_demo_mode(tmp_path: Path) -> None:
+    done = run_without(tmp_path, "demo", "fhirapp", "serve", "--demo")
+    message = "fhirapp: This server has no demo: leave out --demo.\n"
+    assert (done.returncode, done.stderr) == (2, message)
+    assert not [*tmp_path.rglob("demo.db")]
 
 
 def test_each_page_that_asks_for_records_has_a_label_in_the_audit_trail():

@@ -28,7 +28,6 @@ _CORE = {
         "List what was requested, and verify that no line was changed.",
     ),
     "db": ("fhirapp.cli.server:database", "Check, upgrade and index the database."),
-    "demo": ("fhirapp.cli.server:demo", "Start the demo anew."),
     "key": ("fhirapp.cli.server:key", "Replace the key that signs id tokens."),
     "schedule": ("fhirapp.cli.schedule:schedule", "Set what the server does at set times."),
     "serve": ("fhirapp.cli.server:serve", "Serve FHIR until stopped."),

@@ -13,7 +13,7 @@ import click
 from fhirapp.cli.common import demo_option, opened_app, say
 from fhirapp.config import settings_of
 from fhirapp.jobs import schedule as table
-from fhirapp.jobs.kinds import schedule_kinds
+from fhirapp.jobs.kinds import addable_kinds
 from fhirapp.jobs.table import DONE
 from fhirapp.server import schedules
 
@@ -51,7 +51,7 @@ def _shown(one: table.Schedule) -> list[dict[str, Any]]:
 
 @schedule.command("add")
 @click.argument("name")
-@click.argument("kind", type=click.Choice([*schedule_kinds()]))
+@click.argument("kind", type=click.Choice([*addable_kinds()]))
 @click.argument("when")
 @click.option("--folder", help="Folder for the backups, or the folder to watch.")
 @click.option("--keep", type=click.IntRange(1), help="Keep only so many of its backups.")
@@ -84,7 +84,7 @@ def add(name: str, kind: str, when: str, demo: bool | None, **options: Any) -> N
 def remove(name: str, demo: bool | None) -> None:
     """Remove a schedule; its backups and imported records stay."""
     with opened_app(demo):
-        table.remove(name)
+        schedules.remove(name)
     say(f"The schedule {name} is removed.")
 
 

@@ -1,4 +1,4 @@
-"""The commands of the server itself: `serve`, `demo`, `key`, `db`."""
+"""The commands of the server itself: `serve`, `key`, `db`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import time
 import click
 
 from fhirapp import create_app
-from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SAMPLE_PATH, SECRET
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.cli.common import demo_option, opened_app, ready_app, say
@@ -20,12 +19,11 @@ from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.documents.ocr import why_unusable
+from fhirapp.feature import features, imported
 from fhirapp.server import live_settings, logs
 from fhirapp.server.check import check_database, check_file
-from fhirapp.server.lock import in_use
 from fhirapp.server.prepare import first_setup_code, prepare
 from fhirapp.server.proxies import seems_behind_proxy
-from fhirapp.server.reset import refuse_others, reset
 from fhirapp.server.serve import is_restart, listen, listen_aside
 from fhirapp.server.serve import serve as run
 from fhirapp.store.migrate import (
@@ -80,33 +78,9 @@ def _greet(settings: Settings, port: int, code: str | None) -> None:
             f"There is no administrator yet: create the first one at {address}/setup?code={code}\n"
             "This address works once, within a day; each start prints it or a new one."
         )
-    if settings.demo:
-        people = ", ".join(person.username for person in PEOPLE)
-        clients = ", ".join((BACKEND, APP, CONFIDENTIAL))
-        say(
-            f"Demo mode: try the sample app at {address}{SAMPLE_PATH}; "
-            f"sign in as {people}, password {SECRET}.\n"
-            f"Clients {clients}, secret {SECRET}. Never put real data here."
-        )
-
-
-@click.group()
-def demo() -> None:
-    """The demo."""
-
-
-@demo.command("reset")
-def reset_() -> None:
-    """Reset the demo's database to its first state; a running server keeps running."""
-    settings = load_settings(demo=True)
-    app = create_app(settings)
-    # Before it is made ready: that would add the demo's people to whatever it is.
-    refuse_others(app)
-    prepare(app, say)
-    with in_use(settings), app.app_context():
-        count = reset(app, time.time())
-        db.engine.dispose()
-    say(f"The demo was reset to its first state: {count} versions.")
+    for feature in features():
+        if feature.greeting and (text := imported(feature.greeting)(settings, address)):
+            say(text)
 
 
 @click.group()

@@ -60,6 +60,19 @@ class ScheduleKind:
         return self.more_options | self.fields.keys()
 
 
+@dataclass(frozen=True, kw_only=True)
+class BuiltInKind(ScheduleKind):
+    """A kind whose only schedule a setting adds and removes. It has the name of its kind."""
+
+    # When it runs, as Timing reads it; empty for never.
+    timing: Callable[[Settings], str]
+    # Does a run at once, within the server's process and an app context, at a time in seconds since
+    # 1970. Returns a note for its history.
+    run: Callable[[int], str]
+    # Why nobody can run, pause or remove it.
+    refusal: str
+
+
 def job_kinds() -> Mapping[str, str]:
     """Return the reference of the work of each kind of job."""
     return {kind: work for feature in features() for kind, work in feature.jobs.items()}
@@ -71,6 +84,13 @@ def schedule_kinds() -> Mapping[str, ScheduleKind]:
         imported(reference) for feature in features() for reference in feature.schedule_kinds
     ]
     return {kind.name: kind for kind in kinds}
+
+
+def addable_kinds() -> Mapping[str, ScheduleKind]:
+    """Return the kinds of which users add schedules, by name."""
+    return {
+        name: kind for name, kind in schedule_kinds().items() if not isinstance(kind, BuiltInKind)
+    }
 
 
 def count_failed(schedule: Schedule) -> int:

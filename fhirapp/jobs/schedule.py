@@ -31,8 +31,6 @@ _REMEMBERED = 20
 # A claimed run without a job is lost after so long; a clock was set back that is further behind.
 _START_SECONDS, _BACK_SECONDS = 60, 3_600
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-# The demo's reset, which the settings add and remove.
-RESET = "demo-reset"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _TIMING = re.compile(
     r"(?:hourly|every ([1-9][0-9]{0,3}) minutes?"
@@ -229,26 +227,19 @@ def _new(name: str, kind: str, timing: str, options: Mapping[str, Any], now: int
     return {"name": name, "kind": kind, "timing": timing, "options": dict(options), **state}
 
 
-def keep_reset(timing: Timing | None, now: int) -> None:
-    """Have the demo reset as the settings want it, or have no reset."""
+def keep_built_in(kind: str, timing: Timing | None, now: int) -> None:
+    """Have the only schedule of a kind run at these times, or have none."""
     wanted = [] if timing is None else [str(timing)]
-    if [one.timing for one in schedules() if one.name == RESET] == wanted:
+    if [schedule.timing for schedule in schedules() if schedule.kind == kind] == wanted:
         return
     with writing() as connection:
-        connection.execute(delete(ScheduleRow).where(_table.c.name == RESET))
+        connection.execute(delete(ScheduleRow).where(_table.c.kind == kind))
         for text in wanted:
-            connection.execute(insert(ScheduleRow), [_new(RESET, RESET, text, {}, now)])
-
-
-def refuse_reset(name: str) -> None:
-    """Raise RefusedCommand for the demo's reset: its visitors leave it as it is."""
-    if name == RESET:
-        raise RefusedCommand("The demo reset can only be changed with FHIRAPP_DEMO_RESET.")
+            connection.execute(insert(ScheduleRow), [_new(kind, kind, text, {}, now)])
 
 
 def remove(name: str) -> None:
     """Remove a schedule; a run under way goes on. Raises RefusedCommand, Unwritable."""
-    refuse_reset(name)
     with writing() as connection:
         gone = connection.execute(delete(ScheduleRow).where(_table.c.name == name))
         if gone.rowcount != 1:
@@ -261,7 +252,6 @@ def pause(name: str, now: int, *, paused: bool) -> bool:
 
     False where it is so already. Raises RefusedCommand, Unwritable.
     """
-    refuse_reset(name)
     with writing() as connection:
         values: dict[str, Any] = {"is_paused": paused} | ({} if paused else {"handled_at": now})
         mine = _table.c.name == name

@@ -12,10 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from flask import Flask
-from sqlalchemy import func, select
 from sqlalchemy.exc import DatabaseError
 
-from fhirapp.auth.demo import add_demo
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, Settings, settings_of
@@ -25,16 +23,13 @@ from fhirapp.definition import types
 from fhirapp.disk import because, database_path, need_writable, scratch, sync_folder
 from fhirapp.documents.ocr import why_unusable
 from fhirapp.feature import features, imported
-from fhirapp.fhir.temporal import instant
 from fhirapp.files import UnusableFiles, check_before_fork, shared_files
 from fhirapp.jobs.process import environment
-from fhirapp.keys import demo_key
 from fhirapp.server import live_settings
 from fhirapp.server.integrity import check_before
 from fhirapp.server.lock import in_use
 from fhirapp.store import migrate
 from fhirapp.store.migrate import reindex, schema_version, shown, upgrade
-from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering, is_outdated, rendering_in_force
 from fhirapp.trail.moving import bring_in
 
@@ -80,6 +75,8 @@ def prepare(
     What an older release indexed is indexed anew. With serving, so are bodies that were made with
     other settings than the app's. A restart puts in its place what a restore has prepared.
     """
+    if settings_of(app).demo and not _demo_data():
+        raise ConfigurationError("This server has no demo: leave out --demo.")
     database = database_path(settings_of(app))
     for folder in {settings_of(app).instance, *([database.parent] if database else [])}:
         if folder.is_dir():
@@ -128,7 +125,7 @@ def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> Non
         openid.prepare()
     try:
         if settings.demo:
-            _fill_demo(app, rendering, say)
+            imported(_demo_data())(app, say)
         languages = settings.ocr_languages
         if languages and (why := why_unusable(languages)):
             say(f"FHIRAPP_OCR_LANGUAGES={languages}: {why}. Until then, scans are not read.")
@@ -170,18 +167,9 @@ def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
         say(f"The database was upgraded from schema {before} to {migrate.HEAD}{copied}.")
 
 
-def _fill_demo(app: Flask, rendering: Rendering, say: Callable[[str], None]) -> None:
-    settings = settings_of(app)
-    patients = types()["Patient"].table
-    with db.engine.connect() as connection:
-        is_empty = connection.execute(select(func.count()).select_from(patients)).scalar() == 0
-    if is_empty:
-        now = instant(datetime.now(UTC))
-        count = load_seed(seed_path(), types(), rendering, now)
-        say(f"The demo database was filled from seed.sql: {count} versions.")
-    key = demo_key(settings.instance)
-    with writing() as connection:
-        add_demo(connection, key)
+def _demo_data() -> str:
+    """Return the reference of what fills the demo's database; empty without such a feature."""
+    return next((feature.demo_data for feature in features() if feature.demo_data), "")
 
 
 def first_setup_code(app: Flask) -> str | None:

@@ -16,20 +16,14 @@ from typing import Any
 from flask import Flask, current_app
 
 from fhirapp.config import ConfigurationError, RefusedCommand, settings_of
-from fhirapp.current import this_app
 from fhirapp.db import writing
-from fhirapp.feature import N_
 from fhirapp.jobs import process, schedule, table, worker
-from fhirapp.jobs.kinds import ScheduleKind, schedule_kinds
-from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Schedule, ScheduledRun, Timing
+from fhirapp.jobs.kinds import BuiltInKind, ScheduleKind, addable_kinds, schedule_kinds
+from fhirapp.jobs.schedule import IDLE, SKIPPED, Schedule, ScheduledRun, Timing
 from fhirapp.jobs.table import DONE, FAILED
-from fhirapp.server.reset import reset
 from fhirapp.trail.events import record
 
 _log = logging.getLogger(__name__)
-# Added by FHIRAPP_DEMO_RESET; run in this process, and not as a job.
-DEMO_RESET = ScheduleKind(RESET, N_("Demo reset"), {}, job_path="")
-_RESETS: Mapping[str, str] = {"hourly": "hourly", "nightly": "daily 03:00"}
 
 
 def init_app(app: Flask) -> None:
@@ -69,7 +63,7 @@ def add(
     timing = Timing.of(when)
     schedule.check_name(name)
     wanted = {option: value for option, value in options.items() if value}
-    declared = schedule_kinds().get(kind)
+    declared = addable_kinds().get(kind)
     if declared is None:
         raise RefusedCommand("Unknown kind of schedule: %(kind)s.", kind=kind)
     for option in wanted.keys() - declared.options:
@@ -87,9 +81,10 @@ def add(
 def run_due(now: int) -> bool:
     """Begin the first run that is due; return whether there was one. Within an app context."""
     settings = settings_of(current_app)
-    if settings.demo:
-        when = _RESETS.get(settings.demo_reset)
-        schedule.keep_reset(Timing.of(when) if when else None, now)
+    for kind in schedule_kinds().values():
+        if isinstance(kind, BuiltInKind):
+            when = kind.timing(settings)
+            schedule.keep_built_in(kind.name, Timing.of(when) if when else None, now)
     for found in schedule.schedules():
         is_under_way = schedule.settle(found, now)
         one = schedule.set_back(found, now)
@@ -120,7 +115,7 @@ def _begin_due(one: Schedule, now: int) -> None:
 
 def run_now(name: str, now: int) -> str:
     """Begin a run by hand; return the id of its job. Raises ConfigurationError, Unwritable."""
-    schedule.refuse_reset(name)
+    _refuse_built_in(name)
     one = schedule.find(name)
     if schedule.settle(one, now):
         raise RefusedCommand("The schedule %(name)s is already running.", name=name)
@@ -131,28 +126,47 @@ def run_now(name: str, now: int) -> str:
     return job_id
 
 
+def pause(name: str, now: int, *, paused: bool) -> bool:
+    """Pause or resume a schedule; return whether it was not so already.
+
+    Raises RefusedCommand, Unwritable.
+    """
+    _refuse_built_in(name)
+    return schedule.pause(name, now, paused=paused)
+
+
+def remove(name: str) -> None:
+    """Remove a schedule; a run under way goes on. Raises RefusedCommand, Unwritable."""
+    _refuse_built_in(name)
+    schedule.remove(name)
+
+
+def _refuse_built_in(name: str) -> None:
+    """Raise RefusedCommand for a schedule that only a setting changes, and for an unknown one."""
+    kind = schedule_kinds().get(schedule.find(name).kind)
+    if isinstance(kind, BuiltInKind):
+        raise RefusedCommand(kind.refusal)
+
+
 def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: bool = True) -> bool:
     """Claim a run and start its job, where no other process has; return whether this one did.
 
-    A reset, which removes all jobs, is made at once.
+    The run of a built-in schedule, which is no job, is done at once.
     """
     claim = partial(schedule.claim, one=one, now=now, job_id=job_id, is_due=is_due)
     began = time.monotonic()
     try:
-        if one.kind == RESET:
+        kind = _kind_of(one)
+        if isinstance(kind, BuiltInKind):
             with writing() as connection:
                 is_ours = claim(connection)
             if is_ours:
-                app = this_app()
-                count = reset(app, now)
+                note = kind.run(now)
                 ended = now + round(time.monotonic() - began)
-                schedule.finish(
-                    one.name, ScheduledRun(now, ended, DONE, f"{count} versions.", job_id)
-                )
-                _log.info("the demo was reset: %d versions", count)
+                schedule.finish(one.name, ScheduledRun(now, ended, DONE, note, job_id))
             return is_ours
         state: dict[str, Any] = {"schedule": one.name, "since": one.since, "now": now}
-        state |= _kind_of(one).request(one)
+        state |= kind.request(one)
         return process.start(
             job_id,
             one.kind,
@@ -169,7 +183,7 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
 
 def _kind_of(one: Schedule) -> ScheduleKind:
     """Return the kind of a schedule. Raises ConfigurationError where its feature is gone."""
-    kind = DEMO_RESET if one.kind == RESET else schedule_kinds().get(one.kind)
+    kind = schedule_kinds().get(one.kind)
     if kind is None:
         raise ConfigurationError(f"This server has no schedules of the kind {one.kind}.")
     return kind

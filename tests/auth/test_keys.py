@@ -10,7 +10,8 @@ import stat
 import pytest
 
 from fhirapp.config import ConfigurationError
-from fhirapp.keys import DEMO_KEY, demo_key, derived_key, secret_key
+from fhirapp.features.demo.accounts import DEMO_KEY, demo_key
+from fhirapp.keys import derived_key, secret_key
 from tests.support.racing import together
 
 NAME = "secret.key"
@@ -59,7 +60,8 @@ def test_each_instance_keeps_a_key_of_its_own(tmp_path):
 MAKE = """
 import sys
 from pathlib import Path
-from fhirapp.keys import demo_key, secret_key
+from fhirapp.features.demo.accounts import demo_key
+from fhirapp.keys import secret_key
 print("ready", flush=True)
 sys.stdin.readline()
 print(secret_key(Path(sys.argv[1])).hex(), demo_key(Path(sys.argv[1]))["d"])

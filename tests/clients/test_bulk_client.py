@@ -23,7 +23,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import import_key
 
-from fhirapp.auth.demo import BACKEND
+from fhirapp.features.demo.accounts import BACKEND
 from tests.support import live
 from tests.support.bulk import EXPORTED
 from tests.support.live import Demo

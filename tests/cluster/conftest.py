@@ -11,8 +11,8 @@ import pytest
 
 from fhirapp.config import settings_of
 from fhirapp.definition import types
+from fhirapp.features.demo.seed import load_seed, seed_path
 from fhirapp.features.imports.importer import import_paths
-from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
 from tests.support.cluster import Cluster, cluster, need_programs
 from tests.support.contract import allergy

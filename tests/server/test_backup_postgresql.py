@@ -29,10 +29,10 @@ from fhirapp.features.backups.archive import DUMP
 from fhirapp.features.backups.backup import back_up, why_no_backup
 from fhirapp.features.backups.drill import drill
 from fhirapp.features.backups.restore import RestoreResult, restore
+from fhirapp.features.demo.seed import load_seed, seed_path
 from fhirapp.features.health.examine import examine
 from fhirapp.probe import Cost
 from fhirapp.server.lock import alone_on_server, in_use
-from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
 from tests.support.authorizing import add_person, add_program
 from tests.support.backups import NOW, SECRET, app_in, fake_client, settings_in

@@ -12,13 +12,13 @@ from sqlalchemy import Table, insert, select, update
 from sqlalchemy import delete as delete_rows
 
 from fhirapp import create_app
-from fhirapp.auth.demo import PEOPLE, SECRET
 from fhirapp.auth.models import PATIENT, Client, User, UserPatient
 from fhirapp.auth.users import sessions
 from fhirapp.cli.common import ready_app
 from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.db import db, writing
-from fhirapp.server.reset import refuse_others, reset
+from fhirapp.features.demo.accounts import PEOPLE, SECRET
+from fhirapp.features.demo.reset import refuse_others, reset
 from fhirapp.server.schedules import run_due
 from fhirapp.store.version import GENERATION
 from fhirapp.trail.table import MODELS

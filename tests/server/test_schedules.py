@@ -290,6 +290,7 @@ def test_invalid_schedule_is_refused_when_it_is_added(app, tmp_path):
         (PULL, {"address": export, "key": "/k", "client_id": "c"}, "cannot be read"),
         (PULL, {"address": export, "since": "yesterday"}, "is not a date or time"),
         ("nonsense", {}, "Unknown kind of schedule: nonsense"),
+        ("demo-reset", {}, "Unknown kind of schedule: demo-reset"),
     ]:
         with pytest.raises(ConfigurationError, match=words):
             add(app, kind, **options)
@@ -307,12 +308,21 @@ def test_demo_takes_no_schedule_but_its_reset(make_app, tmp_path):
     with app.app_context():
         run_due(START)
         for change in (
-            lambda: schedule.remove("demo-reset"),
-            lambda: schedule.pause("demo-reset", START, paused=True),
+            lambda: schedules.remove("demo-reset"),
+            lambda: schedules.pause("demo-reset", START, paused=True),
             lambda: schedules.run_now("demo-reset", START),
         ):
             with pytest.raises(ConfigurationError, match="only be changed with FHIRAPP_DEMO_RESET"):
                 change()
+
+
+def test_schedule_of_a_clinic_that_is_named_like_the_demo_reset_is_changed_like_others(app):
+    with app.app_context():
+        schedules.add("demo-reset", BACKUP, "weekly sunday 02:00", {}, START)
+        run_due(START)
+        assert schedules.pause("demo-reset", START, paused=True)
+        schedules.remove("demo-reset")
+        assert schedule.schedules() == []
 
 
 def test_schedule_command_adds_lists_runs_and_removes(tmp_path):

@@ -13,8 +13,8 @@ from sqlalchemy import select, true
 
 from fhirapp.db import db
 from fhirapp.definition import types
+from fhirapp.features.demo.seed import InvalidSeed, load_seed, seed_path
 from fhirapp.search.values import values_at
-from fhirapp.store.seed import InvalidSeed, load_seed, seed_path
 from fhirapp.store.write import IndexBatch, Rendering, read_documents, render
 from tests.support.contract import TYPES, versions_held
 from tests.support.reindexing import contents

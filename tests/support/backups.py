@@ -22,8 +22,8 @@ from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.features.backups.archive import BackupManifest
 from fhirapp.features.backups.backup import back_up, unpacked
+from fhirapp.features.demo.seed import load_seed, seed_path
 from fhirapp.server.prepare import prepare as make_ready
-from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
 from tests.support.authorizing import add_person
 from tests.support.helpers import damage_database

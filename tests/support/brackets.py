@@ -15,8 +15,8 @@ from typing import Any
 from flask import Flask
 from sqlalchemy import Connection
 
-from fhirapp.auth import demo
 from fhirapp.db import writing
+from fhirapp.features.demo import accounts as demo
 from fhirapp.features.learn import lesson
 from fhirapp.features.manual.contents import pages as manual
 from fhirapp.fhir.terminology import strings

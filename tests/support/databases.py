@@ -23,15 +23,15 @@ from flask import Flask
 from sqlalchemy import create_engine, make_url, text
 
 from fhirapp import create_app
-from fhirapp.auth.demo import add_demo
 from fhirapp.auth.oauth import openid
 from fhirapp.config import Settings, load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.db.generation import NAME as GENERATION
 from fhirapp.definition import types
-from fhirapp.keys import DEMO_KEY, demo_key, write_new
+from fhirapp.features.demo.accounts import DEMO_KEY, add_demo, demo_key
+from fhirapp.features.demo.seed import load_seed, seed_path
+from fhirapp.keys import write_new
 from fhirapp.server.prepare import prepare
-from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
 from tests.support.balancer import balance
 from tests.support.helpers import BASE_URL, shared_secret

@@ -17,11 +17,11 @@ from sqlalchemy import select
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.clients.first_party import own_token
-from fhirapp.auth.demo import APP, BACKEND, SECRET
 from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import User
 from fhirapp.auth.users import sessions
 from fhirapp.db import db
+from fhirapp.features.demo.accounts import APP, BACKEND, SECRET
 from tests.support.authorizing import Flow, Program
 from tests.support.browsing import Browser, Page, id_of
 from tests.support.helpers import BASE_URL, Fhir, link

@@ -21,10 +21,9 @@ import pytest
 from sqlalchemy import Connection
 
 from fhirapp import create_app
-from fhirapp.auth.demo import BACKEND, SECRET
 from fhirapp.config import load_settings
 from fhirapp.db import db, writing
-from fhirapp.keys import DEMO_KEY
+from fhirapp.features.demo.accounts import BACKEND, DEMO_KEY, SECRET
 from tests.support.client_questions import MORE, Search
 from tests.support.contract import SERVED, Held, versions_held
 from tests.support.helpers import FHIR_JSON

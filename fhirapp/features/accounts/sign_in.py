@@ -8,14 +8,14 @@ from urllib.parse import urlencode
 
 from flask import Response, request
 
-from fhirapp.auth.demo import PEOPLE, SECRET
 from fhirapp.auth.models import ADMINISTRATOR, User
+from fhirapp.auth.public_accounts import public_accounts
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts
 from fhirapp.auth.users.provider import provider
 from fhirapp.auth.users.sign_in import Entered, proved_otherwise, show_second_factor
 from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
-from fhirapp.config import RefusedCommand, path_of_service, settings
+from fhirapp.config import RefusedCommand, path_of_service
 from fhirapp.db import db, writing
 from fhirapp.web.cookies import end_session, form_fields, keeps, set_session
 from fhirapp.web.pages import (
@@ -191,7 +191,7 @@ def sign_in_form(
     left_here: bool = False,
 ) -> Response:
     """Return the page to sign in at, with a message of what went wrong, or of what was done."""
-    people = PEOPLE if settings().demo else ()
+    public = public_accounts()
     found = provider()
     leaves = _may_leave(back)
     return page(
@@ -204,8 +204,8 @@ def sign_in_form(
         done=done,
         message=message,
         username=username,
-        people=people,
-        demo_password=SECRET,
+        people=public.people if public else (),
+        demo_password=public.secret if public else "",
         provider=found.name if found else "",
         left_here=left_here,
         is_new=not accounts.has_administrator(db.session.connection()),

@@ -12,7 +12,6 @@ FEATURE = Feature(
         "fhirapp.features.apps.launch:blueprint",
         "fhirapp.features.apps.admin:blueprint",
         "fhirapp.features.apps.consents:blueprint",
-        "fhirapp.features.apps.sample:blueprint",
     ),
     commands={
         "client": (

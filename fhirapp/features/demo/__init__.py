@@ -1,4 +1,4 @@
-"""The demo: its home page with an example search."""
+"""The demo: its records, accounts and clients, their reset, its home page and its sample app."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from fhirapp.feature import Feature
 FEATURE = Feature(
     name="demo",
     requires=("explore",),
-    # For its templates.
-    blueprints=("fhirapp.features.demo.home:blueprint",),
+    blueprints=(
+        # For its templates.
+        "fhirapp.features.demo.home:blueprint",
+        "fhirapp.features.demo.sample:blueprint",
+    ),
+    commands={"demo": ("fhirapp.features.demo.cli:demo", "Start the demo anew.")},
+    schedule_kinds=("fhirapp.features.demo.reset:SCHEDULE",),
+    demo_data="fhirapp.features.demo.start:fill",
+    public_accounts="fhirapp.features.demo.accounts:PUBLIC",
+    greeting="fhirapp.features.demo.start:greeting",
     home="fhirapp.features.demo.home:home",
 )

@@ -6,9 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from fhirapp.auth.demo import APP, BACKEND, BY_ROLE, CONFIDENTIAL, SAMPLE_PATH, SECRET
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings
+from fhirapp.features.demo.accounts import (
+    APP,
+    BACKEND,
+    BY_ROLE,
+    CONFIDENTIAL,
+    SAMPLE_PATH,
+    SECRET,
+)
 from fhirapp.features.demo.live_search import ADDRESS, live_search
 from fhirapp.web.pages import blueprint_of
 from fhirapp.web.texts import _

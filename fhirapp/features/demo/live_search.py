@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.auth.demo import BACKEND
 from fhirapp.auth.tokens import new_token, save_backend_token
 from fhirapp.clinical.summary import entries_of
 from fhirapp.db import db
+from fhirapp.features.demo.accounts import BACKEND
 from fhirapp.features.explore.explanation import (
     NarrowingStep,
     Note,

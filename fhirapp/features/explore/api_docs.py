@@ -6,8 +6,8 @@ from flask import Response
 
 from fhirapp.auth.clients.first_party import REDIRECT_PATH, add_documentation
 from fhirapp.auth.clients.registration import API_DOCS
-from fhirapp.auth.demo import BACKEND, SECRET
 from fhirapp.auth.models import PATIENT
+from fhirapp.auth.public_accounts import public_accounts
 from fhirapp.config import base_url, fhir_url
 from fhirapp.web.pages import blueprint_of, current_session, page
 
@@ -28,8 +28,7 @@ def api_docs() -> Response:
         fhir_url=fhir_url(),
         redirect_uri=base_url() + REDIRECT_PATH,
         scope=_OF_PATIENTS if is_patient else _OF_STAFF,
-        backend=BACKEND,
-        secret=SECRET,
+        public=public_accounts(),
     )
 
 

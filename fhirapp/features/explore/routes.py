@@ -20,9 +20,9 @@ from flask import Response, current_app, request
 from sqlalchemy import select
 
 from fhirapp.auth.clients.first_party import OwnToken, own_token
-from fhirapp.auth.demo import PEOPLE, DemoPerson
 from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, User
+from fhirapp.auth.public_accounts import PublicAccount, public_accounts
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.definition import types
@@ -75,12 +75,13 @@ blueprint = blueprint_of("explore", __name__)
 blueprint.record_once(lambda state: state.app.extensions.update({LONG_URLS: (PAGE, "/sign-in")}))
 
 
-def other_accounts() -> Sequence[DemoPerson]:
+def other_accounts() -> Sequence[PublicAccount]:
     """Return the demo accounts as which the request can be sent; none outside the demo."""
-    if not settings().demo:
+    public = public_accounts()
+    if public is None:
         return ()
     user = signed_in().user
-    people = [account for account in PEOPLE if account.username != user.username]
+    people = [account for account in public.people if account.username != user.username]
     own_patient = current_app.extensions.get(OWN_PATIENT, lambda _user_id: None)(user.id)
     if own_patient is None:
         return people

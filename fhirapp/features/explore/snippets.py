@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, quote
 
 from flask import current_app
 
-from fhirapp.auth.demo import BACKEND, SECRET
-from fhirapp.config import base_url, settings, token_url
+from fhirapp.auth.public_accounts import public_accounts
+from fhirapp.config import base_url, token_url
 
 # What may stand in an address as it is (RFC 3986); but brackets and braces, which curl takes for a
 # pattern, and a #, after which nothing is sent.
@@ -79,11 +79,12 @@ def encoded(text: str) -> str:
 
 def how_to_get_a_token() -> str:
     """Return the command that sets TOKEN in a shell, which only the demo has."""
-    if not settings().demo:
+    public = public_accounts()
+    if public is None:
         return ""
     return (
-        f"export TOKEN=$(curl -s -u {BACKEND}:{SECRET} -d grant_type=client_credentials"
-        f" -d scope='system/*.rs' {shlex.quote(token_url())}"
+        f"export TOKEN=$(curl -s -u {public.backend}:{public.secret}"
+        f" -d grant_type=client_credentials -d scope='system/*.rs' {shlex.quote(token_url())}"
         f" | python3 -c {shlex.quote(_TAKES_TOKEN_OUT)})"
     )
 

@@ -12,7 +12,7 @@ from fhirapp.feature import MAIN, N_, Feature, MenuLink, Via
 
 FEATURE = Feature(
     name="learn",
-    requires=("explore",),
+    requires=("demo", "explore"),
     blueprints=(
         "fhirapp.features.learn.routes:blueprint",
         "fhirapp.features.learn.class_pages:blueprint",

@@ -17,7 +17,6 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from fhirapp.auth import throttle
 from fhirapp.auth.clients.registration import PAGES
-from fhirapp.auth.demo import BY_ROLE, add_own_backend, remove_backends
 from fhirapp.auth.models import CLINICIAN, PATIENT, STAFF, AccessToken, Grant, User, digest
 from fhirapp.auth.throttle import TooOften, network_of
 from fhirapp.auth.tokens import revoke_grants
@@ -25,6 +24,7 @@ from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import add_user, link, remove_users
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
+from fhirapp.features.demo.accounts import BY_ROLE, add_own_backend, remove_backends
 from fhirapp.features.learn.lesson import Lesson
 from fhirapp.features.learn.models import Learner, LessonClass, LessonProgress
 from fhirapp.keys import keyed_digest

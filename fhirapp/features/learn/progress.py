@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import delete, exists, insert, select, update
 
 from fhirapp.audit.read import AuditEntry, entries
-from fhirapp.auth.demo import APP, BACKEND
 from fhirapp.auth.models import AccessToken, Grant, User
 from fhirapp.config import settings
 from fhirapp.db import db, writing
+from fhirapp.features.demo.accounts import APP, BACKEND
 from fhirapp.features.learn import expected as senders
 from fhirapp.features.learn.checks import Check, last_of, meeting, nearest, shown_by
 from fhirapp.features.learn.classes import learner_of

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from flask import Response, request
 from markupsafe import Markup
 
-from fhirapp.auth.demo import BACKEND, SECRET
 from fhirapp.auth.models import STAFF, User
 from fhirapp.config import base_url, settings
+from fhirapp.features.demo.accounts import BACKEND, SECRET
 from fhirapp.features.explore.routes import OWN_PATIENT
 from fhirapp.features.explore.snippets import Snippet, encoded, snippets
 from fhirapp.features.learn import progress

@@ -11,8 +11,15 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.config import ConfigurationError, RefusedCommand, settings
 from fhirapp.jobs import schedule, table
-from fhirapp.jobs.kinds import FormField, ScheduleKind, count_failed, schedule_kinds
-from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Schedule
+from fhirapp.jobs.kinds import (
+    BuiltInKind,
+    FormField,
+    ScheduleKind,
+    addable_kinds,
+    count_failed,
+    schedule_kinds,
+)
+from fhirapp.jobs.schedule import IDLE, SKIPPED, Schedule
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, STOPPED
 from fhirapp.server import schedules
 from fhirapp.web.admin import jobs
@@ -59,7 +66,7 @@ def every() -> Response:
         scripts=True,
         schedules=[(one, one.due_at(settings().zone)) for one in found],
         kinds=_labels(),
-        addable=[*schedule_kinds()],
+        addable=[*addable_kinds()],
         outcomes=OUTCOMES,
         is_under_way=any(one.job_id for one in found),
         done=_(_DONE.get(request.args.get("done", ""), "")),
@@ -113,14 +120,14 @@ def act(name: str, action: str) -> Response:
             if job is not None:
                 jobs.end(job)
         elif action in ("pause", "resume"):
-            if not schedule.pause(name, now, paused=action == "pause"):
+            if not schedules.pause(name, now, paused=action == "pause"):
                 return see_other(f"/admin/schedules/{name}?done={UNCHANGED}")
         elif action != "remove":
             raise NotFound
         elif request.form.get("sure") != "yes":
             return _one(found, asks=True)
         else:
-            schedule.remove(name)
+            schedules.remove(name)
             return see_other("/admin/schedules?done=removed")
     except ConfigurationError as error:
         return _one(found, _words(error))
@@ -168,6 +175,7 @@ def _form(kind: str, typed: Mapping[str, str], message: str = "") -> Response:
 def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
     job = table.find(found.job_id, found.kind) if found.job_id else None
     known = table.all_ids()
+    kind = schedule_kinds().get(found.kind)
     return page(
         "admin/schedule.html",
         400 if message else 200,
@@ -178,7 +186,7 @@ def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
         labels={name: shown.label for name, shown in _fields().items()},
         outcomes=OUTCOMES,
         refused=count_failed(found),
-        is_own=found.kind == RESET,
+        refusal=_(kind.refusal) if isinstance(kind, BuiltInKind) else "",
         job=job,
         runs=[(run, _path_of(found.kind, run.job_id, known)) for run in found.history],
         job_path=_path_of(found.kind, found.job_id, known),
@@ -199,9 +207,7 @@ def _path_of(kind: str, job_id: str | None, known: set[str]) -> str:
 
 def _labels() -> Mapping[str, str]:
     """Return the label of each kind of schedule; the page translates it."""
-    return {RESET: schedules.DEMO_RESET.label} | {
-        kind.name: kind.label for kind in schedule_kinds().values()
-    }
+    return {kind.name: kind.label for kind in schedule_kinds().values()}
 
 
 def _fields() -> Mapping[str, FormField]:
@@ -213,7 +219,7 @@ def _fields() -> Mapping[str, FormField]:
 
 def _declared(kind: str) -> ScheduleKind:
     """Return a kind of schedule. Raises NotFound."""
-    declared = schedule_kinds().get(kind)
+    declared = addable_kinds().get(kind)
     if declared is None:
         raise NotFound
     return declared

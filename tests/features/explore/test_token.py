@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 from flask import Flask
 from sqlalchemy import select, update
 
-from fhirapp.auth.demo import PEOPLE
 from fhirapp.auth.models import (
     ADMINISTRATOR,
     CLINICIAN,
@@ -22,6 +21,7 @@ from fhirapp.auth.models import (
 )
 from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import db, writing
+from fhirapp.features.demo.accounts import PEOPLE
 from fhirapp.features.explore.inspector import remaining
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, Page, add_person, id_of

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fhirapp.definition import Definition
+from fhirapp.features.demo.seed import read_seed, seed_path
 from fhirapp.features.imports.repair import Repair, repair
 from fhirapp.fhir import datatypes
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.prepare import prepare
-from fhirapp.store.seed import read_seed, seed_path
 from tests.support.contract import SERVED
 from tests.support.effort import sample
 from tests.support.round_trips import PRIMITIVES, resources

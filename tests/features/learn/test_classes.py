@@ -13,9 +13,9 @@ from flask import Flask
 from sqlalchemy import delete, func, select, update
 
 from fhirapp.audit.read import ADMINISTRATION, entries
-from fhirapp.auth.demo import APP
 from fhirapp.auth.models import AccessToken, Attempt, Client, Grant, Session, User
 from fhirapp.auth.users import sessions
+from fhirapp.features.demo.accounts import APP
 from fhirapp.features.learn import classes
 from fhirapp.features.learn.lesson import lessons
 from fhirapp.features.learn.models import Learner, LessonClass, LessonProgress

@@ -8,6 +8,7 @@ and clients keep their ids and times, which apps have stored.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from shutil import rmtree
@@ -16,17 +17,19 @@ from typing import Any, NamedTuple
 from flask import Flask
 from sqlalchemy import Connection, delete, insert, not_, select, update
 
-from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, add_demo
 from fhirapp.auth.models import Client, User, UserPatient
-from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.config import ConfigurationError, Settings, settings_of
+from fhirapp.current import this_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
+from fhirapp.feature import N_
+from fhirapp.features.demo.accounts import APP, BACKEND, CONFIDENTIAL, PEOPLE, add_demo, demo_key
+from fhirapp.features.demo.seed import read_seed, seed_path, write_seed
 from fhirapp.fhir.temporal import instant
-from fhirapp.jobs.schedule import RESET, ScheduleRow
-from fhirapp.keys import demo_key
+from fhirapp.jobs.kinds import BuiltInKind
+from fhirapp.jobs.schedule import ScheduleRow
 from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.store.migrate import schema_version, shown
-from fhirapp.store.seed import read_seed, seed_path, write_seed
 from fhirapp.store.version import (
     GENERATION,
     RENDERING,
@@ -39,6 +42,9 @@ from fhirapp.store.write import Rendering, rendering_in_force
 _OF_VISITORS = ("tasks", "uploads", "imports", "exports", "backups")
 
 _KEPT_STATE = (GENERATION, RENDERING)
+_log = logging.getLogger(__name__)
+_KIND = "demo-reset"
+_TIMINGS: Mapping[str, str] = {"hourly": "hourly", "nightly": "daily 03:00"}
 
 
 def refuse_others(app: Flask) -> None:
@@ -85,12 +91,34 @@ def _clear(connection: Connection) -> None:
     for definition in types().values():
         if definition.has_words:
             full_text().clear(connection, words_table(definition.tables))
-    kept = {StoreState: StoreState.name.in_(_KEPT_STATE), ScheduleRow: ScheduleRow.name == RESET}
+    kept = {StoreState: StoreState.name.in_(_KEPT_STATE), ScheduleRow: ScheduleRow.kind == _KIND}
     kept_of = {model.__table__: condition for model, condition in kept.items()}
     for table in reversed(db.metadata.sorted_tables):
         # Not TRUNCATE: in PostgreSQL whoever reads meanwhile would find nothing.
         gone = delete(table)
         connection.execute(gone.where(not_(kept_of[table])) if table in kept_of else gone)
+
+
+def _timing(settings: Settings) -> str:
+    """Return when the settings have the demo reset; empty for never, as outside the demo."""
+    return _TIMINGS.get(settings.demo_reset, "") if settings.demo else ""
+
+
+def _run(now: int) -> str:
+    count = reset(this_app(), now)
+    _log.info("the demo was reset: %d versions", count)
+    return f"{count} versions."
+
+
+SCHEDULE = BuiltInKind(
+    name=_KIND,
+    label=N_("Demo reset"),
+    fields={},
+    job_path="",
+    timing=_timing,
+    run=_run,
+    refusal=N_("The demo reset can only be changed with FHIRAPP_DEMO_RESET."),
+)
 
 
 class _Known(NamedTuple):

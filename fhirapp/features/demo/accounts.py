@@ -5,10 +5,13 @@ The manual's page try.md lists them.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from joserfc.jwk import ECKey
 from sqlalchemy import Connection, delete, insert, select
 
 from fhirapp.auth.clients.administration import find
@@ -28,15 +31,19 @@ from fhirapp.auth.models import (
     User,
     digest,
 )
+from fhirapp.auth.public_accounts import PublicAccount, PublicAccounts
 from fhirapp.auth.scopes import SESSION_SCOPES
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import add_user, link
+from fhirapp.keys import write_new
 from fhirapp.trail.events import record
 
 SECRET = "demo"
 # Where the demo serves the app that is registered as demo-app.
 SAMPLE_PATH = "/demo/app"
 BACKEND, APP, CONFIDENTIAL = "demo-backend", "demo-app", "demo-confidential"
+# In the instance folder: the private key of the backend.
+DEMO_KEY = "demo-backend.jwk.json"
 # What a client of the demo has unless it has another.
 _COMMON: dict[str, Any] = {
     "developer": "The demo",
@@ -72,6 +79,24 @@ PEOPLE = (
 )
 # The first of each role.
 BY_ROLE = {person.role: person for person in reversed(PEOPLE)}
+PUBLIC = PublicAccounts(
+    [
+        PublicAccount(person.username, person.name, person.role, person.related_person is not None)
+        for person in PEOPLE
+    ],
+    BACKEND,
+    SECRET,
+)
+
+
+def demo_key(instance: Path) -> dict[str, Any]:
+    """Return the private key (a JWK for ES384) of the demo's backend client, making it at first."""
+    path = instance / DEMO_KEY
+    if not path.exists():
+        key = ECKey.generate_key("P-384", {"kid": "demo", "alg": "ES384", "use": "sig"})
+        write_new(path, json.dumps(key.as_dict(private=True), indent=2).encode())
+    found: dict[str, Any] = json.loads(path.read_bytes())
+    return found
 
 
 def add_own_backend(connection: Connection, client_id: str, *, name: str, secret: str) -> None:

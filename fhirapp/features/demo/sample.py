@@ -1,4 +1,4 @@
-"""The sample app of the demo: it shows what a SMART app does, with its source beside it."""
+"""The sample app: it shows what a SMART app does, with its source beside it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from flask import Response
 
 import fhirapp.web
-from fhirapp.auth.demo import SAMPLE_PATH
 from fhirapp.config import settings
+from fhirapp.features.demo.accounts import SAMPLE_PATH
 from fhirapp.web.pages import PageError, blueprint_of, page
 from fhirapp.web.texts import _
 
@@ -22,7 +22,7 @@ def sample_app() -> Response:
     """Show the sample app, and its source."""
     if not settings().demo:
         raise PageError(404, _("The sample app is available only in the demo."))
-    return page("apps/sample.html", scripts=True, source=_source())
+    return page("demo/sample.html", scripts=True, source=_source())
 
 
 @cache

@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import JSON, Column, Connection, Engine, String, create_engine, select, type_coerce
 
+import fhirapp
 from fhirapp.config import ConfigurationError
 from fhirapp.db import JSON_OPTIONS, db, writing
 from fhirapp.definition import Definition
@@ -35,7 +36,7 @@ class InvalidSeed(ConfigurationError):
 
 def seed_path() -> Path:
     """Return seed.sql: beside app.py in a checkout, else inside the installed package."""
-    package = Path(__file__).resolve().parent.parent
+    package = Path(fhirapp.__file__).resolve().parent
     beside = package.parent / "seed.sql"
     return beside if beside.exists() else package / "seed.sql"
 
