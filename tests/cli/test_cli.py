@@ -129,15 +129,17 @@ def test_progress_on_a_terminal_is_a_bar_where_the_total_is_known(monkeypatch, t
     assert [percent in shown for percent in ("25%", "100%")] == [total is not None] * 2
 
 
-def test_import_prints_its_report_as_json(clinic):
-    path = clinic / "records.ndjson"
-    result = done(clinic, "import", str(path), "--json")
+def test_import_prints_its_report_as_json(practice_folder):
+    path = practice_folder / "records.ndjson"
+    result = done(practice_folder, "import", str(path), "--json")
     assert result.stderr == ""
     report = json.loads(result.stdout)
     assert report["changes"]["Patient"] == {"read": 2, "same": 2, "rejected": 0}
     assert report["rejected"] == []
-    assert "There is no file or folder" in refusal(clinic, "import", str(clinic / "missing"))
-    assert "PATHS" in refusal(clinic, "import")
+    assert "There is no file or folder" in refusal(
+        practice_folder, "import", str(practice_folder / "missing")
+    )
+    assert "PATHS" in refusal(practice_folder, "import")
 
 
 def test_token_issue_prints_only_the_token(instance):

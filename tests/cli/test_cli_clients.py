@@ -53,9 +53,9 @@ def keys_file(folder: Path, content: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def known(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def known(prepared_instance: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An instance folder with an app, for commands that are refused."""
-    folder = Path(shutil.copytree(prepared, tmp_path_factory.mktemp("known") / "instance"))
+    folder = Path(shutil.copytree(prepared_instance, tmp_path_factory.mktemp("known") / "instance"))
     add(folder, "taken", "public")
     return folder
 

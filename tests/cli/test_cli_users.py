@@ -51,9 +51,9 @@ def has_password(folder: Path, username: str, password: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def staffed(records: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def staffed(shared_practice: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with records and users, for commands that are refused."""
-    folder = Path(shutil.copytree(records, tmp_path_factory.mktemp("staffed") / "instance"))
+    folder = Path(shutil.copytree(shared_practice, tmp_path_factory.mktemp("staffed") / "instance"))
     add(folder, "admin", "administrator")
     add(folder, "maria", "patient", "--patient", "ana")
     return folder
@@ -72,10 +72,10 @@ def assert_refused(
     assert [rows(folder, table) for table in TABLES] == before
 
 
-def test_user_is_added_and_the_password_is_stored_hashed(clinic):
-    result = add(clinic, "Maria", "clinician", "--name", "Dr. M", "--practitioner", "dr")
+def test_user_is_added_and_the_password_is_stored_hashed(practice_folder):
+    result = add(practice_folder, "Maria", "clinician", "--name", "Dr. M", "--practitioner", "dr")
     assert (result.stdout, result.stderr) == ("", "User Maria is added.\n")
-    row = listed(clinic)["maria"]
+    row = listed(practice_folder)["maria"]
     assert abs(row.pop("created_at") - time.time()) < 60
     assert row == {
         "username": "maria",
@@ -89,26 +89,26 @@ def test_user_is_added_and_the_password_is_stored_hashed(clinic):
         "signed_in_at": None,
         "second_factor": False,
     }
-    assert has_password(clinic, "maria", PASSWORD)
-    assert not has_password(clinic, "maria", PASSWORD.upper())
-    for path in filter(Path.is_file, clinic.rglob("*")):
+    assert has_password(practice_folder, "maria", PASSWORD)
+    assert not has_password(practice_folder, "maria", PASSWORD.upper())
+    for path in filter(Path.is_file, practice_folder.rglob("*")):
         assert PASSWORD.encode() not in path.read_bytes()
 
 
-def test_first_record_of_a_patient_is_their_own(clinic):
+def test_first_record_of_a_patient_is_their_own(practice_folder):
     options = ("--patient", "Patient/ben", "--patient", "ana", "--patient", "ben")
-    add(clinic, "ben", "patient", *options)
-    row = listed(clinic)["ben"]
+    add(practice_folder, "ben", "patient", *options)
+    row = listed(practice_folder)["ben"]
     assert (row["own_patient"], row["patients"], row["name"]) == ("ben", ["ben", "ana"], "ben")
 
 
-def test_password_is_the_first_line_of_standard_input(clinic):
+def test_password_is_the_first_line_of_standard_input(practice_folder):
     password = "  spaces é and all  "
     for number, ending in enumerate((b"", b"\n", b"\r\n", b"\nanother line\n")):
         username, given = f"maria{number}", password.encode() + ending
         command = ("user", "add", username, "--role", "clinician", "--password-stdin")
-        done(clinic, *command, stdin=given)
-        assert has_password(clinic, username, password)
+        done(practice_folder, *command, stdin=given)
+        assert has_password(practice_folder, username, password)
 
 
 def test_user_who_cannot_be_added_is_refused(staffed):
@@ -139,18 +139,18 @@ def test_weak_or_missing_password_is_refused(staffed):
     assert_refused(staffed, [(new, "no terminal"), (old, "no terminal")], stdin=STDIN)
 
 
-def test_password_is_asked_for_until_it_is_repeated_and_never_shown(clinic, monkeypatch):
+def test_password_is_asked_for_until_it_is_repeated_and_never_shown(practice_folder, monkeypatch):
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _self: True)
-    add(clinic, "maria", "clinician")
+    add(practice_folder, "maria", "clinician")
     another = "quite another one"
     typed = "\n".join([another, "a slip of the hand", another, another])
-    result = shell(clinic, "user", "password", "maria", stdin=f"{typed}\n".encode())
+    result = shell(practice_folder, "user", "password", "maria", stdin=f"{typed}\n".encode())
     assert result.exit_code == 0
     shown = re.findall(r"Password|Repeat|do not match|new password", result.stderr)
     asked = ["Password", "Repeat"]
     assert shown == [*asked, "do not match", *asked, "new password"]
     assert result.stdout.strip() == ""
-    assert has_password(clinic, "maria", another)
+    assert has_password(practice_folder, "maria", another)
 
 
 def code_of(result: Result, base_url: str) -> str:
@@ -168,17 +168,17 @@ def user_of(folder: Path, code: str) -> str | None:
     return None if found is None else names[str(found.user_id)]
 
 
-def test_invited_user_chooses_the_password_at_a_printed_url(clinic):
+def test_invited_user_chooses_the_password_at_a_printed_url(practice_folder):
     options = ("--role", "administrator", "--invite")
-    result = done(clinic, "user", "add", "maria", *options, BASE_URL=BASE_URL)
+    result = done(practice_folder, "user", "add", "maria", *options, BASE_URL=BASE_URL)
     assert result.stderr.splitlines() == [
         "User maria is added.",
         "At this address the password can be chosen once, within 24 hours:",
     ]
     code = code_of(result, BASE_URL)
-    assert user_of(clinic, code) == "maria"
-    assert code.encode() not in (clinic / "fhirapp.db").read_bytes()
-    assert not has_password(clinic, "maria", "")
+    assert user_of(practice_folder, code) == "maria"
+    assert code.encode() not in (practice_folder / "fhirapp.db").read_bytes()
+    assert not has_password(practice_folder, "maria", "")
 
 
 def test_change_that_cannot_be_made_is_refused(staffed):
@@ -198,56 +198,58 @@ def test_change_that_cannot_be_made_is_refused(staffed):
     assert_refused(staffed, refused)
 
 
-def test_user_is_disabled_enabled_and_changed(clinic):
-    add(clinic, "admin", "administrator")
-    add(clinic, "maria", "clinician")
-    assert done(clinic, "user", "disable", "maria").stderr == "User maria is disabled.\n"
-    assert listed(clinic)["maria"]["disabled"]
-    assert "maria (disabled)\tclinician\tmaria\t\n" in done(clinic, "user", "list").stdout
-    assert done(clinic, "user", "enable", "maria").stderr == "User maria is enabled.\n"
-    result = done(clinic, "user", "role", "maria", "administrator")
+def test_user_is_disabled_enabled_and_changed(practice_folder):
+    add(practice_folder, "admin", "administrator")
+    add(practice_folder, "maria", "clinician")
+    assert done(practice_folder, "user", "disable", "maria").stderr == "User maria is disabled.\n"
+    assert listed(practice_folder)["maria"]["disabled"]
+    assert "maria (disabled)\tclinician\tmaria\t\n" in done(practice_folder, "user", "list").stdout
+    assert done(practice_folder, "user", "enable", "maria").stderr == "User maria is enabled.\n"
+    result = done(practice_folder, "user", "role", "maria", "administrator")
     assert (result.stdout, result.stderr) == ("", "User maria has the role administrator.\n")
-    row = listed(clinic)["maria"]
+    row = listed(practice_folder)["maria"]
     assert (row["disabled"], row["role"]) == (False, "administrator")
     command = ("user", "password", "maria", "--password-stdin")
-    result = done(clinic, *command, stdin=b"quite another one\n")
+    result = done(practice_folder, *command, stdin=b"quite another one\n")
     assert (result.stdout, result.stderr) == ("", "User maria has a new password.\n")
-    assert has_password(clinic, "maria", "quite another one")
+    assert has_password(practice_folder, "maria", "quite another one")
 
 
-def test_records_are_linked_and_unlinked(clinic):
-    add(clinic, "maria", "patient")
-    own = done(clinic, "user", "link", "maria", "Patient/ana")
+def test_records_are_linked_and_unlinked(practice_folder):
+    add(practice_folder, "maria", "patient")
+    own = done(practice_folder, "user", "link", "maria", "Patient/ana")
     assert own.stderr == "User maria can see Patient/ana, as their own record.\n"
-    proxy = done(clinic, "user", "link", "maria", "ben", "--proxy")
+    proxy = done(practice_folder, "user", "link", "maria", "ben", "--proxy")
     assert proxy.stderr == "User maria can see Patient/ben, as someone else's record.\n"
     line = "maria\tpatient\tmaria\tPatient/ana, Patient/ben (someone else's)\n"
-    table = done(clinic, "user", "list")
+    table = done(practice_folder, "user", "list")
     assert table.stdout == line
     assert table.stderr == "User name\tRole\tName\tIn the records\n"
-    assert done(clinic, "user", "list", "--json").stderr == ""
-    gone = done(clinic, "user", "unlink", "maria", "Patient/ana")
+    assert done(practice_folder, "user", "list", "--json").stderr == ""
+    gone = done(practice_folder, "user", "unlink", "maria", "Patient/ana")
     assert gone.stderr == "User maria can no longer see Patient/ana.\n"
-    row = listed(clinic)["maria"]
+    row = listed(practice_folder)["maria"]
     assert (row["own_patient"], row["patients"]) == (None, ["ben"])
 
 
-def test_record_is_linked_for_a_related_person(clinic):
-    add(clinic, "maria", "patient")
-    said = done(clinic, "user", "link", "maria", "ben", "--related-person", "RelatedPerson/mum")
+def test_record_is_linked_for_a_related_person(practice_folder):
+    add(practice_folder, "maria", "patient")
+    said = done(
+        practice_folder, "user", "link", "maria", "ben", "--related-person", "RelatedPerson/mum"
+    )
     as_whom = "as someone else's record, as RelatedPerson/mum"
     assert said.stderr == f"User maria can see Patient/ben, {as_whom}.\n"
     shown = "Patient/ben (someone else's, as RelatedPerson/mum"
-    assert done(clinic, "user", "list").stdout == f"maria\tpatient\tmaria\t{shown})\n"
+    assert done(practice_folder, "user", "list").stdout == f"maria\tpatient\tmaria\t{shown})\n"
     link = {"patient": "ben", "related_person": "mum", "has_access": True}
-    assert listed(clinic)["maria"]["related_persons"] == [link]
+    assert listed(practice_folder)["maria"]["related_persons"] == [link]
     gone = {"resourceType": "RelatedPerson", "id": "mum", "active": False}
-    with app_of(clinic) as app:
+    with app_of(practice_folder) as app:
         later = gone | {"patient": {"reference": "Patient/ben"}}
         publish(app, later, now="2030-01-01T00:00:00.000+00:00")
     shown = f"{shown}; no access now)"
-    assert done(clinic, "user", "list").stdout == f"maria\tpatient\tmaria\t{shown}\n"
-    assert listed(clinic)["maria"]["related_persons"] == [link | {"has_access": False}]
+    assert done(practice_folder, "user", "list").stdout == f"maria\tpatient\tmaria\t{shown}\n"
+    assert listed(practice_folder)["maria"]["related_persons"] == [link | {"has_access": False}]
 
 
 def test_second_factor_is_turned_off(instance):

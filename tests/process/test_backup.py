@@ -13,20 +13,20 @@ from tests.support.shell import MAIN, assert_not_done, environment, fhirapp, unm
 
 
 @pytest.mark.smoke
-def test_backup_command_writes_a_backup_that_opens(clinic, tmp_path):
-    done = fhirapp(clinic, "backup", str(tmp_path / "clinic.backup"))
+def test_backup_command_writes_a_backup_that_opens(clinic_folder, tmp_path):
+    done = fhirapp(clinic_folder, "backup", str(tmp_path / "clinic.backup"))
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'clinic.backup'}\n")
     assert inside(tmp_path / "clinic.backup", tmp_path / "copy").files
 
 
-def test_limit_on_file_size_is_one_sentence_and_leaves_nothing(clinic, tmp_path):
+def test_limit_on_file_size_is_one_sentence_and_leaves_nothing(clinic_folder, tmp_path):
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
 
     (tmp_path / "out").mkdir()
     done = subprocess.run(
         [sys.executable, "-c", MAIN, "backup", str(tmp_path / "out")],
-        env=unmeasured(environment(clinic)),
+        env=unmeasured(environment(clinic_folder)),
         preexec_fn=limit,
         capture_output=True,
         text=True,
@@ -34,4 +34,4 @@ def test_limit_on_file_size_is_one_sentence_and_leaves_nothing(clinic, tmp_path)
     )
     assert_not_done(done, "cannot be copied")
     assert not [*(tmp_path / "out").iterdir()]
-    assert not [*clinic.glob(".fhirapp*")]
+    assert not [*clinic_folder.glob(".fhirapp*")]

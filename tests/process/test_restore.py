@@ -15,27 +15,27 @@ from tests.support.serving import servers
 from tests.support.shell import MAIN, ROOT, assert_not_done, environment, fhirapp
 
 
-def test_restore_is_refused_while_a_server_runs(clinic, backup):
-    with servers(clinic) as run:
+def test_restore_is_refused_while_a_server_runs(clinic_folder, backup):
+    with servers(clinic_folder) as run:
         server = run(PROCESSES="2")
         # Nobody has asked it anything: it has no connection to the database yet.
-        done = fhirapp(clinic, "restore", str(backup), "--force")
+        done = fhirapp(clinic_folder, "restore", str(backup), "--force")
         assert_not_done(done, "A server runs on the database", "stop that first.")
         # A backup is taken all the while.
-        assert fhirapp(clinic, "backup", str(clinic / "x.backup")).returncode == 0
+        assert fhirapp(clinic_folder, "backup", str(clinic_folder / "x.backup")).returncode == 0
         server.end()
-        assert fhirapp(clinic, "restore", str(backup), "--force").returncode == 0
+        assert fhirapp(clinic_folder, "restore", str(backup), "--force").returncode == 0
 
 
-def test_restore_is_refused_while_an_import_waits_for_input(clinic, backup):
+def test_restore_is_refused_while_an_import_waits_for_input(clinic_folder, backup):
     command = [sys.executable, "-c", MAIN, "import", "-"]
     with subprocess.Popen(
-        command, env=environment(clinic), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        command, env=environment(clinic_folder), stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as importing:
         try:
-            while not (clinic / "import.lock").exists():
+            while not (clinic_folder / "import.lock").exists():
                 assert importing.poll() is None
-            done = fhirapp(clinic, "restore", "--force", str(backup))
+            done = fhirapp(clinic_folder, "restore", "--force", str(backup))
             assert_not_done(done, "or a command uses it")
         finally:
             importing.kill()
@@ -126,7 +126,9 @@ def test_restore_killed_at_any_step_leaves_the_old_or_the_new_whole(example, tmp
 
 
 @pytest.mark.smoke
-def test_restore_command_replaces_the_database(clinic, backup):
-    done = fhirapp(clinic, "restore", str(backup), "--force")
+def test_restore_command_replaces_the_database(clinic_folder, backup):
+    done = fhirapp(clinic_folder, "restore", str(backup), "--force")
     assert done.returncode == 0, done.stderr
-    assert [path.name[:18] for path in clinic.glob("fhirapp.db.before*")] == ["fhirapp.db.before-"]
+    assert [path.name[:18] for path in clinic_folder.glob("fhirapp.db.before*")] == [
+        "fhirapp.db.before-"
+    ]

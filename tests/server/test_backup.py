@@ -27,25 +27,25 @@ from tests.support.backups import NOW, app_in, contents, damage, inside, run_sql
 from tests.support.shell import assert_not_done, run_command
 
 
-def test_backup_is_one_private_file_with_database_and_keys(clinic, tmp_path):
-    before = {path.name for path in clinic.iterdir()}
+def test_backup_is_one_private_file_with_database_and_keys(clinic_folder, tmp_path):
+    before = {path.name for path in clinic_folder.iterdir()}
     # The audit trail is kept apart: a restore does not take back who looked at what.
     assert before - {"fhirapp.db", "fhirapp.db.lock", "generation", "audit", *KEYS} == set()
     (tmp_path / "out").mkdir()
-    backup = taken(clinic, tmp_path / "out" / "clinic.backup")
+    backup = taken(clinic_folder, tmp_path / "out" / "clinic.backup")
     assert [*backup.parent.iterdir()] == [backup]
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     manifest = inside(backup, tmp_path / "copy")
     assert manifest.taken == "2026-01-05T10:15:00.000+00:00"
     assert [member.name for member in manifest.files] == [DATABASE, *KEYS]
     for name in KEYS:
-        assert (tmp_path / "copy" / name).read_bytes() == (clinic / name).read_bytes()
-    assert contents(tmp_path / "copy" / DATABASE) == contents(clinic / "fhirapp.db")
+        assert (tmp_path / "copy" / name).read_bytes() == (clinic_folder / name).read_bytes()
+    assert contents(tmp_path / "copy" / DATABASE) == contents(clinic_folder / "fhirapp.db")
     # Nothing is left of how it was made, but SQLite's own files while the database is open.
-    assert {path.name for path in clinic.iterdir()} <= before
+    assert {path.name for path in clinic_folder.iterdir()} <= before
     # It opens without fhirapp, too.
     with tarfile.open(backup) as archive:
-        assert archive.extractfile(KEYS[0]).read() == (clinic / KEYS[0]).read_bytes()
+        assert archive.extractfile(KEYS[0]).read() == (clinic_folder / KEYS[0]).read_bytes()
 
 
 def test_backup_of_the_demo_holds_no_keys(tmp_path):
@@ -55,11 +55,11 @@ def test_backup_of_the_demo_holds_no_keys(tmp_path):
     assert [member.name for member in done.manifest.files] == [DATABASE]
 
 
-def test_backup_while_others_write_is_of_one_instant(clinic, tmp_path):
+def test_backup_while_others_write_is_of_one_instant(clinic_folder, tmp_path):
     begun, enough = Event(), Event()
 
     def write() -> None:
-        with app_in(clinic) as app:
+        with app_in(clinic_folder) as app:
             for number in count():
                 with app.app_context(), writing() as connection:
                     for name in ("first", "second"):
@@ -77,7 +77,7 @@ def test_backup_while_others_write_is_of_one_instant(clinic, tmp_path):
     writer.start()
     try:
         assert begun.wait(60)
-        backups = [taken(clinic, tmp_path / f"{number}.backup") for number in range(2)]
+        backups = [taken(clinic_folder, tmp_path / f"{number}.backup") for number in range(2)]
     finally:
         enough.set()
         writer.join()
@@ -93,7 +93,7 @@ def test_backup_while_others_write_is_of_one_instant(clinic, tmp_path):
             assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_unusable_target_of_a_backup_is_refused_and_left_alone(clinic, tmp_path):
+def test_unusable_target_of_a_backup_is_refused_and_left_alone(clinic_folder, tmp_path):
     (tmp_path / "notes.txt").write_text("of mine")
     os.mkfifo(tmp_path / "fifo")
     before = {path: path.stat().st_size for path in tmp_path.rglob("*")}
@@ -105,16 +105,16 @@ def test_unusable_target_of_a_backup_is_refused_and_left_alone(clinic, tmp_path)
         "fifo": "exists and is not a backup",
     }.items():
         with pytest.raises(ConfigurationError, match=words):
-            taken(clinic, tmp_path / target)
+            taken(clinic_folder, tmp_path / target)
     assert {path: path.stat().st_size for path in tmp_path.rglob("*")} == before
 
 
-def test_instance_that_could_not_be_restored_is_not_backed_up(clinic, tmp_path):
-    database, whole = clinic / "fhirapp.db", (clinic / "fhirapp.db").read_bytes()
+def test_instance_that_could_not_be_restored_is_not_backed_up(clinic_folder, tmp_path):
+    database, whole = clinic_folder / "fhirapp.db", (clinic_folder / "fhirapp.db").read_bytes()
 
     def refused(words: str) -> None:
         with pytest.raises(ConfigurationError, match=words):
-            taken(clinic, tmp_path / "clinic.backup")
+            taken(clinic_folder, tmp_path / "clinic.backup")
         assert not (tmp_path / "clinic.backup").exists()
         database.write_bytes(whole)
 
@@ -124,51 +124,55 @@ def test_instance_that_could_not_be_restored_is_not_backed_up(clinic, tmp_path):
     refused("There is no database")
     database.write_bytes(b"x" * 9999)
     refused("cannot be copied")
-    run_sql(clinic, "UPDATE alembic_version SET version_num = '0010'")
+    run_sql(clinic_folder, "UPDATE alembic_version SET version_num = '0010'")
     refused(r"\(schema 0010, this one upgrades 0011 and later\); start fhirapp 0\.1\.0 on it")
-    damage(clinic)
+    damage(clinic_folder)
     refused("is damaged, no backup was taken")
     database.unlink()
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("CREATE TABLE song (title)")
     refused("is not a fhirapp database")
-    (clinic / KEYS[0]).unlink()
+    (clinic_folder / KEYS[0]).unlink()
     refused("secret.key is not there")
 
 
-def test_backup_command_prints_the_file_name_and_keeps_the_newest(clinic, backup, tmp_path):
+def test_backup_command_prints_the_file_name_and_keeps_the_newest(clinic_folder, backup, tmp_path):
     for year in (2023, 2024, 2025):
         shutil.copyfile(backup, tmp_path / f"fhirapp-{year}0101T000000Z.backup")
-    done = run_command(clinic, "backup", str(tmp_path), "--keep", "2")
+    done = run_command(clinic_folder, "backup", str(tmp_path), "--keep", "2")
     assert done.returncode == 0, done.stderr
     newest = Path(done.stdout.strip())
     assert "not encrypted" in done.stderr
     assert {*tmp_path.glob("*.backup")} == {tmp_path / "fhirapp-20250101T000000Z.backup", newest}
 
 
-def test_backup_command_takes_the_passphrase_from_file_or_environment(clinic, tmp_path):
+def test_backup_command_takes_the_passphrase_from_file_or_environment(clinic_folder, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("correct horse\nsecond line\n")
     (tmp_path / "out").mkdir()
-    done = run_command(clinic, "backup", str(tmp_path / "out"), "--passphrase-file", str(secret))
+    done = run_command(
+        clinic_folder, "backup", str(tmp_path / "out"), "--passphrase-file", str(secret)
+    )
     assert done.returncode == 0, done.stderr
     backup = Path(done.stdout.strip())
     assert backup.name.startswith("fhirapp-2")
     assert backup.read_bytes().startswith(BEGIN)
     assert b"manifest.json" not in backup.read_bytes()
     inside(backup, tmp_path / "copy", "correct horse")
-    assert contents(tmp_path / "copy" / DATABASE) == contents(clinic / "fhirapp.db")
+    assert contents(tmp_path / "copy" / DATABASE) == contents(clinic_folder / "fhirapp.db")
     # A folder stands for the newest backup in it.
     verify = ("backup", "--verify", str(tmp_path / "out"))
-    verified = run_command(clinic, *verify, BACKUP_PASSPHRASE="correct horse")
+    verified = run_command(clinic_folder, *verify, BACKUP_PASSPHRASE="correct horse")
     assert (verified.returncode, verified.stderr) == (0, "")
     assert f"{backup}, taken 2" in verified.stdout
     assert " is whole: " in verified.stdout
-    assert_not_done(run_command(clinic, *verify, BACKUP_PASSPHRASE="wrong"), "does not open")
-    assert_not_done(run_command(clinic, *verify), "No passphrase is set: use --passphrase-file")
+    assert_not_done(run_command(clinic_folder, *verify, BACKUP_PASSPHRASE="wrong"), "does not open")
+    assert_not_done(
+        run_command(clinic_folder, *verify), "No passphrase is set: use --passphrase-file"
+    )
 
 
-def test_backup_command_refuses_in_one_sentence(clinic, tmp_path):
+def test_backup_command_refuses_in_one_sentence(clinic_folder, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "empty").write_text("\n")
@@ -185,9 +189,9 @@ def test_backup_command_refuses_in_one_sentence(clinic, tmp_path):
         ("{}", "--verify"): "There is no backup",
     }.items():
         given = [argument.replace("{}", str(out)) for argument in arguments]
-        assert_not_done(run_command(clinic, "backup", *given), words)
+        assert_not_done(run_command(clinic_folder, "backup", *given), words)
     url = "postgresql+psycopg://clinic:hunter2@127.0.0.1:9/clinic"
-    done = run_command(clinic, "backup", str(out), DATABASE_URL=url)
+    done = run_command(clinic_folder, "backup", str(out), DATABASE_URL=url)
     assert_not_done(done, "The database postgresql+psycopg://clinic:***@127.0.0.1:9/clinic cannot")
     assert "hunter2" not in done.stderr
     assert [path.name for path in out.iterdir()] == ["empty"]
@@ -212,40 +216,42 @@ def fill_disk_at(suffix: str) -> Callable[[int], None]:
         (DATABASE, r"cannot be copied into .* \(No space left on device\)"),
     ],
 )
-def test_full_disk_leaves_the_earlier_backup(clinic, tmp_path, monkeypatch, suffix, words):
+def test_full_disk_leaves_the_earlier_backup(clinic_folder, tmp_path, monkeypatch, suffix, words):
     (tmp_path / "out").mkdir()
-    backup = taken(clinic, tmp_path / "out" / "clinic.backup")
+    backup = taken(clinic_folder, tmp_path / "out" / "clinic.backup")
     before = backup.read_bytes()
-    names = {path.name for path in clinic.iterdir()}
+    names = {path.name for path in clinic_folder.iterdir()}
     monkeypatch.setattr(os, "fsync", fill_disk_at(suffix))
     with pytest.raises(ConfigurationError, match=words):
-        taken(clinic, backup)
+        taken(clinic_folder, backup)
     assert [*backup.parent.iterdir()] == [backup]
     assert backup.read_bytes() == before
-    assert {path.name for path in clinic.iterdir()} <= names
+    assert {path.name for path in clinic_folder.iterdir()} <= names
 
 
-def test_too_little_space_is_reported_before_anything_is_written(clinic, tmp_path, monkeypatch):
+def test_too_little_space_is_reported_before_anything_is_written(
+    clinic_folder, tmp_path, monkeypatch
+):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1_000_000))
     with pytest.raises(ConfigurationError, match=r"There is no room for a copy of fhirapp\.db"):
-        taken(clinic, tmp_path / "clinic.backup")
+        taken(clinic_folder, tmp_path / "clinic.backup")
 
 
-def test_leftovers_of_a_killed_backup_are_removed_by_the_next(clinic, tmp_path):
-    left = clinic / ".fhirapp-scratch-left"
+def test_leftovers_of_a_killed_backup_are_removed_by_the_next(clinic_folder, tmp_path):
+    left = clinic_folder / ".fhirapp-scratch-left"
     left.mkdir()
     (left / DATABASE).write_bytes(b"x")
     part = tmp_path / ".fhirapp-left.part"
     part.write_bytes(b"x")
-    taken(clinic, tmp_path / "clinic.backup")
+    taken(clinic_folder, tmp_path / "clinic.backup")
     assert not left.exists()
     assert not part.exists()
 
 
-def test_unfinished_files_of_another_backup_stay(clinic, tmp_path):
-    with scratch(clinic) as folder, written_whole(tmp_path / "other.backup") as file:
-        taken(clinic, tmp_path / "clinic.backup")
+def test_unfinished_files_of_another_backup_stay(clinic_folder, tmp_path):
+    with scratch(clinic_folder) as folder, written_whole(tmp_path / "other.backup") as file:
+        taken(clinic_folder, tmp_path / "clinic.backup")
         assert folder.exists()
         file.write(b"more")
     assert (tmp_path / "other.backup").read_bytes() == b"more"

@@ -92,9 +92,9 @@ def test_differences_from_the_columns_are_reported(own_app):
     assert [name for name, (_, words) in DAMAGE.items() if not any(words in x for x in found)] == []
 
 
-def test_second_factor_of_another_key_is_reported(clinic, tmp_path):
-    (clinic / KEYS[0]).write_bytes(b"k" * 32)
-    drilled = drill(settings_in(tmp_path / "x"), taken(clinic, tmp_path / "x.backup"), None)
+def test_second_factor_of_another_key_is_reported(clinic_folder, tmp_path):
+    (clinic_folder / KEYS[0]).write_bytes(b"k" * 32)
+    drilled = drill(settings_in(tmp_path / "x"), taken(clinic_folder, tmp_path / "x.backup"), None)
     assert [line.partition(" ")[2] for line in drilled.faults] == [
         "has a second factor that the backup's key does not open"
     ]
@@ -114,22 +114,24 @@ def test_backup_of_another_schema_than_its_manifest_says_is_refused(backup, tmp_
         drill_file(settings_in(tmp_path / "x"), backup, folder, manifest)
 
 
-def test_drill_reports_columns_that_are_no_json_and_a_damaged_index_of_words(clinic, tmp_path):
+def test_drill_reports_columns_that_are_no_json_and_a_damaged_index_of_words(
+    clinic_folder, tmp_path
+):
     latex = "UPDATE allergy_intolerance SET code = '%s' WHERE id = 'al-p1-latex'"
     sulfa = "UPDATE allergy_intolerance SET code = '%s' WHERE id = 'al-p1-sulfa'"
     egg = "UPDATE allergy_intolerance SET code = '%s' WHERE id = 'al-p3-egg'"
     run_sql(
-        clinic,
+        clinic_folder,
         *(latex % "[7]", sulfa % "{", egg % "7"),
         "DELETE FROM document_reference_words_docsize WHERE id = 1",
     )
-    with closing(sqlite3.connect(clinic / "fhirapp.db")) as connection:
+    with closing(sqlite3.connect(clinic_folder / "fhirapp.db")) as connection:
         ids = (
             "SELECT pk FROM allergy_intolerance WHERE is_current"
             " AND id IN ('al-p1-sulfa', 'al-p3-egg')"
         )
         sulfa_row, egg_row = (pk for (pk,) in connection.execute(ids))
-    backup = taken(clinic, tmp_path / "clinic.backup")
+    backup = taken(clinic_folder, tmp_path / "clinic.backup")
     done = run_command(tmp_path / "x", "backup", "--verify", str(backup))
     assert done.returncode == 2
     assert done.stderr.endswith("is not whole.\n")
@@ -155,7 +157,7 @@ def test_drill_reports_columns_that_are_no_json_and_a_damaged_index_of_words(cli
         ),
     ],
 )
-def test_drill_reports_a_damaged_index_of_words(clinic, tmp_path, statement, words):
-    run_sql(clinic, statement)
-    drilled = drill(settings_in(tmp_path / "x"), taken(clinic, tmp_path / "x.backup"), None)
+def test_drill_reports_a_damaged_index_of_words(clinic_folder, tmp_path, statement, words):
+    run_sql(clinic_folder, statement)
+    drilled = drill(settings_in(tmp_path / "x"), taken(clinic_folder, tmp_path / "x.backup"), None)
     assert any(words in fault for fault in drilled.faults)

@@ -146,17 +146,17 @@ def test_first_faults_of_a_kind_are_listed_and_the_others_counted():
     ]
 
 
-def test_exit_code_says_whether_the_database_is_whole(clinic):
-    done = run_command(clinic, "db", "check")
+def test_exit_code_says_whether_the_database_is_whole(clinic_folder):
+    done = run_command(clinic_folder, "db", "check")
     assert done.returncode == 0, done.stdout
     assert "no damage found" in done.stderr
-    run_sql(clinic, "UPDATE patient SET body = NULL", "DELETE FROM auth_user")
-    done = run_command(clinic, "db", "check")
+    run_sql(clinic_folder, "UPDATE patient SET body = NULL", "DELETE FROM auth_user")
+    done = run_command(clinic_folder, "db", "check")
     assert (done.returncode, "no damage found" in done.stderr) == (2, False)
     assert "point to rows of auth_user that are not there" in done.stdout
     assert "more has no body" in done.stdout
-    damage(clinic)
-    assert run_command(clinic, "db", "check").returncode == 2
+    damage(clinic_folder)
+    assert run_command(clinic_folder, "db", "check").returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -166,14 +166,14 @@ def test_exit_code_says_whether_the_database_is_whole(clinic):
         ("0010", "of an older fhirapp; a start refuses it until fhirapp 0.1.0 has upgraded it."),
     ],
 )
-def test_database_of_another_release_is_checked_as_far_as_possible(clinic, number, state):
-    run_sql(clinic, f"UPDATE alembic_version SET version_num = '{number}'")
-    done = run_command(clinic, "db", "check")
+def test_database_of_another_release_is_checked_as_far_as_possible(clinic_folder, number, state):
+    run_sql(clinic_folder, f"UPDATE alembic_version SET version_num = '{number}'")
+    done = run_command(clinic_folder, "db", "check")
     assert done.returncode == 0
     assert f"has schema {number} {state}" in done.stdout
     assert "SQLite's own checks were run: no damage found." in done.stderr
-    damage(clinic)
-    assert run_command(clinic, "db", "check").returncode == 2
+    damage(clinic_folder)
+    assert run_command(clinic_folder, "db", "check").returncode == 2
 
 
 @pytest.mark.databases(POSTGRESQL)

@@ -93,54 +93,54 @@ def test_empty_database_of_a_first_start_is_replaced(backup, tmp_path):
     assert (folder / f"{KEYS[0]}.{KEPT}").read_bytes() == key
 
 
-def test_database_with_records_is_replaced_only_by_force_and_kept(clinic, backup, tmp_path):
-    with app_in(clinic) as app:
+def test_database_with_records_is_replaced_only_by_force_and_kept(clinic_folder, backup, tmp_path):
+    with app_in(clinic_folder) as app:
         load_lines(app, tmp_path, PATIENT, ALLERGY)
-    now, before = clinical(clinic / "fhirapp.db"), state(clinic)
+    now, before = clinical(clinic_folder / "fhirapp.db"), state(clinic_folder)
     with pytest.raises(ConfigurationError, match="already holds records or accounts; --force"):
-        restored(backup, clinic)
-    assert state(clinic) == before
-    generation = (clinic / "generation").read_bytes()
-    done = restored(backup, clinic, force=True)
+        restored(backup, clinic_folder)
+    assert state(clinic_folder) == before
+    generation = (clinic_folder / "generation").read_bytes()
+    done = restored(backup, clinic_folder, force=True)
     # The keys are the same: they stay.
     assert [path.name for path in done.kept] == [f"fhirapp.db.{KEPT}"]
     assert clinical(done.kept[0]) == now
-    assert clinical(clinic / "fhirapp.db") != now
-    assert (clinic / "generation").read_bytes() != generation
-    with app_in(clinic) as app:
+    assert clinical(clinic_folder / "fhirapp.db") != now
+    assert (clinic_folder / "generation").read_bytes() != generation
+    with app_in(clinic_folder) as app:
         assert asking(app).get("Patient/one").status_code == 404
-    again = restored(backup, clinic, force=True)
+    again = restored(backup, clinic_folder, force=True)
     assert [path.name for path in again.kept] == [f"fhirapp.db.{KEPT}-2"]
     assert clinical(done.kept[0]) == now
 
 
-def test_replaced_keys_are_kept(clinic, backup):
-    (clinic / KEYS[0]).write_bytes(b"k" * 32)
-    (clinic / KEYS[1]).unlink()
-    done = restored(backup, clinic, force=True)
+def test_replaced_keys_are_kept(clinic_folder, backup):
+    (clinic_folder / KEYS[0]).write_bytes(b"k" * 32)
+    (clinic_folder / KEYS[1]).unlink()
+    done = restored(backup, clinic_folder, force=True)
     assert [path.name for path in done.kept] == [f"fhirapp.db.{KEPT}", f"{KEYS[0]}.{KEPT}"]
     assert done.kept[1].read_bytes() == b"k" * 32
-    assert (clinic / KEYS[0]).stat().st_mode & 0o777 == 0o600
+    assert (clinic_folder / KEYS[0]).stat().st_mode & 0o777 == 0o600
 
 
-def test_damaged_database_is_replaced_and_kept(clinic, backup):
-    damage(clinic)
-    (clinic / "fhirapp.db").write_bytes(b"\xff" * 100_000)
-    (clinic / "fhirapp.db-wal").write_bytes(b"log")
-    restored(backup, clinic, force=True)
-    assert (clinic / f"fhirapp.db.{KEPT}").read_bytes() == b"\xff" * 100_000
-    assert not (clinic / "fhirapp.db-wal").exists()
-    with app_in(clinic) as app:
+def test_damaged_database_is_replaced_and_kept(clinic_folder, backup):
+    damage(clinic_folder)
+    (clinic_folder / "fhirapp.db").write_bytes(b"\xff" * 100_000)
+    (clinic_folder / "fhirapp.db-wal").write_bytes(b"log")
+    restored(backup, clinic_folder, force=True)
+    assert (clinic_folder / f"fhirapp.db.{KEPT}").read_bytes() == b"\xff" * 100_000
+    assert not (clinic_folder / "fhirapp.db-wal").exists()
+    with app_in(clinic_folder) as app:
         assert asking(app).get("Patient/p1").status_code == 200
 
 
-def test_old_database_is_copied_where_hard_links_are_missing(clinic, backup, monkeypatch):
+def test_old_database_is_copied_where_hard_links_are_missing(clinic_folder, backup, monkeypatch):
     def link(_source: object, _target: object) -> None:
         raise PermissionError("this file system has none")
 
-    before = clinical(clinic / "fhirapp.db")
+    before = clinical(clinic_folder / "fhirapp.db")
     monkeypatch.setattr(os, "link", link)
-    done = restored(backup, clinic, force=True)
+    done = restored(backup, clinic_folder, force=True)
     assert clinical(done.kept[0]) == before
 
 
@@ -158,13 +158,15 @@ def repacked(folder: Path, statements: str) -> Path:
     return path
 
 
-def test_file_that_is_no_whole_backup_is_refused_and_nothing_changes(clinic, backup, tmp_path):
-    database, before = clinic / "fhirapp.db", state(clinic)
+def test_file_that_is_no_whole_backup_is_refused_and_nothing_changes(
+    clinic_folder, backup, tmp_path
+):
+    database, before = clinic_folder / "fhirapp.db", state(clinic_folder)
 
     def refused(path: Path, words: str) -> None:
         with pytest.raises(ConfigurationError, match=words):
-            restored(path, clinic, force=True)
-        assert state(clinic) == before
+            restored(path, clinic_folder, force=True)
+        assert state(clinic_folder) == before
 
     refused(database, "is the database itself, and no backup")
     refused(Path(shutil.copyfile(database, tmp_path / "copy.db")), "is not a backup, or it is dam")
@@ -183,45 +185,49 @@ def test_file_that_is_no_whole_backup_is_refused_and_nothing_changes(clinic, bac
     refused(repacked(tmp_path, older), r"was made by an older fhirapp \(schema 0010")
 
 
-def test_unreadable_backup_is_refused_in_one_sentence(clinic, backup, tmp_path, monkeypatch):
+def test_unreadable_backup_is_refused_in_one_sentence(clinic_folder, backup, tmp_path, monkeypatch):
     def refuse(path: Path, *_arguments: object, **_options: object) -> io.BytesIO:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(ConfigurationError, match=r"cannot be read \(Permission denied\)"):
-        restored(backup, clinic, force=True)
+        restored(backup, clinic_folder, force=True)
 
 
-def test_encrypted_backup_needs_its_passphrase(clinic, tmp_path):
-    sealed = taken(clinic, tmp_path / "sealed.backup", "correct horse")
-    before = state(clinic)
-    assert_not_done(run_command(clinic, "restore", str(sealed), "--force"), "No passphrase is set")
+def test_encrypted_backup_needs_its_passphrase(clinic_folder, tmp_path):
+    sealed = taken(clinic_folder, tmp_path / "sealed.backup", "correct horse")
+    before = state(clinic_folder)
+    assert_not_done(
+        run_command(clinic_folder, "restore", str(sealed), "--force"), "No passphrase is set"
+    )
     secret = tmp_path / "secret"
     secret.write_text("wrong")
     options = ("restore", str(sealed), "--force", "--passphrase-file", str(secret))
-    assert_not_done(run_command(clinic, *options), "The passphrase does not open")
-    assert state(clinic) == before
+    assert_not_done(run_command(clinic_folder, *options), "The passphrase does not open")
+    assert state(clinic_folder) == before
     secret.write_text("correct horse")
-    done = run_command(clinic, *options)
+    done = run_command(clinic_folder, *options)
     assert done.returncode == 0, done.stderr
     assert "Restored as of 2026-01-05T10:15:00.000+00:00: " in done.stderr
-    assert f"What was there before is kept in {clinic / 'fhirapp.db'}.before-" in done.stderr
+    assert f"What was there before is kept in {clinic_folder / 'fhirapp.db'}.before-" in done.stderr
 
 
-def test_restore_is_refused_while_a_program_has_the_database_open(clinic, backup):
-    before = state(clinic)
-    with closing(sqlite3.connect(clinic / "fhirapp.db")) as other:
+def test_restore_is_refused_while_a_program_has_the_database_open(clinic_folder, backup):
+    before = state(clinic_folder)
+    with closing(sqlite3.connect(clinic_folder / "fhirapp.db")) as other:
         other.execute("SELECT count(*) FROM patient").fetchone()
         with pytest.raises(ConfigurationError, match="is in use by another program; stop that"):
-            restored(backup, clinic, force=True)
-    assert state(clinic) == before
-    restored(backup, clinic, force=True)
+            restored(backup, clinic_folder, force=True)
+    assert state(clinic_folder) == before
+    restored(backup, clinic_folder, force=True)
 
 
-def test_server_does_not_start_during_a_restore(clinic):
-    database, settings = clinic / "fhirapp.db", settings_in(clinic)
+def test_server_does_not_start_during_a_restore(clinic_folder):
+    database, settings = clinic_folder / "fhirapp.db", settings_in(clinic_folder)
     with alone(database):
-        assert_not_done(run_command(clinic, "client", "list"), "is being restored; start again")
+        assert_not_done(
+            run_command(clinic_folder, "client", "list"), "is being restored; start again"
+        )
     refused = pytest.raises(ConfigurationError, match="A server runs on the database")
     with in_use(settings), in_use(settings), refused, alone(database):
         raise AssertionError
@@ -283,14 +289,14 @@ def test_restore_command_reports_what_is_as_before(tmp_path):
 
 
 @pytest.fixture
-def half_done(clinic: Path, tmp_path: Path) -> Path:
+def half_done(clinic_folder: Path, tmp_path: Path) -> Path:
     """An instance in which a restore was killed as it began to move files."""
-    database = clinic / "fhirapp.db"
+    database = clinic_folder / "fhirapp.db"
     shutil.copyfile(database, staged_for(database))
     kept = database.with_name("fhirapp.db.before")
     moves = [[str(staged_for(database)), str(database), str(kept)]]
     journal_of(database).write_text(json.dumps(moves))
-    return clinic
+    return clinic_folder
 
 
 def test_next_start_completes_an_interrupted_restore(half_done):

@@ -41,8 +41,8 @@ def test_log_messages_of_different_errors_are_counted_apart():
             assert limit.filter(record) == (number < logs.RateLimit.PER_MINUTE)
 
 
-def test_serve_refuses_to_start_in_one_sentence(clinic, tmp_path):
-    damaged = clinic
+def test_serve_refuses_to_start_in_one_sentence(clinic_folder, tmp_path):
+    damaged = clinic_folder
     damage_database(damaged / "fhirapp.db")
     (tmp_path / "fhirapp.db").write_bytes(b"not a database" * 1000)
     for folder, options, settings, words in (
