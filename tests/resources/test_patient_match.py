@@ -1,6 +1,6 @@
 """`Patient/$match`: who may be the one who is sent. FHIR R4 operation-patient-match.
 
-What speaks against two being one person: tests/exchange/test_ccda_people.py.
+What speaks against two being one person: tests/features/imports/test_ccda_people.py.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Whatever is served is valid by FHIR R4 and by US Core 6.1.0 and 8.0.0.
 
 Each version of each resource is read over HTTP, and each hit of each search page; what came as the
-same JSON is asked once. tests/us_core.py asks, and tests/test_us_core.py shows that it finds what
+same JSON is asked once. tests/support/us_core.py asks, and test_us_core.py shows that it finds what
 is wrong. On SQLite alone: that the bodies are those of the columns is shown on every database, in
-tests/test_reindex.py.
+tests/store/test_reindex.py.
 """
 
 from __future__ import annotations

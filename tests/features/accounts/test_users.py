@@ -1,6 +1,6 @@
 """The administrator's pages of users: added, linked to records, disabled, signed out.
 
-Who may open them is tested in test_pages.py, what names, roles and passwords may be in
+Who may open them is tested in tests/web/test_pages.py, what names, roles and passwords may be in
 tests/auth/test_users.py.
 """
 

@@ -1,6 +1,6 @@
 """The administrator's pages of apps: approved, rejected, disabled, changed, revoked.
 
-Who may open them is tested in test_pages.py, which registrations are refused in
+Who may open them is tested in tests/web/test_pages.py, which registrations are refused in
 tests/auth/test_registration.py.
 """
 

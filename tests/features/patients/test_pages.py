@@ -1,6 +1,7 @@
 """The administrator's pages of patients: corrected, merged, deleted and erased.
 
-Who may open them is tested in test_pages.py, what is done to the records in tests/server.
+Who may open them is tested in tests/web/test_pages.py, what is done to the records
+in the other modules of this folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fixtures of tests that export, and of those that fetch the export of another server."""
+"""Fixtures of downloads: another server, and the client that fetches its export."""
 
 from __future__ import annotations
 
@@ -7,28 +7,9 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from flask import Flask
 
 from fhirapp.features.pull.address import RemoteError
 from tests.support.bulk_server import BulkServer, Client, running
-from tests.support.contract import fill
-from tests.support.exporting import export
-
-
-@pytest.fixture(scope="session")
-def filled(make_app: Callable[..., Flask]) -> Flask:
-    """The seeded app, with resources that use all elements; nothing is written to it."""
-    app = make_app()
-    fill(app)
-    return app
-
-
-@pytest.fixture(scope="session")
-def exported(filled: Flask, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all that this app holds."""
-    folder = tmp_path_factory.mktemp("export") / "new"
-    export(filled, folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

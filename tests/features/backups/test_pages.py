@@ -1,6 +1,6 @@
 """The administrator's pages of backups: taken, tested, downloaded, uploaded, deleted.
 
-Who may open them is tested in test_pages.py.
+Who may open them is tested in tests/web/test_pages.py.
 """
 
 from __future__ import annotations

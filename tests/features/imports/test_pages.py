@@ -1,6 +1,7 @@
 """The administrator's pages of imports: files uploaded, imported, reported.
 
-Who may open them is tested in test_pages.py, what an import does in tests/exchange.
+Who may open them is tested in tests/web/test_pages.py, what an import does
+in the other modules of this folder.
 """
 
 from __future__ import annotations

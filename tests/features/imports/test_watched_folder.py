@@ -21,6 +21,7 @@ from fhirapp.jobs import schedule, table
 from fhirapp.jobs.schedule import IDLE
 from fhirapp.jobs.table import DONE, FAILED
 from fhirapp.server.schedules import run_due
+from tests import TESTS
 from tests.support.importing import allergy, patient
 from tests.support.jobs import wait_for
 from tests.support.schedules import HOUR, START, add, look, names, patients, write
@@ -29,7 +30,7 @@ from tests.support.shell import start_job
 pytestmark = pytest.mark.usefixtures("jobs_in_process")
 
 
-CCD = Path(__file__).parents[1] / "ccda" / "ccd.xml"
+CCD = TESTS / "ccda" / "ccd.xml"
 
 
 INVALID_ALLERGY = (
