@@ -10,7 +10,6 @@ import stat
 import pytest
 
 from fhirapp.config import ConfigurationError
-from fhirapp.features.demo.accounts import DEMO_KEY, demo_key
 from fhirapp.keys import derived_key, secret_key
 from tests.support.racing import together
 
@@ -30,14 +29,13 @@ def test_key_is_created_once_and_readable_by_its_owner_only(tmp_path):
     assert [path.name for path in instance.iterdir()] == [NAME]
 
 
-def test_key_files_are_private_whatever_the_umask(tmp_path):
+def test_key_file_is_private_whatever_the_umask(tmp_path):
     before = os.umask(0)
     try:
         secret_key(tmp_path)
-        demo_key(tmp_path)
     finally:
         os.umask(before)
-    assert mode(tmp_path / NAME) == mode(tmp_path / DEMO_KEY) == 0o600
+    assert mode(tmp_path / NAME) == 0o600
 
 
 def test_secret_is_a_key_or_one_is_derived_from_it():
@@ -60,19 +58,18 @@ def test_each_instance_keeps_a_key_of_its_own(tmp_path):
 MAKE = """
 import sys
 from pathlib import Path
-from fhirapp.features.demo.accounts import demo_key
 from fhirapp.keys import secret_key
 print("ready", flush=True)
 sys.stdin.readline()
-print(secret_key(Path(sys.argv[1])).hex(), demo_key(Path(sys.argv[1]))["d"])
+print(secret_key(Path(sys.argv[1])).hex())
 """
 
 
 @pytest.mark.process
-def test_processes_that_start_together_get_the_same_keys(tmp_path):
+def test_processes_that_start_together_get_the_same_key(tmp_path):
     made = set(together(MAKE, tmp_path))
-    assert made == {f"{secret_key(tmp_path).hex()} {demo_key(tmp_path)['d']}"}
-    assert sorted(path.name for path in tmp_path.iterdir()) == [DEMO_KEY, NAME]
+    assert made == {secret_key(tmp_path).hex()}
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
 def test_temporary_file_of_a_crash_does_not_stop_the_start(tmp_path):
@@ -96,11 +93,3 @@ def test_key_that_cannot_be_read_is_named_with_the_setting(tmp_path):
         with pytest.raises(ConfigurationError, match=re.escape(str(instance / NAME))) as raised:
             secret_key(instance)
         assert "FHIRAPP_INSTANCE_PATH" in str(raised.value)
-
-
-def test_demo_key_is_a_key_for_es384(tmp_path):
-    key = demo_key(tmp_path)
-    assert demo_key(tmp_path) == key
-    kind = {"kty": "EC", "crv": "P-384", "alg": "ES384", "use": "sig"}
-    assert {name: key[name] for name in kind} == kind
-    assert key["kid"]
