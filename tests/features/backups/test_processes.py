@@ -1,20 +1,48 @@
-"""Restores beside servers and imports, and restores that are killed at each step."""
+"""Backups and restores in processes of their own: beside others, limited, killed at each step."""
 
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 
 import pytest
 
 from fhirapp.features.backups.archive import KEYS
-from tests.support.backups import app_in, copy_of, taken
+from tests.support.backups import app_in, copy_of, inside, taken
 from tests.support.importing import PATIENT, load_lines
 from tests.support.serving import servers
-from tests.support.shell import MAIN, ROOT, assert_not_done, environment, fhirapp
+from tests.support.shell import MAIN, ROOT, assert_not_done, environment, fhirapp, unmeasured
 
 
+@pytest.mark.smoke
+def test_backup_command_writes_a_backup_that_opens(clinic_folder, tmp_path):
+    done = fhirapp(clinic_folder, "backup", str(tmp_path / "clinic.backup"))
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'clinic.backup'}\n")
+    assert inside(tmp_path / "clinic.backup", tmp_path / "copy").files
+
+
+@pytest.mark.process
+def test_limit_on_file_size_is_one_sentence_and_leaves_nothing(clinic_folder, tmp_path):
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+
+    (tmp_path / "out").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "backup", str(tmp_path / "out")],
+        env=unmeasured(environment(clinic_folder)),
+        preexec_fn=limit,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert_not_done(done, "cannot be copied")
+    assert not [*(tmp_path / "out").iterdir()]
+    assert not [*clinic_folder.glob(".fhirapp*")]
+
+
+@pytest.mark.process
 def test_restore_is_refused_while_a_server_runs(clinic_folder, backup):
     with servers(clinic_folder) as run:
         server = run(PROCESSES="2")
@@ -27,6 +55,7 @@ def test_restore_is_refused_while_a_server_runs(clinic_folder, backup):
         assert fhirapp(clinic_folder, "restore", str(backup), "--force").returncode == 0
 
 
+@pytest.mark.process
 def test_restore_is_refused_while_an_import_waits_for_input(clinic_folder, backup):
     command = [sys.executable, "-c", MAIN, "import", "-"]
     with subprocess.Popen(
@@ -97,6 +126,7 @@ while killed:
 """
 
 
+@pytest.mark.process
 def test_restore_killed_at_any_step_leaves_the_old_or_the_new_whole(example, tmp_path):
     new = copy_of(example / "instance", tmp_path / "new")
     with app_in(new) as app:

@@ -26,6 +26,7 @@ from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import PATIENT, load_lines
 from tests.support.serving import WAIT_SECONDS, Server, answer, get, servers
 
+pytestmark = pytest.mark.process
 PASSPHRASE = "correct horse battery"
 
 
