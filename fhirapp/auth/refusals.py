@@ -18,6 +18,7 @@ from flask import Response, current_app, request
 from sqlalchemy import Select, delete, func, insert, or_, select
 from werkzeug.datastructures import Authorization
 
+from fhirapp.auth import protector
 from fhirapp.auth.models import (
     BASIC,
     AuthorizationCode,
@@ -27,12 +28,6 @@ from fhirapp.auth.models import (
     Refusal,
     User,
     digest,
-)
-from fhirapp.auth.protector import (
-    REQUEST_ID_HEADER,
-    is_request_id,
-    request_id,
-    request_key,
 )
 from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
 from fhirapp.auth.throttle import Failures
@@ -232,7 +227,7 @@ def record(
     rule = request.url_rule
     now = int(time.time())
     row: dict[str, Any] = {
-        "request_id": str(request_key()),
+        "request_id": str(protector.request_key()),
         "at": now,
         "client_id": client_id,
         "user_id": user_id,
@@ -275,7 +270,7 @@ def record_oauth(response: Response, client_id: str | None, error: OAuth2Error) 
     Without client_id, where the request failed before the client was known, it is the one that the
     request says that it comes from. Anybody can say that: of those fewer are written.
     """
-    response.headers[REQUEST_ID_HEADER] = request_id()
+    response.headers[protector.REQUEST_ID_HEADER] = protector.request_id()
     client = claimed_client() if client_id is None else db.session.get(Client, client_id)
     # A public client's name is no proof.
     is_proved = client is not None and client.kind != "public" and not is_waiting(client)
@@ -296,7 +291,7 @@ def find_refusals(shown_id: str) -> Sequence[Refusal]:
 
     Ids of ours are of one request; a proxy may name several alike.
     """
-    if not is_request_id(shown_id):
+    if not protector.is_request_id(shown_id):
         return []
     named = Refusal.request_id.endswith(f"/{shown_id}", autoescape=True)
     query = _newest(KEPT).where(or_(Refusal.request_id == shown_id, named))

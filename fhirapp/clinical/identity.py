@@ -6,13 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fhirapp.clinical.assertion import (
-    ABSENT_SYSTEMS,
-    LONGEST_NAME,
-    SECTION,
-    is_placeholder,
-    plain_name,
-)
+from fhirapp.clinical import assertion
 from fhirapp.fhir.terminology import SNOMED_CT, shortened
 from fhirapp.search.string import fold
 
@@ -76,17 +70,19 @@ _KIND_WORDS = re.compile(
 
 def is_kind(name: str) -> bool:
     """Say whether a name only says of what kind an allergy is: "Allergy to substance"."""
-    return len(name) <= LONGEST_NAME and _KIND_WORDS.fullmatch(fold(name)) is not None
+    return len(name) <= assertion.LONGEST_NAME and _KIND_WORDS.fullmatch(fold(name)) is not None
 
 
 def is_general(coding: Mapping[str, Any]) -> bool:
     """Say whether a code is shared by allergies to different substances."""
     code, name = fold(coding["code"]), coding.get("display") or ""
-    if name and (is_kind(name) or is_placeholder(name)):
+    if name and (is_kind(name) or assertion.is_placeholder(name)):
         return True
     if coding.get("system") == SNOMED_CT and code in _GENERAL_CODES:
         return True
-    return is_placeholder(code) or is_kind(code) or bool(_PLACEHOLDER_CODE.fullmatch(code))
+    return (
+        assertion.is_placeholder(code) or is_kind(code) or bool(_PLACEHOLDER_CODE.fullmatch(code))
+    )
 
 
 def keys(about: Mapping[str, Any]) -> frozenset[str]:
@@ -98,8 +94,8 @@ def keys(about: Mapping[str, Any]) -> frozenset[str]:
     coded = {
         f"{coding.get('system', '')}|{coding['code']}"
         for coding in codings
-        if coding.get("system") not in ABSENT_SYSTEMS
-        and coding["code"] != SECTION["code"]
+        if coding.get("system") not in assertion.ABSENT_SYSTEMS
+        and coding["code"] != assertion.SECTION["code"]
         and not is_general(coding)
     }
     texts = [about.get("text"), *(coding.get("display") for coding in codings)]
@@ -118,5 +114,7 @@ def other_names(about: Mapping[str, Any]) -> frozenset[str]:
 
 def _named(texts: Iterable[str | None]) -> frozenset[str]:
     """Return names for comparison, without those that name no substance."""
-    named = (text for text in texts if text and not (is_placeholder(text) or is_kind(text)))
-    return frozenset(map(plain_name, map(shortened, named))) - {""}
+    named = (
+        text for text in texts if text and not (assertion.is_placeholder(text) or is_kind(text))
+    )
+    return frozenset(map(assertion.plain_name, map(shortened, named))) - {""}

@@ -13,24 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from xml.etree.ElementTree import Element
 
-from fhirapp.documents.office import (
-    BOX,
-    NO_MARKS,
-    PRIVATE,
-    TRACKED,
-    Archive,
-    Marks,
-    Piece,
-    aside,
-    block,
-    cell,
-    convert,
-    numeral,
-    remark,
-    whole,
-    within,
-    words,
-)
+from fhirapp.documents import office
 
 _GONE, _ADDED = frozenset({"del", "moveFrom", "cellDel"}), frozenset({"ins", "moveTo"})
 _TRACKED = _GONE | _ADDED | {"cellIns"}
@@ -40,7 +23,7 @@ _PROPERTIES = frozenset(
 _SKIPPED = _GONE | _PROPERTIES
 _INLINE = frozenset({"r", "oMath", "oMathPara", "hyperlink", "fldSimple"})
 _MARKS = {"strike": "s", "dstrike": "s", "vanish": "hidden", "b": "b", "i": "i", "u": "u"}
-_INHERITED: Marks = frozenset({"ins", "hidden"})
+_INHERITED: office.Marks = frozenset({"ins", "hidden"})
 _NO = frozenset({"0", "false", "off", "none"})
 _CHARACTERS = {"br": "<br>", "cr": "<br>", "tab": "\t", "ptab": "\t", "noBreakHyphen": "\u2011"}
 # Fonts of symbols, by the last byte of the character: §17.3.3.30.
@@ -70,12 +53,12 @@ _DEEPEST = 8
 
 def read_docx(data: bytes, _codec: str) -> str:
     """Return the text of a Word document. Raises Unreadable."""
-    return words(docx_html(data))
+    return office.words(docx_html(data))
 
 
 def docx_html(data: bytes) -> str:
     """Return its HTML. Raises Unreadable."""
-    return convert(data, lambda archive: _Word(archive).html())
+    return office.convert(data, lambda archive: _Word(archive).html())
 
 
 def _value(element: Element | None, path: str, default: str = "") -> str:
@@ -91,7 +74,7 @@ class _Cell:
 
 
 class _Word:
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: office.Archive) -> None:
         self._archive = archive
         self._main = (*self._parts("", "officeDocument"), "word/document.xml")[0]
         self._is_tracked = False
@@ -101,7 +84,7 @@ class _Word:
             self._styles.setdefault(style.get("styleId", ""), style)
             if style.get("type") == "paragraph" and style.get("default", "0") not in _NO:
                 self._normal = style.get("styleId", "")
-        self._style_marks: dict[str, Marks] = {}
+        self._style_marks: dict[str, office.Marks] = {}
         self._nums = {num.get("numId", ""): num for num in self._elements("numbering", "num")}
         self._lists = {
             list_.get("abstractNumId", ""): list_
@@ -147,19 +130,21 @@ class _Word:
             for number, name in enumerate(names, 1):
                 note = notes.get(name, Element(""))
                 author = f" by {note.get('author')}" if note.get("author") else ""
-                text = self._blocks(note) or block("p", [remark("empty")])
-                html += aside(f"{kind.capitalize()} {number}{author}", text)
-        return TRACKED + html if self._is_tracked else html
+                text = self._blocks(note) or office.block("p", [office.remark("empty")])
+                html += office.aside(f"{kind.capitalize()} {number}{author}", text)
+        return office.TRACKED + html if self._is_tracked else html
 
     def _asides(self, kind: str) -> str:
         shown = (self._blocks(self._tree(part)) for part in self._parts(self._main, kind))
-        return "".join(aside(kind.capitalize(), html) for html in dict.fromkeys(shown))
+        return "".join(office.aside(kind.capitalize(), html) for html in dict.fromkeys(shown))
 
-    def _blocks(self, parent: Element, marks: Marks = NO_MARKS) -> str:
-        joined: list[Piece] = []
-        return "".join(self._each_block(parent, marks, joined)) + block("p", joined)
+    def _blocks(self, parent: Element, marks: office.Marks = office.NO_MARKS) -> str:
+        joined: list[office.Piece] = []
+        return "".join(self._each_block(parent, marks, joined)) + office.block("p", joined)
 
-    def _each_block(self, parent: Element, marks: Marks, joined: list[Piece]) -> Iterator[str]:
+    def _each_block(
+        self, parent: Element, marks: office.Marks, joined: list[office.Piece]
+    ) -> Iterator[str]:
         """Yield paragraphs and tables; joined is of paragraphs whose ends were deleted."""
         for child in parent:
             inner = marks | {"ins"} if child.tag in _ADDED else marks
@@ -170,10 +155,10 @@ class _Word:
                     yield self._paragraph([*chain, child], joined)
                     joined.clear()
             elif child.tag == "tbl":
-                yield block("p", joined) + self._table(child, marks)
+                yield office.block("p", joined) + self._table(child, marks)
                 joined.clear()
             elif child.tag in _INLINE or child.tag in _FILES:
-                yield block("p", self._pieces([child], marks, NO_MARKS))
+                yield office.block("p", self._pieces([child], marks, office.NO_MARKS))
             elif child.tag not in _SKIPPED:
                 yield from self._each_block(child, inner, joined)
 
@@ -185,16 +170,16 @@ class _Word:
             name = _value(chain[0], "basedOn")
         return chain
 
-    def _marks_of(self, chain: list[Element]) -> Marks:
+    def _marks_of(self, chain: list[Element]) -> office.Marks:
         name = chain[-1].get("styleId", "") if chain else ""
         if name not in self._style_marks:
-            marks = NO_MARKS
+            marks = office.NO_MARKS
             for style in chain:
                 marks = _marked(style.find("rPr"), marks)
             self._style_marks[name] = marks
         return self._style_marks[name]
 
-    def _paragraph(self, chain: list[Element], pieces: list[Piece]) -> str:
+    def _paragraph(self, chain: list[Element], pieces: list[office.Piece]) -> str:
         """Return a paragraph, which is the last of the chain of its styles."""
         tag, num, level = "p", "", "0"
         for style in chain:
@@ -202,7 +187,7 @@ class _Word:
             tag = f"h{heading[1]}" if heading else tag
             num = _value(style, "pPr/numPr/numId", num)
             level = _value(style, "pPr/numPr/ilvl", level)
-        return block(tag, pieces, self._number(num, whole(level, _DEEPEST)))
+        return office.block(tag, pieces, self._number(num, office.whole(level, _DEEPEST)))
 
     def _number(self, name: str, level: int, links: int = 5) -> str:
         """Return the next number of a list, "" where there is none. §17.9"""
@@ -213,29 +198,29 @@ class _Word:
         if links and (link := _value(self._lists[key], "numStyleLink")):
             linked = _value(self._styles.get(link), "pPr/numPr/numId")
             return self._number(linked, level, links - 1)
-        levels = {whole(e.get("ilvl", "0")): e for e in self._lists[key].iterfind("lvl")}
+        levels = {office.whole(e.get("ilvl", "0")): e for e in self._lists[key].iterfind("lvl")}
         counts = self._counts.setdefault(key, {})
         for override in num.iterfind("lvlOverride"):
-            at, start = whole(override.get("ilvl", "0")), _value(override, "startOverride")
+            at, start = office.whole(override.get("ilvl", "0")), _value(override, "startOverride")
             levels |= {at: found for found in override.iterfind("lvl")}  # noqa: B035
             if start and at == level and (name, level) not in self._started:
                 self._started.add((name, level))
-                counts[level] = whole(start) - 1
+                counts[level] = office.whole(start) - 1
         return _label(levels, level, counts) if level in levels else ""
 
-    def _table(self, table: Element, marks: Marks) -> str:
+    def _table(self, table: Element, marks: office.Marks) -> str:
         rows: list[list[_Cell]] = []
         # By the column: the cell that those below may be merged with.
         above: dict[int, _Cell] = {}
-        for row in within(table, "tr"):
+        for row in office.within(table, "tr"):
             if row.find("trPr/del") is not None:
                 continue
-            column = whole(_value(row, "trPr/gridBefore", "0"), _MOST_COLUMNS)
+            column = office.whole(_value(row, "trPr/gridBefore", "0"), _MOST_COLUMNS)
             rows.append([_Cell(column)] if column else [])
-            for tc in within(row, "tc"):
+            for tc in office.within(row, "tc"):
                 if tc.find("tcPr/cellDel") is not None:
                     continue
-                wide = whole(_value(tc, "tcPr/gridSpan", "1"), _MOST_COLUMNS)
+                wide = office.whole(_value(tc, "tcPr/gridSpan", "1"), _MOST_COLUMNS)
                 merge = tc.find("tcPr/vMerge")
                 upper = above.pop(column, None)
                 if merge is None or merge.get("val") == "restart" or upper is None:
@@ -246,10 +231,14 @@ class _Word:
                 if merge is not None:
                     above[column] = upper
                 column += wide
-        html = "</tr><tr>".join("".join(cell(c.html, c.wide, c.high) for c in row) for row in rows)
+        html = "</tr><tr>".join(
+            "".join(office.cell(c.html, c.wide, c.high) for c in row) for row in rows
+        )
         return f"<table><tr>{html}</tr></table>" if rows else ""
 
-    def _pieces(self, parent: Iterable[Element], marks: Marks, style: Marks) -> Iterator[Piece]:
+    def _pieces(
+        self, parent: Iterable[Element], marks: office.Marks, style: office.Marks
+    ) -> Iterator[office.Piece]:
         """Yield what is within a paragraph; marks are those around it, style its style's."""
         for child in parent:
             tag = child.tag
@@ -269,9 +258,9 @@ class _Word:
             elif tag in _NOTES:
                 yield self._reference(_NOTES[tag], child.get("id", "")), marks | {"sup"}
             elif tag == "txbxContent":
-                yield aside("Text box", self._blocks(child, marks & _INHERITED)), BOX
+                yield office.aside("Text box", self._blocks(child, marks & _INHERITED)), office.BOX
             elif tag in _FILES:
-                yield remark(f"{_FILES[tag]} not shown", marks)
+                yield office.remark(f"{_FILES[tag]} not shown", marks)
             elif tag not in _SKIPPED:
                 yield _text(child), marks
                 inner = marks | {"ins"} if tag in _ADDED else marks
@@ -288,12 +277,12 @@ def _label(levels: Mapping[int, Element], level: int, counts: dict[int, int]) ->
     """Return the next number, or the bullet, of a level of a list; count it."""
 
     def count(at: int) -> int:
-        return counts.get(at, whole(_value(levels.get(at), "start", "0")))
+        return counts.get(at, office.whole(_value(levels.get(at), "start", "0")))
 
     def shown(place: re.Match[str]) -> str:
         at = int(place[1]) - 1
         style = _value(levels.get(at), "numFmt")
-        return "" if style == "none" else numeral(count(at), _LETTERS.get(style, "1"))
+        return "" if style == "none" else office.numeral(count(at), _LETTERS.get(style, "1"))
 
     counts[level] = count(level) + (level in counts)
     for deeper in [at for at in counts if at > level]:
@@ -317,7 +306,7 @@ def _text(element: Element) -> str:
         return "☐" if not states or states[-1] in _NO else "☒"
     if element.tag == "ddList":
         entries = [entry.get("val", "") for entry in element.iterfind("listEntry")]
-        chosen = whole(_value(element, "result", _value(element, "default", "0")))
+        chosen = office.whole(_value(element, "result", _value(element, "default", "0")))
         return escape([*entries[chosen:], "[choice]"][0], quote=False)
     return _CHARACTERS.get(element.tag, "")
 
@@ -328,7 +317,7 @@ def _symbol(font: str, number: int, unknown: str = "[symbol]") -> str:
 
 
 def _replaced(text: str, font: str, unknown: str = "[symbol]") -> str:
-    return PRIVATE.sub(lambda found: _symbol(font, ord(found[0]), unknown), text)
+    return office.PRIVATE.sub(lambda found: _symbol(font, ord(found[0]), unknown), text)
 
 
 def _font(element: Element) -> str:
@@ -336,7 +325,7 @@ def _font(element: Element) -> str:
     return "" if fonts is None else fonts.get("ascii", "")
 
 
-def _marked(properties: Element | None, marks: Marks) -> Marks:
+def _marked(properties: Element | None, marks: office.Marks) -> office.Marks:
     """Return marks with those that properties set, without those that they end."""
     for element in () if properties is None else properties:
         value = element.get("val", "1")

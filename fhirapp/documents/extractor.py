@@ -19,15 +19,6 @@ from types import TracebackType
 from typing import IO
 
 from fhirapp.documents import media
-from fhirapp.documents.media import (
-    DocumentFormat,
-    ExtractedText,
-    Shower,
-    Unreadable,
-    decode,
-    kind_of,
-    tidy,
-)
 from fhirapp.documents.ocr import PICTURES, Recognition
 
 MAX_BYTES = 50_000_000
@@ -40,7 +31,7 @@ _SCRIPT = Path(__file__).with_name("worker.py")
 # How an answer begins that is remembered of a document that the worker died of.
 _DIED, _DIED_SECONDS = b"D", 60
 _BROKEN = "broke down its reader"
-_SHOWERS: dict[str, Shower] = {
+_SHOWERS: dict[str, media.Shower] = {
     "docx": "show-docx",
     "html": "show-html",
     "odt": "show-odt",
@@ -51,7 +42,7 @@ _SECRET = ("FHIRAPP_", "PG")
 _OUT_OF_TIME = -signal.SIGXCPU if sys.platform != "win32" else None
 
 
-class _Died(Unreadable):
+class _Died(media.Unreadable):
     """The worker died of a document; the message is of what."""
 
 
@@ -98,22 +89,22 @@ class Extractor:
         """Return a document's text alone. Raises Unreadable."""
         return self.read(data, content_type).text
 
-    def read(self, data: bytes, content_type: str) -> ExtractedText:
+    def read(self, data: bytes, content_type: str) -> media.ExtractedText:
         """Return a document's text: NFC, a single space between the words of a line, no empty line.
 
         At most media.MAX_CHARACTERS of it; "" if it has none. Of a C-CDA also which files within
         could not be read. Raises Unreadable.
         """
         if len(data) > MAX_BYTES:
-            raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
+            raise media.Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
         if self._languages and data.startswith(PICTURES):
             return self._recognized([""], lambda _number: data)
-        kind = kind_of(content_type, data)
+        kind = media.kind_of(content_type, data)
         if self._languages and kind.reader == "pdf":
-            texts = self._answer(DocumentFormat("show-texts", ""), data).decode().split("\0")
+            texts = self._answer(media.DocumentFormat("show-texts", ""), data).decode().split("\0")
             return self._recognized(texts, lambda number: self._page(data, f"{number}:ocr"))
         if kind.reader == "plain" and len(data) <= _LIGHT_BYTES:
-            return ExtractedText(tidy(decode(data, kind.codec)))
+            return media.ExtractedText(media.tidy(media.decode(data, kind.codec)))
         try:
             return media.unpack(self._answer(kind, data))
         except _Died as error:
@@ -121,11 +112,11 @@ class Extractor:
                 raise
             reason = f"left out: of the files within, one {error}"
         # Whichever file it was, the sections are read without the files.
-        reading = media.unpack(self._answer(DocumentFormat("xml-alone", kind.codec), data))
+        reading = media.unpack(self._answer(media.DocumentFormat("xml-alone", kind.codec), data))
         unread = tuple(file._replace(reason=reason) for file in reading.unread)
         return reading._replace(unread=unread)
 
-    def _recognized(self, texts: list[str], picture: Callable[[int], bytes]) -> ExtractedText:
+    def _recognized(self, texts: list[str], picture: Callable[[int], bytes]) -> media.ExtractedText:
         recognition = Recognition(self._languages)
         for number, text in enumerate(texts, 1):
             recognition.add(text, partial(picture, number))
@@ -133,25 +124,25 @@ class Extractor:
 
     def html_of(self, data: bytes, content_type: str) -> str:
         """Return safe HTML of HTML, C-CDA, Word or OpenDocument. Raises Unreadable."""
-        kind = kind_of(content_type, data)
+        kind = media.kind_of(content_type, data)
         if kind.reader not in _SHOWERS:
-            raise Unreadable("neither HTML, XML, Word nor OpenDocument")
-        return self._answer(DocumentFormat(_SHOWERS[kind.reader], kind.codec), data).decode()
+            raise media.Unreadable("neither HTML, XML, Word nor OpenDocument")
+        return self._answer(media.DocumentFormat(_SHOWERS[kind.reader], kind.codec), data).decode()
 
     def pages_of(self, data: bytes) -> int:
         """Return how many pages a PDF has. Raises Unreadable."""
-        return int(self._answer(DocumentFormat("show-pdf", "0"), data))
+        return int(self._answer(media.DocumentFormat("show-pdf", "0"), data))
 
     def page_of(self, data: bytes, number: int) -> bytes:
         """Return the PNG of a PDF's page, from 1. Raises Unreadable."""
         return self._page(data, str(number))
 
     def _page(self, data: bytes, codec: str) -> bytes:
-        return self._answer(DocumentFormat("show-pdf", codec), data)
+        return self._answer(media.DocumentFormat("show-pdf", codec), data)
 
-    def _answer(self, kind: DocumentFormat, data: bytes) -> bytes:
+    def _answer(self, kind: media.DocumentFormat, data: bytes) -> bytes:
         if len(data) > MAX_BYTES:
-            raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
+            raise media.Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
         # An import remembers nothing, and need not hash what it reads.
         key = (kind, sha256(data).digest() if self._remembers else b"")
         # Before anything is waited for, and again: others may have waited for the same.
@@ -166,10 +157,10 @@ class Extractor:
         if answer[:1] == _DIED:
             raise _Died(answer[1:].decode())
         if answer[:1] == media.UNREADABLE:
-            raise Unreadable(answer[1:].decode())
+            raise media.Unreadable(answer[1:].decode())
         return answer[1:]
 
-    def _request(self, kind: DocumentFormat, data: bytes) -> bytes:
+    def _request(self, kind: media.DocumentFormat, data: bytes) -> bytes:
         try:
             if self._worker is None or not self._worker.is_alive():
                 self._stop()
@@ -194,10 +185,12 @@ class _Answers:
         self._most = most
         self._size = 0
         # Each with the time at which it is forgotten.
-        self._kept: OrderedDict[tuple[DocumentFormat, bytes], tuple[bytes, float]] = OrderedDict()
+        self._kept: OrderedDict[tuple[media.DocumentFormat, bytes], tuple[bytes, float]] = (
+            OrderedDict()
+        )
         self._lock = Lock()
 
-    def get(self, key: tuple[DocumentFormat, bytes]) -> bytes | None:
+    def get(self, key: tuple[media.DocumentFormat, bytes]) -> bytes | None:
         """Return an answer, None where it is not remembered."""
         with self._lock:
             answer, until = self._kept.get(key, (None, 0.0))
@@ -210,7 +203,7 @@ class _Answers:
             self._kept.move_to_end(key)
             return answer
 
-    def keep(self, key: tuple[DocumentFormat, bytes], answer: bytes) -> None:
+    def keep(self, key: tuple[media.DocumentFormat, bytes], answer: bytes) -> None:
         """Remember an answer, and forget the oldest that there is no room for."""
         with self._lock:
             if key not in self._kept and len(answer) <= self._most:
@@ -243,7 +236,7 @@ class _Worker:
                 env=environment,
             )
         except OSError:
-            raise Unreadable("no process to read it could be started") from None
+            raise media.Unreadable("no process to read it could be started") from None
         try:
             ready = self._exchange(_START_SECONDS, None, media.LONGEST_REMARK)
             # What this system cannot take from it, in words.
@@ -255,7 +248,7 @@ class _Worker:
     def is_alive(self) -> bool:
         return self._process.poll() is None and not self._overdue.is_set()
 
-    def ask(self, kind: DocumentFormat, data: bytes) -> bytes:
+    def ask(self, kind: media.DocumentFormat, data: bytes) -> bytes:
         """Return the answer to a request.
 
         Raises Unreadable when the worker dies of it, or answers what it was not asked for.
@@ -276,7 +269,7 @@ class _Worker:
                 pipe.close()
 
     def _exchange(
-        self, seconds: float, request: tuple[DocumentFormat, bytes] | None, most: int
+        self, seconds: float, request: tuple[media.DocumentFormat, bytes] | None, most: int
     ) -> bytes:
         timer = Timer(seconds, self._give_up)
         timer.daemon = True

@@ -11,26 +11,8 @@ from collections.abc import Iterator
 from html import escape
 from xml.etree.ElementTree import Element
 
+from fhirapp.documents import office
 from fhirapp.documents.media import Unreadable
-from fhirapp.documents.office import (
-    BOX,
-    NO_MARKS,
-    PASSWORD,
-    PRIVATE,
-    TRACKED,
-    Archive,
-    Marks,
-    Piece,
-    aside,
-    block,
-    cell,
-    convert,
-    numeral,
-    remark,
-    whole,
-    within,
-    words,
-)
 
 _NOT_READ = frozenset({"tracked-changes", "forms", "script", "rt"})
 # Shapes hold paragraphs, as frames do.
@@ -54,18 +36,18 @@ _MOST_REPEATED, _MOST_CHARACTERS = 100, 8_000_000
 
 def read_odt(data: bytes, _codec: str) -> str:
     """Return the text of an OpenDocument text. Raises Unreadable."""
-    return words(odt_html(data))
+    return office.words(odt_html(data))
 
 
 def odt_html(data: bytes) -> str:
     """Return its HTML. Raises Unreadable."""
-    return convert(data, lambda archive: _Text(archive).html())
+    return office.convert(data, lambda archive: _Text(archive).html())
 
 
 class _Text:
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: office.Archive) -> None:
         if next(archive.tree("META-INF/manifest.xml").iter("encryption-data"), None) is not None:
-            raise Unreadable(PASSWORD)
+            raise Unreadable(office.PASSWORD)
         self._common, self._content = archive.tree("styles.xml"), archive.tree("content.xml")
         if self._content.find("body") is None:
             raise ValueError("no body")
@@ -90,7 +72,7 @@ class _Text:
     def html(self) -> str:
         html = self._asides("header") + self._blocks(self._content) + self._asides("footer")
         notes = "".join(itertools.chain(*self._notes.values()))
-        return (TRACKED if self._is_tracked else "") + html + notes
+        return (office.TRACKED if self._is_tracked else "") + html + notes
 
     def _asides(self, kind: str) -> str:
         shown = (
@@ -99,9 +81,9 @@ class _Text:
             for element in page
             if element.tag.startswith(kind) and element.get("display") != "false"
         )
-        return "".join(aside(kind.capitalize(), html) for html in dict.fromkeys(shown))
+        return "".join(office.aside(kind.capitalize(), html) for html in dict.fromkeys(shown))
 
-    def _marks(self, family: str, name: str, marks: Marks, depth: int = 20) -> Marks:
+    def _marks(self, family: str, name: str, marks: office.Marks, depth: int = 20) -> office.Marks:
         """Return marks with those that a style sets, without those that it ends. ODF 1.3 §20"""
         style = self._styles.get((family, name))
         if style is None or not depth:
@@ -121,37 +103,37 @@ class _Text:
         ended = {mark for mark, is_on in found.items() if is_on is False}
         return (marks - ended) | {mark for mark, is_on in found.items() if is_on}
 
-    def _blocks(self, parent: Element, marks: Marks = NO_MARKS) -> str:
+    def _blocks(self, parent: Element, marks: office.Marks = office.NO_MARKS) -> str:
         return "".join(self._block(child, marks) for child in parent)
 
-    def _block(self, element: Element, marks: Marks) -> str:
+    def _block(self, element: Element, marks: office.Marks) -> str:
         if element.tag in ("p", "h"):
             return self._paragraph(element, marks)
         if element.tag == "list":
             return self._list(element, marks, 1, "", {})
         if element.tag == "table":
-            rows = "".join(self._row(row, marks) for row in within(element, "table-row"))
+            rows = "".join(self._row(row, marks) for row in office.within(element, "table-row"))
             return f"<table>{rows}</table>"
         if element.tag in _BESIDE:
-            return block("p", self._piece(element, marks))
+            return office.block("p", self._piece(element, marks))
         if element.tag in _NOT_READ:
             return ""
         return self._blocks(element, marks | _hidden(element.get("display"), element))
 
-    def _paragraph(self, element: Element, marks: Marks, label: str = "") -> str:
+    def _paragraph(self, element: Element, marks: office.Marks, label: str = "") -> str:
         for hidden in element.iter("hidden-paragraph"):
             marks |= _hidden("condition", hidden)
         tag = "p"
         if element.tag == "h":
-            level = whole(element.get("outline-level", "1"), _DEEPEST)
+            level = office.whole(element.get("outline-level", "1"), _DEEPEST)
             tag = f"h{max(1, min(level, 6))}"
             if not label and element.get("is-list-header") != "true":
                 label = _number(self._outline, level, self._counts.setdefault("", {}), "")
         marks = self._marks("paragraph", element.get("style-name", ""), marks)
-        return block(tag, self._pieces(element, marks), label)
+        return office.block(tag, self._pieces(element, marks), label)
 
     def _list(
-        self, element: Element, marks: Marks, level: int, style: str, counts: dict[int, int]
+        self, element: Element, marks: office.Marks, level: int, style: str, counts: dict[int, int]
     ) -> str:
         style = element.get("style-name", style)
         if level == 1:
@@ -175,34 +157,36 @@ class _Text:
                     html += self._block(child, marks)
         return html
 
-    def _row(self, row: Element, marks: Marks) -> str:
+    def _row(self, row: Element, marks: office.Marks) -> str:
         if row.get("visibility", "visible") != "visible":
             marks |= {"hidden"}
         html = ""
         for td in row.iterfind("table-cell"):
-            wide, high = (whole(td.get(f"number-{of}-spanned", "1")) for of in ("columns", "rows"))
-            text = cell(self._blocks(td, marks), wide, high)
+            wide, high = (
+                office.whole(td.get(f"number-{of}-spanned", "1")) for of in ("columns", "rows")
+            )
+            text = office.cell(self._blocks(td, marks), wide, high)
             html += self._repeat(text, td.get("number-columns-repeated", "1"))
         return self._repeat(f"<tr>{html}</tr>", row.get("number-rows-repeated", "1"))
 
     def _repeat(self, html: str, times: str) -> str:
-        number = max(1, whole(times, _MOST_REPEATED))
+        number = max(1, office.whole(times, _MOST_REPEATED))
         self._repeated += len(html) * (number - 1)
         if self._repeated > _MOST_CHARACTERS:
             raise Unreadable(f"longer than {_MOST_CHARACTERS:,} characters")
         return html * number
 
-    def _pieces(self, parent: Element, marks: Marks) -> Iterator[Piece]:
+    def _pieces(self, parent: Element, marks: office.Marks) -> Iterator[office.Piece]:
         """Yield what is within a paragraph; marks are those around it."""
         yield escape(parent.text or "", quote=False), self._now(marks)
         for child in parent:
             yield from self._piece(child, marks)
             yield escape(child.tail or "", quote=False), self._now(marks)
 
-    def _now(self, marks: Marks) -> Marks:
+    def _now(self, marks: office.Marks) -> office.Marks:
         return marks | {"ins"} if self._inserting else marks
 
-    def _piece(self, element: Element, marks: Marks) -> Iterator[Piece]:
+    def _piece(self, element: Element, marks: office.Marks) -> Iterator[office.Piece]:
         tag, name = element.tag, element.get("change-id", "")
         if tag in _CHARACTERS:
             yield _CHARACTERS[tag], self._now(marks)
@@ -219,9 +203,9 @@ class _Text:
             yield self._control(element.get("control", "")), self._now(marks)
         elif tag in _BOXES:
             html = self._blocks(element, marks & {"hidden"})
-            yield aside("Text box", html), BOX
+            yield office.aside("Text box", html), office.BOX
             if not html and tag == "frame" and element.find("text-box") is None:
-                yield remark("image or embedded file not shown", self._now(marks))
+                yield office.remark("image or embedded file not shown", self._now(marks))
         elif tag not in _NOT_READ:
             inner = self._marks("text", element.get("style-name", ""), marks)
             yield from self._pieces(element, inner)
@@ -233,30 +217,30 @@ class _Text:
         # Before the notes within it, which get the next numbers.
         notes.append("")
         label = f"{kind} {number}{' by ' * bool(author)}{author}"
-        notes[number - 1] = aside(label, self._blocks(element))
+        notes[number - 1] = office.aside(label, self._blocks(element))
         return f"[{'comment ' * (kind == 'Comment')}{number}]"
 
     def _control(self, name: str) -> str:
         if (box := self._controls.get(name)) is None:
-            return remark("form field not shown")[0]
+            return office.remark("form field not shown")[0]
         is_on = box.get("current-state", box.get("state")) == "checked"
         return f"{'☒' if is_on else '☐'} {escape(box.get('label', ''), quote=False)}"
 
 
-def _hidden(display: str | None, element: Element) -> Marks:
+def _hidden(display: str | None, element: Element) -> office.Marks:
     is_met = display == "condition" and element.get("is-hidden") != "false"
-    return frozenset({"hidden"}) if display == "none" or is_met else NO_MARKS
+    return frozenset({"hidden"}) if display == "none" or is_met else office.NO_MARKS
 
 
 def _number(levels: Element, level: int, counts: dict[int, int], start: str) -> str:
     """Return the next number of a list, "" where there is none. ODF 1.3 §16.30"""
-    styles = {whole(style.get("level", "0")): style for style in levels}
+    styles = {office.whole(style.get("level", "0")): style for style in levels}
     style = styles.get(level, _BULLET if levels.tag == "list-style" else Element(""))
 
     def count(at: int) -> int:
-        return counts.get(at, whole(styles.get(at, style).get("start-value", "1")))
+        return counts.get(at, office.whole(styles.get(at, style).get("start-value", "1")))
 
-    counts[level] = whole(start) if start else count(level) + (level in counts)
+    counts[level] = office.whole(start) if start else count(level) + (level in counts)
     for deeper in [at for at in counts if at > level]:
         del counts[deeper]
     indent = "\u2003" * (level - 1)
@@ -265,8 +249,8 @@ def _number(levels: Element, level: int, counts: dict[int, int], start: str) -> 
             return ""
         bullet = style.get("bullet-char", "•")
         # A letter is of a font that has a bullet in its place.
-        return indent + ("•" if bullet.isalnum() or PRIVATE.match(bullet) else bullet)
-    shown = range(max(1, level + 1 - whole(style.get("display-levels", "1"))), level + 1)
+        return indent + ("•" if bullet.isalnum() or office.PRIVATE.match(bullet) else bullet)
+    shown = range(max(1, level + 1 - office.whole(style.get("display-levels", "1"))), level + 1)
     formats = [(at, styles.get(at, style).get("num-format", "")) for at in shown]
-    text = ".".join(numeral(count(at), format_) for at, format_ in formats if format_)
+    text = ".".join(office.numeral(count(at), format_) for at, format_ in formats if format_)
     return indent + style.get("num-prefix", "") + text + style.get("num-suffix", "")

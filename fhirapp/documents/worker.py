@@ -27,16 +27,6 @@ if __name__ == "__main__":
 from fhirapp.documents import media
 from fhirapp.documents.docx import read_docx
 from fhirapp.documents.markup import read_html, read_json, read_xml
-from fhirapp.documents.media import (
-    DocumentFormat,
-    ExtractedText,
-    Unread,
-    Unreadable,
-    decode,
-    kind_of,
-    load_codecs,
-    tidy,
-)
 from fhirapp.documents.odt import read_odt
 from fhirapp.documents.pdf import read_pdf
 from fhirapp.documents.rendering import show
@@ -53,17 +43,17 @@ else:
         return ["on Windows it is not confined"]
 
 
-_Request = tuple[DocumentFormat, bytes]
+_Request = tuple[media.DocumentFormat, bytes]
 
 
-def read(kind: DocumentFormat, data: bytes) -> ExtractedText:
+def read(kind: media.DocumentFormat, data: bytes) -> media.ExtractedText:
     """Return the tidy text of a document. Raises Unreadable, and MemoryError."""
     if kind.reader in ("xml", "xml-alone"):
         return _read_clinical(kind, data)
-    return ExtractedText(tidy(_READERS[kind.reader](data, kind.codec)))
+    return media.ExtractedText(media.tidy(_READERS[kind.reader](data, kind.codec)))
 
 
-def _read_clinical(kind: DocumentFormat, data: bytes) -> ExtractedText:
+def _read_clinical(kind: media.DocumentFormat, data: bytes) -> media.ExtractedText:
     """Return the text of XML and of the files within; base64 in base64 soon comes to an end.
 
     A file that cannot be read takes nothing from the others.
@@ -73,16 +63,16 @@ def _read_clinical(kind: DocumentFormat, data: bytes) -> ExtractedText:
     for file in enclosed:
         try:
             if kind.reader == "xml-alone":
-                raise Unreadable("")
+                raise media.Unreadable("")
             content = file.content()
-            inner = read(kind_of(file.content_type, content), content)
-        except Unreadable as error:
-            title = tidy(file.section)[: media.LONGEST_REMARK]
-            unread.append(Unread(title, str(error)))
+            inner = read(media.kind_of(file.content_type, content), content)
+        except media.Unreadable as error:
+            title = media.tidy(file.section)[: media.LONGEST_REMARK]
+            unread.append(media.Unread(title, str(error)))
         else:
             texts.append(inner.text)
             unread += inner.unread
-    return ExtractedText(tidy("\n".join(texts)), tuple(unread))
+    return media.ExtractedText(media.tidy("\n".join(texts)), tuple(unread))
 
 
 _READERS: Mapping[str, Callable[[bytes, str], str]] = {
@@ -91,7 +81,7 @@ _READERS: Mapping[str, Callable[[bytes, str], str]] = {
     "json": read_json,
     "odt": read_odt,
     "pdf": read_pdf,
-    "plain": decode,
+    "plain": media.decode,
     "rtf": read_rtf,
 }
 
@@ -101,7 +91,7 @@ def main(*, seconds: float, megabytes: int) -> None:
     # Ctrl-C is meant for the parent, but reaches the whole group of processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _make_way()
-    load_codecs()
+    media.load_codecs()
     requests: SimpleQueue[_Request] = SimpleQueue()
     Thread(target=_receive, args=(sys.stdin.buffer, requests), daemon=True).start()
     lacking = confine(megabytes)
@@ -131,12 +121,12 @@ def _receive(stream: IO[bytes], requests: SimpleQueue[_Request]) -> None:
         os._exit(media.OUT_OF_MEMORY)
 
 
-def answer(stream: IO[bytes], kind: DocumentFormat, data: bytes) -> None:
+def answer(stream: IO[bytes], kind: media.DocumentFormat, data: bytes) -> None:
     """Answer one request."""
     try:
         shown = kind.reader.startswith("show-")
         answered = show(kind, data) if shown else media.pack(read(kind, data))
-    except Unreadable as error:
+    except media.Unreadable as error:
         media.write_frame(stream, media.UNREADABLE, str(error).encode())
     except MemoryError:
         # What is left of the memory is in pieces.

@@ -9,19 +9,7 @@ from sqlalchemy.orm import Mapped
 from fhirapp.config import Marked
 from fhirapp.db import DomainVersioned
 from fhirapp.definition import Definition, Labels, TableColumn
-from fhirapp.fhir import narrative
-from fhirapp.fhir.datatypes import (
-    CodeableConcept,
-    Identifier,
-    Period,
-    Quantity,
-    Range,
-    Reference,
-    backbone,
-    one_of,
-    string,
-    unsigned,
-)
+from fhirapp.fhir import datatypes, narrative
 from fhirapp.fhir.elements import boolean, choice
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
@@ -49,25 +37,27 @@ class Group(DomainVersioned):
     member: Mapped[Any | None]
 
 
-kind = one_of("person", "animal", "practitioner", "device", "medication", "substance")
+kind = datatypes.one_of("person", "animal", "practitioner", "device", "medication", "substance")
 
-Characteristic = backbone(
+Characteristic = datatypes.backbone(
     required=("code", "exclude"),
     choices=("value",),
     summary=None,
-    code=CodeableConcept,
+    code=datatypes.CodeableConcept,
     **choice(
         "value",
-        CodeableConcept=CodeableConcept,
+        CodeableConcept=datatypes.CodeableConcept,
         Boolean=boolean,
-        Quantity=Quantity,
-        Range=Range,
-        Reference=Reference,
+        Quantity=datatypes.Quantity,
+        Range=datatypes.Range,
+        Reference=datatypes.Reference,
     ),
     exclude=boolean,
-    period=Period,
+    period=datatypes.Period,
 )
-Member = backbone(required=("entity",), entity=Reference, period=Period, inactive=boolean)
+Member = datatypes.backbone(
+    required=("entity",), entity=datatypes.Reference, period=datatypes.Period, inactive=boolean
+)
 
 
 class GroupSchema(DomainResourceSchema):
@@ -76,14 +66,14 @@ class GroupSchema(DomainResourceSchema):
     resource_type = "Group"
     narrative = (("Name", "name", narrative.plain), ("Type", "type", narrative.plain))
 
-    identifier = Elements(Identifier, summary=True)
+    identifier = Elements(datatypes.Identifier, summary=True)
     active = Element(boolean, summary=True)
     type = Element(kind, required=True, summary=True)
     actual = Element(boolean, required=True, summary=True)
-    code = Element(CodeableConcept, summary=True)
-    name = Element(string, summary=True)
-    quantity = Element(unsigned, summary=True)
-    managing_entity = Element(Reference, summary=True)
+    code = Element(datatypes.CodeableConcept, summary=True)
+    name = Element(datatypes.string, summary=True)
+    quantity = Element(datatypes.unsigned, summary=True)
+    managing_entity = Element(datatypes.Reference, summary=True)
     characteristic = Elements(Characteristic)
     member = Elements(Member)
 

@@ -9,17 +9,7 @@ from sqlalchemy.orm import Mapped
 from fhirapp.config import Marked
 from fhirapp.db import DomainVersioned
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
-from fhirapp.fhir import narrative, terminology
-from fhirapp.fhir.datatypes import (
-    Address,
-    CodeableConcept,
-    ContactPoint,
-    HumanName,
-    Identifier,
-    Reference,
-    backbone,
-    string,
-)
+from fhirapp.fhir import datatypes, narrative, terminology
 from fhirapp.fhir.elements import boolean, many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
@@ -47,8 +37,11 @@ class Organization(DomainVersioned):
     endpoint: Mapped[Any | None]
 
 
-Contact = backbone(
-    purpose=CodeableConcept, name=HumanName, telecom=many(ContactPoint), address=Address
+Contact = datatypes.backbone(
+    purpose=datatypes.CodeableConcept,
+    name=datatypes.HumanName,
+    telecom=many(datatypes.ContactPoint),
+    address=datatypes.Address,
 )
 
 
@@ -58,16 +51,16 @@ class OrganizationSchema(DomainResourceSchema):
     resource_type = "Organization"
     narrative = (("Name", "name", narrative.plain),)
 
-    identifier = Elements(Identifier, summary=True)
+    identifier = Elements(datatypes.Identifier, summary=True)
     active = Element(boolean, summary=True, modifier=True)
-    type = Elements(CodeableConcept, summary=True)
-    name = Element(string, summary=True)
-    alias = Elements(string)
-    telecom = Elements(ContactPoint)
-    address = Elements(Address)
-    part_of = Element(Reference, summary=True)
+    type = Elements(datatypes.CodeableConcept, summary=True)
+    name = Element(datatypes.string, summary=True)
+    alias = Elements(datatypes.string)
+    telecom = Elements(datatypes.ContactPoint)
+    address = Elements(datatypes.Address)
+    part_of = Element(datatypes.Reference, summary=True)
     contact = Elements(Contact)
-    endpoint = Elements(Reference)
+    endpoint = Elements(datatypes.Reference)
 
 
 ORGANIZATION = "http://hl7.org/fhir/SearchParameter/Organization-"

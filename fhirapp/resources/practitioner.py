@@ -9,20 +9,7 @@ from sqlalchemy.orm import Mapped
 from fhirapp.config import Marked
 from fhirapp.db import DomainVersioned
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
-from fhirapp.fhir import narrative, terminology
-from fhirapp.fhir.datatypes import (
-    Address,
-    Attachment,
-    CodeableConcept,
-    ContactPoint,
-    HumanName,
-    Identifier,
-    Period,
-    Reference,
-    backbone,
-    date,
-    one_of,
-)
+from fhirapp.fhir import datatypes, narrative, terminology
 from fhirapp.fhir.elements import boolean, many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
@@ -49,12 +36,12 @@ class Practitioner(DomainVersioned):
     communication: Mapped[Any | None]
 
 
-Qualification = backbone(
+Qualification = datatypes.backbone(
     required=("code",),
-    identifier=many(Identifier),
-    code=CodeableConcept,
-    period=Period,
-    issuer=Reference,
+    identifier=many(datatypes.Identifier),
+    code=datatypes.CodeableConcept,
+    period=datatypes.Period,
+    issuer=datatypes.Reference,
 )
 
 
@@ -64,16 +51,16 @@ class PractitionerSchema(DomainResourceSchema):
     resource_type = "Practitioner"
     narrative = (("Name", "name", narrative.names),)
 
-    identifier = Elements(Identifier, summary=True)
+    identifier = Elements(datatypes.Identifier, summary=True)
     active = Element(boolean, summary=True)
-    name = Elements(HumanName, summary=True)
-    telecom = Elements(ContactPoint, summary=True)
-    address = Elements(Address, summary=True)
-    gender = Element(one_of("male", "female", "other", "unknown"), summary=True)
-    birth_date = Element(date, summary=True)
-    photo = Elements(Attachment)
+    name = Elements(datatypes.HumanName, summary=True)
+    telecom = Elements(datatypes.ContactPoint, summary=True)
+    address = Elements(datatypes.Address, summary=True)
+    gender = Element(datatypes.one_of("male", "female", "other", "unknown"), summary=True)
+    birth_date = Element(datatypes.date, summary=True)
+    photo = Elements(datatypes.Attachment)
     qualification = Elements(Qualification)
-    communication = Elements(CodeableConcept)
+    communication = Elements(datatypes.CodeableConcept)
 
 
 PRACTITIONER = "http://hl7.org/fhir/SearchParameter/Practitioner-"

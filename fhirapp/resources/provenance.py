@@ -9,18 +9,7 @@ from sqlalchemy.orm import Mapped
 from fhirapp.config import Marked
 from fhirapp.db import DomainVersioned
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
-from fhirapp.fhir import narrative, terminology
-from fhirapp.fhir.datatypes import (
-    CodeableConcept,
-    Period,
-    Reference,
-    Signature,
-    backbone,
-    date_time,
-    instant,
-    one_of,
-    uri,
-)
+from fhirapp.fhir import datatypes, narrative, terminology
 from fhirapp.fhir.elements import many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
@@ -49,18 +38,18 @@ class Provenance(DomainVersioned):
     signature: Mapped[Any | None]
 
 
-Agent = backbone(
+Agent = datatypes.backbone(
     required=("who",),
     summary=("type", "who"),
-    type=CodeableConcept,
-    role=many(CodeableConcept),
-    who=Reference,
-    onBehalfOf=Reference,
+    type=datatypes.CodeableConcept,
+    role=many(datatypes.CodeableConcept),
+    who=datatypes.Reference,
+    onBehalfOf=datatypes.Reference,
 )
-Entity = backbone(
+Entity = datatypes.backbone(
     required=("role", "what"),
-    role=one_of("derivation", "revision", "quotation", "source", "removal"),
-    what=Reference,
+    role=datatypes.one_of("derivation", "revision", "quotation", "source", "removal"),
+    what=datatypes.Reference,
     agent=many(Agent),
 )
 
@@ -75,17 +64,17 @@ class ProvenanceSchema(DomainResourceSchema):
         ("Agent", "agent", narrative.agents),
     )
 
-    target = Elements(Reference, required=True, summary=True)
-    occurred_period = Element(Period, choice="occurred")
-    occurred_date_time = Element(date_time, choice="occurred")
-    recorded = Element(instant, required=True, summary=True)
-    policy = Elements(uri)
-    location = Element(Reference)
-    reason = Elements(CodeableConcept)
-    activity = Element(CodeableConcept)
+    target = Elements(datatypes.Reference, required=True, summary=True)
+    occurred_period = Element(datatypes.Period, choice="occurred")
+    occurred_date_time = Element(datatypes.date_time, choice="occurred")
+    recorded = Element(datatypes.instant, required=True, summary=True)
+    policy = Elements(datatypes.uri)
+    location = Element(datatypes.Reference)
+    reason = Elements(datatypes.CodeableConcept)
+    activity = Element(datatypes.CodeableConcept)
     agent = Elements(Agent, required=True)
     entity = Elements(Entity)
-    signature = Elements(Signature)
+    signature = Elements(datatypes.Signature)
 
 
 PROVENANCE = "http://hl7.org/fhir/SearchParameter/Provenance-"

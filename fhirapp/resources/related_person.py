@@ -9,20 +9,7 @@ from sqlalchemy.orm import Mapped
 from fhirapp.config import Marked
 from fhirapp.db import DomainVersioned
 from fhirapp.definition import Definition, Labels, TableColumn
-from fhirapp.fhir import narrative, terminology
-from fhirapp.fhir.datatypes import (
-    Address,
-    Attachment,
-    CodeableConcept,
-    ContactPoint,
-    HumanName,
-    Identifier,
-    Period,
-    Reference,
-    backbone,
-    date,
-    one_of,
-)
+from fhirapp.fhir import datatypes, narrative, terminology
 from fhirapp.fhir.elements import boolean
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
@@ -52,7 +39,9 @@ class RelatedPerson(DomainVersioned):
     communication: Mapped[Any | None]
 
 
-Communication = backbone(required=("language",), language=CodeableConcept, preferred=boolean)
+Communication = datatypes.backbone(
+    required=("language",), language=datatypes.CodeableConcept, preferred=boolean
+)
 
 
 class RelatedPersonSchema(DomainResourceSchema):
@@ -65,17 +54,17 @@ class RelatedPersonSchema(DomainResourceSchema):
         ("Patient", "patient", narrative.reference),
     )
 
-    identifier = Elements(Identifier, summary=True)
+    identifier = Elements(datatypes.Identifier, summary=True)
     active = Element(boolean, summary=True, modifier=True)
-    patient = Element(Reference, required=True, summary=True)
-    relationship = Elements(CodeableConcept, summary=True)
-    name = Elements(HumanName, summary=True)
-    telecom = Elements(ContactPoint, summary=True)
-    gender = Element(one_of("male", "female", "other", "unknown"), summary=True)
-    birth_date = Element(date, summary=True)
-    address = Elements(Address, summary=True)
-    photo = Elements(Attachment)
-    period = Element(Period)
+    patient = Element(datatypes.Reference, required=True, summary=True)
+    relationship = Elements(datatypes.CodeableConcept, summary=True)
+    name = Elements(datatypes.HumanName, summary=True)
+    telecom = Elements(datatypes.ContactPoint, summary=True)
+    gender = Element(datatypes.one_of("male", "female", "other", "unknown"), summary=True)
+    birth_date = Element(datatypes.date, summary=True)
+    address = Elements(datatypes.Address, summary=True)
+    photo = Elements(datatypes.Attachment)
+    period = Element(datatypes.Period)
     communication = Elements(Communication)
 
 

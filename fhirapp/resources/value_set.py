@@ -9,23 +9,7 @@ from sqlalchemy.orm import Mapped
 from fhirapp.config import Marked
 from fhirapp.db import DomainVersioned
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
-from fhirapp.fhir import narrative
-from fhirapp.fhir.datatypes import (
-    CodeableConcept,
-    Coding,
-    ContactDetail,
-    Identifier,
-    UsageContext,
-    backbone,
-    code,
-    date,
-    date_time,
-    integer,
-    markdown,
-    one_of,
-    string,
-    uri,
-)
+from fhirapp.fhir import datatypes, narrative
 from fhirapp.fhir.elements import boolean, choice, decimal, many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
@@ -59,66 +43,73 @@ def _contains(value: Any) -> Any:
     return Contains(value)
 
 
-Designation = backbone(required=("value",), language=code, use=Coding, value=string)
-Include = backbone(
+Designation = datatypes.backbone(
+    required=("value",), language=datatypes.code, use=datatypes.Coding, value=datatypes.string
+)
+Include = datatypes.backbone(
     summary=None,
-    system=uri,
-    version=string,
+    system=datatypes.uri,
+    version=datatypes.string,
     concept=many(
-        backbone(required=("code",), code=code, display=string, designation=many(Designation))
+        datatypes.backbone(
+            required=("code",),
+            code=datatypes.code,
+            display=datatypes.string,
+            designation=many(Designation),
+        )
     ),
     filter=many(
-        backbone(
+        datatypes.backbone(
             required=("property", "op", "value"),
             summary=None,
-            property=code,
-            op=one_of(
+            property=datatypes.code,
+            op=datatypes.one_of(
                 *("=", "is-a", "descendent-of", "is-not-a", "regex", "in", "not-in"),
                 *("generalizes", "exists"),
             ),
-            value=string,
+            value=datatypes.string,
         )
     ),
-    valueSet=many(uri),
+    valueSet=many(datatypes.uri),
 )
-Compose = backbone(
+Compose = datatypes.backbone(
     required=("include",),
-    lockedDate=date,
+    lockedDate=datatypes.date,
     inactive=boolean,
     include=many(Include),
     exclude=many(Include),
 )
-Contains = backbone(
-    system=uri,
+Contains = datatypes.backbone(
+    system=datatypes.uri,
     abstract=boolean,
     inactive=boolean,
-    version=string,
-    code=code,
-    display=string,
+    version=datatypes.string,
+    code=datatypes.code,
+    display=datatypes.string,
     designation=many(Designation),
     contains=many(_contains),
 )
-Expansion = backbone(
+Expansion = datatypes.backbone(
     required=("timestamp",),
-    identifier=uri,
-    timestamp=date_time,
-    total=integer,
-    offset=integer,
+    identifier=datatypes.uri,
+    timestamp=datatypes.date_time,
+    total=datatypes.integer,
+    offset=datatypes.integer,
     parameter=many(
-        backbone(
+        datatypes.backbone(
             required=("name",),
             choices=("value",),
             summary=None,
-            name=string,
+            name=datatypes.string,
             **choice(
                 "value",
-                String=string,
+                String=datatypes.string,
                 Boolean=boolean,
-                Integer=integer,
+                Integer=datatypes.integer,
                 Decimal=decimal,
-                Uri=uri,
-                Code=code,
-                DateTime=date_time,
+                Uri=datatypes.uri,
+                Code=datatypes.code,
+                DateTime=datatypes.date_time,
             ),
         )
     ),
@@ -136,26 +127,26 @@ class ValueSetSchema(DomainResourceSchema):
         ("Status", "status", narrative.plain),
     )
 
-    url = Element(uri, summary=True)
-    identifier = Elements(Identifier, summary=True)
-    version = Element(string, summary=True)
-    name = Element(string, summary=True)
-    title = Element(string, summary=True)
+    url = Element(datatypes.uri, summary=True)
+    identifier = Elements(datatypes.Identifier, summary=True)
+    version = Element(datatypes.string, summary=True)
+    name = Element(datatypes.string, summary=True)
+    title = Element(datatypes.string, summary=True)
     status = Element(
-        one_of("draft", "active", "retired", "unknown"),
+        datatypes.one_of("draft", "active", "retired", "unknown"),
         required=True,
         summary=True,
         modifier=True,
     )
     experimental = Element(boolean, summary=True)
-    date = Element(date_time, summary=True)
-    publisher = Element(string, summary=True)
-    contact = Elements(ContactDetail, summary=True)
-    description = Element(markdown)
-    use_context = Elements(UsageContext, summary=True)
-    jurisdiction = Elements(CodeableConcept, summary=True)
-    purpose = Element(markdown)
-    copyright = Element(markdown)
+    date = Element(datatypes.date_time, summary=True)
+    publisher = Element(datatypes.string, summary=True)
+    contact = Elements(datatypes.ContactDetail, summary=True)
+    description = Element(datatypes.markdown)
+    use_context = Elements(datatypes.UsageContext, summary=True)
+    jurisdiction = Elements(datatypes.CodeableConcept, summary=True)
+    purpose = Element(datatypes.markdown)
+    copyright = Element(datatypes.markdown)
     immutable = Element(boolean, summary=True)
     compose = Element(Compose)
     expansion = Element(Expansion)

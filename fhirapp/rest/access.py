@@ -17,14 +17,8 @@ from fhirapp.config import base_url
 from fhirapp.current import this_app
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types
+from fhirapp.fhir import outcome
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.outcome import (
-    FhirError,
-    InvalidParameter,
-    MethodNotAllowed,
-    NotFound,
-    UnknownInteraction,
-)
 from fhirapp.search.parameter import Context
 from fhirapp.search.reference import Reference
 from fhirapp.search.values import AnyCondition, Condition, all_of, any_of, split
@@ -99,7 +93,7 @@ def filtered(
             return None
         try:
             conditions += parameter.conditions(modifier, [value], context)
-        except FhirError:
+        except outcome.FhirError:
             return None
     return conditions
 
@@ -307,11 +301,11 @@ def check_id(definition: Definition, resource_id: str) -> None:
     if resource_id[:1] in ("$", "_"):
         for operation in definition.operations:
             if operation.resource and resource_id == f"${operation.name}":
-                raise MethodNotAllowed(operation.takes_resource, headers={"Allow": "POST"})
-        raise UnknownInteraction("There is no such resource type or operation here.")
+                raise outcome.MethodNotAllowed(operation.takes_resource, headers={"Allow": "POST"})
+        raise outcome.UnknownInteraction("There is no such resource type or operation here.")
     if not _ID.fullmatch(resource_id):
         access_to(definition, "r")
-        raise NotFound(f"{definition.name}: this can be no id.")
+        raise outcome.NotFound(f"{definition.name}: this can be no id.")
 
 
 _TRAIL = "AuditEvent"
@@ -397,7 +391,7 @@ def check_merged(
 def check_not_merged(reader: Reader, patient_id: str, parameter: str = "patient") -> None:
     """Raise InvalidParameter where a patient's record is in another's now."""
     if target := merged_target(reader, patient_id):
-        raise InvalidParameter(
+        raise outcome.InvalidParameter(
             parameter,
             f"Patient/{patient_id} was merged into Patient/{target}, which has the record; ask"
             " for that one",

@@ -15,18 +15,8 @@ from fhirapp.definition import Definition, Operation, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import terminology
 from fhirapp.fhir.temporal import check_date
-from fhirapp.rest import batch, definitions
+from fhirapp.rest import batch, definitions, response
 from fhirapp.rest.include_parameters import includable, referring
-from fhirapp.rest.response import (
-    FHIR_JSON,
-    FHIR_XML,
-    FORM_PARAMETERS,
-    arguments,
-    check_known,
-    document_etag,
-    negotiate,
-    respond,
-)
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.query import COMMON
 
@@ -39,11 +29,11 @@ RELEASED = check_date("2026-11-20")
 @blueprint.get("/fhir/metadata")
 def capabilities() -> Response:
     """Return the CapabilityStatement; no token is needed. Of its modes there is `full` alone."""
-    parameters = [one for one in arguments() if one != ("mode", "full")]
-    check_known(parameters, FORM_PARAMETERS)
-    layout = negotiate(parameters)
+    parameters = [one for one in response.arguments() if one != ("mode", "full")]
+    response.check_known(parameters, response.FORM_PARAMETERS)
+    layout = response.negotiate(parameters)
     body, etag = current_app.extensions[_EXTENSION](base_url())
-    return respond(body, layout, etag=etag)
+    return response.respond(body, layout, etag=etag)
 
 
 def init_app(app: Flask) -> None:
@@ -55,7 +45,7 @@ def init_app(app: Flask) -> None:
 def _made(_base_url: str) -> tuple[bytes, str]:
     """Return the statement as it is sent, and its entity tag."""
     body = fhir_json.dumps_indented(capability_statement())
-    return body, document_etag(body)
+    return body, response.document_etag(body)
 
 
 _EXTENSION = "fhirapp.capability"
@@ -106,7 +96,7 @@ def capability_statement() -> dict[str, Any]:
         "software": {"name": "fhirapp", "version": software_version()},
         "implementation": {"description": "fhirapp", "url": f"{base_url()}/fhir"},
         "fhirVersion": "4.0.1",
-        "format": [FHIR_JSON, "json", FHIR_XML, "xml"],
+        "format": [response.FHIR_JSON, "json", response.FHIR_XML, "xml"],
         "implementationGuide": [
             terminology.US_CORE + "ImplementationGuide/hl7.fhir.us.core",
             *(guide for guide, _ in guides),

@@ -14,16 +14,8 @@ from flask import Blueprint, Flask, Response
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import NotFound, UnsupportedParameter
+from fhirapp.rest import response
 from fhirapp.rest.include_parameters import included_types
-from fhirapp.rest.response import (
-    FORM_PARAMETERS,
-    arguments,
-    check_known,
-    document_etag,
-    fhir_address,
-    negotiate,
-    respond,
-)
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.reference import Reference
 
@@ -37,7 +29,7 @@ def init_app(app: Flask) -> None:
 
 def operation_canonical(type_name: str, operation: Operation) -> str:
     """Return the canonical address of an operation's definition: a guide's, or one of our own."""
-    return operation.definition or fhir_address(
+    return operation.definition or response.fhir_address(
         f"OperationDefinition/{_operation_id(type_name, operation)}"
     )
 
@@ -124,7 +116,7 @@ def documentation(parameter: Parameter) -> str:
 
 def search_parameter_canonical(definition: Definition, parameter: Parameter) -> str:
     """Return the canonical address of a parameter's definition: FHIR's, or one of our own."""
-    return parameter.spec or fhir_address(
+    return parameter.spec or response.fhir_address(
         f"SearchParameter/{_search_parameter_id(definition, parameter)}"
     )
 
@@ -171,13 +163,13 @@ class Definitions(NamedTuple):
 
     def read(self, definition_id: str) -> Response:
         """Return a definition of this server's own. Raises NotFound."""
-        parameters = arguments()
-        check_known(parameters, FORM_PARAMETERS)
-        layout = negotiate(parameters)
+        parameters = response.arguments()
+        response.check_known(parameters, response.FORM_PARAMETERS)
+        layout = response.negotiate(parameters)
         for content in self.all():
             if content["id"] == definition_id:
                 body = fhir_json.dumps_indented(content)
-                return respond(body, layout, etag=document_etag(body))
+                return response.respond(body, layout, etag=response.document_etag(body))
         raise NotFound(f"{self.type}/{definition_id} is not known here.")
 
 

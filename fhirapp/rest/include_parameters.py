@@ -10,12 +10,7 @@ from typing import NamedTuple
 
 from fhirapp.auth.scopes import Access
 from fhirapp.definition import Definition, Visibility, types
-from fhirapp.fhir.outcome import (
-    InvalidParameter,
-    ParameterError,
-    RepeatedParameter,
-    UnsupportedParameter,
-)
+from fhirapp.fhir import outcome
 from fhirapp.rest.access import check_reaches, reaches
 from fhirapp.search.query import REVINCLUDE, Include
 from fhirapp.search.reference import Reference
@@ -108,12 +103,14 @@ def _check_provenance_alone(definition: Definition, includes: Sequence[Include])
     if not (definition.provenance_alone and asked):
         return
     if len(asked) > 1:
-        raise RepeatedParameter("_revinclude", "may be given once")
+        raise outcome.RepeatedParameter("_revinclude", "may be given once")
     if asked[0].iterate:
-        raise UnsupportedParameter(asked[0].name, "the modifier is not supported on this type")
+        raise outcome.UnsupportedParameter(
+            asked[0].name, "the modifier is not supported on this type"
+        )
     if asked[0].value != REVINCLUDE:
         message = f"{asked[0].value[:SHOWN]!r} is not supported; use {REVINCLUDE}"
-        raise InvalidParameter("_revinclude", message)
+        raise outcome.InvalidParameter("_revinclude", message)
 
 
 def _followed(definition: Definition, one: Include) -> Iterable[Join]:
@@ -166,9 +163,9 @@ def _referring_by(source: Definition, target: str) -> tuple[str, ...]:
     )
 
 
-def _not_included(one: Include, choices: Sequence[str], where: str) -> ParameterError:
+def _not_included(one: Include, choices: Sequence[str], where: str) -> outcome.ParameterError:
     wanted = f"use {', '.join(choices)}" if choices else f"nothing can be, {where}"
-    return InvalidParameter(one.name, f"{one.value[:SHOWN]!r} cannot be included; {wanted}")
+    return outcome.InvalidParameter(one.name, f"{one.value[:SHOWN]!r} cannot be included; {wanted}")
 
 
 def _join(definition: Definition, rest: Sequence[str], iterate: bool) -> Join | None:

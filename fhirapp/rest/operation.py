@@ -22,22 +22,14 @@ from fhirapp.fhir.outcome import (
     UnsupportedParameter,
 )
 from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, interval
+from fhirapp.rest import response
 from fhirapp.rest.paging import fingerprint
-from fhirapp.rest.response import (
-    FORM_PARAMETERS,
-    JSON_NAMES,
-    MAX_PARAMETERS,
-    XML_NAMES,
-    arguments,
-    parse_form,
-    parse_resource,
-)
 from fhirapp.search.query import MAX_LENGTH, MAX_VALUES, Arguments, parse_count
 from fhirapp.search.values import SHOWN, escape, split
 
 FORM_TYPE = "application/x-www-form-urlencoded"
 # What shapes any operation's answer, beside its own parameters.
-SHAPING = (*FORM_PARAMETERS, "_count")
+SHAPING = (*response.FORM_PARAMETERS, "_count")
 _CURSOR = "_cursor"
 
 
@@ -99,7 +91,7 @@ def parse_operation(operation: Operation) -> OperationRequest:
     sent = _arguments(operation)
     known = {parameter.name: parameter for parameter in operation.parameters}
     values: dict[str, list[str]] = {}
-    common = (*SHAPING, _CURSOR) if operation.is_paged else FORM_PARAMETERS
+    common = (*SHAPING, _CURSOR) if operation.is_paged else response.FORM_PARAMETERS
     for name, value in sent:
         if name not in known and name not in common:
             raise UnsupportedParameter(name[:SHOWN], f"is not a parameter of ${operation.name}")
@@ -138,16 +130,18 @@ def _listed(name: str, value: str) -> list[str]:
 
 def _arguments(operation: Operation) -> list[tuple[str, str]]:
     """Return the request's parameters that have a value. Raises FhirError."""
-    parameters = arguments()
+    parameters = response.arguments()
     if operation.resource:
         if request.mimetype == FORM_TYPE:
             raise UnsupportedMediaType(operation.takes_resource)
         if any(name == operation.resource for name, _ in parameters):
             # What is in an address is logged.
             raise InvalidParameter(operation.resource, "has to be in the body")
-        return parameters + parse_body(_pair_or_resource, MAX_PARAMETERS, operation.resource)
+        return parameters + parse_body(
+            _pair_or_resource, response.MAX_PARAMETERS, operation.resource
+        )
     if request.method == "POST":
-        parameters += parse_body(_pair, MAX_PARAMETERS)
+        parameters += parse_body(_pair, response.MAX_PARAMETERS)
     return [(name, value) for name, value in parameters if value.strip()]
 
 
@@ -163,8 +157,8 @@ def parse_body(
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise UnsupportedMediaType("An operation by POST takes a body without Content-Encoding.")
     if media == FORM_TYPE:
-        return parse_form(body)
-    if media in JSON_NAMES | XML_NAMES or not (media or body):
+        return response.parse_form(body)
+    if media in response.JSON_NAMES | response.XML_NAMES or not (media or body):
         return [pair(member) for member in _members(most, resource)] if body else []
     raise UnsupportedMediaType("An operation by POST takes a Parameters resource, or a form.")
 
@@ -172,7 +166,7 @@ def parse_body(
 def _members(most: int, resource: str) -> list[Mapping[str, Any]]:
     """Return the members of a Parameters resource. Raises InvalidParameter."""
     try:
-        content = parse_resource("request")
+        content = response.parse_resource("request")
     except ValueError:
         raise InvalidParameter("request", "the body is not JSON") from None
     kind = content.get("resourceType") if type(content) is dict else None

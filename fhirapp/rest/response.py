@@ -21,16 +21,9 @@ from werkzeug.http import http_date, parse_date, parse_list_header, parse_option
 from fhirapp.config import base_url
 from fhirapp.current import kept, this_request
 from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir import outcome, xml_reader
 from fhirapp.fhir import xml as fhir_xml
-from fhirapp.fhir import xml_reader
 from fhirapp.fhir.elements import InvalidElement
-from fhirapp.fhir.outcome import (
-    FhirError,
-    InvalidParameter,
-    NotAcceptable,
-    RepeatedParameter,
-    UnsupportedParameter,
-)
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.search.values import SHOWN, parse_boolean
 
@@ -94,9 +87,9 @@ def parse_form(text: bytes) -> list[tuple[str, str]]:
             max_num_fields=MAX_PARAMETERS,
         )
     except UnicodeDecodeError:
-        raise InvalidParameter("request", "the parameters are not UTF-8") from None
+        raise outcome.InvalidParameter("request", "the parameters are not UTF-8") from None
     except ValueError:
-        raise InvalidParameter(
+        raise outcome.InvalidParameter(
             "request", f"has more than {MAX_PARAMETERS} parameters; that is the most"
         ) from None
 
@@ -109,7 +102,7 @@ def check_known(parameters: Iterable[tuple[str, str]], known: Sequence[str]) -> 
     if is_strict():
         for name, _ in parameters:
             if name not in known:
-                raise UnsupportedParameter(
+                raise outcome.UnsupportedParameter(
                     name, f"is not a parameter here; use {' or '.join(known)}"
                 )
 
@@ -120,7 +113,7 @@ def negotiate(parameters: Iterable[tuple[str, str]]) -> Layout:
     for name, value in parameters:
         if name in FORM_PARAMETERS and value:
             if name in values:
-                raise RepeatedParameter(name, "may be given once")
+                raise outcome.RepeatedParameter(name, "may be given once")
             values[name] = value
     media = values.get("_format")
     is_xml = _is_xml_accepted() if media is None else _is_xml_format(media)
@@ -140,7 +133,7 @@ def layout_wanted() -> Layout:
         return found
     try:
         return negotiate(arguments())
-    except FhirError:
+    except outcome.FhirError:
         return _DEFAULT
 
 
@@ -189,10 +182,10 @@ def _is_xml_format(value: str) -> bool:
     media = essence.strip().replace(" ", "+").lower()
     if media not in _FORMATS:
         message = f"_format: {value[:SHOWN]!r} is not supported; use {FHIR_JSON} or {FHIR_XML}"
-        raise NotAcceptable(message, parameter="_format")
+        raise outcome.NotAcceptable(message, parameter="_format")
     misfit = _misfit(_heeded(f"{media};{rest}"))
     if misfit:
-        raise NotAcceptable(f"_format: {_refusal(misfit)}", parameter="_format")
+        raise outcome.NotAcceptable(f"_format: {_refusal(misfit)}", parameter="_format")
     return _FORMATS[media]
 
 
@@ -213,8 +206,8 @@ def _is_xml_accepted() -> bool:
         is_page = xml[1] < _XML_RANGES[FHIR_XML] and any(media in _PAGES for media, *_ in named)
         return xml > json and not (is_page and json[0])
     if misfits and json == xml == _NOTHING:
-        raise NotAcceptable(f"The Accept header: {_refusal(misfits[0])}")
-    raise NotAcceptable(
+        raise outcome.NotAcceptable(f"The Accept header: {_refusal(misfits[0])}")
+    raise outcome.NotAcceptable(
         "The Accept header allows neither FHIR JSON nor FHIR XML; "
         f"this server answers {FHIR_JSON} and {FHIR_XML}."
     )
@@ -361,7 +354,7 @@ def in_xml(resource: Mapping[str, Any], layout: Layout) -> bytes:
         return fhir_xml.dumps(resource, pretty=layout.pretty)
     except InvalidElement as error:
         fault = error.below(resource["resourceType"])
-        raise NotAcceptable(
+        raise outcome.NotAcceptable(
             f"{fault.path} {fault.message}: this cannot be written in XML; use {FHIR_JSON}."
         ) from None
 
@@ -376,7 +369,7 @@ def parse_resource(parameter: str) -> Any:
     try:
         return xml_reader.loads(request.get_data())
     except xml_reader.InvalidXml as error:
-        raise InvalidParameter(parameter, f"line {error.line}: {error}") from None
+        raise outcome.InvalidParameter(parameter, f"line {error.line}: {error}") from None
 
 
 def accepts_gzip() -> bool:

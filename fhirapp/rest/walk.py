@@ -11,16 +11,7 @@ from typing import NamedTuple
 
 from fhirapp.definition import Definition, types
 from fhirapp.rest.paging import Match, cursors
-from fhirapp.search.page import (
-    NEWEST_FIRST,
-    Cursor,
-    Order,
-    Place,
-    Run,
-    Selection,
-    find_page,
-    last_row,
-)
+from fhirapp.search import page
 from fhirapp.search.parameter import SortKey
 
 
@@ -28,7 +19,7 @@ class Part(NamedTuple):
     """A type's share; mark is its last row number at the first page."""
 
     definition: Definition
-    selection: Selection
+    selection: page.Selection
     mark: int
 
 
@@ -36,19 +27,19 @@ class Begin(NamedTuple):
     """Where a page begins: after this place of this type; marks are those of the first page."""
 
     type: str = ""
-    place: Place = ()
+    place: page.Place = ()
     marks: Sequence[tuple[str, int]] = ()
 
 
 class Way(NamedTuple):
     """The order of each type's resources, and a place before the first."""
 
-    order: Order
-    start: Place
+    order: page.Order
+    start: page.Place
 
 
-BY_NUMBER = Way(Order((SortKey("{row}.pk"),)), (0,))
-BY_NEWEST = Way(NEWEST_FIRST, ("\U0010ffff", ""))
+BY_NUMBER = Way(page.Order((SortKey("{row}.pk"),)), (0,))
+BY_NEWEST = Way(page.NEWEST_FIRST, ("\U0010ffff", ""))
 
 
 def rank(name: str) -> tuple[bool, str]:
@@ -61,14 +52,16 @@ def begin_at(cursor: str | None, made_for: str) -> Begin:
     return Begin(*cursors().read(cursor, made_for).place) if cursor is not None else Begin()
 
 
-def part(run: Run, definition: Definition, selection: Selection, marks: Mapping[str, int]) -> Part:
+def part(
+    run: page.Run, definition: Definition, selection: page.Selection, marks: Mapping[str, int]
+) -> Part:
     """Return a type's share, with its mark of the first page."""
     mark = marks.get(definition.name)
-    return Part(definition, selection, last_row(run, selection) if mark is None else mark)
+    return Part(definition, selection, page.last_row(run, selection) if mark is None else mark)
 
 
 def read_parts(
-    run: Run, parts: Iterable[Part], begin: Begin, limit: int, way: Way
+    run: page.Run, parts: Iterable[Part], begin: Begin, limit: int, way: Way
 ) -> list[tuple[Definition, Match]]:
     """Return up to limit resources from a place on."""
     found: list[tuple[Definition, Match]] = []
@@ -77,8 +70,8 @@ def read_parts(
         if not room or (begin.type and rank(name) < rank(begin.type)):
             continue
         after = tuple(begin.place) if name == begin.type else way.start
-        cursor = Cursor(after, backwards=False, mark=one.mark)
-        rows = find_page(run, one.selection, way.order, cursor, room)
+        cursor = page.Cursor(after, backwards=False, mark=one.mark)
+        rows = page.find_page(run, one.selection, way.order, cursor, room)
         found += [(one.definition, Match.of(row)) for row in rows]
     return found
 
@@ -87,4 +80,4 @@ def cursor_after(parts: Iterable[Part], definition: Definition, last: Match, mad
     """Return the cursor of the page after a resource: after where it stood at the first page."""
     marks = [(one.definition.name, one.mark) for one in parts]
     place = Begin(definition.name, last.place, marks)
-    return cursors().write(Cursor(place, backwards=False, mark=0), made_for)
+    return cursors().write(page.Cursor(place, backwards=False, mark=0), made_for)

@@ -25,15 +25,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fhirapp.db import quoted
-from fhirapp.fhir.temporal import (
-    EARLIEST,
-    LATEST,
-    Interval,
-    instant_of,
-    interval,
-    period_interval,
-    stored_interval,
-)
+from fhirapp.fhir import temporal
 from fhirapp.search.index import LONG, DateRow, IndexRow, IndexTables
 from fhirapp.search.parameter import Context, Parameter, SortKey, never_missing
 from fhirapp.search.values import (
@@ -57,7 +49,7 @@ class Searched(NamedTuple):
     """A searched date: its prefix, empty where it has none, and the interval it covers."""
 
     prefix: str
-    interval: Interval
+    interval: temporal.Interval
 
 
 @dataclass(frozen=True)
@@ -72,13 +64,17 @@ class Date(Parameter):
     kind = "date"
     row = DateRow
     # Of a Period without bounds, which covers all time.
-    nothing = (EARLIEST, LATEST)
-    last = (2 * LATEST, 2 * EARLIEST)
+    nothing = (temporal.EARLIEST, temporal.LATEST)
+    last = (2 * temporal.LATEST, 2 * temporal.EARLIEST)
 
     def index(self, value: Any) -> list[IndexRow]:
-        covered = period_interval(value) if isinstance(value, dict) else stored_interval(value)
+        covered = (
+            temporal.period_interval(value)
+            if isinstance(value, dict)
+            else temporal.stored_interval(value)
+        )
         rows: list[IndexRow] = [DateRow(self.name, *covered)]
-        if covered.low == EARLIEST and covered.high != LATEST:
+        if covered.low == temporal.EARLIEST and covered.high != temporal.LATEST:
             rows.append(DateRow(self.name + END, covered.high - 1, covered.high))
         return rows
 
@@ -101,7 +97,7 @@ class Date(Parameter):
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         prefix, (low, high) = covered(self.parse(value))
         if high - low == 1:
-            return _OF_A_POINT[prefix].format(point=instant_of(low))
+            return _OF_A_POINT[prefix].format(point=temporal.instant_of(low))
         return _MEANINGS[prefix].format(start=_written(low), end=_written(high))
 
     def interval(self, value: str) -> tuple[str, str, str] | None:
@@ -124,7 +120,7 @@ class Date(Parameter):
         # A plus sign that the client did not escape arrives as a space.
         text = value[len(prefix) :].replace(" ", "+")
         try:
-            return Searched(prefix, interval(text))
+            return Searched(prefix, temporal.interval(text))
         except ValueError as error:
             raise self.invalid(f"{value[:SHOWN]!r} {error}") from None
 
@@ -201,12 +197,12 @@ def covered(searched: Searched) -> Searched:
         return searched
     # FHIR R4 §3.1.1.4.5 recommends a tenth of the distance to now.
     margin = abs(int(time.time() * 1000) - start) // 10
-    return Searched(prefix, Interval(start - margin, end + margin))
+    return Searched(prefix, temporal.Interval(start - margin, end + margin))
 
 
 def _written(milliseconds: int) -> str:
     """Return a moment as briefly as it can be: 2024-03-01, 2024-03-01T09:00:00+00:00."""
-    text = instant_of(milliseconds)
+    text = temporal.instant_of(milliseconds)
     return text.removesuffix("T00:00:00.000+00:00").replace(".000+", "+")
 
 
@@ -251,7 +247,7 @@ def compare(
     """
     prefix, (start, end) = covered(searched)
     if instants:
-        return _compare_moment(prefix, low, instant_of(start), instant_of(end))
+        return _compare_moment(prefix, low, temporal.instant_of(start), temporal.instant_of(end))
     within = f"({low} >= ? AND {high} <= ?)"
     match prefix:
         case "" | "eq":
@@ -294,11 +290,11 @@ def _compare_moment(prefix: str, moment: str, start: str, end: str) -> tuple[str
 
 # A period without start and end does not say when it was.
 _IS_DATED = "k.param = ? AND (k.low > ? OR k.high < ?)"
-_ALWAYS = (EARLIEST, LATEST)
+_ALWAYS = (temporal.EARLIEST, temporal.LATEST)
 
 
 def cared_for(
-    tables: IndexTables, names: Sequence[str], time: Interval, *, undated: bool
+    tables: IndexTables, names: Sequence[str], time: temporal.Interval, *, undated: bool
 ) -> Condition:
     """Return the condition that a resource's care overlaps a time.
 

@@ -11,17 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.search import values
 from fhirapp.search.index import IndexRow, ReferenceRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.token import Token
-from fhirapp.search.values import (
-    AnyCondition,
-    Condition,
-    IndexCondition,
-    repr_value,
-    split,
-    unescape,
-)
 
 _RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
 # Of an address elsewhere: FHIR R4 search §3.1.1.4.13, a search heeds no version.
@@ -84,12 +77,12 @@ class Reference(Parameter):
             return True
         return not self.targets and _TYPE.fullmatch(modifier) is not None
 
-    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
+    def condition(self, modifier: str, value: str, context: Context) -> values.AnyCondition:
         if modifier == "identifier":
             return self._identifier.condition("", value, context)
         target_type, target_id = self.target(modifier, value, context.base_url)
         if self.compartment and target_type == "Patient":
-            return Condition("r.patient_id = ?", (target_id,), narrows=True)
+            return values.Condition("r.patient_id = ?", (target_id,), narrows=True)
         found: tuple[str, ...] = (self.name, key(target_id))
         if target_type is None:
             sql = "k.target_type = ''"
@@ -98,7 +91,7 @@ class Reference(Parameter):
         else:
             sql = "k.target_type <> ''"
         sql = f"k.param = ? AND k.target_id = ? AND {sql}"
-        return IndexCondition(self.table(context), sql, found)
+        return values.IndexCondition(self.table(context), sql, found)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier == "identifier":
@@ -106,10 +99,10 @@ class Reference(Parameter):
             return f"names by identifier what {identifier.describe('', value, context)}"
         target_type, target_id = self.target(modifier, value, context.base_url)
         if target_type:
-            return f"refers to {repr_value(f'{target_type}/{target_id}')}"
+            return f"refers to {values.repr_value(f'{target_type}/{target_id}')}"
         if target_type is None:
-            return f"refers to {repr_value(target_id)}, which is elsewhere"
-        return f"refers to the id {repr_value(target_id)} of any type"
+            return f"refers to {values.repr_value(target_id)}, which is elsewhere"
+        return f"refers to the id {values.repr_value(target_id)} of any type"
 
     def target(self, modifier: str, value: str, base_url: str) -> tuple[str | None, str]:
         """Return the (type, id) that a value names: type is empty for a bare id, None elsewhere.
@@ -117,7 +110,7 @@ class Reference(Parameter):
         "p1" is ("", "p1"), "Patient/p1" and our own absolute address ("Patient", "p1"), any other
         address (None, address). Raises InvalidParameter.
         """
-        value = unescape(value)
+        value = values.unescape(value)
         if _ID.fullmatch(value):
             return (modifier or (self.targets[0] if len(self.targets) == 1 else "")), value
         own = f"{base_url}/fhir/"
@@ -157,8 +150,8 @@ class TokenReference(Parameter):
             if isinstance(target, ReferenceRow) and target.target_id
         ]
 
-    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
-        parts = split(value, "$")
+    def condition(self, modifier: str, value: str, context: Context) -> values.AnyCondition:  # noqa: ARG002
+        parts = values.split(value, "$")
         if len(parts) != 2 or not all(parts):
             raise self.invalid("is not a pair; use code$reference")
         code, system = self.code.parse(parts[0])
@@ -170,12 +163,12 @@ class TokenReference(Parameter):
         # Its systems are of those where case counts.
         found = (*names, key(f"{code}${address}"))
         if system is None:
-            return IndexCondition(self.table(context), f"{sql} AND k.code = ?", found)
+            return values.IndexCondition(self.table(context), f"{sql} AND k.code = ?", found)
         sql = f"{sql} AND k.code = ? AND k.system = ?"
-        return IndexCondition(self.table(context), sql, (*found, system))
+        return values.IndexCondition(self.table(context), sql, (*found, system))
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
-        code, target = split(value, "$")
+        code, target = values.split(value, "$")
         return (
             f"{self.code.describe(modifier, code, context)} and, in the same repetition,"
             f" {self.target.describe(modifier, target, context)}"

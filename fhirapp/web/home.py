@@ -17,22 +17,12 @@ from fhirapp.definition import featured_types, types
 from fhirapp.feature import features, imported
 from fhirapp.rest.capability import software_version
 from fhirapp.store.import_models import ImportRun
-from fhirapp.web import cookies
+from fhirapp.web import cookies, pages
 from fhirapp.web.internal_client import ask, kept_for_state, token_of
 from fhirapp.web.labels import plural_of
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    current_session,
-    field,
-    local_path,
-    page,
-    see_other,
-    sign_in_address,
-)
 from fhirapp.web.texts import _, offered
 
-blueprint = blueprint_of("start", __name__)
+blueprint = pages.blueprint_of("start", __name__)
 _VIA = "home"
 # The same in all processes of the server, which are copies of the first.
 _SINCE = int(time.time())
@@ -49,11 +39,11 @@ class _Count(NamedTuple):
 @blueprint.get("/")
 def home() -> Response:
     """Show what this server is, its state, and where to go from here."""
-    session = current_session()
+    session = pages.current_session()
     if session and not session.complete:
-        return see_other(sign_in_address("/"))
+        return pages.see_other(pages.sign_in_address("/"))
     template, values = _variant()
-    return page(
+    return pages.page(
         template,
         version=software_version(),
         since=_SINCE,
@@ -95,7 +85,7 @@ def _counts(user: User) -> Sequence[_Count]:
 def _counted(names: Sequence[str]) -> Mapping[str, int]:
     try:
         token = token_of()
-    except PageError:
+    except pages.PageError:
         # A patient without a record.
         return {}
     answers = {name: ask(f"/fhir/{name}?_summary=count", token.secret, via=_VIA) for name in names}
@@ -113,8 +103,8 @@ def _last_import() -> int | None:
 @blueprint.post("/language")
 def choose_language() -> Response:
     """Show pages in another language from now on, in this browser."""
-    code = field("language", 20)
+    code = pages.field("language", 20)
     if code not in offered():
-        raise PageError(400, _("Pages are not available in this language."))
+        raise pages.PageError(400, _("Pages are not available in this language."))
     cookies.set_language(code)
-    return see_other(local_path(field("back", 20_000)))
+    return pages.see_other(pages.local_path(pages.field("back", 20_000)))

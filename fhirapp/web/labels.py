@@ -9,21 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from fhirapp.auth import scopes
 from fhirapp.auth.models import ANY_LOOPBACK
-from fhirapp.auth.scopes import (
-    FHIR_USER,
-    LAUNCH,
-    LAUNCH_ENCOUNTER,
-    LAUNCH_PATIENT,
-    OFFLINE,
-    ONLINE,
-    OPENID,
-    PROFILE,
-    READ,
-    SEARCH,
-    Scope,
-    parse_scope,
-)
 from fhirapp.config import LOOPBACK
 from fhirapp.definition import Labels, types
 from fhirapp.fhir.names import name_of
@@ -87,14 +74,14 @@ _FORMATS = (
 _LONGEST = 300
 _ALL = _("everything in the record: notes, allergies, visits, reports, personal details")
 _SESSION = {
-    OPENID: _("Recognize you when you return"),
-    FHIR_USER: _("Know which record represents you"),
-    PROFILE: _("Know your name and user name"),
-    LAUNCH: _("Know the patient, visit and note that you launched it from"),
-    LAUNCH_PATIENT: _("Know which patient is selected"),
-    LAUNCH_ENCOUNTER: _("Know which visit is selected, and whose it is"),
-    OFFLINE: _("Keep access when you are away"),
-    ONLINE: _("Keep access as long as you stay signed in"),
+    scopes.OPENID: _("Recognize you when you return"),
+    scopes.FHIR_USER: _("Know which record represents you"),
+    scopes.PROFILE: _("Know your name and user name"),
+    scopes.LAUNCH: _("Know the patient, visit and note that you launched it from"),
+    scopes.LAUNCH_PATIENT: _("Know which patient is selected"),
+    scopes.LAUNCH_ENCOUNTER: _("Know which visit is selected, and whose it is"),
+    scopes.OFFLINE: _("Keep access when you are away"),
+    scopes.ONLINE: _("Keep access as long as you stay signed in"),
 }
 
 
@@ -153,7 +140,7 @@ class ScopeLabel(NamedTuple):
 
 def in_words(text: str) -> ScopeLabel:
     """Return a scope in words."""
-    scope = parse_scope(text)
+    scope = scopes.parse_scope(text)
     if scope is None:
         return ScopeLabel(text, _(_SESSION.get(text, text)), sensitive=False)
     if scope.resource_type == "AuditEvent":
@@ -181,12 +168,12 @@ def _place(uri: str, server: str) -> str:
     return parts.netloc or _("the app that opens %(scheme)s:", scheme=parts.scheme)
 
 
-def _sentence(scope: Scope) -> str:
+def _sentence(scope: scopes.Scope) -> str:
     name = scope.resource_type
     what = _(_ALL) if name == "*" else _(_labels(name).scope or name)
-    if scope.permissions == READ:
+    if scope.permissions == scopes.READ:
         seen = _("Read, where it knows the id, %(what)s", what=what)
-    elif scope.permissions == SEARCH:
+    elif scope.permissions == scopes.SEARCH:
         seen = _("Search %(what)s", what=what)
     else:
         seen = _("See %(what)s", what=what)

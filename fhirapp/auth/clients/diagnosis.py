@@ -12,19 +12,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from fhirapp.auth import scopes
 from fhirapp.auth.clients.administration import count_test
 from fhirapp.auth.clients.key_sets import Unfetched, fetch_keys
 from fhirapp.auth.clients.registration import public_keys
 from fhirapp.auth.models import ADMINISTRATOR, BASIC, CLINICIAN, PATIENT, ROLES, SIGNED, Client
-from fhirapp.auth.scopes import (
-    CONTEXTS_OF_KIND,
-    FHIR_USER,
-    OPENID,
-    PROFILE,
-    clinical_scopes,
-    of_role,
-    parse_scope,
-)
 from fhirapp.config import LOOPBACK, Marked, RefusedCommand, settings
 from fhirapp.db import db, forget_reader
 
@@ -67,7 +59,7 @@ def roles_that_can_allow(client: Client, scope: str) -> tuple[str, ...]:
     """Return the roles of the users who can allow a client a scope; a backend asks no user."""
     if client.kind == "backend" or not can_be_granted(client, scope):
         return ()
-    return tuple(role for role in ROLES if of_role([scope], role))
+    return tuple(role for role in ROLES if scopes.of_role([scope], role))
 
 
 def describe_keys(jwks: Any) -> list[str]:
@@ -154,16 +146,16 @@ def _scopes(client: Client) -> Iterator[AppFinding]:
     for text in registered:
         if not can_be_granted(client, text):
             yield _never(client, text)
-    if OPENID not in registered:
-        for text in {FHIR_USER, PROFILE}.intersection(registered):
-            values = {"scope": text, "openid": OPENID}
+    if scopes.OPENID not in registered:
+        for text in {scopes.FHIR_USER, scopes.PROFILE}.intersection(registered):
+            values = {"scope": text, "openid": scopes.OPENID}
             yield AppFinding(True, "%(scope)s has no effect without %(openid)s.", values)
     if client.kind == "backend":
         return
     for role in ROLES:
         allowed = _allowed_by(client, role)
         values = {"role": _ROLES[role], "scopes": " ".join(allowed)}
-        if clinical_scopes(" ".join(allowed)):
+        if scopes.clinical_scopes(" ".join(allowed)):
             yield AppFinding(False, "A user with the role %(role)s can allow: %(scopes)s", values)
         else:
             yield AppFinding(
@@ -173,16 +165,16 @@ def _scopes(client: Client) -> Iterator[AppFinding]:
 
 def _allowed_by(client: Client, role: str) -> Iterable[str]:
     granted = [text for text in client.scope.split() if can_be_granted(client, text)]
-    return of_role(granted, role)
+    return scopes.of_role(granted, role)
 
 
 def _never(client: Client, text: str) -> AppFinding:
     """Return why a scope is never granted."""
-    scope = parse_scope(text)
+    scope = scopes.parse_scope(text)
     values: dict[str, object] = {"scope": text}
     if scope is None:
         return AppFinding(True, "%(scope)s is never granted: this server does not know it.", values)
-    if scope.context not in CONTEXTS_OF_KIND.get(client.kind, ()):
+    if scope.context not in scopes.CONTEXTS_OF_KIND.get(client.kind, ()):
         values |= {"kind": client.kind, "context": f"{scope.context}/"}
         return AppFinding(
             True,

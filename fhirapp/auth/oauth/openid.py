@@ -18,17 +18,9 @@ from typing import Any, NamedTuple
 from authlib.oidc.core import OpenIDCode, UserInfo
 from joserfc.jwk import KeySet, RSAKey
 
+from fhirapp.auth import scopes
 from fhirapp.auth.models import User
 from fhirapp.auth.protector import authenticate, insufficient_scope
-from fhirapp.auth.scopes import (
-    FHIR_USER,
-    OPENID,
-    PROFILE,
-    SESSION,
-    enforceable,
-    grantable,
-    of_role,
-)
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.auth.users.accounts import fhir_user_of
 from fhirapp.config import ConfigurationError, base_url, settings
@@ -186,9 +178,9 @@ def claims_about(user: User, granted: Collection[str], patient_id: str | None) -
     """Return who a user is, as far as the granted scopes tell it, to the patient in context."""
     claims = UserInfo(sub=user.id)
     who = fhir_user_of(user, patient_id)
-    if FHIR_USER in granted and who is not None:
+    if scopes.FHIR_USER in granted and who is not None:
         claims["fhirUser"] = f"{base_url()}/fhir/{who}"
-    if PROFILE in granted:
+    if scopes.PROFILE in granted:
         claims["name"] = user.name
         claims["preferred_username"] = user.username
     return claims
@@ -201,8 +193,12 @@ def user_info() -> UserInfo:
     """
     token = authenticate()
     user = None if token.user_id is None else db.session.get(User, token.user_id)
-    session = grantable(token.scope.split(), token.registered, (SESSION,), enforceable)
-    granted = [] if user is None else of_role(session, user.role)
-    if user is None or OPENID not in granted:
-        raise insufficient_scope("Only a user's token with openid says who the user is.", OPENID)
+    session = scopes.grantable(
+        token.scope.split(), token.registered, (scopes.SESSION,), scopes.enforceable
+    )
+    granted = [] if user is None else scopes.of_role(session, user.role)
+    if user is None or scopes.OPENID not in granted:
+        raise insufficient_scope(
+            "Only a user's token with openid says who the user is.", scopes.OPENID
+        )
     return claims_about(user, granted, token.patient_id)

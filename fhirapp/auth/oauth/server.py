@@ -30,17 +30,11 @@ from sqlalchemy import select
 
 from fhirapp.auth import refusals
 from fhirapp.auth.models import Client, RefreshToken, digest
+from fhirapp.auth.oauth import grants
 from fhirapp.auth.oauth import openid as oauth_openid
 from fhirapp.auth.oauth.client_assertion import ClientAssertion
 from fhirapp.auth.oauth.discovery import openid_configuration, smart_configuration
 from fhirapp.auth.oauth.endpoints import Introspection, Revocation
-from fhirapp.auth.oauth.grants import (
-    BackendGrant,
-    CodeGrant,
-    LaunchContext,
-    RefreshGrant,
-    S256Challenge,
-)
 from fhirapp.auth.oauth.openid import IdToken
 from fhirapp.auth.throttle import Failures
 from fhirapp.auth.tokens import BACKEND_SECONDS, exchange, new_token, save_backend_token
@@ -57,9 +51,11 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
         super().__init__(query_client=find_client, save_token=save_token)
         self._client_auth = _ClientAuthentication(find_client)
         self.register_client_auth_method("private_key_jwt", ClientAssertion())
-        self.register_grant(BackendGrant)
-        self.register_grant(CodeGrant, [S256Challenge(), IdToken(), LaunchContext()])
-        self.register_grant(RefreshGrant, [LaunchContext()])
+        self.register_grant(grants.BackendGrant)
+        self.register_grant(
+            grants.CodeGrant, [grants.S256Challenge(), IdToken(), grants.LaunchContext()]
+        )
+        self.register_grant(grants.RefreshGrant, [grants.LaunchContext()])
         self.register_endpoint(Introspection)
         self.register_endpoint(Revocation)
         self.failures = Failures(purpose="client")

@@ -17,23 +17,11 @@ from fhirapp.auth.users.sign_in import Entered, proved_otherwise, show_second_fa
 from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
 from fhirapp.config import RefusedCommand, path_of_service
 from fhirapp.db import db, writing
+from fhirapp.web import pages
 from fhirapp.web.cookies import end_session, form_fields, keeps, set_session
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    current_session,
-    end_session_of_browser,
-    field,
-    local_path,
-    page,
-    password_field,
-    see_other,
-    sign_in_address,
-    too_often,
-)
 from fhirapp.web.texts import _, reason_of
 
-blueprint = blueprint_of("sign_in", __name__)
+blueprint = pages.blueprint_of("sign_in", __name__)
 # The same for an unknown name and a wrong password.
 _WRONG = _("Incorrect user name or password.")
 # What was just done, by the key in the address.
@@ -61,7 +49,7 @@ def form() -> Response:
     key = request.args.get("done", "")
     done = _(_DONE.get(key, ""))
     kept = form_fields()
-    back = local_path(kept.get("next", request.args.get("next")))
+    back = pages.local_path(kept.get("next", request.args.get("next")))
     left = key == "signed-out-here"
     return sign_in_form(back, done=done, username=kept.get("username", ""), left_here=left)
 
@@ -70,65 +58,69 @@ def form() -> Response:
 @keeps("username", "next")
 def enter() -> Response:
     """Start a session."""
-    back, before = local_path(request.form.get("next")), current_session()
-    name, password = field("username", 200), password_field("password")
+    back, before = pages.local_path(request.form.get("next")), pages.current_session()
+    name, password = pages.field("username", 200), pages.password_field("password")
     address, instead_of = request.remote_addr or "", before.session_id if before else None
     try:
         entered = try_to_sign_in(name, password, address, instead_of)
     except TooOften as error:
-        return too_often(partial(sign_in_form, back, username=name), error)
+        return pages.too_often(partial(sign_in_form, back, username=name), error)
     if entered is None:
         return sign_in_form(back, _(_WRONG), 403, username=name)
     if before is None:
         # Where the browser's session expired unused, what depends on it ends now.
-        end_session_of_browser()
+        pages.end_session_of_browser()
     return after_sign_in(entered, back)
 
 
 def after_sign_in(entered: Entered, back: str) -> Response:
     """Give the browser its session, and lead on: to the second factor where it is still to come."""
     set_session(entered.secret)
-    return see_other(back if entered.complete else f"/sign-in/code?{urlencode({'next': back})}")
+    return pages.see_other(
+        back if entered.complete else f"/sign-in/code?{urlencode({'next': back})}"
+    )
 
 
 @blueprint.get("/sign-in/code")
 def code_form() -> Response:
     """Ask for the second factor."""
-    session, back = current_session(), local_path(request.args.get("next"))
+    session, back = pages.current_session(), pages.local_path(request.args.get("next"))
     if session is None:
-        return see_other(sign_in_address(back))
+        return pages.see_other(pages.sign_in_address(back))
     if session.lacks_factor:
-        return see_other(sign_in_address(back))
-    return see_other(back) if session.complete else _code(back)
+        return pages.see_other(pages.sign_in_address(back))
+    return pages.see_other(back) if session.complete else _code(back)
 
 
 @blueprint.post("/sign-in/code")
 def code() -> Response:
     """Complete a session by the second factor."""
-    session, back = current_session(), local_path(request.form.get("next"))
+    session, back = pages.current_session(), pages.local_path(request.form.get("next"))
     if session is None:
-        return see_other(sign_in_address(back))
+        return pages.see_other(pages.sign_in_address(back))
     if session.complete or session.lacks_factor:
-        return see_other(back)
+        return pages.see_other(back)
     try:
-        secret = show_second_factor(session, field("code", 50), request.remote_addr or "")
+        secret = show_second_factor(session, pages.field("code", 50), request.remote_addr or "")
     except TooOften as error:
-        return too_often(partial(_code, back), error)
+        return pages.too_often(partial(_code, back), error)
     if secret is None:
         message = _("Incorrect or already used code. Wait for the next code and try again.")
         return _code(back, message, 403)
     set_session(secret)
-    return see_other(back)
+    return pages.see_other(back)
 
 
 @blueprint.post("/sign-out")
 def leave() -> Response:
     """End the session, and the consents that last as long as it."""
-    session = current_session()
+    session = pages.current_session()
     is_at_provider = session is not None and session.issuer is not None
-    end_session_of_browser()
+    pages.end_session_of_browser()
     end_session()
-    response = see_other(f"/sign-in?done={'signed-out-here' if is_at_provider else 'signed-out'}")
+    response = pages.see_other(
+        f"/sign-in?done={'signed-out-here' if is_at_provider else 'signed-out'}"
+    )
     # What scripts keep in the browser, such as the token of /api-docs, is the person's too.
     # Below a path of the host others keep theirs beside it.
     if not path_of_service():
@@ -145,8 +137,8 @@ def setup_form() -> Response:
 @blueprint.post("/setup")
 def setup() -> Response:
     """Create the first administrator, or set the new password; the address works once."""
-    code, password = request.form.get("code", "")[:200], password_field("password")
-    if password != password_field("again"):
+    code, password = request.form.get("code", "")[:200], pages.password_field("password")
+    if password != pages.password_field("again"):
         return _setup(code, _("The passwords do not match. Enter the same password twice."))
     setup_code = accounts.setup_code(code)
     if setup_code is None:
@@ -160,8 +152,8 @@ def setup() -> Response:
             if user_id is None:
                 accounts.add_user(
                     connection,
-                    field("username", 200),
-                    name=field("name", 200),
+                    pages.field("username", 200),
+                    name=pages.field("name", 200),
                     role=ADMINISTRATOR,
                     password=password,
                 )
@@ -171,7 +163,7 @@ def setup() -> Response:
     except RefusedCommand as error:
         return _setup(code, reason_of(error))
     done = "administrator" if user_id is None else "password"
-    return see_other(f"/sign-in?{urlencode({'done': done, 'next': _first_page(user_id)})}")
+    return pages.see_other(f"/sign-in?{urlencode({'done': done, 'next': _first_page(user_id)})}")
 
 
 def _first_page(user_id: str | None) -> str:
@@ -194,7 +186,7 @@ def sign_in_form(
     public = public_accounts()
     found = provider()
     leaves = _may_leave(back)
-    return page(
+    return pages.page(
         "accounts/sign_in.html",
         status,
         leaves=leaves,
@@ -213,7 +205,9 @@ def sign_in_form(
 
 
 def _code(back: str, message: str = "", status: int = 200) -> Response:
-    return page("accounts/code.html", status, leaves=_may_leave(back), next=back, message=message)
+    return pages.page(
+        "accounts/code.html", status, leaves=_may_leave(back), next=back, message=message
+    )
 
 
 def _may_leave(back: str) -> bool:
@@ -227,7 +221,7 @@ def _setup(code: str, message: str = "") -> Response:
         raise _spent()
     user_id = setup_code.user_id
     user = None if user_id is None else db.session.get(User, user_id)
-    return page(
+    return pages.page(
         "accounts/setup.html",
         400 if message else 200,
         code=code,
@@ -238,8 +232,8 @@ def _setup(code: str, message: str = "") -> Response:
     )
 
 
-def _spent() -> PageError:
-    return PageError(
+def _spent() -> pages.PageError:
+    return pages.PageError(
         404,
         _(
             "This link was already used or has expired. Ask an administrator for a new "

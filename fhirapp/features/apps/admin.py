@@ -17,22 +17,15 @@ from fhirapp.auth.refusals import KEPT_SECONDS, find_refusals, newest_refusals, 
 from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
 from fhirapp.features.apps import clients as shown
+from fhirapp.web import pages
 from fhirapp.web.cookies import form_fields, keeps
-from fhirapp.web.pages import (
-    NOTHING_CHANGED,
-    UNCHANGED,
-    blueprint_of,
-    error_page,
-    field,
-    for_administrators,
-    page,
-    see_other,
-)
 from fhirapp.web.texts import _, reason_of
 
-blueprint = blueprint_of("admin_clients", __name__)
+blueprint = pages.blueprint_of("admin_clients", __name__)
 # Somebody else was faster, or the page was old.
-blueprint.register_error_handler(RefusedCommand, lambda error: error_page(409, reason_of(error)))
+blueprint.register_error_handler(
+    RefusedCommand, lambda error: pages.error_page(409, reason_of(error))
+)
 _LONGEST_LIST = 12_000
 
 
@@ -61,7 +54,7 @@ _ACTIONS: Mapping[str, _Action] = {
     ),
 }
 _DONE: Mapping[str, str] = {
-    UNCHANGED: NOTHING_CHANGED,
+    pages.UNCHANGED: pages.NOTHING_CHANGED,
     "registered": _("The app is registered and approved."),
     "changed": _("Registration changed."),
     **{name: action.done for name, action in _ACTIONS.items()},
@@ -70,16 +63,16 @@ _DONE_TO_LIST = {"rejected": _("The app was rejected and deleted.")}
 
 
 @blueprint.get("/admin/clients")
-@for_administrators
+@pages.for_administrators
 def index() -> Response:
     """List the clients, first those that wait for approval."""
     done = _(_DONE_TO_LIST.get(request.args.get("done", ""), ""))
     listed = overview.list_with_tokens()
-    return page("apps/clients.html", listed=listed, shown=shown, done=done)
+    return pages.page("apps/clients.html", listed=listed, shown=shown, done=done)
 
 
 @blueprint.get("/admin/clients/<client_id>")
-@for_administrators
+@pages.for_administrators
 def detail(client_id: str) -> Response:
     """Show everything about a client."""
     done = _(_DONE.get(request.args.get("done", ""), ""))
@@ -90,7 +83,7 @@ def detail(client_id: str) -> Response:
 
 
 @blueprint.post("/admin/clients/<client_id>/<action>")
-@for_administrators
+@pages.for_administrators
 def act(client_id: str, action: str) -> Response:
     """Do what a button says."""
     _client(client_id)
@@ -99,27 +92,29 @@ def act(client_id: str, action: str) -> Response:
     db.session.rollback()
     with writing() as connection:
         is_changed = _ACTIONS[action].run(connection, client_id)
-    return see_other(f"/admin/clients/{client_id}?done={action if is_changed else UNCHANGED}")
+    return pages.see_other(
+        f"/admin/clients/{client_id}?done={action if is_changed else pages.UNCHANGED}"
+    )
 
 
 @blueprint.post("/admin/clients/<client_id>/reject")
-@for_administrators
+@pages.for_administrators
 def reject(client_id: str) -> Response:
     """Delete a client that waits for approval."""
     _client(client_id)
     db.session.rollback()
     with writing() as connection:
         administration.reject(connection, client_id)
-    return see_other("/admin/clients?done=rejected")
+    return pages.see_other("/admin/clients?done=rejected")
 
 
 @blueprint.post("/admin/clients/<client_id>/change")
 @keeps("scope", "redirect_uris")
-@for_administrators
+@pages.for_administrators
 def change(client_id: str) -> Response:
     """Change its scope and redirect URIs."""
     _client(client_id)
-    scope, uris = field("scope"), field("redirect_uris", _LONGEST_LIST)
+    scope, uris = pages.field("scope"), pages.field("redirect_uris", _LONGEST_LIST)
     db.session.rollback()
     try:
         with writing() as connection:
@@ -129,11 +124,13 @@ def change(client_id: str) -> Response:
     except RefusedCommand as error:
         found = _client(client_id)
         return _client_page(found, message=reason_of(error), status=400, scope=scope, uris=uris)
-    return see_other(f"/admin/clients/{client_id}?done={'changed' if is_changed else UNCHANGED}")
+    return pages.see_other(
+        f"/admin/clients/{client_id}?done={'changed' if is_changed else pages.UNCHANGED}"
+    )
 
 
 @blueprint.post("/admin/clients/<client_id>/secret")
-@for_administrators
+@pages.for_administrators
 def new_secret(client_id: str) -> Response:
     """Make a new secret, and show it this once."""
     name = _client(client_id).name
@@ -141,11 +138,11 @@ def new_secret(client_id: str) -> Response:
     with writing() as connection:
         secret = administration.new_secret(connection, client_id)
     back = f"/admin/clients/{client_id}"
-    return page("once.html", kind="secret", secret=secret, name=name, back=back)
+    return pages.page("once.html", kind="secret", secret=secret, name=name, back=back)
 
 
 @blueprint.post("/admin/clients/<client_id>/owner")
-@for_administrators
+@pages.for_administrators
 def new_owner_address(client_id: str) -> Response:
     """Make a new address for its owner, and show it this once; the one before is void."""
     name = _client(client_id).name
@@ -153,7 +150,7 @@ def new_owner_address(client_id: str) -> Response:
     with writing() as connection:
         code = owner_code(connection, client_id)
     secret, back = f"{base_url()}/apps/{code}", f"/admin/clients/{client_id}"
-    return page("once.html", kind="owner", secret=secret, name=name, back=back)
+    return pages.page("once.html", kind="owner", secret=secret, name=name, back=back)
 
 
 def _client(client_id: str) -> Client:
@@ -173,7 +170,7 @@ def _client_page(
     uris: str | None = None,
 ) -> Response:
     """Return a client's page; scope and uris are what was typed where that cannot be."""
-    return page(
+    return pages.page(
         "apps/client.html",
         status,
         client=client,
@@ -193,7 +190,7 @@ _LONGEST = 100
 
 
 @blueprint.get("/admin/refusals")
-@for_administrators
+@pages.for_administrators
 def look_up() -> Response:
     """Show the refusals with an id, or the newest ones."""
     request_id = request.args.get("id", "").strip()[:_LONGEST]
@@ -201,7 +198,7 @@ def look_up() -> Response:
         refusals = list(find_refusals(request_id) or find_refusals(request_id.lower()))
     else:
         refusals = list(newest_refusals())
-    return page(
+    return pages.page(
         "apps/refusals.html",
         request_id=request_id,
         refusals=refusals,

@@ -25,27 +25,19 @@ from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.response import parse_form
 from fhirapp.store.merge import merged_target
+from fhirapp.web import pages
 from fhirapp.web.labels import in_words, returns_to
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    current_session,
-    error_page,
-    field,
-    from_elsewhere,
-    page,
-    see_other,
-    sign_in_address,
-)
 from fhirapp.web.people import NoDate, Person, find_people, people, person
 from fhirapp.web.texts import _
 from fhirapp.web.times import moment
 
 _ID = re.compile(ID_PATTERN)
 VIA = "picker"
-blueprint = blueprint_of("authorize", __name__)
-blueprint.register_error_handler(SendBack, lambda error: see_other(error.location))
-blueprint.register_error_handler(Unanswerable, lambda error: error_page(400, english=str(error)))
+blueprint = pages.blueprint_of("authorize", __name__)
+blueprint.register_error_handler(SendBack, lambda error: pages.see_other(error.location))
+blueprint.register_error_handler(
+    Unanswerable, lambda error: pages.error_page(400, english=str(error))
+)
 
 
 @blueprint.get("/oauth/authorize")
@@ -55,11 +47,11 @@ def begin() -> Response:
 
 
 @blueprint.post("/oauth/authorize")
-@from_elsewhere
+@pages.from_elsewhere
 def begin_by_post() -> Response:
     """Take a client's request, from a form (SMART: authorize-post)."""
     if request.mimetype != "application/x-www-form-urlencoded":
-        raise PageError(
+        raise pages.PageError(
             400, _("Invalid request: the app must send a form (application/x-www-form-urlencoded).")
         )
     return _park(request.get_data())
@@ -69,9 +61,9 @@ def begin_by_post() -> Response:
 def ask(handle: str) -> Response:
     """Ask which record the client may use, then what it may do."""
     parked = _parked(handle)
-    session = current_session()
+    session = pages.current_session()
     if authorize.wants_sign_in(parked, session) or session is None:
-        return see_other(sign_in_address(f"/oauth/authorize/{handle}"))
+        return pages.see_other(pages.sign_in_address(f"/oauth/authorize/{handle}"))
     offer = authorize.offer(parked, session.user)
     is_silent = parked.parameters.get("prompt") == "none"
     if is_silent:
@@ -88,42 +80,42 @@ def ask(handle: str) -> Response:
 def answer(handle: str) -> Response:
     """Take the answer: a patient, a visit, or what is allowed."""
     parked = _parked(handle)
-    session = current_session()
+    session = pages.current_session()
     if authorize.wants_sign_in(parked, session) or session is None:
-        return see_other(sign_in_address(f"/oauth/authorize/{handle}"))
+        return pages.see_other(pages.sign_in_address(f"/oauth/authorize/{handle}"))
     offer = authorize.offer(parked, session.user)
     if "refuse" in request.form:
-        return see_other(authorize.refuse(parked))
+        return pages.see_other(authorize.refuse(parked))
     if "patient" in request.form:
-        return _choose(handle, parked, offer, field("patient", 64))
+        return _choose(handle, parked, offer, pages.field("patient", 64))
     if "visit" in request.form:
-        return _choose_visit(handle, offer, field("visit", 64))
+        return _choose_visit(handle, offer, pages.field("visit", 64))
     # In another tab another record may have been chosen since this page was shown.
-    is_other = field("shown", 130) != _context(offer)
+    is_other = pages.field("shown", 130) != _context(offer)
     if offer.needs_patient or is_other or _lacks(offer, _visit(offer)):
-        return see_other(f"/oauth/authorize/{handle}")
-    days = field("days", 5)
+        return pages.see_other(f"/oauth/authorize/{handle}")
+    days = pages.field("days", 5)
     length = int(days) if days.isascii() and days.isdecimal() else DURATIONS[0]
     if length not in DURATIONS:
-        raise PageError(400, _("Choose one of the listed durations."))
+        raise pages.PageError(400, _("Choose one of the listed durations."))
     ticked = request.form.getlist("scope")
-    return see_other(authorize.decide(parked, offer, session, ticked, length))
+    return pages.see_other(authorize.decide(parked, offer, session, ticked, length))
 
 
 def _park(form: bytes) -> Response:
     try:
         values = MultiDict(parse_form(form))
     except FhirError:
-        raise PageError(
+        raise pages.PageError(
             400, _("The app sent an invalid request. Go back to the app and start again.")
         ) from None
-    return see_other(f"/oauth/authorize/{authorize.park(values)}")
+    return pages.see_other(f"/oauth/authorize/{authorize.park(values)}")
 
 
 def _parked(handle: str) -> ParkedRequest:
     parked = authorize.find(handle)
     if parked is None:
-        raise PageError(
+        raise pages.PageError(
             404,
             _(
                 "This request was already answered or has expired. Go back to the app and "
@@ -137,23 +129,23 @@ def _choose(handle: str, parked: ParkedRequest, offer: Offer, patient_id: str) -
     is_theirs = offer.patients is None or patient_id in offer.patients
     is_here = person(patient_id) is not None and not merged_target(reader(), patient_id)
     if parked.user_id is not None or not is_theirs or not is_here:
-        raise PageError(
+        raise pages.PageError(
             403,
             _("You can't choose this record for the app. Choose one of the records on the page."),
         )
     authorize.choose(parked, patient_id)
-    return see_other(f"/oauth/authorize/{handle}")
+    return pages.see_other(f"/oauth/authorize/{handle}")
 
 
 def _choose_visit(handle: str, offer: Offer, encounter_id: str) -> Response:
     chosen = replace(offer, encounter_id=encounter_id or None)
     is_theirs = offer.patient_id is not None and (not encounter_id or _visit(chosen) is not None)
     if not offer.picks_visit or not is_theirs:
-        raise PageError(
+        raise pages.PageError(
             403, _("You can't choose this visit for the app. Choose one of the visits on the page.")
         )
     authorize.choose(_parked(handle), str(offer.patient_id), encounter_id)
-    return see_other(f"/oauth/authorize/{handle}")
+    return pages.see_other(f"/oauth/authorize/{handle}")
 
 
 def _visit(offer: Offer) -> LaunchOption | None:
@@ -181,7 +173,7 @@ def _can_change(offer: Offer) -> bool:
 
 def _picker(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -> Response:
     if parked.user_id is not None:
-        raise PageError(
+        raise pages.PageError(
             403,
             _(
                 "The app was started for a specific patient. To use it for a different patient, "
@@ -199,7 +191,7 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -
             shown, more = find_people(name, born, via=VIA)
         except NoDate:
             shown, message = [], _("Enter the date as 1958-04-12, 1958-04 or 1958.")
-    return page(
+    return pages.page(
         "apps/picker.html",
         # Refusing sends the browser to the app.
         leaves=True,
@@ -219,7 +211,7 @@ def _visit_picker(handle: str, offer: Offer) -> Response:
     cursor = request.args.get("cursor", "")
     narrowed = {"_cursor": cursor} if cursor else {}
     visits, following = visits_of(str(offer.patient_id), VIA, **narrowed)
-    return page(
+    return pages.page(
         "apps/visit_picker.html",
         leaves=True,
         handle=handle,
@@ -235,14 +227,14 @@ def _visit_picker(handle: str, offer: Offer) -> Response:
 def _patient(offer: Offer) -> Person | None:
     patient = None if offer.patient_id is None else person(offer.patient_id)
     if offer.patient_id is not None and patient is None:
-        raise PageError(404, _("The record of this patient no longer exists."))
+        raise pages.PageError(404, _("The record of this patient no longer exists."))
     return patient
 
 
 def _consent(
     handle: str, parked: ParkedRequest, offer: Offer, session: Signed, visit: LaunchOption | None
 ) -> Response:
-    return page(
+    return pages.page(
         "apps/consent.html",
         leaves=True,
         handle=handle,

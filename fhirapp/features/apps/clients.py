@@ -10,21 +10,9 @@ from urllib.parse import urlsplit
 from joserfc.errors import JoseError
 from joserfc.jwk import import_key
 
+from fhirapp.auth import models
 from fhirapp.auth.clients.diagnosis import can_be_granted, describe_keys, roles_that_can_allow
 from fhirapp.auth.clients.registration import METHODS
-from fhirapp.auth.models import (
-    ADMINISTRATOR,
-    ANY_LOOPBACK,
-    BASIC,
-    CLINICIAN,
-    NONE,
-    OF_PAGES,
-    OF_SHELL,
-    PATIENT,
-    ROLES,
-    SIGNED,
-    Client,
-)
 from fhirapp.config import LOOPBACK
 from fhirapp.web.labels import ScopeLabel, in_words
 from fhirapp.web.texts import _
@@ -61,22 +49,24 @@ KINDS: Mapping[str, ClientKind] = {
     ),
 }
 _OTHER_KINDS = {
-    OF_SHELL: ClientKind(_("Command line"), _("Tokens issued on the server's command line.")),
-    OF_PAGES: ClientKind(
+    models.OF_SHELL: ClientKind(
+        _("Command line"), _("Tokens issued on the server's command line.")
+    ),
+    models.OF_PAGES: ClientKind(
         _("This server's pages"), _("Tokens that these pages use to read records.")
     ),
 }
 PROOFS: Mapping[str, str] = {
-    NONE: _("None: it cannot keep a secret. PKCE protects its codes."),
-    BASIC: _("Client secret, created here once the app is approved"),
-    SIGNED: _("Private key that it signs with; only the public key is registered here"),
+    models.NONE: _("None: it cannot keep a secret. PKCE protects its codes."),
+    models.BASIC: _("Client secret, created here once the app is approved"),
+    models.SIGNED: _("Private key that it signs with; only the public key is registered here"),
 }
 
 _NOBODY = _("nobody (never granted)")
 _ROLES = {
-    CLINICIAN: _("clinicians"),
-    ADMINISTRATOR: _("administrators"),
-    PATIENT: _("patients"),
+    models.CLINICIAN: _("clinicians"),
+    models.ADMINISTRATOR: _("administrators"),
+    models.PATIENT: _("patients"),
 }
 
 
@@ -95,7 +85,7 @@ class ScopeLine(NamedTuple):
     who: str
 
 
-def kind_of(client: Client) -> ClientKind:
+def kind_of(client: models.Client) -> ClientKind:
     """Return a client's kind in words."""
     return kind_named(client.kind)
 
@@ -111,41 +101,41 @@ def proof_named(method: str) -> str:
     return _(PROOFS[method])
 
 
-def state_of(client: Client) -> str:
+def state_of(client: models.Client) -> str:
     """Return a client's state in words."""
     if client.disabled:
         return _("disabled")
     return _("approved") if client.approved_at is not None else _("waiting for approval")
 
 
-def registered_itself(client: Client) -> bool:
+def registered_itself(client: models.Client) -> bool:
     """Return whether a program registered itself, and nobody filled in a page."""
     return client.origin is not None and client.origin.by_itself
 
 
-def mixes_letters(client: Client) -> bool:
+def mixes_letters(client: models.Client) -> bool:
     """Return whether a name mixes alphabets whose letters look alike: Latin, Greek, Cyrillic."""
     scripts = {unicodedata.name(one, "").partition(" ")[0] for one in client.name}
     return len(scripts & {"LATIN", "GREEK", "CYRILLIC"}) > 1
 
 
-def proofs_of(client: Client) -> Sequence[str]:
+def proofs_of(client: models.Client) -> Sequence[str]:
     """Return a client's authentication methods in words."""
     return [proof_named(method) for method in client.auth_method.split()]
 
 
-def has_secret(client: Client) -> bool:
+def has_secret(client: models.Client) -> bool:
     """Return whether a client authenticates by a secret."""
-    return BASIC in client.auth_method.split()
+    return models.BASIC in client.auth_method.split()
 
 
-def is_editable(client: Client) -> bool:
+def is_editable(client: models.Client) -> bool:
     """Return whether a client can be edited; the server's own cannot."""
     is_usual = client.auth_method in METHODS.get(client.kind, ())
     return is_usual and not any(map(_is_own, client.redirect_uris or ()))
 
 
-def keys_of(client: Client) -> Sequence[str]:
+def keys_of(client: models.Client) -> Sequence[str]:
     """Return a client's registered keys in words."""
     if not client.jwks:
         return []
@@ -163,14 +153,14 @@ def _thumbprint(key: dict[str, Any]) -> str:
         return ""
 
 
-def places_of(client: Client) -> Sequence[RedirectUri]:
+def places_of(client: models.Client) -> Sequence[RedirectUri]:
     """Return where a client may send people back to."""
     return [place_of(uri) for uri in client.redirect_uris or ()]
 
 
 def place_of(uri: str) -> RedirectUri:
     """Return an address with its host apart, so that a look-alike is noticed."""
-    if uri == ANY_LOOPBACK:
+    if uri == models.ANY_LOOPBACK:
         return RedirectUri(_("http://localhost, any port"), _("this machine"), _("Demo only."))
     if _is_own(uri):
         return RedirectUri(uri, _("this server"), _("A page of this server."))
@@ -189,10 +179,10 @@ def place_of(uri: str) -> RedirectUri:
 
 def _is_own(uri: str) -> bool:
     """Return whether only the server's own clients have such an address."""
-    return uri == ANY_LOOPBACK or uri.startswith("/")
+    return uri == models.ANY_LOOPBACK or uri.startswith("/")
 
 
-def scope_lines(client: Client) -> Sequence[ScopeLine]:
+def scope_lines(client: models.Client) -> Sequence[ScopeLine]:
     """Return what a client is registered for."""
     return [ScopeLine(in_words(text), _who(client, text)) for text in client.scope.split()]
 
@@ -210,12 +200,12 @@ def _look_alike(host: str) -> str:
     )
 
 
-def _who(client: Client, text: str) -> str:
+def _who(client: models.Client, text: str) -> str:
     if client.kind not in KINDS:
         return _("this server itself")
     if client.kind == "backend":
         return _("the system itself") if can_be_granted(client, text) else _(_NOBODY)
     roles = roles_that_can_allow(client, text)
-    if set(roles) == set(ROLES):
+    if set(roles) == set(models.ROLES):
         return _("everyone")
     return _(" and ").join(_(_ROLES[role]) for role in roles) or _(_NOBODY)

@@ -35,18 +35,9 @@ from fhirapp.definition import featured_types
 from fhirapp.features.apps import clients as shown
 from fhirapp.features.apps.first_steps import MAKE_KEYS, discovery_url, first_steps
 from fhirapp.fhir import json as fhir_json
+from fhirapp.web import pages
 from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.labels import in_words
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    current_session,
-    field,
-    page,
-    plain,
-    see_other,
-    wait,
-)
 from fhirapp.web.texts import _, reason_of, sentence
 
 # The scopes that an app's form offers beside those of the featured types; others are typed.
@@ -96,8 +87,8 @@ def empty_draft(kind: str) -> Draft:
 
 def draft_of(form: MultiDict[str, str]) -> Draft:
     """Return the draft that a form holds. Raises PageError where a field is too long."""
-    texts = {name: field(name, _LONG.get(name, LONGEST), form) for name in _FIELDS}
-    return Draft(**texts, scopes=tuple(map(plain, form.getlist("scope"))))
+    texts = {name: pages.field(name, _LONG.get(name, LONGEST), form) for name in _FIELDS}
+    return Draft(**texts, scopes=tuple(map(pages.plain, form.getlist("scope"))))
 
 
 def registration_of(draft: Draft) -> Registration:
@@ -130,7 +121,7 @@ def _keys(text: str) -> Any:
     return content
 
 
-blueprint = blueprint_of("apps", __name__)
+blueprint = pages.blueprint_of("apps", __name__)
 
 
 @blueprint.get("/apps/register")
@@ -139,7 +130,9 @@ def form() -> Response:
     kept = form_fields()
     kind = kept.get("kind", request.args.get("kind", ""))
     if kind not in shown.KINDS:
-        return page("apps/kind.html", kinds={kind: shown.kind_named(kind) for kind in shown.KINDS})
+        return pages.page(
+            "apps/kind.html", kinds={kind: shown.kind_named(kind) for kind in shown.KINDS}
+        )
     return _form(draft_of(kept) if kept else empty_draft(kind))
 
 
@@ -148,7 +141,7 @@ def form() -> Response:
 def send() -> Response:
     """Register a client: an administrator's is approved at once."""
     if request.form.get("kind") not in shown.KINDS:
-        raise PageError(400, _("Choose the kind of app first."))
+        raise pages.PageError(400, _("Choose the kind of app first."))
     draft = draft_of(request.form)
     try:
         registration = registration_of(draft)
@@ -156,14 +149,16 @@ def send() -> Response:
             db.session.rollback()
             with writing() as connection:
                 client_id = register(connection, registration)
-            return see_other(f"/admin/clients/{client_id}?done=registered")
-        return see_other(f"/apps/{apply(registration, request.remote_addr or '').owner_code}")
+            return pages.see_other(f"/admin/clients/{client_id}?done=registered")
+        return pages.see_other(f"/apps/{apply(registration, request.remote_addr or '').owner_code}")
     except PrivateKey as error:
         return _form(draft._replace(jwks=""), reason_of(error), 400)
     except RefusedCommand as error:
         return _form(draft, reason_of(error), 400)
     except TooOften as error:
-        return _form(draft, f"{_('Too many registrations from your address.')} {wait(error)}", 429)
+        return _form(
+            draft, f"{_('Too many registrations from your address.')} {pages.wait(error)}", 429
+        )
 
 
 @blueprint.get("/apps/<code>")
@@ -179,7 +174,9 @@ def test(code: str) -> Response:
     try:
         findings = [one._replace(text=sentence(one.text, one.values)) for one in diagnose(client)]
     except TooOften as error:
-        raise PageError(429, f"{_('This app was tested too often.')} {wait(error)}") from None
+        raise pages.PageError(
+            429, f"{_('This app was tested too often.')} {pages.wait(error)}"
+        ) from None
     return _owned(code, client, findings)
 
 
@@ -188,7 +185,7 @@ def new_secret(code: str) -> Response:
     """Make a new secret, and show it this once."""
     client = _client(code)
     if client.approved_at is None or client.disabled or not shown.has_secret(client):
-        raise PageError(
+        raise pages.PageError(
             409,
             _(
                 "A secret can't be created for this app: it must be approved, not disabled, and "
@@ -199,7 +196,7 @@ def new_secret(code: str) -> Response:
     db.session.rollback()
     with writing() as connection:
         secret = administration.new_secret(connection, client_id)
-    return page("once.html", kind="secret", secret=secret, name=name, back=f"/apps/{code}")
+    return pages.page("once.html", kind="secret", secret=secret, name=name, back=f"/apps/{code}")
 
 
 def _client(code: str) -> Client:
@@ -212,7 +209,7 @@ def _client(code: str) -> Client:
 
 def _owned(code: str, client: Client, findings: list[AppFinding] | None = None) -> Response:
     works = client.approved_at is not None and not client.disabled
-    return page(
+    return pages.page(
         "apps/owned.html",
         code=code,
         client=client,
@@ -226,7 +223,7 @@ def _owned(code: str, client: Client, findings: list[AppFinding] | None = None) 
 
 
 def _form(draft: Draft, message: str = "", status: int = 200) -> Response:
-    return page(
+    return pages.page(
         "apps/register.html",
         status,
         draft=draft,
@@ -250,5 +247,5 @@ def _offered_scopes(kind: str) -> Sequence[str]:
 
 
 def _is_administrator() -> bool:
-    session = current_session()
+    session = pages.current_session()
     return session is not None and session.complete and session.user.role == ADMINISTRATOR

@@ -26,16 +26,9 @@ from fhirapp.keys import opened as unsealed
 from fhirapp.search.fulltext import words_table
 from fhirapp.search.index import DateRow, IndexRow, ReferenceRow, StringRow, TokenRow
 from fhirapp.server.check import Faults, check_database, one_snapshot
+from fhirapp.store import write
 from fhirapp.store.migrate import schema_version, upgrade
 from fhirapp.store.prepare import sha1
-from fhirapp.store.write import (
-    IndexBatch,
-    Rendering,
-    is_outdated,
-    read_documents,
-    render,
-    stored_rendering,
-)
 
 _KINDS: tuple[type[IndexRow], ...] = (TokenRow, DateRow, ReferenceRow, StringRow)
 _BATCH = 500
@@ -45,19 +38,19 @@ _UNREADABLE = (ValueError, TypeError, AttributeError, KeyError)
 
 
 def read_everything(
-    faults: Faults, engine: Engine, definitions: Mapping[str, Definition], wanted: Rendering
+    faults: Faults, engine: Engine, definitions: Mapping[str, Definition], wanted: write.Rendering
 ) -> None:
     """Render each version anew and compare; wanted is for a database without any yet.
 
     The database is a copy: to have its full text checked, SQLite must be let write.
     """
     with one_snapshot(engine) as connection:
-        rendering = stored_rendering(connection) or wanted
+        rendering = write.stored_rendering(connection) or wanted
         for definition in definitions.values():
             _Reading(faults, connection, definition, definitions["Binary"], rendering).run()
 
 
-class _Expected(IndexBatch):
+class _Expected(write.IndexBatch):
     """The index rows that versions should have."""
 
     def of(self, kind: type[IndexRow]) -> set[tuple[Any, ...]]:
@@ -81,7 +74,7 @@ class _Reading:
         connection: Connection,
         definition: Definition,
         binary: Definition,
-        rendering: Rendering,
+        rendering: write.Rendering,
     ) -> None:
         self._faults = faults
         self._connection = connection
@@ -90,7 +83,7 @@ class _Reading:
         self._binary = binary
         self._rendering = rendering
         # What an older release indexed is no fault: a start makes it anew.
-        self._is_outdated = is_outdated(connection)
+        self._is_outdated = write.is_outdated(connection)
         # Of all words: how many, the sum of their versions' rows, the sum of their lengths.
         self._words = [0, 0, 0]
         self._all_rendered = True
@@ -141,7 +134,7 @@ class _Reading:
         wanted = {pk for row in live for pk in (row.get("attached") or {}).values()}
         which = self._binary.table.c.pk.in_(sorted(wanted))
         inline = self._rendering.inline_max
-        read = read_documents(self._connection, self._binary, inline, which) if wanted else []
+        read = write.read_documents(self._connection, self._binary, inline, which) if wanted else []
         documents = {document.pk: document for document in read}
         expected = _Expected(self._definition)
         rendered = set()
@@ -149,7 +142,7 @@ class _Reading:
             where = f"{self._definition.name}/{row['id']}, version {row['version_id']}"
             body = row["body"]
             try:
-                render(self._definition, row, self._rendering, documents, expected)
+                write.render(self._definition, row, self._rendering, documents, expected)
             except _UNREADABLE as error:
                 self._faults.add("cannot be rendered", f"{where} ({type(error).__name__})")
                 self._all_rendered = False
@@ -274,7 +267,7 @@ def _read_copy(
         checked = check_database(db.engine, types(), quick=False)
         faults = Faults()
         faults.extend(checked.faults)
-        read_everything(faults, db.engine, types(), Rendering.of(settings))
+        read_everything(faults, db.engine, types(), write.Rendering.of(settings))
         if has_key:
             _open_sealed(faults, db.engine)
     return Drilled(manifest, checked.versions, faults.lines())

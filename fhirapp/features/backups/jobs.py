@@ -16,23 +16,13 @@ from fhirapp.core import current_core
 from fhirapp.db import writing
 from fhirapp.disk import readable
 from fhirapp.feature import N_
+from fhirapp.features.backups import rotation
 from fhirapp.features.backups.archive import InvalidBackup
 from fhirapp.features.backups.backup import back_up, why_no_backup
 from fhirapp.features.backups.drill import drill as drill_backup
 from fhirapp.features.backups.passphrase import VARIABLE, read_passphrase
 from fhirapp.features.backups.prepared import prepare_restore as prepare
 from fhirapp.features.backups.prepared import remove_prepared
-from fhirapp.features.backups.rotation import (
-    Naming,
-    at_hand,
-    is_backup,
-    keep_backup,
-    place_of,
-    prune,
-    prune_kept,
-    stem_of,
-    time_in_name,
-)
 from fhirapp.jobs import table, uploads
 from fhirapp.jobs.kinds import FormField, ScheduleKind
 from fhirapp.jobs.process import LAID, Tracker
@@ -63,10 +53,12 @@ def take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str)
         # Else it would be the name of a file.
         raise ConfigurationError(f"There is no folder {folder}; mount it, or make it.")
     # A schedule's own name: it removes no other's backups.
-    naming = Naming(folder.resolve(), job.request.get("schedule") or stem_of(settings))
+    naming = rotation.Naming(
+        folder.resolve(), job.request.get("schedule") or rotation.stem_of(settings)
+    )
     taken = back_up(settings, naming.path(moment), moment, passphrase or None)
     if not elsewhere:
-        keep_backup(settings, taken.path)
+        rotation.keep_backup(settings, taken.path)
     tracker.progress.name = taken.path.name
     after = _after_backup(settings, job, naming, taken.path, passphrase or None)
     return f"Backed up, and read back: {readable(taken.size)}.{after}"
@@ -78,13 +70,15 @@ def _keep_uploaded(settings: Settings, job: Job, tracker: Tracker, moment: datet
         uploads.lay_out(job.id, tracker.folder / LAID)
         path = next(path for path in (tracker.folder / LAID).rglob("*") if path.is_file())
         uploads.remove(job.id)
-    if not is_backup(path):
+    if not rotation.is_backup(path):
         raise InvalidBackup("What was uploaded is not a backup.")
     stem = "".join(
         letter for letter in path.stem if letter.isascii() and (letter.isalnum() or letter in "-_")
     )
-    named = path.rename(path.with_name(f"uploaded-{time_in_name(moment)}-{stem[:80]}.backup"))
-    keep_backup(settings, named)
+    named = path.rename(
+        path.with_name(f"uploaded-{rotation.time_in_name(moment)}-{stem[:80]}.backup")
+    )
+    rotation.keep_backup(settings, named)
     tracker.progress.name = named.name
     return ""
 
@@ -93,7 +87,7 @@ def prepare_restore(settings: Settings, job: Job, tracker: Tracker, passphrase: 
     """Check a backup, and have it wait beside the database. Raises ConfigurationError."""
     tracker.phase(WORKS)
     name = tracker.progress.name = job.request["name"]
-    with at_hand(settings, place_of(settings, name)) as path:
+    with rotation.at_hand(settings, rotation.place_of(settings, name)) as path:
         faults = prepare(settings, path, name, job.id, passphrase or None)
     tracker.progress.notes = list(faults[:_SHOWN_FAULTS])
     return ""
@@ -103,7 +97,7 @@ def drill(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> st
     """Open a copy of a backup and read everything in it. Raises ConfigurationError."""
     tracker.phase(WORKS)
     tracker.progress.name = job.request["name"]
-    with at_hand(settings, place_of(settings, job.request["name"])) as path:
+    with rotation.at_hand(settings, rotation.place_of(settings, job.request["name"])) as path:
         drilled = drill_backup(settings, path, passphrase or None)
     if drilled.faults:
         tracker.progress.notes = drilled.faults[:_SHOWN_FAULTS]
@@ -112,7 +106,7 @@ def drill(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> st
 
 
 def _after_backup(
-    settings: Settings, job: Job, naming: Naming, taken: Path, passphrase: str | None
+    settings: Settings, job: Job, naming: rotation.Naming, taken: Path, passphrase: str | None
 ) -> str:
     """Try a schedule's backup out, and remove the oldest; return a sentence on that.
 
@@ -120,7 +114,9 @@ def _after_backup(
     """
     sentence, name, is_elsewhere = "", taken.name, bool(job.request.get("folder"))
     if job.request.get("drill"):
-        with at_hand(settings, str(taken) if is_elsewhere else place_of(settings, name)) as path:
+        with rotation.at_hand(
+            settings, str(taken) if is_elsewhere else rotation.place_of(settings, name)
+        ) as path:
             drilled = drill_backup(settings, path, passphrase)
         faults = drilled.faults[:_SHOWN]
         with current_core(settings):
@@ -130,9 +126,9 @@ def _after_backup(
         sentence = f" It is whole: {drilled.done}."
     if keep := job.request.get("keep"):
         stuck: Sequence[Path | str] = (
-            prune(naming, keep, taken)[1]
+            rotation.prune(naming, keep, taken)[1]
             if is_elsewhere
-            else prune_kept(settings, naming, keep, name)
+            else rotation.prune_kept(settings, naming, keep, name)
         )
         if stuck:
             raise ConfigurationError(f"The old backup {stuck[0]} should be removed, but cannot be.")
@@ -151,7 +147,7 @@ def _note_drill(job: Job, progress: Progress, state: str) -> None:
 
 
 def _check(settings: Settings, name: str, options: Mapping[str, Any]) -> None:
-    if name == stem_of(settings):
+    if name == rotation.stem_of(settings):
         raise RefusedCommand(
             "Manual backups are also named %(name)s, so this schedule would remove them. Choose "
             "another name, such as nightly.",

@@ -14,23 +14,9 @@ from typing import Any, NamedTuple
 from joserfc.jwk import ECKey
 from sqlalchemy import Connection, delete, insert, select
 
+from fhirapp.auth import models
 from fhirapp.auth.clients.administration import find
 from fhirapp.auth.clients.registration import public_keys
-from fhirapp.auth.models import (
-    ADMINISTRATOR,
-    ANY_LOOPBACK,
-    BASIC,
-    CLINICIAN,
-    NONE,
-    PATIENT,
-    SIGNED,
-    AccessToken,
-    Client,
-    Refusal,
-    UsedAssertion,
-    User,
-    digest,
-)
 from fhirapp.auth.public_accounts import PublicAccount, PublicAccounts
 from fhirapp.auth.scopes import SESSION_SCOPES
 from fhirapp.auth.users import sessions
@@ -72,10 +58,10 @@ class DemoPerson(NamedTuple):
 
 
 PEOPLE = (
-    DemoPerson("clinician", "Dr. Folake Adeyemi", CLINICIAN, "dr-adeyemi"),
-    DemoPerson("admin", "Alex Admin", ADMINISTRATOR, None),
-    DemoPerson("patient", "Amelia Hartwell", PATIENT, "p1"),
-    DemoPerson("parent", "Sara Lindqvist", PATIENT, "p3", "rp-lindqvist"),
+    DemoPerson("clinician", "Dr. Folake Adeyemi", models.CLINICIAN, "dr-adeyemi"),
+    DemoPerson("admin", "Alex Admin", models.ADMINISTRATOR, None),
+    DemoPerson("patient", "Amelia Hartwell", models.PATIENT, "p1"),
+    DemoPerson("parent", "Sara Lindqvist", models.PATIENT, "p3", "rp-lindqvist"),
 )
 # The first of each role.
 BY_ROLE = {person.role: person for person in reversed(PEOPLE)}
@@ -105,18 +91,18 @@ def add_own_backend(connection: Connection, client_id: str, *, name: str, secret
         "client_id": client_id,
         "name": name,
         "kind": "backend",
-        "auth_method": BASIC,
-        "secret_digest": digest(secret),
+        "auth_method": models.BASIC,
+        "secret_digest": models.digest(secret),
         "scope": _BACKEND_SCOPE,
     }
     now = int(time.time())
-    connection.execute(insert(Client), [row | {"registered_at": now, "approved_at": now}])
+    connection.execute(insert(models.Client), [row | {"registered_at": now, "approved_at": now}])
     record("app-registered", about=f"app/{client_id}", what=f"backend: {_BACKEND_SCOPE}")
 
 
 def remove_backends(connection: Connection, client_ids: Collection[str]) -> None:
     """Remove such backends with their tokens."""
-    for model in (AccessToken, UsedAssertion, Refusal, Client):
+    for model in (models.AccessToken, models.UsedAssertion, models.Refusal, models.Client):
         connection.execute(delete(model).where(model.client_id.in_(client_ids)))
     for client_id in client_ids:
         record("app-ended", about=f"app/{client_id}", what="removed, with every token")
@@ -131,8 +117,8 @@ def add_demo(connection: Connection, jwks: Mapping[str, Any]) -> None:
             "client_id": BACKEND,
             "name": "Demo backend",
             "kind": "backend",
-            "auth_method": f"{BASIC} {SIGNED}",
-            "secret_digest": digest(SECRET),
+            "auth_method": f"{models.BASIC} {models.SIGNED}",
+            "secret_digest": models.digest(SECRET),
             "jwks": public_keys(jwks),
             "scope": _BACKEND_SCOPE,
         },
@@ -140,25 +126,25 @@ def add_demo(connection: Connection, jwks: Mapping[str, Any]) -> None:
             "client_id": APP,
             "name": "Demo app",
             "kind": "public",
-            "auth_method": NONE,
+            "auth_method": models.NONE,
             "scope": _APP_SCOPE,
-            "redirect_uris": [ANY_LOOPBACK, SAMPLE_PATH],
+            "redirect_uris": [models.ANY_LOOPBACK, SAMPLE_PATH],
             "launch_uri": SAMPLE_PATH,
         },
         {
             "client_id": CONFIDENTIAL,
             "name": "Demo confidential app",
             "kind": "confidential",
-            "auth_method": BASIC,
-            "secret_digest": digest(SECRET),
+            "auth_method": models.BASIC,
+            "secret_digest": models.digest(SECRET),
             "scope": _APP_SCOPE,
-            "redirect_uris": [ANY_LOOPBACK],
+            "redirect_uris": [models.ANY_LOOPBACK],
         },
     ]
     for client in clients:
         if find(connection, client["client_id"]) is None:
-            connection.execute(insert(Client), [common | client])
-    known = set(connection.execute(select(User.username)).scalars())
+            connection.execute(insert(models.Client), [common | client])
+    known = set(connection.execute(select(models.User.username)).scalars())
     missing = [person for person in PEOPLE if person.username not in known]
     # One for all: a hash takes as long as the rest of this.
     password_hash = sessions.hashed(SECRET) if missing else None
@@ -169,7 +155,7 @@ def add_demo(connection: Connection, jwks: Mapping[str, Any]) -> None:
             name=person.name,
             role=person.role,
             password_hash=password_hash,
-            fhir_user=f"Practitioner/{person.record}" if person.role == CLINICIAN else None,
+            fhir_user=f"Practitioner/{person.record}" if person.role == models.CLINICIAN else None,
         )
-        if person.role == PATIENT and person.record:
+        if person.role == models.PATIENT and person.record:
             link(connection, user_id, person.record, related_person=person.related_person)

@@ -8,14 +8,7 @@ from urllib.parse import urlencode
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings
-from fhirapp.features.demo.accounts import (
-    APP,
-    BACKEND,
-    BY_ROLE,
-    CONFIDENTIAL,
-    SAMPLE_PATH,
-    SECRET,
-)
+from fhirapp.features.demo import accounts
 from fhirapp.features.demo.live_search import ADDRESS, live_search
 from fhirapp.web.pages import blueprint_of
 from fhirapp.web.texts import _
@@ -42,10 +35,10 @@ def home() -> tuple[str, Mapping[str, Any]] | None:
     if not settings().demo:
         return None
     return "demo/home.html", {
-        "people": BY_ROLE,
-        "password": SECRET,
+        "people": accounts.BY_ROLE,
+        "password": accounts.SECRET,
         "clients": _clients(),
-        "sample": SAMPLE_PATH,
+        "sample": accounts.SAMPLE_PATH,
         "example": f"/explore?{urlencode(_EXAMPLE)}",
         "explained": f"/explore?{urlencode(_EXPLAINED)}#explained",
         "live": live_search(),
@@ -56,7 +49,7 @@ def home() -> tuple[str, Mapping[str, Any]] | None:
 def _clients() -> Sequence[tuple[str, str, str]]:
     """Return the clients of the demo: id, secret, what it is for."""
     return (
-        (BACKEND, SECRET, _("System (no user), for all patients")),
-        (APP, "", _("Browser or mobile app, with PKCE")),
-        (CONFIDENTIAL, SECRET, _("An app with its own server")),
+        (accounts.BACKEND, accounts.SECRET, _("System (no user), for all patients")),
+        (accounts.APP, "", _("Browser or mobile app, with PKCE")),
+        (accounts.CONFIDENTIAL, accounts.SECRET, _("An app with its own server")),
     )

@@ -15,13 +15,7 @@ from fhirapp.auth.tokens import new_token, save_backend_token
 from fhirapp.clinical.summary import entries_of
 from fhirapp.db import db
 from fhirapp.features.demo.accounts import BACKEND
-from fhirapp.features.explore.explanation import (
-    NarrowingStep,
-    Note,
-    issues_of,
-    narrowing,
-    reading_of,
-)
+from fhirapp.features.explore import explanation
 from fhirapp.features.explore.tables import names_of_patients
 from fhirapp.web.internal_client import ask, kept_for_state
 from fhirapp.web.texts import language
@@ -49,8 +43,8 @@ class LiveSearch(NamedTuple):
     milliseconds: int
     # The matches without any parameter, then those after each.
     all: int | None
-    steps: Sequence[tuple[NarrowingStep, int | None]]
-    ignored: Sequence[Note]
+    steps: Sequence[tuple[explanation.NarrowingStep, int | None]]
+    ignored: Sequence[explanation.Note]
 
 
 def live_search() -> LiveSearch | None:
@@ -64,7 +58,7 @@ def _search() -> LiveSearch | None:
     if answer.status != 200:
         return None
     content = answer.json()
-    first, *others = narrowing(ADDRESS, token)
+    first, *others = explanation.narrowing(ADDRESS, token)
     before = [first.left, *(step.left for step in others)]
     return LiveSearch(
         address=ADDRESS,
@@ -73,7 +67,7 @@ def _search() -> LiveSearch | None:
         milliseconds=max(1, round(answer.seconds * 1000)),
         all=first.left,
         steps=[*zip(others, before, strict=False)],
-        ignored=reading_of(issues_of(content)).ignored,
+        ignored=explanation.reading_of(explanation.issues_of(content)).ignored,
     )
 
 

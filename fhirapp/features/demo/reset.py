@@ -29,19 +29,14 @@ from fhirapp.fhir.temporal import instant
 from fhirapp.jobs.kinds import BuiltInKind
 from fhirapp.jobs.schedule import ScheduleRow
 from fhirapp.search.fulltext import full_text, words_table
+from fhirapp.store import version
 from fhirapp.store.migrate import schema_version, shown
-from fhirapp.store.version import (
-    GENERATION,
-    RENDERING,
-    StoreState,
-    raise_generation,
-)
 from fhirapp.store.write import Rendering, rendering_in_force
 
 # In the demo's own folder: what visitors uploaded, and what was made for them.
 _OF_VISITORS = ("tasks", "uploads", "imports", "exports", "backups")
 
-_KEPT_STATE = (GENERATION, RENDERING)
+_KEPT_STATE = (version.GENERATION, version.RENDERING)
 _log = logging.getLogger(__name__)
 _KIND = "demo-reset"
 _TIMINGS: Mapping[str, str] = {"hourly": "hourly", "nightly": "daily 03:00"}
@@ -79,7 +74,7 @@ def reset(app: Flask, now: float) -> int:
         count = write_seed(connection, versions, types(), rendering, written_at)
         add_demo(connection, key)
         known.put_back(connection)
-        raise_generation(connection)
+        version.raise_generation(connection)
     if settings_of(app).demo:
         for name in _OF_VISITORS:
             rmtree(settings_of(app).instance / name, ignore_errors=True)
@@ -91,7 +86,10 @@ def _clear(connection: Connection) -> None:
     for definition in types().values():
         if definition.has_words:
             full_text().clear(connection, words_table(definition.tables))
-    kept = {StoreState: StoreState.name.in_(_KEPT_STATE), ScheduleRow: ScheduleRow.kind == _KIND}
+    kept = {
+        version.StoreState: version.StoreState.name.in_(_KEPT_STATE),
+        ScheduleRow: ScheduleRow.kind == _KIND,
+    }
     kept_of = {model.__table__: condition for model, condition in kept.items()}
     for table in reversed(db.metadata.sorted_tables):
         # Not TRUNCATE: in PostgreSQL whoever reads meanwhile would find nothing.

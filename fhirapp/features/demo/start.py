@@ -11,16 +11,7 @@ from sqlalchemy import func, select
 from fhirapp.config import Settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.features.demo.accounts import (
-    APP,
-    BACKEND,
-    CONFIDENTIAL,
-    PEOPLE,
-    SAMPLE_PATH,
-    SECRET,
-    add_demo,
-    demo_key,
-)
+from fhirapp.features.demo import accounts
 from fhirapp.features.demo.seed import load_seed, seed_path
 from fhirapp.fhir.temporal import instant
 from fhirapp.store.write import Rendering
@@ -39,19 +30,19 @@ def fill(app: Flask, say: Callable[[str], None]) -> None:
         now = instant(datetime.now(UTC))
         count = load_seed(seed_path(), types(), Rendering.of(settings), now)
         say(f"The demo database was filled from seed.sql: {count} versions.")
-    key = demo_key(settings.instance)
+    key = accounts.demo_key(settings.instance)
     with writing() as connection:
-        add_demo(connection, key)
+        accounts.add_demo(connection, key)
 
 
 def greeting(settings: Settings, address: str) -> str:
     """Return the names and the password to sign in with; empty outside the demo."""
     if not settings.demo:
         return ""
-    people = ", ".join(person.username for person in PEOPLE)
-    clients = ", ".join((BACKEND, APP, CONFIDENTIAL))
+    people = ", ".join(person.username for person in accounts.PEOPLE)
+    clients = ", ".join((accounts.BACKEND, accounts.APP, accounts.CONFIDENTIAL))
     return (
-        f"Demo mode: try the sample app at {address}{SAMPLE_PATH}; "
-        f"sign in as {people}, password {SECRET}.\n"
-        f"Clients {clients}, secret {SECRET}. Never put real data here."
+        f"Demo mode: try the sample app at {address}{accounts.SAMPLE_PATH}; "
+        f"sign in as {people}, password {accounts.SECRET}.\n"
+        f"Clients {clients}, secret {accounts.SECRET}. Never put real data here."
     )

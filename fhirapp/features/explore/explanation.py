@@ -18,14 +18,7 @@ from fhirapp.definition import Definition, types
 from fhirapp.features.explore.address import Address, NoAddressError, pair, piece, read_address
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.rest.search import impossible_values
-from fhirapp.search.explain import (
-    PARAMETER,
-    STATEMENT,
-    TOKEN,
-    ParameterReading,
-    SoughtValue,
-    read_explanation,
-)
+from fhirapp.search import explain
 from fhirapp.search.query import CONTROLS, leads_on, similar_name
 from fhirapp.search.values import split
 from fhirapp.web.internal_client import ask
@@ -94,18 +87,18 @@ def reading_of(issues: Sequence[Mapping[str, Any]]) -> SearchInterpretation:
     """Return how a search is read, from the issues of its answer's OperationOutcome."""
     reading = SearchInterpretation()
     for issue in issues:
-        explanation = read_explanation(issue)
+        explanation = explain.read_explanation(issue)
         if issue.get("severity") in ("error", "fatal"):
             reading.refused.append(note_of(issue))
         elif issue.get("severity") == "warning":
             reading.ignored.append(note_of(issue))
         elif explanation is None:
             reading.shaped.append(note_of(issue))
-        elif explanation.topic == PARAMETER:
+        elif explanation.topic == explain.PARAMETER:
             reading.applied.append(_applied(explanation.parameter()))
-        elif explanation.topic == TOKEN:
+        elif explanation.topic == explain.TOKEN:
             reading.limits.append(_sentence(explanation.text("text")))
-        elif explanation.topic == STATEMENT:
+        elif explanation.topic == explain.STATEMENT:
             statement = SqlStatement(explanation.text("sql"), explanation.text("plan"))
             reading.statements.append(statement)
         else:
@@ -123,7 +116,7 @@ def note_of(issue: Mapping[str, Any]) -> Note:
     return Note(parameter, _ended(text.removeprefix(f"{parameter}: ")))
 
 
-def _applied(parameter: ParameterReading) -> AppliedParameter:
+def _applied(parameter: explain.ParameterReading) -> AppliedParameter:
     return AppliedParameter(
         f"{parameter.name}:{parameter.modifier}" if parameter.modifier else parameter.name,
         parameter.sought(_phrase),
@@ -133,7 +126,7 @@ def _applied(parameter: ParameterReading) -> AppliedParameter:
     )
 
 
-def _phrase(value: SoughtValue) -> str:
+def _phrase(value: explain.SoughtValue) -> str:
     """Return what a value looks for; the half-open interval of a date in plain words."""
     interval = _(
         "the period from %(start)s up to, but not including, %(end)s (UTC)",

@@ -26,6 +26,7 @@ from fhirapp.auth.public_accounts import PublicAccount, public_accounts
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.definition import types
+from fhirapp.features.explore import suggestions
 from fhirapp.features.explore.address import (
     BESIDE,
     HEADERS,
@@ -44,33 +45,19 @@ from fhirapp.features.explore.answer import MOST_BYTES, MOST_WHOLE, described, h
 from fhirapp.features.explore.explanation import correction_of, narrowing, reading_of
 from fhirapp.features.explore.form import read_form, type_names, write_address
 from fhirapp.features.explore.snippets import how_to_get_a_token, snippets
-from fhirapp.features.explore.suggestions import (
-    occurring_codes,
-    offered,
-    patients,
-    patients_meant,
-    recent_values,
-)
 from fhirapp.features.explore.tables import around, names_of_patients, tables_of
 from fhirapp.features.explore.views import folded, visible
 from fhirapp.resources.audit_event import SCOPE as TRAIL_SCOPE
 from fhirapp.rest.middleware import LONG_URLS
+from fhirapp.web import pages
 from fhirapp.web.internal_client import token_of
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    for_signed_in,
-    page,
-    see_other,
-    signed_in,
-)
 from fhirapp.web.texts import _
 
 VIEWS = ("table", "json", "raw")
 # The extension with a function that features may set: by the id of a user, the user name of the
 # patient as whom they send requests instead of the demo's patient, or None.
 OWN_PATIENT = "fhirapp.explore.own_patient"
-blueprint = blueprint_of("explore", __name__)
+blueprint = pages.blueprint_of("explore", __name__)
 # Their own addresses contain an address of ours; signing in leads back to it.
 blueprint.record_once(lambda state: state.app.extensions.update({LONG_URLS: (PAGE, "/sign-in")}))
 
@@ -80,7 +67,7 @@ def other_accounts() -> Sequence[PublicAccount]:
     public = public_accounts()
     if public is None:
         return ()
-    user = signed_in().user
+    user = pages.signed_in().user
     people = [account for account in public.people if account.username != user.username]
     own_patient = current_app.extensions.get(OWN_PATIENT, lambda _user_id: None)(user.id)
     if own_patient is None:
@@ -96,31 +83,31 @@ def token_for(username: str | None) -> OwnToken:
 
     Raises PageError for an unknown name, and where nobody is signed in.
     """
-    session = signed_in()
+    session = pages.signed_in()
     if not settings().demo or not username or username == session.user.username:
         return token_of()
     if username not in {account.username for account in other_accounts()}:
-        raise PageError(404, _("The demo has no account with this name."))
+        raise pages.PageError(404, _("The demo has no account with this name."))
     user = db.session.scalar(
         select(User).where(User.username == username, User.disabled.is_(False))
     )
     if user is None:
-        raise PageError(404, _("This demo account is disabled."))
+        raise pages.PageError(404, _("This demo account is disabled."))
     if user.role != PATIENT:
         return own_token(session, user)
     record = next(iter(linked_patients(user.id)), None)
     if record is None:
-        raise PageError(404, _("No record is linked to this demo account."))
+        raise pages.PageError(404, _("No record is linked to this demo account."))
     return own_token(session, user, record)
 
 
 @blueprint.get(PAGE)
-@for_signed_in
+@pages.for_signed_in
 def explore() -> Response:
     """Show the form and, where there is an address, send it and show the answer."""
     typed = request.args.get("address")
     if typed is not None and "type" in request.args:
-        return see_other(again(_changed(typed)))
+        return pages.see_other(again(_changed(typed)))
     if typed is None or not typed.strip():
         return _page(_first_search(), read_address(_first_search()))
     try:
@@ -130,7 +117,7 @@ def explore() -> Response:
         return _answered(typed, address)
     except NoAddressError as error:
         return _page(typed, None, status=400, wrong=str(error))
-    except PageError as error:
+    except pages.PageError as error:
         return _page(typed, address, status=error.status, wrong=str(error))
 
 
@@ -142,7 +129,7 @@ def write() -> Response:
         return _without_scripts(str(address))
     changes_type = request.args.get("before") != request.args.get("type")
     values = _values(str(address), address, changes_type=changes_type)
-    return page("explore/_written.html", **values)
+    return pages.page("explore/_written.html", **values)
 
 
 @blueprint.get(f"{PAGE}/form")
@@ -152,54 +139,59 @@ def read() -> Response:
         return _without_scripts(request.args.get("address", _first_search()))
     typed = request.args.get("address", "")
     try:
-        return page("explore/_read.html", **_values(typed, read_address(typed)))
+        return pages.page("explore/_read.html", **_values(typed, read_address(typed)))
     except NoAddressError:
         # The address is still being typed.
         return _no_change()
 
 
-@for_signed_in
+@pages.for_signed_in
 def _without_scripts(address: str) -> Response:
     """Show the page anew, the form and the address in step, nothing sent."""
-    return see_other(again(address, send="no"))
+    return pages.see_other(again(address, send="no"))
 
 
 @blueprint.get(f"{PAGE}/codes")
-@for_signed_in
+@pages.for_signed_in
 def codes() -> Response:
     """Return what the form's fields suggest: the codes that occur, or patients in one field."""
     definition = types().get(request.args.get("type", ""))
     if definition is None or not definition.searchable:
         return _no_change()
-    recent, secret = recent_values(definition), _token().secret
+    recent, secret = suggestions.recent_values(definition), _token().secret
     fields = read_form(Address(f"/fhir/{definition.name}")).fields()
     name = request.args.get("patients", "")
     if name in {field.name for field in fields if field.finds_patients}:
         typed = request.args.get(f"f.{name}", "")
-        return page(
-            "explore/_codes.html", offers={name: patients(typed, recent.get(name, ()), secret)}
+        return pages.page(
+            "explore/_codes.html",
+            offers={name: suggestions.patients(typed, recent.get(name, ()), secret)},
         )
-    occurring = occurring_codes(definition, secret)
+    occurring = suggestions.occurring_codes(definition, secret)
     offers = {
-        field.name: offered(recent.get(field.name, ()), field.offers, occurring[field.name])
+        field.name: suggestions.offered(
+            recent.get(field.name, ()), field.offers, occurring[field.name]
+        )
         for field in fields
         if field.name in occurring and not field.finds_patients
     }
-    return page("explore/_codes.html", offers=offers)
+    return pages.page("explore/_codes.html", offers=offers)
 
 
 @blueprint.get(f"{PAGE}/whole")
-@for_signed_in
+@pages.for_signed_in
 def whole() -> Response:
     """Return an answer's body as a file. Raises PageError."""
     try:
         address = read_address(request.args.get("address", ""))
         sent = send(address, _token().secret, request.args, MOST_WHOLE, by_post=_is_post())
     except NoAddressError as error:
-        raise PageError(400, str(error)) from None
+        raise pages.PageError(400, str(error)) from None
     answer = sent.answer
     if answer.is_cut:
-        raise PageError(413, _("The response is too large for this page. Use the curl command."))
+        raise pages.PageError(
+            413, _("The response is too large for this page. Use the curl command.")
+        )
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", address.path.removeprefix("/fhir/"))[:80].strip("-")
     content_type = answer.headers.get("Content-Type", "")
     is_json = "json" in content_type
@@ -260,7 +252,7 @@ def _answered(typed: str, address: Address) -> Response:
         corrected = correction_of(address)
         more["meant"] = [corrected] if corrected else []
     if address.searched and (sent.answer.status == 400 or answer.finds_nothing):
-        more["meant"] = more.get("meant") or [*patients_meant(address, token.secret)]
+        more["meant"] = more.get("meant") or [*suggestions.patients_meant(address, token.secret)]
     if answer.issues and sent.answer.status < 400:
         more["reading"] = reading_of(answer.issues)
         if request.args.get("narrow"):
@@ -296,7 +288,7 @@ def _view(content: Any) -> str:
 def _page(
     typed: str, address: Address | None, *, status: int = 200, wrong: str = "", **values: Any
 ) -> Response:
-    return page(
+    return pages.page(
         "explore/page.html",
         status,
         scripts=True,
@@ -316,7 +308,7 @@ def _page(
 def _values(typed: str, address: Address | None, **values: Any) -> dict[str, Any]:
     """Return what the form and its neighbours show; address is None where typed is none."""
     form = read_form(address or read_address(_first_search()))
-    recent = recent_values(form.definition)
+    recent = suggestions.recent_values(form.definition)
     searched = address.searched if address else None
     is_post = _is_post() and searched is not None
     method = "POST" if is_post else "GET"
@@ -328,7 +320,8 @@ def _values(typed: str, address: Address | None, **values: Any) -> dict[str, Any
         "stood": mark_of(str(write_address(form.sent))),
         "type_names": type_names(),
         "offers": {
-            field.name: offered(recent.get(field.name, ()), field.offers) for field in form.fields()
+            field.name: suggestions.offered(recent.get(field.name, ()), field.offers)
+            for field in form.fields()
         },
         "address": "",
         "method": method,
@@ -339,7 +332,7 @@ def _values(typed: str, address: Address | None, **values: Any) -> dict[str, Any
     if address is None:
         return values
     # The session may have ended while the form was filled in; what was typed stays.
-    with suppress(PageError):
+    with suppress(pages.PageError):
         values["others"] = other_accounts()
     target = f"/fhir/{searched.name}/_search" if is_post and searched else str(address)
     sent_headers = headers_of(request.args, is_binary=address.type_name == "Binary")

@@ -12,18 +12,9 @@ from contextlib import closing
 from flask import current_app
 from sqlalchemy import func, select, text
 
-from fhirapp import trail
+from fhirapp import config, trail
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.server_secrets import server_secrets
-from fhirapp.config import (
-    COMMAND_LINE,
-    ENVIRONMENT,
-    SECRET_KEY,
-    STORED,
-    ConfigurationError,
-    Marked,
-    settings,
-)
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.disk import beside, database_path
@@ -69,10 +60,10 @@ def _readiness() -> Iterator[Finding | Gauge]:
 
 
 def _settings() -> Iterator[Finding]:
-    origins = settings().origins
+    origins = config.settings().origins
     by_origin = [
         f"{origin}: {', '.join(name for name, of in origins.items() if of == origin)}"
-        for origin in (COMMAND_LINE, ENVIRONMENT, STORED)
+        for origin in (config.COMMAND_LINE, config.ENVIRONMENT, config.STORED)
         if origin in origins.values()
     ]
     if by_origin:
@@ -109,9 +100,9 @@ def _clock() -> Iterator[Finding]:
 
 
 def _disk() -> Iterator[Finding | Gauge]:
-    database = database_path(settings())
+    database = database_path(config.settings())
     size = database.stat().st_size if database and database.exists() else 0
-    folders = (settings().instance, *([database.parent] if database else []))
+    folders = (config.settings().instance, *([database.parent] if database else []))
     # Once for each disk.
     for folder in {each.stat().st_dev: each for each in folders}.values():
         free = shutil.disk_usage(folder).free
@@ -129,12 +120,12 @@ def _disk() -> Iterator[Finding | Gauge]:
             text = N_("The disk of %(folder)s has room for only %(count)s more files.")
             advice = N_("Delete files on this disk that you do not need.")
             yield Finding(WRONG, text, advice, values=values | {"count": inodes})
-    free = shutil.disk_usage(settings().instance).free
+    free = shutil.disk_usage(config.settings().instance).free
     yield Gauge("disk_free_bytes", "Free space on the instance folder's disk", free)
 
 
 def _database() -> Iterator[Finding | Gauge]:
-    database = database_path(settings())
+    database = database_path(config.settings())
     if database is None:
         version, size = db.session.execute(
             select(func.version(), func.pg_database_size(func.current_database()))
@@ -160,7 +151,7 @@ def _database() -> Iterator[Finding | Gauge]:
 
 def _planner_statistics() -> Iterator[Finding]:
     """Report the tables of PostgreSQL whose plans are guesses."""
-    if database_path(settings()) is not None:
+    if database_path(config.settings()) is not None:
         return
     bounds = {"bytes": _TABLE_BYTES, "rows": _TABLE_ROWS}
     tables = db.session.execute(_UNANALYZED_TABLES, bounds).scalars().all()
@@ -173,7 +164,7 @@ def _planner_statistics() -> Iterator[Finding]:
 
 
 def _damage() -> Iterator[Finding]:
-    database = database_path(settings())
+    database = database_path(config.settings())
     if database and (fault := fault_of(database)):
         text = N_("The database %(path)s is damaged (%(fault)s).")
         advice = N_("Restore a backup: fhirapp restore.")
@@ -181,7 +172,10 @@ def _damage() -> Iterator[Finding]:
 
 
 def _keys() -> Iterator[Finding]:
-    for path in (settings().instance / SECRET_KEY, settings().instance / openid.NAME):
+    for path in (
+        config.settings().instance / config.SECRET_KEY,
+        config.settings().instance / openid.NAME,
+    ):
         if path.exists() and path.stat().st_mode & 0o077:
             text = N_("Other users of this machine can read %(path)s.")
             yield Finding(WRONG, text, N_("Run chmod 600 %(path)s."), values={"path": path})
@@ -190,7 +184,7 @@ def _keys() -> Iterator[Finding]:
         return
     try:
         openid.published()
-    except ConfigurationError as error:
+    except config.ConfigurationError as error:
         advice = N_("Until this is fixed, no app gets an id token.")
         yield Finding(WRONG, "%(reason)s", advice, values={"reason": str(error)})
         return
@@ -220,7 +214,7 @@ def _audit_trail() -> Iterator[Finding | Gauge]:
 def _audit_chain() -> Iterator[Finding]:
     try:
         server_secrets().check()
-    except ConfigurationError:
+    except config.ConfigurationError:
         # The probe of keys reports it. This key has signed none of the trail.
         return
     found = verify_trail(current_app, {trail.public_key(key_of(current_app))})
@@ -234,12 +228,12 @@ def _audit_chain() -> Iterator[Finding]:
 
 
 def _files() -> Iterator[Finding | Gauge]:
-    if not settings().files:
+    if not config.settings().files:
         return
-    values: dict[str, object] = {"address": settings().files}
+    values: dict[str, object] = {"address": config.settings().files}
     try:
-        shared_files(settings()).check()
-    except ConfigurationError as error:
+        shared_files(config.settings()).check()
+    except config.ConfigurationError as error:
         text = N_("The shared file storage cannot be used (%(reason)s).")
         advice = N_("Until it can, exports, import reports and backups fail; records can be read.")
         yield Finding(WRONG, text, advice, values={"reason": str(error)})
@@ -269,7 +263,7 @@ def _jobs() -> Iterator[Finding | Gauge]:
         advice = N_("Is a server running? It ends or restarts the job.")
         yield Finding(WRONG, text, advice, values={"kind": job.kind, "owner": job.owner})
     for job in failed[:5]:
-        reason = job.error or next(iter(job.progress.notes), Marked("it was interrupted"))
+        reason = job.error or next(iter(job.progress.notes), config.Marked("it was interrupted"))
         values = {"kind": job.kind, "owner": job.owner, "reason": reason}
         text = N_("The job %(kind)s of %(owner)s failed: %(reason)s")
         yield Finding(NOTE, text, N_("See its page under Administer."), values=values)
@@ -288,9 +282,9 @@ def _schedules() -> Iterator[Finding | Gauge]:
     for each in found:
         values: dict[str, object] = {"name": each.name}
         path = f"/admin/schedules/{each.name}"
-        due_at = each.due_at(settings().zone)
+        due_at = each.due_at(config.settings().zone)
         if each.failures:
-            reason = each.why_failed or Marked("see its recent runs")
+            reason = each.why_failed or config.Marked("see its recent runs")
             values |= {"count": each.failures, "why": reason}
             text = N_("The schedule %(name)s failed (%(count)s consecutive failures): %(why)s")
             yield Finding(WRONG, text, N_("See its recent runs."), path, values)
@@ -329,7 +323,7 @@ def _unconfined(missing: str) -> Finding:
 
 
 def _document_reader() -> Iterator[Finding]:
-    if languages := settings().ocr_languages:
+    if languages := config.settings().ocr_languages:
         if reason := why_unusable(languages):
             text = N_("Scans cannot be read by OCR: %(reason)s.")
             advice = N_("Change FHIRAPP_OCR_LANGUAGES, or install what is missing.")

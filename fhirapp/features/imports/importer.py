@@ -19,18 +19,9 @@ from fhirapp.db import Reader, db, writing
 from fhirapp.db.turns import turn
 from fhirapp.definition import Definition
 from fhirapp.disk import scratch as scratch_folder
-from fhirapp.features.imports import deletions, runs
+from fhirapp.features.imports import batches, deletions, runs
 from fhirapp.features.imports.admission import MISFILED, Admission
 from fhirapp.features.imports.archives import Archives, OnRead
-from fhirapp.features.imports.batches import (
-    Admitted,
-    Ready,
-    ResourceHistory,
-    batches,
-    collect,
-    publish,
-    with_words,
-)
 from fhirapp.features.imports.dangling import dangling, unreachable
 from fhirapp.features.imports.inputs import Input, find_inputs, in_order, shown
 from fhirapp.features.imports.patient_changes import PatientChanges
@@ -233,10 +224,10 @@ class Import:
 
     def _publish_all(self, records: Iterable[ImportRecord], *, final: bool = False) -> None:
         """Publish records, batch by batch; nothing of them stays in memory."""
-        for batch in batches(records):
+        for batch in batches.batches(records):
             self._publish(batch, final=final)
             batch.clear()
-            collect()
+            batches.collect()
 
     def _publish(self, records: Sequence[ImportRecord], *, final: bool) -> None:
         """Publish a batch; in several, where a record depends on what comes before it."""
@@ -245,7 +236,7 @@ class Import:
             if ready:
                 with writing(patience=PATIENCE, much=True) as connection:
                     publisher = self._publisher(connection, self._run.source_id)
-                    outcomes = publish(publisher, connection, ready)
+                    outcomes = batches.publish(publisher, connection, ready)
                     self._record_shared(publisher, connection)
                 # Only what is committed is reported.
                 self.report.add_twice(publisher.twice)
@@ -255,9 +246,9 @@ class Import:
 
     def _ready(
         self, records: Sequence[ImportRecord], *, final: bool
-    ) -> tuple[list[Ready], Sequence[ImportRecord]]:
+    ) -> tuple[list[batches.Ready], Sequence[ImportRecord]]:
         """Return what can be published at once, and the records that come after that."""
-        ready: list[Ready] = []
+        ready: list[batches.Ready] = []
         rest: Sequence[ImportRecord] = ()
         snapshot = Reader(db.engine)
         try:
@@ -276,16 +267,16 @@ class Import:
         finally:
             snapshot.close()
 
-    def _with_words(self, ready: Sequence[Ready], snapshot: Reader) -> list[Ready]:
+    def _with_words(self, ready: Sequence[batches.Ready], snapshot: Reader) -> list[batches.Ready]:
         """Return resources with the words of their documents; stored ones have them already."""
         resources = [admitted for _, admitted in ready if isinstance(admitted, Prepared)]
         read = iter(self._notes.read(resources, self._stored(blob_ids(resources), snapshot)))
 
-        def complete(admitted: Admitted) -> Admitted:
+        def complete(admitted: batches.Admitted) -> batches.Admitted:
             if isinstance(admitted, Prepared):
                 return next(read)
-            if isinstance(admitted, ResourceHistory):
-                return with_words(admitted, self._notes)
+            if isinstance(admitted, batches.ResourceHistory):
+                return batches.with_words(admitted, self._notes)
             return admitted
 
         return [(record, complete(admitted)) for record, admitted in ready]
@@ -355,21 +346,21 @@ class Import:
             while rest:
                 ready, rest = self._ready(rest, final=True)
                 # A condition may have found different resources for them.
-                by_id: dict[str, list[Ready]] = {}
+                by_id: dict[str, list[batches.Ready]] = {}
                 for record, admitted in ready:
                     by_id.setdefault(admitted.id, []).append((record, admitted))
                 for of_resource in by_id.values():
                     self._publish_in_order(of_resource)
                 self._admission.published()
 
-    def _publish_in_order(self, ready: Sequence[Ready]) -> None:
+    def _publish_in_order(self, ready: Sequence[batches.Ready]) -> None:
         """Publish the records of one resource, without those that are its last versions here."""
         definition, resource_id = ready[0][1].definition, ready[0][1].id
         # A history holds the versions itself, also those that came before it.
         histories = [
             place
             for place, (_, admitted) in enumerate(ready)
-            if isinstance(admitted, ResourceHistory)
+            if isinstance(admitted, batches.ResourceHistory)
         ]
         after = ready[histories[-1] + 1 :] if histories else ready
         # The same content twice in a row is one version.
@@ -380,12 +371,12 @@ class Import:
         ]
         with writing(patience=PATIENCE) as connection:
             publisher = self._publisher(connection, self._run.source_id)
-            outcomes = publish(
+            outcomes = batches.publish(
                 publisher, connection, [ready[place] for place in histories], hold_older=False
             )
             stored = publisher.digests(definition, [resource_id]).get(resource_id, [])
             overlap = _overlap(stored, [_digest(admitted) for _, admitted in once])
-            outcomes += publish(publisher, connection, once[overlap:], hold_older=False)
+            outcomes += batches.publish(publisher, connection, once[overlap:], hold_older=False)
             self._record_shared(publisher, connection)
         same = len(ready) - len(outcomes)
         self.report.count(definition.name, Change.SAME.value, same)
@@ -428,7 +419,7 @@ class Import:
             self.report.count(definition.name, "deleted", changes.count(Change.DELETED))
 
 
-def _digest(admitted: Admitted) -> bytes | None:
+def _digest(admitted: batches.Admitted) -> bytes | None:
     return admitted.digest if isinstance(admitted, Prepared) else None
 
 

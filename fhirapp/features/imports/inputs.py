@@ -19,6 +19,7 @@ import orjson
 
 from fhirapp.config import ConfigurationError
 from fhirapp.definition import Definition
+from fhirapp.features.imports import skipped
 from fhirapp.features.imports.archives import (
     CHUNK,
     Archives,
@@ -38,15 +39,6 @@ from fhirapp.features.imports.content import (
     office_reason,
 )
 from fhirapp.features.imports.members import Index, MemberFiles
-from fhirapp.features.imports.skipped import (
-    MANIFEST,
-    OF_THE_EXPORT,
-    OF_THE_PACKAGE,
-    Skipped,
-    lists_package,
-    reason_within,
-    system_reason,
-)
 from fhirapp.features.imports.tables.files import FolderFiles, TableFiles
 from fhirapp.fhir import json as fhir_json
 
@@ -170,8 +162,8 @@ def _files_at(path: Path, kept: Path) -> Iterator[_File]:
             _keep(pipe, kept)
         yield _File(kept, shown(path))
     elif not path.is_dir():
-        reason = system_reason(path.name)
-        yield _File(path, shown(path), path.parent, Skipped(reason) if reason else None)
+        reason = skipped.system_reason(path.name)
+        yield _File(path, shown(path), path.parent, skipped.Skipped(reason) if reason else None)
     else:
         files = sorted(_walk(path), key=lambda file: file.path)
         if not files:
@@ -194,13 +186,13 @@ def _walk(folder: Path) -> Iterator[_File]:
 
 def _fault_of(path: Path, folder: Path) -> Exception | None:
     """Return why a file in a folder is not read, None where it is."""
-    if reason := reason_within(str(path.relative_to(folder))):
-        return Skipped(reason)
+    if reason := skipped.reason_within(str(path.relative_to(folder))):
+        return skipped.Skipped(reason)
     if path.is_dir():
-        return Skipped("is a link to a folder, which is not followed")
+        return skipped.Skipped("is a link to a folder, which is not followed")
     if path.is_symlink() and not path.exists():
-        return Skipped("is a link that leads nowhere")
-    return None if path.is_file() else Skipped("is no file")
+        return skipped.Skipped("is a link that leads nowhere")
+    return None if path.is_file() else skipped.Skipped("is no file")
 
 
 def _keep(stream: BinaryIO, path: Path) -> None:
@@ -248,9 +240,9 @@ def _inputs_of(
     for member in members:
         name = f"{file.name}!{_printable(member.name)}"
         inside = (*within, file.name)
-        reason = _LINK if member.is_link else reason_within(member.name)
+        reason = _LINK if member.is_link else skipped.reason_within(member.name)
         if reason:
-            yield _unread(name, Skipped(reason), inside)._replace(size=member.size)
+            yield _unread(name, skipped.Skipped(reason), inside)._replace(size=member.size)
             continue
         yield Input(
             name,
@@ -271,13 +263,13 @@ def kind_of(source: Input) -> tuple[InputFormat, str]:
             head = _head(stream)
         kind, table = detect(head, source.name)
     except Unknown as error:
-        if source.found_in and lists_package(source.base):
-            raise Skipped(OF_THE_PACKAGE) from None
+        if source.found_in and skipped.lists_package(source.base):
+            raise skipped.Skipped(skipped.OF_THE_PACKAGE) from None
         if may_be_skipped and error.may_be_skipped:
-            raise Skipped(str(error)) from None
+            raise skipped.Skipped(str(error)) from None
         raise
-    if source.found_in and source.base == MANIFEST and (reason := _manifest_reason(source)):
-        raise Skipped(reason)
+    if source.found_in and source.base == skipped.MANIFEST and (reason := _manifest_reason(source)):
+        raise skipped.Skipped(reason)
     return kind, table
 
 
@@ -290,7 +282,7 @@ def _manifest_reason(source: Input) -> str:
             return ""
     if not isinstance(content, dict) or "resourceType" in content:
         return ""
-    return OF_THE_EXPORT if isinstance(content.get("output"), list) else NO_RESOURCE
+    return skipped.OF_THE_EXPORT if isinstance(content.get("output"), list) else NO_RESOURCE
 
 
 def _head(stream: BinaryIO) -> bytes:
@@ -337,7 +329,7 @@ def _rank(source: Input, definitions: Mapping[str, Definition]) -> int:
             return _CDA if kind is InputFormat.CDA else _MIXED
         with source.open() as stream:
             resource = orjson.loads(stream.readline(_HEAD).removeprefix(MARK))
-    except (Skipped, Unknown):
+    except (skipped.Skipped, Unknown):
         return _SKIPPED
     except (Broken, orjson.JSONDecodeError):
         return _OTHER

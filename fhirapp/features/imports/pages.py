@@ -24,19 +24,10 @@ from fhirapp.jobs.table import DONE, Job
 from fhirapp.jobs.uploads import Upload
 from fhirapp.server.jobs import sweep
 from fhirapp.store.import_models import TURN, ImportRun, ImportSource
+from fhirapp.web import pages
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import job_of, watched
 from fhirapp.web.cookies import form_fields, keeps
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    error_page,
-    field,
-    for_administrators,
-    page,
-    see_other,
-    signed_in,
-)
 from fhirapp.web.texts import _
 
 # So many are listed.
@@ -136,9 +127,9 @@ def _sum(counts: Mapping[str, Mapping[str, int]]) -> Mapping[str, int]:
     }
 
 
-blueprint = blueprint_of("admin_imports", __name__)
+blueprint = pages.blueprint_of("admin_imports", __name__)
 # What was removed while it was looked at.
-blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
+blueprint.register_error_handler(FileNotFoundError, lambda _error: pages.error_page(404))
 # More than a form brings without scripts, which send it in pieces.
 blueprint.register_error_handler(
     BodyTooLong, lambda _error: jobs.too_long("import FILES", "/admin/imports")
@@ -156,7 +147,7 @@ _TYPED = {"source": "", "prefix": "", "provenance": "yes"}
 
 @blueprint.get("/admin/imports")
 @watched
-@for_administrators
+@pages.for_administrators
 def every() -> Response:
     """List the imports, and ask for what to import; upload is one to go on with."""
     sweep(int(time.time()))
@@ -166,14 +157,14 @@ def every() -> Response:
 
 @blueprint.post("/admin/imports")
 @keeps("task", "source", "prefix", *_CHOICES)
-@for_administrators
+@pages.for_administrators
 def begin() -> Response:
     """Begin an import of what was uploaded in pieces before, or comes with this form."""
     job_id = jobs.job_field()
     if table.find(job_id, IMPORT) is not None:
-        return see_other(f"/admin/imports/{job_id}")
+        return pages.see_other(f"/admin/imports/{job_id}")
     options: dict[str, Any] = {name: bool(request.form.get(name)) for name in _CHOICES}
-    source, prefix = field("source", _LONGEST_SOURCE), field("prefix", 100)
+    source, prefix = pages.field("source", _LONGEST_SOURCE), pages.field("prefix", 100)
     try:
         found = jobs.take_upload(job_id)
     except ConfigurationError as error:
@@ -184,17 +175,17 @@ def begin() -> Response:
     what = {"names": [one.name for one in found.files[:_NAMED]], "size": found.size}
     options |= {"source": source, "prefix": prefix, "count": len(found.files), **what}
     jobs.begin(IMPORT, options)
-    return see_other(f"/admin/imports/{job_id}")
+    return pages.see_other(f"/admin/imports/{job_id}")
 
 
 @blueprint.get("/admin/imports/<job_id>")
 @watched
-@for_administrators
+@pages.for_administrators
 def one(job_id: str) -> Response:
     """Show how far an import is, or its report."""
     job = job_of(job_id, *IMPORTS)
     report = _report(job)
-    return page(
+    return pages.page(
         "imports/import.html",
         scripts=True,
         job=job,
@@ -212,31 +203,31 @@ def one(job_id: str) -> Response:
 
 
 @blueprint.post("/admin/imports/<job_id>/stop")
-@for_administrators
+@pages.for_administrators
 def stop(job_id: str) -> Response:
     """Stop an import; what is committed stays."""
     jobs.end(job_of(job_id, *IMPORTS))
-    return see_other(f"/admin/imports/{job_id}")
+    return pages.see_other(f"/admin/imports/{job_id}")
 
 
 @blueprint.post("/admin/imports/<job_id>/again")
-@for_administrators
+@pages.for_administrators
 def again(job_id: str) -> Response:
     """Import the same once more: after a dry run in earnest, or what did not come to its end."""
     job, new = job_of(job_id, IMPORT), jobs.job_field()
     if table.find(new, IMPORT) is None:
         if job.is_under_way or not uploads.hand_over(job.id, new):
-            raise PageError(409, _("The files are no longer available. Upload them again."))
+            raise pages.PageError(409, _("The files are no longer available. Upload them again."))
         try:
             jobs.begin(IMPORT, {**job.request, "dry_run": False})
-        except PageError:
+        except pages.PageError:
             uploads.hand_over(new, job.id)
             raise
-    return see_other(f"/admin/imports/{new}")
+    return pages.see_other(f"/admin/imports/{new}")
 
 
 @blueprint.get("/admin/imports/<job_id>/files/<name>")
-@for_administrators
+@pages.for_administrators
 def file(job_id: str, name: str) -> Response:
     """Send the report, or what was refused."""
     response = jobs.made_file(job_of(job_id, *IMPORTS), name)
@@ -250,12 +241,12 @@ def _form(
     status: int = 400,
     kept: Mapping[str, str] = MappingProxyType({}),
 ) -> Response:
-    upload = uploads.find(upload_id, signed_in().user.id)
+    upload = uploads.find(upload_id, pages.signed_in().user.id)
     filled = request.form if request.method == "POST" else kept or _TYPED
-    mine = uploads.of_user(signed_in().user.id)
+    mine = uploads.of_user(pages.signed_in().user.id)
     known = request.method == "POST" and table.is_id(upload_id)
     found = runs()
-    return page(
+    return pages.page(
         "imports/imports.html",
         status if message else 200,
         scripts=True,

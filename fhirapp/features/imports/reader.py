@@ -15,18 +15,6 @@ import orjson
 
 from fhirapp.features.imports import bundles, ccda, tables
 from fhirapp.features.imports.archives import Broken, OnRead
-from fhirapp.features.imports.bundles import (
-    BUNDLE_TYPES,
-    BrokenDocument,
-    BundlePiece,
-    InvalidEntry,
-    OnMatch,
-    entry_id,
-    identifier_condition,
-    prefixed,
-    read_entry,
-    relative_name,
-)
 from fhirapp.features.imports.content import MARK, InputFormat, Unknown
 from fhirapp.features.imports.inputs import LONGEST, Input, kind_of
 from fhirapp.features.imports.records import ImportRecord, Scratch, dumps, name_of
@@ -38,7 +26,7 @@ from fhirapp.fhir.resource import InvalidResource
 
 _LONGEST_CDA = 50_000_000
 _ONE_PAGE = "is one page of a search, and the next page is another file; import that too"
-_Split = Callable[[Input, OnRead], Iterator[BundlePiece]]
+_Split = Callable[[Input, OnRead], Iterator[bundles.BundlePiece]]
 
 
 class RecordReader:
@@ -157,7 +145,7 @@ class RecordReader:
                     source.name,
                     lambda: _located_entries(source.name, split(source, on_read)),
                 )
-        except BrokenDocument as error:
+        except bundles.BrokenDocument as error:
             yield _faulty(f"{source.name}:{error.line}", str(error))
 
     def _note_page(self, bundle: Mapping[str, Any], place: str) -> None:
@@ -173,8 +161,8 @@ class RecordReader:
         self, bundle_type: Any, place: str, located: Callable[[], Iterator[tuple[str, bytes]]]
     ) -> Iterator[ImportRecord]:
         """Yield a Bundle's records; located is called twice, as references may point forward."""
-        if bundle_type not in BUNDLE_TYPES:
-            yield _faulty(place, f"must be one of {', '.join(BUNDLE_TYPES)}", "Bundle.type")
+        if bundle_type not in bundles.BUNDLE_TYPES:
+            yield _faulty(place, f"must be one of {', '.join(bundles.BUNDLE_TYPES)}", "Bundle.type")
             return
         number = self._scratch.new_bundle()
         for _, text in located():
@@ -182,8 +170,8 @@ class RecordReader:
         for where, text in located():
             record = ImportRecord(where, text, bundle_type=bundle_type)
             try:
-                entry = read_entry(fhir_json.loads(text), bundle_type)
-            except InvalidEntry as error:
+                entry = bundles.read_entry(fhir_json.loads(text), bundle_type)
+            except bundles.InvalidEntry as error:
                 yield replace(record, faults=[(error.path, str(error))])
             except ValueError as error:
                 yield replace(record, faults=[("", f"is not JSON: {error}")])
@@ -195,7 +183,7 @@ class RecordReader:
                     continue
                 record.resource = entry.resource
                 record.bundle = number
-                record.entry_id = entry_id(entry)
+                record.entry_id = bundles.entry_id(entry)
                 record.condition, record.on_match = entry.condition, entry.on_match
                 yield record
 
@@ -204,13 +192,13 @@ class RecordReader:
         try:
             # Of a resource that is repaired the id may follow from each digit of its content.
             loads = fhir_json.loads if self._repairs else orjson.loads
-            entry = read_entry(loads(text), bundle_type)
+            entry = bundles.read_entry(loads(text), bundle_type)
         except ValueError:
             # It is rejected when its turn comes.
             return
         if entry is None or entry.resource is None:
             return
-        resource_id, names = entry_id(entry), [entry.full_url]
+        resource_id, names = bundles.entry_id(entry), [entry.full_url]
         type_name = entry.resource.get("resourceType")
         if self._repairs:
             came = {} if resource_id is None else {"id": resource_id}
@@ -218,7 +206,7 @@ class RecordReader:
                 repaired = repaired_id({**entry.resource, **came})
                 if repaired != resource_id:
                     names += [f"{type_name}/{resource_id}"] if resource_id else []
-                    names.append(relative_name(entry.full_url))
+                    names.append(bundles.relative_name(entry.full_url))
                     resource_id = str(repaired)
         if resource_id is not None or entry.condition:
             target = f"{type_name}/{self._prefix}{resource_id or ''}"
@@ -226,7 +214,7 @@ class RecordReader:
                 # Text that is no Unicode is rejected when its turn comes.
                 with suppress(UnicodeEncodeError):
                     self._scratch.add_address(
-                        number, prefixed(name, self._prefix), target, entry.condition
+                        number, bundles.prefixed(name, self._prefix), target, entry.condition
                     )
 
     def _cda(self, source: Input, on_read: OnRead) -> Iterator[ImportRecord]:
@@ -244,7 +232,7 @@ class RecordReader:
         identifiers = ccda.identities(resources)
         remarks = [(source.name, remark) for remark in found]
         # A document has few details of a person: those of the first document are kept.
-        for record in self._group(source.name, resources, OnMatch.SKIP, identifiers):
+        for record in self._group(source.name, resources, bundles.OnMatch.SKIP, identifiers):
             yield replace(record, remarks=remarks)
             remarks = []
 
@@ -264,7 +252,9 @@ class RecordReader:
                 remarks = [*row.notes]
                 resources = row.resources or []
                 identifiers = {name_of(patient): _identifiers(patient) for patient in resources}
-                for record in self._group(place, resources, OnMatch.SKIP_OTHER, identifiers):
+                for record in self._group(
+                    place, resources, bundles.OnMatch.SKIP_OTHER, identifiers
+                ):
                     yield replace(
                         record,
                         text=row.text,
@@ -281,7 +271,7 @@ class RecordReader:
         self,
         place: str,
         resources: Sequence[dict[str, Any]],
-        on_match: OnMatch,
+        on_match: bundles.OnMatch,
         identifiers: Mapping[str, Iterable[tuple[str, str]]],
     ) -> Iterator[ImportRecord]:
         """Yield the resources made from one document or row, about people who may be known here.
@@ -291,7 +281,9 @@ class RecordReader:
         number = self._scratch.new_bundle()
         for resource in resources:
             name = name_of(resource)
-            condition = identifier_condition(resource["resourceType"], identifiers.get(name, ()))
+            condition = bundles.identifier_condition(
+                resource["resourceType"], identifiers.get(name, ())
+            )
             if condition:
                 target = name.replace("/", f"/{self._prefix}", 1)
                 # References have their prefix by then.
@@ -350,7 +342,7 @@ def _json_of(document: bytes) -> bytes:
     try:
         return dumps(xml_reader.loads(document))
     except xml_reader.InvalidXml as error:
-        raise BrokenDocument(str(error), error.line) from None
+        raise bundles.BrokenDocument(str(error), error.line) from None
 
 
 def _is_list(source: Input) -> bool:
@@ -361,7 +353,7 @@ def _is_list(source: Input) -> bool:
     return start[:1] == b"["
 
 
-def _outline(pieces: Iterable[BundlePiece]) -> dict[str, Any]:
+def _outline(pieces: Iterable[bundles.BundlePiece]) -> dict[str, Any]:
     """Return the type of a document, of a Bundle its kind and its links.
 
     `entry` is only there where it is no list.
@@ -378,7 +370,9 @@ def _outline(pieces: Iterable[BundlePiece]) -> dict[str, Any]:
     return members
 
 
-def _located_entries(name: str, pieces: Iterable[BundlePiece]) -> Iterator[tuple[str, bytes]]:
+def _located_entries(
+    name: str, pieces: Iterable[bundles.BundlePiece]
+) -> Iterator[tuple[str, bytes]]:
     """Yield each entry of a Bundle, in an input of this name, with its place."""
     position = 0
     for piece in pieces:
@@ -387,7 +381,7 @@ def _located_entries(name: str, pieces: Iterable[BundlePiece]) -> Iterator[tuple
             position += 1
 
 
-def _pieces(source: Input, on_read: OnRead) -> Iterator[BundlePiece]:
+def _pieces(source: Input, on_read: OnRead) -> Iterator[bundles.BundlePiece]:
     with source.open(on_read) as stream:
         if stream.read(len(MARK)) != MARK:
             stream.close()
@@ -395,11 +389,11 @@ def _pieces(source: Input, on_read: OnRead) -> Iterator[BundlePiece]:
         yield from bundles.pieces(stream, LONGEST)
 
 
-def _xml_pieces(source: Input, on_read: OnRead) -> Iterator[BundlePiece]:
+def _xml_pieces(source: Input, on_read: OnRead) -> Iterator[bundles.BundlePiece]:
     """Yield the pieces of FHIR XML, in JSON. Raises BrokenDocument."""
     with source.open(on_read) as stream:
         try:
             for name, content, line in xml_reader.pieces(stream, LONGEST):
-                yield BundlePiece(name, dumps(content), line)
+                yield bundles.BundlePiece(name, dumps(content), line)
         except xml_reader.InvalidXml as error:
-            raise BrokenDocument(str(error), error.line) from None
+            raise bundles.BrokenDocument(str(error), error.line) from None

@@ -18,36 +18,19 @@ from fhirapp.config import base_url, settings
 from fhirapp.features.demo.accounts import BACKEND, SECRET
 from fhirapp.features.explore.routes import OWN_PATIENT
 from fhirapp.features.explore.snippets import Snippet, encoded, snippets
-from fhirapp.features.learn import progress
+from fhirapp.features.learn import classes, progress
 from fhirapp.features.learn.checks import is_right, right_answer
-from fhirapp.features.learn.classes import (
-    chosen,
-    class_of,
-    is_teacher,
-    learner_of,
-    own_patient_of,
-    own_secret,
-)
 from fhirapp.features.learn.lesson import LARGEST, Lesson, lessons
 from fhirapp.features.learn.markdown import as_html, rendered
 from fhirapp.features.learn.models import LessonProgress
 from fhirapp.features.learn.progress import CheckState, LessonState, lesson_state
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    current_session,
-    field,
-    for_signed_in,
-    for_staff,
-    page,
-    see_other,
-    sign_in_address,
-    signed_in,
-)
+from fhirapp.web import pages
 from fhirapp.web.texts import _
 
-blueprint = blueprint_of("learn", __name__)
-blueprint.record_once(lambda state: state.app.extensions.update({OWN_PATIENT: own_patient_of}))
+blueprint = pages.blueprint_of("learn", __name__)
+blueprint.record_once(
+    lambda state: state.app.extensions.update({OWN_PATIENT: classes.own_patient_of})
+)
 _WRITING = Path(__file__).with_name("writing.md")
 # What stands in a text for id and secret of the backend that a learner may use.
 _BACKEND = "{backend}"
@@ -61,18 +44,18 @@ _STOP = 286
 def only_in_the_demo() -> None:
     """Refuse every page of the lessons elsewhere. Raises PageError."""
     if not settings().demo:
-        raise PageError(404, _("Lessons are part of the demo. Start it with app.py --demo."))
+        raise pages.PageError(404, _("Lessons are part of the demo. Start it with app.py --demo."))
 
 
 @blueprint.get("/learn")
 def overview() -> Response:
     """List the lessons, with what is done and what is next; to staff what cannot be read."""
     faults, user = lessons()[1], _user()
-    found = class_of(user.id) if user else None
+    found = classes.class_of(user.id) if user else None
     known = own_lessons()
     began = progress.of_person(user.id) if user else {}
     done = {name for name, row in began.items() if row.done_at is not None}
-    return page(
+    return pages.page(
         "learn/overview.html",
         lessons=known,
         levels=[(level, [*some]) for level, some in groupby(known, lambda lesson: lesson.level)],
@@ -82,19 +65,19 @@ def overview() -> Response:
         following=next((lesson for lesson in known if lesson.name not in done), None),
         count=sum(lesson.name in done for lesson in known),
         found=found,
-        is_teacher=user is not None and is_teacher(user),
+        is_teacher=user is not None and classes.is_teacher(user),
         minutes=sum(lesson.minutes for lesson in known if lesson.name not in done),
         faults=faults if user and user.role in STAFF else [],
-        sign_in=sign_in_address("/learn"),
+        sign_in=pages.sign_in_address("/learn"),
         password=SECRET,
     )
 
 
 @blueprint.get("/learn/writing")
-@for_staff
+@pages.for_staff
 def writing() -> Response:
     """Tell a teacher how a lesson is written."""
-    return page(
+    return pages.page(
         "learn/writing.html",
         scripts=True,
         text=as_html(_WRITING.read_text(encoding="utf-8")),
@@ -114,45 +97,47 @@ def show_progress(name: str) -> Response:
     """Return the progress for htmx to put into the page; 204 where it has not changed."""
     place = _place(name)
     if not request.headers.get("HX-Request"):
-        return see_other(f"/learn/{name}#progress")
+        return pages.see_other(f"/learn/{name}#progress")
     values = _values(place)
     if values["state"] == request.args.get("state"):
         return Response(status=204)
     is_over = values["is_done"] or values["began"] is None
-    return page("learn/progress.html", _STOP if is_over else 200, scripts=True, **values)
+    return pages.page("learn/progress.html", _STOP if is_over else 200, scripts=True, **values)
 
 
 @blueprint.post("/learn/<name>/begin")
-@for_signed_in
+@pages.for_signed_in
 def begin(name: str) -> Response:
     """Start a lesson, or start it again."""
-    progress.begin(signed_in().user.id, _place(name).lesson.name)
-    return see_other(f"/learn/{name}#progress")
+    progress.begin(pages.signed_in().user.id, _place(name).lesson.name)
+    return pages.see_other(f"/learn/{name}#progress")
 
 
 @blueprint.post("/learn/<name>/hint")
-@for_signed_in
+@pages.for_signed_in
 def hint(name: str) -> Response:
     """Show one more hint."""
     lesson = _place(name).lesson
-    progress.one_more_hint(signed_in().user.id, lesson.name, len(lesson.hints))
-    return see_other(f"/learn/{name}#hints")
+    progress.one_more_hint(pages.signed_in().user.id, lesson.name, len(lesson.hints))
+    return pages.see_other(f"/learn/{name}#hints")
 
 
 @blueprint.post("/learn/<name>/answer")
-@for_signed_in
+@pages.for_signed_in
 def take_answer(name: str) -> Response:
     """Compare an answer with what the server answers the learner now."""
     place = _place(name)
     row = _row(place.lesson)
     if row is None:
-        raise PageError(409, _("Start the lesson first, then answer."))
-    says, typed = field("says", LARGEST), field("answer", 200)
+        raise pages.PageError(409, _("Start the lesson first, then answer."))
+    says, typed = pages.field("says", LARGEST), pages.field("answer", 200)
     check = next((check for check in place.lesson.checks if check.says == says), None)
     if check is None or check.question is None:
-        raise PageError(409, _("The lesson has changed in the meantime. Read its question again."))
+        raise pages.PageError(
+            409, _("The lesson has changed in the meantime. Read its question again.")
+        )
     began_at = row.began_at
-    user_id = signed_in().user.id
+    user_id = pages.signed_in().user.id
     answer = progress.answer_now(check.question.address)
     if not progress.is_shown(place.lesson, check, user_id, began_at, answer.status):
         return _page(place, says, typed, _("First send the request that shows the answer."))
@@ -175,14 +160,14 @@ def take_answer(name: str) -> Response:
             _("That is not what the server returns. Check the response and try again."),
         )
     progress.note(user_id, place.lesson.name, began_at, [says], is_done=False)
-    return see_other(f"/learn/{name}#progress")
+    return pages.see_other(f"/learn/{name}#progress")
 
 
 def own_lessons() -> Sequence[Lesson]:
     """Return the lessons in the order of the learner's class, by default all."""
     user, known = _user(), lessons()[0]
-    found = class_of(user.id) if user else None
-    return chosen(known, found.lessons) if found else known
+    found = classes.class_of(user.id) if user else None
+    return classes.chosen(known, found.lessons) if found else known
 
 
 class _Place(NamedTuple):
@@ -199,11 +184,11 @@ def _place(name: str) -> _Place:
         for number, lesson in enumerate(known, 1):
             if lesson.name == name:
                 return _Place(lesson, number, known[number] if number < len(known) else None)
-    raise PageError(404, _("This lesson does not exist. See the list at /learn."))
+    raise pages.PageError(404, _("This lesson does not exist. See the list at /learn."))
 
 
 def _page(place: _Place, says: str = "", typed: str = "", message: str = "") -> Response:
-    return page(
+    return pages.page(
         "learn/lesson.html",
         scripts=True,
         text=_rendered(place.lesson.text, place.lesson.name),
@@ -235,13 +220,13 @@ def _programs(text: str) -> Sequence[Snippet]:
 def _rendered(text: str, lesson: str) -> Markup:
     """Return the Markdown of a lesson as HTML, with the backend of the learner filled in."""
     user = _user()
-    learner = learner_of(user.id) if user else None
-    own = f"{learner.client_id}:{own_secret(learner.user_id)}" if learner else ""
+    learner = classes.learner_of(user.id) if user else None
+    own = f"{learner.client_id}:{classes.own_secret(learner.user_id)}" if learner else ""
     return rendered(text.replace(_BACKEND, own or f"{BACKEND}:{SECRET}"), lesson)
 
 
 def _user() -> User | None:
-    session = current_session()
+    session = pages.current_session()
     return session.user if session is not None and session.complete else None
 
 
@@ -257,7 +242,7 @@ def _values(place: _Place) -> dict[str, Any]:
         "lesson": lesson,
         "number": place.number,
         "following": place.following,
-        "sign_in": sign_in_address(f"/learn/{lesson.name}"),
+        "sign_in": pages.sign_in_address(f"/learn/{lesson.name}"),
         "password": SECRET,
         "began": row.began_at if row else None,
         "hints": lesson.hints[: row.hints] if row else (),
@@ -267,7 +252,7 @@ def _values(place: _Place) -> dict[str, Any]:
         is_met = row is not None
         state = LessonState([CheckState(check, is_met) for check in lesson.checks], ())
     else:
-        user_id = signed_in().user.id
+        user_id = pages.signed_in().user.id
         state = lesson_state(lesson, user_id, row.began_at, row.met)
         values["is_done"] = state.is_done
         if state.is_done or not set(state.met) <= set(row.met):

@@ -14,15 +14,8 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.fhir import temporal
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.document_date import date_of
+from fhirapp.web import labels
 from fhirapp.web.internal_client import read
-from fhirapp.web.labels import (
-    NOTE_STATUSES,
-    PAST_STATUSES,
-    format_of,
-    full_name,
-    shortened,
-    word,
-)
 from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _, numeral
 from fhirapp.web.times import SHORT_MONTHS, partial
@@ -85,11 +78,11 @@ def kind_of_note(note: Json) -> str:
 def about(note: Json) -> str:
     """Return what a note is about, by its description or the titles of its documents."""
     if description := note.get("description"):
-        return shortened(str(description))
+        return labels.shortened(str(description))
     titles = [(one.get("attachment") or {}).get("title") for one in note.get("content", ())]
     kind = kind_of_note(note).casefold()
     titled = dict.fromkeys(str(one) for one in titles if one and str(one).casefold() != kind)
-    return shortened(", ".join(titled))
+    return labels.shortened(", ".join(titled))
 
 
 def concept(value: Json | None) -> str:
@@ -99,7 +92,7 @@ def concept(value: Json | None) -> str:
     codings = [one for one in value.get("coding", ()) if one]
     displays = (one.get("display") for one in codings)
     codes = (one.get("code") for one in codings)
-    return shortened(next(filter(None, (value.get("text"), *displays, *codes)), ""))
+    return labels.shortened(next(filter(None, (value.get("text"), *displays, *codes)), ""))
 
 
 def reference(value: Json | None) -> str:
@@ -107,7 +100,7 @@ def reference(value: Json | None) -> str:
     if not value:
         return ""
     identifier = value.get("identifier") or {}
-    return shortened(
+    return labels.shortened(
         str(value.get("display") or value.get("reference") or identifier.get("value") or "")
     )
 
@@ -125,14 +118,14 @@ def local_id(value: Json | None, kind: str) -> str:
 def status(note: Json) -> Status:
     """Return how far a note holds."""
     codes = {str(note.get("status", "")), str(note.get("docStatus", ""))}
-    words = [word(code) for code in NOTE_STATUSES if code in codes]
-    return Status(", ".join(words), bool(codes & PAST_STATUSES))
+    words = [labels.word(code) for code in labels.NOTE_STATUSES if code in codes]
+    return Status(", ".join(words), bool(codes & labels.PAST_STATUSES))
 
 
 def formats(note: Json) -> tuple[str, ...]:
     """Return in what formats a note's documents are, each once."""
     found = [
-        format_of(str((one.get("attachment") or {}).get("contentType", "")))
+        labels.format_of(str((one.get("attachment") or {}).get("contentType", "")))
         for one in note.get("content", ())
     ]
     return tuple(dict.fromkeys(found)) or (_("no document"),)
@@ -144,7 +137,7 @@ def day_of(value: object) -> str:
     try:
         return partial(text, SHORT_MONTHS) if text else _("not dated")
     except (ValueError, LookupError):
-        return shortened(text, 40) or _("not dated")
+        return labels.shortened(text, 40) or _("not dated")
 
 
 def moment_of(value: object) -> str:
@@ -217,5 +210,5 @@ def _name_of(address: str, token: OwnToken, via: str) -> str:
     if found["resourceType"] == "DocumentReference":
         return f"{kind_of_note(found)}, {day_of(date_of(found))}"
     if isinstance(title := found.get("name"), str):
-        return shortened(title)
-    return full_name(found) if title else ""
+        return labels.shortened(title)
+    return labels.full_name(found) if title else ""

@@ -14,28 +14,7 @@ from fhirapp.auth.models import PATIENT
 from fhirapp.documents import Unreadable
 from fhirapp.documents.extractor import shared_extractor
 from fhirapp.documents.media import Unread
-from fhirapp.features.notes.attachments import (
-    MACHINE_READ,
-    MAX_ATTACHMENTS,
-    VIA,
-    Attachment,
-    Way,
-    attachment,
-    machine_read,
-    plain_text,
-    read_words,
-    way,
-)
-from fhirapp.features.notes.elements import (
-    NoteItem,
-    add_names,
-    concept,
-    day_of,
-    line,
-    local_id,
-    reference,
-    size,
-)
+from fhirapp.features.notes import attachments, elements
 from fhirapp.features.notes.listing import every
 from fhirapp.features.notes.search import TextSpan
 from fhirapp.features.notes.search import marked as mark_hits
@@ -68,8 +47,8 @@ class DocumentView(NamedTuple):
     says why something is missing, is_machine_read that the text is OCR's.
     """
 
-    document: Attachment
-    way: Way
+    document: attachments.Attachment
+    way: attachments.Way
     text: list[TextSpan]
     hits: int
     is_cut: bool
@@ -79,7 +58,7 @@ class DocumentView(NamedTuple):
 
     @property
     def size(self) -> str:
-        return size(len(self.document.data or b""))
+        return elements.size(len(self.document.data or b""))
 
 
 def no_record() -> PageError:
@@ -96,11 +75,11 @@ def opened(note_id: str, version: str = "") -> Opened:
     refused = no_record()
     for token in _tokens():
         try:
-            note = read(path, token, via=VIA)
+            note = read(path, token, via=attachments.VIA)
         except PageError as error:
             refused = error
         else:
-            add_names(note, token, VIA)
+            elements.add_names(note, token, attachments.VIA)
             return Opened(note, token)
     raise refused
 
@@ -126,16 +105,16 @@ class Whose(NamedTuple):
 def whose(one: Opened) -> Whose:
     """Return whose record a note is in, as far as may be read and is recorded."""
     subject = one.note.get("subject") or {}
-    patient_id = local_id(subject, "Patient")
-    recorded = Whose(patient_id, reference(subject), "")
+    patient_id = elements.local_id(subject, "Patient")
+    recorded = Whose(patient_id, elements.reference(subject), "")
     if not patient_id:
         return recorded
     try:
-        patient = read(f"/fhir/Patient/{quote(patient_id)}", one.token, via=VIA)
+        patient = read(f"/fhir/Patient/{quote(patient_id)}", one.token, via=attachments.VIA)
     except PageError:
         return recorded
     born = patient.get("birthDate")
-    return Whose(patient_id, full_name(patient), day_of(born) if born else "")
+    return Whose(patient_id, full_name(patient), elements.day_of(born) if born else "")
 
 
 # They hold for digits too; those that only set a direction do not.
@@ -144,13 +123,15 @@ _TURNED = re.compile("[\u202d\u202e]")
 
 def shown(one: Opened, phrases: Sequence[Phrase]) -> list[DocumentView]:
     """Return a note's documents, what was looked for marked in them."""
-    count = min(len(one.note.get("content", ())), MAX_ATTACHMENTS)
-    found = (attachment(one.note, number, one.token) for number in range(1, count + 1))
+    count = min(len(one.note.get("content", ())), attachments.MAX_ATTACHMENTS)
+    found = (attachments.attachment(one.note, number, one.token) for number in range(1, count + 1))
     until = time.monotonic() + _SECONDS
     return [_shown(document, phrases, until) for document in found if document is not None]
 
 
-def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> DocumentView:
+def _shown(
+    document: attachments.Attachment, phrases: Sequence[Phrase], until: float
+) -> DocumentView:
     problem = document.problem
     if time.monotonic() > until:
         problem = _(
@@ -159,22 +140,22 @@ def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Doc
         )
     if problem or document.data is None:
         return DocumentView(document, "download", [], 0, is_cut=False, pages=0, remark=problem)
-    kind = way(document)
+    kind = attachments.way(document)
     pages, is_cut, text, remark, is_machine_read = 0, False, "", "", False
     try:
         if kind == "pdf":
             pages = shared_extractor().pages_of(document.data)
         if kind == "text":
-            text, is_cut = plain_text(document)
+            text, is_cut = attachments.plain_text(document)
         elif kind not in ("picture", "download"):
-            text, unread, is_machine_read = read_words(document)
+            text, unread, is_machine_read = attachments.read_words(document)
             remark = _unread(unread)
         else:
-            text = machine_read(document)
+            text = attachments.machine_read(document)
             is_machine_read = bool(text)
     except Unreadable as error:
         remark = _("Its text cannot be read: %(reason)s.", reason=str(error))
-    about = _(MACHINE_READ) if is_machine_read else ""
+    about = _(attachments.MACHINE_READ) if is_machine_read else ""
     remark = " ".join(filter(None, (remark, about, _turned(text))))
     if kind == "download":
         remark = f"{_not_shown(document)} {remark}".rstrip()
@@ -212,7 +193,7 @@ def _turned(text: str) -> str:
     )
 
 
-def _not_shown(document: Attachment) -> str:
+def _not_shown(document: attachments.Attachment) -> str:
     if "svg" in document.content_type.lower():
         return _("SVG images can contain scripts, so they are not shown here.")
     return _("This file type cannot be shown here. Save the file and open it in another program.")
@@ -225,8 +206,8 @@ def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
     visits = [visit(one, token) for one in context.get("encounter", ())[:5]]
     facts = [
         (_("Description"), note.get("description", "")),
-        (_("Signed by"), reference(note.get("authenticator"))),
-        (_("Custodian"), reference(note.get("custodian")) or _("not recorded")),
+        (_("Signed by"), elements.reference(note.get("authenticator"))),
+        (_("Custodian"), elements.reference(note.get("custodian")) or _("not recorded")),
         (_("Visit"), "; ".join(filter(None, visits)) or _("not recorded")),
         (_("Period of care"), _span(period) if period else ""),
         (_("Identifier"), ", ".join(_numbers(note))),
@@ -258,26 +239,28 @@ _CONFIDENTIAL = {
 
 
 def _label(value: Mapping[str, Any]) -> str:
-    level = concept(value)
+    level = elements.concept(value)
     return _(_CONFIDENTIAL[level]) if level in _CONFIDENTIAL else level
 
 
-def visit(value: Mapping[str, Any] | None, token: OwnToken, via: str = VIA) -> str:
+def visit(value: Mapping[str, Any] | None, token: OwnToken, via: str = attachments.VIA) -> str:
     """Return an encounter in words, as much as may be read of it; "" where none is recorded."""
     place = str((value or {}).get("reference", ""))
     if not place.startswith("Encounter/"):
-        return reference(value)
+        return elements.reference(value)
     try:
         encounter = read(f"/fhir/{quote(place)}", token, via=via)
     except PageError:
-        return reference(value)
-    kinds = (concept(one) for one in encounter.get("type", ()))
+        return elements.reference(value)
+    kinds = (elements.concept(one) for one in encounter.get("type", ()))
     kind = next(filter(None, kinds), "") or str((encounter.get("class") or {}).get("display", ""))
     return f"{kind or _('a visit')}, {_span(encounter.get('period') or {})}"
 
 
 def _span(period: Mapping[str, Any]) -> str:
-    start, end = (day_of(period[name]) if period.get(name) else "" for name in ("start", "end"))
+    start, end = (
+        elements.day_of(period[name]) if period.get(name) else "" for name in ("start", "end")
+    )
     if not start and not end:
         return _("time not recorded")
     if start == end:
@@ -294,7 +277,7 @@ _RELATIONS = {
 }
 
 
-def relations(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, NoteItem]]:
+def relations(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, elements.NoteItem]]:
     """Return the notes that a note has to do with, and those that name it."""
     here = note["id"]
     found = []
@@ -303,13 +286,13 @@ def relations(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, NoteI
         word = _(_RELATIONS.get(str(relation.get("code")), "relates to"))
         if place.startswith("DocumentReference/"):
             try:
-                other = read(f"/fhir/{quote(place)}", token, via=VIA)
+                other = read(f"/fhir/{quote(place)}", token, via=attachments.VIA)
             except PageError:
                 continue
             found.append(
                 (
                     _("The note you are viewing %(relation)s this one", relation=word),
-                    line(other),
+                    elements.line(other),
                 )
             )
     naming = [("relatesto", f"DocumentReference/{here}")]
@@ -321,7 +304,9 @@ def relations(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, NoteI
                 if str((one.get("target") or {}).get("reference", "")).split("/")[1:2] == [here]
             ]
             word = _(_RELATIONS.get(codes[0] if codes else "", "relates to"))
-            found.append((_("A later note %(relation)s this one", relation=word), line(other)))
+            found.append(
+                (_("A later note %(relation)s this one", relation=word), elements.line(other))
+            )
     except PageError:
         pass
     return found

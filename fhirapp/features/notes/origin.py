@@ -6,15 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.features.notes import elements
 from fhirapp.features.notes.attachments import VIA
-from fhirapp.features.notes.elements import (
-    add_names,
-    concept,
-    day_of,
-    moment_of,
-    people,
-    reference,
-)
 from fhirapp.features.notes.listing import every
 from fhirapp.web.labels import shortened
 from fhirapp.web.pages import PageError
@@ -63,27 +56,27 @@ def origins(note_id: str, token: OwnToken) -> list[NoteProvenance] | None:
         found = list(every("Provenance", parameters, token, _MOST))
     except PageError:
         return None
-    add_names(found, token, VIA)
+    elements.add_names(found, token, VIA)
     return [_origin(one, f"DocumentReference/{note_id}") for one in found]
 
 
 def _origin(provenance: Mapping[str, Any], here: str) -> NoteProvenance:
     codings = (provenance.get("activity") or {}).get("coding") or []
     codes = [str(one.get("code", "")) for one in codings]
-    named = concept(provenance.get("activity"))
+    named = elements.concept(provenance.get("activity"))
     done = next((_(_DONE[code]) for code in codes if code in _DONE), named) or _("Recorded")
-    heading = f"{done}, {moment_of(provenance.get('recorded'))}"
+    heading = f"{done}, {elements.moment_of(provenance.get('recorded'))}"
     agents = [_agent(one) for one in provenance.get("agent", ())[:20]]
     entities = [_entity(one, here) for one in provenance.get("entity", ())[:20]]
     signatures = [
         _(
             "Signed by %(who)s, %(when)s.",
-            who=reference(one.get("who")) or _("an unnamed person"),
-            when=moment_of(one.get("when")),
+            who=elements.reference(one.get("who")) or _("an unnamed person"),
+            when=elements.moment_of(one.get("when")),
         )
         for one in provenance.get("signature", ())[:5]
     ]
-    reasons = ", ".join(filter(None, map(concept, provenance.get("reason", ()))))
+    reasons = ", ".join(filter(None, map(elements.concept, provenance.get("reason", ()))))
     others = [
         _("Reason: %(reasons)s.", reasons=reasons) if reasons else "",
         _happened(provenance),
@@ -94,10 +87,10 @@ def _origin(provenance: Mapping[str, Any], here: str) -> NoteProvenance:
 
 def _happened(provenance: Mapping[str, Any]) -> str:
     if when := provenance.get("occurredDateTime"):
-        return _("Occurred on %(day)s.", day=day_of(when))
+        return _("Occurred on %(day)s.", day=elements.day_of(when))
     period = provenance.get("occurredPeriod") or {}
     if period.get("start") and period.get("end"):
-        first, last = day_of(period["start"]), day_of(period["end"])
+        first, last = elements.day_of(period["start"]), elements.day_of(period["end"])
         return _("Occurred from %(first)s to %(last)s.", first=first, last=last)
     return ""
 
@@ -105,11 +98,11 @@ def _happened(provenance: Mapping[str, Any]) -> str:
 def _agent(agent: Mapping[str, Any]) -> str:
     codings = (agent.get("type") or {}).get("coding") or []
     codes = [str(one.get("code", "")) for one in codings]
-    role = next((_(_ROLES[code]) for code in codes if code in _ROLES), "") or concept(
+    role = next((_(_ROLES[code]) for code in codes if code in _ROLES), "") or elements.concept(
         agent.get("type")
     )
-    who = people([agent.get("who") or {}]) or _("not recorded")
-    behalf = reference(agent.get("onBehalfOf"))
+    who = elements.people([agent.get("who") or {}]) or _("not recorded")
+    behalf = elements.reference(agent.get("onBehalfOf"))
     role = role or _("involved:")
     text = f"{role} {who}"
     return (
@@ -121,7 +114,7 @@ def _agent(agent: Mapping[str, Any]) -> str:
 
 def _entity(entity: Mapping[str, Any], here: str) -> str:
     source = entity.get("what") or {}
-    what = _("this document") if source.get("reference") == here else reference(source)
+    what = _("this document") if source.get("reference") == here else elements.reference(source)
     what = what or _("not recorded")
     return f"{_(_FROM.get(str(entity.get('role')), 'made from'))} {what}"
 

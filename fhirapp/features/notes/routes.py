@@ -9,19 +9,10 @@ from flask import Response, request
 from fhirapp.auth.links import links_of
 from fhirapp.auth.models import PATIENT
 from fhirapp.config import settings
-from fhirapp.features.notes import attachments, search
+from fhirapp.features.notes import attachments, note, search
 from fhirapp.features.notes.attachments import MAX_ATTACHMENTS, Attachment, attachment
 from fhirapp.features.notes.elements import line, moment_of, version_of
 from fhirapp.features.notes.listing import Refused, name_of_patient
-from fhirapp.features.notes.note import (
-    MOST_PAGES,
-    facts,
-    no_record,
-    opened,
-    relations,
-    shown,
-    whose,
-)
 from fhirapp.features.notes.of_patient import timeline_of
 from fhirapp.features.notes.origin import origins
 from fhirapp.features.notes.search import Found, NoteQuery
@@ -104,7 +95,7 @@ def _first_record() -> str:
     """Return the record that is linked to a patient first. Raises PageError."""
     linked = _linked()
     if not linked:
-        raise no_record()
+        raise note.no_record()
     return linked[0]
 
 
@@ -135,7 +126,7 @@ def _page(template: str, status: int = 200, **values: Any) -> Response:
 def show(note_id: str) -> Response:
     """Show a note and its documents; an earlier version with ?version=. Aborts with 404."""
     version = _version("version")
-    one = opened(note_id, version)
+    one = note.opened(note_id, version)
     newest = _newest(note_id) if version else version_of(one.note)
     q = request.args.get("q", "")[:500]
     return _page(
@@ -145,13 +136,13 @@ def show(note_id: str) -> Response:
         told_status=str(one.note.get("status", "")),
         text_status=str(one.note.get("docStatus", "")),
         newest=newest,
-        whose=whose(one),
-        facts=facts(one.note, one.token),
-        relations=relations(one.note, one.token),
-        documents=shown(one, search.phrases_of(q)),
+        whose=note.whose(one),
+        facts=note.facts(one.note, one.token),
+        relations=note.relations(one.note, one.token),
+        documents=note.shown(one, search.phrases_of(q)),
         count=len(one.note.get("content", ())),
         most=MAX_ATTACHMENTS,
-        most_pages=MOST_PAGES,
+        most_pages=note.MOST_PAGES,
         origins=origins(note_id, one.token),
         q=q,
     )
@@ -161,10 +152,10 @@ def show(note_id: str) -> Response:
 @for_signed_in
 def list_versions(note_id: str) -> Response:
     """List a note's versions. Aborts with 404."""
-    one = opened(note_id)
+    one = note.opened(note_id)
     found = versions(note_id, one.token)
     return _page(
-        "notes/versions.html", note=line(one.note), whose=whose(one), versions=found, most=MOST
+        "notes/versions.html", note=line(one.note), whose=note.whose(one), versions=found, most=MOST
     )
 
 
@@ -175,13 +166,13 @@ def compare(note_id: str) -> Response:
     first, second = _version("from"), _version("to")
     if not first or not second:
         raise PageError(400, _("Name the two versions to compare: ?from=1&to=2."))
-    before, after = opened(note_id, first), opened(note_id, second)
+    before, after = note.opened(note_id, first), note.opened(note_id, second)
     found = compared(before, after)
     return _page(
         "notes/difference.html",
         before=line(before.note),
         after=line(after.note),
-        whose=whose(after),
+        whose=note.whose(after),
         found=found,
     )
 
@@ -209,7 +200,7 @@ def save(note_id: str, number: int) -> Response:
 
 def _document(note_id: str, number: int) -> Attachment:
     """Return a note's document. Raises PageError."""
-    one = opened(note_id, _version("version"))
+    one = note.opened(note_id, _version("version"))
     found = attachment(one.note, number, one.token)
     if found is None:
         raise PageError(404, _("This note has no document with that number."))
@@ -227,6 +218,6 @@ def _version(name: str) -> str:
 def _newest(note_id: str) -> str:
     """Return the number of the newest version, "" where it is deleted."""
     try:
-        return version_of(opened(note_id).note)
+        return version_of(note.opened(note_id).note)
     except PageError:
         return ""

@@ -8,26 +8,8 @@ from urllib.parse import quote
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.documents import Unreadable
-from fhirapp.features.notes.attachments import (
-    MACHINE_READ,
-    VIA,
-    Attachment,
-    attachment,
-    plain_text,
-    read_words,
-    way,
-)
+from fhirapp.features.notes import attachments, elements
 from fhirapp.features.notes.difference import Difference, difference
-from fhirapp.features.notes.elements import (
-    concept,
-    day_of,
-    moment_of,
-    people,
-    reference,
-    size,
-    status,
-    version_of,
-)
 from fhirapp.features.notes.note import Opened
 from fhirapp.fhir.document_date import date_of
 from fhirapp.web.internal_client import read
@@ -53,7 +35,7 @@ class NoteVersion(NamedTuple):
 def versions(note_id: str, token: OwnToken) -> list[NoteVersion]:
     """Return the versions of a note, the newest first, at most MOST. Raises PageError."""
     path = f"/fhir/DocumentReference/{quote(note_id, safe='')}/_history?_count={MOST}"
-    entries = read(path, token, via=VIA).get("entry", ())
+    entries = read(path, token, via=attachments.VIA).get("entry", ())
     found = []
     for place, entry in enumerate(entries):
         before = entries[place + 1] if place + 1 < len(entries) else None
@@ -66,22 +48,22 @@ def _version(entry: Json, before: Json | None) -> NoteVersion:
     number = _number(entry)
     previous = _number(before) if before else ""
     if note is None:
-        when = moment_of((entry.get("response") or {}).get("lastModified"))
+        when = elements.moment_of((entry.get("response") or {}).get("lastModified"))
         return NoteVersion(number, when, _("deleted"), True, previous, (_("Deleted."),))
     if earlier is None:
         change = _("Restored.") if before else _("First version kept on this server.")
         changed: tuple[str, ...] = (change,)
     else:
         changed = tuple(changes(earlier, note)) or (_("No changes except the version number."),)
-    when = moment_of(note.get("meta", {}).get("lastUpdated"))
-    word = status(note).word or _("current")
+    when = elements.moment_of(note.get("meta", {}).get("lastUpdated"))
+    word = elements.status(note).word or _("current")
     return NoteVersion(number, when, word, False, previous if earlier else "", changed)
 
 
 def _number(entry: Json) -> str:
     note = entry.get("resource")
     if note is not None:
-        return version_of(note)
+        return elements.version_of(note)
     etag = str((entry.get("response") or {}).get("etag", ""))
     return etag.removeprefix("W/").strip('"')
 
@@ -122,24 +104,27 @@ def _facts(note: Json) -> dict[str, str]:
     context = note.get("context") or {}
     period = context.get("period") or {}
     related = (
-        f"{one.get('code')} {reference(one.get('target'))}" for one in note.get("relatesTo", ())
+        f"{one.get('code')} {elements.reference(one.get('target'))}"
+        for one in note.get("relatesTo", ())
     )
     details = {
-        _("Type"): concept(note.get("type")),
+        _("Type"): elements.concept(note.get("type")),
         _("Record status"): str(note.get("status", "")),
         _("Document status"): str(note.get("docStatus", "")),
-        _("Date"): moment_of(date_of(note)) if date_of(note) else "",
-        _("Author"): people(note.get("author")),
-        _("Signed by"): reference(note.get("authenticator")),
-        _("Custodian"): reference(note.get("custodian")),
+        _("Date"): elements.moment_of(date_of(note)) if date_of(note) else "",
+        _("Author"): elements.people(note.get("author")),
+        _("Signed by"): elements.reference(note.get("authenticator")),
+        _("Custodian"): elements.reference(note.get("custodian")),
         _("Description"): shortened(str(note.get("description", ""))),
-        _("Patient"): reference(note.get("subject")),
-        _("Category"): ", ".join(filter(None, map(concept, note.get("category", ())))),
-        _("Security label"): ", ".join(filter(None, map(concept, note.get("securityLabel", ())))),
+        _("Patient"): elements.reference(note.get("subject")),
+        _("Category"): ", ".join(filter(None, map(elements.concept, note.get("category", ())))),
+        _("Security label"): ", ".join(
+            filter(None, map(elements.concept, note.get("securityLabel", ())))
+        ),
         _("Relates to"): ", ".join(related),
-        _("Visit"): people(context.get("encounter")),
-        _("Period of care, start"): day_of(period["start"]) if period.get("start") else "",
-        _("Period of care, end"): day_of(period["end"]) if period.get("end") else "",
+        _("Visit"): elements.people(context.get("encounter")),
+        _("Period of care, start"): elements.day_of(period["start"]) if period.get("start") else "",
+        _("Period of care, end"): elements.day_of(period["end"]) if period.get("end") else "",
     }
     return {name: text for name, text in details.items() if text}
 
@@ -179,7 +164,7 @@ def _document_changes(which: str, before: Json, after: Json) -> Iterator[str]:
 
 def _document(content: Json) -> str:
     element = content.get("attachment") or {}
-    length = f", {size(int(element['size']))}" if element.get("size") else ""
+    length = f", {elements.size(int(element['size']))}" if element.get("size") else ""
     return f"{format_of(str(element.get('contentType', '')))}{length}"
 
 
@@ -213,7 +198,7 @@ def compared(before: Opened, after: Opened) -> Compared:
 
 
 def _compared(number: int, before: Opened, after: Opened) -> Documents:
-    old, new = (attachment(one.note, number, one.token) for one in (before, after))
+    old, new = (attachments.attachment(one.note, number, one.token) for one in (before, after))
     title = next((one.title for one in (new, old) if one is not None and one.title), "")
     remarks: list[str] = []
     old_text = _text(old, _("The earlier version"), remarks)
@@ -223,7 +208,7 @@ def _compared(number: int, before: Opened, after: Opened) -> Documents:
     return Documents(number, title, difference(old_text, new_text), tuple(remarks))
 
 
-def _text(found: Attachment | None, which: str, remarks: list[str]) -> str | None:
+def _text(found: attachments.Attachment | None, which: str, remarks: list[str]) -> str | None:
     """Return a document's text, "" where that version has no such document; None where unread."""
     if found is None:
         remarks.append(_("%(which)s does not have this document.", which=which))
@@ -233,7 +218,7 @@ def _text(found: Attachment | None, which: str, remarks: list[str]) -> str | Non
     if found.data is None:
         remarks.append(f"{which}: {found.problem}")
         return None
-    kind = way(found)
+    kind = attachments.way(found)
     if kind in ("picture", "download"):
         remarks.append(
             _("%(which)s has no text to compare (%(format)s).", which=which, format=found.format)
@@ -241,13 +226,13 @@ def _text(found: Attachment | None, which: str, remarks: list[str]) -> str | Non
         return None
     try:
         if kind == "text":
-            return plain_text(found)[0]
-        reading = read_words(found)
+            return attachments.plain_text(found)[0]
+        reading = attachments.read_words(found)
     except Unreadable as error:
         remarks.append(
             _("%(which)s could not be read: %(reason)s.", which=which, reason=str(error))
         )
         return None
     if reading.machine_read:
-        remarks.append(f"{which}: {_(MACHINE_READ)}")
+        remarks.append(f"{which}: {_(attachments.MACHINE_READ)}")
     return reading.text

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fhirapp.features.imports.export_address import shown
+from fhirapp.features.pull import connection
 from fhirapp.features.pull.address import (
     Expired,
     Passing,
@@ -28,14 +29,6 @@ from fhirapp.features.pull.address import (
     place,
 )
 from fhirapp.features.pull.authorization import Authorization, Credentials, RemoteServer
-from fhirapp.features.pull.connection import (
-    Bounds,
-    Clock,
-    Wire,
-    asked_wait,
-    next_wait,
-    steadily,
-)
 from fhirapp.features.pull.files import Fetch, FileGone
 from fhirapp.features.pull.state import (
     DELETED,
@@ -58,7 +51,7 @@ _FETCHED = (
     "It was fetched already, for a dry run or an import that did not end; later changes on the "
     "server are not in it."
 )
-_USUAL, _SYSTEM = Bounds(), Clock()
+_USUAL, _SYSTEM = connection.Bounds(), connection.Clock()
 
 
 class RemoteFile(NamedTuple):
@@ -91,8 +84,8 @@ def download(
     credentials: Credentials | None,
     say: Say,
     *,
-    bounds: Bounds = _USUAL,
-    clock: Clock = _SYSTEM,
+    bounds: connection.Bounds = _USUAL,
+    clock: connection.Clock = _SYSTEM,
 ) -> DownloadManifest:
     """Fetch what an address offers, except files that an earlier run fetched into the folder.
 
@@ -129,13 +122,13 @@ class _Download:
         where: DownloadFolder,
         credentials: Credentials | None,
         say: Say,
-        bounds: Bounds,
-        clock: Clock,
+        bounds: connection.Bounds,
+        clock: connection.Clock,
     ) -> None:
         self.is_ours = is_export(address)
         self._address, self._place, self._say, self._clock = address, where, say, clock
         self._state, self._last_message = DownloadState(address), ""
-        self._server = RemoteServer(Wire(bounds, clock), None)
+        self._server = RemoteServer(connection.Wire(bounds, clock), None)
         if credentials is not None:
             wire = self._server.wire
             self._server.authorization = Authorization(wire, credentials, address, clock, say)
@@ -179,7 +172,7 @@ class _Download:
                 )
             return following(self._address, named)
 
-        self._state.job = steadily(what, _FIRST_ATTEMPTS, self._clock, attempt)
+        self._state.job = connection.steadily(what, _FIRST_ATTEMPTS, self._clock, attempt)
         self._state.base = fhir_base(self._address)
         self._save()
         self._say(f"The export has started: {place(self._state.job)}")
@@ -225,8 +218,8 @@ class _Download:
             with self._server.open("GET", address, headers) as answer:
                 if answer.status == 202:
                     self._tell(answer.getheader("X-Progress"))
-                    wait = asked_wait(answer.getheader("Retry-After"), self._clock.now())
-                    return next_wait(waits + 1, wait)
+                    wait = connection.asked_wait(answer.getheader("Retry-After"), self._clock.now())
+                    return connection.next_wait(waits + 1, wait)
                 if answer.status in (404, 410):
                     raise Expired(
                         str(self._server.fault("The export is not there", address, answer))
@@ -237,7 +230,7 @@ class _Download:
                 return read_manifest(self._server.wire.read(answer, most, place(address)), address)
 
         while not isinstance(
-            offer := steadily(what, _ATTEMPTS, self._clock, attempt), ManifestPage
+            offer := connection.steadily(what, _ATTEMPTS, self._clock, attempt), ManifestPage
         ):
             self._clock.wait(offer)
             waits += 1
@@ -256,7 +249,7 @@ class _Download:
             self._server.requires_token = self._state.requires_token
             fetch = Fetch(self._server, file, self._place, self._save)
             try:
-                steadily(
+                connection.steadily(
                     f"{place(file.address)} was not fetched", _ATTEMPTS, self._clock, fetch.attempt
                 )
                 return

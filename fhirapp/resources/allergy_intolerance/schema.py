@@ -6,33 +6,19 @@ from typing import Any
 
 from marshmallow import missing
 
-from fhirapp.fhir import narrative, terminology
-from fhirapp.fhir.datatypes import (
-    Annotation,
-    CodeableConcept,
-    Identifier,
-    Period,
-    Quantity,
-    Range,
-    Reference,
-    backbone,
-    bound_to,
-    date_time,
-    one_of,
-    string,
-)
+from fhirapp.fhir import datatypes, narrative, terminology
 from fhirapp.fhir.elements import many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 
-Reaction = backbone(
+Reaction = datatypes.backbone(
     required=("manifestation",),
-    substance=CodeableConcept,
-    manifestation=many(CodeableConcept),
-    description=string,
-    onset=date_time,
-    severity=one_of("mild", "moderate", "severe"),
-    exposureRoute=CodeableConcept,
-    note=many(Annotation),
+    substance=datatypes.CodeableConcept,
+    manifestation=many(datatypes.CodeableConcept),
+    description=datatypes.string,
+    onset=datatypes.date_time,
+    severity=datatypes.one_of("mild", "moderate", "severe"),
+    exposureRoute=datatypes.CodeableConcept,
+    note=many(datatypes.Annotation),
 )
 
 
@@ -94,14 +80,14 @@ class AllergyIntoleranceSchema(DomainResourceSchema):
         ("Recorder", "recorder", narrative.reference),
     )
 
-    identifier = Elements(Identifier, summary=True)
+    identifier = Elements(datatypes.Identifier, summary=True)
     clinical_status = Element(
-        bound_to(terminology.ALLERGY_CLINICAL, "active", "inactive", "resolved"),
+        datatypes.bound_to(terminology.ALLERGY_CLINICAL, "active", "inactive", "resolved"),
         summary=True,
         modifier=True,
     )
     verification_status = Element(
-        bound_to(
+        datatypes.bound_to(
             terminology.ALLERGY_VERIFICATION,
             "unconfirmed",
             "confirmed",
@@ -111,20 +97,24 @@ class AllergyIntoleranceSchema(DomainResourceSchema):
         summary=True,
         modifier=True,
     )
-    type = Element(one_of("allergy", "intolerance"), summary=True)
-    category = Elements(one_of("food", "medication", "environment", "biologic"), summary=True)
-    criticality = CriticalityElement(one_of("low", "high", "unable-to-assess"), summary=True)
-    code = CodeElement(CodeableConcept, summary=True)
-    patient = Element(Reference, required=True, summary=True)
-    encounter = Element(Reference)
-    onset_date_time = Element(date_time, choice="onset")
-    onset_age = Element(Quantity, choice="onset")
-    onset_period = Element(Period, choice="onset")
-    onset_range = Element(Range, choice="onset")
-    onset_string = Element(string, choice="onset")
-    recorded_date = Element(date_time)
-    recorder = Element(Reference)
-    asserter = Element(Reference, summary=True)
-    last_occurrence = Element(date_time)
-    note = Elements(Annotation)
+    type = Element(datatypes.one_of("allergy", "intolerance"), summary=True)
+    category = Elements(
+        datatypes.one_of("food", "medication", "environment", "biologic"), summary=True
+    )
+    criticality = CriticalityElement(
+        datatypes.one_of("low", "high", "unable-to-assess"), summary=True
+    )
+    code = CodeElement(datatypes.CodeableConcept, summary=True)
+    patient = Element(datatypes.Reference, required=True, summary=True)
+    encounter = Element(datatypes.Reference)
+    onset_date_time = Element(datatypes.date_time, choice="onset")
+    onset_age = Element(datatypes.Quantity, choice="onset")
+    onset_period = Element(datatypes.Period, choice="onset")
+    onset_range = Element(datatypes.Range, choice="onset")
+    onset_string = Element(datatypes.string, choice="onset")
+    recorded_date = Element(datatypes.date_time)
+    recorder = Element(datatypes.Reference)
+    asserter = Element(datatypes.Reference, summary=True)
+    last_occurrence = Element(datatypes.date_time)
+    note = Elements(datatypes.Annotation)
     reaction = Elements(Reaction)

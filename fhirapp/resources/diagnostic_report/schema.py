@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import narrative
-from fhirapp.fhir.datatypes import (
-    Attachment,
-    CodeableConcept,
-    Identifier,
-    Period,
-    Reference,
-    backbone,
-    date_time,
-    instant,
-    one_of,
-    string,
-)
+from fhirapp.fhir import datatypes, narrative
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 
-status = one_of(
+status = datatypes.one_of(
     "registered",
     "partial",
     "preliminary",
@@ -29,7 +17,9 @@ status = one_of(
     "entered-in-error",
     "unknown",
 )
-Media = backbone(required=("link",), summary=("link",), comment=string, link=Reference)
+Media = datatypes.backbone(
+    required=("link",), summary=("link",), comment=datatypes.string, link=datatypes.Reference
+)
 
 
 class DiagnosticReportSchema(DomainResourceSchema):
@@ -44,22 +34,22 @@ class DiagnosticReportSchema(DomainResourceSchema):
         ("Author", "performer", narrative.references),
     )
 
-    identifier = Elements(Identifier, summary=True)
-    based_on = Elements(Reference)
+    identifier = Elements(datatypes.Identifier, summary=True)
+    based_on = Elements(datatypes.Reference)
     status = Element(status, required=True, summary=True, modifier=True)
-    category = Elements(CodeableConcept, summary=True)
-    code = Element(CodeableConcept, required=True, summary=True)
-    subject = Element(Reference, summary=True)
-    encounter = Element(Reference, summary=True)
-    effective_date_time = Element(date_time, choice="effective", summary=True)
-    effective_period = Element(Period, choice="effective", summary=True)
-    issued = Element(instant, summary=True)
-    performer = Elements(Reference, summary=True)
-    results_interpreter = Elements(Reference, summary=True)
-    specimen = Elements(Reference)
-    result = Elements(Reference)
-    imaging_study = Elements(Reference)
+    category = Elements(datatypes.CodeableConcept, summary=True)
+    code = Element(datatypes.CodeableConcept, required=True, summary=True)
+    subject = Element(datatypes.Reference, summary=True)
+    encounter = Element(datatypes.Reference, summary=True)
+    effective_date_time = Element(datatypes.date_time, choice="effective", summary=True)
+    effective_period = Element(datatypes.Period, choice="effective", summary=True)
+    issued = Element(datatypes.instant, summary=True)
+    performer = Elements(datatypes.Reference, summary=True)
+    results_interpreter = Elements(datatypes.Reference, summary=True)
+    specimen = Elements(datatypes.Reference)
+    result = Elements(datatypes.Reference)
+    imaging_study = Elements(datatypes.Reference)
     media = Elements(Media, summary=True)
-    conclusion = Element(string)
-    conclusion_code = Elements(CodeableConcept)
-    presented_form = Elements(Attachment)
+    conclusion = Element(datatypes.string)
+    conclusion_code = Elements(datatypes.CodeableConcept)
+    presented_form = Elements(datatypes.Attachment)

@@ -8,25 +8,7 @@ from typing import Any
 
 from marshmallow import missing
 
-from fhirapp.fhir import datatypes, narrative, terminology
-from fhirapp.fhir.datatypes import (
-    Attachment,
-    CodeableConcept,
-    Coding,
-    Identifier,
-    Period,
-    Reference,
-    backbone,
-    date_time,
-    one_of,
-    string,
-)
-from fhirapp.fhir.document_date import (
-    date_of,
-    is_partial,
-    with_partial_date,
-    without_partial_date,
-)
+from fhirapp.fhir import datatypes, document_date, narrative, terminology
 from fhirapp.fhir.elements import many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements, MetaElement, Source
 
@@ -34,21 +16,23 @@ from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements, MetaE
 # DiagnosticReport, so no document may claim them.
 _NEVER_CLAIMED = frozenset({terminology.US_CORE_REPORT_NOTE, terminology.US_CORE_REPORT_LAB})
 
-Content = backbone(required=("attachment",), attachment=Attachment, format=Coding)
-RelatesTo = backbone(
-    required=("code", "target"),
-    code=one_of("replaces", "transforms", "signs", "appends"),
-    target=Reference,
+Content = datatypes.backbone(
+    required=("attachment",), attachment=datatypes.Attachment, format=datatypes.Coding
 )
-Context = backbone(
+RelatesTo = datatypes.backbone(
+    required=("code", "target"),
+    code=datatypes.one_of("replaces", "transforms", "signs", "appends"),
+    target=datatypes.Reference,
+)
+Context = datatypes.backbone(
     summary=("period",),
-    encounter=many(Reference),
-    event=many(CodeableConcept),
-    period=Period,
-    facilityType=CodeableConcept,
-    practiceSetting=CodeableConcept,
-    sourcePatientInfo=Reference,
-    related=many(Reference),
+    encounter=many(datatypes.Reference),
+    event=many(datatypes.CodeableConcept),
+    period=datatypes.Period,
+    facilityType=datatypes.CodeableConcept,
+    practiceSetting=datatypes.CodeableConcept,
+    sourcePatientInfo=datatypes.Reference,
+    related=many(datatypes.Reference),
 )
 
 
@@ -90,7 +74,7 @@ class DateElement(Element):
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:
         value = super().serialize(attr, obj, accessor, **kwargs)
-        return missing if is_partial(value) else value
+        return missing if document_date.is_partial(value) else value
 
 
 class ContentElement(Elements):
@@ -163,41 +147,43 @@ class DocumentReferenceSchema(DomainResourceSchema):
     )
 
     meta = DocumentMeta(datatypes.Meta, summary=True)
-    master_identifier = Element(Identifier, summary=True)
-    identifier = Elements(Identifier, summary=True)
+    master_identifier = Element(datatypes.Identifier, summary=True)
+    identifier = Elements(datatypes.Identifier, summary=True)
     status = Element(
-        one_of("current", "superseded", "entered-in-error"),
+        datatypes.one_of("current", "superseded", "entered-in-error"),
         required=True,
         summary=True,
         modifier=True,
     )
     doc_status = Element(
-        one_of("preliminary", "final", "amended", "entered-in-error"), summary=True
+        datatypes.one_of("preliminary", "final", "amended", "entered-in-error"), summary=True
     )
-    type = Element(CodeableConcept, summary=True)
-    category = CategoryElement(CodeableConcept, summary=True)
-    subject = Element(Reference, summary=True)
+    type = Element(datatypes.CodeableConcept, summary=True)
+    category = CategoryElement(datatypes.CodeableConcept, summary=True)
+    subject = Element(datatypes.Reference, summary=True)
     # R4 has an instant here; service.md 2.2 has a dateTime. decisions 2.23
-    date = DateElement(date_time, summary=True)
-    author = Elements(Reference, summary=True)
-    authenticator = Element(Reference)
-    custodian = Element(Reference)
+    date = DateElement(datatypes.date_time, summary=True)
+    author = Elements(datatypes.Reference, summary=True)
+    authenticator = Element(datatypes.Reference)
+    custodian = Element(datatypes.Reference)
     relates_to = Elements(RelatesTo, summary=True)
-    description = Element(string, summary=True)
-    security_label = Elements(CodeableConcept, summary=True)
+    description = Element(datatypes.string, summary=True)
+    security_label = Elements(datatypes.CodeableConcept, summary=True)
     # R4 requires content; decisions 2.12: laboratory results may have none
     content = ContentElement(Content, expected=True, summary=True)
     context = Element(Context, summary=True)
 
     def load(self, data: Any, **options: Any) -> dict[str, Any]:
         """Check a resource; a partial date that is in an extension is the date."""
-        return without_partial_date(super().load(data, **options))
+        return document_date.without_partial_date(super().load(data, **options))
 
     def dump_source(self, source: Source) -> dict[str, Any]:
         """Return the resource of a Source, a partial date in an extension."""
-        return super().dump_source(source._replace(elements=with_partial_date(source.elements)))
+        return super().dump_source(
+            source._replace(elements=document_date.with_partial_date(source.elements))
+        )
 
     def searched(self, resource: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a served resource with its date where the search parameter looks for it."""
-        date = date_of(resource)
+        date = document_date.date_of(resource)
         return {**resource, "date": date} if date else resource

@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import narrative
-from fhirapp.fhir.datatypes import (
-    Address,
-    Attachment,
-    CodeableConcept,
-    ContactPoint,
-    HumanName,
-    Identifier,
-    Period,
-    Reference,
-    backbone,
-    date,
-    date_time,
-    integer,
-    one_of,
-)
+from fhirapp.fhir import datatypes, narrative
 from fhirapp.fhir.elements import boolean, many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 
-gender = one_of("male", "female", "other", "unknown")
+gender = datatypes.one_of("male", "female", "other", "unknown")
 
-Contact = backbone(
-    relationship=many(CodeableConcept),
-    name=HumanName,
-    telecom=many(ContactPoint),
-    address=Address,
+Contact = datatypes.backbone(
+    relationship=many(datatypes.CodeableConcept),
+    name=datatypes.HumanName,
+    telecom=many(datatypes.ContactPoint),
+    address=datatypes.Address,
     gender=gender,
-    organization=Reference,
-    period=Period,
+    organization=datatypes.Reference,
+    period=datatypes.Period,
 )
-Communication = backbone(required=("language",), language=CodeableConcept, preferred=boolean)
-Link = backbone(
+Communication = datatypes.backbone(
+    required=("language",), language=datatypes.CodeableConcept, preferred=boolean
+)
+Link = datatypes.backbone(
     required=("other", "type"),
-    other=Reference,
-    type=one_of("replaced-by", "replaces", "refer", "seealso"),
+    other=datatypes.Reference,
+    type=datatypes.one_of("replaced-by", "replaces", "refer", "seealso"),
 )
 
 
@@ -50,21 +37,23 @@ class PatientSchema(DomainResourceSchema):
         ("Born", "birthDate", narrative.plain),
     )
 
-    identifier = Elements(Identifier, summary=True)
+    identifier = Elements(datatypes.Identifier, summary=True)
     active = Element(boolean, summary=True, modifier=True)
-    name = Elements(HumanName, summary=True)
-    telecom = Elements(ContactPoint, summary=True)
+    name = Elements(datatypes.HumanName, summary=True)
+    telecom = Elements(datatypes.ContactPoint, summary=True)
     gender = Element(gender, summary=True)
-    birth_date = Element(date, summary=True)
+    birth_date = Element(datatypes.date, summary=True)
     deceased_boolean = Element(boolean, choice="deceased", summary=True, modifier=True)
-    deceased_date_time = Element(date_time, choice="deceased", summary=True, modifier=True)
-    address = Elements(Address, summary=True)
-    marital_status = Element(CodeableConcept)
+    deceased_date_time = Element(
+        datatypes.date_time, choice="deceased", summary=True, modifier=True
+    )
+    address = Elements(datatypes.Address, summary=True)
+    marital_status = Element(datatypes.CodeableConcept)
     multiple_birth_boolean = Element(boolean, choice="multipleBirth")
-    multiple_birth_integer = Element(integer, choice="multipleBirth")
-    photo = Elements(Attachment)
+    multiple_birth_integer = Element(datatypes.integer, choice="multipleBirth")
+    photo = Elements(datatypes.Attachment)
     contact = Elements(Contact)
     communication = Elements(Communication)
-    general_practitioner = Elements(Reference)
-    managing_organization = Element(Reference, summary=True)
+    general_practitioner = Elements(datatypes.Reference)
+    managing_organization = Element(datatypes.Reference, summary=True)
     link = Elements(Link, summary=True, modifier=True)

@@ -10,33 +10,17 @@ from flask import Response, request
 from werkzeug.exceptions import NotFound
 
 from fhirapp.config import ConfigurationError, RefusedCommand, settings
-from fhirapp.jobs import schedule, table
-from fhirapp.jobs.kinds import (
-    BuiltInKind,
-    FormField,
-    ScheduleKind,
-    addable_kinds,
-    count_failed,
-    schedule_kinds,
-)
+from fhirapp.jobs import kinds, schedule, table
 from fhirapp.jobs.schedule import IDLE, SKIPPED, Schedule
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, STOPPED
 from fhirapp.server import schedules
+from fhirapp.web import pages
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
 from fhirapp.web.cookies import form_fields, keeps
-from fhirapp.web.pages import (
-    NOTHING_CHANGED,
-    UNCHANGED,
-    blueprint_of,
-    field,
-    for_administrators,
-    page,
-    see_other,
-)
 from fhirapp.web.texts import _, reason_of
 
-blueprint = blueprint_of("admin_schedules", __name__)
+blueprint = pages.blueprint_of("admin_schedules", __name__)
 _LONGEST = 1_000
 
 
@@ -49,7 +33,7 @@ OUTCOMES: Mapping[str, str] = {
     SKIPPED: _("skipped: the previous run was still running"),
 }
 _DONE: Mapping[str, str] = {
-    UNCHANGED: NOTHING_CHANGED,
+    pages.UNCHANGED: pages.NOTHING_CHANGED,
     "added": _("Schedule added."),
     "removed": _("Schedule removed. Its backups and imported records stay."),
 }
@@ -57,16 +41,16 @@ _DONE: Mapping[str, str] = {
 
 @blueprint.get("/admin/schedules")
 @watched
-@for_administrators
+@pages.for_administrators
 def every() -> Response:
     """List the schedules, and offer to add one."""
     found = [_settled(one) for one in schedule.schedules()]
-    return page(
+    return pages.page(
         "admin/schedules.html",
         scripts=True,
         schedules=[(one, one.due_at(settings().zone)) for one in found],
         kinds=_labels(),
-        addable=[*addable_kinds()],
+        addable=[*kinds.addable_kinds()],
         outcomes=OUTCOMES,
         is_under_way=any(one.job_id for one in found),
         done=_(_DONE.get(request.args.get("done", ""), "")),
@@ -75,7 +59,7 @@ def every() -> Response:
 
 
 @blueprint.get("/admin/schedules/<kind>/new")
-@for_administrators
+@pages.for_administrators
 def new(kind: str) -> Response:
     """Ask for what a new schedule shall do."""
     return _form(kind, form_fields())
@@ -83,32 +67,32 @@ def new(kind: str) -> Response:
 
 @blueprint.post("/admin/schedules/<kind>/new")
 @keeps("name", "when", more=lambda: _fields())
-@for_administrators
+@pages.for_administrators
 def add(kind: str) -> Response:
     """Add a schedule."""
     declared = _declared(kind)
-    options: dict[str, Any] = {name: field(name, _LONGEST) for name in declared.fields}
+    options: dict[str, Any] = {name: pages.field(name, _LONGEST) for name in declared.fields}
     try:
         for option, shown in declared.fields.items():
             if shown.is_count and options[option]:
                 options[option] = _count(options[option])
-        name = field("name", 100)
-        schedules.add(name, kind, field("when", 100), options, int(time.time()))
+        name = pages.field("name", 100)
+        schedules.add(name, kind, pages.field("when", 100), options, int(time.time()))
     except ConfigurationError as error:
         return _form(kind, request.form, _words(error))
-    return see_other("/admin/schedules?done=added")
+    return pages.see_other("/admin/schedules?done=added")
 
 
 @blueprint.get("/admin/schedules/<name>")
 @watched
-@for_administrators
+@pages.for_administrators
 def one(name: str) -> Response:
     """Show a schedule and its last runs."""
     return _one(_found(name))
 
 
 @blueprint.post("/admin/schedules/<name>/<action>")
-@for_administrators
+@pages.for_administrators
 def act(name: str, action: str) -> Response:
     """Run, stop, pause, resume or remove a schedule; to remove it is confirmed."""
     found, now = _found(name), int(time.time())
@@ -121,17 +105,17 @@ def act(name: str, action: str) -> Response:
                 jobs.end(job)
         elif action in ("pause", "resume"):
             if not schedules.pause(name, now, paused=action == "pause"):
-                return see_other(f"/admin/schedules/{name}?done={UNCHANGED}")
+                return pages.see_other(f"/admin/schedules/{name}?done={pages.UNCHANGED}")
         elif action != "remove":
             raise NotFound
         elif request.form.get("sure") != "yes":
             return _one(found, asks=True)
         else:
             schedules.remove(name)
-            return see_other("/admin/schedules?done=removed")
+            return pages.see_other("/admin/schedules?done=removed")
     except ConfigurationError as error:
         return _one(found, _words(error))
-    return see_other(f"/admin/schedules/{name}")
+    return pages.see_other(f"/admin/schedules/{name}")
 
 
 def _count(text: str) -> int:
@@ -161,7 +145,7 @@ def _settled(found: Schedule) -> Schedule:
 
 def _form(kind: str, typed: Mapping[str, str], message: str = "") -> Response:
     declared = _declared(kind)
-    return page(
+    return pages.page(
         "admin/new_schedule.html",
         400 if message else 200,
         kind=kind,
@@ -175,8 +159,8 @@ def _form(kind: str, typed: Mapping[str, str], message: str = "") -> Response:
 def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
     job = table.find(found.job_id, found.kind) if found.job_id else None
     known = table.all_ids()
-    kind = schedule_kinds().get(found.kind)
-    return page(
+    kind = kinds.schedule_kinds().get(found.kind)
+    return pages.page(
         "admin/schedule.html",
         400 if message else 200,
         scripts=True,
@@ -185,8 +169,8 @@ def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
         kinds=_labels(),
         labels={name: shown.label for name, shown in _fields().items()},
         outcomes=OUTCOMES,
-        refused=count_failed(found),
-        refusal=_(kind.refusal) if isinstance(kind, BuiltInKind) else "",
+        refused=kinds.count_failed(found),
+        refusal=_(kind.refusal) if isinstance(kind, kinds.BuiltInKind) else "",
         job=job,
         runs=[(run, _path_of(found.kind, run.job_id, known)) for run in found.history],
         job_path=_path_of(found.kind, found.job_id, known),
@@ -201,25 +185,27 @@ def _path_of(kind: str, job_id: str | None, known: set[str]) -> str:
     """Return where a run's job is shown, empty where it is remembered no longer."""
     if job_id is None or job_id not in known:
         return ""
-    declared = schedule_kinds().get(kind)
+    declared = kinds.schedule_kinds().get(kind)
     return declared.job_path.format(job_id=job_id) if declared else ""
 
 
 def _labels() -> Mapping[str, str]:
     """Return the label of each kind of schedule; the page translates it."""
-    return {kind.name: kind.label for kind in schedule_kinds().values()}
+    return {kind.name: kind.label for kind in kinds.schedule_kinds().values()}
 
 
-def _fields() -> Mapping[str, FormField]:
+def _fields() -> Mapping[str, kinds.FormField]:
     """Return the fields of the forms of all kinds, by name."""
     return {
-        name: shown for kind in schedule_kinds().values() for name, shown in kind.fields.items()
+        name: shown
+        for kind in kinds.schedule_kinds().values()
+        for name, shown in kind.fields.items()
     }
 
 
-def _declared(kind: str) -> ScheduleKind:
+def _declared(kind: str) -> kinds.ScheduleKind:
     """Return a kind of schedule. Raises NotFound."""
-    declared = addable_kinds().get(kind)
+    declared = kinds.addable_kinds().get(kind)
     if declared is None:
         raise NotFound
     return declared

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from fhirapp.clinical.assertion import is_placeholder
 from fhirapp.clinical.identity import is_kind
 from fhirapp.clinical.severity import described_severely
-from fhirapp.features.imports.ccda import values
+from fhirapp.features.imports.ccda import reactions, values
 from fhirapp.features.imports.ccda.entries import CcdaEntry
 from fhirapp.features.imports.ccda.headings import is_heading
 from fhirapp.features.imports.ccda.narrative import (
@@ -29,15 +29,6 @@ from fhirapp.features.imports.ccda.narrative import (
     unique,
 )
 from fhirapp.features.imports.ccda.people import Actor, author
-from fhirapp.features.imports.ccda.reactions import (
-    NOT_GRADED,
-    ReactionSeverity,
-    criticality_in,
-    gravest,
-    reactions,
-    severity_in,
-    severity_named,
-)
 from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.status import (
     End,
@@ -51,12 +42,7 @@ from fhirapp.features.imports.ccda.times import date_time
 from fhirapp.features.imports.ccda.times import is_placeholder as is_no_date
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.features.imports.ccda.values import MAPS, code_in, has_code, identifiers
-from fhirapp.fhir.terminology import (
-    ALLERGY_CLINICAL,
-    ALLERGY_VERIFICATION,
-    NO_KNOWN_DRUG_ALLERGY,
-    strings,
-)
+from fhirapp.fhir import terminology
 
 _ABATEMENT = "http://hl7.org/fhir/StructureDefinition/allergyintolerance-abatement"
 # Type and category, by the value of the observation.
@@ -162,20 +148,22 @@ def _put_details(allergy: Resource, entry: CcdaEntry) -> list[Note]:
     make no allergy of it (decisions 2.19); nor does a severity where the whole observation
     has a nullFlavor. What is recorded beside that nullFlavor becomes a note.
     """
-    coded = severity_in(entry.statements, entry.texts)
-    named = severity_named(entry.cell(Column.SEVERITY))
-    severity = gravest((coded, named))
-    criticality = criticality_in(entry.statements, entry.texts, entry.cell(Column.CRITICALITY))
+    coded = reactions.severity_in(entry.statements, entry.texts)
+    named = reactions.severity_named(entry.cell(Column.SEVERITY))
+    severity = reactions.gravest((coded, named))
+    criticality = reactions.criticality_in(
+        entry.statements, entry.texts, entry.cell(Column.CRITICALITY)
+    )
     is_named = entry.reactions.is_any_named(entry.reaction_lines) or (
         # Beside a nullFlavor of the whole, a reaction that has one too is none.
         not entry.null_flavor and bool(entry.reactions.unknown)
     )
     if not says_something(allergy["code"]) and not is_named:
-        is_graded = severity != NOT_GRADED or criticality in ("low", "high")
+        is_graded = severity != reactions.NOT_GRADED or criticality in ("low", "high")
         if entry.null_flavor or not is_graded:
             return list(_beside_nothing(entry, allergy, severity, criticality))
     _put_type(allergy, entry.observation.all("value"))
-    if is_none_known(allergy["code"]) and NO_KNOWN_DRUG_ALLERGY in {
+    if is_none_known(allergy["code"]) and terminology.NO_KNOWN_DRUG_ALLERGY in {
         coding.get("code") for coding in allergy["code"].get("coding", ())
     }:
         # service.md 2.3
@@ -183,9 +171,11 @@ def _put_details(allergy: Resource, entry: CcdaEntry) -> list[Note]:
     if criticality:
         allergy["criticality"] = criticality
     onset = _put_onset(allergy, entry.observation.first("effectiveTime"))
-    allergy["reaction"] = reactions(entry.reactions, severity=severity, lines=entry.reaction_lines)
+    allergy["reaction"] = reactions.reactions(
+        entry.reactions, severity=severity, lines=entry.reaction_lines
+    )
     notes = [{"text": f"The onset is not known: {onset} is a placeholder."}] if onset else []
-    held = list(strings(allergy["reaction"]))
+    held = list(terminology.strings(allergy["reaction"]))
     for words in (coded.words or coded.code, named.words or named.code):
         if not has_words(held, words):
             notes.append({"text": f"Severity also recorded in the document: {words}"})
@@ -197,7 +187,7 @@ def _put_details(allergy: Resource, entry: CcdaEntry) -> list[Note]:
 
 
 def _beside_nothing(
-    entry: CcdaEntry, allergy: Resource, severity: ReactionSeverity, criticality: str
+    entry: CcdaEntry, allergy: Resource, severity: reactions.ReactionSeverity, criticality: str
 ) -> Iterator[Note]:
     """Yield what is recorded beside a nullFlavor: it makes no allergy of it, and is kept.
 
@@ -310,8 +300,8 @@ def _put_status(
     if "nullified" in codes:
         status, verification = "", "entered-in-error"
     if status:
-        allergy["clinicalStatus"] = _coded(ALLERGY_CLINICAL, status)
-    allergy["verificationStatus"] = _coded(ALLERGY_VERIFICATION, verification)
+        allergy["clinicalStatus"] = _coded(terminology.ALLERGY_CLINICAL, status)
+    allergy["verificationStatus"] = _coded(terminology.ALLERGY_VERIFICATION, verification)
     differing = [known for known in _GRAVEST if known in coded and known != status]
     if not (is_placeholder(cell) or (status and status_named(cell) == status)):
         differing.append(cell)
@@ -341,7 +331,7 @@ def _narrative_notes(entry: CcdaEntry, allergy: Resource) -> Iterator[Note]:
     if entry.block is not None and is_named(allergy):
         cells = entry.block.cells
         words.append(entry.cell(Column.NOTE) if cells else shortened(entry.block.text))
-    held = list(strings(allergy))
+    held = list(terminology.strings(allergy))
     for text in words:
         if not has_words(held, text) and not is_placeholder(text):
             yield {"text": f"The document says in words: {text}"}
@@ -357,7 +347,7 @@ def _notes_of_other_columns(
     """
     if entry.block is None or not is_named(allergy):
         return
-    held = [*strings(allergy), *strings(noted)]
+    held = [*terminology.strings(allergy), *terminology.strings(noted)]
     kept = entry.block.clinical
     kept += [
         cell for cell in entry.block.others if cell not in kept and described_severely(cell[1])

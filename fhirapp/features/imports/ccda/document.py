@@ -10,33 +10,11 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from fhirapp.features.imports.ccda import values
+from fhirapp.features.imports.ccda import people, values
 from fhirapp.features.imports.ccda.narrative import plain, shortened
-from fhirapp.features.imports.ccda.people import (
-    Actor,
-    actor,
-    addresses,
-    author,
-    organization,
-    practitioner,
-)
 from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.times import date_time
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
-from fhirapp.features.imports.ccda.values import (
-    ACT_CODE,
-    CONFIDENTIALITY,
-    MAPS,
-    absent,
-    code_in,
-    codings,
-    concept,
-    extended,
-    identifier,
-    identifiers,
-    null_coding,
-    present,
-)
 from fhirapp.fhir.identity import key
 from fhirapp.fhir.terminology import CT, DOCUMENT_CATEGORY, LOINC
 
@@ -47,16 +25,20 @@ _FORMATS = f"{CT}v3-HL7DocumentFormatCodes"
 _US_REALM_HEADER = "2.16.840.1.113883.10.20.22.1.1"
 # The version of C-CDA, by that of the header's template; 1.1 has none.
 _VERSIONS = {"": "1.1", "2015-08-01": "2.1", "2023-05-01": "2.1"}
-_RELATIONS: Mapping[str, str] = MAPS["relations"]
+_RELATIONS: Mapping[str, str] = values.MAPS["relations"]
 _VERSION_NUMBER = "http://hl7.org/fhir/5.0/StructureDefinition/extension-DocumentReference.version"
 _CLINICAL_NOTE = {
     "coding": [{"system": DOCUMENT_CATEGORY, "code": "clinical-note", "display": "Clinical Note"}]
 }
-_CLASSES: Mapping[str, str] = MAPS["document_classes"]
+_CLASSES: Mapping[str, str] = values.MAPS["document_classes"]
 
 
 def document_reference(
-    root: CcdaElement, document: bytes, document_id: str, record: CcdaRecord, writers: list[Actor]
+    root: CcdaElement,
+    document: bytes,
+    document_id: str,
+    record: CcdaRecord,
+    writers: list[people.Actor],
 ) -> dict[str, Any]:
     """Return the DocumentReference of a document; encounter and period are put in later."""
     made = root.first("effectiveTime")
@@ -65,15 +47,16 @@ def document_reference(
         "resourceType": "DocumentReference",
         "id": document_id,
         "meta": _meta(made),
-        "language": code_in(root.first("languageCode")),
+        "language": values.code_in(root.first("languageCode")),
         "contained": _contained(*writers, *([signer] if signer else [])),
         "extension": _version(root),
-        "masterIdentifier": identifier(root.first("id") or NOTHING),
-        "identifier": identifiers(root.all("setId")[:1]),
+        "masterIdentifier": values.identifier(root.first("id") or NOTHING),
+        "identifier": values.identifiers(root.all("setId")[:1]),
         "status": "current",
         "docStatus": _doc_status(root),
         # US Core has UNK among the types, for a document that has none.
-        "type": concept(root.first("code"), record.texts) or {"coding": [null_coding("UNK")]},
+        "type": values.concept(root.first("code"), record.texts)
+        or {"coding": [values.null_coding("UNK")]},
         "category": _categories(root),
         "subject": {"reference": record.patient},
         "author": [writer.reference for writer in writers],
@@ -85,14 +68,14 @@ def document_reference(
         "context": _context(root, record),
     }
     values.put(resource, "date", _date(root))
-    return present(resource)
+    return values.present(resource)
 
 
-def authors(root: CcdaElement, record: CcdaRecord) -> list[Actor]:
+def authors(root: CcdaElement, record: CcdaRecord) -> list[people.Actor]:
     """Return who wrote the document, each once."""
-    unique: list[Actor] = []
+    unique: list[people.Actor] = []
     for element in root.all("author"):
-        writer = author(element, record)
+        writer = people.author(element, record)
         if writer and all(writer.reference != known.reference for known in unique):
             unique.append(writer)
     return unique
@@ -101,19 +84,19 @@ def authors(root: CcdaElement, record: CcdaRecord) -> list[Actor]:
 def custodian(root: CcdaElement, record: CcdaRecord) -> dict[str, Any] | None:
     """Return the Reference to the organization that keeps the document."""
     path = "custodian/assignedCustodian/representedCustodianOrganization"
-    return organization(root.first(path), record)
+    return people.organization(root.first(path), record)
 
 
-def _signer(root: CcdaElement, record: CcdaRecord) -> Actor | None:
+def _signer(root: CcdaElement, record: CcdaRecord) -> people.Actor | None:
     for path in ("legalAuthenticator", "authenticator"):
-        signer = actor(root.first(f"{path}/assignedEntity") or NOTHING, record)
+        signer = people.actor(root.first(f"{path}/assignedEntity") or NOTHING, record)
         # R4: no other may authenticate.
         if signer and signer.type_name in ("Practitioner", "Organization"):
             return signer
     return None
 
 
-def _contained(*actors: Actor) -> list[dict[str, Any]]:
+def _contained(*actors: people.Actor) -> list[dict[str, Any]]:
     by_id = {
         resource["id"]: resource for participant in actors for resource in participant.contained
     }
@@ -149,7 +132,7 @@ def _version(root: CcdaElement) -> list[dict[str, Any]]:
 
 def _doc_status(root: CcdaElement) -> str:
     """Say whether the document is final: by its status, or by a signature."""
-    written = code_in(root.first("sdtc:statusCode"))
+    written = values.code_in(root.first("sdtc:statusCode"))
     if written == "active":
         return "preliminary"
     if written == "nullified":
@@ -165,7 +148,7 @@ def _doc_status(root: CcdaElement) -> str:
 def _categories(root: CcdaElement) -> list[dict[str, Any]]:
     classes = [
         {"coding": [{"system": LOINC, "code": coding["code"], "display": _CLASSES[coding["code"]]}]}
-        for coding in codings(root.first("code") or NOTHING)
+        for coding in values.codings(root.first("code") or NOTHING)
         if coding.get("system") == LOINC and coding["code"] in _CLASSES
     ]
     return [_CLINICAL_NOTE, *classes]
@@ -176,7 +159,7 @@ def _relations(root: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
     for related_document in root.all("relatedDocument"):
         code = _RELATIONS.get(related_document.get("typeCode"))
         for element in related_document.all("parentDocument/id") if code else ():
-            identified = identifier(element) or {}
+            identified = values.identifier(element) or {}
             if known := key(identified):
                 reference = f"DocumentReference/{record.own_identity('DocumentReference', *known)}"
                 target = {"reference": reference, "identifier": identified}
@@ -185,22 +168,22 @@ def _relations(root: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
 
 
 def _confidentiality(root: CcdaElement) -> list[dict[str, Any]]:
-    labels = codings(root.first("confidentialityCode") or NOTHING)
+    labels = values.codings(root.first("confidentialityCode") or NOTHING)
     for label in labels:
         # CDA R2 §4.2.1.7: the code is one of these where no other system is named.
-        label.setdefault("system", CONFIDENTIALITY)
+        label.setdefault("system", values.CONFIDENTIALITY)
     return [{"coding": labels}] if labels else []
 
 
 def _content(root: CcdaElement, document: bytes) -> dict[str, Any]:
     attachment: dict[str, Any] = {
         "contentType": CONTENT_TYPE,
-        "language": code_in(root.first("languageCode")),
+        "language": values.code_in(root.first("languageCode")),
         "data": base64.b64encode(document).decode(),
         "title": shortened(plain(root.first("title") or NOTHING)),
     }
     values.put(attachment, "creation", root.first("effectiveTime"))
-    content: dict[str, Any] = {"attachment": present(attachment)}
+    content: dict[str, Any] = {"attachment": values.present(attachment)}
     if coded := _format(root):
         content["format"] = coded
     return content
@@ -223,19 +206,21 @@ def _format(root: CcdaElement) -> dict[str, Any] | None:
 def _context(root: CcdaElement, record: CcdaRecord) -> dict[str, Any]:
     events = root.all("documentationOf/serviceEvent")
     context: dict[str, Any] = {
-        "event": [kind for event in events if (kind := concept(event.first("code"), record.texts))],
+        "event": [
+            kind for event in events if (kind := values.concept(event.first("code"), record.texts))
+        ],
         "period": next(
             filter(None, (values.period(event.first("effectiveTime")) for event in events)), None
         ),
     }
-    return present(context)
+    return values.present(context)
 
 
 _PARTICIPATION = f"{CT}v3-ParticipationType"
 _RESPONSIBLE = {
     "coding": [{"system": _PARTICIPATION, "code": "PPRF", "display": "primary performer"}]
 }
-_PARTICIPANT_TYPES: Mapping[str, str] = MAPS["participations"]
+_PARTICIPANT_TYPES: Mapping[str, str] = values.MAPS["participations"]
 
 
 def add_encounter(root: CcdaElement, document: dict[str, Any], record: CcdaRecord) -> None:
@@ -245,7 +230,7 @@ def add_encounter(root: CcdaElement, document: dict[str, Any], record: CcdaRecor
         return
     facility = visit.first("location/healthCareFacility") or NOTHING
     period = values.period(visit.first("effectiveTime"))
-    identified = identifiers(visit.all("id"))
+    identified = values.identifiers(visit.all("id"))
     keys = list(filter(None, map(key, identified)))
     encounter: dict[str, Any] = {
         "resourceType": "Encounter",
@@ -259,15 +244,17 @@ def add_encounter(root: CcdaElement, document: dict[str, Any], record: CcdaRecor
         "period": period,
         "hospitalization": _hospitalization(visit, record),
         "location": _location(facility),
-        "serviceProvider": organization(facility.first("serviceProviderOrganization"), record),
+        "serviceProvider": people.organization(
+            facility.first("serviceProviderOrganization"), record
+        ),
     }
-    name = record.add(present(encounter))
+    name = record.add(values.present(encounter))
     context = document.setdefault("context", {})
     context["encounter"] = [{"reference": name}]
     if period:
         # service.md 2.2: context.period is the encounter's.
         context["period"] = period
-    if kind := concept(facility.first("code"), record.texts):
+    if kind := values.concept(facility.first("code"), record.texts):
         context["facilityType"] = kind
 
 
@@ -279,18 +266,20 @@ def _status(period: dict[str, Any] | None, made: str) -> str:
 
 def _class(visit: CcdaElement) -> dict[str, Any]:
     code = visit.first("code") or NOTHING
-    classes = (coding for coding in codings(code) if coding.get("system") == ACT_CODE)
-    return next(classes, None) or extended(absent(code.null_flavor))
+    classes = (coding for coding in values.codings(code) if coding.get("system") == values.ACT_CODE)
+    return next(classes, None) or values.extended(values.absent(code.null_flavor))
 
 
 def _types(visit: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
     """Return the kinds of a visit beside its class."""
-    kind = concept(visit.first("code"), record.texts) or {}
-    others = [coding for coding in kind.get("coding", ()) if coding.get("system") != ACT_CODE]
+    kind = values.concept(visit.first("code"), record.texts) or {}
+    others = [
+        coding for coding in kind.get("coding", ()) if coding.get("system") != values.ACT_CODE
+    ]
     if others:
         return [{**kind, "coding": others}]
     # US Core requires a type.
-    return [{"text": kind["text"]} if "text" in kind else extended(absent())]
+    return [{"text": kind["text"]} if "text" in kind else values.extended(values.absent())]
 
 
 def _participants(visit: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
@@ -298,7 +287,7 @@ def _participants(visit: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]
     for path in ("responsibleParty", "encounterParticipant"):
         for participation in visit.all(path):
             assigned = participation.first("assignedEntity") or NOTHING
-            if individual := practitioner(assigned, record):
+            if individual := people.practitioner(assigned, record):
                 participants.append(
                     {"type": [_participation(participation)], "individual": individual}
                 )
@@ -316,7 +305,7 @@ def _participation(participation: CcdaElement) -> dict[str, Any]:
 
 def _hospitalization(visit: CcdaElement, record: CcdaRecord) -> dict[str, Any] | None:
     for name in ("dischargeDispositionCode", "sdtc:dischargeDispositionCode"):
-        if disposition := concept(visit.first(name), record.texts):
+        if disposition := values.concept(visit.first(name), record.texts):
             return {"dischargeDisposition": disposition}
     return None
 
@@ -326,11 +315,11 @@ def _location(facility: CcdaElement) -> list[dict[str, Any]]:
     place = facility.first("location") or NOTHING
     named = plain(place.first("name") or NOTHING)
     if not named:
-        located = addresses(place.all("addr"))
+        located = people.addresses(place.all("addr"))
         named = (
             ", ".join([*located[0].get("line", ()), located[0].get("city", "")]) if located else ""
         )
     reference: dict[str, Any] = {"display": named.strip(", ")} if named else {}
-    if identified := identifiers(facility.all("id")):
+    if identified := values.identifiers(facility.all("id")):
         reference["identifier"] = identified[0]
     return [{"location": reference}] if reference else []

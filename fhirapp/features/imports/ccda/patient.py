@@ -13,25 +13,11 @@ from fhirapp.features.imports.ccda.people import addresses, names, organization,
 from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.times import date_of_birth, is_placeholder
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
-from fhirapp.features.imports.ccda.values import (
-    MAPS,
-    RACE,
-    absent,
-    code_in,
-    codings,
-    concept,
-    distinct,
-    extended,
-    identifiers,
-    null_coding,
-    original,
-    present,
-)
 from fhirapp.fhir.identity import key
 from fhirapp.fhir.names import current
 from fhirapp.fhir.terminology import CT, US_CORE
 
-_GENDERS: Mapping[str, str] = MAPS["genders"]
+_GENDERS: Mapping[str, str] = values.MAPS["genders"]
 _BIRTH_TIME = "http://hl7.org/fhir/StructureDefinition/patient-birthTime"
 _EXTENSION = f"{US_CORE}StructureDefinition/us-core-"
 # The categories of OMB: US Core omb-race-category, omb-ethnicity-category.
@@ -52,7 +38,7 @@ def role_of(root: CcdaElement) -> CcdaElement:
     role = targets[0].first("patientRole")
     if role is None:
         raise targets[0].refused("must have a patientRole")
-    if not any(map(key, identifiers(role.all("id")))):
+    if not any(map(key, values.identifiers(role.all("id")))):
         raise role.refused(
             "must have an id with a root: without one the patient cannot be identified"
         )
@@ -61,7 +47,7 @@ def role_of(root: CcdaElement) -> CcdaElement:
 
 def add_patient(role: CcdaElement, record: CcdaRecord) -> None:
     """Add the Patient, and to the record who it is."""
-    identified = identifiers(role.all("id"))
+    identified = values.identifiers(role.all("id"))
     patient: dict[str, Any] = {
         "resourceType": "Patient",
         "id": record.identity("Patient", identified),
@@ -75,7 +61,7 @@ def add_patient(role: CcdaElement, record: CcdaRecord) -> None:
         patient.update(_person(person, record))
     patient = {element: value for element, value in patient.items() if value or value is False}
     if "name" not in patient:
-        patient["name"] = [extended(absent())]
+        patient["name"] = [values.extended(values.absent())]
     # US Core requires a gender; of what none is known, its code for that.
     patient.setdefault("gender", "unknown")
     record.patient = record.add(patient)
@@ -83,7 +69,7 @@ def add_patient(role: CcdaElement, record: CcdaRecord) -> None:
 
 
 def _person(person: CcdaElement, record: CcdaRecord) -> dict[str, Any]:
-    marital = concept(person.first("maritalStatusCode"), record.texts)
+    marital = values.concept(person.first("maritalStatusCode"), record.texts)
     patient: dict[str, Any] = {
         "extension": [
             *_groups("race", person),
@@ -106,7 +92,11 @@ def _person(person: CcdaElement, record: CcdaRecord) -> dict[str, Any]:
 
 def _marked(name: dict[str, Any]) -> dict[str, Any]:
     """Mark a name without parts as unknown: US Core us-core-6."""
-    return name if "family" in name or "given" in name else {**name, **extended(absent())}
+    return (
+        name
+        if "family" in name or "given" in name
+        else {**name, **values.extended(values.absent())}
+    )
 
 
 def _put_gender(patient: dict[str, Any], code: CcdaElement | None) -> None:
@@ -115,7 +105,7 @@ def _put_gender(patient: dict[str, Any], code: CcdaElement | None) -> None:
     if gender := _GENDERS.get(code.get("code")):
         patient["gender"] = gender
     elif code.get("code"):
-        patient["_gender"] = extended(original(code.get("code")))
+        patient["_gender"] = values.extended(values.original(code.get("code")))
 
 
 def _put_birth(patient: dict[str, Any], birth: CcdaElement | None) -> None:
@@ -123,7 +113,7 @@ def _put_birth(patient: dict[str, Any], birth: CcdaElement | None) -> None:
     moment = patient.get("birthDate", "")
     if len(moment) > 10:
         patient["birthDate"] = moment[:10]
-        patient["_birthDate"] = extended({"url": _BIRTH_TIME, "valueDateTime": moment})
+        patient["_birthDate"] = values.extended({"url": _BIRTH_TIME, "valueDateTime": moment})
 
 
 def _put_death(patient: dict[str, Any], person: CcdaElement) -> None:
@@ -143,22 +133,22 @@ def _groups(name: str, person: CcdaElement) -> list[dict[str, Any]]:
         coding
         for element in person.elements
         if element.name in (of_name, f"sdtc:{of_name}")
-        for coding in codings(element)
+        for coding in values.codings(element)
     ]
     parts: list[dict[str, Any]] = []
     for coding in listed:
-        is_unknown = coding in (null_coding("UNK"), null_coding("ASKU"))
-        is_category = coding.get("system") == RACE and coding["code"] in _CATEGORIES[name]
+        is_unknown = coding in (values.null_coding("UNK"), values.null_coding("ASKU"))
+        is_category = coding.get("system") == values.RACE and coding["code"] in _CATEGORIES[name]
         if is_category or is_unknown:
             parts.append({"url": "ombCategory", "valueCoding": coding})
-        elif coding.get("system") == RACE:
+        elif coding.get("system") == values.RACE:
             parts.append({"url": "detailed", "valueCoding": coding})
     categories = [part for part in parts if part["url"] == "ombCategory"]
-    known = [part for part in categories if part["valueCoding"].get("system") == RACE]
+    known = [part for part in categories if part["valueCoding"].get("system") == values.RACE]
     # US Core: one ethnicity; and us-core-23: unknown stands alone.
     kept = known[:1] if name == "ethnicity" else known
     others = [part for part in parts if part not in categories]
-    parts = [*distinct(kept or categories[:1]), *others]
+    parts = [*values.distinct(kept or categories[:1]), *others]
     if not parts:
         return []
     words = dict.fromkeys(
@@ -171,16 +161,16 @@ def _groups(name: str, person: CcdaElement) -> list[dict[str, Any]]:
 def _guardian(guardian: CcdaElement, record: CcdaRecord) -> dict[str, Any] | None:
     """Return a guardian as Patient.contact; None for one of whom nothing is known: R4 pat-1."""
     named = names((guardian.first("guardianPerson") or NOTHING).all("name"))
-    relationship = concept(guardian.first("code"), record.texts)
+    relationship = values.concept(guardian.first("code"), record.texts)
     details: dict[str, Any] = {
         "name": current(named),
         "telecom": telecoms(guardian.all("telecom")),
         "address": next(iter(addresses(guardian.all("addr"))), None),
         "organization": organization(guardian.first("guardianOrganization"), record),
     }
-    known = present(details)
+    known = values.present(details)
     if relationship and not known:
-        known = {"name": extended(absent())}
+        known = {"name": values.extended(values.absent())}
     if not known:
         return None
     return {"relationship": [_GUARDIAN, *([relationship] if relationship else [])], **known}
@@ -189,7 +179,7 @@ def _guardian(guardian: CcdaElement, record: CcdaRecord) -> dict[str, Any] | Non
 def _languages(person: CcdaElement) -> list[dict[str, Any]]:
     spoken = []
     for communication in person.all("languageCommunication"):
-        code = code_in(communication.first("languageCode"))
+        code = values.code_in(communication.first("languageCode"))
         if not code:
             continue
         coding = {"system": "urn:ietf:bcp:47", "code": code}

@@ -13,28 +13,9 @@ from typing import Any, NamedTuple
 
 from fhirapp.clinical.assertion import is_placeholder
 from fhirapp.clinical.severity import GRADES, grade
-from fhirapp.features.imports.ccda import values
-from fhirapp.features.imports.ccda.narrative import (
-    Texts,
-    covers,
-    plain,
-    stands_in,
-    tidy,
-    unique,
-)
+from fhirapp.features.imports.ccda import narrative, values
 from fhirapp.features.imports.ccda.substances import inner, observed
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
-from fhirapp.features.imports.ccda.values import (
-    MAPS,
-    code_in,
-    code_system,
-    concept,
-    extended,
-    has_code,
-    is_negated,
-    null_coding,
-    original,
-)
 from fhirapp.fhir.terminology import SEVERITY_TEXT, SNOMED_CT, UNKNOWN_REACTION, is_unknown
 from fhirapp.search.string import fold
 
@@ -44,8 +25,8 @@ _SEVERITY, _CRITICALITY = "2.16.840.1.113883.10.20.22.4.8", "2.16.840.1.113883.1
 # Observations about an allergy or a reaction, which are no reaction whatever relates them to it.
 _DETAILS = frozenset({_SEVERITY, _CRITICALITY, "2.16.840.1.113883.10.20.22.4.28"})
 DETAIL_CODES = ("SEV", "82606-5", "33999-4")
-_SEVERITIES: Mapping[str, str] = MAPS["severities"]
-_CRITICALITIES: Mapping[str, str] = MAPS["criticalities"]
+_SEVERITIES: Mapping[str, str] = values.MAPS["severities"]
+_CRITICALITIES: Mapping[str, str] = values.MAPS["criticalities"]
 _ONLY_GRADES = re.compile(r"(?:mild|moderate|severe)(?: to (?:moderate|severe))?")
 _BY_GRADE = {"severe": "high", "mild": "low"}
 # decisions 2.19
@@ -73,7 +54,7 @@ class ReactionSeverity(NamedTuple):
         if self.code:
             reaction["severity"] = self.code
             if self.words and fold(self.words) != self.code:
-                reaction["_severity"] = extended(original(self.words))
+                reaction["_severity"] = values.extended(values.original(self.words))
         elif self.words:
             reaction["extension"] = [{"url": SEVERITY_TEXT, "valueString": self.words}]
 
@@ -81,7 +62,7 @@ class ReactionSeverity(NamedTuple):
 NOT_GRADED = ReactionSeverity("")
 
 
-def severity_in(statements: list[CcdaElement], texts: Texts) -> ReactionSeverity:
+def severity_in(statements: list[CcdaElement], texts: narrative.Texts) -> ReactionSeverity:
     """Return the gravest severity that is observed in statements."""
     observations = observed(statements, _SEVERITY, "SEV")
     typed = [
@@ -108,15 +89,17 @@ def gravest(severities: Iterable[ReactionSeverity]) -> ReactionSeverity:
     unclear = [severity.words for severity in severities if not severity.code and severity.words]
     if not unclear:
         return worst
-    return ReactionSeverity(worst.code, "; ".join(unique([worst.words, *unclear])))
+    return ReactionSeverity(worst.code, "; ".join(narrative.unique([worst.words, *unclear])))
 
 
-def criticality_in(statements: list[CcdaElement], texts: Texts, cell: str) -> str:
+def criticality_in(statements: list[CcdaElement], texts: narrative.Texts, cell: str) -> str:
     """Return the gravest criticality; "" where none is known."""
     criticalities = [_by_words(cell)]
     for observation in observed(statements, _CRITICALITY, "82606-5"):
         for value in observation.all("value"):
-            coded = [known for code, known in _CRITICALITIES.items() if has_code(value, code)]
+            coded = [
+                known for code, known in _CRITICALITIES.items() if values.has_code(value, code)
+            ]
             criticalities += coded or [_by_words(" ".join(words_of_value(value, texts)))]
     order = ("high", "low", "unable-to-assess")
     return next((code for code in order if code in criticalities), "")
@@ -126,7 +109,7 @@ def _by_words(words: str) -> str:
     return _BY_GRADE.get(grade(words), "") if words else ""
 
 
-def words_of_value(value: CcdaElement | None, texts: Texts) -> list[str]:
+def words_of_value(value: CcdaElement | None, texts: narrative.Texts) -> list[str]:
     """Return the words of a coded value: original text, display names, its content.
 
     A local code counts as a word.
@@ -138,11 +121,11 @@ def words_of_value(value: CcdaElement | None, texts: Texts) -> list[str]:
         if not coded.get("codeSystem") and any(map(str.isalpha, coded.get("code"))):
             words.append(coded.get("code"))
     if not value.all("originalText"):
-        words.append(plain(value))
-    return unique(words)
+        words.append(narrative.plain(value))
+    return narrative.unique(words)
 
 
-def _severities(observation: CcdaElement, texts: Texts) -> Iterator[ReactionSeverity]:
+def _severities(observation: CcdaElement, texts: narrative.Texts) -> Iterator[ReactionSeverity]:
     """Yield the severity of each value of an observation; that of its text where none has one."""
     severities = [_severity(value, texts) for value in observation.all("value")]
     yield from severities
@@ -151,30 +134,30 @@ def _severities(observation: CcdaElement, texts: Texts) -> Iterator[ReactionSeve
         yield severity_named(text)
 
 
-def _severity(value: CcdaElement, texts: Texts) -> ReactionSeverity:
-    codes = [severity for code, severity in _SEVERITIES.items() if has_code(value, code)]
+def _severity(value: CcdaElement, texts: narrative.Texts) -> ReactionSeverity:
+    codes = [severity for code, severity in _SEVERITIES.items() if values.has_code(value, code)]
     words = [text for text in words_of_value(value, texts) if _says(text)]
     # A local code, such as H, is read as a word where no other word is there.
     coded = () if codes else (value, *value.all("translation"))
-    local = [code for code in map(code_in, coded) if any(map(str.isalpha, code))]
+    local = [code for code in map(values.code_in, coded) if any(map(str.isalpha, code))]
     worst = gravest(map(ReactionSeverity, (*codes, *map(grade, (*words, *local)))))
-    return ReactionSeverity(worst.code, "; ".join(unique(words or local)))
+    return ReactionSeverity(worst.code, "; ".join(narrative.unique(words or local)))
 
 
-def _is_severity(observation: CcdaElement, texts: Texts) -> bool:
+def _is_severity(observation: CcdaElement, texts: narrative.Texts) -> bool:
     """Say whether an observation only says how severe something is, whatever it is typed as."""
-    if has_code(observation.first("code"), "SEV") or _SEVERITY in observation.templates():
+    if values.has_code(observation.first("code"), "SEV") or _SEVERITY in observation.templates():
         return True
     found = observation.all("value")
     return bool(found) and all(_names_severity(value, texts) for value in found)
 
 
-def _names_severity(value: CcdaElement, texts: Texts) -> bool:
+def _names_severity(value: CcdaElement, texts: narrative.Texts) -> bool:
     """Say whether a value has a code of severities, or a word that is one and nothing else."""
     words = words_of_value(value, texts)
-    if has_code(value, *_SEVERITIES):
+    if values.has_code(value, *_SEVERITIES):
         return all(map(grade, words))
-    is_coded = code_system(value.get("codeSystem")) == SNOMED_CT
+    is_coded = values.code_system(value.get("codeSystem")) == SNOMED_CT
     return bool(words) and not is_coded and all(map(_ONLY_GRADES.fullmatch, map(fold, words)))
 
 
@@ -208,14 +191,14 @@ class ObservedReactions:
         )
 
 
-def read_reactions(statements: list[CcdaElement], texts: Texts) -> ObservedReactions:
+def read_reactions(statements: list[CcdaElement], texts: narrative.Texts) -> ObservedReactions:
     """Read the Reaction Observations in statements."""
     occurred, absent, unknown = [], [], []
     for observation in _observations(statements, texts):
         reaction = _reaction(observation, texts)
         if reaction is None:
             continue
-        if not is_negated(observation):
+        if not values.is_negated(observation):
             occurred.append((reaction, severity_in([observation], texts)))
             if observation.null_flavor:
                 unknown.append(reaction)
@@ -224,12 +207,14 @@ def read_reactions(statements: list[CcdaElement], texts: Texts) -> ObservedReact
     return ObservedReactions(occurred, absent, unknown)
 
 
-def reaction_observations(statements: list[CcdaElement], texts: Texts) -> list[CcdaElement]:
+def reaction_observations(
+    statements: list[CcdaElement], texts: narrative.Texts
+) -> list[CcdaElement]:
     """Return the Reaction Observations in statements; negated ones are not among them."""
     return [
         observation
         for observation in _observations(statements, texts)
-        if not is_negated(observation)
+        if not values.is_negated(observation)
     ]
 
 
@@ -249,7 +234,7 @@ def reactions(
     graded += [
         ({"manifestation": [{"text": line}]}, NOT_GRADED)
         for line in lines
-        if not stands_in(known, line)
+        if not narrative.stands_in(known, line)
     ]
     for reaction, own in graded:
         (own if own != NOT_GRADED else severity).put_into(reaction)
@@ -273,7 +258,7 @@ def words_of(reaction: Reaction) -> list[str]:
         words += [
             coding.get("display", "")
             for coding in manifestation.get("coding", ())
-            if coding not in (_UNKNOWN, null_coding(coding.get("code", "")))
+            if coding not in (_UNKNOWN, values.null_coding(coding.get("code", "")))
         ]
     return list(filter(None, words))
 
@@ -288,7 +273,7 @@ def _manifestations(statements: list[CcdaElement]) -> list[CcdaElement]:
     ]
 
 
-def _observations(statements: list[CcdaElement], texts: Texts) -> list[CcdaElement]:
+def _observations(statements: list[CcdaElement], texts: narrative.Texts) -> list[CcdaElement]:
     return [
         observation
         for observation in _manifestations(statements)
@@ -298,7 +283,7 @@ def _observations(statements: list[CcdaElement], texts: Texts) -> list[CcdaEleme
 
 def _is_detail(observation: CcdaElement) -> bool:
     """Say whether an observation is by its code or template a detail, such as a status."""
-    return bool(observation.templates() & _DETAILS) or has_code(
+    return bool(observation.templates() & _DETAILS) or values.has_code(
         observation.first("code"), *DETAIL_CODES
     )
 
@@ -308,26 +293,28 @@ def _add_lines(reaction: Reaction, lines: list[str]) -> None:
     words = words_of(reaction)
     if words or any(not is_unknown(manifestation) for manifestation in reaction["manifestation"]):
         cell, *others = lines
-        if not (others or stands_in(words, cell) or "description" in reaction):
+        if not (others or narrative.stands_in(words, cell) or "description" in reaction):
             reaction["description"] = cell
     else:
         reaction["manifestation"] = [{"text": line} for line in lines]
 
 
-def _reaction(observation: CcdaElement, texts: Texts) -> Reaction | None:
+def _reaction(observation: CcdaElement, texts: narrative.Texts) -> Reaction | None:
     """Return a reaction; None for one without words that its own nullFlavor says is not known."""
     text = texts.of(observation.first("text"))
     reaction: Reaction = {"manifestation": _manifestations_of(observation, text, texts)}
     known = words_of(reaction)
     if not known and observation.null_flavor:
         return None
-    if text and not covers(known, text):
+    if text and not narrative.covers(known, text):
         reaction["description"] = text
     values.put(reaction, "onset", values.start_of(observation.first("effectiveTime")))
     return reaction
 
 
-def _manifestations_of(observation: CcdaElement, text: str, texts: Texts) -> list[dict[str, Any]]:
+def _manifestations_of(
+    observation: CcdaElement, text: str, texts: narrative.Texts
+) -> list[dict[str, Any]]:
     """Return what happened: by each value's codes, in words, or that it is not known."""
     found = [_manifestation(value, texts) for value in observation.all("value")] or [{}]
     known = [manifestation for manifestation in found if _is_told(manifestation)]
@@ -339,21 +326,21 @@ def _manifestations_of(observation: CcdaElement, text: str, texts: Texts) -> lis
     return [{**absent, "coding": [_UNKNOWN, *absent.get("coding", [])]}]
 
 
-def _manifestation(value: CcdaElement, texts: Texts) -> dict[str, Any]:
+def _manifestation(value: CcdaElement, texts: narrative.Texts) -> dict[str, Any]:
     """Return a value as CodeableConcept, with the names that have no code in words."""
-    manifestation = concept(value, texts) or {}
+    manifestation = values.concept(value, texts) or {}
     names = []
     for coded in (value, *value.all("translation")):
         named = texts.of(coded.first("originalText"))
         # A display without a code, or text instead of a code (xsi:type ST or ED).
-        names += [named, "" if coded.get("code") else tidy(coded.get("displayName"))]
+        names += [named, "" if coded.get("code") else narrative.tidy(coded.get("displayName"))]
     if not value.all("originalText"):
-        names.append(plain(value))
-    first, *others = unique(names) or [""]
+        names.append(narrative.plain(value))
+    first, *others = narrative.unique(names) or [""]
     if first:
         manifestation["text"] = first
     for name in others:
-        if not covers(words_of({"manifestation": [manifestation]}), name):
+        if not narrative.covers(words_of({"manifestation": [manifestation]}), name):
             manifestation.setdefault("coding", []).append({"display": name})
     return manifestation
 
@@ -361,5 +348,5 @@ def _manifestation(value: CcdaElement, texts: Texts) -> dict[str, Any]:
 def _is_told(manifestation: dict[str, Any]) -> bool:
     """Say whether a manifestation has a text, or a code that is no nullFlavor."""
     return "text" in manifestation or any(
-        coding != null_coding(coding["code"]) for coding in manifestation.get("coding", ())
+        coding != values.null_coding(coding["code"]) for coding in manifestation.get("coding", ())
     )

@@ -25,6 +25,7 @@ from fhirapp.clinical.assertion import (
 )
 from fhirapp.clinical.identity import is_kind
 from fhirapp.clinical.severity import described_severely
+from fhirapp.features.imports.ccda import headings, substances
 from fhirapp.features.imports.ccda.allergies import (
     NOTED,
     CcdaAllergy,
@@ -39,13 +40,6 @@ from fhirapp.features.imports.ccda.entries import (
     happened,
     link,
     may_name_several,
-)
-from fhirapp.features.imports.ccda.headings import (
-    begins_as_title_of_allergies,
-    is_heading,
-    is_title_of_allergies,
-    mentions_allergies,
-    says_more,
 )
 from fhirapp.features.imports.ccda.narrative import (
     LONGEST,
@@ -65,12 +59,6 @@ from fhirapp.features.imports.ccda.people import Actor, author
 from fhirapp.features.imports.ccda.reactions import words_of_value
 from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.status_words import status_named
-from fhirapp.features.imports.ccda.substances import (
-    is_none_known,
-    named_by,
-    names_in,
-    none_known_about,
-)
 from fhirapp.features.imports.ccda.tree import CcdaElement
 from fhirapp.features.imports.ccda.values import has_code, identifiers, null_coding
 from fhirapp.fhir.identity import key
@@ -121,7 +109,7 @@ def is_allergies(section: CcdaElement) -> bool:
         return True
     if section.is_left_out:
         return False
-    return begins_as_title_of_allergies(_title(section)) and not _is_of_family(section)
+    return headings.begins_as_title_of_allergies(_title(section)) and not _is_of_family(section)
 
 
 def _is_of_family(section: CcdaElement) -> bool:
@@ -146,9 +134,9 @@ def title_remark(section: CcdaElement) -> str:
             f"its section “{title}” is treated as an Allergies section because of its title; "
             "its code is not recognised"
         )
-    if section.is_left_out and is_title_of_allergies(title):
+    if section.is_left_out and headings.is_title_of_allergies(title):
         return f"its section “{title}” is not read: its title must be before its text and entries"
-    if mentions_allergies(title):
+    if headings.mentions_allergies(title):
         return f"its section “{title}” is not read: its code is not that of a section of allergies"
     return ""
 
@@ -165,7 +153,7 @@ def allergies_in(
     coded = [statement for part in parts for _, statement in part.coded]
     # "No known allergies" in one section says nothing beside an allergy in another one.
     has_allergy = any(
-        is_named(statement.allergy) and not is_none_known(statement.allergy["code"])
+        is_named(statement.allergy) and not substances.is_none_known(statement.allergy["code"])
         for statement in coded
     )
     in_words = [
@@ -245,7 +233,7 @@ def _distinction(entry: CcdaEntry, allergy: Resource) -> str:
     An id stays the same however a name is read, so that a document that is imported again makes a
     new version of the same allergy.
     """
-    code = named_by(entry.participant, entry.texts) or allergy["code"]
+    code = substances.named_by(entry.participant, entry.texts) or allergy["code"]
     coding: dict[str, str] = next(iter(code.get("coding", ())), {})
     return f"{coding.get('system', '')}|{coding.get('code', '')}|{code.get('text', '')}"
 
@@ -292,7 +280,7 @@ def _left_over(
     there are none.
     """
     allergies = [statement.allergy for _, statement in coded]
-    denials = [is_none_known(allergy["code"]) for allergy in allergies]
+    denials = [substances.is_none_known(allergy["code"]) for allergy in allergies]
     held = [text for allergy in allergies for text in strings(allergy)]
     known = [words_in(strings(allergy)) for allergy in allergies]
     linked = {
@@ -314,8 +302,8 @@ def _left_over(
 def _says_more(block: Block) -> bool:
     """Say whether a title or a caption is more than one."""
     if block.element.name == "title":
-        return says_more(block.text)
-    return not is_heading(block.text)
+        return headings.says_more(block.text)
+    return not headings.is_heading(block.text)
 
 
 def _noted(block: Block, coded: list[tuple[CcdaEntry, CcdaAllergy]], record: CcdaRecord) -> bool:
@@ -330,7 +318,10 @@ def _noted(block: Block, coded: list[tuple[CcdaEntry, CcdaAllergy]], record: Ccd
         for entry, statement in coded
         if any(
             covers([block.text], name)
-            for name in (*names_in(statement.allergy["code"]), entry.cell(Column.SUBSTANCE))
+            for name in (
+                *substances.names_in(statement.allergy["code"]),
+                entry.cell(Column.SUBSTANCE),
+            )
             if name
         )
     ]
@@ -351,10 +342,10 @@ def _none_known(blocks: list[Block]) -> dict[About, str]:
     """Return of what blocks say that none is known, with the words; empty if any says more."""
     found: dict[About, str] = {}
     for block in blocks:
-        if is_heading(block.text):
+        if headings.is_heading(block.text):
             continue
         head, colon, rest = block.text.partition(":")
-        text = rest.strip() if colon and is_heading(head) else block.text
+        text = rest.strip() if colon and headings.is_heading(head) else block.text
         about = about_none_known(text)
         if about is None:
             return {}
@@ -396,7 +387,7 @@ def _none_known_entry(about: About, text: str, patient: str) -> Resource:
     return {
         **made,
         "verificationStatus": {"coding": [{"system": ALLERGY_VERIFICATION, "code": "confirmed"}]},
-        "code": none_known_about(about, text),
+        "code": substances.none_known_about(about, text),
     }
 
 
@@ -424,7 +415,7 @@ def _pieces(blocks: Iterable[str]) -> Iterator[str]:
 
 def _is_held(block: Block, held: list[str], *, is_denied: bool) -> bool:
     """Say whether allergies hold the words of a block, or it only says that there is nothing."""
-    if not block.is_line and (is_heading(block.text) or status_named(block.text)):
+    if not block.is_line and (headings.is_heading(block.text) or status_named(block.text)):
         return True
     words = fold(block.text)
     if len(words) <= _LONG and not _EXCEPT.search(words) and not described_severely(block.text):
@@ -432,7 +423,7 @@ def _is_held(block: Block, held: list[str], *, is_denied: bool) -> bool:
         if all(
             _says_nothing(clause, is_line=block.is_line)
             or (is_denied and (denies_allergies(clause) or about_none_known(clause) is not None))
-            or (not block.is_line and is_heading(clause))
+            or (not block.is_line and headings.is_heading(clause))
             for clause in clauses
         ):
             return True
@@ -447,4 +438,4 @@ def _says_nothing(clause: str, *, is_line: bool) -> bool:
     "Foods, unknown" may be an allergy to a food that is not known.
     """
     rest, count = _NOTHING.subn(" ", clause)
-    return count > 0 and (not any(map(str.isalpha, rest)) if is_line else is_heading(rest))
+    return count > 0 and (not any(map(str.isalpha, rest)) if is_line else headings.is_heading(rest))

@@ -10,14 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fhirapp.features.imports.repair import older_datatypes
 from fhirapp.features.imports.repair.log import ABSENT, RepairLog, listed
-from fhirapp.features.imports.repair.older_datatypes import (
-    concept,
-    concepts,
-    first_moment,
-    members,
-    refer,
-)
 from fhirapp.fhir.terminology import ALLERGY_CLINICAL, ALLERGY_VERIFICATION, CT
 
 Resource = dict[str, Any]
@@ -132,7 +126,7 @@ def _allergy(log: RepairLog, resource: Resource) -> None:
         del resource["category"]
         url = f"{_DSTU2}AllergyIntolerance.category"
         log.extend(resource, "category", url, "valueCode", category, "other")
-    for reaction, path in members(resource, "reaction"):
+    for reaction, path in older_datatypes.members(resource, "reaction"):
         if type(reaction.get("certainty")) is str and "_certainty" not in reaction:
             before = reaction.pop("certainty")
             url = f"{_DSTU2}AllergyIntolerance.reaction.certainty"
@@ -169,7 +163,7 @@ def _document(log: RepairLog, resource: Resource) -> None:
         url = f"{_STU3}DocumentReference.created"
         log.extend(resource, "created", url, "valueDateTime", created, created)
     _document_status(log, resource)
-    for content, path in members(resource, "content"):
+    for content, path in older_datatypes.members(resource, "content"):
         # R4 has one format: the first of DSTU2's. The others are kept beside it.
         if type(formats := content.get("format")) is list and formats:
             content["format"] = formats[0]
@@ -183,7 +177,7 @@ def _document(log: RepairLog, resource: Resource) -> None:
     # R4 has an instant here. A month or a year stays as it is, which this server can keep: the
     # first moment of a year is not what was meant.
     if len(_code(date)) == _DAY:
-        resource["date"] = first_moment(log, _code(date), "date")
+        resource["date"] = older_datatypes.first_moment(log, _code(date), "date")
 
 
 def _document_status(log: RepairLog, resource: Resource) -> None:
@@ -207,7 +201,7 @@ def _document_status(log: RepairLog, resource: Resource) -> None:
 
 def _related(log: RepairLog, context: Resource) -> None:
     """Make References of identifier and ref, which are two elements in the older versions."""
-    for item, path in members(context, "related", "context."):
+    for item, path in older_datatypes.members(context, "related", "context."):
         if "ref" not in item:
             continue
         reference = item["ref"]
@@ -225,7 +219,7 @@ def _related(log: RepairLog, context: Resource) -> None:
 
 def _encounter(log: RepairLog, resource: Resource) -> None:
     _encounter_class(log, resource)
-    for diagnosis, path in members(resource, "diagnosis"):
+    for diagnosis, path in older_datatypes.members(resource, "diagnosis"):
         log.rename(diagnosis, "role", "use", path)
     _diagnoses(log, resource, resource, "indication")
     stay = resource.get("hospitalization")
@@ -278,7 +272,7 @@ def _diagnoses(
 
 
 def _patient(log: RepairLog, resource: Resource) -> None:
-    for link, path in members(resource, "link"):
+    for link, path in older_datatypes.members(resource, "link"):
         # DSTU2's "replace" means that the other record is to be used instead.
         if _code(before := link.get("type")) == "replace":
             link["type"] = "replaced-by"
@@ -287,26 +281,26 @@ def _patient(log: RepairLog, resource: Resource) -> None:
 
 def _provenance(log: RepairLog, resource: Resource) -> None:
     if "activity" in resource:
-        resource["activity"] = concept(log, resource["activity"], "activity")
+        resource["activity"] = older_datatypes.concept(log, resource["activity"], "activity")
     if "reason" in resource:
-        resource["reason"] = concepts(log, resource["reason"], "reason")
+        resource["reason"] = older_datatypes.concepts(log, resource["reason"], "reason")
     if "agent" not in resource:
         # DSTU2 requires none.
         resource["agent"] = [{"who": {"extension": [dict(ABSENT)]}}]
         log.did("agent", "absent", None, resource["agent"])
     _agents(log, resource, "")
-    for entity, path in members(resource, "entity"):
+    for entity, path in older_datatypes.members(resource, "entity"):
         _entity(log, entity, path)
 
 
 def _agents(log: RepairLog, holder: Resource, holder_path: str) -> None:
-    for agent, path in members(holder, "agent", holder_path):
+    for agent, path in older_datatypes.members(holder, "agent", holder_path):
         if "role" in agent:
-            agent["role"] = concepts(log, agent["role"], f"{path}role")
+            agent["role"] = older_datatypes.concepts(log, agent["role"], f"{path}role")
         log.rename(agent, "actor", "who", path)
         log.rename(agent, "relatedAgentType", "type", path)
         for name in ("who", "onBehalfOf"):
-            refer(log, agent, name, path)
+            older_datatypes.refer(log, agent, name, path)
         url = f"{_DSTU2}Provenance.agent.relatedAgent"
         log.nest(agent, "relatedAgent", url, {"type": _CONCEPT, "target": "valueUri"}, path)
         _move_into(log, agent, "userId", "who", "identifier", path)
@@ -316,7 +310,7 @@ def _agents(log: RepairLog, holder: Resource, holder_path: str) -> None:
 
 
 def _entity(log: RepairLog, entity: Resource, path: str) -> None:
-    refer(log, entity, "what", path)
+    older_datatypes.refer(log, entity, "what", path)
     for name in ("reference", "display"):
         _move_into(log, entity, name, "what", name, path)
     if "type" in entity:

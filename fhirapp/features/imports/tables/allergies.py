@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fhirapp.features.imports.tables import vocabulary
 from fhirapp.features.imports.tables.cells import Cells, patient_of
-from fhirapp.features.imports.tables.vocabulary import (
-    MANIFESTATIONS,
-    SUBSTANCES,
-    UNKNOWN_REACTION,
-    Concept,
-    is_unclear,
-    is_unknown,
-    look_up,
-    none_known_of,
-    system_of,
-    without_code,
-)
 from fhirapp.fhir import datatypes, terminology
 
 NO_INFORMATION = {
@@ -35,7 +24,7 @@ def allergy(cells: Cells) -> list[dict[str, Any]]:
     """Return the entry of a row, after its patient where that is made; faults are in cells."""
     reference, patients = patient_of(cells)
     code = _code(cells)
-    none_known = none_known_of(cells.raw("substance"))
+    none_known = vocabulary.none_known_of(cells.raw("substance"))
     note = cells.text("note")
     content: dict[str, Any] = {
         **_statuses(cells),
@@ -68,7 +57,7 @@ def _code(cells: Cells) -> dict[str, Any] | None:
         if "substance" not in cells:
             cells.fault("substance", "is required; where nothing is known, write unknown")
         return None
-    if is_unclear(name):
+    if vocabulary.is_unclear(name):
         cells.fault(
             "substance",
             f"is {name!r}, which may mean none, or not asked; write no known allergies, "
@@ -76,22 +65,22 @@ def _code(cells: Cells) -> dict[str, Any] | None:
         )
         return None
     own = _own_coding(cells)
-    if none_known := none_known_of(name):
+    if none_known := vocabulary.none_known_of(name):
         _check_none_known(cells, none_known, own)
         return {"coding": [none_known.coding()], "text": name}
-    if is_unknown(name):
+    if vocabulary.is_unknown(name):
         if not own:
             cells.note(
                 "substance", "is unknown: taken as no information, which does not mean no allergy"
             )
         return {"coding": [own or NO_INFORMATION], "text": name}
-    known = look_up(SUBSTANCES, name)
+    known = vocabulary.look_up(vocabulary.SUBSTANCES, name)
     if own:
         if known and known.system == own["system"] and known.code != own["code"]:
             cells.note("substance_code", f"is kept, but {known.display} is {known.code} here")
         return {"coding": [own], "text": name}
     if known is None:
-        cells.note("substance", without_code(SUBSTANCES, name))
+        cells.note("substance", vocabulary.without_code(vocabulary.SUBSTANCES, name))
         return {"text": name}
     return {"coding": [known.coding()], "text": name}
 
@@ -103,7 +92,7 @@ def _own_coding(cells: Cells) -> dict[str, Any] | None:
     if "substance_system" not in cells:
         cells.fault("substance_system", "is required with substance_code")
         return None
-    system = system_of(cells.raw("substance_system"))
+    system = vocabulary.system_of(cells.raw("substance_system"))
     if ":" not in system:
         cells.fault("substance_system", "is not a known code system; write its address")
         return None
@@ -111,7 +100,9 @@ def _own_coding(cells: Cells) -> dict[str, Any] | None:
     return {"system": system, "code": code} if code else None
 
 
-def _check_none_known(cells: Cells, none_known: Concept, own: dict[str, Any] | None) -> None:
+def _check_none_known(
+    cells: Cells, none_known: vocabulary.Concept, own: dict[str, Any] | None
+) -> None:
     if own and (own["system"], own["code"]) != none_known[:2]:
         cells.fault("substance_code", f"contradicts the substance: {none_known.display}")
     for column in _OF_AN_ALLERGY:
@@ -143,7 +134,7 @@ def _coded(system: str, code: str | None) -> dict[str, Any] | None:
     return {"coding": [{"system": system, "code": code}]} if code else None
 
 
-def _criticality(cells: Cells, none_known: Concept | None) -> str | None:
+def _criticality(cells: Cells, none_known: vocabulary.Concept | None) -> str | None:
     criticality = cells.code("criticality", "low", "high", "unable-to-assess")
     # service.md 2.3: of "no known drug allergies" it cannot be assessed.
     if none_known is None:
@@ -157,7 +148,7 @@ def _reactions(cells: Cells) -> list[dict[str, Any]]:
     severity = cells.code("severity", "mild", "moderate", "severe")
     manifestations = [_manifestation(cells, name) for name in cells.several("reaction")]
     if not manifestations and severity:
-        manifestations = [{"coding": [UNKNOWN_REACTION.coding()]}]
+        manifestations = [{"coding": [vocabulary.UNKNOWN_REACTION.coding()]}]
     if not manifestations:
         return []
     return [{"manifestation": manifestations, **({"severity": severity} if severity else {})}]
@@ -165,8 +156,12 @@ def _reactions(cells: Cells) -> list[dict[str, Any]]:
 
 def _manifestation(cells: Cells, name: str) -> dict[str, Any]:
     cells.check_text("reaction", name)
-    known = UNKNOWN_REACTION if is_unknown(name) else look_up(MANIFESTATIONS, name)
+    known = (
+        vocabulary.UNKNOWN_REACTION
+        if vocabulary.is_unknown(name)
+        else vocabulary.look_up(vocabulary.MANIFESTATIONS, name)
+    )
     if known is None:
-        cells.note("reaction", without_code(MANIFESTATIONS, name))
+        cells.note("reaction", vocabulary.without_code(vocabulary.MANIFESTATIONS, name))
         return {"text": name}
     return {"coding": [known.coding()], "text": name}

@@ -7,15 +7,9 @@ import hashlib
 from pathlib import PurePosixPath
 from typing import Any
 
+from fhirapp.features.imports.tables import vocabulary
 from fhirapp.features.imports.tables.cells import Cells, patient_of
 from fhirapp.features.imports.tables.files import TableFiles, UnreadableFile
-from fhirapp.features.imports.tables.vocabulary import (
-    DOCUMENT_CODES,
-    DOCUMENT_TYPES,
-    is_loinc,
-    look_up,
-    without_code,
-)
 from fhirapp.fhir import datatypes
 from fhirapp.fhir.periods import comparable
 from fhirapp.fhir.temporal import interval
@@ -94,16 +88,16 @@ def _type(cells: Cells) -> dict[str, Any] | None:
             cells.fault("type", "is required")
         return None
     if not name[0].isdigit():
-        known = look_up(DOCUMENT_TYPES, name)
+        known = vocabulary.look_up(vocabulary.DOCUMENT_TYPES, name)
         if known is None:
-            cells.note("type", without_code(DOCUMENT_TYPES, name))
+            cells.note("type", vocabulary.without_code(vocabulary.DOCUMENT_TYPES, name))
             return {"text": name}
         return {"coding": [known.coding()], "text": name}
-    if not is_loinc(name):
+    if not vocabulary.is_loinc(name):
         message = f"is {name[:40]!r}: not a LOINC code, whose last digit checks the others"
         cells.fault("type", message)
         return None
-    if known := DOCUMENT_CODES.get(name):
+    if known := vocabulary.DOCUMENT_CODES.get(name):
         return {"coding": [known.coding()], "text": known.display}
     return {"coding": [{"system": LOINC, "code": name}]}
 
