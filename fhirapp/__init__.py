@@ -36,7 +36,7 @@ def _all_parts(settings: Settings | None) -> Flask:
     from fhirapp.core import bare_app
     from fhirapp.feature import features, imported
     from fhirapp.jobs import worker
-    from fhirapp.server import access_log, jobs, schedules
+    from fhirapp.server import access_log, jobs, scheduler
     from fhirapp.web import below
 
     app = bare_app(settings or load_settings())
@@ -51,7 +51,7 @@ def _all_parts(settings: Settings | None) -> Flask:
         worker,
         web,
         jobs,
-        schedules,
+        scheduler,
         access_log,
     ):
         part.init_app(app)

@@ -12,10 +12,10 @@ import click
 
 from fhirapp.cli.common import demo_option, opened_app, say
 from fhirapp.config import settings_of
-from fhirapp.jobs import schedule as table
+from fhirapp.jobs import schedules
 from fhirapp.jobs.kinds import addable_kinds
-from fhirapp.jobs.table import DONE
-from fhirapp.server import schedules
+from fhirapp.jobs.queue import DONE
+from fhirapp.server import scheduler
 
 _LOOK_SECONDS = 0.5
 
@@ -31,7 +31,7 @@ def schedule() -> None:
 def list_(as_json: bool, demo: bool | None) -> None:
     """List the schedules, with their next run and how the last one ended."""
     with opened_app(demo) as app:
-        zone, found = settings_of(app).zone, table.schedules()
+        zone, found = settings_of(app).zone, schedules.schedules()
     for one in found:
         due_at = one.due_at(zone)
         due = datetime.fromtimestamp(due_at, zone).isoformat(timespec="minutes") if due_at else None
@@ -45,7 +45,7 @@ def list_(as_json: bool, demo: bool | None) -> None:
         click.echo(f"{one.name}  {one.kind}  {one.timing}  next {due or 'paused'}  {state.strip()}")
 
 
-def _shown(one: table.Schedule) -> list[dict[str, Any]]:
+def _shown(one: schedules.Schedule) -> list[dict[str, Any]]:
     return [vars(run) for run in one.history]
 
 
@@ -74,7 +74,7 @@ def add(name: str, kind: str, when: str, demo: bool | None, **options: Any) -> N
         # The server runs in another folder.
         options[option] = str(Path(options[option]).absolute()) if options[option] else None
     with opened_app(demo):
-        timing = schedules.add(name, kind, when, options, int(time.time()), make_folders=True)
+        timing = scheduler.add(name, kind, when, options, int(time.time()), make_folders=True)
     say(f"The schedule {name} runs {timing}, while a server runs.")
 
 
@@ -84,7 +84,7 @@ def add(name: str, kind: str, when: str, demo: bool | None, **options: Any) -> N
 def remove(name: str, demo: bool | None) -> None:
     """Remove a schedule; its backups and imported records stay."""
     with opened_app(demo):
-        schedules.remove(name)
+        scheduler.remove(name)
     say(f"The schedule {name} is removed.")
 
 
@@ -94,10 +94,10 @@ def remove(name: str, demo: bool | None) -> None:
 def run(name: str, demo: bool | None) -> int:
     """Run a schedule now, and wait until the run ends."""
     with opened_app(demo):
-        schedules.run_now(name, int(time.time()))
-        while table.settle(one := table.find(name), int(time.time())):
+        scheduler.run_now(name, int(time.time()))
+        while schedules.settle(one := schedules.find(name), int(time.time())):
             time.sleep(_LOOK_SECONDS)
-        last = (table.find(name) if one.job_id else one).last
+        last = (schedules.find(name) if one.job_id else one).last
     assert last is not None
     say(f"{last.outcome}. {last.note}".strip())
     return 0 if last.outcome == DONE else 2

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from fhirapp.config import Settings
 from fhirapp.feature import features, imported
 from fhirapp.jobs.process import Tracker
-from fhirapp.jobs.schedule import Schedule
-from fhirapp.jobs.table import Job
+from fhirapp.jobs.queue import Job
+from fhirapp.jobs.schedules import Schedule
 
 # Does a job within its process; the text is the passphrase, or empty. Returns a note for the job's
 # page, or an empty text.

@@ -36,8 +36,8 @@ from fhirapp.current import this_app
 from fhirapp.db import Busy, database_errors, writing
 from fhirapp.disk import because, is_older, take, taken_over
 from fhirapp.files import StoredFile, orphans, shared_files
-from fhirapp.jobs import table
-from fhirapp.jobs.table import DONE, FAILED, STOPPED, Job, Progress, is_id
+from fhirapp.jobs import queue
+from fhirapp.jobs.queue import DONE, FAILED, STOPPED, Job, Progress, is_id
 
 _log = logging.getLogger(__name__)
 
@@ -84,14 +84,14 @@ def made_files(job: Job) -> list[StoredFile]:
 
 def remove(job: Job) -> None:
     """Remove a job that has ended, with all that it made; what stays has no row, and goes later."""
-    table.delete_job(job.id)
+    queue.delete_job(job.id)
     with suppress(OSError):
         shared_files(settings()).delete_folder(f"{TASKS}/{job.id}")
 
 
 def remove_orphans(before: float) -> None:
     """Remove what no job made, and was put where it is before a moment."""
-    known = table.all_ids()
+    known = queue.all_ids()
     store = shared_files(settings())
     for folder in orphans(store, TASKS, known, before):
         if is_id(folder.removeprefix(f"{TASKS}/")):
@@ -104,13 +104,13 @@ def remove_orphans(before: float) -> None:
 def keep_left() -> None:
     """Keep what processes of this machine made that are gone. Raises OSError."""
     for path in folders(settings().instance).glob("*"):
-        job = table.find_any(path.name) if is_id(path.name) else None
+        job = queue.find_any(path.name) if is_id(path.name) else None
         if job is None or job.is_under_way:
             continue
         # Held meanwhile: else what one has put there, another would miss.
         with taken_over(path) as is_ours:
             if is_ours:
-                table.note_made(job.id, _keep(job.id, path))
+                queue.note_made(job.id, _keep(job.id, path))
                 shutil.rmtree(path, ignore_errors=True)
 
 
@@ -144,11 +144,11 @@ def start(
         raise ConfigurationError("This server cannot start a process here; use the command line.")
     with writing() as connection:
         is_ours = claim(connection)
-        is_full = is_ours and table.count(connection, kind, under_way=True) >= MOST
-        is_new = (is_ours and not is_full) and table.add(
+        is_full = is_ours and queue.count(connection, kind, under_way=True) >= MOST
+        is_new = (is_ours and not is_full) and queue.add(
             connection, job_id, kind, owner, int(time.time()), request=request, runs=True
         )
-    if is_full and table.find(job_id, kind) is None:
+    if is_full and queue.find(job_id, kind) is None:
         raise ConfigurationError(f"{MOST} of these are already running; wait for one to end.")
     if not is_new:
         return False
@@ -157,7 +157,7 @@ def start(
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
     except OSError as error:
-        table.delete_job(job_id)
+        queue.delete_job(job_id)
         raise ConfigurationError(
             f"The folder {folder.parent} cannot be written ({because(error)}); make room, and try "
             "again."
@@ -165,7 +165,7 @@ def start(
     try:
         _spawn(configured, module, job_id, folder, passphrase)
     except OSError as error:
-        table.delete_job(job_id)
+        queue.delete_job(job_id)
         shutil.rmtree(folder, ignore_errors=True)
         raise ConfigurationError(f"No process can be started ({because(error)}).") from None
     return True
@@ -193,7 +193,7 @@ def await_end(app: Flask, wait: Callable[[], object], job_id: str) -> None:
     """Wait for a job's process; mark the job as interrupted if it did not say how it ended."""
     wait()
     with app.app_context(), suppress(Busy, OSError, *database_errors()):
-        table.interrupt(job_id)
+        queue.interrupt(job_id)
         keep_left()
 
 
@@ -214,7 +214,7 @@ class _Stopped(BaseException):
 def perform(app: Flask, job_id: str, kinds: Mapping[str, Callable[[Job, Tracker], str]]) -> None:
     """Do a job in this process; its work returns what is to be said of it, empty for nothing."""
     with app.app_context():
-        job = table.find(job_id, *kinds)
+        job = queue.find(job_id, *kinds)
     if job is None:
         return
     signal.signal(signal.SIGTERM, _stop)
@@ -322,7 +322,7 @@ class Tracker:
             self._ended.set()
             self.progress.notes = [*filter(None, notes), *self.progress.notes]
             self.note()
-            table.finish(
+            queue.finish(
                 self.job, state, int(time.time()), progress=self._shown, patience=_PATIENCE
             )
         if is_kept:
@@ -333,12 +333,12 @@ class Tracker:
         written, shown = 0.0, None
         while not self._ended.wait(_LOOK_SECONDS):
             with self._app.app_context(), suppress(Busy, *database_errors()):
-                self._obey(table.stop_requests(self.job.id))
+                self._obey(queue.stop_requests(self.job.id))
                 if time.monotonic() - written > _WRITE_SECONDS and (
-                    self._shown is not shown or time.monotonic() - written > table.LEASE_SECONDS / 3
+                    self._shown is not shown or time.monotonic() - written > queue.LEASE_SECONDS / 3
                 ):
                     shown, written = self._shown, time.monotonic()
-                    table.renew(self.job, shown, int(time.time()), revives=True)
+                    queue.renew(self.job, shown, int(time.time()), revives=True)
 
     def _obey(self, requests: int | None) -> None:
         """Stop where a user asked for that, or the job was deleted; asked again, at once."""

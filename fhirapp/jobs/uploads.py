@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.disk import because, is_older, need_space, turn, written_whole
-from fhirapp.jobs import table
-from fhirapp.jobs.table import is_id
+from fhirapp.jobs import queue
+from fhirapp.jobs.queue import is_id
 
 ELSEWHERE = (
     "This server does not have what was uploaded before. Send it again. With several servers, the "
@@ -100,7 +100,7 @@ class UploadChunk(NamedTuple):
 
 def find(upload_id: str, user_id: str) -> Upload | None:
     """Return a user's upload that no job has taken yet, None where this server has none."""
-    if not is_id(upload_id) or table.find_any(upload_id) is not None:
+    if not is_id(upload_id) or queue.find_any(upload_id) is not None:
         return None
     upload = _read(_folder_of(upload_id))
     return upload if upload is not None and upload.user_id == user_id else None
@@ -108,7 +108,7 @@ def find(upload_id: str, user_id: str) -> Upload | None:
 
 def of_user(user_id: str) -> list[Upload]:
     """Return a user's uploads to this server that no job has taken yet, newest first."""
-    taken = table.all_ids()
+    taken = queue.all_ids()
     found = [_read(folder) for folder in _folders() if folder.name not in taken]
     mine = [upload for upload in found if upload is not None and upload.user_id == user_id]
     return sorted(mine, key=lambda upload: upload.touched_at, reverse=True)
@@ -173,7 +173,7 @@ def remove_old(before: int) -> None:
     """Remove the uploads to which nothing was added since a moment, and whose job ended."""
     for folder in _folders():
         if is_older(folder, before):
-            job = table.find_any(folder.name)
+            job = queue.find_any(folder.name)
             if job is None or not (job.is_under_way or (job.ended_at or job.created_at) >= before):
                 remove(folder.name)
 

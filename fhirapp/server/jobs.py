@@ -13,7 +13,7 @@ from fhirapp.audit.tables import load
 from fhirapp.config import settings_of
 from fhirapp.db import Reader, db
 from fhirapp.feature import features, imported
-from fhirapp.jobs import process, table, uploads, worker
+from fhirapp.jobs import process, queue, uploads, worker
 from fhirapp.jobs.kinds import job_kinds
 from fhirapp.trail.packing import pack
 
@@ -37,14 +37,14 @@ def sweep(now: int) -> None:
     """Mark lost jobs, and remove what is kept no longer: old jobs, and what features keep."""
     kinds = job_kinds()
     with closing(Reader(db.engine)) as snapshot:
-        table.interrupt_lost(snapshot, [*kinds], now)
+        queue.interrupt_lost(snapshot, [*kinds], now)
     sweeps = [imported(reference) for feature in features() for reference in feature.sweeps]
     for remove in (_remove_orphans, *sweeps):
         # What cannot be removed now goes later.
         with suppress(OSError):
             remove(now)
     for kind in kinds:
-        for job in table.jobs(kind)[_REMEMBERED:]:
+        for job in queue.jobs(kind)[_REMEMBERED:]:
             if not job.is_under_way:
                 process.remove(job)
 

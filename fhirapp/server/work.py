@@ -13,7 +13,7 @@ from fhirapp.feature import imported
 from fhirapp.jobs import process
 from fhirapp.jobs.kinds import Work, job_kinds
 from fhirapp.jobs.process import Tracker
-from fhirapp.jobs.table import Job
+from fhirapp.jobs.queue import Job
 from fhirapp.server import logs
 from fhirapp.server.lock import in_use
 

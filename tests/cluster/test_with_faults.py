@@ -14,7 +14,7 @@ from typing import NamedTuple
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.models import ADMINISTRATOR
-from fhirapp.jobs.table import DONE, INTERRUPTED
+from fhirapp.jobs.queue import DONE, INTERRUPTED
 from tests.cluster.load import Load, content, walk
 from tests.support.browsing import Browser, add_person
 from tests.support.cluster import Cluster, Server

@@ -14,7 +14,7 @@ from fhirapp.db import writing
 from fhirapp.features.backups.jobs import BACKUP, DRILL
 from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.files import shared_files
-from fhirapp.jobs import process, table
+from fhirapp.jobs import process, queue
 from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
 from tests.support.databases import POSTGRESQL, SQLITE
@@ -90,7 +90,7 @@ def test_files_of_a_dry_run_are_imported_by_the_server_that_has_them(servers, br
     assert wait_for(servers[0], task_id(begun)).state == "done"
     elsewhere = browsers[1].get(begun.path)
     assert "Import now" not in elsewhere.words
-    refused = browsers[1].post_with_token(f"{begun.path}/again", task=table.new_id())
+    refused = browsers[1].post_with_token(f"{begun.path}/again", task=queue.new_id())
     assert (refused.status, "Upload them again." in refused.words) == (409, True)
     again = browsers[0].get(begun.path).submit("Import now")
     assert wait_for(servers[0], task_id(again)).state == "done"
@@ -144,13 +144,13 @@ def test_backups_are_listed_verified_fetched_and_deleted_through_any_server(
 
 def test_old_files_of_no_job_are_removed(servers, place):
     app = servers[0]
-    known, unknown = table.new_id(), table.new_id()
+    known, unknown = queue.new_id(), queue.new_id()
     with app.app_context():
         files = shared_files(settings_of(app))
         for job_id in (known, unknown):
             files.put(f"tasks/{job_id}/made/export.zip", b"PK")
         with writing() as connection:
-            assert table.add(connection, known, EXPORT, "admin", int(time.time()), runs=True)
+            assert queue.add(connection, known, EXPORT, "admin", int(time.time()), runs=True)
         process.remove_orphans(time.time() - 3_600)
         assert f"tasks/{unknown}/made/export.zip" in place.names()
         # A store is looked through once an hour.
@@ -158,7 +158,7 @@ def test_old_files_of_no_job_are_removed(servers, place):
             process.remove_orphans(time.time() + 3_600)
             assert f"tasks/{unknown}/made/export.zip" not in place.names()
         assert f"tasks/{known}/made/export.zip" in place.names()
-        table.delete_job(known)
+        queue.delete_job(known)
 
 
 def test_shared_files_are_private(servers, place):

@@ -20,8 +20,8 @@ from fhirapp.disk import take
 from fhirapp.features.backups.jobs import BACKUP, DRILL
 from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.features.imports.jobs import IMPORT
-from fhirapp.jobs import process, table, uploads, worker
-from fhirapp.jobs.table import INTERRUPTED, LEASE_SECONDS, RUNNING, STOPPED, Job, Progress
+from fhirapp.jobs import process, queue, uploads, worker
+from fhirapp.jobs.queue import INTERRUPTED, LEASE_SECONDS, RUNNING, STOPPED, Job, Progress
 from fhirapp.server.jobs import DAY, sweep
 from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.jobs import wait_for
@@ -31,16 +31,16 @@ NOW = 1_800_000_000
 
 def added(app: Flask, kind: str = EXPORT, *, now: int = NOW) -> Job:
     """Return a job whose process has begun."""
-    job_id = table.new_id()
+    job_id = queue.new_id()
     with app.app_context(), writing() as connection:
-        assert table.add(connection, job_id, kind, "admin", now, runs=True)
+        assert queue.add(connection, job_id, kind, "admin", now, runs=True)
     return found(app, job_id)
 
 
 def found(app: Flask, job_id: str) -> Job:
     """Return a job as it is now."""
     with app.app_context():
-        job = table.find(job_id, IMPORT, EXPORT, BACKUP, DRILL)
+        job = queue.find(job_id, IMPORT, EXPORT, BACKUP, DRILL)
     assert job is not None
     return job
 
@@ -85,14 +85,14 @@ def work(app: Flask, job_id: str, *, age: float) -> Path:
 def test_job_is_added_once_and_the_newest_listed_first(app):
     job = added(app)
     with app.app_context(), writing() as connection:
-        assert not table.add(connection, job.id, IMPORT, "other", NOW)
+        assert not queue.add(connection, job.id, IMPORT, "other", NOW)
     assert found(app, job.id) == job
     ids = [job.id, *(added(app).id for _ in range(4))]
     with app.app_context():
         # The newest comes first.
-        assert [job.id for job in table.jobs(EXPORT, IMPORT)] == ids[::-1]
-        assert [job.id for job in table.jobs(EXPORT, limit=2)] == ids[:2:-1]
-        assert table.jobs(IMPORT) == []
+        assert [job.id for job in queue.jobs(EXPORT, IMPORT)] == ids[::-1]
+        assert [job.id for job in queue.jobs(EXPORT, limit=2)] == ids[:2:-1]
+        assert queue.jobs(IMPORT) == []
 
 
 @BOTH
@@ -103,26 +103,26 @@ def test_job_whose_lease_expired_is_interrupted_until_it_renews(app):
         assert found(app, job.id).state == RUNNING
         sweep(NOW + LEASE_SECONDS + 1)
         assert (found(app, job.id).state, found(app, job.id).lease_until) == (INTERRUPTED, None)
-        assert table.renew(job, half, NOW + 60, revives=True)
+        assert queue.renew(job, half, NOW + 60, revives=True)
         assert (found(app, job.id).state, found(app, job.id).progress) == (RUNNING, half)
         sweep(NOW + 60 + LEASE_SECONDS)
         assert found(app, job.id).state == RUNNING
-        table.interrupt(job.id)
-        assert table.finish(job, "done", NOW + 61, progress=half)
-        table.interrupt(job.id)
+        queue.interrupt(job.id)
+        assert queue.finish(job, "done", NOW + 61, progress=half)
+        queue.interrupt(job.id)
     assert (found(app, job.id).state, found(app, job.id).ended_at) == ("done", NOW + 61)
 
 
 def test_deleted_or_ended_job_is_not_renewed(app):
     job, other = added(app), added(app)
     with app.app_context():
-        table.delete_job(job.id)
-        assert not table.renew(job, Progress(), NOW, revives=True)
-        assert table.stop_requests(job.id) is None
-        assert table.finish(other, STOPPED, NOW)
-        assert not table.renew(other, Progress(), NOW, revives=True)
-        table.request_stop(other.id)
-        assert table.stop_requests(other.id) == 0
+        queue.delete_job(job.id)
+        assert not queue.renew(job, Progress(), NOW, revives=True)
+        assert queue.stop_requests(job.id) is None
+        assert queue.finish(other, STOPPED, NOW)
+        assert not queue.renew(other, Progress(), NOW, revives=True)
+        queue.request_stop(other.id)
+        assert queue.stop_requests(other.id) == 0
 
 
 @pytest.mark.process
@@ -144,24 +144,24 @@ def test_process_stops_when_asked_and_is_killed_when_asked_again(
         "process.perform(app, sys.argv[1], {'export': sleep})\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
-    job_id = table.new_id()
+    job_id = queue.new_id()
     with app.app_context():
         assert process.start(job_id, EXPORT, module="sleeper", owner="admin", request={})
         while found(app, job_id).progress.phase != "works":
             time.sleep(0.05)
         for _ in range(requests):
-            table.request_stop(job_id)
+            queue.request_stop(job_id)
     job = wait_for(app, job_id)
     assert job.state == (STOPPED if requests == 1 else INTERRUPTED)
 
 
 def test_process_that_cannot_be_started_leaves_nothing(app, tmp_path, monkeypatch):
-    job_id = table.new_id()
+    job_id = queue.new_id()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
     with app.app_context(), pytest.raises(ConfigurationError, match="No process can be started"):
         process.start(job_id, IMPORT, module="x", owner="admin", request={})
     with app.app_context():
-        assert table.find(job_id, IMPORT) is None
+        assert queue.find(job_id, IMPORT) is None
     assert not process.folder_of(job_id, settings_of(app).instance).exists()
 
 
@@ -172,8 +172,8 @@ def test_old_files_of_no_job_are_removed(app):
         for make in (made, work)
         for path in (
             make(app, job.id, age=3 * DAY),
-            make(app, table.new_id(), age=DAY + 10),
-            make(app, table.new_id(), age=DAY - 10),
+            make(app, queue.new_id(), age=DAY + 10),
+            make(app, queue.new_id(), age=DAY - 10),
             # Its name is no job's.
             make(app, "lost+found", age=3 * DAY),
         )
@@ -193,7 +193,7 @@ def test_files_of_a_killed_process_are_kept_once_it_is_gone(app):
     with app.app_context():
         process.keep_left()
         assert path.exists()
-        table.interrupt(job.id)
+        queue.interrupt(job.id)
         with held(path):
             process.keep_left()
             assert path.exists()
@@ -218,7 +218,7 @@ def test_files_of_a_killed_process_are_kept_by_one_of_two(app):
             process.keep_left()
 
     with app.app_context():
-        table.interrupt(job.id)
+        queue.interrupt(job.id)
         with ThreadPoolExecutor(2) as both:
             assert [*both.map(keep, range(2))] == [None, None]
         made = found(app, job.id).progress.made
@@ -231,7 +231,7 @@ def test_uploads_of_an_import_are_removed_a_day_after_its_end(app):
     job = added(app, IMPORT)
     with app.app_context():
         uploads.add(job.id, "u", uploads.UploadChunk(0, "a.ndjson", 2, 0, 2, b"{}"))
-        table.finish(job, STOPPED, NOW)
+        queue.finish(job, STOPPED, NOW)
         os.utime(settings_of(app).instance / "uploads" / job.id, times=(NOW - 5 * DAY,) * 2)
         sweep(NOW + DAY - 1)
         assert uploads.is_kept(job.id)

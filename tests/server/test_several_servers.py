@@ -30,8 +30,8 @@ from fhirapp.db import db, writing
 from fhirapp.db.generation import following_others, generation
 from fhirapp.db.turns import _OURS, is_taken, turn
 from fhirapp.features.exports.bulk.run import KIND, run_next
-from fhirapp.jobs import table
-from fhirapp.jobs.table import DONE
+from fhirapp.jobs import queue
+from fhirapp.jobs.queue import DONE
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.keys import keyed_digest, opened, sealed
 from fhirapp.server.prepare import first_setup_code, prepare
@@ -413,9 +413,9 @@ def test_paging_continues_at_another_server(first, second):
 def test_export_started_at_one_server_is_done_by_the_other(first, second):
     status = Exports(first).started()
     with second.app_context():
-        (job,) = table.jobs(KIND)
+        (job,) = queue.jobs(KIND)
         assert run_next()
-        found = table.find(job.id, KIND)
+        found = queue.find(job.id, KIND)
     assert status.endswith(job.id)
     assert found is not None
     assert found.state == DONE
@@ -426,7 +426,7 @@ def test_worker_is_notified_of_jobs_of_other_servers(first, second):
         wait_until(lambda: bool(listeners(second)))
         Exports(first).started()
         with first.app_context():
-            wait_until(lambda: table.jobs(KIND)[0].state == DONE)
+            wait_until(lambda: queue.jobs(KIND)[0].state == DONE)
 
 
 def test_secret_encrypted_by_one_server_is_decrypted_by_the_other(first, second):

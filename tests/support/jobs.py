@@ -18,8 +18,8 @@ from fhirapp.core import current_core
 from fhirapp.features.backups.jobs import BACKUP, DRILL, RESTORE
 from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.features.imports.jobs import FOLDER, IMPORT, PULL
-from fhirapp.jobs import process, table
-from fhirapp.jobs.table import Job
+from fhirapp.jobs import process, queue
+from fhirapp.jobs.queue import Job
 from fhirapp.server import work
 from tests.support.browsing import Page
 
@@ -38,7 +38,7 @@ def task_id(page: Page) -> str:
 def task(app: Flask, job_id: str) -> Job:
     """Return a job as it is now."""
     with app.app_context():
-        job = table.find(job_id, *KINDS)
+        job = queue.find(job_id, *KINDS)
     assert job is not None
     return job
 
@@ -55,7 +55,7 @@ def wait_for(app: Flask, job_id: str) -> Job:
 def newest(app: Flask, kind: str) -> Job:
     """Wait for the newest job of a kind."""
     with app.app_context():
-        job_id = table.jobs(kind, limit=1)[0].id
+        job_id = queue.jobs(kind, limit=1)[0].id
     return wait_for(app, job_id)
 
 

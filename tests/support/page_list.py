@@ -16,7 +16,7 @@ from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import add_user, find_user, new_setup_code
 from fhirapp.features.demo.accounts import APP as DEMO_APP
 from fhirapp.features.demo.accounts import SECRET as DEMO_PASSWORD
-from fhirapp.jobs.schedule import ScheduleRow
+from fhirapp.jobs.schedules import ScheduleRow
 from tests.support.authorizing import VERIFIER, challenge
 from tests.support.registered import RS384, SECRET, register_app, register_backend
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from flask import Flask
 
-from fhirapp.jobs import schedule
-from fhirapp.jobs.schedule import Schedule
-from fhirapp.server import schedules
-from fhirapp.server.schedules import run_due
+from fhirapp.jobs import schedules
+from fhirapp.jobs.schedules import Schedule
+from fhirapp.server import scheduler
+from fhirapp.server.scheduler import run_due
 from tests.support.contract import versions_held
 from tests.support.jobs import wait_for
 
@@ -26,7 +26,7 @@ START = int(time.time()) + 24 * HOUR
 def add(app: Flask, kind: str, *, at: int = START, **options: Any) -> None:
     """Add the schedule `one`."""
     with app.app_context():
-        schedules.add("one", kind, "hourly", options, at)
+        scheduler.add("one", kind, "hourly", options, at)
 
 
 def look(app: Flask, now: int = START + HOUR) -> Schedule:
@@ -34,12 +34,12 @@ def look(app: Flask, now: int = START + HOUR) -> Schedule:
     with app.app_context():
         while run_due(now):
             pass
-        job_id = schedule.find("one").job_id
+        job_id = schedules.find("one").job_id
     if job_id is not None:
         wait_for(app, job_id)
     with app.app_context():
-        schedule.settle(schedule.find("one"), now)
-        return schedule.find("one")
+        schedules.settle(schedules.find("one"), now)
+        return schedules.find("one")
 
 
 def write(folder: Path, name: str, *resources: Any) -> Path:

@@ -1,7 +1,7 @@
 """The administrator's pages of schedules: added, run, paused, removed; failures are shown.
 
 Who may open them is tested in test_pages.py, which schedules are refused and what a run does in
-tests/server/test_schedules.py.
+tests/server/test_scheduler.py.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.features.health import metrics
 from fhirapp.features.health.examine import examine
 from fhirapp.features.imports.jobs import FOLDER, PULL
-from fhirapp.jobs import schedule, table
-from fhirapp.jobs.table import DONE
+from fhirapp.jobs import queue, schedules
+from fhirapp.jobs.queue import DONE
 from fhirapp.probe import WRONG, Cost
-from fhirapp.server.schedules import run_due
+from fhirapp.server.scheduler import run_due
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import patient, write
 from tests.support.jobs import HeldJobs, newest
@@ -63,7 +63,7 @@ def run_later(app: Flask, seconds: int) -> None:
     with app.app_context():
         while run_due(now):
             pass
-        schedule.settle(schedule.find("lab"), now)
+        schedules.settle(schedules.find("lab"), now)
 
 
 def test_schedule_is_added_run_paused_and_removed(app, admin, inbox, lab):
@@ -100,7 +100,7 @@ def test_refused_schedule_stays_as_typed(app, admin):
         assert (page.status, len(page.alerts)) == (400, 1)
         assert {name: page.form_to("/new").fields[name] for name in typed} == typed
     with app.app_context():
-        assert schedule.schedules() == []
+        assert schedules.schedules() == []
 
 
 def test_failure_is_shown_on_the_overview_in_metrics_and_in_the_check(app, admin, inbox, lab):
@@ -151,9 +151,9 @@ def test_run_is_shown_and_stopped(app, admin, lab, held_jobs: HeldJobs):
     assert "running" in admin.get(PATH).words
     assert "stopping" in page.send("/stop").words
     with app.app_context():
-        job = table.find(schedule.find("lab").job_id, FOLDER)
+        job = queue.find(schedules.find("lab").job_id, FOLDER)
         assert job.stop_requests == 1
-        table.finish(job, DONE, int(time.time()))
+        queue.finish(job, DONE, int(time.time()))
     assert f"{lab.path}/run" in admin.get(lab.path).actions
 
 
@@ -164,6 +164,6 @@ def test_address_is_shown_without_its_query(app, admin):
     assert "https://h.example/fhir/$export" in shown.words
     assert "secret" not in shown.response.text
     with app.app_context():
-        assert schedule.find("h").kind == PULL
+        assert schedules.find("h").kind == PULL
     for path in ("/none", "/none/new", "/folder"):
         assert admin.get(f"{PATH}{path}").status == 404

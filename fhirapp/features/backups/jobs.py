@@ -23,12 +23,12 @@ from fhirapp.features.backups.drill import drill as drill_backup
 from fhirapp.features.backups.passphrase import VARIABLE, read_passphrase
 from fhirapp.features.backups.prepared import prepare_restore as prepare
 from fhirapp.features.backups.prepared import remove_prepared
-from fhirapp.jobs import table, uploads
+from fhirapp.jobs import queue, uploads
 from fhirapp.jobs.kinds import FormField, ScheduleKind
 from fhirapp.jobs.process import LAID, Tracker
-from fhirapp.jobs.schedule import Schedule
-from fhirapp.jobs.table import DONE, FAILED, WORKS, Job, Progress
-from fhirapp.server.schedules import check_folder
+from fhirapp.jobs.queue import DONE, FAILED, WORKS, Job, Progress
+from fhirapp.jobs.schedules import Schedule
+from fhirapp.server.scheduler import check_folder
 
 BACKUP, DRILL, RESTORE = "backup", "drill", "restore"
 # So many faults of a backup are shown; of one that a schedule has tested, fewer.
@@ -137,13 +137,13 @@ def _after_backup(
 
 def _note_drill(job: Job, progress: Progress, state: str) -> None:
     """Have the drill among those that the page of backups shows."""
-    drill_id, now = table.new_id(), int(time.time())
+    drill_id, now = queue.new_id(), int(time.time())
     with writing() as connection:
         request = {"name": progress.name}
-        table.add(connection, drill_id, DRILL, job.owner, now, request=request, runs=True)
-    drilled = table.find(drill_id, DRILL)
+        queue.add(connection, drill_id, DRILL, job.owner, now, request=request, runs=True)
+    drilled = queue.find(drill_id, DRILL)
     assert drilled is not None
-    table.finish(drilled, state, now, progress=progress)
+    queue.finish(drilled, state, now, progress=progress)
 
 
 def _check(settings: Settings, name: str, options: Mapping[str, Any]) -> None:

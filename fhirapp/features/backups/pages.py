@@ -20,8 +20,8 @@ from fhirapp.features.backups.jobs import BACKUP, DRILL, RESTORE
 from fhirapp.features.backups.rotation import FOLDER, Backup, backups, delete_backup, place_of
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.jobs import table
-from fhirapp.jobs.table import DONE, Job
+from fhirapp.jobs import queue
+from fhirapp.jobs.queue import DONE, Job
 from fhirapp.server.jobs import sweep
 from fhirapp.trail.events import LONGEST_REASON, SHORTEST_REASON
 from fhirapp.web.admin import jobs
@@ -96,7 +96,7 @@ def upload() -> Response:
         # What is in one need not have come through this server's checks.
         return _list(_("The demo takes no backup from elsewhere, since everybody may sign in."))
     job_id = jobs.job_field()
-    if table.find(job_id, BACKUP) is not None:
+    if queue.find(job_id, BACKUP) is not None:
         return see_other("/admin/backups")
     try:
         found = jobs.take_upload(job_id)
@@ -136,7 +136,7 @@ def confirm(name: str) -> Response:
     """Have the server restart on what is prepared, once the administrator typed why."""
     found, reason = _found(name), field("reason", LONGEST_REASON)
     _check_restores_here()
-    if any(job.is_under_way for job in table.jobs()):
+    if any(job.is_under_way for job in queue.jobs()):
         message = _("An import, export or backup is under way. Wait for its end, or stop it.")
     elif len(reason) < SHORTEST_REASON:
         message = _("Enter a reason. It is kept in the audit trail.")
@@ -215,13 +215,13 @@ def delete(name: str) -> Response:
 
 def _list(message: str = "") -> Response:
     found = backups(settings())
-    taken = table.jobs(BACKUP)
+    taken = queue.jobs(BACKUP)
     return page(
         "backups/backups.html",
         400 if message else 200,
         scripts=True,
-        job_id=table.new_id(),
-        upload_id=table.new_id(),
+        job_id=queue.new_id(),
+        upload_id=queue.new_id(),
         backups=[(backup, _drilled(backup)) for backup in found],
         path_of=_path,
         # What went well stands in the list of backups.
@@ -247,7 +247,7 @@ def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
         "backups/backup.html",
         400 if message else 200,
         scripts=True,
-        job_id=table.new_id(),
+        job_id=queue.new_id(),
         backup=backup,
         path=_path(backup),
         restore=_restore(backup),
@@ -264,7 +264,7 @@ def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
 def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Response:
     why = prepared.why_not_here(settings())
     # Jobs are read first: a job that ends in between has already stored its result.
-    began = [job for job in table.jobs(RESTORE) if job.request.get("name") == backup.name]
+    began = [job for job in queue.jobs(RESTORE) if job.request.get("name") == backup.name]
     found = None if why == "postgresql" else prepared.prepared(settings())
     is_ready = found and (found.name, found.state) == (backup.name, prepared.PREPARED) and not why
     rows = []
@@ -279,7 +279,7 @@ def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Respon
         "backups/restore.html",
         400 if message else 200,
         scripts=True,
-        job_id=table.new_id(),
+        job_id=queue.new_id(),
         backup=backup,
         path=_path(backup),
         why=why,
@@ -336,7 +336,7 @@ def _restore(backup: Backup | None) -> str:
 
 def _drills(backup: Backup) -> Sequence[Job]:
     """Return when a backup was tried out, newest first."""
-    tried = table.jobs(DRILL)
+    tried = queue.jobs(DRILL)
     return [job for job in tried if job.request.get("name") == backup.name]
 
 

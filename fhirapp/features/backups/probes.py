@@ -10,8 +10,7 @@ from fhirapp.feature import N_
 from fhirapp.features.backups.backup import why_no_backup
 from fhirapp.features.backups.jobs import BACKUP
 from fhirapp.features.backups.rotation import Backup, backups
-from fhirapp.jobs import schedule
-from fhirapp.jobs import table as jobs
+from fhirapp.jobs import queue, schedules
 from fhirapp.probe import GOOD, NOTE, WRONG, Bytes, Cost, Finding, Gauge, Moment, Probe, SetupStep
 
 # A weekly schedule keeps within it.
@@ -74,7 +73,7 @@ def _last_run_elsewhere() -> tuple[str, int] | None:
     """Return the name of the schedule whose backup in another folder is the newest, and when."""
     runs = [
         (each.succeeded_at, each.name)
-        for each in schedule.schedules()
+        for each in schedules.schedules()
         if each.kind == BACKUP and each.succeeded_at
     ]
     at, name = max(runs, default=(0, ""))
@@ -84,7 +83,7 @@ def _last_run_elsewhere() -> tuple[str, int] | None:
 def _verification() -> Iterator[Finding]:
     if settings().demo or not _backups():
         return
-    ends = [job.ended_at or 0 for job in jobs.jobs("drill") if job.state == jobs.DONE]
+    ends = [job.ended_at or 0 for job in queue.jobs("drill") if job.state == queue.DONE]
     if max(ends, default=0) < time.time() - OLD_VERIFICATION_DAYS * _DAY:
         text = N_("No backup was tested on the page Backups in the last %(days)s days.")
         advice = N_("Test one there. Tests by fhirapp backup --verify are not counted.")

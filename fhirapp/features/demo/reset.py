@@ -27,7 +27,7 @@ from fhirapp.features.demo.accounts import APP, BACKEND, CONFIDENTIAL, PEOPLE, a
 from fhirapp.features.demo.seed import read_seed, seed_path, write_seed
 from fhirapp.fhir.temporal import instant
 from fhirapp.jobs.kinds import BuiltInKind
-from fhirapp.jobs.schedule import ScheduleRow
+from fhirapp.jobs.schedules import ScheduleRow
 from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.store import version
 from fhirapp.store.migrate import schema_version, shown

@@ -12,9 +12,9 @@ from fhirapp.core import current_core
 from fhirapp.definition import types
 from fhirapp.disk import because, need_space
 from fhirapp.features.exports.export import ExportOptions, export_to, types_to_export
-from fhirapp.jobs import process, table
+from fhirapp.jobs import process, queue
 from fhirapp.jobs.process import MADE, Tracker
-from fhirapp.jobs.table import WORKS, Job
+from fhirapp.jobs.queue import WORKS, Job
 
 EXPORT = "export"
 # All files of an export in one.
@@ -72,7 +72,7 @@ def _request(job: Job) -> str:
 def sweep(now: int) -> None:
     """Remove exports that have expired."""
     hours = settings_of(current_app).export_hours
-    for job in table.jobs(EXPORT):
+    for job in queue.jobs(EXPORT):
         since = job.ended_at or job.created_at
         if not job.is_under_way and since + hours * 3_600 < now:
             process.remove(job)

@@ -17,8 +17,8 @@ from fhirapp.definition import types
 from fhirapp.features.exports.bulk import run as bulk
 from fhirapp.features.exports.jobs import ARCHIVE, EXPORT
 from fhirapp.fhir.temporal import instant_of, local_interval
-from fhirapp.jobs import process, table
-from fhirapp.jobs.table import DONE, FAILED, QUEUED, RUNNING, Job
+from fhirapp.jobs import process, queue
+from fhirapp.jobs.queue import DONE, FAILED, QUEUED, RUNNING, Job
 from fhirapp.server.jobs import sweep
 from fhirapp.web.admin import jobs as admin_jobs
 from fhirapp.web.admin.jobs import job_of, watched
@@ -126,7 +126,7 @@ def file(job_id: str, name: str) -> Response:
 def cancel(export_id: str) -> Response:
     """Cancel an export that a client began, and remove its files."""
     # Its id is a folder's name: only one that is known.
-    if table.find(export_id, bulk.KIND) is None:
+    if queue.find(export_id, bulk.KIND) is None:
         raise NotFound
     db.session.rollback()
     bulk.cancel(export_id)
@@ -140,12 +140,12 @@ def _form(message: str = "") -> Response:
         "cancelled": _("Export cancelled. Its files were removed."),
         "removed": _("The files of the export were removed."),
     }
-    listed, begun, filled = table.jobs(EXPORT), _begun(), form_fields()
+    listed, begun, filled = queue.jobs(EXPORT), _begun(), form_fields()
     return page(
         "exports/exports.html",
         400 if message else 200,
         scripts=True,
-        job_id=table.new_id(),
+        job_id=queue.new_id(),
         types=_types(),
         chosen=filled.getlist("type"),
         since=filled.get("since", "")[:100],
@@ -173,7 +173,7 @@ def _kept_until(job: Job) -> int:
 
 def _begun() -> list[_Begun]:
     """Return the exports that clients began, newest first."""
-    exports = table.jobs(bulk.KIND, limit=_LISTED)
+    exports = queue.jobs(bulk.KIND, limit=_LISTED)
     owners = {job.owner for job in exports}
     clients = db.session.scalars(select(Client).where(Client.client_id.in_(owners)))
     names = {client.client_id: client.name for client in clients}

@@ -25,8 +25,7 @@ from fhirapp.feature import N_
 from fhirapp.features.health import address, readiness
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import shared_files
-from fhirapp.jobs import schedule
-from fhirapp.jobs import table as jobs
+from fhirapp.jobs import queue, schedules
 from fhirapp.jobs.kinds import count_failed
 from fhirapp.keys import key_of
 from fhirapp.probe import GOOD, NOTE, WRONG, Bytes, Cost, Finding, Gauge, Moment, Probe
@@ -245,16 +244,16 @@ def _files() -> Iterator[Finding | Gauge]:
 
 def _jobs() -> Iterator[Finding | Gauge]:
     now = int(time.time())
-    found = jobs.jobs()
+    found = queue.jobs()
     hanging = [
         job
         for job in found
-        if job.is_under_way and (job.lease_until or now) < now - jobs.LEASE_SECONDS
+        if job.is_under_way and (job.lease_until or now) < now - queue.LEASE_SECONDS
     ]
     failed = [
         job
         for job in found
-        if job.state in (jobs.FAILED, jobs.INTERRUPTED)
+        if job.state in (queue.FAILED, queue.INTERRUPTED)
         # The end of an interrupted job is not known.
         and (job.ended_at or job.created_at) > now - 7 * _DAY
     ]
@@ -278,7 +277,7 @@ def _jobs() -> Iterator[Finding | Gauge]:
 
 
 def _schedules() -> Iterator[Finding | Gauge]:
-    now, found = time.time(), schedule.schedules()
+    now, found = time.time(), schedules.schedules()
     for each in found:
         values: dict[str, object] = {"name": each.name}
         path = f"/admin/schedules/{each.name}"

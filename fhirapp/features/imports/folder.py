@@ -41,12 +41,12 @@ from fhirapp.features.imports.watched import (
     state_of,
     waiting,
 )
-from fhirapp.jobs import table
+from fhirapp.jobs import queue
 from fhirapp.jobs.kinds import FormField, ScheduleKind
 from fhirapp.jobs.process import Tracker
-from fhirapp.jobs.schedule import Schedule
-from fhirapp.jobs.table import WORKS, Job
-from fhirapp.server.schedules import check_folder
+from fhirapp.jobs.queue import WORKS, Job
+from fhirapp.jobs.schedules import Schedule
+from fhirapp.server.scheduler import check_folder
 from fhirapp.store.import_models import PATIENCE
 
 _T = TypeVar("_T")
@@ -128,7 +128,7 @@ def _left(folder: Path, job_id: str) -> list[Path]:
 
     They come last, since one of them may be what ended the process.
     """
-    works = [path for path in (folder / _WORK).iterdir() if table.is_id(path.name)]
+    works = [path for path in (folder / _WORK).iterdir() if queue.is_id(path.name)]
     gone = [work for work in sorted(works) if work.name != job_id and _is_gone(work)]
     for work in gone:
         _remove_empty(work)
@@ -148,7 +148,7 @@ def _is_gone(work: Path) -> bool:
         os.close(descriptor)
     if held is None:
         # A file system without locks: then the table knows, if it is a run of this database.
-        job = table.find(work.name, FOLDER)
+        job = queue.find(work.name, FOLDER)
         return job is not None and not job.is_under_way
     return held
 

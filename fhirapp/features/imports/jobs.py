@@ -20,7 +20,7 @@ from fhirapp.features.imports.report import Report, write_report
 from fhirapp.features.imports.runs import Options, dry_run_copy
 from fhirapp.jobs import uploads
 from fhirapp.jobs.process import LAID, MADE, Tracker
-from fhirapp.jobs.table import WAITS, WORKS, Job
+from fhirapp.jobs.queue import WAITS, WORKS, Job
 from fhirapp.store.import_models import PATIENCE
 
 IMPORT, FOLDER, PULL = "import", "folder", "pull"

@@ -19,8 +19,8 @@ from fhirapp.features.imports.jobs import IMPORT, IMPORTS
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import shared_files
-from fhirapp.jobs import table, uploads
-from fhirapp.jobs.table import DONE, Job
+from fhirapp.jobs import queue, uploads
+from fhirapp.jobs.queue import DONE, Job
 from fhirapp.jobs.uploads import Upload
 from fhirapp.server.jobs import sweep
 from fhirapp.store.import_models import TURN, ImportRun, ImportSource
@@ -50,7 +50,7 @@ class ImportRow(NamedTuple):
 
 def runs() -> list[ImportRow]:
     """Return the imports, newest first: those of the pages, and those of the command line."""
-    here = table.jobs(*IMPORTS, limit=_RUNS)
+    here = queue.jobs(*IMPORTS, limit=_RUNS)
     # Of a dry run it is a number in the copy.
     of_jobs = {job.progress.run for job in here if not job.request.get("dry_run")}
     found = [
@@ -161,7 +161,7 @@ def every() -> Response:
 def begin() -> Response:
     """Begin an import of what was uploaded in pieces before, or comes with this form."""
     job_id = jobs.job_field()
-    if table.find(job_id, IMPORT) is not None:
+    if queue.find(job_id, IMPORT) is not None:
         return pages.see_other(f"/admin/imports/{job_id}")
     options: dict[str, Any] = {name: bool(request.form.get(name)) for name in _CHOICES}
     source, prefix = pages.field("source", _LONGEST_SOURCE), pages.field("prefix", 100)
@@ -198,7 +198,7 @@ def one(job_id: str) -> Response:
         running=jobs,
         files_of=files_of,
         total=total_of(job),
-        again=table.new_id(),
+        again=queue.new_id(),
     )
 
 
@@ -215,7 +215,7 @@ def stop(job_id: str) -> Response:
 def again(job_id: str) -> Response:
     """Import the same once more: after a dry run in earnest, or what did not come to its end."""
     job, new = job_of(job_id, IMPORT), jobs.job_field()
-    if table.find(new, IMPORT) is None:
+    if queue.find(new, IMPORT) is None:
         if job.is_under_way or not uploads.hand_over(job.id, new):
             raise pages.PageError(409, _("The files are no longer available. Upload them again."))
         try:
@@ -244,13 +244,13 @@ def _form(
     upload = uploads.find(upload_id, pages.signed_in().user.id)
     filled = request.form if request.method == "POST" else kept or _TYPED
     mine = uploads.of_user(pages.signed_in().user.id)
-    known = request.method == "POST" and table.is_id(upload_id)
+    known = request.method == "POST" and queue.is_id(upload_id)
     found = runs()
     return pages.page(
         "imports/imports.html",
         status if message else 200,
         scripts=True,
-        job_id=upload_id if upload or known else table.new_id(),
+        job_id=upload_id if upload or known else queue.new_id(),
         upload=upload,
         unfinished=[one for one in mine if one.id != upload_id],
         typed=filled,

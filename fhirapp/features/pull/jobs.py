@@ -18,11 +18,11 @@ from fhirapp.features.pull.address import is_export, origin, place
 from fhirapp.features.pull.authorization import read_key
 from fhirapp.features.pull.downloads import download_all
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.jobs import schedule as schedules
+from fhirapp.jobs import schedules
 from fhirapp.jobs.kinds import FormField, ScheduleKind
 from fhirapp.jobs.process import MADE, Tracker
-from fhirapp.jobs.schedule import Schedule
-from fhirapp.jobs.table import WORKS, Job
+from fhirapp.jobs.queue import WORKS, Job
+from fhirapp.jobs.schedules import Schedule
 from fhirapp.store.import_models import PATIENCE
 
 

@@ -19,17 +19,8 @@ from fhirapp.audit import write
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import forget_reader
 from fhirapp.files import StoredFile, shared_files
-from fhirapp.jobs import process, table, uploads
-from fhirapp.jobs.table import (
-    BEGINS,
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    STOPPED,
-    WAITS,
-    WORKS,
-    Job,
-)
+from fhirapp.jobs import process, queue, uploads
+from fhirapp.jobs.queue import BEGINS, DONE, FAILED, INTERRUPTED, STOPPED, WAITS, WORKS, Job
 from fhirapp.jobs.uploads import OutOfStep, Upload, UploadChunk
 from fhirapp.rest.stream import Span, StoredContent, carry, wanted_span
 from fhirapp.web.admin.audit_descriptions import VIA
@@ -115,7 +106,7 @@ def has_given(job: Job) -> bool:
 
 def job_of(job_id: str, *kinds: str) -> Job:
     """Return a job of some kinds. Raises NotFound."""
-    job = table.find(job_id, *kinds)
+    job = queue.find(job_id, *kinds)
     if job is None:
         raise NotFound
     return job
@@ -145,7 +136,7 @@ def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
 def job_field() -> str:
     """Return the id that a form has for the job that it begins. Raises PageError."""
     job_id = field("task", 64)
-    if not table.is_id(job_id):
+    if not queue.is_id(job_id):
         raise PageError(400, _("The form is incomplete. Reload the page and try again."))
     return job_id
 
@@ -153,7 +144,7 @@ def job_field() -> str:
 def end(job: Job) -> None:
     """Ask a job to stop; asked again, it ends at once."""
     forget_reader()
-    table.request_stop(job.id)
+    queue.request_stop(job.id)
     note(f"stopped {job.kind} %s", job.id)
 
 
@@ -235,7 +226,7 @@ blueprint = blueprint_of("admin_uploads", __name__)
 @for_administrators
 def status(upload_id: str) -> Response:
     """Tell which files of an upload are here, and how much of each."""
-    if not table.is_id(upload_id):
+    if not queue.is_id(upload_id):
         raise NotFound
     found = uploads.find(upload_id, signed_in().user.id)
     return _answer(200, files=[one._asdict() for one in found.files] if found else [])
@@ -245,9 +236,9 @@ def status(upload_id: str) -> Response:
 @for_administrators
 def piece(upload_id: str, number: int) -> Response:
     """Add a piece, the body as it is, to a file; tell how much of that is here."""
-    if not table.is_id(upload_id):
+    if not queue.is_id(upload_id):
         raise NotFound
-    if table.find_any(upload_id) is not None:
+    if queue.find_any(upload_id) is not None:
         return _answer(410, said=_("This upload is already being imported. Reload the page."))
     try:
         size, at, left = (request.args.get(name, -1, type=int) for name in ("size", "at", "left"))

@@ -10,10 +10,10 @@ from flask import Response, request
 from werkzeug.exceptions import NotFound
 
 from fhirapp.config import ConfigurationError, RefusedCommand, settings
-from fhirapp.jobs import kinds, schedule, table
-from fhirapp.jobs.schedule import IDLE, SKIPPED, Schedule
-from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, STOPPED
-from fhirapp.server import schedules
+from fhirapp.jobs import kinds, queue, schedules
+from fhirapp.jobs.queue import DONE, FAILED, INTERRUPTED, STOPPED
+from fhirapp.jobs.schedules import IDLE, SKIPPED, Schedule
+from fhirapp.server import scheduler
 from fhirapp.web import pages
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
@@ -44,7 +44,7 @@ _DONE: Mapping[str, str] = {
 @pages.for_administrators
 def every() -> Response:
     """List the schedules, and offer to add one."""
-    found = [_settled(one) for one in schedule.schedules()]
+    found = [_settled(one) for one in schedules.schedules()]
     return pages.page(
         "admin/schedules.html",
         scripts=True,
@@ -77,7 +77,7 @@ def add(kind: str) -> Response:
             if shown.is_count and options[option]:
                 options[option] = _count(options[option])
         name = pages.field("name", 100)
-        schedules.add(name, kind, pages.field("when", 100), options, int(time.time()))
+        scheduler.add(name, kind, pages.field("when", 100), options, int(time.time()))
     except ConfigurationError as error:
         return _form(kind, request.form, _words(error))
     return pages.see_other("/admin/schedules?done=added")
@@ -98,20 +98,20 @@ def act(name: str, action: str) -> Response:
     found, now = _found(name), int(time.time())
     try:
         if action == "run":
-            schedules.run_now(name, now)
+            scheduler.run_now(name, now)
         elif action == "stop":
-            job = table.find(found.job_id, found.kind) if found.job_id else None
+            job = queue.find(found.job_id, found.kind) if found.job_id else None
             if job is not None:
                 jobs.end(job)
         elif action in ("pause", "resume"):
-            if not schedules.pause(name, now, paused=action == "pause"):
+            if not scheduler.pause(name, now, paused=action == "pause"):
                 return pages.see_other(f"/admin/schedules/{name}?done={pages.UNCHANGED}")
         elif action != "remove":
             raise NotFound
         elif request.form.get("sure") != "yes":
             return _one(found, asks=True)
         else:
-            schedules.remove(name)
+            scheduler.remove(name)
             return pages.see_other("/admin/schedules?done=removed")
     except ConfigurationError as error:
         return _one(found, _words(error))
@@ -130,7 +130,7 @@ def _words(error: ConfigurationError) -> str:
 
 def _found(name: str) -> Schedule:
     """Return a schedule as it is now. Raises NotFound."""
-    for found in schedule.schedules():
+    for found in schedules.schedules():
         if found.name == name:
             return _settled(found)
     raise NotFound
@@ -138,9 +138,9 @@ def _found(name: str) -> Schedule:
 
 def _settled(found: Schedule) -> Schedule:
     """Return a schedule, whose run is noted if it has ended."""
-    if found.job_id is None or schedule.settle(found, int(time.time())):
+    if found.job_id is None or schedules.settle(found, int(time.time())):
         return found
-    return next((one for one in schedule.schedules() if one.name == found.name), found)
+    return next((one for one in schedules.schedules() if one.name == found.name), found)
 
 
 def _form(kind: str, typed: Mapping[str, str], message: str = "") -> Response:
@@ -157,8 +157,8 @@ def _form(kind: str, typed: Mapping[str, str], message: str = "") -> Response:
 
 
 def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
-    job = table.find(found.job_id, found.kind) if found.job_id else None
-    known = table.all_ids()
+    job = queue.find(found.job_id, found.kind) if found.job_id else None
+    known = queue.all_ids()
     kind = kinds.schedule_kinds().get(found.kind)
     return pages.page(
         "admin/schedule.html",

@@ -18,7 +18,7 @@ from flask import Flask
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.features.backups.jobs import BACKUP, DRILL
-from fhirapp.jobs import table
+from fhirapp.jobs import queue
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL
@@ -146,7 +146,7 @@ def test_page_says_what_to_install_where_pg_dump_is_missing(app, admin, plain, m
     page = admin.get(PATH)
     assert "install Debian's postgresql-client-" in page.words
     assert PATH not in page.actions
-    assert admin.post_with_token(PATH, task=table.new_id()).status == 409
+    assert admin.post_with_token(PATH, task=queue.new_id()).status == 409
 
 
 def test_restore_page_shows_the_command_where_the_server_cannot_restart(app, admin, plain):
@@ -186,7 +186,7 @@ def test_demo_takes_no_uploaded_backup(make_app, held_jobs: HeldJobs):
     admin = Browser(app).resume("admin")
     page = admin.get(PATH)
     assert f"{PATH}/upload" not in page.actions
-    sent = {"form_token": page.token, "task": table.new_id()}
+    sent = {"form_token": page.token, "task": queue.new_id()}
     sent |= {"files": (io.BytesIO(b"\x1f\x8b\x08 one"), "x.backup")}
     page = admin.post(f"{PATH}/upload", sent, content_type="multipart/form-data")
     assert (page.status, held_jobs.count) == (400, 0)
@@ -208,6 +208,6 @@ def test_passphrase_opens_the_backup_and_is_stored_nowhere(app, admin, caplog):
     assert stored
     assert not any(SECRET.encode() in path.read_bytes() for path in stored)
     with app.app_context():
-        jobs = table.jobs(BACKUP, DRILL)
+        jobs = queue.jobs(BACKUP, DRILL)
     assert {job.kind for job in jobs} == {BACKUP, DRILL}
     assert "passphrase" not in json.dumps([job.request for job in jobs])

@@ -19,7 +19,7 @@ from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.db import db, writing
 from fhirapp.features.demo.accounts import PEOPLE, SECRET
 from fhirapp.features.demo.reset import refuse_others, reset
-from fhirapp.server.schedules import run_due
+from fhirapp.server.scheduler import run_due
 from fhirapp.store.version import GENERATION
 from fhirapp.trail.table import MODELS
 from tests.support.authorizing import EVERYTHING, Flow, add_program

@@ -21,8 +21,8 @@ from fhirapp.config import settings_of
 from fhirapp.db import db, writing
 from fhirapp.features.exports.bulk.routes import POLLS
 from fhirapp.features.exports.bulk.run import IN_PROGRESS, KEPT, KIND, WAIT_SECONDS
-from fhirapp.jobs import table
-from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, MOST_ATTEMPTS, Job, Progress
+from fhirapp.jobs import queue
+from fhirapp.jobs.queue import DONE, FAILED, LEASE_SECONDS, MOST_ATTEMPTS, Job, Progress
 from fhirapp.jobs.worker import Pace, running_jobs
 from tests.support.bulk import Exports, folder_of
 from tests.support.contract import allergy, delete, publish
@@ -65,7 +65,7 @@ def exports(app: Flask) -> Exports:
 def row(app: Flask, status: str) -> Job:
     """Return an export's row."""
     with app.app_context():
-        found = table.find(status.rpartition("/")[2], KIND)
+        found = queue.find(status.rpartition("/")[2], KIND)
     assert found is not None
     return found
 
@@ -73,7 +73,7 @@ def row(app: Flask, status: str) -> Job:
 def claim(app: Flask, now: float) -> Job | None:
     """Claim an export, as a worker does."""
     with app.app_context(), writing() as connection:
-        return table.claim(
+        return queue.claim(
             connection, KIND, int(now), expires_at=int(now) + 3_600, gave_up="It never ended."
         )
 
@@ -116,11 +116,11 @@ def test_claim_expires_with_its_lease_and_another_worker_restarts(app, exports):
     with app.app_context():
         # The first lives, and asks for more; nothing that it does counts.
         half = Progress(done=50, total=100)
-        assert not table.renew(first, half, int(now))
-        assert not table.finish(first, DONE, int(now))
-        assert not table.finish(first, FAILED, int(now), error="x")
-        assert not table.release(first)
-        assert table.renew(second, half, int(now))
+        assert not queue.renew(first, half, int(now))
+        assert not queue.finish(first, DONE, int(now))
+        assert not queue.finish(first, FAILED, int(now), error="x")
+        assert not queue.release(first)
+        assert queue.renew(second, half, int(now))
     assert exports.get(status).headers["X-Progress"] == "50% complete"
 
 

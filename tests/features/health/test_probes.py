@@ -27,8 +27,8 @@ from fhirapp.features.backups import probes as backup_probes
 from fhirapp.features.backups.rotation import Backup
 from fhirapp.features.health import address, probes
 from fhirapp.features.health.examine import examine
-from fhirapp.jobs import schedule
-from fhirapp.jobs.table import RUNNING, JobRow, Progress
+from fhirapp.jobs import schedules
+from fhirapp.jobs.queue import RUNNING, JobRow, Progress
 from fhirapp.probe import GOOD, NOTE, WRONG, Bytes, Cost, Finding, Moment
 from fhirapp.rest.middleware import UNNAMED_PROXY
 from fhirapp.server.proxies import SCHEME
@@ -305,9 +305,9 @@ def test_missing_and_old_backups_are_reported(clinic, monkeypatch):
 
 def test_backups_of_a_schedule_in_another_folder_count(clinic):
     with clinic.app_context():
-        schedule.add("nightly", "backup", "daily 02:00", {"folder": "/mnt/usb"}, int(time.time()))
+        schedules.add("nightly", "backup", "daily 02:00", {"folder": "/mnt/usb"}, int(time.time()))
     long_ago = int(time.time()) - 20 * 86_400
-    alter(clinic, update(schedule.ScheduleRow).values(succeeded_at=long_ago))
+    alter(clinic, update(schedules.ScheduleRow).values(succeeded_at=long_ago))
     text = "The schedule nightly took its last backup 20 days ago: "
     assert text_of(clinic, "Backups", WRONG).startswith(text)
 

@@ -25,7 +25,7 @@ from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.db import writing
 from fhirapp.features.imports.jobs import IMPORT
-from fhirapp.jobs import process, table, uploads
+from fhirapp.jobs import process, queue, uploads
 from fhirapp.jobs.process import Tracker
 from fhirapp.jobs.uploads import safe_name
 from fhirapp.server.jobs import DAY
@@ -138,7 +138,7 @@ def test_report_of_an_import_says_what_was_stored_and_rejected(
     assert told in admin.get(PATH).words
     for name in ("../asked.json", "asked.json", "nothing", ".."):
         assert admin.get(f"{page.path}/files/{name}").status == 404
-    for path in ("x", "../../x", table.new_id()):
+    for path in ("x", "../../x", queue.new_id()):
         assert admin.get(f"{PATH}/{path}").status == 404
 
 
@@ -419,12 +419,12 @@ def test_polling_page_is_redirected_when_the_session_ends(app, admin, held_jobs:
 
 
 def test_job_reserves_room_to_say_that_the_disk_is_full(app):
-    job_id = table.new_id()
+    job_id = queue.new_id()
     room = process.folder_of(job_id, settings_of(app).instance) / "room"
     with app.app_context():
         with writing() as connection:
-            table.add(connection, job_id, IMPORT, "admin", 0, runs=True)
-        job = table.find(job_id, IMPORT)
+            queue.add(connection, job_id, IMPORT, "admin", 0, runs=True)
+        job = queue.find(job_id, IMPORT)
     assert job is not None
     room.parent.mkdir(parents=True)
     with Tracker(app, job) as tracker:

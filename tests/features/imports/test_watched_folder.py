@@ -17,10 +17,10 @@ from sqlalchemy import text
 from fhirapp.db import writing
 from fhirapp.features.imports.jobs import FOLDER
 from fhirapp.features.imports.watched import waiting
-from fhirapp.jobs import schedule, table
-from fhirapp.jobs.schedule import IDLE
-from fhirapp.jobs.table import DONE, FAILED
-from fhirapp.server.schedules import run_due
+from fhirapp.jobs import queue, schedules
+from fhirapp.jobs.queue import DONE, FAILED
+from fhirapp.jobs.schedules import IDLE
+from fhirapp.server.scheduler import run_due
 from tests import TESTS
 from tests.support.importing import allergy, patient
 from tests.support.jobs import wait_for
@@ -73,7 +73,7 @@ def test_files_and_folders_are_imported_and_moved(app, inbox):
     assert report["rejected"][0]["place"] == "wrong.ndjson:2"
     assert (inbox / "failed" / "wrong.ndjson.rejected.ndjson").read_bytes() == INVALID_ALLERGY
     with app.app_context():
-        (job,) = table.jobs(FOLDER)
+        (job,) = queue.jobs(FOLDER)
     assert job.progress.counts["Patient"]["new"] == 5
     assert [note for note in job.progress.notes if note.startswith("wrong.ndjson: 1 records")]
 
@@ -89,7 +89,7 @@ def test_skipped_files_of_a_folder_are_reported_beside_it(app, inbox):
     assert [*report["skippedFiles"]] == ["export/scan.pdf"]
     assert report["changes"]["DocumentReference"]["new"] == 1
     with app.app_context():
-        (job,) = table.jobs(FOLDER)
+        (job,) = queue.jobs(FOLDER)
     assert job.progress.notes[1:] == [
         "export: Files without records were skipped: 1. The report beside it names them."
     ]
@@ -213,7 +213,7 @@ def test_unresponsive_folder_blocks_one_thread(app, inbox, monkeypatch):
 
 def left_behind(inbox: Path) -> Path:
     """Return a unit that a run had taken whose process is gone."""
-    work = inbox / ".fhirapp" / table.new_id()
+    work = inbox / ".fhirapp" / queue.new_id()
     unit = write(work, "left.ndjson", patient("p1"))
     (work / ".held").touch()
     return unit
@@ -268,7 +268,7 @@ def test_two_servers_import_each_file_of_a_folder_once(make_app, inbox, monkeypa
         add(app, FOLDER, folder=str(inbox))
         with app.app_context():
             run_due(START + HOUR)
-            jobs.append(schedule.find("one").job_id)
+            jobs.append(schedules.find("one").job_id)
     for app, job_id in zip(both, jobs, strict=True):
         assert wait_for(app, job_id).state == DONE
     first, second = map(patients, both)

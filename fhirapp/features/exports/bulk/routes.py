@@ -41,8 +41,8 @@ from fhirapp.fhir.outcome import (
     operation_outcome,
 )
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.jobs import table
-from fhirapp.jobs.table import DONE, FAILED, Job
+from fhirapp.jobs import queue
+from fhirapp.jobs.queue import DONE, FAILED, Job
 from fhirapp.rest.access import check_id
 from fhirapp.rest.internal import is_in_batch
 from fhirapp.rest.response import fhir_address, is_strict, layout_wanted, rendered
@@ -98,7 +98,7 @@ def _kick_off(level: str, group: str = "") -> Response:
     forget_reader()
     files.write_request(export_id, export_request)
     try:
-        run.queue(export_id, token.client_id, int(time.time()))
+        run.enqueue(export_id, token.client_id, int(time.time()))
     except BaseException:
         files.remove(export_id)
         raise
@@ -187,7 +187,7 @@ def _own(export_id: str) -> tuple[Job, ExportRequest]:
     of other clients.
     """
     token, access = exporter()
-    job = table.find(export_id, run.KIND)
+    job = queue.find(export_id, run.KIND)
     if job is None or job.owner != token.client_id or (job.expires_at or 0) <= time.time():
         raise NotFound(_UNKNOWN)
     try:

@@ -38,8 +38,8 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import compact
 from fhirapp.fhir.outcome import FhirError, Forbidden, Throttled, issue, operation_outcome
 from fhirapp.fhir.temporal import instant
-from fhirapp.jobs import table, worker
-from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, Job, Progress
+from fhirapp.jobs import queue, worker
+from fhirapp.jobs.queue import DONE, FAILED, LEASE_SECONDS, Job, Progress
 from fhirapp.jobs.worker import WITHOUT_PAUSES, Pace
 from fhirapp.rest.response import with_addresses
 from fhirapp.rest.subset import subset
@@ -80,10 +80,10 @@ class ServerStopping(Exception):
     """The server stops."""
 
 
-def queue(export_id: str, client_id: str, now: int) -> None:
+def enqueue(export_id: str, client_id: str, now: int) -> None:
     """Queue an export, whose request is in its folder. Raises Throttled for a client's too many."""
     with writing() as connection:
-        mine = partial(table.count, connection, KIND, owner=client_id, unexpired=now)
+        mine = partial(queue.count, connection, KIND, owner=client_id, unexpired=now)
         if mine(under_way=True) >= IN_PROGRESS:
             raise _throttled(
                 f"{IN_PROGRESS} exports of this client are in progress; wait for one to finish."
@@ -92,7 +92,7 @@ def queue(export_id: str, client_id: str, now: int) -> None:
             raise _throttled(
                 f"{KEPT} exports of this client are kept; DELETE one that you have fetched."
             )
-        table.add(connection, export_id, KIND, client_id, now, expires_at=_expiry(now))
+        queue.add(connection, export_id, KIND, client_id, now, expires_at=_expiry(now))
     worker.wake()
 
 
@@ -107,7 +107,7 @@ def _expiry(now: int) -> int:
 def run_next(pace: Pace = WITHOUT_PAUSES) -> bool:
     """Run the next queued export; return whether one ended. Needs an app context."""
     with closing(Reader(db.engine)) as snapshot:
-        if not table.has_claimable(snapshot, KIND, int(pace.clock())):
+        if not queue.has_claimable(snapshot, KIND, int(pace.clock())):
             return False
     claimed = _claim(pace)
     if claimed is None:
@@ -151,7 +151,7 @@ def _claim(pace: Pace) -> _Claimed | None:
     try:
         with writing() as connection:
             now = int(pace.clock())
-            job = table.claim(
+            job = queue.claim(
                 connection, KIND, now, expires_at=_expiry(now), gave_up=_NEVER_FINISHED
             )
             if job is None:
@@ -172,7 +172,7 @@ def _claim(pace: Pace) -> _Claimed | None:
 def _release(job: Job) -> None:
     """Remove the attempt's files, and let another worker start again."""
     files.remove_attempt(job.id, job.attempts)
-    if not table.release(job):
+    if not queue.release(job):
         _clean_up(job)
 
 
@@ -180,30 +180,30 @@ def _fail(job: Job, error: str, pace: Pace) -> None:
     """Mark an export as failed, and remove the attempt's files."""
     files.remove_attempt(job.id, job.attempts)
     now = int(pace.clock())
-    if not table.finish(job, FAILED, now, error=error, expires_at=_expiry(now)):
+    if not queue.finish(job, FAILED, now, error=error, expires_at=_expiry(now)):
         _clean_up(job)
 
 
 def _clean_up(job: Job) -> None:
     """Remove the files of a lost attempt, or all files if the export was cancelled."""
     files.remove_attempt(job.id, job.attempts)
-    if table.find(job.id, KIND) is None:
+    if queue.find(job.id, KIND) is None:
         files.remove(job.id)
 
 
 def cancel(export_id: str) -> None:
     """Delete an export with its files, whether it is done or not."""
-    table.delete_job(export_id)
+    queue.delete_job(export_id)
     files.remove(export_id)
 
 
 def sweep(now: int) -> None:
     """Delete expired exports, and folders that belong to none."""
     with closing(Reader(db.engine)) as snapshot:
-        expired = table.delete_expired(snapshot, KIND, now - GRACE_SECONDS)
+        expired = queue.delete_expired(snapshot, KIND, now - GRACE_SECONDS)
     for export_id in expired:
         files.remove(export_id)
-    files.remove_orphans(table.all_ids())
+    files.remove_orphans(queue.all_ids())
 
 
 class _Run:
@@ -238,7 +238,7 @@ class _Run:
             ended = instant(datetime.fromtimestamp(self._pace.clock(), UTC))
             attempt.end(claimed.transaction_time, ended)
         now = int(self._pace.clock())
-        if not table.finish(self._job, DONE, now, expires_at=_expiry(now)):
+        if not queue.finish(self._job, DONE, now, expires_at=_expiry(now)):
             raise LeaseLost
 
     def _parts(
@@ -290,7 +290,7 @@ class _Run:
             return
         try:
             progress = Progress(done=self._percent, total=100)
-            is_ours = table.renew(self._job, progress, int(clock))
+            is_ours = queue.renew(self._job, progress, int(clock))
         except Exception as error:
             if not is_busy(error):
                 raise

@@ -17,11 +17,11 @@ from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db
 from fhirapp.features.backups.jobs import BACKUP, DRILL
 from fhirapp.features.imports.jobs import FOLDER, PULL
-from fhirapp.jobs import process, schedule, table
-from fhirapp.jobs.schedule import SKIPPED
-from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED
-from fhirapp.server import schedules
-from fhirapp.server.schedules import run_due
+from fhirapp.jobs import process, queue, schedules
+from fhirapp.jobs.queue import DONE, FAILED, INTERRUPTED
+from fhirapp.jobs.schedules import SKIPPED
+from fhirapp.server import scheduler
+from fhirapp.server.scheduler import run_due
 from tests.support.bulk_server import EXPORT, TIME, BulkServer, accepted, file, lines_of, running
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.importing import patient
@@ -82,8 +82,8 @@ def test_backup_is_taken_and_verified_and_the_oldest_removed(app, tmp_path):
     assert kept[0] == "one-2026"
     assert other.exists()
     with app.app_context():
-        assert [job.state for job in table.jobs(DRILL)] == [DONE, DONE]
-        assert {job.owner for job in table.jobs(BACKUP)} == {"schedule:one"}
+        assert [job.state for job in queue.jobs(DRILL)] == [DONE, DONE]
+        assert {job.owner for job in queue.jobs(BACKUP)} == {"schedule:one"}
 
 
 def test_oldest_backup_in_the_server_folder_is_removed_and_the_new_one_never(app):
@@ -117,7 +117,7 @@ def test_schedule_named_as_manual_backups_is_refused(app):
         app.app_context(),
         pytest.raises(ConfigurationError, match="Manual backups are also named"),
     ):
-        schedules.add(name, BACKUP, "hourly", {"keep": 2}, START)
+        scheduler.add(name, BACKUP, "hourly", {"keep": 2}, START)
 
 
 def test_scheduled_backup_is_encrypted_by_file_or_variable(app, tmp_path, monkeypatch):
@@ -132,7 +132,7 @@ def test_scheduled_backup_is_encrypted_by_file_or_variable(app, tmp_path, monkey
     assert ended.last.outcome == FAILED
     assert ended.last.note == f"The passphrase file {secret} cannot be read."
     with app.app_context():
-        schedule.remove("one")
+        schedules.remove("one")
     add(app, BACKUP, encrypt=True)
     assert "set FHIRAPP_BACKUP_PASSPHRASE for the server" in look(app).last.note
     assert len(names(folder)) == 1
@@ -140,7 +140,7 @@ def test_scheduled_backup_is_encrypted_by_file_or_variable(app, tmp_path, monkey
     assert look(app, START + 2 * HOUR).last.outcome == DONE
     assert all(path.read_bytes()[:14] == b"-----BEGIN AGE" for path in folder.iterdir())
     with app.app_context():
-        assert "battery staple" not in str([schedule.schedules(), table.jobs()])
+        assert "battery staple" not in str([schedules.schedules(), queue.jobs()])
 
 
 def test_running_schedule_is_not_started_again(app, monkeypatch):
@@ -151,10 +151,10 @@ def test_running_schedule_is_not_started_again(app, monkeypatch):
         assert run_due(START + HOUR)
         assert not run_due(START + HOUR)
         assert run_due(START + 2 * HOUR)
-        found = schedule.find("one")
+        found = schedules.find("one")
         assert (found.job_id, [run.outcome for run in found.history]) == (held[0], [SKIPPED])
         with pytest.raises(ConfigurationError, match="The schedule one is already running"):
-            schedules.run_now("one", START + 2 * HOUR)
+            scheduler.run_now("one", START + 2 * HOUR)
     assert len(held) == 1
 
 
@@ -186,13 +186,13 @@ def test_killed_run_loses_nothing(app, inbox, monkeypatch):
             lambda settings, _module, *job: start_job(settings, "tests.support.killed_job", *job),
         )
         assert run_due(START + HOUR)
-        job_id = schedule.find("one").job_id
+        job_id = schedules.find("one").job_id
     assert wait_for(app, job_id).state == INTERRUPTED
     assert patients(app) == {"p1"}
     assert (names(inbox), names(inbox / "done")) == ([".fhirapp", "done", "failed"], [])
     with app.app_context():
-        assert not schedule.settle(schedule.find("one"), START + HOUR)
-        assert schedule.find("one").last.outcome == INTERRUPTED
+        assert not schedules.settle(schedules.find("one"), START + HOUR)
+        assert schedules.find("one").last.outcome == INTERRUPTED
     monkeypatch.setattr(process, "_spawn", start_job)
     ended = look(app, START + 2 * HOUR)
     assert (ended.last.outcome, ended.failures) == (DONE, 0)
@@ -295,7 +295,7 @@ def test_invalid_schedule_is_refused_when_it_is_added(app, tmp_path):
         with pytest.raises(ConfigurationError, match=words):
             add(app, kind, **options)
     with app.app_context():
-        assert schedule.schedules() == []
+        assert schedules.schedules() == []
 
 
 def test_demo_takes_no_schedule_but_its_reset(make_app, tmp_path):
@@ -308,9 +308,9 @@ def test_demo_takes_no_schedule_but_its_reset(make_app, tmp_path):
     with app.app_context():
         run_due(START)
         for change in (
-            lambda: schedules.remove("demo-reset"),
-            lambda: schedules.pause("demo-reset", START, paused=True),
-            lambda: schedules.run_now("demo-reset", START),
+            lambda: scheduler.remove("demo-reset"),
+            lambda: scheduler.pause("demo-reset", START, paused=True),
+            lambda: scheduler.run_now("demo-reset", START),
         ):
             with pytest.raises(ConfigurationError, match="only be changed with FHIRAPP_DEMO_RESET"):
                 change()
@@ -318,11 +318,11 @@ def test_demo_takes_no_schedule_but_its_reset(make_app, tmp_path):
 
 def test_schedule_of_a_clinic_that_is_named_like_the_demo_reset_is_changed_like_others(app):
     with app.app_context():
-        schedules.add("demo-reset", BACKUP, "weekly sunday 02:00", {}, START)
+        scheduler.add("demo-reset", BACKUP, "weekly sunday 02:00", {}, START)
         run_due(START)
-        assert schedules.pause("demo-reset", START, paused=True)
-        schedules.remove("demo-reset")
-        assert schedule.schedules() == []
+        assert scheduler.pause("demo-reset", START, paused=True)
+        scheduler.remove("demo-reset")
+        assert schedules.schedules() == []
 
 
 def test_schedule_command_adds_lists_runs_and_removes(tmp_path):
@@ -365,7 +365,7 @@ def test_one_of_many_processes_starts_a_run(app, inbox):
     with racers(app, processes=2, threads=2) as race:
         race({"due": START + HOUR})
     with app.app_context():
-        jobs = table.jobs(FOLDER)
+        jobs = queue.jobs(FOLDER)
     assert len(jobs) == 1
     assert wait_for(app, jobs[0].id).state == DONE
     assert names(inbox / "done") == ["one.ndjson"]

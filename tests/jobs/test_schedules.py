@@ -11,9 +11,9 @@ from flask import Flask
 
 from fhirapp.config import RefusedCommand
 from fhirapp.db import writing
-from fhirapp.jobs import schedule, table
-from fhirapp.jobs.schedule import IDLE, SKIPPED, ScheduledRun, Timing
-from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, STOPPED, Progress
+from fhirapp.jobs import queue, schedules
+from fhirapp.jobs.queue import DONE, FAILED, INTERRUPTED, STOPPED, Progress
+from fhirapp.jobs.schedules import IDLE, SKIPPED, ScheduledRun, Timing
 from tests.support.databases import POSTGRESQL, SQLITE
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -34,23 +34,23 @@ def at(text: str) -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=BERLIN)).timestamp())
 
 
-def added(timing: str = "hourly", name: str = "nightly") -> schedule.Schedule:
-    schedule.add(name, KIND, Timing.of(timing), {}, NOW)
-    return schedule.find(name)
+def added(timing: str = "hourly", name: str = "nightly") -> schedules.Schedule:
+    schedules.add(name, KIND, Timing.of(timing), {}, NOW)
+    return schedules.find(name)
 
 
 def claim(*arguments: Any, **options: Any) -> bool:
     with writing() as connection:
-        return schedule.claim(connection, *arguments, **options)
+        return schedules.claim(connection, *arguments, **options)
 
 
-def claimed(job_id: str, now: int = NOW + HOUR, *, with_job: bool = True) -> schedule.Schedule:
+def claimed(job_id: str, now: int = NOW + HOUR, *, with_job: bool = True) -> schedules.Schedule:
     """Return the schedule with a run that was claimed, and its job."""
-    assert claim(schedule.find("nightly"), now, job_id)
+    assert claim(schedules.find("nightly"), now, job_id)
     if with_job:
         with writing() as connection:
-            table.add(connection, job_id, KIND, "schedule:nightly", now, runs=True)
-    return schedule.find("nightly")
+            queue.add(connection, job_id, KIND, "schedule:nightly", now, runs=True)
+    return schedules.find("nightly")
 
 
 @pytest.fixture
@@ -91,8 +91,8 @@ def test_missed_runs_are_made_up_once(app):
     with app.app_context():
         nightly = added()
         assert nightly.due_at(UTC) == NOW + HOUR
-        assert claim(nightly, NOW + 10 * DAY, table.new_id())
-        assert schedule.find("nightly").due_at(UTC) == NOW + 10 * DAY + HOUR
+        assert claim(nightly, NOW + 10 * DAY, queue.new_id())
+        assert schedules.find("nightly").due_at(UTC) == NOW + 10 * DAY + HOUR
 
 
 @pytest.mark.databases(SQLITE, POSTGRESQL)
@@ -100,34 +100,34 @@ def test_run_is_claimed_once(app):
     with app.app_context():
         nightly = added()
         # A run by hand is one too, and moves nothing.
-        assert claim(nightly, NOW, table.new_id(), is_due=False)
-        assert not claim(nightly, NOW, table.new_id(), is_due=False)
-        assert schedule.find("nightly").due_at(UTC) == NOW + HOUR
-        schedule.remove("nightly")
+        assert claim(nightly, NOW, queue.new_id(), is_due=False)
+        assert not claim(nightly, NOW, queue.new_id(), is_due=False)
+        assert schedules.find("nightly").due_at(UTC) == NOW + HOUR
+        schedules.remove("nightly")
         nightly = added()
-        assert claim(nightly, NOW + HOUR, table.new_id())
-        assert not claim(nightly, NOW + HOUR, table.new_id())
-        assert not schedule.note(nightly, ScheduledRun(NOW + HOUR, NOW + HOUR, IDLE))
+        assert claim(nightly, NOW + HOUR, queue.new_id())
+        assert not claim(nightly, NOW + HOUR, queue.new_id())
+        assert not schedules.note(nightly, ScheduledRun(NOW + HOUR, NOW + HOUR, IDLE))
 
 
 @pytest.mark.parametrize(
     ("state", "failures"), [(DONE, 0), (FAILED, 1), (STOPPED, 0), (INTERRUPTED, 1)]
 )
 def test_outcome_of_a_run_is_that_of_its_job(app, state, failures):
-    job_id = table.new_id()
+    job_id = queue.new_id()
     with app.app_context():
         added()
         nightly = claimed(job_id)
-        assert schedule.settle(nightly, NOW + HOUR + 1)
-        job = table.find(job_id, KIND)
+        assert schedules.settle(nightly, NOW + HOUR + 1)
+        job = queue.find(job_id, KIND)
         if state == INTERRUPTED:
-            table.interrupt(job_id)
+            queue.interrupt(job_id)
         else:
-            table.finish(job, state, NOW + HOUR + 5, progress=Progress(notes=["So it went."]))
-        assert not schedule.settle(nightly, NOW + HOUR + 60)
+            queue.finish(job, state, NOW + HOUR + 5, progress=Progress(notes=["So it went."]))
+        assert not schedules.settle(nightly, NOW + HOUR + 60)
         # What another process saw at the same moment changes nothing.
-        assert not schedule.settle(nightly, NOW + HOUR + 60)
-        ended = schedule.find("nightly")
+        assert not schedules.settle(nightly, NOW + HOUR + 60)
+        ended = schedules.find("nightly")
     assert (ended.job_id, ended.failures, len(ended.history)) == (None, failures, 1)
     assert (ended.last.outcome, ended.last.job_id) == (state, job_id)
     assert (ended.succeeded_at is not None) == (state == DONE)
@@ -137,22 +137,22 @@ def test_outcome_of_a_run_is_that_of_its_job(app, state, failures):
 def test_claim_without_a_job_is_interrupted_and_later_runs_go_on(app):
     with app.app_context():
         added()
-        nightly = claimed(table.new_id(), with_job=False)
-        assert schedule.settle(nightly, NOW + HOUR + 10)
-        assert not schedule.settle(nightly, NOW + HOUR + 90)
-        ended = schedule.find("nightly")
+        nightly = claimed(queue.new_id(), with_job=False)
+        assert schedules.settle(nightly, NOW + HOUR + 10)
+        assert not schedules.settle(nightly, NOW + HOUR + 90)
+        ended = schedules.find("nightly")
         assert (ended.last.outcome, ended.failures) == (INTERRUPTED, 1)
         assert ended.due_at(UTC) == NOW + 2 * HOUR
-        assert claim(ended, NOW + 2 * HOUR, table.new_id())
+        assert claim(ended, NOW + 2 * HOUR, queue.new_id())
 
 
 def test_failures_are_counted_until_a_run_succeeds(app):
     with app.app_context():
         added()
         for number, state in enumerate([FAILED, FAILED, DONE, FAILED], 1):
-            nightly = schedule.find("nightly")
-            assert schedule.note(nightly, ScheduledRun(NOW + number, NOW + number, state, "Why."))
-        ended = schedule.find("nightly")
+            nightly = schedules.find("nightly")
+            assert schedules.note(nightly, ScheduledRun(NOW + number, NOW + number, state, "Why."))
+        ended = schedules.find("nightly")
     assert (ended.failures, ended.succeeded_at, ended.failed_at) == (1, NOW + 3, NOW + 4)
     assert [run.outcome for run in ended.history] == [FAILED, DONE, FAILED, FAILED]
 
@@ -162,10 +162,10 @@ def test_consecutive_idle_runs_are_one_line(app):
         added()
         states = [FAILED, IDLE, IDLE, IDLE, SKIPPED, SKIPPED]
         for number, state in enumerate(states, 1):
-            assert schedule.note(
-                schedule.find("nightly"), ScheduledRun(NOW + number, NOW + number, state)
+            assert schedules.note(
+                schedules.find("nightly"), ScheduledRun(NOW + number, NOW + number, state)
             )
-        ended = schedule.find("nightly")
+        ended = schedules.find("nightly")
     assert [(run.outcome, run.began_at - NOW) for run in ended.history] == [
         (SKIPPED, 6),
         (IDLE, 4),
@@ -176,21 +176,21 @@ def test_consecutive_idle_runs_are_one_line(app):
 def test_paused_schedule_is_not_due_and_not_made_up(app):
     with app.app_context():
         nightly = added()
-        schedule.pause("nightly", NOW, paused=True)
-        assert schedule.find("nightly").due_at(UTC) is None
-        assert not claim(nightly, NOW + HOUR, table.new_id())
-        schedule.pause("nightly", NOW + DAY, paused=False)
-        assert schedule.find("nightly").due_at(UTC) == NOW + DAY + HOUR
+        schedules.pause("nightly", NOW, paused=True)
+        assert schedules.find("nightly").due_at(UTC) is None
+        assert not claim(nightly, NOW + HOUR, queue.new_id())
+        schedules.pause("nightly", NOW + DAY, paused=False)
+        assert schedules.find("nightly").due_at(UTC) == NOW + DAY + HOUR
 
 
 def test_clock_that_was_ahead_delays_no_run(app):
     with app.app_context():
         added()
-        nightly = schedule.find("nightly")
-        assert schedule.note(nightly, ScheduledRun(NOW + 365 * DAY, NOW + 365 * DAY, DONE))
-        ahead = schedule.find("nightly")
-        assert schedule.set_back(ahead, NOW + HOUR).due_at(UTC) == NOW + 2 * HOUR
-        assert schedule.find("nightly").due_at(UTC) == NOW + 2 * HOUR
+        nightly = schedules.find("nightly")
+        assert schedules.note(nightly, ScheduledRun(NOW + 365 * DAY, NOW + 365 * DAY, DONE))
+        ahead = schedules.find("nightly")
+        assert schedules.set_back(ahead, NOW + HOUR).due_at(UTC) == NOW + 2 * HOUR
+        assert schedules.find("nightly").due_at(UTC) == NOW + 2 * HOUR
 
 
 def test_schedule_name_is_unique_and_a_removed_schedule_unknown(app):
@@ -198,11 +198,11 @@ def test_schedule_name_is_unique_and_a_removed_schedule_unknown(app):
         added()
         with pytest.raises(RefusedCommand, match="The schedule nightly already exists"):
             added()
-        schedule.remove("nightly")
+        schedules.remove("nightly")
         for change in (
-            lambda: schedule.find("nightly"),
-            lambda: schedule.remove("nightly"),
-            lambda: schedule.pause("nightly", NOW, paused=True),
+            lambda: schedules.find("nightly"),
+            lambda: schedules.remove("nightly"),
+            lambda: schedules.pause("nightly", NOW, paused=True),
         ):
             with pytest.raises(RefusedCommand, match="Unknown schedule: nightly"):
                 change()

@@ -2,7 +2,7 @@
 
 A run is claimed by a conditional UPDATE that moves the schedule on, so that of many processes and
 servers one runs it, and one that is killed loses no later run. What was missed is made up once. A
-run is a job (table.py), or the work of a moment; how it ended is noted when its job is seen ended.
+run is a job (queue.py), or the work of a moment; how it ended is noted when its job is seen ended.
 Times are seconds since 1970.
 """
 
@@ -20,8 +20,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from fhirapp.config import RefusedCommand
 from fhirapp.db import Base, db, writing
-from fhirapp.jobs import table
-from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, STOPPED, Job
+from fhirapp.jobs import queue
+from fhirapp.jobs.queue import DONE, FAILED, INTERRUPTED, STOPPED, Job
 from fhirapp.trail.events import record
 
 # How a run ended, beside the states of jobs: there was nothing to do; the one before still ran.
@@ -333,7 +333,7 @@ def settle(one: Schedule, now: int) -> bool:
     if one.job_id is None:
         return False
     began_at = one.began_at or now
-    job = table.find(one.job_id, one.kind)
+    job = queue.find(one.job_id, one.kind)
     if job is None:
         if now < began_at + _START_SECONDS:
             return True

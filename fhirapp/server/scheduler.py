@@ -1,6 +1,6 @@
 """Schedules: new ones are checked, and the runs that are due begin.
 
-The worker of each server process looks every few seconds; jobs/schedule.py sees to it that one of
+The worker of each server process looks every few seconds; jobs/schedules.py sees to it that one of
 them begins a run.
 """
 
@@ -17,10 +17,10 @@ from flask import Flask, current_app
 
 from fhirapp.config import ConfigurationError, RefusedCommand, settings_of
 from fhirapp.db import writing
-from fhirapp.jobs import process, schedule, table, worker
+from fhirapp.jobs import process, queue, schedules, worker
 from fhirapp.jobs.kinds import BuiltInKind, ScheduleKind, addable_kinds, schedule_kinds
-from fhirapp.jobs.schedule import IDLE, SKIPPED, Schedule, ScheduledRun, Timing
-from fhirapp.jobs.table import DONE, FAILED
+from fhirapp.jobs.queue import DONE, FAILED
+from fhirapp.jobs.schedules import IDLE, SKIPPED, Schedule, ScheduledRun, Timing
 from fhirapp.trail.events import record
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def add(
             "to it."
         )
     timing = Timing.of(when)
-    schedule.check_name(name)
+    schedules.check_name(name)
     wanted = {option: value for option, value in options.items() if value}
     declared = addable_kinds().get(kind)
     if declared is None:
@@ -74,7 +74,7 @@ def add(
         declared.make_folders(wanted)
     declared.check(settings, name, wanted)
     since = wanted.pop("since", None)
-    schedule.add(name, kind, timing, wanted, now, since=since)
+    schedules.add(name, kind, timing, wanted, now, since=since)
     return timing
 
 
@@ -84,15 +84,15 @@ def run_due(now: int) -> bool:
     for kind in schedule_kinds().values():
         if isinstance(kind, BuiltInKind):
             when = kind.timing(settings)
-            schedule.keep_built_in(kind.name, Timing.of(when) if when else None, now)
-    for found in schedule.schedules():
-        is_under_way = schedule.settle(found, now)
-        one = schedule.set_back(found, now)
+            schedules.keep_built_in(kind.name, Timing.of(when) if when else None, now)
+    for found in schedules.schedules():
+        is_under_way = schedules.settle(found, now)
+        one = schedules.set_back(found, now)
         due_at = one.due_at(settings.zone)
         if due_at is None or due_at > now:
             continue
         if is_under_way:
-            schedule.note(one, ScheduledRun(now, now, SKIPPED, job_id=one.job_id))
+            schedules.note(one, ScheduledRun(now, now, SKIPPED, job_id=one.job_id))
         else:
             _begin_due(one, now)
         return True
@@ -103,23 +103,23 @@ def _begin_due(one: Schedule, now: int) -> None:
     try:
         kind = _kind_of(one)
         if not kind.has_work(one, now):
-            schedule.note(one, ScheduledRun(now, now, IDLE))
+            schedules.note(one, ScheduledRun(now, now, IDLE))
             return
         passphrase = kind.passphrase(one)
     except ConfigurationError as error:
-        if schedule.note(one, ScheduledRun(now, now, FAILED, str(error))):
+        if schedules.note(one, ScheduledRun(now, now, FAILED, str(error))):
             _log.warning("the schedule %s cannot run", one.name)
         return
-    _start(one, table.new_id(), now, passphrase)
+    _start(one, queue.new_id(), now, passphrase)
 
 
 def run_now(name: str, now: int) -> str:
     """Begin a run by hand; return the id of its job. Raises ConfigurationError, Unwritable."""
     _refuse_built_in(name)
-    one = schedule.find(name)
-    if schedule.settle(one, now):
+    one = schedules.find(name)
+    if schedules.settle(one, now):
         raise RefusedCommand("The schedule %(name)s is already running.", name=name)
-    passphrase, job_id = _kind_of(one).passphrase(one), table.new_id()
+    passphrase, job_id = _kind_of(one).passphrase(one), queue.new_id()
     record("schedule-begun", what=name)
     if not _start(one, job_id, now, passphrase, is_due=False):
         raise RefusedCommand("The schedule %(name)s is already running.", name=name)
@@ -132,18 +132,18 @@ def pause(name: str, now: int, *, paused: bool) -> bool:
     Raises RefusedCommand, Unwritable.
     """
     _refuse_built_in(name)
-    return schedule.pause(name, now, paused=paused)
+    return schedules.pause(name, now, paused=paused)
 
 
 def remove(name: str) -> None:
     """Remove a schedule; a run under way goes on. Raises RefusedCommand, Unwritable."""
     _refuse_built_in(name)
-    schedule.remove(name)
+    schedules.remove(name)
 
 
 def _refuse_built_in(name: str) -> None:
     """Raise RefusedCommand for a schedule that only a setting changes, and for an unknown one."""
-    kind = schedule_kinds().get(schedule.find(name).kind)
+    kind = schedule_kinds().get(schedules.find(name).kind)
     if isinstance(kind, BuiltInKind):
         raise RefusedCommand(kind.refusal)
 
@@ -153,7 +153,7 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
 
     The run of a built-in schedule, which is no job, is done at once.
     """
-    claim = partial(schedule.claim, one=one, now=now, job_id=job_id, is_due=is_due)
+    claim = partial(schedules.claim, one=one, now=now, job_id=job_id, is_due=is_due)
     began = time.monotonic()
     try:
         kind = _kind_of(one)
@@ -163,7 +163,7 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
             if is_ours:
                 note = kind.run(now)
                 ended = now + round(time.monotonic() - began)
-                schedule.finish(one.name, ScheduledRun(now, ended, DONE, note, job_id))
+                schedules.finish(one.name, ScheduledRun(now, ended, DONE, note, job_id))
             return is_ours
         state: dict[str, Any] = {"schedule": one.name, "since": one.since, "now": now}
         state |= kind.request(one)
@@ -177,7 +177,7 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
             claim=claim,
         )
     except ConfigurationError as error:
-        schedule.finish(one.name, ScheduledRun(now, now, FAILED, str(error), job_id))
+        schedules.finish(one.name, ScheduledRun(now, now, FAILED, str(error), job_id))
         return True
 
 
