@@ -22,12 +22,11 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
-from flask import Flask, has_app_context, has_request_context, request
+from flask import Flask, current_app, has_app_context, has_request_context, request
 from marshmallow import ValidationError
 from marshmallow.fields import Boolean, Field, Integer, String
 from marshmallow.validate import OneOf, Range, Regexp
 
-from fhirapp.current import this_app
 from fhirapp.urls import normalise_address, normalise_authority
 
 PREFIX = "FHIRAPP_"
@@ -505,7 +504,7 @@ FOREIGN = frozenset(
 
 def settings() -> Settings:
     """Return the settings of the app that is running."""
-    return settings_of(this_app())
+    return settings_of(current_app)
 
 
 def settings_of(app: Flask) -> Settings:

@@ -17,12 +17,11 @@ from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
-from flask import Flask, Response, request
+from flask import Flask, Response, current_app, g, request
 
 from fhirapp import trail
 from fhirapp.auth.clients.registration import PAGES
 from fhirapp.auth.protector import BearerToken, request_key, used_token
-from fhirapp.current import kept, this_app, this_request
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
@@ -81,13 +80,13 @@ def served(type_name: str, resource_id: str, version_id: int) -> None:
 
 def all_served(names: Iterable[str]) -> None:
     """Log that resources are in the answer to this request, each as type/id/version."""
-    noted: list[str] = kept().setdefault(_SERVED, [])
+    noted: list[str] = g.setdefault(_SERVED, [])
     noted += names
 
 
 def count_served() -> int:
     """Return how many resources are in the answer to this request."""
-    return len(kept().get(_SERVED, ()))
+    return len(g.get(_SERVED, ()))
 
 
 def note(user_id: str, via: str, what: str = "") -> None:
@@ -99,34 +98,34 @@ def note(user_id: str, via: str, what: str = "") -> None:
 
 
 def _begin() -> None:
-    setattr(kept(), _BEGAN, time.perf_counter())
+    setattr(g, _BEGAN, time.perf_counter())
 
 
 def _note(response: Response) -> Response:
-    asked, here = this_request(), kept()
-    environ = asked.environ
+
+    environ = request.environ
     by_page: _ByPage | None = environ.get(_BY_PAGE)
     if by_page is None and not environ["PATH_INFO"].startswith(("/fhir", "/api/")):
         return response
     token, status = used_token(), response.status_code
     left_out: int | None = 0
     if status == 429:
-        throttled: _Throttled = this_app().extensions[_EXTENSION]
+        throttled: _Throttled = current_app.extensions[_EXTENSION]
         client_id = token.client_id if token else None
         left_out = throttled.count(client_id, time.monotonic())
         if left_out is None:
             return response
-    began = here.get(_BEGAN)
+    began = g.get(_BEGAN)
     now, key = datetime.now(UTC), request_key()
     line = {
         "at": instant(now),
         "request": key.shown,
         "via": environ.get(VIA, ""),
-        "from": (asked.remote_addr or "")[:_LONGEST_ADDRESS],
+        "from": (request.remote_addr or "")[:_LONGEST_ADDRESS],
         "method": environ["REQUEST_METHOD"][:_LONGEST_METHOD],
         "status": status,
         "ms": 0 if began is None else round(1_000 * (time.perf_counter() - began), 2),
-        "served": here.get(_SERVED, ()),
+        "served": g.get(_SERVED, ()),
         "body": "",
         "named": (),
     }
@@ -144,7 +143,7 @@ def _note(response: Response) -> Response:
         trail.append(line)
     except trail.Unwritable as error:
         if (by_page is not None or token is not None) and status < 400:
-            refuse: Callable[[str], Response] = this_app().extensions[REFUSE]
+            refuse: Callable[[str], Response] = current_app.extensions[REFUSE]
             return refuse(str(error))
     return response
 

@@ -16,13 +16,12 @@ from authlib.integrations.flask_oauth2 import ResourceProtector
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import MissingAuthorizationError, UnsupportedTokenTypeError
 from authlib.oauth2.rfc6750 import BearerTokenValidator
-from flask import Flask, request
+from flask import Flask, current_app, g, request
 
 from fhirapp.auth.links import all_links, link_of_user, links_of
 from fhirapp.auth.models import PATIENT, digest
 from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, Own, access_of
 from fhirapp.auth.throttle import Failures
-from fhirapp.current import kept, this_app, this_request
 from fhirapp.db import reader
 from fhirapp.db.generation import generation
 from fhirapp.db.reader import note_cache, read_since
@@ -138,7 +137,7 @@ class _Validator(BearerTokenValidator):  # type: ignore[misc]
     def authenticate_token(self, token_string: str) -> BearerToken | None:
         token = self._verified.get(digest(token_string), look_up)
         if token is not None:
-            setattr(kept(), _FOUND, token)
+            setattr(g, _FOUND, token)
         return token
 
     def validate_token(self, token: BearerToken | None, scopes: Any, request: Any) -> None:
@@ -179,7 +178,7 @@ class Protector(ResourceProtector):  # type: ignore[misc]
         """Return the request's token. Raises LoginRequired, TokenExpired or Throttled."""
         try:
             # Not acquire_token: it works out the request's whole address, which nobody asks for.
-            token: BearerToken = self.validate_request(None, this_request())
+            token: BearerToken = self.validate_request(None, request)
         except TokenExpired:
             self._count_failure()
             raise
@@ -229,13 +228,13 @@ def init_app(app: Flask) -> None:
 
 def authenticate() -> BearerToken:
     """Return the token of the request that is served. Raises FhirError."""
-    protector: Protector = this_app().extensions[_EXTENSION]
+    protector: Protector = current_app.extensions[_EXTENSION]
     return protector.authenticate()
 
 
 def used_token() -> BearerToken | None:
     """Return the token that the request came with; None where it has none that is known."""
-    found: BearerToken | None = kept().get(_FOUND)
+    found: BearerToken | None = g.get(_FOUND)
     return found
 
 
@@ -249,11 +248,10 @@ def request_id() -> str:
 
 def request_key() -> RequestKey:
     """Return the key of the request that is served, in tables and in the audit trail."""
-    here = kept()
-    known: RequestKey | None = here.get("request_key")
+    known: RequestKey | None = g.get("request_key")
     if known is None:
         own = new_id()
-        known = here.request_key = RequestKey(own, _id_of_proxy() or own)
+        known = g.request_key = RequestKey(own, _id_of_proxy() or own)
     return known
 
 
@@ -263,7 +261,7 @@ def is_request_id(text: str) -> bool:
 
 
 def _id_of_proxy() -> str:
-    environ = this_request().environ
+    environ = request.environ
     if not environ.get(VIA_PROXY):
         return ""
     if is_request_id(named := environ.get("HTTP_X_REQUEST_ID", "")):

@@ -16,13 +16,12 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from flask import Flask
+from flask import Flask, current_app
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from fhirapp.config import ConfigurationError, settings_of
-from fhirapp.current import this_app
 from fhirapp.db.base import db
 from fhirapp.disk import take
 
@@ -66,7 +65,7 @@ class Generation:
 
 def generation() -> Generation:
     """Return the running app's."""
-    found: Generation = this_app().extensions[EXTENSION]
+    found: Generation = current_app.extensions[EXTENSION]
     return found
 
 

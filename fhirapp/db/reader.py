@@ -13,10 +13,10 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from flask import g
 from sqlalchemy import Engine
 from sqlalchemy.pool import PoolProxiedConnection
 
-from fhirapp.current import kept
 from fhirapp.db.base import db
 from fhirapp.db.generation import generation
 
@@ -147,25 +147,24 @@ _READER = "reader"
 
 def reader() -> Reader:
     """Return this request's snapshot, taken at the first call."""
-    here = kept()
-    found: Reader | None = here.get(_READER)
+    found: Reader | None = g.get(_READER)
     if found is None:
         # Before the snapshot is taken: what is committed between the two is not in it.
-        here.read_since = generation().now()
-        found = here.reader = Reader(db.engine)
+        g.read_since = generation().now()
+        found = g.reader = Reader(db.engine)
     return found
 
 
 def read_since() -> bytes:
     """Return the generation of this request's snapshot, taking it now if there is none."""
     reader()
-    since: bytes = kept().read_since
+    since: bytes = g.read_since
     return since
 
 
 def forget_reader(_error: BaseException | None = None) -> None:
     """Close this request's snapshot; the next reader() sees what was committed since."""
-    found: Reader | None = kept().pop(_READER, None)
+    found: Reader | None = g.pop(_READER, None)
     if found is not None:
         add_seconds(found.seconds)
         found.close()
@@ -176,27 +175,25 @@ _SECONDS, _CACHES = "database_seconds", "caches"
 
 def add_seconds(seconds: float) -> None:
     """Note that this request, or command, used the database so long."""
-    here = kept()
-    setattr(here, _SECONDS, here.get(_SECONDS, 0.0) + seconds)
+    setattr(g, _SECONDS, g.get(_SECONDS, 0.0) + seconds)
 
 
 def database_seconds() -> float:
     """Return how long this request has used the database."""
-    here = kept()
-    seconds: float = here.get(_SECONDS, 0.0)
-    found: Reader | None = here.get(_READER)
+    seconds: float = g.get(_SECONDS, 0.0)
+    found: Reader | None = g.get(_READER)
     return seconds + (found.seconds if found else 0.0)
 
 
 def note_cache(name: str, *, hit: bool) -> None:
     """Note that this request looked into a cache of what was read, and whether it was there."""
-    caches: dict[str, bool] = kept().setdefault(_CACHES, {})
+    caches: dict[str, bool] = g.setdefault(_CACHES, {})
     caches[name] = hit
 
 
 def caches_used() -> Mapping[str, bool]:
     """Return into which caches this request looked, and what it found there."""
-    found: Mapping[str, bool] = kept().get(_CACHES, {})
+    found: Mapping[str, bool] = g.get(_CACHES, {})
     return found
 
 

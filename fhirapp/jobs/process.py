@@ -27,12 +27,11 @@ from threading import Event, Thread
 from types import FrameType
 from typing import Any
 
-from flask import Flask
+from flask import Flask, current_app
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from fhirapp.config import PREFIX, ConfigurationError, Settings, declared, settings, settings_of
-from fhirapp.current import this_app
 from fhirapp.db import Busy, database_errors, writing
 from fhirapp.disk import because, is_older, take, taken_over
 from fhirapp.files import StoredFile, orphans, shared_files
@@ -185,7 +184,7 @@ def _spawn(settings: Settings, module: str, job_id: str, folder: Path, passphras
     assert process.stdin is not None
     with suppress(BrokenPipeError), process.stdin as pipe:
         pipe.write(passphrase.encode())
-    app = this_app()
+    app = current_app._get_current_object()  # type: ignore[attr-defined]
     Thread(target=await_end, args=(app, process.wait, job_id), daemon=True).start()
 
 

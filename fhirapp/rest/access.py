@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from flask import Flask
+from flask import Flask, current_app
 
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Access, Permission, Scope
 from fhirapp.config import base_url
-from fhirapp.current import this_app
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir import outcome
@@ -51,7 +50,7 @@ def visible(
         own_id = access.own_id(definition.name, permission)
         return Condition("r.id = ?", (own_id,), narrows=True) if own_id else NOTHING
     if definition.visibility is Visibility.TARGETS:
-        by_targets = this_app().extensions[_BY_TARGETS]
+        by_targets = current_app.extensions[_BY_TARGETS]
         found: Condition = by_targets(definition.name, access, permission, nested, base_url())
         return found
     if definition.visibility is not Visibility.SCOPE:

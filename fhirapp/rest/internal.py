@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from flask import current_app
+from flask import current_app, request
 from werkzeug.datastructures import Headers
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from fhirapp.audit.write import VIA
 from fhirapp.config import base_url
-from fhirapp.current import this_request
 from fhirapp.fhir import json as fhir_json
 
 _IN_BATCH = "fhirapp.in_batch"
@@ -78,7 +77,7 @@ def ask(
         headers=sent,
         data=body or None,
         environ_base={
-            "REMOTE_ADDR": this_request().remote_addr or "",
+            "REMOTE_ADDR": request.remote_addr or "",
             VIA: via,
             _IN_BATCH: in_batch,
         },
@@ -95,7 +94,7 @@ def ask(
 
 def is_in_batch() -> bool:
     """Say whether the request that is served is an entry of a batch."""
-    return bool(this_request().environ.get(_IN_BATCH))
+    return bool(request.environ.get(_IN_BATCH))
 
 
 def _body(chunks: Iterable[bytes], most: int | None) -> tuple[bytes, bool]:

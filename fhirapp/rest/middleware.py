@@ -11,12 +11,11 @@ import json
 import re
 from urllib.parse import urlsplit
 
-from flask import Flask, Response, request
+from flask import Flask, Response, current_app, request
 
 from fhirapp.auth.models import ANY_LOOPBACK
 from fhirapp.auth.protector import REQUEST_ID_HEADER, request_id
 from fhirapp.config import is_loopback, settings
-from fhirapp.current import this_app, this_request
 from fhirapp.db import reader
 from fhirapp.fhir.outcome import BodyTooLong, HeadersTooLong, UrlTooLong
 from fhirapp.rest.response import POLICY, VerbatimResponse
@@ -66,11 +65,10 @@ def init_app(app: Flask) -> None:
 
 def check_size() -> None:
     """Refuse what is too long to be meant. Raises UrlTooLong, HeadersTooLong or BodyTooLong."""
-    asked = this_request()
-    environ = asked.environ
+    environ = request.environ
     length = len(environ["PATH_INFO"]) + len(environ.get("QUERY_STRING", ""))
     if length > MAX_URL:
-        is_long = environ["PATH_INFO"].startswith(this_app().extensions.get(LONG_URLS, ()))
+        is_long = environ["PATH_INFO"].startswith(current_app.extensions.get(LONG_URLS, ()))
         most = MAX_LONG_URL if is_long else MAX_URL
         if length > most:
             raise UrlTooLong(f"The address is longer than {most} bytes; send a POST to _search.")
@@ -78,12 +76,12 @@ def check_size() -> None:
         MAX_HEADERS
     ):
         raise HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes.")
-    if (asked.content_length or 0) > MAX_BODY:
+    if (request.content_length or 0) > MAX_BODY:
         raise BodyTooLong(f"The body is longer than {MAX_BODY} bytes.")
 
 
 def _preflight() -> Response | None:
-    environ = this_request().environ
+    environ = request.environ
     is_preflight = environ["REQUEST_METHOD"] == "OPTIONS" and (
         "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in environ
     )
@@ -103,7 +101,7 @@ def _allow(response: Response) -> Response:
     else:
         response.headers.update(added)
         response.headers.setdefault("Content-Security-Policy", POLICY)
-    if "HTTP_ORIGIN" not in this_request().environ:
+    if "HTTP_ORIGIN" not in request.environ:
         return response
     if _is_public():
         allowed = "*"

@@ -14,12 +14,11 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 
-from flask import Response, request
+from flask import Response, g, request
 from werkzeug.datastructures import Headers
 from werkzeug.http import http_date, parse_date, parse_list_header, parse_options_header
 
 from fhirapp.config import base_url
-from fhirapp.current import kept, this_request
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import outcome, xml_reader
 from fhirapp.fhir import xml as fhir_xml
@@ -70,7 +69,7 @@ def arguments() -> list[tuple[str, str]]:
 
     Raises InvalidParameter.
     """
-    query = this_request().environ.get("QUERY_STRING", "")
+    query = request.environ.get("QUERY_STRING", "")
     return parse_form(query.encode("latin-1")) if query else []
 
 
@@ -122,13 +121,13 @@ def negotiate(parameters: Iterable[tuple[str, str]]) -> Layout:
     pretty = "_pretty" not in values or parse_boolean("_pretty", values["_pretty"])
     layout = Layout(is_xml, pretty)
     if is_xml or media is not None:
-        kept().layout = layout
+        g.layout = layout
     return layout
 
 
 def layout_wanted() -> Layout:
     """Return what was negotiated, or might be: of an error, which cannot be refused for it."""
-    found: Layout | None = kept().get("layout")
+    found: Layout | None = g.get("layout")
     if found is not None:
         return found
     try:
@@ -158,7 +157,7 @@ def handling() -> str | None:
 
     Of several the first counts. Source: RFC 7240 §2, §4.4; FHIR R4 search §3.1.1.1.
     """
-    prefer = this_request().environ.get("HTTP_PREFER")
+    prefer = request.environ.get("HTTP_PREFER")
     if not prefer:
         return None
     # RFC 7240 separates preferences by commas; some clients write semicolons.
@@ -195,7 +194,7 @@ def _is_xml_accepted() -> bool:
     Where both are liked as much, the one that is named counts, else JSON. A header without a range
     that can be read asks for nothing.
     """
-    accept = this_request().environ.get("HTTP_ACCEPT")
+    accept = request.environ.get("HTTP_ACCEPT")
     if accept is None or accept in (FHIR_JSON, "*/*") or not request.accept_mimetypes:
         return False
     named = [(_essence(value), value, quality) for value, quality in request.accept_mimetypes]
@@ -400,7 +399,7 @@ def _is_known(etag: str, last_modified: str | None) -> bool:
 
     RFC 9110 §13.1: of GET and HEAD only.
     """
-    environ = this_request().environ
+    environ = request.environ
     if environ["REQUEST_METHOD"] == "POST":
         return False
     held = environ.get("HTTP_IF_NONE_MATCH")

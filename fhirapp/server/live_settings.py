@@ -28,7 +28,6 @@ from fhirapp.config import (
     settings_of,
     variable_of,
 )
-from fhirapp.current import this_app
 from fhirapp.db import Base, database_errors, db, writing
 from fhirapp.db.generation import generation
 from fhirapp.trail.events import record
@@ -125,7 +124,7 @@ def change(name: str, value: str | None, user_id: str) -> bool:
     False where that changes nothing. Raises ConfigurationError where it cannot be used, or not
     with the others as they are.
     """
-    app = this_app()
+    app = current_app._get_current_object()  # type: ignore[attr-defined]
     state, table = _state(app), cast(Table, StoredSetting.__table__)
     with writing() as connection:
         rows = _rows(connection)

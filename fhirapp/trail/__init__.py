@@ -17,11 +17,10 @@ from functools import cache
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from flask import Flask, g
+from flask import Flask, current_app, g
 from sqlalchemy import event
 
 from fhirapp.config import Settings, settings_of
-from fhirapp.current import this_app
 from fhirapp.db import db
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import key_of
@@ -69,7 +68,7 @@ def append(line: dict[str, Any]) -> bool:
 
     Raises Unwritable where the settings ask for a trail that lacks nothing.
     """
-    app = this_app()
+    app = current_app._get_current_object()  # type: ignore[attr-defined]
     trail = trail_of(app)
     missing = trail.missing
     try:

@@ -14,12 +14,11 @@ from datetime import UTC, datetime
 from shutil import rmtree
 from typing import Any, NamedTuple
 
-from flask import Flask
+from flask import Flask, current_app
 from sqlalchemy import Connection, delete, insert, not_, select, update
 
 from fhirapp.auth.models import Client, User, UserPatient
 from fhirapp.config import ConfigurationError, Settings, settings_of
-from fhirapp.current import this_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.feature import N_
@@ -103,7 +102,7 @@ def _timing(settings: Settings) -> str:
 
 
 def _run(now: int) -> str:
-    count = reset(this_app(), now)
+    count = reset(current_app, now)
     _log.info("the demo was reset: %d versions", count)
     return f"{count} versions."
 

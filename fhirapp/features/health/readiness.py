@@ -18,7 +18,6 @@ from flask import Flask, current_app
 from sqlalchemy import Engine
 
 from fhirapp.config import ConfigurationError, settings_of
-from fhirapp.current import this_app
 from fhirapp.db import database_errors, db, is_busy
 from fhirapp.disk import database_path
 from fhirapp.feature import N_
@@ -70,7 +69,7 @@ def init_app(app: Flask) -> None:
 def fault(seconds: float = SECONDS) -> Finding | None:
     """Return why this server cannot answer requests, None if it can. It names no path."""
     readiness: Readiness = current_app.extensions[_EXTENSION]
-    app = this_app()
+    app = current_app._get_current_object()  # type: ignore[attr-defined]
 
     def examine() -> Finding | None:
         with app.app_context():
