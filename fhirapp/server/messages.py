@@ -97,6 +97,8 @@ class ResponseTask(WSGITask):  # type: ignore[misc]
     def get_environment(self) -> dict[str, Any]:
         """Return the environ, with the client that a proxy names and nothing else of it."""
         environ: dict[str, Any] = super().get_environment()
+        # RFC 9112 §3.2.2: the path may be empty. Flask would redirect to the host that it names.
+        environ["PATH_INFO"] = environ["PATH_INFO"] or "/"
         environ["REMOTE_ADDR"] = self.channel.client
         environ[VIA_PROXY] = self.channel.is_proxy
         environ[WAITED] = time.monotonic() - self.channel.waiting_since

@@ -134,6 +134,14 @@ def test_malformed_requests_are_answered_by_an_outcome(enduring):
     assert b"larger than 1 MB" in body
 
 
+def test_address_without_a_path_is_the_home_page(enduring):
+    # It is not redirected to / of the host that it names.
+    for host in ("localhost", "evil.example"):
+        request = f"GET http://{host} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        response, _ = enduring.ask(request.encode())
+        assert (response.status, response.headers["Location"]) == (200, None)
+
+
 def test_connection_stays_open_after_a_304(enduring):
     kept = b"GET /fhir/metadata HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\n\r\n"
     with enduring.connect() as connection:
