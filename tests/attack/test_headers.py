@@ -80,7 +80,7 @@ def test_pages_are_shown_under_the_servers_own_name_only(make_app):
     for host in expected:
         # There are no websockets.
         websocket = {"Host": host, "Upgrade": "websocket", "Connection": "Upgrade"}
-        assert client.get("/", headers=websocket).status_code == 404
+        assert client.get("/", headers=websocket).status_code == 400
         # Programs name the server by the address that they were given.
         assert client.get("/fhir/metadata", headers={"Host": host}).status_code == 200
     others = (
