@@ -67,6 +67,9 @@ class Feature:
     # The work of each kind of job, and the kinds of schedules: jobs/kinds.py has their types.
     jobs: Mapping[str, str] = field(default_factory=dict)
     schedule_kinds: tuple[str, ...] = ()
+    # The kinds of jobs that are begun again when their process was killed; jobs of other kinds are
+    # then marked as interrupted.
+    requeued: tuple[str, ...] = ()
     # Functions called every minute, with the time in seconds since 1970: each removes what has
     # expired.
     sweeps: tuple[str, ...] = ()
@@ -101,6 +104,11 @@ def features() -> tuple[Feature, ...]:
     """Return the features of this server, in the order of fhirapp/features/__init__.py."""
     folder = import_module("fhirapp.features")
     return tuple(import_module(f"fhirapp.features.{name}").FEATURE for name in folder.FEATURES)
+
+
+def requeued_kinds() -> frozenset[str]:
+    """Return the kinds of jobs that are begun again when their process was killed."""
+    return frozenset(kind for feature in features() for kind in feature.requeued)
 
 
 def imported(reference: str) -> Any:

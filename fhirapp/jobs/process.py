@@ -6,7 +6,9 @@ that and says that the job has ended once it is there. What a process could not 
 it was killed or nothing can be stored now, its machine's servers put there later.
 
 The process renews the job's lease and writes its progress from a thread, since the work may hold a
-transaction for long. A passphrase reaches it by a pipe alone, so it is never begun again by itself.
+transaction for long. A passphrase reaches it by a pipe alone, so such a job is never begun again by
+itself. Jobs of the kinds that features name as `requeued` wait in the queue for their turn, and are
+begun again when their process was killed.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -32,16 +34,19 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from fhirapp.config import PREFIX, ConfigurationError, Settings, declared, settings, settings_of
-from fhirapp.db import Busy, database_errors, writing
+from fhirapp.db import Busy, Reader, database_errors, db, writing
 from fhirapp.disk import because, is_older, take, taken_over
+from fhirapp.feature import requeued_kinds
 from fhirapp.files import StoredFile, orphans, shared_files
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE, FAILED, STOPPED, Job, Progress, is_id
 
 _log = logging.getLogger(__name__)
 
-# Of one kind, under way at once.
-MOST = 4
+# The program of a job's process.
+MODULE = "fhirapp.server.work"
+# Jobs of one kind that run at once: those that people start, and those that wait for their turn.
+MOST, MOST_QUEUED = 4, 2
 TASKS, MADE = "tasks", "made"
 # The folder of a job with what was uploaded for it.
 LAID = "laid"
@@ -116,7 +121,9 @@ def keep_left() -> None:
 def _keep(job_id: str, folder: Path) -> list[tuple[str, int]]:
     """Put what a job made where all servers reach it; return names and sizes. Raises OSError."""
     store, made = shared_files(settings()), folder / MADE
-    for path in sorted(made.iterdir() if made.is_dir() else ()):
+    if not made.is_dir():
+        return []
+    for path in sorted(made.iterdir()):
         if path.is_file() and not path.is_symlink() and path.name[0] != ".":
             store.put(f"{_made_in(job_id)}/{path.name}", path)
     # Another process may have put some of it there.
@@ -127,18 +134,16 @@ def start(
     job_id: str,
     kind: str,
     *,
-    module: str,
     owner: str,
     request: Mapping[str, Any],
     passphrase: str = "",
     claim: Callable[[Connection], bool] = lambda _connection: True,
 ) -> bool:
-    """Start a job as `python -m module JOB`; return whether this call did: sent twice is one.
+    """Start a job; return whether this call did: sent twice is one.
 
     claim says whether it is ours to start, in the transaction that adds it. Raises
     ConfigurationError.
     """
-    configured = settings()
     if sys.platform == "win32" or not sys.executable:
         raise ConfigurationError("This server cannot start a process here; use the command line.")
     with writing() as connection:
@@ -151,29 +156,64 @@ def start(
         raise ConfigurationError(f"{MOST} of these are already running; wait for one to end.")
     if not is_new:
         return False
-    folder = folder_of(job_id, configured.instance)
+    job = queue.find(job_id, kind)
+    assert job is not None
+    try:
+        launch(job, passphrase)
+    except ConfigurationError:
+        queue.delete_job(job_id)
+        raise
+    return True
+
+
+def start_queued(now: int) -> bool:
+    """Start the next job of a kind that is begun again when its process is killed, if any.
+
+    Return whether there was one. The kinds of all features are asked, within an app context.
+    """
+    for kind in requeued_kinds():
+        with closing(Reader(db.engine)) as snapshot:
+            if not queue.has_claimable(snapshot, kind, now):
+                continue
+        with writing() as connection:
+            is_full = queue.count_running(connection, kind, now) >= MOST_QUEUED
+            job = None if is_full else queue.claim(connection, kind, now)
+        if job is not None:
+            try:
+                launch(job)
+            except ConfigurationError as error:
+                _log.warning("the job %s cannot start: %s", job.id, error)
+                queue.requeue(job)
+                continue
+            return True
+    return False
+
+
+def launch(job: Job, passphrase: str = "") -> None:
+    """Start the process of a job. Raises ConfigurationError."""
+    configured = settings()
+    folder = folder_of(job.id, configured.instance)
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # What an attempt left that was killed.
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
     except OSError as error:
-        queue.delete_job(job_id)
         raise ConfigurationError(
             f"The folder {folder.parent} cannot be written ({because(error)}); make room, and try "
             "again."
         ) from None
     try:
-        _spawn(configured, module, job_id, folder, passphrase)
+        _spawn(configured, job, folder, passphrase)
     except OSError as error:
-        queue.delete_job(job_id)
         shutil.rmtree(folder, ignore_errors=True)
         raise ConfigurationError(f"No process can be started ({because(error)}).") from None
-    return True
 
 
-def _spawn(settings: Settings, module: str, job_id: str, folder: Path, passphrase: str) -> None:
+def _spawn(settings: Settings, job: Job, folder: Path, passphrase: str) -> None:
     """Start the process. What it needs to know it is given: a passphrase by a pipe alone."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", module, job_id],
+        [sys.executable, "-P", "-m", MODULE, job.id],
         cwd=folder,
         env=environment(settings),
         stdin=subprocess.PIPE,
@@ -185,14 +225,17 @@ def _spawn(settings: Settings, module: str, job_id: str, folder: Path, passphras
     with suppress(BrokenPipeError), process.stdin as pipe:
         pipe.write(passphrase.encode())
     app = current_app._get_current_object()  # type: ignore[attr-defined]
-    Thread(target=await_end, args=(app, process.wait, job_id), daemon=True).start()
+    Thread(target=await_end, args=(app, process.wait, job), daemon=True).start()
 
 
-def await_end(app: Flask, wait: Callable[[], object], job_id: str) -> None:
-    """Wait for a job's process; mark the job as interrupted if it did not say how it ended."""
+def await_end(app: Flask, wait: Callable[[], object], job: Job) -> None:
+    """Wait for a job's process; queue or interrupt the job if it did not say how it ended."""
     wait()
     with app.app_context(), suppress(Busy, OSError, *database_errors()):
-        queue.interrupt(job_id)
+        if job.kind in requeued_kinds():
+            queue.requeue(job)
+        else:
+            queue.interrupt(job)
         keep_left()
 
 
@@ -266,6 +309,8 @@ class Tracker:
         self.progress = Progress(pid=os.getpid())
         # What an import that is at work has counted so far, and the number of its run.
         self.counts: Callable[[], tuple[int, dict[str, dict[str, int]]]] | None = None
+        # When its files expire, in seconds since 1970; None if they do not.
+        self.expires_at = job.expires_at
         self._app = app
         self._shown = replace(self.progress)
         self._noted = 0.0
@@ -322,7 +367,12 @@ class Tracker:
             self.progress.notes = [*filter(None, notes), *self.progress.notes]
             self.note()
             queue.finish(
-                self.job, state, int(time.time()), progress=self._shown, patience=_PATIENCE
+                self.job,
+                state,
+                int(time.time()),
+                progress=self._shown,
+                expires_at=self.expires_at,
+                patience=_PATIENCE,
             )
         if is_kept:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -337,7 +387,8 @@ class Tracker:
                     self._shown is not shown or time.monotonic() - written > queue.LEASE_SECONDS / 3
                 ):
                     shown, written = self._shown, time.monotonic()
-                    queue.renew(self.job, shown, int(time.time()), revives=True)
+                    if not queue.renew(self.job, shown, int(time.time())):
+                        self._obey(None)
 
     def _obey(self, requests: int | None) -> None:
         """Stop where a user asked for that, or the job was deleted; asked again, at once."""

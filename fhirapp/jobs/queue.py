@@ -28,6 +28,7 @@ BEGINS, WAITS, WORKS = "begins", "waits", "works"
 LEASE_SECONDS = 30
 # A job whose process dies this often is itself the cause.
 MOST_ATTEMPTS = 3
+NEVER_FINISHED = "It was started several times, but never finished."
 _ID = re.compile(r"[0-9a-f]{24}")
 
 
@@ -111,6 +112,11 @@ class Job(NamedTuple):
     def is_stopping(self) -> bool:
         return self.is_under_way and self.stop_requests > 0
 
+    @property
+    def reason(self) -> str:
+        """Why it failed, empty if nothing is known."""
+        return self.error or next(iter(self.progress.notes), "")
+
 
 _COLUMNS = [_table.c[name] for name in Job._fields]
 
@@ -179,6 +185,13 @@ def count(
     return connection.execute(select(func.count()).where(*conditions)).scalar() or 0
 
 
+def count_running(connection: Connection, kind: str, now: int) -> int:
+    """Return how many jobs of a kind have a process."""
+    is_alive = (_table.c.state == RUNNING, _table.c.lease_until >= now)
+    query = select(func.count()).where(_table.c.kind == kind, *is_alive)
+    return connection.execute(query).scalar_one()
+
+
 def find(job_id: str, *kinds: str) -> Job | None:
     """Return a job of some kinds, None if there is none."""
     job = find_any(job_id)
@@ -227,17 +240,15 @@ def has_claimable(snapshot: Reader, kind: str, now: int) -> bool:
     )
 
 
-def claim(
-    connection: Connection, kind: str, now: int, *, expires_at: int, gave_up: str
-) -> Job | None:
+def claim(connection: Connection, kind: str, now: int) -> Job | None:
     """Claim the oldest job of a kind within a writing transaction; None if there is none.
 
-    One with too many attempts fails with the reason gave_up, and expires then.
+    One with too many attempts fails.
     """
     connection.execute(
         update(JobRow)
         .where(_claimable(kind, now), _table.c.attempts >= MOST_ATTEMPTS)
-        .values(state=FAILED, error=gave_up, lease_until=None, ended_at=now, expires_at=expires_at)
+        .values(state=FAILED, error=NEVER_FINISHED, lease_until=None, ended_at=now)
     )
     oldest = select(_table.c.id).where(_claimable(kind, now)).order_by(_table.c.number).limit(1)
     job_id = connection.execute(oldest).scalar_one_or_none()
@@ -273,20 +284,19 @@ def _change(
     return changed.rowcount == 1
 
 
-def renew(job: Job, progress: Progress, now: int, *, revives: bool = False) -> bool:
-    """Renew the lease of an attempt; return whether the process still owns it.
+def renew(job: Job, progress: Progress, now: int) -> bool:
+    """Renew the lease of an attempt; return whether it is still the newest one.
 
-    With revives also where it was taken for dead: nothing else runs a job of that kind again.
+    A job that was marked as interrupted runs again: its process was slow.
     """
-    states = (RUNNING, INTERRUPTED) if revives else (RUNNING,)
     lease = now + LEASE_SECONDS
-    return _change(job, states, state=RUNNING, progress=asdict(progress), lease_until=lease)
-
-
-def release(job: Job) -> bool:
-    """Queue a job again at once; the attempt does not count."""
-    none = asdict(Progress())
-    return _change(job, state=QUEUED, lease_until=None, progress=none, attempts=job.attempts - 1)
+    return _change(
+        job,
+        (RUNNING, INTERRUPTED),
+        state=RUNNING,
+        progress=asdict(progress),
+        lease_until=lease,
+    )
 
 
 def finish(
@@ -321,10 +331,15 @@ def note_made(job_id: str, made: list[tuple[str, int]]) -> None:
     _change(job, ended, state=state, progress=asdict(progress))
 
 
-def interrupt(job_id: str) -> None:
+def interrupt(job: Job) -> None:
     """Mark a job whose process is known to be gone, if it still says that it runs."""
     with writing() as connection:
-        _interrupt(connection, _table.c.id == job_id)
+        _interrupt(connection, _table.c.id == job.id)
+
+
+def requeue(job: Job) -> None:
+    """Queue a job again whose process is known to be gone, if it still says that it runs."""
+    _change(job, state=QUEUED, lease_until=None, progress=asdict(Progress()))
 
 
 def interrupt_lost(snapshot: Reader, kinds: Sequence[str], now: int) -> None:

@@ -346,9 +346,8 @@ def settle(one: Schedule, now: int) -> bool:
 
 
 def _run_of(job: Job, now: int) -> ScheduledRun:
-    notes = [job.error, *job.progress.notes] if job.state != STOPPED else []
-    first = next(filter(None, notes), "")
-    return ScheduledRun(job.created_at, job.ended_at or now, job.state, first, job.id)
+    note = job.reason if job.state != STOPPED else ""
+    return ScheduledRun(job.created_at, job.ended_at or now, job.state, note, job.id)
 
 
 def set_back(one: Schedule, now: int) -> Schedule:

@@ -1,4 +1,7 @@
-"""The thread of a server process that runs queued jobs, one at a time, and sweeps up old ones."""
+"""The thread of a server that starts jobs and schedules, and sweeps up old ones.
+
+Each process has it; a lock on a file of the instance folder chooses one of them.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from typing import NamedTuple
 
 from flask import Flask, current_app
 
+from fhirapp.config import settings_of
 from fhirapp.db import Busy, database_errors
 from fhirapp.db.generation import generation
+from fhirapp.disk import take
 from fhirapp.trail import Unwritable
 
 _log = logging.getLogger(__name__)
@@ -22,36 +27,20 @@ _EXTENSION = "fhirapp.jobs"
 # How soon a thread sees a job that another process queued; how often it looks for jobs whose
 # process was killed, and for expired ones.
 _POLL_SECONDS, _LOOK_SECONDS, _SWEEP_SECONDS = 0.5, 5.0, 60.0
-# How long a stopping server waits for the current page. Then the thread dies with the process, and
-# another process claims the job when the lease ends.
+# How long a stopping server waits for what the thread does now.
 _END_SECONDS = 1.0
-# The longest pause: a page that takes longer waits for the database.
-_PAUSE_SECONDS = 0.05
-
-
-class Pace(NamedTuple):
-    """The worker's clock in seconds since 1970, its pauses, and its signal to stop.
-
-    pause receives the seconds of work since the previous pause.
-    """
-
-    clock: Callable[[], float] = time.time
-    pause: Callable[[float], None] = lambda _worked: None
-    is_stopping: Callable[[], bool] = lambda: False
-
-
-WITHOUT_PAUSES = Pace()
+_LOCK = "jobs.lock"
 
 
 class _Jobs(NamedTuple):
     """What the app's worker does, and the event that wakes it.
 
-    Each of run_next runs a queued job of its kind and returns whether one ended; each of sweeps
-    removes what is kept no longer, at a time in seconds since 1970.
+    Each of run_next starts a job that is due, and returns whether there was one; each of sweeps
+    removes what is kept no longer. Both get the time in seconds since 1970.
     """
 
     awake: Event
-    run_next: list[Callable[[Pace], bool]]
+    run_next: list[Callable[[int], bool]]
     sweeps: list[Callable[[int], None]]
 
 
@@ -61,9 +50,9 @@ def init_app(app: Flask) -> None:
 
 
 def register(
-    app: Flask, sweep: Callable[[int], None], run_next: Callable[[Pace], bool] | None = None
+    app: Flask, sweep: Callable[[int], None], run_next: Callable[[int], bool] | None = None
 ) -> None:
-    """Have the app's worker run the queued jobs of a kind, if they are queued, and sweep."""
+    """Have the app's worker start what is due, and sweep."""
     jobs: _Jobs = app.extensions[_EXTENSION]
     jobs.sweeps.append(sweep)
     if run_next is not None:
@@ -78,7 +67,7 @@ def wake() -> None:
 
 @contextmanager
 def running_jobs(app: Flask) -> Iterator[None]:
-    """Run jobs in the background; another process restarts the one that is cut off."""
+    """Start jobs in the background."""
     worker = Worker(app)
     worker.start()
     try:
@@ -88,7 +77,7 @@ def running_jobs(app: Flask) -> Iterator[None]:
 
 
 class Worker(Thread):
-    """Runs queued jobs until it is stopped."""
+    """Starts jobs until it is stopped, while no other process of the server does."""
 
     def __init__(self, app: Flask) -> None:
         super().__init__(name="jobs", daemon=True)
@@ -99,18 +88,24 @@ class Worker(Thread):
         self._seen_generation = b""
 
     def stop(self) -> None:
-        """Stop after the current page."""
+        """Stop after what is done now."""
         self._stopping = True
         self._jobs.awake.set()
         self.join(_END_SECONDS)
 
     def run(self) -> None:
-        pace = Pace(time.time, _pause, lambda: self._stopping)
+        with (settings_of(self._app).instance / _LOCK).open("wb") as file:
+            while not self._stopping and take(file.fileno(), alone=True) is False:
+                self._jobs.awake.wait(_LOOK_SECONDS)
+                self._jobs.awake.clear()
+            self._run()
+
+    def _run(self) -> None:
         with self._app.app_context():
             temporary: tuple[type[Exception], ...] = (OSError, Busy, Unwritable, *database_errors())
         while not self._stopping:
             self._jobs.awake.clear()
-            for work in self._due(pace):
+            for work in self._due():
                 # What one of them stumbles over keeps no other from being done.
                 with self._app.app_context():
                     try:
@@ -121,7 +116,7 @@ class Worker(Thread):
                         _log.exception("jobs failed by a mistake of this server's")
             self._jobs.awake.wait(_POLL_SECONDS)
 
-    def _due(self, pace: Pace) -> Iterator[Callable[[], object]]:
+    def _due(self) -> Iterator[Callable[[], object]]:
         """Yield what is due: jobs where the database changed or the last look was long ago."""
         now = time.monotonic()
         with self._app.app_context():
@@ -129,16 +124,12 @@ class Worker(Thread):
         if current != self._seen_generation or now - self._looked_at > _LOOK_SECONDS:
             self._seen_generation, self._looked_at = current, now
             for run_next in self._jobs.run_next:
-                yield partial(self._run_queued, run_next, pace)
+                yield partial(self._run_all, run_next)
         if now - self._swept_at > _SWEEP_SECONDS:
             self._swept_at = now
             for sweep in self._jobs.sweeps:
-                yield partial(sweep, int(pace.clock()))
+                yield partial(sweep, int(time.time()))
 
-    def _run_queued(self, run_next: Callable[[Pace], bool], pace: Pace) -> None:
-        while not self._stopping and run_next(pace):
+    def _run_all(self, run_next: Callable[[int], bool]) -> None:
+        while not self._stopping and run_next(int(time.time())):
             pass
-
-
-def _pause(worked: float) -> None:
-    time.sleep(min(worked, _PAUSE_SECONDS))

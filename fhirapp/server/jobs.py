@@ -1,4 +1,4 @@
-"""Removes old jobs, and what features no longer keep.
+"""Starts queued jobs, removes old ones, and what features no longer keep.
 
 How a job is claimed, watched and stopped is in fhirapp/jobs/; work.py is the process of one.
 """
@@ -12,7 +12,7 @@ from flask import Flask
 from fhirapp.audit.tables import load
 from fhirapp.config import settings_of
 from fhirapp.db import Reader, db
-from fhirapp.feature import features, imported
+from fhirapp.feature import features, imported, requeued_kinds
 from fhirapp.jobs import process, queue, uploads, worker
 from fhirapp.jobs.kinds import job_kinds
 from fhirapp.trail.packing import pack
@@ -24,8 +24,8 @@ _REMEMBERED = 200
 
 
 def init_app(app: Flask) -> None:
-    """Have the server's worker remove old jobs, and mark those whose process is gone."""
-    worker.register(app, sweep)
+    """Have the server's worker start queued jobs, remove old ones, and mark lost ones."""
+    worker.register(app, sweep, process.start_queued)
     worker.register(app, lambda _now: process.keep_left())
     worker.register(app, lambda _now: pack(settings_of(app)))
     if settings_of(app).is_postgresql:
@@ -35,7 +35,8 @@ def init_app(app: Flask) -> None:
 
 def sweep(now: int) -> None:
     """Mark lost jobs, and remove what is kept no longer: old jobs, and what features keep."""
-    kinds = job_kinds()
+    # The others are begun again, and expire.
+    kinds = job_kinds().keys() - requeued_kinds()
     with closing(Reader(db.engine)) as snapshot:
         queue.interrupt_lost(snapshot, [*kinds], now)
     sweeps = [imported(reference) for feature in features() for reference in feature.sweeps]

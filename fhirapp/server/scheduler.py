@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 def init_app(app: Flask) -> None:
     """Have the server's worker begin what is due."""
-    worker.register(app, lambda _now: None, lambda pace: run_due(int(pace.clock())))
+    worker.register(app, lambda _now: None, run_due)
 
 
 def check_folder(folder: str) -> None:
@@ -170,7 +170,6 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
         return process.start(
             job_id,
             one.kind,
-            module="fhirapp.server.work",
             owner=one.owner,
             request={**one.options, **state, "encrypted": bool(passphrase)},
             passphrase=passphrase,

@@ -103,13 +103,13 @@ def test_job_whose_lease_expired_is_interrupted_until_it_renews(app):
         assert found(app, job.id).state == RUNNING
         sweep(NOW + LEASE_SECONDS + 1)
         assert (found(app, job.id).state, found(app, job.id).lease_until) == (INTERRUPTED, None)
-        assert queue.renew(job, half, NOW + 60, revives=True)
+        assert queue.renew(job, half, NOW + 60)
         assert (found(app, job.id).state, found(app, job.id).progress) == (RUNNING, half)
         sweep(NOW + 60 + LEASE_SECONDS)
         assert found(app, job.id).state == RUNNING
-        queue.interrupt(job.id)
+        queue.interrupt(job)
         assert queue.finish(job, "done", NOW + 61, progress=half)
-        queue.interrupt(job.id)
+        queue.interrupt(job)
     assert (found(app, job.id).state, found(app, job.id).ended_at) == ("done", NOW + 61)
 
 
@@ -117,10 +117,10 @@ def test_deleted_or_ended_job_is_not_renewed(app):
     job, other = added(app), added(app)
     with app.app_context():
         queue.delete_job(job.id)
-        assert not queue.renew(job, Progress(), NOW, revives=True)
+        assert not queue.renew(job, Progress(), NOW)
         assert queue.stop_requests(job.id) is None
         assert queue.finish(other, STOPPED, NOW)
-        assert not queue.renew(other, Progress(), NOW, revives=True)
+        assert not queue.renew(other, Progress(), NOW)
         queue.request_stop(other.id)
         assert queue.stop_requests(other.id) == 0
 
@@ -144,9 +144,10 @@ def test_process_stops_when_asked_and_is_killed_when_asked_again(
         "process.perform(app, sys.argv[1], {'export': sleep})\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    monkeypatch.setattr(process, "MODULE", "sleeper")
     job_id = queue.new_id()
     with app.app_context():
-        assert process.start(job_id, EXPORT, module="sleeper", owner="admin", request={})
+        assert process.start(job_id, EXPORT, owner="admin", request={})
         while found(app, job_id).progress.phase != "works":
             time.sleep(0.05)
         for _ in range(requests):
@@ -159,7 +160,7 @@ def test_process_that_cannot_be_started_leaves_nothing(app, tmp_path, monkeypatc
     job_id = queue.new_id()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
     with app.app_context(), pytest.raises(ConfigurationError, match="No process can be started"):
-        process.start(job_id, IMPORT, module="x", owner="admin", request={})
+        process.start(job_id, IMPORT, owner="admin", request={})
     with app.app_context():
         assert queue.find(job_id, IMPORT) is None
     assert not process.folder_of(job_id, settings_of(app).instance).exists()
@@ -193,7 +194,7 @@ def test_files_of_a_killed_process_are_kept_once_it_is_gone(app):
     with app.app_context():
         process.keep_left()
         assert path.exists()
-        queue.interrupt(job.id)
+        queue.interrupt(job)
         with held(path):
             process.keep_left()
             assert path.exists()
@@ -218,7 +219,7 @@ def test_files_of_a_killed_process_are_kept_by_one_of_two(app):
             process.keep_left()
 
     with app.app_context():
-        queue.interrupt(job.id)
+        queue.interrupt(job)
         with ThreadPoolExecutor(2) as both:
             assert [*both.map(keep, range(2))] == [None, None]
         made = found(app, job.id).progress.made

@@ -121,7 +121,7 @@ def test_outcome_of_a_run_is_that_of_its_job(app, state, failures):
         assert schedules.settle(nightly, NOW + HOUR + 1)
         job = queue.find(job_id, KIND)
         if state == INTERRUPTED:
-            queue.interrupt(job_id)
+            queue.interrupt(job)
         else:
             queue.finish(job, state, NOW + HOUR + 5, progress=Progress(notes=["So it went."]))
         assert not schedules.settle(nightly, NOW + HOUR + 60)

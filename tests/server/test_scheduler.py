@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -146,7 +147,7 @@ def test_scheduled_backup_is_encrypted_by_file_or_variable(app, tmp_path, monkey
 def test_running_schedule_is_not_started_again(app, monkeypatch):
     add(app, BACKUP)
     held: list[str] = []
-    monkeypatch.setattr(process, "_spawn", lambda _s, _m, job_id, *_more: held.append(job_id))
+    monkeypatch.setattr(process, "_spawn", lambda _s, job, *_more: held.append(job.id))
     with app.app_context():
         assert run_due(START + HOUR)
         assert not run_due(START + HOUR)
@@ -183,7 +184,7 @@ def test_killed_run_loses_nothing(app, inbox, monkeypatch):
         patch.setattr(
             process,
             "_spawn",
-            lambda settings, _module, *job: start_job(settings, "tests.support.killed_job", *job),
+            partial(start_job, module="tests.support.killed_job"),
         )
         assert run_due(START + HOUR)
         job_id = schedules.find("one").job_id

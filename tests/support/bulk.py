@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,11 +15,10 @@ from fhirapp.auth.clients.administration import issue_token
 from fhirapp.config import settings_of
 from fhirapp.db import reader, writing
 from fhirapp.definition import Visibility
-from fhirapp.features.exports.bulk.run import run_next
-from fhirapp.jobs.worker import WITHOUT_PAUSES, Pace
 from tests.support.authorizing import add_backend
 from tests.support.contract import SERVED
 from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, link
+from tests.support.jobs import run_queued
 
 ASYNC = {"Prefer": "respond-async", "Accept": FHIR_JSON}
 NDJSON = "application/fhir+ndjson"
@@ -49,13 +48,12 @@ class Exports(Fhir):
         assert response.status_code == 202, response.text
         return path_of(response.headers["Content-Location"])
 
-    def work(self, pace: Pace = WITHOUT_PAUSES) -> int:
-        """Do every export that waits, as a server's worker does; return how many."""
-        done = 0
-        with self.app.app_context():
-            while run_next(pace):
-                done += 1
-        return done
+    def work(self, *, seconds: float = 0, on_page: Callable[[], object] = lambda: None) -> int:
+        """Do the exports that wait, as if so many seconds had passed; return how many.
+
+        on_page is called after each page of rows.
+        """
+        return run_queued(self.app, seconds=seconds, on_progress=on_page)
 
     def kept(self) -> int:
         """Return how many exports of the client there are."""

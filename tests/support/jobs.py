@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,9 +82,25 @@ def run_job(app: Flask, job_id: str, folder: Path, passphrase: str) -> None:
         signal.signal(signal.SIGTERM, handler)
 
 
-def do_job(_settings: Settings, _module: str, job_id: str, folder: Path, passphrase: str) -> None:
+def do_job(_settings: Settings, job: Job, folder: Path, passphrase: str) -> None:
     """Do a job in this process, in place of `fhirapp.jobs.process._spawn`."""
-    run_job(current_app._get_current_object(), job_id, folder, passphrase)
+    run_job(current_app._get_current_object(), job.id, folder, passphrase)
+
+
+def run_queued(
+    app: Flask, *, seconds: float = 0, on_progress: Callable[[], object] = lambda: None
+) -> int:
+    """Run the queued jobs in this process, as if so many seconds had passed; return how many.
+
+    on_progress is called each time that a job notes how much is done.
+    """
+    count = 0
+    with app.app_context(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fhirapp.jobs.process._spawn", do_job)
+        patch.setattr(process.Tracker, "at", lambda *_: on_progress())
+        while process.start_queued(int(time.time() + seconds)):
+            count += 1
+    return count
 
 
 class HeldJobs:
@@ -93,11 +109,9 @@ class HeldJobs:
     def __init__(self) -> None:
         self._held: list[tuple[Flask, str, Path, str]] = []
 
-    def hold(
-        self, _settings: Settings, _module: str, job_id: str, folder: Path, passphrase: str
-    ) -> None:
+    def hold(self, _settings: Settings, job: Job, folder: Path, passphrase: str) -> None:
         """Stand for `fhirapp.jobs.process._spawn`."""
-        self._held.append((current_app._get_current_object(), job_id, folder, passphrase))
+        self._held.append((current_app._get_current_object(), job.id, folder, passphrase))
 
     @property
     def count(self) -> int:

@@ -25,6 +25,7 @@ import fhirapp as package
 from fhirapp.cli import cli
 from fhirapp.config import Settings, settings_of
 from fhirapp.jobs import process
+from fhirapp.jobs.queue import Job
 from tests import ROOT
 from tests.support.helpers import shared_secret
 
@@ -112,13 +113,15 @@ def fhirapp_anew(folder: Path, *arguments: str) -> subprocess.CompletedProcess[s
     )
 
 
-def start_job(_settings: Settings, module: str, job_id: str, folder: Path, passphrase: str) -> None:
+def start_job(
+    _settings: Settings, job: Job, folder: Path, passphrase: str, module: str = process.MODULE
+) -> None:
     """Start a job's process as fhirapp/jobs/process.py does, forked in the same way."""
     environ = process.environment(settings_of(current_app))
-    child = _SERVER.Process(target=_run_job, args=(environ, folder, module, job_id, passphrase))
+    child = _SERVER.Process(target=_run_job, args=(environ, folder, module, job.id, passphrase))
     child.start()
     app = current_app._get_current_object()
-    Thread(target=process.await_end, args=(app, child.join, job_id), daemon=True).start()
+    Thread(target=process.await_end, args=(app, child.join, job), daemon=True).start()
 
 
 def assert_not_done(done: subprocess.CompletedProcess[str], *words: str) -> None:

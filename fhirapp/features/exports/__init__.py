@@ -15,7 +15,11 @@ FEATURE = Feature(
     commands={
         "export": ("fhirapp.features.exports.cli:export", "Export all records as FHIR."),
     },
-    jobs={"export": "fhirapp.features.exports.jobs:export"},
+    jobs={
+        "export": "fhirapp.features.exports.jobs:export",
+        "bulk-export": "fhirapp.features.exports.bulk.run:run",
+    },
+    requeued=("bulk-export",),
     sweeps=("fhirapp.features.exports.jobs:sweep",),
     navigation=(MenuLink(ADMINISTRATION, 70, "/admin/exports", N_("Exports")),),
 )

@@ -192,7 +192,7 @@ def _begun() -> list[_Begun]:
             job.progress.done,
             job.created_at,
             job.expires_at or 0,
-            job.error or "",
+            job.reason,
             job.is_under_way and (job.expires_at or 0) > time.time(),
         )
         for job in exports

@@ -262,7 +262,7 @@ def _jobs() -> Iterator[Finding | Gauge]:
         advice = N_("Is a server running? It ends or restarts the job.")
         yield Finding(WRONG, text, advice, values={"kind": job.kind, "owner": job.owner})
     for job in failed[:5]:
-        reason = job.error or next(iter(job.progress.notes), config.Marked("it was interrupted"))
+        reason = job.reason or config.Marked("it was interrupted")
         values = {"kind": job.kind, "owner": job.owner, "reason": reason}
         text = N_("The job %(kind)s of %(owner)s failed: %(reason)s")
         yield Finding(NOTE, text, N_("See its page under Administer."), values=values)

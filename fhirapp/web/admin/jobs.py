@@ -120,7 +120,6 @@ def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
         is_new = process.start(
             job_id,
             kind,
-            module="fhirapp.server.work",
             owner=user.username,
             request=options,
             passphrase=passphrase,

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.features.exports.bulk.run import Pace
 from tests.resources.test_everything import record
 from tests.support.bulk import EXPORTED, OF_PATIENTS, Exports, Name, path_of
 from tests.support.contract import SERVED, allergy, delete, fill, publish, targets, versions_held
@@ -327,10 +326,7 @@ def test_export_is_of_one_instant_though_writing_goes_on(moving, path):
     status = moving.started(path)
     steps = changes(moving.app)
 
-    def pause(_worked: float) -> None:
-        next(steps, None)
-
-    assert moving.work(Pace(pause=pause)) == 1
+    assert moving.work(on_page=lambda: next(steps, None)) == 1
     manifest = moving.manifest(status)
     lines = moving.lines(manifest)
     assert {(resource["resourceType"], resource["id"]): resource for resource in lines} == still
@@ -344,7 +340,7 @@ def test_export_narrowed_by_a_scope_is_of_one_instant(moving, scope):
     narrow = Exports(moving.app, scope)
     status = narrow.started()
     steps = changes(moving.app)
-    assert narrow.work(Pace(pause=lambda _worked: next(steps, None))) == 1
+    assert narrow.work(on_page=lambda: next(steps, None)) == 1
     assert [resource["id"] for resource in narrow.lines(narrow.manifest(status))] == ["a03"]
 
 

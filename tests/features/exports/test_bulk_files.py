@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 
 import pytest
 from flask import Flask
+from sqlalchemy import update
 from werkzeug.http import http_date
 
 from fhirapp.db import reader
-from fhirapp.features.exports.bulk.run import GRACE_SECONDS, Pace, sweep
+from fhirapp.features.exports.bulk.run import GRACE_SECONDS, KIND, sweep
+from fhirapp.jobs import queue
+from tests.support.authorizing import alter
 from tests.support.bulk import NDJSON, Exports, folder_of
 from tests.support.helpers import assert_outcome, lasting
 
@@ -131,22 +133,24 @@ def test_export_expires_after_the_hours_that_are_set(make_app):
     app = make_app(export_hours=2)
     exports = Exports(app)
     status = exports.started("$export?_type=Patient")
-    ended = int(time.time()) + HOUR
-    assert exports.work(Pace(clock=lambda: ended))
-    assert exports.get(status).headers["Expires"] == http_date(ended + 2 * HOUR)
+    assert exports.work()
     with app.app_context():
-        sweep(ended + 2 * HOUR + GRACE_SECONDS)
+        (job,) = queue.jobs(KIND)
+        assert 0 <= (job.ended_at or 0) + 2 * HOUR - (job.expires_at or 0) <= 2
+        assert exports.get(status).headers["Expires"] == http_date(job.expires_at)
+        sweep((job.expires_at or 0) + GRACE_SECONDS)
         assert folder_of(app, status).is_dir()
-        sweep(ended + 2 * HOUR + GRACE_SECONDS + 1)
+        sweep((job.expires_at or 0) + GRACE_SECONDS + 1)
     assert not folder_of(app, status).exists()
     assert exports.kept() == 0
     assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
 
 
-def test_expired_export_is_unknown_before_it_is_swept(exports):
+def test_expired_export_is_unknown_before_it_is_swept(app, exports):
     status = exports.started("$export?_type=Patient")
+    assert exports.work()
     # As if it had been done in 2020.
-    assert exports.work(Pace(clock=lambda: 1_580_000_000))
+    alter(app, update(queue.JobRow).values(expires_at=1_580_000_000))
     assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
     assert_outcome(exports.get(f"{status}/Patient.1.ndjson"), 404, "not-found", UNKNOWN)
     assert exports.kept() == 1

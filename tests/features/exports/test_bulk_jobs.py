@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -16,37 +15,46 @@ from threading import Barrier
 
 import pytest
 from flask import Flask
+from sqlalchemy import update
 
-from fhirapp.config import settings_of
+from fhirapp.config import Settings
 from fhirapp.db import db, writing
 from fhirapp.features.exports.bulk.routes import POLLS
 from fhirapp.features.exports.bulk.run import IN_PROGRESS, KEPT, KIND, WAIT_SECONDS
-from fhirapp.jobs import queue
-from fhirapp.jobs.queue import DONE, FAILED, LEASE_SECONDS, MOST_ATTEMPTS, Job, Progress
-from fhirapp.jobs.worker import Pace, running_jobs
+from fhirapp.jobs import process, queue
+from fhirapp.jobs.process import MOST_QUEUED
+from fhirapp.jobs.queue import (
+    DONE,
+    FAILED,
+    LEASE_SECONDS,
+    MOST_ATTEMPTS,
+    NEVER_FINISHED,
+    Job,
+    Progress,
+)
+from fhirapp.jobs.worker import running_jobs
+from tests.support.authorizing import alter
 from tests.support.bulk import Exports, folder_of
 from tests.support.contract import allergy, delete, publish
 from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.helpers import assert_outcome
-from tests.support.shell import environment, unmeasured
+from tests.support.shell import start_job, unmeasured
 
 pytestmark = pytest.mark.databases(SQLITE, THREE_SERVERS)
 
-# A worker that stops in the middle of an export, after a file is stored.
+# The process of an export, which stops in the middle, after a file is stored.
 HALF = """
-import time
-from fhirapp import create_app
-from fhirapp.features.exports.bulk.run import run_next
-from fhirapp.files import shared_files
+import sys, time
 from fhirapp.config import settings
-from fhirapp.jobs.worker import Pace
-def wait(_worked):
+from fhirapp.files import shared_files
+from fhirapp.jobs.process import Tracker
+from fhirapp.server.work import main
+def wait(*_progress):
     if any("DocumentReference" in file.name for file in shared_files(settings()).list("exports")):
         print("half", flush=True)
         time.sleep(600)
-app = create_app()
-with app.app_context():
-    run_next(Pace(pause=wait))
+Tracker.at = wait
+main(sys.argv[1])
 """
 FULL = "The export does not fit on the server's disk; export less, or ask its operator for room."
 
@@ -73,14 +81,7 @@ def row(app: Flask, status: str) -> Job:
 def claim(app: Flask, now: float) -> Job | None:
     """Claim an export, as a worker does."""
     with app.app_context(), writing() as connection:
-        return queue.claim(
-            connection, KIND, int(now), expires_at=int(now) + 3_600, gave_up="It never ended."
-        )
-
-
-def at(seconds: float) -> Pace:
-    """Return a pace whose clock is ahead."""
-    return Pace(clock=lambda: time.time() + seconds)
+        return queue.claim(connection, KIND, int(now))
 
 
 # Claims.
@@ -119,90 +120,98 @@ def test_claim_expires_with_its_lease_and_another_worker_restarts(app, exports):
         assert not queue.renew(first, half, int(now))
         assert not queue.finish(first, DONE, int(now))
         assert not queue.finish(first, FAILED, int(now), error="x")
-        assert not queue.release(first)
         assert queue.renew(second, half, int(now))
     assert exports.get(status).headers["X-Progress"] == "50% complete"
-
-
-def test_lease_is_renewed_while_there_is_work(app, exports):
-    status = exports.started()
-    began = int(time.time())
-    ticks = itertools.count(began, 7)
-    leases = []
-
-    def pause(_worked: float) -> None:
-        leases.append(row(app, status).lease_until)
-
-    assert exports.work(Pace(clock=lambda: next(ticks), pause=pause)) == 1
-    assert len(leases) > 10
-    assert leases == sorted(leases)
-    assert (leases[-1] or 0) - began > 3 * LEASE_SECONDS
-    assert exports.get(status).status_code == 200
 
 
 def test_export_that_never_comes_to_its_end_is_given_up(app, exports):
     status = exports.started()
     for number in range(MOST_ATTEMPTS):
         assert claim(app, time.time() + number * (LEASE_SECONDS + 1)) is not None
-    assert exports.work(at(MOST_ATTEMPTS * (LEASE_SECONDS + 1))) == 0
+    assert exports.work(seconds=MOST_ATTEMPTS * (LEASE_SECONDS + 1)) == 0
     assert row(app, status).state == "failed"
-    reason = "The export was started several times, but never finished."
-    assert_outcome(exports.get(status), 500, "exception", reason)
+    assert_outcome(exports.get(status), 500, "exception", NEVER_FINISHED)
 
 
-def test_server_that_stops_leaves_the_export_to_the_next(app, exports):
-    status = exports.started()
-    for _ in range(2 * MOST_ATTEMPTS):
-        assert exports.work(Pace(is_stopping=lambda: True)) == 0
-        assert (row(app, status).state, row(app, status).attempts) == ("queued", 0)
-    assert exports.work() == 1
-    assert exports.lines(exports.manifest(status))
-
-
-@pytest.fixture
-def start_worker(app: Flask) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Return what starts a process that works on the app's exports."""
-    started: list[subprocess.Popen[str]] = []
-    settings = settings_of(app)
+def test_only_so_many_exports_run_at_once(app, monkeypatch):
+    for _ in range(MOST_QUEUED + 1):
+        Exports(app).started()
+    started: list[str] = []
+    monkeypatch.setattr(process, "_spawn", lambda _s, job, *_more: started.append(job.id))
+    now = int(time.time())
     with app.app_context():
-        db.engine.dispose()
+        while process.start_queued(now):
+            pass
+        assert len(set(started)) == len(started) == MOST_QUEUED
+        # One whose process is gone makes room, and comes first.
+        assert process.start_queued(now + LEASE_SECONDS + 1)
+    assert started[-1] == started[0]
 
-    def run(work: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", work],
-            env=unmeasured(
-                environment(
-                    settings.instance, DATABASE_URL=settings.database_url, FILES=settings.files
-                )
-            ),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
 
-    yield run
-    for process in started:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+def test_export_that_cannot_start_is_queued_again(app, exports, monkeypatch):
+    status = exports.started()
+
+    def refuse(*_job: object) -> None:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    with monkeypatch.context() as patch, app.app_context():
+        patch.setattr(process, "_spawn", refuse)
+        assert not process.start_queued(int(time.time()))
+    assert row(app, status).state == "queued"
+    assert exports.work() == 1
+    assert exports.get(status).status_code == 200
+
+
+def test_lost_lease_ends_the_process_of_an_export(app, exports, monkeypatch):
+    status = exports.started()
+    monkeypatch.setattr(process, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(process, "_WRITE_SECONDS", 0.0)
+    monkeypatch.setattr(queue, "LEASE_SECONDS", 0)
+
+    def lose() -> None:
+        alter(app, update(queue.JobRow).values(attempts=7))
+        time.sleep(20)
+
+    assert exports.work(on_page=lose) == 1
+    # Another process has it.
+    assert (row(app, status).state, row(app, status).attempts) == ("running", 7)
+    assert not (folder_of(app, status) / "1").exists()
 
 
 @pytest.mark.process
-def test_export_of_a_killed_worker_is_restarted(app, exports, start_worker):
+def test_export_of_a_killed_process_is_begun_again(app, exports, monkeypatch):
     status = exports.started()
-    process = start_worker(HALF)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "half\n"
-    process.kill()
-    process.wait()
+    with app.app_context():
+        db.engine.dispose()
+    spawned: list[subprocess.Popen[str]] = []
+
+    def spawn(settings: Settings, job: Job, folder: Path, _passphrase: str) -> None:
+        child = subprocess.Popen(
+            [sys.executable, "-c", HALF, job.id],
+            cwd=folder,
+            env=unmeasured(process.environment(settings)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        spawned.append(child)
+
+    with monkeypatch.context() as patch, app.app_context():
+        patch.setattr(process, "_spawn", spawn)
+        assert process.start_queued(int(time.time()))
+    with spawned[0] as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "half\n"
+        child.kill()
     attempt = folder_of(app, status) / "1"
     assert (attempt / "DocumentReference.1.ndjson").stat().st_size
     assert row(app, status).state == "running"
     assert exports.work() == 0
     assert exports.get(status).status_code == 202
-    assert exports.work(at(LEASE_SECONDS + 1)) == 1
+    # The server that started it sees at once that it is gone, another one when its lease ends.
+    process.await_end(app, lambda: None, row(app, status))
+    assert row(app, status).state == "queued"
+    assert exports.work() == 1
     found = exports.lines(exports.manifest(status))
     assert {(resource["resourceType"], resource["id"]) for resource in found} == {
         *exports.exported()
@@ -211,7 +220,9 @@ def test_export_of_a_killed_worker_is_restarted(app, exports, start_worker):
     assert row(app, status).attempts == 2
 
 
-def test_worker_thread_runs_queued_exports_and_is_woken_by_new_ones(app, exports):
+@pytest.mark.process
+def test_server_runs_exports_in_processes_and_is_woken_by_new_ones(app, exports, monkeypatch):
+    monkeypatch.setattr(process, "_spawn", start_job)
     first = exports.started()
     with running_jobs(app):
         for status in (first, exports.started()):
@@ -275,17 +286,19 @@ def test_too_many_status_requests_are_throttled(exports):
 # What ends an export.
 
 
-def test_export_is_cancelled_while_it_is_written(app, exports):
+def test_export_is_cancelled_while_it_is_written(app, exports, monkeypatch):
     status = exports.started()
-    ticks = itertools.count(int(time.time()), 7)
-    asked = []
+    monkeypatch.setattr(process, "_LOOK_SECONDS", 0.01)
+    pages = []
 
-    def pause(_worked: float) -> None:
-        if not asked:
-            asked.append(exports.request("DELETE", status).status_code)
+    def cancel() -> None:
+        pages.append(1)
+        # The job may be stopped before this request is answered: it is made in the same thread.
+        exports.request("DELETE", status)
+        time.sleep(20)
 
-    assert exports.work(Pace(clock=lambda: next(ticks), pause=pause)) == 1
-    assert asked == [202]
+    assert exports.work(on_page=cancel) == 1
+    assert pages == [1]
     assert exports.kept() == 0
     assert not folder_of(app, status).exists()
     assert exports.get(status).status_code == 404
@@ -335,7 +348,7 @@ def test_no_transaction_is_open_while_files_are_written(app, exports):
     exports.started("$export?_type=AllergyIntolerance")
     left = []
 
-    def pause(_worked: float) -> None:
+    def pause() -> None:
         publish(app, allergy("meanwhile"), now="2026-03-01T00:00:00.000+00:00")
         with app.app_context(), closing(db.engine.raw_connection()) as connection:
             found = connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -343,5 +356,5 @@ def test_no_transaction_is_open_while_files_are_written(app, exports):
             _, log, taken_over = found.fetchone()
             left.append(log - taken_over)
 
-    assert exports.work(Pace(pause=pause)) == 1
+    assert exports.work(on_page=pause) == 1
     assert left == [0] * len(left) != []

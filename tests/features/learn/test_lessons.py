@@ -13,15 +13,14 @@ from sqlalchemy import update
 from fhirapp.auth.models import Grant
 from fhirapp.auth.tokens import revoke_grants
 from fhirapp.db import writing
-from fhirapp.features.exports.bulk.run import run_next
 from fhirapp.features.learn.checks import Check
 from fhirapp.features.learn.lesson import lessons
 from fhirapp.features.learn.models import LessonProgress
-from fhirapp.jobs.worker import WITHOUT_PAUSES
 from fhirapp.rest.capability import software_version
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, id_of
 from tests.support.bulk import ASYNC, path_of
+from tests.support.jobs import run_queued
 from tests.support.learning import Learner, backend
 from tests.support.pages import elements, explorer_address, links, submit_to, texts
 
@@ -69,9 +68,7 @@ def export(path: str, steps: int = 0) -> Action:
     def act(learner: Learner) -> None:
         fhir = backend(learner.app)
         address = fhir.get(path, headers=ASYNC).headers["Content-Location"]
-        with learner.app.app_context():
-            while run_next(WITHOUT_PAUSES):
-                pass
+        run_queued(learner.app)
         if steps:
             listed = fhir.read(path_of(address))["output"]
             (file,) = [output for output in listed if output["type"] == ALLERGY]

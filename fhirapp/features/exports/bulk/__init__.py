@@ -18,6 +18,6 @@ from fhirapp.jobs import worker
 
 def init_app(app: Flask) -> None:
     """Serve `$export`, and describe it in the server's metadata."""
-    worker.register(app, run.sweep, run.run_next)
+    worker.register(app, run.sweep)
     app.register_blueprint(routes.blueprint)
     operations.init_app(app)

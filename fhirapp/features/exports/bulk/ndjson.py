@@ -13,7 +13,7 @@ that other resources select takes seven seconds.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from heapq import merge
 from itertools import groupby
@@ -44,7 +44,6 @@ _TARGET = "target"
 # (row number, body, id of the patient whose record it is of)
 Row = tuple[int, bytes, str | None]
 # Called between SELECTs, so that other threads can run.
-Pause = Callable[[], None]
 
 
 class ExportPart(NamedTuple):
@@ -122,7 +121,6 @@ def part_of(
     access: Access,
     patients: Sequence[str] | None,
     mark: int,
-    pause: Pause,
 ) -> ExportPart:
     """Return the part of an export for one type.
 
@@ -133,7 +131,7 @@ def part_of(
     selections = _selections(snapshot, definition, export_request, access, patients)
     rows = None
     if selections is not None:
-        lists = [_list(snapshot, selection, own, after, mark, pause) for selection in selections]
+        lists = [_list(snapshot, selection, own, after, mark) for selection in selections]
         rows = _merged(lists)
     deleted: list[str] = []
     if export_request.since is not None:
@@ -247,7 +245,7 @@ def _about(definition: Definition, whose: Condition) -> Condition:
 
 
 def _list(
-    snapshot: Reader, selection: Selection, own: Condition, after: int, mark: int, pause: Pause
+    snapshot: Reader, selection: Selection, own: Condition, after: int, mark: int
 ) -> array[int]:
     """Return the sorted row numbers of a selection at the instant."""
     sql = (
@@ -260,7 +258,6 @@ def _list(
     for start in range(after, mark, step):
         values = (start, min(start + step, mark), mark, *own.values, *selection.values)
         rows.extend(sorted(row[0] for row in snapshot.all(sql, values)))
-        pause()
     return rows
 
 

@@ -7,7 +7,6 @@ Source: Bulk Data Access 2.0 §export.
 
 from __future__ import annotations
 
-import secrets
 import time
 
 from flask import Blueprint, Response, current_app, request
@@ -94,7 +93,7 @@ def _kick_off(level: str, group: str = "") -> Response:
     if request.method == "HEAD":
         return answer
     # Random, since it is the last part of the status URL.
-    export_id = secrets.token_urlsafe(24)
+    export_id = queue.new_id()
     forget_reader()
     files.write_request(export_id, export_request)
     try:
@@ -128,7 +127,7 @@ def status(export_id: str) -> Response:
         return _cancel(job)
     _throttle(job)
     if job.state == FAILED:
-        raise InternalError(job.error or "")
+        raise InternalError(job.reason)
     if job.state != DONE:
         headers = {
             "X-Progress": f"{job.progress.done}% complete",
