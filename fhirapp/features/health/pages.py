@@ -28,7 +28,7 @@ from fhirapp.web.texts import _, numeral, sentence
 from fhirapp.web.times import moment
 
 blueprint = blueprint_of("health_pages", __name__)
-STATES = {WRONG: _("problems"), NOTE: _("for information"), GOOD: _("passed")}
+STATES = {WRONG: _("Problems"), NOTE: _("For information"), GOOD: _("Passed")}
 # From the mildest.
 LEVELS = ("WARNING", "ERROR", "CRITICAL")
 # Those that security advisories name.
