@@ -31,11 +31,12 @@ def create_app(settings: Settings | None = None) -> Flask:
 
 def _all_parts(settings: Settings | None) -> Flask:
     # Imported here: commands and background tasks are without pages (core.py), and start sooner.
-    from fhirapp import audit, auth, db, resources, rest, trail, web
+    from fhirapp import audit, auth, db, resources, rest, web
     from fhirapp.config import load_settings
     from fhirapp.core import bare_app
     from fhirapp.feature import features, imported
     from fhirapp.jobs import worker
+    from fhirapp.rest import recorder
     from fhirapp.server import access_log, jobs, scheduler
     from fhirapp.web import below
 
@@ -44,9 +45,9 @@ def _all_parts(settings: Settings | None) -> Flask:
     for part in (
         db,
         auth,
-        trail,
-        rest,
         audit,
+        rest,
+        recorder,
         resources,
         worker,
         web,

@@ -222,7 +222,7 @@ class Settings:
         String(validate=OneOf(["required", "best-effort"])),
         "required",
         "If the audit trail cannot be written, such as on a full disk: `required` refuses requests "
-        "for records (503), `best-effort` answers and records later how many lines are missing; "
+        "for records (503), `best-effort` answers and records later how many entries are missing; "
         "the demo always uses this",
     )
     audit_keep: int = _setting(

@@ -10,7 +10,7 @@ from typing import Any
 from flask import Flask, current_app
 from werkzeug.routing import Rule
 
-from fhirapp import auth, resources, rest, trail
+from fhirapp import audit, auth, resources, rest
 from fhirapp import db as database
 from fhirapp.config import Settings, settings
 from fhirapp.db import db
@@ -53,7 +53,7 @@ def core_app(settings: Settings) -> Flask:
     Commands ask for no page, and do not wait until all are imported.
     """
     app = bare_app(settings)
-    for part in (database, auth, trail, rest, resources):
+    for part in (database, auth, audit, rest, resources):
         part.init_app(app)
     return app
 

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 from sqlalchemy import ForeignKey, Integer, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
+from fhirapp.audit.events import RequestKey
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, enforceable, grantable
 from fhirapp.config import LAST_PORT, base_url, is_loopback
 from fhirapp.db import Base
-from fhirapp.trail.events import RequestKey
 
 
 def digest(secret: str) -> bytes:

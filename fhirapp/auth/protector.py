@@ -18,6 +18,7 @@ from authlib.oauth2.rfc6749 import MissingAuthorizationError, UnsupportedTokenTy
 from authlib.oauth2.rfc6750 import BearerTokenValidator
 from flask import Flask, current_app, g, request
 
+from fhirapp.audit.events import RequestKey, new_id
 from fhirapp.auth.links import all_links, link_of_user, links_of
 from fhirapp.auth.models import PATIENT, digest
 from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, Own, access_of
@@ -27,7 +28,6 @@ from fhirapp.db.generation import generation
 from fhirapp.db.reader import note_cache, read_since
 from fhirapp.fhir.outcome import FhirError, Forbidden, LoginRequired, Throttled, TokenExpired
 from fhirapp.fhir.temporal import exact_at
-from fhirapp.trail.events import RequestKey, new_id
 
 LONGEST_SECONDS = 1.0
 _MOST = 10_000

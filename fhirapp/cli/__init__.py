@@ -87,8 +87,8 @@ def _refusal(error: Exception) -> str:
     """Return why a command was not done; raises the error where that is a mistake of ours."""
     from sqlalchemy.exc import DBAPIError
 
+    from fhirapp.audit import Unwritable
     from fhirapp.config import ConfigurationError
-    from fhirapp.trail import Unwritable
 
     if isinstance(error, ConfigurationError | Unwritable):
         return str(error)

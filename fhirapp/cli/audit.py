@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 
 import click
-from flask import current_app
 from sqlalchemy import select
 
-from fhirapp.audit.read import ADMINISTRATION, RECORDS, AuditEntry, entries
-from fhirapp.audit.tables import mend
+from fhirapp.audit import Unwritable
+from fhirapp.audit.entries import ADMINISTRATION, RECORDS, AuditEntry, entries
+from fhirapp.audit.events import EVENTS, FAILED
+from fhirapp.audit.seals import Seal, public_key, seal_all
+from fhirapp.audit.verify import verify
 from fhirapp.auth.models import User
 from fhirapp.auth.server_secrets import server_secrets
-from fhirapp.cli.common import demo_option, reading, say
-from fhirapp.config import RefusedCommand, load_settings
-from fhirapp.core import core_app
+from fhirapp.cli.common import demo_option, opened_app, reading, say
+from fhirapp.config import RefusedCommand
+from fhirapp.disk import because
 from fhirapp.keys import key_of
-from fhirapp.trail import public_key, trail_of
-from fhirapp.trail.events import EVENTS, FAILED
-from fhirapp.trail.joins import verify_trail
 
 _MOST = 100_000
 
@@ -98,11 +98,14 @@ def _line(entry: AuditEntry, names: dict[str, str]) -> str:
 @audit.command("head")
 @demo_option
 def head(demo: bool | None) -> None:
-    """Print the trail's signed head, to keep elsewhere for `fhirapp audit verify --head`."""
-    app = core_app(load_settings(demo=demo))
-    with app.app_context():
+    """Seal the trail and print the newest seal, to keep elsewhere for `audit verify --head`."""
+    with opened_app(demo) as app:
         server_secrets().check()
-        click.echo(json.dumps(trail_of(app).head()))
+        try:
+            newest = seal_all(app)
+        except OSError as error:
+            raise Unwritable(because(error)) from None
+        click.echo(json.dumps({**newest.as_json(), "key": public_key(key_of(app))}))
 
 
 @audit.command("verify")
@@ -110,52 +113,56 @@ def head(demo: bool | None) -> None:
     "--head",
     "copies",
     multiple=True,
-    type=click.File("rb"),
-    help="File of heads that were printed before, one a line; - is standard input.",
+    help="Copied heads: a file with one a line, - for standard input, or the text of one.",
 )
 @click.option(
     "--key",
     "keys",
     multiple=True,
-    help="Public key of an earlier server whose heads are accepted too.",
+    help="Public key of an earlier server whose seals are accepted too.",
 )
 @demo_option
-def verify_(copies: tuple[Any, ...], keys: tuple[str, ...], demo: bool | None) -> int:
-    """Check that no line of the trail was changed, removed or added."""
-    heads = [_head(line) for copy in copies for line in copy if line.strip()]
-    app = core_app(load_settings(demo=demo))
-    with app.app_context():
+def verify_(copies: tuple[str, ...], keys: tuple[str, ...], demo: bool | None) -> int:
+    """Check that no entry of the trail was changed, removed or added."""
+    heads = [_head(line) for copy in copies for line in _lines(copy) if line.strip()]
+    with opened_app(demo) as app:
         server_secrets().check()
-        own = public_key(key_of(current_app))
-        found = verify_trail(app, {own, *keys}, heads)
-        if found.chains and not found.faults:
-            # Else what pages show may be what a line was before it was changed.
-            found.faults += mend()
-    if found.older:
-        say(f"{found.older} lines were written by the first edition, whose trail had no digests.")
-    if found.torn:
-        say(f"{found.torn} lines were cut off by a full disk or a power cut.")
+        own = public_key(key_of(app))
+        found = verify(app, {own, *keys}, heads)
     for fault in found.faults:
         click.echo(f"The trail is not intact: {fault}.")
     if found.faults:
         return 1
-    beginning = f", from line {found.first} on" if found.first > 1 else ""
-    chains = f" in {found.chains} chains" if found.chains else ""
+    removed = f"; {found.removed} were removed before" if found.removed else ""
     click.echo(
-        f"The trail is intact{beginning}: {found.lines} lines{chains}, {found.heads} heads "
-        f"signed with {own}."
+        f"The trail is intact: {found.entries} entries, {found.seals} seals signed with {own}"
+        f"{removed}."
     )
+    if found.unsealed:
+        say(f"{found.unsealed} entries are not sealed yet.")
     if not heads:
         say("Only a head that was copied elsewhere can show whether its end was cut off: --head.")
     return 0
 
 
-def _head(line: bytes) -> Mapping[str, Any]:
+def _lines(copy: str) -> Iterable[str]:
+    """Read a file of heads, or take a head's text itself. Raises RefusedCommand."""
+    if copy.lstrip().startswith("{"):
+        return [copy]
+    if copy == "-":
+        return sys.stdin
+    try:
+        return Path(copy).read_text("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        reason = because(error) if isinstance(error, OSError) else "it is not text"
+        raise RefusedCommand(f"The file {copy} cannot be read ({reason}).") from None
+
+
+def _head(line: str) -> Seal:
     """Read a head that was copied. Raises RefusedCommand."""
     try:
-        head = json.loads(line)
-        if isinstance(head["head"]["n"], int) and isinstance(head["head"]["hash"], str):
-            return {"key": "", "signature": "", "at": "", **head}
+        return Seal.of_json(json.loads(line))
     except (ValueError, LookupError, TypeError):
-        pass
-    raise RefusedCommand("This is not a head. Use the output of `fhirapp audit head`.")
+        raise RefusedCommand(
+            "This is not a head. Use the output of `fhirapp audit head` of this release."
+        ) from None

@@ -7,6 +7,8 @@ import time
 import click
 
 from fhirapp import create_app
+from fhirapp.audit import Unwritable
+from fhirapp.audit.events import record, record_settings
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.cli.common import demo_option, opened_app, ready_app, say
@@ -37,8 +39,6 @@ from fhirapp.store.migrate import (
     shown,
 )
 from fhirapp.store.write import Rendering, rendering_in_force
-from fhirapp.trail import Unwritable
-from fhirapp.trail.events import record, record_settings
 
 
 @click.command()

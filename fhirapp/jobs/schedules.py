@@ -18,11 +18,11 @@ from sqlalchemy import BigInteger, Connection, Integer, Row, delete, insert, sel
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
 
+from fhirapp.audit.events import record
 from fhirapp.config import RefusedCommand
 from fhirapp.db import Base, db, writing
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE, FAILED, INTERRUPTED, STOPPED, Job
-from fhirapp.trail.events import record
 
 # How a run ended, beside the states of jobs: there was nothing to do; the one before still ran.
 IDLE, SKIPPED = "idle", "skipped"

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from flask import Flask, current_app
 
+from fhirapp.audit import Unwritable
 from fhirapp.config import settings_of
 from fhirapp.db import Busy, database_errors
 from fhirapp.db.generation import generation
 from fhirapp.disk import take
-from fhirapp.trail import Unwritable
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from urllib.parse import urlencode
 
 from flask import Blueprint, Flask, Response
 
-from fhirapp.audit.read import AuditEntry, entries, entry_with, patients_named_by
+from fhirapp.audit.entries import AuditEntry, entries, entry_with, patients_named_by
+from fhirapp.audit.events import EVENTS, FAILED
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import clinical_scopes
@@ -31,7 +32,6 @@ from fhirapp.rest.openapi import describe, get_operation
 from fhirapp.rest.openapi_parts import Described
 from fhirapp.rest.paging import bundle_id
 from fhirapp.rest.response import FORM_PARAMETERS, arguments, document_etag, negotiate, respond
-from fhirapp.trail.events import EVENTS, FAILED
 
 NAME = "AuditEvent"
 SCOPE = f"user/{NAME}.rs"

@@ -18,7 +18,6 @@ from urllib.parse import unquote_plus
 from flask import Blueprint, Response, request
 from werkzeug.http import http_date
 
-from fhirapp.audit.write import VIA
 from fhirapp.auth.protector import authenticate
 from fhirapp.db.reader import forget_reader
 from fhirapp.fhir.json import Entry, beside, bundle
@@ -33,6 +32,7 @@ from fhirapp.fhir.outcome import (
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.rest.internal import InternalResponse, ask
 from fhirapp.rest.paging import bundle_id
+from fhirapp.rest.recorder import VIA
 from fhirapp.rest.response import (
     FHIR_JSON,
     FHIR_XML,

@@ -10,7 +10,7 @@ from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WerkzeugMethodNotAllowed
 
-from fhirapp.audit.write import REFUSE
+from fhirapp.audit import Unwritable
 from fhirapp.auth import refusals
 from fhirapp.auth.protector import refusal_reasons, request_id, used_token
 from fhirapp.db import is_busy
@@ -27,8 +27,8 @@ from fhirapp.fhir.outcome import (
 )
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.middleware import MAX_BODY
+from fhirapp.rest.recorder import REFUSE
 from fhirapp.rest.response import FHIR_JSON, layout_wanted, rendered
-from fhirapp.trail import Unwritable
 
 _log = logging.getLogger(__name__)
 

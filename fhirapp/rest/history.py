@@ -19,7 +19,6 @@ from typing import Any
 from flask import Blueprint, Response, current_app
 from itsdangerous import BadData, URLSafeSerializer
 
-from fhirapp.audit.write import served
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.config import settings
@@ -32,6 +31,7 @@ from fhirapp.keys import key_of
 from fhirapp.rest.access import access_to, reaches
 from fhirapp.rest.paging import bundle_id, page_link
 from fhirapp.rest.read import COLUMNS, StoredVersion, find_version, visible_versions
+from fhirapp.rest.recorder import all_served
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
     Layout,
@@ -331,7 +331,7 @@ def _entry(definition: Definition, version: StoredVersion) -> Entry:
     it elsewhere would lose.
     """
     path = f"{definition.name}/{version.id}"
-    served(definition.name, version.id, version.version_id)
+    all_served(definition.name, [version])
     if version.deleted:
         method, status = "DELETE", "204 No Content"
     elif version.version_id == 1:

@@ -45,6 +45,7 @@ class PageResource(NamedTuple):
     version_id: int
     pk: int
     body: bytes
+    patient_id: str | None
 
     @property
     def name(self) -> Target:
@@ -82,7 +83,8 @@ def included_with(
     if not joins or not matches:
         return Inclusion()
     fresh = [
-        PageResource(definition.name, one.id, one.version_id, one.pk, one.body) for one in matches
+        PageResource(definition.name, one.id, one.version_id, one.pk, one.body, one.patient_id)
+        for one in matches
     ]
     here = {one.name for one in fresh}
     requested = {Target(one.type, one.id) for one in fresh}
@@ -275,7 +277,7 @@ def _rows(
 ) -> list[PageResource]:
     where = all_of(conditions)
     rows = snapshot.all(
-        f"SELECT {row}.id, {row}.version_id, {row}.pk, {row}.body"
+        f"SELECT {row}.id, {row}.version_id, {row}.pk, {row}.body, {row}.patient_id"
         f" FROM {definition.sql_table} {row} WHERE {where.sql} ORDER BY {order}",
         where.values,
     )

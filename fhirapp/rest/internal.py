@@ -15,9 +15,9 @@ from flask import current_app, request
 from werkzeug.datastructures import Headers
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from fhirapp.audit.write import VIA
 from fhirapp.config import base_url
 from fhirapp.fhir import json as fhir_json
+from fhirapp.rest.recorder import VIA
 
 _IN_BATCH = "fhirapp.in_batch"
 

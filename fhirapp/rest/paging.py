@@ -118,12 +118,13 @@ class Match(NamedTuple):
     last_updated: str
     pk: int
     body: bytes
+    patient_id: str | None
     place: Place
 
     @classmethod
     def of(cls, row: Place) -> Match:
         """Return the match that a row of find_page is."""
-        return cls._make((*row[:5], row[5:]))
+        return cls._make((*row[:6], row[6:]))
 
 
 class Page(NamedTuple):

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from flask import Response
 
-from fhirapp.audit.write import served
 from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.rest.access import NOTHING, access_to, visible
+from fhirapp.rest.recorder import all_served
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
     Layout,
@@ -36,6 +36,7 @@ class StoredVersion(NamedTuple):
     last_updated: str
     deleted: bool
     body: bytes | None
+    patient_id: str | None
 
 
 # FHIR R4 http §3.1.0.1.4: a read may ask for a part of the resource.
@@ -151,7 +152,7 @@ def _respond(
     if version.deleted or version.body is None:
         raise Gone(f"{name} was deleted.")
     layout, controls = wanted
-    served(definition.name, version.id, version.version_id)
+    all_served(definition.name, [version])
     body = version.body
     if controls is not None:
         body = subset(definition, body, controls.summary, controls.elements)

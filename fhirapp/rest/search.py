@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.audit.write import all_served
 from fhirapp.config import base_url, settings
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, types
@@ -35,6 +34,7 @@ from fhirapp.rest.paging import (
     read_page,
     total_of,
 )
+from fhirapp.rest.recorder import all_served
 from fhirapp.rest.response import (
     FORM,
     arguments,
@@ -222,8 +222,9 @@ def _entries(
     """Yield the matches, then what is included with them, then the outcome."""
     name, base, known = definition.name, fhir_address(""), types()
     is_part = controls.is_part
-    all_served([f"{name}/{match.id}/{match.version_id}" for match in page.matches])
-    all_served([f"{one.type}/{one.id}/{one.version_id}" for one in inclusion.resources])
+    all_served(name, page.matches)
+    for one in inclusion.resources:
+        all_served(one.type, [one])
 
     def shown(definition: Definition, body: bytes, elements: Sequence[str]) -> bytes:
         if is_part:

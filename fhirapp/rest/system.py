@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from flask import Blueprint, Response
 
-from fhirapp.audit.write import all_served
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.config import base_url, settings
@@ -39,6 +38,7 @@ from fhirapp.rest.blueprint import compartment_types
 from fhirapp.rest.chains import Chains
 from fhirapp.rest.explain import explain_limits
 from fhirapp.rest.paging import Match, bundle_id, fingerprint, page_link, total_of
+from fhirapp.rest.recorder import all_served
 from fhirapp.rest.response import fhir_address, is_strict, negotiate, respond, with_addresses
 from fhirapp.rest.search import impossible_values, search_arguments, warnings
 from fhirapp.rest.subset import check_subset, subset, unknown_elements
@@ -252,8 +252,8 @@ def _explain(asked: Sequence[_Asked], controls: Controls, access: Access) -> Ite
 def _entries(
     page: Sequence[tuple[Definition, Match]], controls: Controls, issues: Sequence[Issue]
 ) -> Iterator[Entry]:
-    all_served([f"{held.name}/{one.id}/{one.version_id}" for held, one in page])
     for held, one in page:
+        all_served(held.name, [one])
         body = one.body
         if controls.is_part:
             body = subset(held, body, controls.summary, controls.elements)

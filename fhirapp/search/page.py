@@ -107,7 +107,7 @@ class Cursor(NamedTuple):
 
 Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 # The columns of a result; its keys follow.
-COLUMNS = ("id", "version_id", "last_updated", "pk", "body")
+COLUMNS = ("id", "version_id", "last_updated", "pk", "body", "patient_id")
 _COLUMNS = ", ".join(f"r.{name}" for name in COLUMNS)
 
 

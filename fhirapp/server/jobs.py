@@ -9,13 +9,11 @@ from contextlib import closing, suppress
 
 from flask import Flask
 
-from fhirapp.audit.tables import load
-from fhirapp.config import settings_of
+from fhirapp.audit.seals import remove_expired
 from fhirapp.db import Reader, db
 from fhirapp.feature import features, imported, requeued_kinds
 from fhirapp.jobs import process, queue, uploads, worker
 from fhirapp.jobs.kinds import job_kinds
-from fhirapp.trail.packing import pack
 
 # In seconds: how long files without a job are kept, and uploads that nothing was done with.
 DAY = 86_400
@@ -27,10 +25,7 @@ def init_app(app: Flask) -> None:
     """Have the server's worker start queued jobs, remove old ones, and mark lost ones."""
     worker.register(app, sweep, process.start_queued)
     worker.register(app, lambda _now: process.keep_left())
-    worker.register(app, lambda _now: pack(settings_of(app)))
-    if settings_of(app).is_postgresql:
-        # So that whoever looks seldom does not wait for all that was written since.
-        worker.register(app, lambda _now: load())
+    worker.register(app, lambda _now: remove_expired(app))
 
 
 def sweep(now: int) -> None:

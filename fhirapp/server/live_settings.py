@@ -18,6 +18,7 @@ from flask import Flask, current_app
 from sqlalchemy import Connection, Integer, Table, delete, insert, select
 from sqlalchemy.orm import Mapped, mapped_column
 
+from fhirapp.audit.events import record
 from fhirapp.config import (
     STORED,
     ConfigurationError,
@@ -30,7 +31,6 @@ from fhirapp.config import (
 )
 from fhirapp.db import Base, database_errors, db, writing
 from fhirapp.db.generation import generation
-from fhirapp.trail.events import record
 
 _log = logging.getLogger(__name__)
 _EXTENSION = "fhirapp.live_settings"

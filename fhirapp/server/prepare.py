@@ -14,6 +14,7 @@ from pathlib import Path
 from flask import Flask
 from sqlalchemy.exc import DatabaseError
 
+from fhirapp.audit.earlier import import_earlier
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, Settings, settings_of
@@ -25,13 +26,13 @@ from fhirapp.documents.ocr import why_unusable
 from fhirapp.feature import features, imported
 from fhirapp.files import UnusableFiles, check_before_fork, shared_files
 from fhirapp.jobs.process import environment
+from fhirapp.rest.recorder import patients_of_earlier
 from fhirapp.server import live_settings
 from fhirapp.server.integrity import check_before
 from fhirapp.server.lock import in_use
 from fhirapp.store import migrate
 from fhirapp.store.migrate import reindex, schema_version, shown, upgrade
 from fhirapp.store.write import Rendering, is_outdated, rendering_in_force
-from fhirapp.trail.moving import bring_in
 
 # How long a start waits for others on PostgreSQL.
 _START_SECONDS = 60
@@ -97,8 +98,8 @@ def prepare(
         live_settings.refresh(app)
         for call in after_ready:
             call()
-        if serving and (days := bring_in(app)):
-            say(f"The audit trail's files of {days} days were loaded into the database.")
+        for sentence in import_earlier(app, patients_of_earlier):
+            say(sentence)
         db.engine.dispose()
 
 

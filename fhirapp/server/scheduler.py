@@ -15,13 +15,13 @@ from typing import Any
 
 from flask import Flask, current_app
 
+from fhirapp.audit.events import record
 from fhirapp.config import ConfigurationError, RefusedCommand, settings_of
 from fhirapp.db import writing
 from fhirapp.jobs import process, queue, schedules, worker
 from fhirapp.jobs.kinds import BuiltInKind, ScheduleKind, addable_kinds, schedule_kinds
 from fhirapp.jobs.queue import DONE, FAILED
 from fhirapp.jobs.schedules import IDLE, SKIPPED, Schedule, ScheduledRun, Timing
-from fhirapp.trail.events import record
 
 _log = logging.getLogger(__name__)
 

@@ -25,6 +25,7 @@ from typing import NoReturn, Protocol
 from flask import Flask
 
 from fhirapp import keys
+from fhirapp.audit.seals import sealing
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db.generation import following_others
 from fhirapp.disk import database_path
@@ -164,12 +165,13 @@ def run_one(
     live_settings.watch(app)
     if database := database_path(settings):
         check_meanwhile(database)
-    with following_others(app), running_jobs(app):
-        while not stopping and still_wanted():
-            server.turn(_POLL_SECONDS)
-    # Else who comes now is refused at once.
-    kept = listener.dup() if restarting else None
-    _drain(server)
+    with sealing(app):
+        with following_others(app), running_jobs(app):
+            while not stopping and still_wanted():
+                server.turn(_POLL_SECONDS)
+        # Else who comes now is refused at once.
+        kept = listener.dup() if restarting else None
+        _drain(server)
     return kept if restarting else None
 
 

@@ -37,6 +37,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from fhirapp.audit import store as audit_store
 from fhirapp.config import ConfigurationError
 from fhirapp.db import db, is_busy, writing
 from fhirapp.definition import Definition
@@ -54,7 +55,7 @@ from fhirapp.store.write import (
     remember_rendering,
 )
 
-HEAD = "0012"
+HEAD = "0013"
 # The oldest schema that is upgraded, and the release that upgrades older ones to it.
 INITIAL, UPGRADED_BY = "0011", "0.1.0"
 _VERSIONS = "alembic_version"
@@ -132,9 +133,14 @@ def upgrade(engine: Engine) -> str | None:
             # Another process may have been here first, while this one waited for the lock.
             # One query for all names: create_all() itself asks for each table.
             present = {*inspect(connection).get_table_names()}
-            missing = [table for table in db.metadata.sorted_tables if table.name not in present]
-            if missing:
-                db.metadata.create_all(connection, missing, checkfirst=False)
+            models = [db.metadata]
+            if connection.dialect.name == "postgresql":
+                # On SQLite the audit trail is in a file of its own.
+                models.append(audit_store.TABLES)
+            for metadata in models:
+                missing = [table for table in metadata.sorted_tables if table.name not in present]
+                if missing:
+                    metadata.create_all(connection, missing, checkfirst=False)
             if _VERSIONS not in present:
                 connection.exec_driver_sql(
                     f"CREATE TABLE {_VERSIONS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"

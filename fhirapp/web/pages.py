@@ -21,6 +21,7 @@ from flask import Blueprint, Flask, Response, current_app, g, render_template, r
 from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
+from fhirapp.audit import Unwritable, acts
 from fhirapp.auth.models import ADMINISTRATOR, STAFF
 from fhirapp.auth.protector import VIA_PROXY, request_id
 from fhirapp.auth.throttle import TooOften
@@ -32,7 +33,6 @@ from fhirapp.fhir.outcome import FhirError
 from fhirapp.fhir.terminology import without_direction
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.errors import ERROR_PAGE
-from fhirapp.trail import Unwritable, acts
 from fhirapp.urls import normalise_authority
 from fhirapp.web import cookies, navigation, texts
 from fhirapp.web.browsers import browser

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from flask import has_request_context, request
 
+from fhirapp.audit import events
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.links import links_of
 from fhirapp.db import reader
@@ -19,7 +20,6 @@ from fhirapp.fhir.names import current
 from fhirapp.search.string import fold
 from fhirapp.search.values import escape
 from fhirapp.store.merge import merged_into
-from fhirapp.trail import events
 from fhirapp.web.internal_client import ask, read, token_of
 from fhirapp.web.labels import full_name
 from fhirapp.web.pages import PageError, signed_in

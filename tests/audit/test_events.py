@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pyotp
@@ -11,24 +13,22 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from fhirapp.audit.read import ADMINISTRATION, AuditEntry, entries, patients_named_by
+from fhirapp.audit.entries import ADMINISTRATION, AuditEntry, entries, patients_named_by
+from fhirapp.audit.events import EVENTS
+from fhirapp.audit.store import NAME
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
 from fhirapp.auth.users import sign_in
 from fhirapp.db import writing
-from fhirapp.trail import FOLDER, trail_of
-from fhirapp.trail.events import EVENTS
 from tests.support.app_pages import client_of, register
 from tests.support.authorizing import Flow, add_program, alter
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.bulk import Exports
 from tests.support.shell import run_command
-from tests.support.trails import noted
+from tests.support.trails import attachment_of, noted
 
 # Events that the tests of their subjects check.
 ELSEWHERE = {
-    "head",
-    "missing",
-    "packed",
+    *("missing", "packed", "seal-missing", "trail-imported", "trail-unverified"),
     "restore-confirmed",
     "restore-failed",
     "restored",
@@ -255,8 +255,8 @@ def test_bulk_export_records_its_patients(clinic):
     (line,) = [
         noted_line for noted_line in noted(clinic) if noted_line["request"] == entry.request_id
     ]
+    patients = attachment_of(clinic, line["request"])
     with clinic.app_context():
-        patients = trail_of(clinic).get(line["listed"]).decode().split()
         assert entries(patient_id=patients[0], kind=ADMINISTRATION, event="export")
     assert patients == sorted(set(patients))
     assert line["what"].startswith(f"{len(patients)} patients; ")
@@ -268,15 +268,15 @@ def test_commands_are_recorded_as_of_the_shell(tmp_path):
     run_command(tmp_path, "token", "issue", "--demo", "--scope", "system/*.rs")
     run_command(tmp_path, "key", "rotate")
     run_command(tmp_path, "export", "--demo", str(tmp_path / "out"))
-    lines = []
-    for folder in (tmp_path / FOLDER, tmp_path / "demo" / FOLDER):
-        for file in folder.glob("*.ndjson"):
-            lines += [json.loads(line) for line in file.read_bytes().splitlines()]
-    done = {line["event"]: line for line in lines if "event" in line}
+    done, patients = {}, []
+    for folder in (tmp_path, tmp_path / "demo"):
+        with closing(sqlite3.connect(folder / NAME)) as store:
+            for line, attachment in store.execute("SELECT line, attachment FROM audit_entry"):
+                content = json.loads(line)
+                done[content["event"]] = content
+                patients += json.loads(attachment or "[]")
     assert done.keys() >= OF_SHELL
     for event in OF_SHELL:
         assert done[event]["from"].startswith("shell: ")
-    listed = tmp_path / "demo" / FOLDER / done["export"]["listed"]
-    patients = listed.read_text().split()
     assert done["export"]["what"].startswith(f"{len(patients)} patients; ")
     assert "p1" in patients

@@ -7,7 +7,7 @@ import re
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from fhirapp.audit.read import entries
+from fhirapp.audit.entries import entries
 from fhirapp.auth.protector import VIA_PROXY
 from fhirapp.auth.refusals import find_refusals
 from tests.support.audit_events import administrator, listed

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sqlalchemy import func, insert, select
 from werkzeug.test import TestResponse
 
-from fhirapp.audit.read import ADMINISTRATION, entries
+from fhirapp.audit.entries import ADMINISTRATION, entries
 from fhirapp.auth.clients import administration, key_sets
 from fhirapp.auth.clients.administration import MOST_WAITING, PER_HOUR, WAITING_SECONDS
 from fhirapp.auth.models import CLINICIAN, NONE, Client, Refusal, RegistrationOrigin, digest

@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, update
 
-from fhirapp.audit.read import ADMINISTRATION, entries
+from fhirapp.audit.entries import ADMINISTRATION, entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Identity, User
 from fhirapp.auth.users.provider import Provider, rule_of
 from fhirapp.config import ConfigurationError, load_settings

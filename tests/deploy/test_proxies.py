@@ -17,7 +17,7 @@ import pytest
 from flask import Flask
 
 from fhirapp import create_app
-from fhirapp.audit.read import entries
+from fhirapp.audit.entries import entries
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db
 from fhirapp.definition import types

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from flask import Flask
 
-from fhirapp.audit.read import entries
+from fhirapp.audit.entries import entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
 from fhirapp.features.chart.elements import born, died
 from fhirapp.features.notes.elements import day_of, moment_of

@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
+from fhirapp.audit.events import EVENTS, record
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
-from fhirapp.trail.events import EVENTS, record
 from tests.support.audit_events import SCOPE, administrator, listed
 from tests.support.helpers import Fhir, token_for
 from tests.support.r4 import faults

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fhirapp.audit.read import RECORDS
-from fhirapp.audit.read import entries as lines
+from fhirapp.audit.entries import RECORDS
+from fhirapp.audit.entries import entries as lines
 from fhirapp.rest import batch
 from tests.support.helpers import BASE_URL, FHIR_JSON, FORMATS, Fhir, assert_outcome, token_for
 

@@ -8,9 +8,9 @@ import sqlite3
 import pytest
 from sqlalchemy import create_engine, text
 
+from fhirapp.audit import store
 from fhirapp.auth.throttle import PER_MINUTE
 from fhirapp.db import db
-from fhirapp.trail import table
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import Fhir, assert_outcome, token_for
 
@@ -98,7 +98,7 @@ def test_a_busy_database_is_a_503(make_app, monkeypatch):
 @pytest.mark.databases(POSTGRESQL)
 def test_a_database_that_is_away_is_a_503(make_app, monkeypatch):
     # As a client that comes again when it was told to.
-    monkeypatch.setattr(table, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(store, "_PAUSE_SECONDS", 0.0)
     app = make_app()
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     with app.app_context():

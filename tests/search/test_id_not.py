@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fhirapp.audit.read import RECORDS, entries, patients_named_by
+from fhirapp.audit.entries import RECORDS, entries, patients_named_by
 from tests.support.helpers import Fhir, assert_outcome, link, token_for
 
 ALLERGY = "AllergyIntolerance"

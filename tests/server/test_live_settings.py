@@ -11,7 +11,7 @@ from flask import Flask
 from sqlalchemy import insert
 
 from fhirapp import create_app
-from fhirapp.audit.read import entries
+from fhirapp.audit.entries import entries
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import ConfigurationError, load_settings, settings_of
 from fhirapp.db import db, writing

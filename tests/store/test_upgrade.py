@@ -12,7 +12,7 @@ import base64
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,15 +32,19 @@ from sqlalchemy import (
     select,
 )
 
+from fhirapp.audit.entries import entries
+from fhirapp.audit.seals import public_key
+from fhirapp.audit.verify import verify
 from fhirapp.auth.models import ADMINISTRATOR, PATIENT
 from fhirapp.auth.users import sign_in
-from fhirapp.config import Settings
+from fhirapp.config import Settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.features.backups import client
 from fhirapp.features.backups.archive import DATABASE, DUMP
 from fhirapp.features.backups.backup import back_up, unpacked
 from fhirapp.features.backups.restore import restore
 from fhirapp.features.backups.schemas import major_of
+from fhirapp.keys import key_of
 from fhirapp.server import scheduler
 from fhirapp.store.migrate import HEAD
 from tests import TESTS
@@ -63,6 +67,8 @@ DROPPED = frozenset(
         *(f"{name}{end}" for name in ("code_system", "concept_map") for end in ("", *INDEXES)),
     }
 )
+# Of an audit trail that a start imports; SQLite's were empty.
+EARLIER_TRAIL = frozenset(f"audit_{name}" for name in ("line", "chain", "file", "entry", "seen"))
 # Tables in which a restore ends what was open, and those of what the store remembers of itself.
 CHANGED_BY_RESTORE = {
     "store_state",
@@ -146,6 +152,18 @@ def check_served(app: Flask) -> None:
     assert fhir.ids("DocumentReference?_content=peanuts") == ["note"]
 
 
+def check_trail(app: Flask, before: Mapping[str, list[str]]) -> None:
+    """Check that every entry of the trail in PostgreSQL was imported, and the trail is whole."""
+    with app.app_context():
+        assert verify(app, {public_key(key_of(app))}).faults == []
+        found = entries(kind=None, limit=10_000)
+    if settings_of(app).is_postgresql:
+        assert sum(entry.event == "trail-imported" for entry in found) == 1
+        lines = [row for row in before["audit_line"] if '"event":"head"' not in row]
+        assert len(lines) > 5
+        assert len(found) >= len(lines) + 1
+
+
 def test_kept_database_has_rows_in_every_table(old):
     empty = {name for name, rows in rows_of(old.url).items() if not rows}
     assert {name for name in empty if not name.endswith(INDEXES)} == set()
@@ -155,12 +173,13 @@ def test_upgrade_keeps_every_row(old, number):
     before = rows_of(old.url)
     with app_in(old.folder, **old.overrides) as app:
         after = rows_of(old.url)
-        assert before.keys() - after.keys() == DROPPED
+        assert before.keys() - after.keys() - EARLIER_TRAIL == DROPPED
         assert before.pop("alembic_version") == [repr({"version_num": number})]
         assert after.pop("alembic_version") == [repr({"version_num": HEAD})]
-        for name in before.keys() - DROPPED:
+        for name in before.keys() - DROPPED - EARLIER_TRAIL:
             assert after[name] == before[name], name
         check_served(app)
+        check_trail(app, before)
 
 
 def test_backup_of_a_kept_schema_is_restored(old, make_clinic, backup):
@@ -168,10 +187,12 @@ def test_backup_of_a_kept_schema_is_restored(old, make_clinic, backup):
     clinic = make_clinic("new")
     restore(clinic.settings, backup, NOW, None, force=False)
     after = rows_of(clinic.url)
-    for name in before.keys() - DROPPED - CHANGED_BY_RESTORE - {"alembic_version"}:
+    unequal = DROPPED | EARLIER_TRAIL | CHANGED_BY_RESTORE | {"alembic_version"}
+    for name in before.keys() - unequal:
         assert after[name] == before[name], name
     with app_in(clinic.folder, **clinic.overrides) as app:
         check_served(app)
+        check_trail(app, before)
 
 
 def fill(app: Flask, folder: Path) -> None:

@@ -1,84 +1,66 @@
-"""The lines of an app's audit trail, in its files or in PostgreSQL; and tests of one kind alone."""
+"""The entries of an app's audit trail, as who may write the store sees and changes them."""
 
 from __future__ import annotations
 
 import json
-import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import delete, func, insert, select, update
 
+from fhirapp.audit import store_of
+from fhirapp.audit.store import NAME, TABLES
 from fhirapp.config import settings_of
 from fhirapp.db import db
-from fhirapp.trail import FOLDER
-from fhirapp.trail.chain import content, files
-from fhirapp.trail.table import MODELS, AuditChain, AuditLine
 
-IN_FILES = pytest.mark.databases("sqlite")
-IN_TABLE = pytest.mark.databases("postgresql")
+ON_SQLITE = pytest.mark.databases("sqlite")
+ON_POSTGRESQL = pytest.mark.databases("postgresql")
+ON_BOTH = pytest.mark.databases("sqlite", "postgresql")
 
 
-def raw_lines(app: Flask) -> list[bytes]:
-    """Return every line, the oldest first."""
+def sql(app: Flask, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Run a statement on the trail's tables, and return its rows."""
     settings = settings_of(app)
     if not settings.is_postgresql:
-        whole = b"".join(content(file) for file in files(settings.instance / FOLDER))
-        return whole.splitlines(keepends=True)
-    with app.app_context(), db.engine.connect() as connection:
-        return [*connection.execute(select(AuditLine.line).order_by(AuditLine.pk)).scalars()]
+        with closing(sqlite3.connect(settings.instance / NAME)) as connection, connection:
+            return connection.execute(statement, values).fetchall()
+    with app.app_context(), db.engine.begin() as connection:
+        driver: Any = connection.connection.driver_connection
+        done = driver.execute(statement.replace("?", "%s") if values else statement, values or None)
+        return done.fetchall() if done.description else []
+
+
+def raw_lines(app: Flask) -> Sequence[str]:
+    """Return every line, the oldest first."""
+    with app.app_context(), store_of(app).reading() as run:
+        return [line for (line,) in run("SELECT line FROM audit_entry ORDER BY n")]
 
 
 def noted(app: Flask) -> list[dict[str, Any]]:
-    """Return what every line holds, but for heads."""
-    lines = [json.loads(line) for line in raw_lines(app)]
-    return [line for line in lines if line.get("event") != "head"]
+    """Return what every line holds."""
+    return [json.loads(line) for line in raw_lines(app)]
+
+
+def attachment_of(app: Flask, request_id: str) -> Any:
+    """Return what is attached to the entry with an id."""
+    rows = sql(app, "SELECT attachment FROM audit_entry WHERE request_id = ?", request_id)
+    return json.loads(rows[0][0])
 
 
 def forget(app: Flask) -> None:
-    """Remove every line."""
-    settings = settings_of(app)
-    if settings.is_postgresql:
-        with app.app_context():
-            # The next line begins a chain.
-            db.engine.dispose()
-            with db.engine.begin() as connection:
-                for model in MODELS:
-                    connection.execute(delete(model))
-        return
-    for file in (settings.instance / FOLDER).glob("*"):
-        if file.suffix == ".ndjson":
-            # It is held open.
-            os.truncate(file, 0)
-        else:
-            file.unlink()
+    """Remove every entry and seal."""
+    with app.app_context(), store_of(app).reading():
+        # The tables are there.
+        pass
+    for table in TABLES.tables:
+        sql(app, f"DELETE FROM {table}")
+    number_from(app, 1)
 
 
-def put_in(app: Flask, line: bytes) -> None:
-    """Put a line in, which follows no other."""
-    settings = settings_of(app)
-    if not settings.is_postgresql:
-        with files(settings.instance / FOLDER)[-1].open("ab") as file:
-            file.write(line)
-        return
-    with app.app_context(), db.engine.begin() as connection:
-        count = connection.execute(select(func.count()).select_from(AuditChain)).scalar()
-        name = f"{line[7:17].decode()}-put-in-{count}"
-        connection.execute(insert(AuditChain).values(name=name, done=0, is_over=False))
-        row = {"chain": name, "n": 1, "hash": "", "is_head": False, "line": line}
-        connection.execute(insert(AuditLine).values(row))
-
-
-def change(app: Flask, before: bytes, after: bytes) -> None:
-    """Change the newest line that holds something."""
-    settings = settings_of(app)
-    if not settings.is_postgresql:
-        newest = files(settings.instance / FOLDER)[-1]
-        newest.write_bytes(newest.read_bytes().replace(before, after, 1))
-        return
-    with app.app_context(), db.engine.begin() as connection:
-        lines = select(AuditLine.pk, AuditLine.line).order_by(AuditLine.pk.desc())
-        pk, line = next(row for row in connection.execute(lines) if before in row.line)
-        changed = update(AuditLine).where(AuditLine.pk == pk)
-        connection.execute(changed.values(line=line.replace(before, after)))
+def number_from(app: Flask, n: int) -> None:
+    """Have the next entry get a number, as SQLite does by itself."""
+    if settings_of(app).is_postgresql:
+        sql(app, f"ALTER TABLE audit_entry ALTER n RESTART WITH {n}")

@@ -17,9 +17,9 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
 
+from fhirapp.audit.events import EVENTS
 from fhirapp.auth.models import ROLES
 from fhirapp.fhir.temporal import MONTHS
-from fhirapp.trail.events import EVENTS
 from tests import ROOT
 
 REFUSALS = ("RefusedCommand", "TooManyWaiting", "WeakPassword", "PrivateKey", "Marked")
@@ -41,7 +41,7 @@ _FOLDERS = (_WEB, _PACKAGE / "features", AUTH, _RESOURCES, *_SCHEDULES, *_ALLERG
 _TABLES = {
     "auth/models.py": ROLES,
     "fhir/temporal.py": MONTHS,
-    "trail/events.py": EVENTS.values(),
+    "audit/events.py": EVENTS.values(),
 }
 _KEYWORDS = {
     "_": None,

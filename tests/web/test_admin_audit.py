@@ -15,7 +15,7 @@ from fhir.resources.R4B.auditevent import AuditEvent
 from flask import Flask
 from sqlalchemy import delete, select, update
 
-from fhirapp.audit.read import entries
+from fhirapp.audit.entries import entries
 from fhirapp.auth.models import (
     ADMINISTRATOR,
     CLINICIAN,

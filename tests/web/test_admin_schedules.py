@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from fhirapp.audit.read import entries
+from fhirapp.audit.entries import entries
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.features.health import metrics
 from fhirapp.features.health.examine import examine

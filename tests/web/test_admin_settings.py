@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import insert, make_url
 
-from fhirapp.audit.read import ADMINISTRATION, entries
+from fhirapp.audit.entries import ADMINISTRATION, entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
 from fhirapp.config import declared, settings_of
 from fhirapp.server import live_settings

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.audit import write
-from fhirapp.audit.read import AuditEntry, entries
+from fhirapp.audit.entries import AuditEntry, entries
+from fhirapp.audit.store import NAME
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.features.backups.jobs import BACKUP
-from fhirapp.trail import FOLDER
+from fhirapp.rest import recorder
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.helpers import BASE_URL
 from tests.support.jobs import newest, task_id
@@ -30,7 +30,7 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 
     # A page of no blueprint: what is noted is noted of any.
     def noting(name: str) -> tuple[str, int]:
-        write.note("u1", "audit", f"name={name}")
+        recorder.note("u1", "audit", f"name={name}")
         return "", 404 if name == "none" else 200
 
     app.add_url_rule("/noting/<name>", view_func=noting, methods=["GET", "POST"])
@@ -92,7 +92,7 @@ def test_backup_is_noted_without_its_passphrase(app, admin, username):
     assert status_of(admin, f"/admin/backups/{name}/file") == 200
     found = [(entry.method, entry.path) for entry in noted(app, user_id=id_of(app, username))[:2]]
     assert found == [("GET", f"/admin/backups/{name}/file"), ("POST", "/admin/backups")]
-    trail = [*(settings_of(app).instance / FOLDER).iterdir()]
+    trail = [*settings_of(app).instance.glob(f"{NAME}*")]
     assert trail
     assert not any(b"horse" in path.read_bytes() for path in trail)
     words = admin.get("/admin/audit").words

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, delete, false, func, insert, select, update
 
+from fhirapp.audit.events import record
 from fhirapp.auth import throttle
 from fhirapp.auth.clients.registration import (
     OPERATOR,
@@ -37,7 +38,6 @@ from fhirapp.auth.throttle import TooOften, network_of
 from fhirapp.auth.tokens import new_token, revoke_grants, token_row
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
-from fhirapp.trail.events import record
 
 _CONTEXTS = ("patient", "user", "system")
 # Ten years: what outlives that is no access token.

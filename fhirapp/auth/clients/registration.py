@@ -19,11 +19,11 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from sqlalchemy import Connection, insert, select, update
 
+from fhirapp.audit.events import record
 from fhirapp.auth.models import BASIC, NONE, SIGNED, Client, digest
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, SESSION_SCOPES, enforceable, parse_scope
 from fhirapp.auth.tokens import new_token
 from fhirapp.config import Marked, RefusedCommand, is_loopback, settings
-from fhirapp.trail.events import record
 
 KINDS = tuple(CONTEXTS_OF_KIND)
 METHODS: Mapping[str, tuple[str, ...]] = {

@@ -23,6 +23,7 @@ from authlib.oauth2.rfc6749.grants import (
 from authlib.oauth2.rfc7636 import CodeChallenge
 from sqlalchemy import insert
 
+from fhirapp.audit.events import record
 from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import (
     PATIENT,
@@ -43,7 +44,6 @@ from fhirapp.auth.tokens import (
 )
 from fhirapp.config import base_url, with_parameters
 from fhirapp.db import db
-from fhirapp.trail.events import record
 
 _AUTH_METHODS = ["client_secret_basic", "private_key_jwt", "none"]
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
+from fhirapp.audit.events import record
 from fhirapp.auth.links import RecordLink, lapse_of, link_of_user, links_of
 from fhirapp.auth.models import (
     ADMINISTRATOR,
@@ -39,7 +40,6 @@ from fhirapp.config import RefusedCommand
 from fhirapp.db import db
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.keys import keyed_digest
-from fhirapp.trail.events import record
 
 SETUP_SECONDS = 24 * 3600
 # One that serves no longer than that is replaced by a start.

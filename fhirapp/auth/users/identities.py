@@ -13,14 +13,14 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from fhirapp.audit import acts
+from fhirapp.audit.events import record
 from fhirapp.auth.models import Identity, User
 from fhirapp.auth.users import accounts, sessions
 from fhirapp.auth.users.provider import Arrived
 from fhirapp.auth.users.sign_in import Entered
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
-from fhirapp.trail import acts
-from fhirapp.trail.events import record
 
 # Who waits to be linked and does not come back is forgotten.
 _WAIT_SECONDS = 90 * 86_400

@@ -20,6 +20,7 @@ from uuid import uuid4
 from flask import has_request_context, request
 from sqlalchemy import Connection, delete, insert, or_, select, update
 
+from fhirapp.audit.events import record
 from fhirapp.auth.models import (
     ADMINISTRATOR,
     OF_PAGES,
@@ -33,7 +34,6 @@ from fhirapp.auth.models import (
 from fhirapp.auth.tokens import new_token, revoke_grants
 from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db, is_busy, writing
-from fhirapp.trail.events import record
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from fhirapp.audit.events import record
 from fhirapp.auth import throttle
 from fhirapp.auth.models import RecoveryCode, User, digest
 from fhirapp.auth.throttle import TooOften, network_of
@@ -19,7 +20,6 @@ from fhirapp.auth.users.sessions import Signed
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
 from fhirapp.keys import opened, sealed
-from fhirapp.trail.events import record
 
 ISSUER = "fhirapp"
 _INTERVAL = 30

@@ -9,6 +9,7 @@ import time
 from flask import Response, current_app, request
 from werkzeug.exceptions import NotFound
 
+from fhirapp.audit.events import record
 from fhirapp.auth.oauth.authorize import asks_anew
 from fhirapp.auth.throttle import Failures, TooOften
 from fhirapp.auth.users import identities
@@ -16,7 +17,6 @@ from fhirapp.auth.users.provider import Begun, Provider, Unproved, Unreachable, 
 from fhirapp.config import base_url
 from fhirapp.db import db
 from fhirapp.features.accounts.sign_in import after_sign_in, sign_in_form
-from fhirapp.trail.events import record
 from fhirapp.web.cookies import PROVIDER_SECONDS, at_provider, set_at_provider
 from fhirapp.web.pages import (
     PageError,

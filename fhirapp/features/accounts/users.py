@@ -11,7 +11,8 @@ from flask import Response, request
 from sqlalchemy import Connection
 from werkzeug.exceptions import NotFound
 
-from fhirapp.audit.read import ADMINISTRATION, entries
+from fhirapp.audit.entries import ADMINISTRATION, entries
+from fhirapp.audit.events import FAILED
 from fhirapp.auth.clients import overview
 from fhirapp.auth.links import RecordLink, all_links, lapse_of, related_to
 from fhirapp.auth.models import PATIENT, ROLES, User
@@ -25,7 +26,6 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.names import name_of
 from fhirapp.fhir.narrative import concepts
 from fhirapp.store.merge import merged_target
-from fhirapp.trail.events import FAILED
 from fhirapp.web.admin.audit import before
 from fhirapp.web.admin.audit_descriptions import VIA, described
 from fhirapp.web.cookies import form_fields, keeps

@@ -12,10 +12,10 @@ from flask import Response, request
 from sqlalchemy import Connection, func, or_, select
 from werkzeug.exceptions import NotFound
 
+from fhirapp.audit.events import record
 from fhirapp.auth.models import OF_PAGES, AccessToken, Client, Grant, RefreshToken, User
 from fhirapp.auth.tokens import revoke_grants
 from fhirapp.db import db, writing
-from fhirapp.trail.events import record
 from fhirapp.web.admin.audit_descriptions import patients_named
 from fhirapp.web.labels import in_words
 from fhirapp.web.pages import (

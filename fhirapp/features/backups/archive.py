@@ -34,6 +34,8 @@ from fhirapp.store.migrate import UPGRADED_BY, is_newer, is_too_old
 GZIP = b"\x1f\x8b\x08"
 FORMAT = "fhirapp-backup-1"
 DATABASE = "database.sqlite"
+# SQLite's audit trail, which has a file of its own.
+TRAIL = "audit.sqlite"
 # Of PostgreSQL: what pg_dump wrote, whose own compression is enough.
 DUMP = "database.dump"
 # Of the instance folder: what the database is half useless without.
@@ -178,7 +180,7 @@ def _manifest(packed: gzip.GzipFile) -> BackupManifest:
         raise ValueError("its manifest is not complete") from None
     names = [member.name for member in files]
     # On PostgreSQL the keys are in the database.
-    is_sqlite = names[:1] == [DATABASE] and all(name in KEYS for name in names[1:])
+    is_sqlite = names[:1] == [DATABASE] and all(name in (TRAIL, *KEYS) for name in names[1:])
     if not is_sqlite and (names != [DUMP] or not NAMESPACE.fullmatch(manifest.namespace)):
         raise ValueError("it holds other files than a backup does")
     if len({*names}) < len(names) or not all(_is_plausible(member) for member in files):

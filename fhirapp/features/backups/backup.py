@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from fhirapp.audit.store import NAME as TRAIL_FILE
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.db.sqlite_file import copy_database, faults_of, schema_of
 from fhirapp.disk import because, database_path, need_space, scratch, written_whole
@@ -23,6 +24,7 @@ from fhirapp.features.backups.archive import (
     DATABASE,
     DUMP,
     KEYS,
+    TRAIL,
     BackupFile,
     BackupManifest,
     InvalidBackup,
@@ -97,11 +99,17 @@ def _dumped(settings: Settings, folder: Path) -> tuple[dict[str, Path], str, dic
 
 
 def _copied(settings: Settings, database: Path, folder: Path) -> tuple[dict[str, Path], str]:
-    """Copy SQLite's database and the keys; return the copies, and the schema's number."""
+    """Copy SQLite's database, its audit trail and the keys; return them, and the schema's number.
+
+    The trail is copied last, so it tells of all that the database has.
+    """
     keys = {} if settings.demo else _keys(settings.instance)
-    copy = folder / DATABASE
-    copy_database(database, copy)
-    return {DATABASE: copy, **_copied_keys(keys, folder)}, _checked(copy, database)
+    copies = {DATABASE: folder / DATABASE}
+    copy_database(database, copies[DATABASE])
+    if (settings.instance / TRAIL_FILE).exists():
+        copies[TRAIL] = folder / TRAIL
+        copy_database(settings.instance / TRAIL_FILE, copies[TRAIL])
+    return {**copies, **_copied_keys(keys, folder)}, _checked(copies[DATABASE], database)
 
 
 def fingerprint(settings: Settings) -> str:

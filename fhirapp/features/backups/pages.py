@@ -11,6 +11,7 @@ from urllib.parse import quote
 from flask import Response, request
 from werkzeug.exceptions import NotFound
 
+from fhirapp.audit.events import LONGEST_REASON, SHORTEST_REASON
 from fhirapp.config import ConfigurationError, RefusedCommand, settings
 from fhirapp.db import db
 from fhirapp.disk import database_path
@@ -23,7 +24,6 @@ from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE, Job
 from fhirapp.server.jobs import sweep
-from fhirapp.trail.events import LONGEST_REASON, SHORTEST_REASON
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
 from fhirapp.web.cookies import form_fields, keeps

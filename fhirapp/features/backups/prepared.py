@@ -22,6 +22,8 @@ from pathlib import Path
 from flask import Flask, current_app
 from sqlalchemy import Connection, func, select
 
+from fhirapp.audit import Unwritable
+from fhirapp.audit.events import record
 from fhirapp.auth.models import ADMINISTRATOR, Grant, User
 from fhirapp.config import ConfigurationError, RefusedCommand, Settings, settings_of
 from fhirapp.db import db
@@ -34,8 +36,6 @@ from fhirapp.features.backups.restore import app_on_copy, finish_swap, make_read
 from fhirapp.server import RESTARTS
 from fhirapp.server.lock import alone
 from fhirapp.store.import_models import DELETED, ERASED, PatientChange
-from fhirapp.trail import Unwritable
-from fhirapp.trail.events import record
 
 COUNTED = ("Patient", "AllergyIntolerance", "DocumentReference")
 PREPARED, CONFIRMED, DONE, FAILED = "prepared", "confirmed", "done", "failed"

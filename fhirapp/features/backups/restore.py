@@ -19,6 +19,8 @@ from pathlib import Path
 from flask import Flask
 from sqlalchemy import URL, Connection, delete, update
 
+from fhirapp.audit.store import NAME as TRAIL_FILE
+from fhirapp.audit.store import TABLES
 from fhirapp.auth.models import AccessToken, Launch, ParkedRequest, Session, SetupCode
 from fhirapp.auth.tokens import revoke_grants
 from fhirapp.config import ConfigurationError, Settings, sqlite_url
@@ -38,14 +40,20 @@ from fhirapp.disk import (
     sync_folder,
     written_whole,
 )
-from fhirapp.features.backups.archive import DATABASE, DUMP, KEYS, BackupManifest, InvalidBackup
+from fhirapp.features.backups.archive import (
+    DATABASE,
+    DUMP,
+    KEYS,
+    TRAIL,
+    BackupManifest,
+    InvalidBackup,
+)
 from fhirapp.features.backups.backup import unpacked
 from fhirapp.features.backups.schemas import drop_loaded, holds_rows, load_beside, swap_in
 from fhirapp.server.check import check_database
 from fhirapp.server.lock import alone, alone_on_server, server_engine, unopened
 from fhirapp.store.migrate import schema_version, shown, upgrade
 from fhirapp.store.version import GENERATION, set_state
-from fhirapp.trail.table import MODELS as TRAIL
 
 # Files that a SQLite database leaves behind where its process was killed.
 _BESIDE = ("-wal", "-shm", "-journal")
@@ -114,7 +122,7 @@ def drop_staged(instance: Path, database: Path) -> None:
     No restore may go on meanwhile.
     """
     if not journal_of(database).exists():
-        for place in (database, *(instance / name for name in KEYS)):
+        for place in (database, *(instance / name for name in (TRAIL_FILE, *KEYS))):
             staged_for(place).unlink(missing_ok=True)
 
 
@@ -168,7 +176,7 @@ def end_all(connection: Connection, now: int) -> None:
 # Tables that a start fills of itself.
 _OF_A_START = (
     *("alembic_version", "store_state", "auth_setup_code", "server_secret"),
-    *(model.__tablename__ for model in TRAIL),
+    *TABLES.tables,
 )
 _HOLDS = (
     "The database {} already holds records or accounts; --force replaces it, and keeps the old one "
@@ -341,6 +349,7 @@ def _stage(settings: Settings, database: Path, folder: Path, now: datetime) -> l
     owned_as(staged, database)
     sync(staged)
     moves = [_move(database, now)]
+    moves += _stage_trail(settings.instance / TRAIL_FILE, folder / TRAIL, now)
     for name in () if settings.demo else KEYS:
         place, new = settings.instance / name, folder / name
         if not new.exists() or (place.exists() and place.read_bytes() == new.read_bytes()):
@@ -350,6 +359,33 @@ def _stage(settings: Settings, database: Path, folder: Path, now: datetime) -> l
         moves.append(_move(place, now))
     sync_folder(database.parent)
     return moves
+
+
+def _stage_trail(trail: Path, copy: Path, now: datetime) -> list[Move]:
+    """Stage the backup's audit trail if none is here: the one that is here always stays.
+
+    If that does not go on from the backup's, which is then of another server, the backup's is put
+    beside it. Raises OSError.
+    """
+    if not copy.exists():
+        return []
+    if not trail.exists():
+        copy_into(copy, staged_for(trail))
+        return [_move(trail, now)]
+    if not _goes_on(trail, copy):
+        copy_into(copy, trail.with_name(f"audit.from-backup-{now:%Y%m%dT%H%M%SZ}.db"))
+    return []
+
+
+def _goes_on(trail: Path, copy: Path) -> bool:
+    """Say whether a trail has the newest entry of a copy."""
+    newest = "SELECT n, line FROM audit_entry WHERE n = ? AND line = ?"
+    try:
+        with opened(copy) as of_copy, opened(trail) as of_trail:
+            last = of_copy.execute("SELECT n, line FROM audit_entry ORDER BY n DESC").fetchone()
+            return last is None or of_trail.execute(newest, last).fetchone() is not None
+    except sqlite3.Error:
+        return False
 
 
 def _move(place: Path, now: datetime) -> Move:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from sqlalchemy import URL, Connection, Engine, inspect, select
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from fhirapp.audit.store import SEAL, TABLES
 from fhirapp.auth.server_secrets import check_key
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.db import checked_url, quoted
@@ -24,7 +25,6 @@ from fhirapp.features.backups.archive import DUMP, NAMESPACE
 from fhirapp.keys import derived_key
 from fhirapp.server.lock import server_engine
 from fhirapp.store.migrate import HEAD, check_schema, schema_version, shown, unusable
-from fhirapp.trail.table import MODELS, AuditLine
 
 # Where a restore loads; and where the tables are meanwhile, within that transaction alone.
 RESTORING, _PARKED = "fhirapp_restoring", "fhirapp_parked"
@@ -35,7 +35,7 @@ _DRILL_LOCK = 0x66686473
 # In milliseconds: how long a restore waits for who reads a table.
 _LOCK_MS = 10_000
 _LOCKED = "55P03"
-_TRAIL = tuple(model.__tablename__ for model in MODELS)
+_TRAIL = tuple(TABLES.tables)
 # Of a table's file, as PostgreSQL is built everywhere.
 _PAGE = 8192
 
@@ -181,17 +181,17 @@ def swap_in(url: URL, now: datetime) -> str:
 def _goes_on(session: Connection) -> bool:
     """Say whether the audit trail that is there is the loaded one, with what came after it.
 
-    It stays then: no restore takes out of it who read what since the backup.
+    It stays then: no restore takes out of it who read what since the backup. So it does where the
+    loaded trail has no seals: an earlier release's lines stay beside it, and a start imports them.
     """
     run = session.exec_driver_sql
     if schema_version(session.engine) != HEAD:
         return False
-    last = run(f"SELECT chain, n, hash FROM {RESTORING}.{_TRAIL[0]} ORDER BY pk DESC LIMIT 1")
-    row = last.first()
-    if row is None:
+    last = run(f"SELECT k, root FROM {RESTORING}.{SEAL.name} ORDER BY k DESC LIMIT 1").first()
+    if last is None:
         return True
-    same = select(AuditLine.hash).where(AuditLine.chain == row.chain, AuditLine.n == row.n)
-    return bool(session.execute(same).scalar() == row.hash)
+    same = select(SEAL.c.root).where(SEAL.c.k == last.k)
+    return bool(session.execute(same).scalar() == last.root)
 
 
 def drop_loaded(engine: Engine) -> None:

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from fhirapp.audit.read import AuditEntry, entries, patients_of
+from fhirapp.audit.entries import AuditEntry, entries
+from fhirapp.audit.events import EVENTS
 from fhirapp.auth.models import OF_PAGES, Client, User
 from fhirapp.db import db
 from fhirapp.fhir.temporal import local
-from fhirapp.trail.events import EVENTS
+from fhirapp.rest.recorder import patients_of
 from fhirapp.web.admin.audit_descriptions import vias
 from fhirapp.web.labels import one_of, plural_of
 from fhirapp.web.texts import _

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from joserfc.jwk import ECKey
 from sqlalchemy import Connection, delete, insert, select
 
+from fhirapp.audit.events import record
 from fhirapp.auth import models
 from fhirapp.auth.clients.administration import find
 from fhirapp.auth.clients.registration import public_keys
@@ -22,7 +23,6 @@ from fhirapp.auth.scopes import SESSION_SCOPES
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import add_user, link
 from fhirapp.keys import write_new
-from fhirapp.trail.events import record
 
 SECRET = "demo"
 # Where the demo serves the app that is registered as demo-app.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.audit.read import AuditEntry, entries
+from fhirapp.audit.entries import AuditEntry, entries
 from fhirapp.features.explore.address import (
     SENT_VIA,
     NoAddressError,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
-from fhirapp.audit.read import entries
+from fhirapp.audit.entries import entries
 from fhirapp.definition import Definition
 from fhirapp.features.explore.address import (
     SENT_VIA,

@@ -21,6 +21,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fhirapp.audit.events import record_export
 from fhirapp.config import ConfigurationError
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
@@ -41,7 +42,6 @@ from fhirapp.features.exports.rows import (
     version_numbers,
 )
 from fhirapp.fhir import json as fhir_json
-from fhirapp.trail.events import record_export
 
 # Called with the number of versions that are written, and of all.
 Progress = Callable[[int, int], None]

@@ -16,15 +16,15 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from flask import Flask, Response, g, request
 
-from fhirapp.audit.write import count_served
+from fhirapp.audit.events import ON_EVENT
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db
 from fhirapp.db.reader import caches_used, database_seconds
 from fhirapp.features.health.examine import examine
 from fhirapp.files import shared_files
 from fhirapp.probe import Cost, Gauge
+from fhirapp.rest.recorder import count_served
 from fhirapp.server.messages import WAITED
-from fhirapp.trail.events import ON_EVENT
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

@@ -12,7 +12,9 @@ from contextlib import closing
 from flask import current_app
 from sqlalchemy import func, select, text
 
-from fhirapp import config, trail
+from fhirapp import audit, config
+from fhirapp.audit.seals import public_key
+from fhirapp.audit.verify import verify
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.db import db
@@ -31,7 +33,6 @@ from fhirapp.keys import key_of
 from fhirapp.probe import GOOD, NOTE, WRONG, Bytes, Cost, Finding, Gauge, Moment, Probe
 from fhirapp.server import live_settings
 from fhirapp.server.integrity import fault_of
-from fhirapp.trail.joins import verify_trail
 
 OLD_KEY_DAYS = 400
 _DAY = 86_400
@@ -197,7 +198,7 @@ def _keys() -> Iterator[Finding]:
 
 
 def _audit_trail() -> Iterator[Finding | Gauge]:
-    reason = trail.state(current_app)
+    reason = audit.state(current_app)
     if reason:
         text = N_("The audit trail cannot be written (%(reason)s).")
         advice = N_(
@@ -207,7 +208,7 @@ def _audit_trail() -> Iterator[Finding | Gauge]:
     else:
         yield Finding(GOOD, N_("The audit trail can be written."))
     yield Gauge("audit_writable", "Whether the audit trail can be written", not reason)
-    yield Gauge("audit_bytes", "Size of the audit trail", trail.trail_of(current_app).size())
+    yield Gauge("audit_bytes", "Size of the audit trail", audit.store_of(current_app).size())
 
 
 def _audit_chain() -> Iterator[Finding]:
@@ -216,14 +217,14 @@ def _audit_chain() -> Iterator[Finding]:
     except config.ConfigurationError:
         # The probe of keys reports it. This key has signed none of the trail.
         return
-    found = verify_trail(current_app, {trail.public_key(key_of(current_app))})
+    found = verify(current_app, {public_key(key_of(current_app))})
     if found.fault:
         text = N_("The audit trail is not intact: %(fault)s")
         advice = N_("Keep it, and find out who could change it. See also: fhirapp audit verify.")
         yield Finding(WRONG, text, advice, "/admin/audit", {"fault": found.fault})
     else:
-        text = N_("The audit trail is intact: %(count)s lines in an unbroken chain.")
-        yield Finding(GOOD, text, values={"count": found.lines})
+        text = N_("The audit trail is intact: %(count)s entries, all as they were sealed.")
+        yield Finding(GOOD, text, values={"count": found.entries})
 
 
 def _files() -> Iterator[Finding | Gauge]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.audit.read import AuditEntry
+from fhirapp.audit.entries import AuditEntry
 from fhirapp.auth.models import User
 from fhirapp.auth.throttle import TooOften
 from fhirapp.config import RefusedCommand, base_url, settings_of

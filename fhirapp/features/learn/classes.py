@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from fhirapp.audit.events import record
 from fhirapp.auth import throttle
 from fhirapp.auth.clients.registration import PAGES
 from fhirapp.auth.models import CLINICIAN, PATIENT, STAFF, AccessToken, Grant, User, digest
@@ -28,7 +29,6 @@ from fhirapp.features.demo.accounts import BY_ROLE, add_own_backend, remove_back
 from fhirapp.features.learn.lesson import Lesson
 from fhirapp.features.learn.models import Learner, LessonClass, LessonProgress
 from fhirapp.keys import keyed_digest
-from fhirapp.trail.events import record
 
 MOST_CLASSES, MOST_LEARNERS = 20, 60
 DAYS, MOST_DAYS = 30, 90

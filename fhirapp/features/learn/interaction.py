@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from fhirapp.audit.read import AuditEntry
+from fhirapp.audit.entries import AuditEntry
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import EARLIEST, LATEST, interval
 

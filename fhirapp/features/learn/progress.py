@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import delete, exists, insert, select, update
 
-from fhirapp.audit.read import AuditEntry, entries
+from fhirapp.audit.entries import AuditEntry, entries
 from fhirapp.auth.models import AccessToken, Grant, User
 from fhirapp.config import settings
 from fhirapp.db import db, writing

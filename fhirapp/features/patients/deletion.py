@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
 
+from fhirapp.audit.events import LONGEST_REASON, SHORTEST_REASON, record
 from fhirapp.auth.models import User, UserPatient
 from fhirapp.auth.tokens import revoke_of_patient
 from fhirapp.auth.users import accounts
@@ -37,7 +38,6 @@ from fhirapp.store.prepare import elements_of, prepare, prepared_of
 from fhirapp.store.publish import Publisher
 from fhirapp.store.version import Change
 from fhirapp.store.write import Rendering, rendering_in_force
-from fhirapp.trail.events import LONGEST_REASON, SHORTEST_REASON, record
 
 
 class Belongings(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, RowMapping, insert, or_, select, update
 
+from fhirapp.audit.events import record
 from fhirapp.auth.links import lapse_of
 from fhirapp.auth.models import PATIENT, User, UserPatient
 from fhirapp.auth.tokens import revoke_of_patient
@@ -36,7 +37,6 @@ from fhirapp.store import merge
 from fhirapp.store.import_models import MERGED, PatientChange, PatientMerge
 from fhirapp.store.prepare import elements_of, prepared_of
 from fhirapp.store.publish import Publisher
-from fhirapp.trail.events import record
 
 # Versions that are made at once.
 _ROWS = 500

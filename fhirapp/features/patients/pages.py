@@ -14,6 +14,7 @@ from flask import Response, request
 from sqlalchemy import select
 from werkzeug.exceptions import NotFound
 
+from fhirapp.audit.events import LONGEST_REASON, SHORTEST_REASON
 from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db
 from fhirapp.features.patients import deletion, merge
@@ -29,7 +30,6 @@ from fhirapp.store.import_models import (
     PatientMerge,
 )
 from fhirapp.store.merge import merged_here, merged_into
-from fhirapp.trail.events import LONGEST_REASON, SHORTEST_REASON
 from fhirapp.web.admin.audit_descriptions import VIA, patients_named
 from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.internal_client import read, token_of

@@ -7,7 +7,6 @@ from typing import Any
 
 from flask import Response
 
-from fhirapp.audit.write import served
 from fhirapp.config import Marked
 from fhirapp.db import reader
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
@@ -23,6 +22,7 @@ from fhirapp.resources.binary.model import Binary
 from fhirapp.resources.binary.schema import BinarySchema
 from fhirapp.rest.access import access_to, carried_visibly
 from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.rest.recorder import patients_of, served
 from fhirapp.rest.response import (
     FHIR_JSON,
     FORM_PARAMETERS,
@@ -61,7 +61,9 @@ def read(definition: Definition, resource_id: str) -> Response:
     if version.deleted:
         raise Gone(f"Binary/{resource_id} was deleted.")
     check_preconditions(version.version_id, version.last_updated)
-    served(definition.name, resource_id, version.version_id)
+    name = f"{definition.name}/{resource_id}/{version.version_id}"
+    whose = patients_of({name}, snapshot)[name]
+    served(definition.name, resource_id, version.version_id, whose)
     # Asked last: that it is here must not show in how long a refusal takes.
     stored = StoredBytes.of(snapshot, version)
     if layout is None:

@@ -13,7 +13,6 @@ from hashlib import blake2b
 
 from flask import Response
 
-from fhirapp.audit.write import served
 from fhirapp.config import base_url, settings
 from fhirapp.db import reader
 from fhirapp.definition import Definition, Operation, OperationParameter
@@ -23,6 +22,7 @@ from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.rest.access import access_to, check_not_merged, check_patients, visible
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import bundle_id, further_links, page_link, read_page, total_of
+from fhirapp.rest.recorder import all_served
 from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
 from fhirapp.search.date import cared_for
 from fhirapp.search.page import NEWEST_FIRST
@@ -76,8 +76,7 @@ def docref(definition: Definition) -> Response:
     shown = [(one.id, one.version_id) for one in page.matches]
     key = repr((links, total, shown, config.inline_max, config.empty_content))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
-    for one in page.matches:
-        served(definition.name, one.id, one.version_id)
+    all_served(definition.name, page.matches)
     entries = (
         Entry(
             fhir_address(f"{definition.name}/{one.id}"),

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from flask import Response
 
-from fhirapp.audit.write import served
 from fhirapp.config import base_url
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter
@@ -31,6 +30,7 @@ from fhirapp.fhir.temporal import stored_interval
 from fhirapp.rest.access import access_to, visible
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import bundle_id, page_link
+from fhirapp.rest.recorder import all_served
 from fhirapp.rest.response import document_etag, fhir_address, negotiate, respond, with_addresses
 from fhirapp.search.date import Searched, narrowed
 from fhirapp.search.index import KEY_LENGTH, DateRow, StringRow
@@ -83,6 +83,10 @@ class _Record(NamedTuple):
     body: bytes
     resource: Resource
 
+    @property
+    def patient_id(self) -> str:
+        return self.id
+
 
 def match(definition: Definition) -> Response:
     """Return the patients as a searchset Bundle, the surest first. Raises FhirError."""
@@ -107,8 +111,7 @@ def match(definition: Definition) -> Response:
     best = sorted(grades, key=lambda one: (-_SCORES[grades[one]], one))
     is_cut = any(len(one or ()) > _COMPARED for one in (by_number, by_name))
     shown = [(here[one], grades[one]) for one in best[:count]]
-    for one, _ in shown:
-        served(definition.name, one.id, one.version_id)
+    all_served(definition.name, [record for record, _ in shown])
     found = [(one.id, one.version_id, grade) for one, grade in shown]
     tag = document_etag(repr((found, len(best), is_cut)).encode())
     links = [("self", page_link(f"{definition.name}/${MATCH.name}", ()))]

@@ -16,7 +16,6 @@ from hashlib import blake2b
 
 from flask import Response
 
-from fhirapp.audit.write import served
 from fhirapp.auth.scopes import Access
 from fhirapp.config import settings
 from fhirapp.db import Reader, reader
@@ -31,6 +30,7 @@ from fhirapp.rest.include_parameters import Join
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import Match, bundle_id, page_link, total_of
 from fhirapp.rest.read import find_version
+from fhirapp.rest.recorder import all_served
 from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
 from fhirapp.rest.walk import BY_NUMBER, Part, begin_at, cursor_after, part, rank, read_parts
 from fhirapp.search.date import cared_for
@@ -165,11 +165,11 @@ def resources_beside(
 
 def _entries(page: Sequence[tuple[Definition, Match]], beside: Inclusion) -> Iterator[Entry]:
     for definition, one in page:
-        served(definition.name, one.id, one.version_id)
+        all_served(definition.name, [one])
         body = with_addresses(one.body, definition.attachments)
         yield Entry(fhir_address(f"{definition.name}/{one.id}"), body, MATCH)
     for found in beside.resources:
-        served(found.type, found.id, found.version_id)
+        all_served(found.type, [found])
         body = with_addresses(found.body, types()[found.type].attachments)
         yield Entry(fhir_address(f"{found.type}/{found.id}"), body, INCLUDE)
     if beside.is_cut:

@@ -17,7 +17,6 @@ from uuid import uuid4
 
 from flask import Response
 
-from fhirapp.audit.write import served
 from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.clinical.assertion import SECTION
@@ -39,6 +38,7 @@ from fhirapp.rest.capability import software_version
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import Match
 from fhirapp.rest.read import find_version
+from fhirapp.rest.recorder import all_served
 from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
 from fhirapp.search.page import NEWEST_FIRST, find_page
 from fhirapp.search.parameter import Context
@@ -113,7 +113,11 @@ def summary(definition: Definition, resource_id: str = "") -> Response:
     held = _allergies(snapshot, access, resource_id)
     listed, text = section(patient, entries_of(fhir_json.loads(one.body) for one in held))
     named = {f"{_ALLERGIES}/{one.id}": one for one in held}
-    own = Match(version.id, version.version_id, version.last_updated, version.pk, version.body, ())
+    own = Match(
+        *(version.id, version.version_id, version.last_updated, version.pk, version.body),
+        version.patient_id,
+        (),
+    )
     page = [
         (definition, own),
         *((types()[_ALLERGIES], named[one.reference]) for one in listed),
@@ -125,8 +129,10 @@ def summary(definition: Definition, resource_id: str = "") -> Response:
     sections = _sections(text, [one.reference for one in listed])
     key = repr((sections, [one[:3] for one in shown], settings().inline_max))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
-    for name, row_id, version_id, _ in shown:
-        served(name, row_id, version_id)
+    for one, match in page:
+        all_served(one.name, [match])
+    for resource in beside:
+        all_served(resource.type, [resource])
     return respond(_document(resource_id, sections, shown), layout, etag=f'W/"{digest}"')
 
 
@@ -172,7 +178,7 @@ def _allergies(snapshot: Reader, access: Access, patient_id: str) -> list[Match]
         conditions.append(limit)
     selection = select(definition.sql_table, conditions, snapshot.all).of_all()
     rows = snapshot.all(
-        "SELECT r.id, r.version_id, r.last_updated, r.pk, r.body"
+        "SELECT r.id, r.version_id, r.last_updated, r.pk, r.body, r.patient_id"
         f" FROM {selection.table} r WHERE {selection.current}",
         selection.values,
     )

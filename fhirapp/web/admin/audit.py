@@ -14,13 +14,13 @@ from flask import Response, request, stream_with_context
 from sqlalchemy import ColumnElement, func, or_, select
 from werkzeug.exceptions import NotFound
 
-from fhirapp.audit import write
-from fhirapp.audit.read import ADMINISTRATION, RECORDS, AuditEntry, entries
+from fhirapp.audit.entries import ADMINISTRATION, RECORDS, AuditEntry, entries
 from fhirapp.auth.models import Client, User
 from fhirapp.db import db
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.resources.audit_event import resources_of
+from fhirapp.rest import recorder
 from fhirapp.search.values import escape
 from fhirapp.web.admin.audit_descriptions import VIA, clients_named, described, users_named, vias
 from fhirapp.web.internal_client import ask, token_of
@@ -271,7 +271,7 @@ def download(kind: str) -> Response:
                 "then download."
             ),
         )
-    write.note(signed_in().user.id, VIA, which.query())
+    recorder.note(signed_in().user.id, VIA, which.query())
     media_type, name, written = _FORMATS[kind]
     # For HEAD nothing is read.
     body = () if request.method == "HEAD" else stream_with_context(written(which))

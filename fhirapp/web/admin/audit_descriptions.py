@@ -12,13 +12,14 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from sqlalchemy import select
 
-from fhirapp.audit.read import AuditEntry, patients_named_by, patients_of
+from fhirapp.audit.entries import AuditEntry, patients_named_by
+from fhirapp.audit.events import EVENTS
 from fhirapp.auth.clients.registration import PAGES
 from fhirapp.auth.models import Client, User
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.feature import Via, features
-from fhirapp.trail.events import EVENTS
+from fhirapp.rest.recorder import patients_of
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.labels import one_of, plural_of
 from fhirapp.web.people import Person, person_of

@@ -15,13 +15,13 @@ from urllib.parse import urlencode
 from flask import Response, jsonify, request
 from werkzeug.exceptions import NotFound
 
-from fhirapp.audit import write
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import forget_reader
 from fhirapp.files import StoredFile, shared_files
 from fhirapp.jobs import process, queue, uploads
 from fhirapp.jobs.queue import BEGINS, DONE, FAILED, INTERRUPTED, STOPPED, WAITS, WORKS, Job
 from fhirapp.jobs.uploads import OutOfStep, Upload, UploadChunk
+from fhirapp.rest import recorder
 from fhirapp.rest.stream import Span, StoredContent, carry, wanted_span
 from fhirapp.web.admin.audit_descriptions import VIA
 from fhirapp.web.cookies import keeps
@@ -128,7 +128,7 @@ def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
         raise PageError(503, str(error), _("Not started")) from None
     if is_new:
         note(f"began {kind} %s", job_id)
-        write.note(user.id, VIA, urlencode({"task": job_id, **options}, doseq=True))
+        recorder.note(user.id, VIA, urlencode({"task": job_id, **options}, doseq=True))
     return job_id
 
 
@@ -180,7 +180,7 @@ def sent(name: str) -> Response:
         content = StoredContent.of(shared_files(settings()), name)
     except FileNotFoundError:
         raise NotFound from None
-    write.note(signed_in().user.id, VIA)
+    recorder.note(signed_in().user.id, VIA)
     response = Response(content_type="application/octet-stream")
     response.headers["Accept-Ranges"] = "bytes"
     response.headers.set("Content-Disposition", "attachment", filename=name.rpartition("/")[2])

@@ -17,6 +17,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 from werkzeug.exceptions import NotFound
 
+from fhirapp.audit.events import record
 from fhirapp.auth.oauth import openid
 from fhirapp.config import (
     COMMAND_LINE,
@@ -31,7 +32,6 @@ from fhirapp.config import (
 from fhirapp.db import db
 from fhirapp.server import live_settings
 from fhirapp.server.live_settings import Chosen, Stored, chosen
-from fhirapp.trail.events import record
 from fhirapp.web.admin.audit_descriptions import users_named
 from fhirapp.web.cookies import form_fields
 from fhirapp.web.pages import (

@@ -14,7 +14,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import insert, select
 
-from fhirapp.audit.read import ADMINISTRATION, AuditEntry, entries
+from fhirapp.audit.entries import ADMINISTRATION, AuditEntry, entries
 from fhirapp.auth.clients.overview import MOST_USERS
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User, UserPatient
 from fhirapp.auth.users import accounts, sign_in

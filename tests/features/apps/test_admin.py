@@ -13,7 +13,7 @@ from flask import Flask
 from joserfc.jwk import ECKey
 from sqlalchemy import insert, select
 
-from fhirapp.audit.read import ADMINISTRATION, entries
+from fhirapp.audit.entries import ADMINISTRATION, entries
 from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.administration import find, issue_token
 from fhirapp.auth.clients.registration import Registration, owner_code, register

@@ -20,27 +20,27 @@ from sqlalchemy import text
 from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
 from fhirapp.disk import scratch, written_whole
-from fhirapp.features.backups.archive import BEGIN, DATABASE, GZIP, KEYS
+from fhirapp.features.backups.archive import BEGIN, DATABASE, GZIP, KEYS, TRAIL
 from fhirapp.features.backups.backup import back_up
 from fhirapp.features.backups.rotation import Naming, prune
 from tests.support.backups import NOW, app_in, contents, damage, inside, run_sql, settings_in, taken
 from tests.support.shell import assert_not_done, run_command
 
 
-def test_backup_is_one_private_file_with_database_and_keys(clinic_folder, tmp_path):
+def test_backup_is_one_private_file_with_database_trail_and_keys(clinic_folder, tmp_path):
     before = {path.name for path in clinic_folder.iterdir()}
-    # The audit trail is kept apart: a restore does not take back who looked at what.
-    assert before - {"fhirapp.db", "fhirapp.db.lock", "generation", "audit", *KEYS} == set()
+    assert before - {"fhirapp.db", "fhirapp.db.lock", "generation", "audit.db", *KEYS} == set()
     (tmp_path / "out").mkdir()
     backup = taken(clinic_folder, tmp_path / "out" / "clinic.backup")
     assert [*backup.parent.iterdir()] == [backup]
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     manifest = inside(backup, tmp_path / "copy")
     assert manifest.taken == "2026-01-05T10:15:00.000+00:00"
-    assert [member.name for member in manifest.files] == [DATABASE, *KEYS]
+    assert [member.name for member in manifest.files] == [DATABASE, TRAIL, *KEYS]
     for name in KEYS:
         assert (tmp_path / "copy" / name).read_bytes() == (clinic_folder / name).read_bytes()
     assert contents(tmp_path / "copy" / DATABASE) == contents(clinic_folder / "fhirapp.db")
+    assert contents(tmp_path / "copy" / TRAIL) == contents(clinic_folder / "audit.db")
     # Nothing is left of how it was made, but SQLite's own files while the database is open.
     assert {path.name for path in clinic_folder.iterdir()} <= before
     # It opens without fhirapp, too.
@@ -52,7 +52,7 @@ def test_backup_of_the_demo_holds_no_keys(tmp_path):
     with app_in(tmp_path, demo=True):
         pass
     done = back_up(settings_in(tmp_path, demo=True), tmp_path / "demo.backup", NOW, None)
-    assert [member.name for member in done.manifest.files] == [DATABASE]
+    assert [member.name for member in done.manifest.files] == [DATABASE, TRAIL]
 
 
 def test_backup_while_others_write_is_of_one_instant(clinic_folder, tmp_path):
@@ -160,6 +160,7 @@ def test_backup_command_takes_the_passphrase_from_file_or_environment(clinic_fol
     assert b"manifest.json" not in backup.read_bytes()
     inside(backup, tmp_path / "copy", "correct horse")
     assert contents(tmp_path / "copy" / DATABASE) == contents(clinic_folder / "fhirapp.db")
+    assert contents(tmp_path / "copy" / TRAIL) == contents(clinic_folder / "audit.db")
     # A folder stands for the newest backup in it.
     verify = ("backup", "--verify", str(tmp_path / "out"))
     verified = run_command(clinic_folder, *verify, BACKUP_PASSPHRASE="correct horse")

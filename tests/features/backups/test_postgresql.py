@@ -19,6 +19,7 @@ import pytest
 from sqlalchemy import create_engine, inspect, make_url, text
 
 from fhirapp import create_app
+from fhirapp.audit.seals import seal_all
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.users import sign_in
 from fhirapp.config import ConfigurationError, Settings, settings_of
@@ -197,7 +198,9 @@ def read_records(clinic: Clinic) -> int:
     """Read a record; return how many lines the audit trail has then."""
     with app_in(clinic.folder, base_url=BASE_URL, **clinic.overrides) as app:
         assert Fhir(app, token_for(app, "system/*.rs")).get("Patient/p1").status_code == 200
-    return int(clinic.sql("SELECT count(*) FROM audit_line")[0][0])
+        with app.app_context():
+            seal_all(app)
+    return int(clinic.sql("SELECT count(*) FROM audit_entry")[0][0])
 
 
 def verified(clinic: Clinic) -> str:
@@ -213,16 +216,16 @@ def test_audit_trail_is_restored_and_loses_no_later_line(clinic, new):
     assert lines > before
     clinic.restore(backup)
     # Who read what after the backup is still told.
-    assert clinic.sql("SELECT count(*) FROM audit_line") == [(lines,)]
+    assert clinic.sql("SELECT count(*) FROM audit_entry") == [(lines,)]
     verified(clinic)
     new.restore(backup)
-    assert new.sql("SELECT count(*) FROM audit_line") == [(before,)]
+    assert new.sql("SELECT count(*) FROM audit_entry") == [(before,)]
     verified(new)
     read_records(new)
     verified(new)
     # The trail of another server is kept with its database.
     new.restore(clinic.take("other.backup"))
-    assert new.sql("SELECT count(*) FROM audit_line") == [(lines,)]
+    assert new.sql("SELECT count(*) FROM audit_entry") == [(lines,)]
     verified(new)
 
 

@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from fhirapp.audit.entries import entries
+from fhirapp.audit.events import record
+from fhirapp.audit.seals import Seal, public_key, seal_all
+from fhirapp.audit.verify import verify
 from fhirapp.auth.models import CLINICIAN, User
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.users import sessions
@@ -66,7 +70,9 @@ def test_backup_is_restored_on_another_machine(example, backup, tmp_path):
     assert done.kept == []
     assert done.manifest.schema == HEAD
     assert clinical(folder / "fhirapp.db") == clinical(example / "instance" / "fhirapp.db")
+    assert contents(folder / "audit.db") == contents(example / "instance" / "audit.db")
     assert {path.name for path in folder.iterdir()} == {
+        "audit.db",
         "fhirapp.db",
         "fhirapp.db.lock",
         "generation",
@@ -81,6 +87,49 @@ def test_backup_is_restored_on_another_machine(example, backup, tmp_path):
             assert opened(sealed) == SECRET
         with before.app_context():
             assert openid.public_keys() == keys
+
+
+def sealed(folder: Path, what: str) -> Seal:
+    """Record an event in an instance, and return the newest seal."""
+    with app_in(folder) as app, app.app_context():
+        record("sign-in", what=what)
+        return seal_all(app)
+
+
+def trail_of(folder: Path, *heads: Seal, key: Path | None = None) -> tuple[list[str], list[str]]:
+    """Return the faults of an instance's trail, and what its sign-ins say."""
+    with app_in(folder) as app, app.app_context():
+        keys = {public_key((key or folder / KEYS[0]).read_bytes())}
+        said = [entry.body for entry in entries(kind=None, event="sign-in")]
+        return verify(app, keys, heads).faults, said
+
+
+def test_restore_keeps_every_later_entry_of_the_audit_trail(clinic_folder, tmp_path):
+    before = sealed(clinic_folder, "before")
+    backup = taken(clinic_folder, tmp_path / "clinic.backup")
+    after = sealed(clinic_folder, "after")
+    restored(backup, clinic_folder, force=True)
+    assert trail_of(clinic_folder, before, after) == ([], ["after", "before"])
+    assert [*clinic_folder.glob("audit.*.db")] == []
+
+
+def test_restore_brings_the_audit_trail_where_there_is_none(clinic_folder, tmp_path):
+    head = sealed(clinic_folder, "before")
+    backup = taken(clinic_folder, tmp_path / "clinic.backup")
+    restored(backup, tmp_path / "new")
+    assert trail_of(tmp_path / "new", head) == ([], ["before"])
+
+
+def test_restore_puts_the_audit_trail_of_another_server_beside(clinic_folder, tmp_path):
+    head = sealed(clinic_folder, "of another")
+    backup = taken(clinic_folder, tmp_path / "clinic.backup")
+    here = tmp_path / "here"
+    own = sealed(here, "of here")
+    key = Path(shutil.copy(here / KEYS[0], tmp_path))
+    restored(backup, here, force=True)
+    assert trail_of(here, own, key=key) == ([], ["of here"])
+    (here / "audit.from-backup-20260105T101500Z.db").replace(here / "audit.db")
+    assert trail_of(here, head) == ([], ["of another"])
 
 
 def test_empty_database_of_a_first_start_is_replaced(backup, tmp_path):

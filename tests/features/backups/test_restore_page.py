@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,6 @@ from fhirapp.features.backups.prepared import CONFIRMED, DONE, FAILED, prepared
 from fhirapp.features.backups.restore import journal_of
 from fhirapp.features.backups.rotation import keep_backup
 from fhirapp.server.lock import in_use
-from fhirapp.trail.chain import files
 from tests.support.backups import app_in, make_clinic, settings_in, taken
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import PATIENT, load_lines
@@ -104,12 +105,10 @@ class Clinic:
 
     def events(self) -> list[dict[str, Any]]:
         """Return the trail's lines about restores."""
-        lines = [
-            json.loads(line)
-            for file in files(self.folder / "audit")
-            for line in file.read_bytes().splitlines()
-        ]
-        return [line for line in lines if "restore" in str(line.get("event"))]
+        with closing(sqlite3.connect(self.folder / "audit.db")) as store:
+            rows = store.execute("SELECT line FROM audit_entry WHERE event <> '' ORDER BY n")
+            lines = [json.loads(line) for (line,) in rows]
+        return [line for line in lines if "restore" in line["event"]]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from flask import Flask
 from markupsafe import escape
 from werkzeug.datastructures import Headers
 
-from fhirapp.audit.read import entries
+from fhirapp.audit.entries import entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.definition import types
 from fhirapp.features.explore import routes

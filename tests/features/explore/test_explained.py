@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from flask import Flask
 
-from fhirapp.audit.read import entries
+from fhirapp.audit.entries import entries
 from fhirapp.auth.models import PATIENT
 from fhirapp.features.explore.explanation import (
     MOST_REQUESTS,

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from werkzeug.datastructures import MultiDict
 
-from fhirapp.audit.read import entries
+from fhirapp.audit.entries import entries
 from fhirapp.auth.models import CLINICIAN, PATIENT
 from fhirapp.definition import types
 from fhirapp.features.explore import form as forms

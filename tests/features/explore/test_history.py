@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from fhirapp.audit.read import entries
+from fhirapp.audit.entries import entries
 from fhirapp.auth.models import CLINICIAN, PATIENT
 from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import writing

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
+from fhirapp.audit.events import ON_EVENT
 from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.features.health import metrics
-from fhirapp.trail.events import ON_EVENT
 
 
 def test_nothing_is_counted_without_the_setting(make_app):

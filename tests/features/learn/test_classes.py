@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import delete, func, select, update
 
-from fhirapp.audit.read import ADMINISTRATION, entries
+from fhirapp.audit.entries import ADMINISTRATION, entries
 from fhirapp.auth.models import AccessToken, Attempt, Client, Grant, Session, User
 from fhirapp.auth.users import sessions
 from fhirapp.features.demo.accounts import APP

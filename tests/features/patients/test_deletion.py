@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from fhirapp.audit.read import ADMINISTRATION, AuditEntry, entries
+from fhirapp.audit.entries import ADMINISTRATION, AuditEntry, entries
 from fhirapp.auth.models import PATIENT, UserPatient
 from fhirapp.config import RefusedCommand, settings_of
 from fhirapp.db import db

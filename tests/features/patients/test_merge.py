@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from fhirapp.audit.read import ADMINISTRATION, entries
+from fhirapp.audit.entries import ADMINISTRATION, entries
 from fhirapp.auth.links import INACTIVE, RecordLink, all_links, linked_patients
 from fhirapp.auth.models import PATIENT, UserPatient
 from fhirapp.auth.users.accounts import link, unlink

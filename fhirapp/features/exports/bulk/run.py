@@ -20,6 +20,8 @@ from itertools import islice
 from flask import current_app
 from werkzeug.test import create_environ
 
+from fhirapp.audit import Unwritable
+from fhirapp.audit.events import record_export
 from fhirapp.auth.scopes import Access
 from fhirapp.config import ConfigurationError, Settings, settings
 from fhirapp.db import Reader, db, writing
@@ -42,8 +44,6 @@ from fhirapp.jobs.process import Tracker
 from fhirapp.jobs.queue import Job
 from fhirapp.rest.response import with_addresses
 from fhirapp.rest.subset import subset
-from fhirapp.trail import Unwritable
-from fhirapp.trail.events import record_export
 
 _log = logging.getLogger(__name__)
 

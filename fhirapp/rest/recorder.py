@@ -1,35 +1,39 @@
-"""Append a line to the trail (trail/) for each request under /fhir, before its answer leaves.
+"""Record each request under /fhir in the audit trail (audit/), before its answer leaves.
 
-Where a line cannot be written, because the disk is full, nothing of a record is answered but 503;
+Where an entry cannot be written, because the disk is full, nothing of a record is answered but 503;
 with `FHIRAPP_AUDIT=best-effort`, and in the demo, it is answered all the same, and the trail says
-how many lines it lacks. Requests of unknown clients are logged in short form, so that they cannot
-fill the disk. A request that finds nothing is logged with the patients that it names, since that
-answer reveals something too.
+how many entries it lacks. Requests of unknown clients are recorded in short form, so that they
+cannot fill the disk. A request that finds nothing is recorded with the patients that it names,
+since that answer reveals something too. A resource that was filed wrongly and corrected belongs to
+no patient.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote_plus, unquote_plus
 
 from flask import Flask, Response, current_app, g, request
 
-from fhirapp import trail
+from fhirapp.audit import Unwritable, append
 from fhirapp.auth.clients.registration import PAGES
 from fhirapp.auth.protector import BearerToken, request_key, used_token
+from fhirapp.db import Reader, db, reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.temporal import instant
 from fhirapp.search.reference import Reference
+from fhirapp.store.prepare import CARRIES
 
 # What makes the answer to a request that cannot be logged: rest/ puts it here.
-REFUSE = "fhirapp.audit.refuse"
+REFUSE = "fhirapp.recorder.refuse"
 # Where the environment of a request names the page of ours that sent it.
 VIA = "fhirapp.via"
 # Characters that are kept of an address, and of the form of a search by POST.
@@ -42,7 +46,7 @@ _LONGEST_ADDRESS = 64
 _BY_PAGE = "fhirapp.by_page"
 # What JSON writes with six characters, an address with three.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_EXTENSION = "fhirapp.audit"
+_EXTENSION = "fhirapp.recorder"
 _SERVED, _BEGAN = "audit_served", "audit_began"
 # Of a client's refused requests (429) each process logs one a minute.
 _THROTTLED_SECONDS = 60
@@ -56,6 +60,17 @@ _OPERATION = re.compile(r"/fhir/(?:.*/)?\$[^/]+")
 _REFERENCE = re.compile(rf"((?:.*/)?Patient/)?({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
 # Parameters in which an id without a type is a patient's.
 _PATIENT_PARAMS = frozenset({"patient", "subject"})
+
+
+class ServedVersion(Protocol):
+    """A version as the database returns it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def version_id(self) -> int: ...
+    @property
+    def patient_id(self) -> str | None: ...
 
 
 class _ByPage(NamedTuple):
@@ -73,15 +88,21 @@ def init_app(app: Flask) -> None:
     app.after_request(_note)
 
 
-def served(type_name: str, resource_id: str, version_id: int) -> None:
-    """Log that a resource is in the answer to this request."""
-    all_served([f"{type_name}/{resource_id}/{version_id}"])
+def served(type_name: str, resource_id: str, version_id: int, patient_id: str | None) -> None:
+    """Record that a resource is in the answer to this request, and whose record it is."""
+    noted: dict[str, str | None] = g.setdefault(_SERVED, {})
+    noted[f"{type_name}/{resource_id}/{version_id}"] = patient_id
 
 
-def all_served(names: Iterable[str]) -> None:
-    """Log that resources are in the answer to this request, each as type/id/version."""
-    noted: list[str] = g.setdefault(_SERVED, [])
-    noted += names
+def all_served(type_name: str, versions: Iterable[ServedVersion]) -> None:
+    """Record that resources of a type are in the answer to this request."""
+    noted: dict[str, str | None] = g.setdefault(_SERVED, {})
+    noted.update(
+        {
+            f"{type_name}/{version.id}/{version.version_id}": version.patient_id
+            for version in versions
+        }
+    )
 
 
 def count_served() -> int:
@@ -116,8 +137,9 @@ def _note(response: Response) -> Response:
         if left_out is None:
             return response
     began = g.get(_BEGAN)
+    answered: Mapping[str, str | None] = g.get(_SERVED, {})
     now, key = datetime.now(UTC), request_key()
-    line = {
+    line: dict[str, Any] = {
         "at": instant(now),
         "request": key.shown,
         "via": environ.get(VIA, ""),
@@ -125,39 +147,42 @@ def _note(response: Response) -> Response:
         "method": environ["REQUEST_METHOD"][:_LONGEST_METHOD],
         "status": status,
         "ms": 0 if began is None else round(1_000 * (time.perf_counter() - began), 2),
-        "served": g.get(_SERVED, ()),
+        "served": [*answered],
         "body": "",
-        "named": (),
     }
     if key.own != key.shown:
         line["id"] = key.own
+    named: Sequence[str] = ()
     if by_page is not None:
         _add_page(line, environ, by_page)
     elif token is not None:
-        _add_known(line, environ, token)
+        named = _add_known(line, environ, token)
     else:
         _add_stranger(line, environ)
+    line["patients"] = [*dict.fromkeys(filter(None, (*named, *answered.values())))]
     if left_out:
         line["body"] = f"and {left_out} more since the last line of this kind"
     try:
-        trail.append(line)
-    except trail.Unwritable as error:
+        append(line)
+    except Unwritable as error:
         if (by_page is not None or token is not None) and status < 400:
             refuse: Callable[[str], Response] = current_app.extensions[REFUSE]
             return refuse(str(error))
     return response
 
 
-def _add_known(line: dict[str, Any], environ: Mapping[str, Any], token: BearerToken) -> None:
+def _add_known(
+    line: dict[str, Any], environ: Mapping[str, Any], token: BearerToken
+) -> Sequence[str]:
+    """Add what a known client requested; return the patients that the request names."""
     path, query = environ["PATH_INFO"], environ.get("QUERY_STRING", "")
     line["user"], line["client"] = token.user_id, token.client_id
     line["path"] = _text(_bytes(f"{path}?{query}" if query else path))
     body = request.get_data() if environ["REQUEST_METHOD"] == "POST" else b""
     if body:
         line["body"] = _text(body)
-    if line["status"] < 400:
-        # Of what came, not of what is kept of it.
-        line["named"] = patients_named(path, query, body)
+    # Of what came, not of what is kept of it.
+    return patients_named(path, query, body) if line["status"] < 400 else ()
 
 
 def _add_stranger(line: dict[str, Any], environ: Mapping[str, Any]) -> None:
@@ -281,3 +306,73 @@ class _Throttled:
                 return None
             self._counts[client_id] = now, 0
             return left_out
+
+
+# Values of one SELECT.
+_MOST_VALUES = 500
+
+
+def patients_of(names: set[str], snapshot: Reader | None = None) -> dict[str, str | None]:
+    """Return whose record each is now, by Type/id/version; as the request sees it by default."""
+    snapshot = snapshot or reader()
+    by_type: dict[str, set[str]] = {}
+    for name in names:
+        type_name, _, rest = name.partition("/")
+        by_type.setdefault(type_name, set()).add(rest.rpartition("/")[0])
+    patients: dict[str, str | None] = {}
+    for type_name, ids in by_type.items():
+        definition = types().get(type_name)
+        if definition is None:
+            continue
+        for resource_id, version_id, patient_id in _rows_of(
+            snapshot,
+            f"SELECT id, version_id, patient_id FROM {definition.sql_table} WHERE id IN",
+            ids,
+        ):
+            patients[f"{type_name}/{resource_id}/{version_id}"] = patient_id
+    carried = dict(patients_with(snapshot, by_type.get("Binary", set())))
+    for name in names:
+        if name.startswith("Binary/") and patients.get(name) is None:
+            patients[name] = carried.get(name.split("/")[1])
+    return patients
+
+
+def patients_with(snapshot: Reader, binary_ids: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield ids of Binaries, and of the patients whose documents carry them."""
+    for definition in types().values():
+        if definition.attachments and not definition.view and binary_ids:
+            carried = definition.tables.reference.name
+            yield from _rows_of(
+                snapshot,
+                f"SELECT c.target_id, d.patient_id FROM {carried} c"
+                f" JOIN {definition.sql_table} d ON d.pk = c.pk AND d.is_current"
+                f" WHERE c.param = '{CARRIES}' AND d.patient_id IS NOT NULL AND c.target_id IN",
+                binary_ids,
+            )
+
+
+def _rows_of(snapshot: Reader, sql: str, ids: set[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a SELECT that ends with a list of ids."""
+    ordered = sorted(ids)
+    for at in range(0, len(ordered), _MOST_VALUES):
+        some = ordered[at : at + _MOST_VALUES]
+        yield from snapshot.all(f"{sql} ({', '.join('?' * len(some))})", some)
+
+
+def patients_of_earlier(lines: Sequence[Mapping[str, Any]]) -> list[set[str]]:
+    """Return whose records entries of an earlier release are about, one after the other."""
+    with closing(Reader(db.engine)) as snapshot:
+        whose = patients_of({name for line in lines for name in line.get("served", ())}, snapshot)
+    return [
+        {*filter(None, (*map(whose.get, line.get("served", ())), *_named_by(line)))}
+        for line in lines
+    ]
+
+
+def _named_by(line: Mapping[str, Any]) -> Sequence[str]:
+    """Return the patients that were noted; of the first edition's entries by their text."""
+    if "named" in line or "event" in line:
+        named: Sequence[str] = line.get("named", ())
+        return named
+    path, _, query = line["path"].partition("?")
+    return patients_named(path, query, line["body"]) if line["status"] < 400 else ()

@@ -1,8 +1,7 @@
 """What happens to the service: who signed in, who made an administrator, which app was approved.
 
-Each is a line of the trail with who did it, from where, and whom or what it is about. It is written
-within the transaction that does it, before that is committed: where it cannot be written, nothing
-is done (decisions §4).
+Each is an entry with who did it, from where, and whom or what it is about. It is committed before
+the transaction that does it: where it cannot be written, nothing is done (decisions §4).
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from typing import NamedTuple
 
 from flask import current_app, has_request_context, request
 
-from fhirapp import trail
-from fhirapp.config import Settings, declared, settings_of
+from fhirapp.audit import actor, append, store_of
+from fhirapp.config import Settings, declared
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import keyed_digest
 
@@ -84,19 +83,22 @@ EVENTS: Mapping[str, str] = {
     "restore-failed": "could not restore a backup",
     "export": "exported records",
     "packed": "removed entries past their retention period",
-    "head": "signed the trail",
     "missing": "reported audit entries that could not be written",
+    "seal-missing": "found that seals of the audit trail were removed or replaced",
+    "trail-imported": "imported the audit trail of an earlier release",
+    "trail-unverified": "imported an audit trail of an earlier release that is not intact",
 }
 # Among an app's extensions: what is called with the name of each event, to count it.
 ON_EVENT = "fhirapp.on_event"
-# Of the files that list patients.
-LISTED = ".patients"
-# Of the settings of the last start.
-SETTINGS = "settings.json"
-PACKED = "packed"
+PACKED, SEAL_MISSING = "packed", "seal-missing"
+IMPORTED, UNVERIFIED = "trail-imported", "trail-unverified"
 FAILED = frozenset({"sign-in-failed", "code-failed"})
 _LONGEST = 500
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LAST_SETTINGS = (
+    "SELECT attachment FROM audit_entry WHERE attachment IS NOT NULL AND event <> '' AND"
+    " event IN ('settings-changed', 'trail-imported', 'trail-unverified') ORDER BY n DESC LIMIT 1"
+)
 
 
 def record(
@@ -107,30 +109,30 @@ def record(
     user_id: str | None = None,
     client_id: str | None = None,
     named: Collection[str] = (),
-    listed: str = "",
+    attachment: str | None = None,
 ) -> None:
-    """Write an event. Raises trail.Unwritable where that is refused.
+    """Write an event. Raises Unwritable where that is refused.
 
     about is whom or what it is about: user/<id>, app/<client id>; what says more, without secrets;
-    named has the ids of patients; listed is the name of a file beside the trail that lists them.
-    user_id is who does it, by default whoever signed in with this browser.
+    named has the ids of patients; attachment is JSON that is too long for a line. user_id is who
+    does it, by default whoever signed in with this browser.
     """
     assert event in EVENTS, event
     is_request = has_request_context()
     line = {
         "at": instant(datetime.now(UTC)),
         "event": event,
-        "user": user_id or trail.actor(),
+        "user": user_id or actor(),
         "client": client_id,
         "from": (request.remote_addr or "")[:64] if is_request else f"shell: {_shell_user()}",
-        "about": about,
+        "about": _CONTROL.sub(" ", about),
         "what": _CONTROL.sub(" ", what)[:_LONGEST],
-        "named": [*named],
+        "patients": [*named],
         "request": new_id(),
     }
-    if listed:
-        line["listed"] = listed
-    trail.append(line)
+    if attachment is not None:
+        line["attachment"] = sha256_of(attachment)
+    append(line, attachment)
     if notice := current_app.extensions.get(ON_EVENT):
         notice(event)
 
@@ -142,56 +144,44 @@ def record_export(
     user_id: str | None = None,
     client_id: str | None = None,
 ) -> None:
-    """Write that records left: how many patients', and who they are in a file beside the trail.
+    """Record that records left the server: how many patients', and who they are as an attachment.
 
-    The file has an id on each line; its SHA-256 is in the event. Raises trail.Unwritable.
+    Raises Unwritable.
     """
-    name = f"{datetime.now(UTC):%Y-%m-%d}-{new_id()}{LISTED}"
-    content = "".join(f"{one}\n" for one in sorted(patients)).encode()
-    try:
-        trail.trail_of(current_app).put(name, content)
-    except OSError as error:
-        if trail.is_required(settings_of(current_app)):
-            raise trail.Unwritable(error.strerror or str(error)) from None
-        name = ""
-    summary = f"{len(patients)} patients; {what}; sha256 {hashlib.sha256(content).hexdigest()}"
-    record("export", user_id=user_id, client_id=client_id, what=summary, listed=name)
+    attachment = json.dumps(sorted(patients))
+    what = f"{len(patients)} patients; {what}; sha256 {sha256_of(attachment)}"
+    record("export", user_id=user_id, client_id=client_id, what=what, attachment=attachment)
 
 
 def record_settings(settings: Settings) -> None:
-    """Write with which settings the server starts, where they are others than before.
+    """Record with which settings the server starts, where they are others than before.
 
-    Those of the last start lie beside the trail, secrets as their digests. Raises
-    trail.Unwritable.
+    All of them are an attachment, secrets as their digests. Raises Unwritable.
     """
-    kept = trail.trail_of(current_app)
     secret = {one.name for one in declared() if one.metadata["secret"]}
     now = {one.name: str(getattr(settings, one.name)) for one in declared()}
-    now |= {name: _digest(settings, now[name]) for name in secret if now[name]}
+    # Others may have dumps and backups: a short password could be found by trying.
+    now |= {name: keyed_digest("setting", now[name]) for name in secret if now[name]}
     try:
-        before = json.loads(kept.get(SETTINGS) or b"null")
-    except (OSError, ValueError):
-        before = None
-    if before == now:
-        return
-    changed = [
-        name if name in secret else f"{name} {(before or {}).get(name, '')!r} to {value!r}"
-        for name, value in now.items()
-        if (before or {}).get(name) != value
-    ]
-    record("settings-changed", what="the first start" if before is None else "; ".join(changed))
-    try:
-        kept.put(SETTINGS, json.dumps(now).encode())
+        with store_of(current_app).reading() as run:
+            rows = run(_LAST_SETTINGS)
     except OSError:
-        # The next start writes it once more.
-        return
+        # The entry cannot be written either.
+        rows = []
+    before = json.loads(rows[0][0]) if rows else {}
+    changed = [
+        name if name in secret else f"{name} {before.get(name, '')!r} to {value!r}"
+        for name, value in now.items()
+        if before.get(name) != value
+    ]
+    if changed:
+        what = "; ".join(changed) if before else "the first start that this trail has"
+        record("settings-changed", what=what, attachment=json.dumps(now))
 
 
-def _digest(settings: Settings, secret: str) -> str:
-    if settings.is_postgresql:
-        # In the database, of which others have dumps: a short password could be found by trying.
-        return keyed_digest("setting", secret)
-    return hashlib.sha256(secret.encode()).hexdigest()
+def sha256_of(attachment: str) -> str:
+    """Return an attachment's digest, as the line has it."""
+    return hashlib.sha256(attachment.encode()).hexdigest()
 
 
 def new_id() -> str:
