@@ -166,12 +166,12 @@ class Settings:
     connections: int = _setting(
         Integer(validate=Range(10, 100_000)),
         4000,
-        "Connections open at once; beyond that the slowest is closed",
+        "Connections open at once; beyond that idle ones are closed, and new ones wait",
     )
     connections_of_address: int = _setting(
         Integer(validate=Range(1, 100_000)),
         100,
-        "Connections open at once of one client's address",
+        "Slow connections of one client's address in each process; of more the oldest is closed",
     )
     second_factor: str = _setting(
         String(validate=OneOf(["optional", "administrators", "staff"])),

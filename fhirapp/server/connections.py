@@ -2,10 +2,11 @@
 
 Waitress looks at every open connection before it waits for any, and lets a request take as long as
 it likes, so a few hundred half-sent ones stop it. Here the system tells which connections have
-something to do, a request's head and body have a limited age, an address a limited number of
-connections, and of too many the slowest is closed. One request of a connection is read at a time:
-the next waits, unread, until the answer before it is sent.
-Source: decisions §4; RFC 9112 §6.3, §9.3.2.
+something to do, a request's head and body have a limited age, and an address has a limited number
+of slow connections. A client that sends whole requests and takes its answers is never interrupted,
+however many connections it has: where there is no room, a new connection waits to be accepted. One
+request of a connection is read at a time: the next waits, unread, until the answer before it is
+sent. Source: decisions §4; RFC 9112 §6.3, §9.3.2, §9.6.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ import selectors
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from flask import Flask
 from waitress import wasyncore
@@ -46,6 +46,8 @@ BODY_SECONDS = 30
 BODY_BYTES_PER_SECOND = 10_000
 ANSWER_SECONDS = 30
 ANSWER_BYTES_PER_SECOND = 1_000
+# A connection that waits for its client for less is not closed for another.
+SPARED_SECONDS = 1.0
 _SWEEP_SECONDS = 1.0
 # How long a server that stops waits for the first request of who has connected.
 _NEW_SECONDS = 0.5
@@ -68,13 +70,6 @@ _WAITRESS = {
 }
 
 
-class Limits(NamedTuple):
-    """How many connections a process keeps open: in all, and of one address."""
-
-    connections: int
-    of_address: int
-
-
 # The connection whose request a thread serves.
 _serving = threading.local()
 
@@ -83,9 +78,10 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
     """Waitress's server on a listening socket, its loop one `turn` at a time."""
 
     def __init__(
-        self, app: Flask, listener: socket.socket, settings: Settings, limits: Limits
+        self, app: Flask, listener: socket.socket, settings: Settings, most_connections: int
     ) -> None:
-        self.limits = limits
+        self._most_connections = most_connections
+        self._most_slow = settings.connections_of_address
         self.proxies = Proxies(settings, partial(app.extensions.__setitem__, UNNAMED_PROXY))
         self.slow_paths: tuple[str, ...] = app.extensions.get(SLOW_PATHS, ())
         self.health_paths: tuple[str, ...] = app.extensions.get(HEALTH_PATHS, ())
@@ -95,9 +91,12 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
         self._watched: dict[int, int] = {}
         # What threads have changed since the last turn.
         self._changed: deque[Channel] = deque()
-        # Who is waited for, the slowest first: since when is in the channel.
-        self._waiting: dict[Channel, None] = {}
-        self._of_network: dict[str, dict[Channel, None]] = {}
+        # Connections whose first or begun request is not complete, and those between two requests:
+        # the one that has waited longest first.
+        self.incomplete: dict[Channel, None] = {}
+        self.idle: dict[Channel, None] = {}
+        # Whether a connection can be accepted; while it cannot, each answer ends its connection.
+        self.has_room = True
         self._next_sweep = 0.0
         super().__init__(
             app,
@@ -128,9 +127,8 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
             self._go_on(self._changed.popleft())
         if (now := time.monotonic()) >= self._next_sweep:
             self._next_sweep = now + _SWEEP_SECONDS
-            for channel in [*self.active_channels.values()]:
-                if channel.is_overdue(now):
-                    channel.handle_close()
+            self._close_slow(now)
+        self._watch(self)
 
     def add_task(self, task: Channel) -> None:
         # A request that cannot be read has no path.
@@ -162,7 +160,8 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
         super().pull_trigger()
 
     def readable(self) -> bool:
-        return bool(self.accepting)
+        self.has_room = not self._is_full or self._replaceable() is not None
+        return self.has_room and bool(self.accepting)
 
     def _go_on(self, ready: Any) -> None:
         if isinstance(ready, Channel):
@@ -196,57 +195,58 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
 
     def handle_accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
-            before = len(self.active_channels)
-            super().handle_accept()
-            if len(self.active_channels) == before:
+            replaced = None
+            if self._is_full and (replaced := self._replaceable()) is None:
                 return
+            count = len(self.active_channels)
+            super().handle_accept()
+            if len(self.active_channels) == count:
+                return
+            if replaced is not None:
+                replaced.handle_close()
 
     def opened(self, channel: Channel) -> None:
-        """Count a new connection; where there are too many, close the slowest."""
-        self.wait_for(channel)
-        if not channel.is_proxy:
-            self.assign(channel, channel.peer)
-        if len(self.active_channels) > self.limits.connections:
-            self._close_slowest(self._waiting)
+        """Wait for the first request of a new connection."""
+        self.wait_for(channel, self.incomplete)
         self._watch(channel)
-
-    def assign(self, channel: Channel, address: str) -> None:
-        """Count a connection as an address's; where it has too many, close its slowest."""
-        self._unassign(channel)
-        channel.network = network_of(address)
-        mine = self._of_network.setdefault(channel.network, {})
-        mine[channel] = None
-        if len(mine) > self.limits.of_address:
-            self._close_slowest(mine)
 
     def closed(self, channel: Channel, number: int) -> None:
         """Forget a connection."""
         self._forget(number)
-        self._waiting.pop(channel, None)
-        self._unassign(channel)
+        self.wait_no_more(channel)
 
-    def answered(self, channel: Channel) -> None:
-        """Wait for a connection's next request; of a proxy's it may be another client's."""
-        if channel.is_proxy:
-            self._unassign(channel)
-        self.wait_for(channel)
+    def wait_for(self, channel: Channel, queue: dict[Channel, None]) -> None:
+        """Wait for a client from now on: in `incomplete`, or in `idle`."""
+        self.wait_no_more(channel)
+        queue[channel] = None
+        channel.since = time.monotonic()
 
-    def wait_for(self, channel: Channel) -> None:
-        """Put a connection last among those that are waited for."""
-        self._waiting.pop(channel, None)
-        self._waiting[channel] = None
+    def wait_no_more(self, channel: Channel) -> None:
+        """Take a connection out of both queues: its request is complete."""
+        self.incomplete.pop(channel, None)
+        self.idle.pop(channel, None)
 
-    def _unassign(self, channel: Channel) -> None:
-        if mine := self._of_network.get(channel.network):
-            mine.pop(channel, None)
-            if not mine:
-                del self._of_network[channel.network]
+    @property
+    def _is_full(self) -> bool:
+        return len(self.active_channels) >= self._most_connections
 
-    def _close_slowest(self, channels: Iterable[Channel]) -> None:
-        """Close the one that is waited for longest; requests that are served go on."""
-        slowest = next((channel for channel in channels if not channel.requests), None)
-        if slowest is not None:
-            slowest.handle_close()
+    def _replaceable(self) -> Channel | None:
+        """Return the connection to close for a new one; None if the new one is to wait."""
+        latest = time.monotonic() - SPARED_SECONDS
+        for queue in (self.incomplete, self.idle):
+            oldest = next(iter(queue), None)
+            if oldest is not None and oldest.since <= latest and not oldest.has_unread:
+                return oldest
+        return None
+
+    def _close_slow(self, now: float) -> None:
+        """Close what has taken too long, and the oldest of too many slow ones of an address."""
+        slow: Counter[str] = Counter()
+        for channel in reversed([*self.active_channels.values()]):
+            is_slow = channel.is_slow(now)
+            slow[channel.network] += is_slow
+            if channel.is_overdue(now) or (is_slow and slow[channel.network] > self._most_slow):
+                channel.handle_close()
 
 
 class Channel(HTTPChannel):  # type: ignore[misc]
@@ -264,15 +264,12 @@ class Channel(HTTPChannel):  # type: ignore[misc]
     _allowance = _TURN_BYTES
     # What was read beyond the request that is served.
     _beyond = b""
-    # Since when a request's head, then its body, is waited for.
-    _begun = 0.0
+    # Since when the client is waited for: to begin a request, to end its head or its body, or to
+    # take more of an answer.
+    since = 0.0
     # Since when an answer waits to be taken, and what was taken since.
     _unsent_since = 0.0
     _taken = 0
-    # Whether a request was given to a thread and its answer is not sent.
-    _is_served = False
-    # What it counts for; empty between the requests of a proxy.
-    network = ""
 
     def __init__(
         self, server: Server, sock: socket.socket, addr: Any, *args: Any, **named: Any
@@ -282,15 +279,32 @@ class Channel(HTTPChannel):  # type: ignore[misc]
         self.waiting_since = 0.0
         self.peer = self.client
         self.is_proxy = self.peer in server.proxies
-        self._since = time.monotonic()
+        # The client's; empty between the requests of a proxy.
+        self.network = "" if self.is_proxy else network_of(self.peer)
         super().__init__(server, sock, addr, *args, **named)
         server.opened(self)
 
     @property
     def is_busy(self) -> bool:
         """Whether a request was begun and is not answered yet, or is about to come."""
-        is_new = not self._begun and time.monotonic() - self._since < _NEW_SECONDS
+        is_new = self in self.server.incomplete and time.monotonic() - self.since < _NEW_SECONDS
         return bool(is_new or self.requests or self.total_outbufs_len) or self.request is not None
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the client has sent something that the loop has not come to yet."""
+        try:
+            return bool(self.socket.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
+
+    def is_slow(self, now: float) -> bool:
+        """Say whether the client sends no complete request, or does not take its answer."""
+        # A proxy's connection counts for nobody until its client is known.
+        if not self.network or now - self.since < SPARED_SECONDS:
+            return False
+        is_incomplete = self in self.server.incomplete and not self.has_unread
+        return is_incomplete or bool(self.total_outbufs_len)
 
     def is_overdue(self, now: float) -> bool:
         """Say whether the client takes too long."""
@@ -304,11 +318,11 @@ class Channel(HTTPChannel):  # type: ignore[misc]
         if self.requests:
             return False
         if self.request is None:
-            return now - self._since > IDLE_SECONDS
+            return now - self.since > IDLE_SECONDS
         if not self.request.headers_finished:
-            return now - self._begun > HEAD_SECONDS
+            return now - self.since > HEAD_SECONDS
         size: int = max(self.request.content_length, self.request.body_bytes_received)
-        return now - self._begun > BODY_SECONDS + size / BODY_BYTES_PER_SECOND
+        return now - self.since > BODY_SECONDS + size / BODY_BYTES_PER_SECOND
 
     def readable(self) -> bool:
         can_read: bool = super().readable()
@@ -322,12 +336,12 @@ class Channel(HTTPChannel):  # type: ignore[misc]
             while data and not self.requests:
                 if self.request is None:
                     self.request = Request(self.adj)
-                    self._begun = time.monotonic()
+                    self.server.wait_for(self, self.server.incomplete)
                 request = self.request
                 was_head = not request.headers_finished
                 data = data[request.received(data) :]
                 if was_head and request.headers_finished:
-                    self._begun = time.monotonic()
+                    self.server.wait_for(self, self.server.incomplete)
                     if request.expect_continue and not self.sent_continue:
                         self._begin_to_send()
                         self.send_continue()
@@ -351,10 +365,11 @@ class Channel(HTTPChannel):  # type: ignore[misc]
         """Once an answer is sent: wait for the next request, which may have been read already."""
         if self.total_outbufs_len or self.requests or not self.connected:
             return
-        if self._is_served:
-            self._is_served = False
-            self._since = time.monotonic()
-            self.server.answered(self)
+        server: Server = self.server
+        if self not in server.incomplete and self not in server.idle:
+            if self.is_proxy:
+                self.network = ""
+            server.wait_for(self, server.idle)
         if self._beyond:
             self.received(self._beyond)
 
@@ -388,16 +403,16 @@ class Channel(HTTPChannel):  # type: ignore[misc]
         headers = request.headers
         if self.is_proxy or HEADER in headers:
             self.client = server.proxies.client(self.peer, headers.get(HEADER, ""))
-            if self.is_proxy:
-                server.assign(self, self.client)
+            self.network = network_of(self.client)
         credential = headers.get("AUTHORIZATION") or headers.get("COOKIE") or ""
         # A request that cannot be read has no path.
         is_slow = request.error is None and request.path.startswith(server.slow_paths)
         self.client_key = ClientKey(self.network, hash(credential), is_slow)
         self.waiting_since = time.monotonic()
-        self._is_served = True
+        server.wait_no_more(self)
         self.requests.append(request)
         server.add_task(self)
 
     def _begin_to_send(self) -> None:
-        self._unsent_since, self._taken = time.monotonic(), 0
+        self.since = self._unsent_since = time.monotonic()
+        self._taken = 0

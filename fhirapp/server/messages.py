@@ -115,12 +115,16 @@ class ResponseTask(WSGITask):  # type: ignore[misc]
             super().set_close_on_finish()
 
     def build_response_header(self) -> bytes:
-        """Close after a body that is larger than what is buffered.
+        """Close after a body that is larger than what is buffered, and where others wait for room.
 
         Else a client that sends its next requests at once, and reads nothing, holds the thread.
         """
         is_large = (self.content_length or 0) > self.channel.adj.outbuf_high_watermark
-        if (is_large and self.request.command != "HEAD") or self.request.connection_close:
-            self.set_close_on_finish()
+        if (
+            (is_large and self.request.command != "HEAD")
+            or self.request.connection_close
+            or not self.channel.server.has_room
+        ):
+            super().set_close_on_finish()
         header: bytes = super().build_response_header()
         return header

@@ -32,7 +32,7 @@ from fhirapp.disk import database_path
 from fhirapp.feature import features, imported
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.server import RESTARTS, live_settings
-from fhirapp.server.connections import Limits, Server
+from fhirapp.server.connections import Server
 from fhirapp.server.integrity import check_meanwhile
 from fhirapp.server.lock import in_use
 
@@ -152,7 +152,7 @@ def run_one(
     Return the listening socket where the signal was to start anew.
     """
     settings = settings_of(app)
-    server = Server(app, listener, settings, _limits(settings, processes))
+    server = Server(app, listener, settings, _most_connections(settings, processes))
     stopping = restarting = False
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -180,12 +180,11 @@ def _signals() -> set[signal.Signals]:
     return {*_STOP, *([signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else [])}
 
 
-def _limits(settings: Settings, processes: int) -> Limits:
-    """Return a process's part of the server's limits, as far as the system lets it open files."""
-    of_address = max(1, -(-settings.connections_of_address // processes))
+def _most_connections(settings: Settings, processes: int) -> int:
+    """Return a process's part of the connections, as far as the system lets it open files."""
     if sys.platform == "win32":
         # Its select() takes 512 sockets.
-        return Limits(min(settings.connections, 500), of_address)
+        return min(settings.connections, 500)
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -193,7 +192,7 @@ def _limits(settings: Settings, processes: int) -> Limits:
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return Limits(max(1, min(wanted, soft) - _OTHER_FILES), of_address)
+    return max(1, min(wanted, soft) - _OTHER_FILES)
 
 
 def _drain(server: Server) -> None:

@@ -16,7 +16,7 @@ from flask import Flask, Response, request
 from fhirapp.config import Settings
 from fhirapp.rest.middleware import HEALTH_PATHS, SLOW_PATHS
 from fhirapp.server import connections, fair
-from fhirapp.server.connections import Limits, Server
+from fhirapp.server.connections import Server
 from fhirapp.server.proxies import SCHEME
 
 WAIT_SECONDS = 60
@@ -24,23 +24,21 @@ HEAD = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
 LIVE = HEAD + b"\r\n"
 LARGE = 30_000_000
 FORWARDED = "X-Forwarded-Proto"
-MANY = Limits(1_000, 1_000)
 
 
 class Served:
     """A server in a thread, of an app whose routes wait until they are let go."""
 
-    def __init__(self, limits: Limits, threads: int, proxy: str) -> None:
+    def __init__(self, most: int, of_address: int, threads: int, proxy: str) -> None:
         self.go = Event()
         self.began: list[str] = []
         self._lock = Lock()
-        settings = Settings(threads=threads, trusted_proxy=proxy)
+        settings = Settings(threads=threads, trusted_proxy=proxy, connections_of_address=of_address)
         listener = socket.create_server(("127.0.0.1", 0))
         self.port = listener.getsockname()[1]
-        self.server = Server(self._app(), listener, settings, limits)
+        self.server = Server(self._app(), listener, settings, most)
         self._stopped = False
-        self._thread = Thread(target=self._run)
-        self._thread.start()
+        self._thread = Thread(target=self._turn)
 
     def _app(self) -> Flask:
         app = Flask("served")
@@ -51,6 +49,10 @@ class Served:
         @app.get("/health/live")
         def live() -> str:
             return f"{request.remote_addr} {request.headers.get('X-Forwarded-For')}"
+
+        @app.get("/unchanged")
+        def unchanged() -> Response:
+            return Response(status=304)
 
         @app.get("/scheme")
         def scheme() -> str:
@@ -67,11 +69,15 @@ class Served:
 
         @app.get("/large")
         def large() -> Response:
+            self.began.append("large")
             return Response(b"x" * LARGE)
 
         return app
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        self._thread.start()
+
+    def _turn(self) -> None:
         while not self._stopped:
             self.server.turn(0.05)
         self.server.stop_accepting()
@@ -97,13 +103,23 @@ class Served:
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
-    """Return what starts a server; its clocks are looked at often."""
+    """Return what starts a server; its clocks are looked at often, and it closes nothing by age."""
     monkeypatch.setattr(connections, "_SWEEP_SECONDS", 0.02)
+    for limit in ("IDLE_SECONDS", "HEAD_SECONDS", "BODY_SECONDS", "ANSWER_SECONDS"):
+        monkeypatch.setattr(connections, limit, 3600)
     monkeypatch.setattr(fair, "_LOOK_SECONDS", 0.02)
     with ExitStack() as stack:
 
-        def start(limits: Limits = MANY, threads: int = 4, proxy: str = "") -> Served:
-            served = Served(limits, threads, proxy)
+        def start(
+            most: int = 1_000,
+            of_address: int = 1_000,
+            threads: int = 4,
+            proxy: str = "",
+            runs: bool = True,
+        ) -> Served:
+            served = Served(most, of_address, threads, proxy)
+            if runs:
+                served.run()
             stack.callback(served.stop)
             return served
 
@@ -196,40 +212,144 @@ def test_connection_that_does_not_read_its_answer_is_closed(serve, monkeypatch):
             answer(connection)
 
 
-@pytest.mark.parametrize("limits", [Limits(3, 1_000), Limits(1_000, 3)])
-def test_slowest_of_too_many_connections_is_closed(serve, limits):
-    served = serve(limits)
+@pytest.mark.parametrize("sent", [b"", HEAD, b"POST /live HTTP/1.1\r\nContent-Length: 9\r\n\r\na"])
+def test_oldest_slow_connection_of_an_address_is_closed(serve, monkeypatch, sent):
+    monkeypatch.setattr(connections, "SPARED_SECONDS", 0.0)
+    served = serve(of_address=1)
     with ExitStack() as stack:
-        opened = [stack.enter_context(served.connect()) for _ in range(3)]
-        for connection in opened[1:]:
+        finished = []
+        for _ in range(3):
+            finished.append(stack.enter_context(served.connect()))
+            finished[-1].sendall(LIVE)
+            assert answer(finished[-1])[0] == 200
+        elsewhere, first, second = (
+            stack.enter_context(served.connect(address))
+            for address in ("127.0.0.2", "127.0.0.1", "127.0.0.1")
+        )
+        for connection in (elsewhere, first, second):
+            connection.sendall(sent)
+        assert is_closed(first)
+        for connection in (elsewhere, second):
+            connection.sendall(LIVE[len(sent) :] if LIVE.startswith(sent) else b"a" * 8)
+            assert answer(connection)[0] == 200
+        for connection in finished:
             connection.sendall(LIVE)
             assert answer(connection)[0] == 200
+
+
+def test_slow_connection_is_spared_for_a_while(serve, monkeypatch):
+    monkeypatch.setattr(connections, "SPARED_SECONDS", 3600.0)
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.3)
+    served = serve(of_address=1)
+    with served.connect() as silent, served.connect() as begun, served.connect() as other:
+        for connection in (begun, other):
+            connection.sendall(HEAD)
+        # The connections were looked at, and are within the limit's time.
+        assert is_closed(silent)
+        for connection in (begun, other):
+            connection.sendall(b"\r\n")
+            assert answer(connection)[0] == 200
+
+
+def test_connection_between_requests_gives_way_where_there_is_no_room(serve, monkeypatch):
+    monkeypatch.setattr(connections, "SPARED_SECONDS", 0.0)
+    served = serve(most=3)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(served.connect())]
         opened[0].sendall(HEAD)
-        late = stack.enter_context(served.connect())
-        late.sendall(LIVE)
-        assert answer(late)[0] == 200
-        assert is_closed(opened[0])
-        opened[1].sendall(LIVE)
-        assert answer(opened[1])[0] == 200
+        for _ in range(2):
+            opened.append(stack.enter_context(served.connect()))
+            opened[-1].sendall(LIVE)
+            assert answer(opened[-1])[0] == 200
+        # An incomplete request goes first, then the connection that has been idle longest.
+        for closed in opened[:2]:
+            late = stack.enter_context(served.connect())
+            late.sendall(LIVE)
+            assert answer(late)[0] == 200
+            assert is_closed(closed)
+        opened[2].sendall(LIVE)
+        assert answer(opened[2])[0] == 200
 
 
-def test_connections_are_counted_by_address(serve):
-    served = serve(Limits(1_000, 1))
-    with served.connect() as first, served.connect("127.0.0.2") as other:
-        for connection in (first, other):
-            connection.sendall(LIVE)
-            assert answer(connection)[0] == 200
-
-
-def test_a_request_that_is_served_is_never_closed_for_another(serve):
-    served = serve(Limits(1, 1_000))
-    with served.connect() as busy:
-        busy.sendall(b"GET /block/a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+@pytest.mark.parametrize(("path", "status"), [("/live", 200), ("/unchanged", 304)])
+def test_new_connection_waits_where_there_is_no_room(serve, monkeypatch, path, status):
+    monkeypatch.setattr(connections, "SPARED_SECONDS", 3600.0)
+    served = serve(most=2)
+    with served.connect() as idle, ExitStack() as stack:
+        idle.sendall(LIVE)
+        assert answer(idle)[0] == 200
+        busy = stack.enter_context(served.connect())
+        ask(busy, "/block/a")
         served.wait_until_begun(1)
+        assert not served.server.has_room
         with served.connect() as late:
-            assert is_closed(late)
+            late.sendall(LIVE)
+            # An answer ends its connection without an error, so that the new one is accepted.
+            ask(idle, path)
+            response = HTTPResponse(idle)
+            response.begin()
+            assert (response.status, response.headers["Connection"]) == (status, "close")
+            response.read()
+            assert is_closed(idle)
+            assert answer(late)[0] == 200
         served.go.set()
         assert answer(busy) == (200, b"a")
+
+
+def test_request_that_is_not_read_yet_is_not_closed_for_another(serve, monkeypatch):
+    monkeypatch.setattr(connections, "SPARED_SECONDS", 0.0)
+    served = serve(most=1, runs=False)
+    with served.connect() as first:
+        served.server.turn(WAIT_SECONDS)
+        # The system reports the new connection, then the request.
+        with served.connect() as late:
+            (channel,) = served.server.active_channels.values()
+            assert channel.is_slow(time.monotonic())
+            for connection in (first, late):
+                connection.sendall(LIVE)
+            assert not channel.is_slow(time.monotonic())
+            served.run()
+            for connection in (first, late):
+                assert answer(connection)[0] == 200
+
+
+@pytest.mark.parametrize("clients", [("", "", ""), ("192.0.2.1", "192.0.2.2", "192.0.2.1")])
+def test_client_that_takes_no_answer_has_slow_connections(serve, monkeypatch, clients):
+    monkeypatch.setattr(connections, "SPARED_SECONDS", 0.0)
+    served = serve(of_address=1, proxy="127.0.0.1" if any(clients) else "")
+    with ExitStack() as stack:
+        opened = {}
+        for client in clients:
+            connection = stack.enter_context(served.connect())
+            head = f"GET /large HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: {client}\r\n\r\n"
+            connection.sendall(head.encode())
+            opened.setdefault(client, []).append(connection)
+        served.wait_until_begun(len(clients))
+        while len(served.server.active_channels) > len(opened):
+            time.sleep(0.01)
+        for *closed, newest in opened.values():
+            assert answer(newest) == (200, b"x" * LARGE)
+            for connection in closed:
+                with pytest.raises((ConnectionError, HTTPException)):
+                    answer(connection)
+
+
+def test_incomplete_requests_of_a_trusted_proxy_count_for_no_address(serve, monkeypatch):
+    monkeypatch.setattr(connections, "SPARED_SECONDS", 0.0)
+    served = serve(of_address=1, proxy="127.0.0.1")
+    with ExitStack() as stack:
+        of_proxy = []
+        for _ in range(2):
+            of_proxy.append(stack.enter_context(served.connect()))
+            of_proxy[-1].sendall(HEAD + b"X-Forwarded-For: 192.0.2.1\r\n\r\n")
+            assert answer(of_proxy[-1])[0] == 200
+            # The next request may be another client's.
+            of_proxy[-1].sendall(HEAD)
+        first, second = (stack.enter_context(served.connect("127.0.0.2")) for _ in range(2))
+        assert is_closed(first)
+        for connection, rest in ((of_proxy[0], b"\r\n"), (of_proxy[1], b"\r\n"), (second, LIVE)):
+            connection.sendall(rest)
+            assert answer(connection)[0] == 200
 
 
 def test_pipelined_requests_are_answered_in_turn_and_one_at_a_time(serve):
@@ -309,14 +429,6 @@ def test_scheme_of_a_named_proxy_is_recorded_and_changes_nothing(serve, proxy, t
     with serve(proxy=proxy).connect() as connection:
         connection.sendall(HEAD.replace(b"/live", b"/scheme") + b"X-Forwarded-Proto: HTTPS\r\n\r\n")
         assert answer(connection) == (200, f"{told} http None".encode())
-
-
-def test_connections_of_a_trusted_proxy_are_counted_by_client(serve):
-    served = serve(Limits(1_000, 1), proxy="127.0.0.1")
-    with served.connect() as first, served.connect() as other:
-        for connection, client in ((first, "192.0.2.1"), (other, "192.0.2.2")) * 2:
-            connection.sendall(HEAD + f"X-Forwarded-For: {client}\r\n\r\n".encode())
-            assert answer(connection) == (200, f"{client} None".encode())
 
 
 def test_unnamed_proxy_is_logged_once(serve, caplog):

@@ -220,11 +220,11 @@ def limits() -> str:
             f"{connections.ANSWER_SECONDS} s for each {answer} kB",
             _CLOSED,
         ),
-        ("Connections", f"{Settings.connections:,}", "the slowest is closed"),
+        ("Connections", f"{Settings.connections:,}", "idle ones are closed, new ones wait"),
         (
-            "Connections of one address",
-            f"{Settings.connections_of_address}",
-            "the slowest of them is closed",
+            "Slow connections of one address",
+            f"{Settings.connections_of_address} in each process",
+            "the oldest of them is closed",
         ),
         ("Time to wait for a thread", f"{fair.WAIT_SECONDS:g} s", "503 with Retry-After"),
     ]
