@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import socket
 import sys
 
-from fhirapp.config import Settings
+import pytest
+
+from fhirapp.config import ConfigurationError, Settings
 from fhirapp.server import logs, serve
 from fhirapp.server.proxies import seems_behind_proxy
 from tests.support.helpers import damage_database
@@ -53,6 +56,18 @@ def test_serve_refuses_to_start_in_one_sentence(clinic_folder, tmp_path):
     ):
         done = run_command(folder, "serve", "--port", "0", *options, **settings)
         assert_not_done(done, words)
+
+
+def test_listen_closes_its_socket_when_the_port_is_in_use():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings = Settings(host="127.0.0.1", port=other.getsockname()[1])
+        with socket.socket() as before:
+            descriptor = before.fileno()
+        # The error is kept, and with it what its traceback refers to.
+        with pytest.raises(ConfigurationError, match=f"port {settings.port} ") as _error:
+            serve.listen(settings)
+        with socket.socket() as after:
+            assert after.fileno() == descriptor
 
 
 def test_processes_follow_the_cpu_quota_of_a_container(tmp_path, monkeypatch):
