@@ -1,4 +1,4 @@
-"""Starting `fhirapp serve`: refusals, how many processes, and limit logs."""
+"""Starting `fhirapp serve`: refusals, the number of processes; the rate limit of the log."""
 
 from __future__ import annotations
 
