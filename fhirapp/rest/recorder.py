@@ -32,7 +32,7 @@ from fhirapp.fhir.temporal import instant
 from fhirapp.search.reference import Reference
 from fhirapp.store.prepare import CARRIES
 
-# What makes the answer to a request that cannot be logged: rest/ puts it here.
+# What makes the answer to a request that cannot be recorded: rest/ puts it here.
 REFUSE = "fhirapp.recorder.refuse"
 # Where the environment of a request names the page of ours that sent it.
 VIA = "fhirapp.via"
@@ -42,15 +42,15 @@ _LONGEST = 4_000
 _LONGEST_OF_STRANGER = 200
 _LONGEST_METHOD = 16
 _LONGEST_ADDRESS = 64
-# Where the environment of a request says that a page is logged too.
+# Where the environment of a request says that a page is recorded too.
 _BY_PAGE = "fhirapp.by_page"
 # What JSON writes with six characters, an address with three.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _EXTENSION = "fhirapp.recorder"
 _SERVED, _BEGAN = "audit_served", "audit_began"
-# Of a client's refused requests (429) each process logs one a minute.
+# Of a client's refused requests (429) each process records one a minute.
 _THROTTLED_SECONDS = 60
-# Patients of one request that are logged: as many as $export takes.
+# Patients of one request that are recorded: as many as $export takes.
 _MOST_PATIENTS = 10_000
 _OF_PATIENT = re.compile(rf"/(?:fhir|api)/Patient/({ID_PATTERN})(?:/|$)")
 _SEARCH = re.compile(r"/(?:fhir|api)/([A-Z][A-Za-z]+)(?:/|/_search)?")
@@ -82,7 +82,7 @@ class _ByPage(NamedTuple):
 
 
 def init_app(app: Flask) -> None:
-    """Log every request under /fhir, and under /api, which is the same."""
+    """Record every request under /fhir, and under /api, which is the same."""
     app.extensions[_EXTENSION] = _Throttled()
     app.before_request(_begin)
     app.after_request(_note)
@@ -111,9 +111,9 @@ def count_served() -> int:
 
 
 def note(user_id: str, via: str, what: str = "") -> None:
-    """Log this request of a page, by which records are fetched or a fetch begins.
+    """Record this request of a page, by which records are fetched or a fetch begins.
 
-    via names the page; what is logged beside the path, as a form, without secrets.
+    via names the page; what is recorded beside the path, as a form, without secrets.
     """
     request.environ[_BY_PAGE] = _ByPage(user_id, via, what)
 
@@ -287,7 +287,7 @@ def _parameters(body: str | bytes) -> Iterator[tuple[str, str]]:
 
 
 class _Throttled:
-    """The refused requests (429) of clients that this process did not log."""
+    """The refused requests (429) of clients that this process did not record."""
 
     def __init__(self) -> None:
         self._counts: dict[str | None, tuple[float, int]] = {}
