@@ -6,17 +6,12 @@ import time
 
 import click
 
-from fhirapp import create_app
+from fhirapp import config, create_app
 from fhirapp.audit import Unwritable
 from fhirapp.audit.events import record, record_settings
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.cli.common import demo_option, opened_app, ready_app, say
-from fhirapp.config import (
-    Settings,
-    load_settings,
-    settings_of,
-)
 from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
@@ -28,16 +23,7 @@ from fhirapp.server.prepare import first_setup_code, prepare
 from fhirapp.server.proxies import seems_behind_proxy
 from fhirapp.server.serve import is_restart, listen, listen_aside
 from fhirapp.server.serve import serve as run
-from fhirapp.store.migrate import (
-    HEAD,
-    UPGRADED_BY,
-    is_newer,
-    is_too_old,
-    read_scans,
-    reindex,
-    schema_version,
-    shown,
-)
+from fhirapp.store import migrate
 from fhirapp.store.write import Rendering, rendering_in_force
 
 
@@ -48,7 +34,7 @@ from fhirapp.store.write import Rendering, rendering_in_force
 def serve(demo: bool | None, host: str | None, port: int | None) -> None:
     """Serve FHIR until stopped."""
     app = ready_app(serving=True, is_restart=is_restart(), demo=demo, host=host, port=port)
-    settings = settings_of(app)
+    settings = config.settings_of(app)
     logs.configure(settings)
     listener, side_servers = listen(settings), listen_aside(settings)
     try:
@@ -69,7 +55,7 @@ def serve(demo: bool | None, host: str | None, port: int | None) -> None:
     run(app, listener, side_servers)
 
 
-def _greet(settings: Settings, port: int, code: str | None) -> None:
+def _greet(settings: config.Settings, port: int, code: str | None) -> None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = settings.base_url or f"http://{host}:{port}"
     say(f"fhirapp serves FHIR R4 at {address}/fhir")
@@ -92,7 +78,7 @@ def key() -> None:
 def rotate() -> None:
     """Create a new key for id tokens; existing tokens stay valid, and nothing restarts."""
     now = int(time.time())
-    app = core_app(load_settings())
+    app = core_app(config.load_settings())
     with app.app_context():
         server_secrets().check()
         record("keys-changed", what="a new key for id tokens")
@@ -110,10 +96,10 @@ def database() -> None:
 def upgrade(demo: bool | None) -> None:
     """Upgrade the database to this release's schema."""
     # The tables of the pages too.
-    app = create_app(load_settings(demo=demo))
+    app = create_app(config.load_settings(demo=demo))
     prepare(app, say)
     with app.app_context():
-        say(f"{shown(db.engine)} has schema {HEAD}.")
+        say(f"{migrate.shown(db.engine)} has schema {migrate.HEAD}.")
 
 
 @database.command("check")
@@ -121,25 +107,25 @@ def upgrade(demo: bool | None) -> None:
 @demo_option
 def check(demo: bool | None, quick: bool) -> int:
     """Show the database's schema and what a start would do, and check for damage."""
-    with core_app(load_settings(demo=demo)).app_context():
-        schema = schema_version(db.engine)
+    with core_app(config.load_settings(demo=demo)).app_context():
+        schema = migrate.schema_version(db.engine)
         if schema is None:
             state = "is empty; a start creates its tables"
-        elif is_newer(schema):
+        elif migrate.is_newer(schema):
             state = f"has schema {schema} of a newer fhirapp; a start refuses it"
-        elif is_too_old(schema):
+        elif migrate.is_too_old(schema):
             state = (
                 f"has schema {schema} of an older fhirapp; a start refuses it until fhirapp "
-                f"{UPGRADED_BY} has upgraded it"
+                f"{migrate.UPGRADED_BY} has upgraded it"
             )
-        elif schema != HEAD:
-            state = f"has schema {schema}; a start copies it and upgrades it to {HEAD}"
+        elif schema != migrate.HEAD:
+            state = f"has schema {schema}; a start copies it and upgrades it to {migrate.HEAD}"
         else:
             state = "is up to date"
-        click.echo(f"{shown(db.engine)} {state}.")
+        click.echo(f"{migrate.shown(db.engine)} {state}.")
         if schema is None:
             return 0
-        if schema != HEAD:
+        if schema != migrate.HEAD:
             # The rest needs tables as this release knows them.
             faults, looked_at = check_file(db.engine, quick=quick), "SQLite's own checks were run"
         else:
@@ -157,11 +143,13 @@ def check(demo: bool | None, quick: bool) -> int:
 def reindex_(demo: bool | None) -> None:
     """Rebuild all resource bodies and index rows; with OCR, read scans that were not."""
     with opened_app(demo) as app:
-        settings = settings_of(app)
+        settings = config.settings_of(app)
         languages = settings.ocr_languages
         if languages and not why_unusable(languages):
-            say(f"Scans that were machine-read: {read_scans(types()['Binary'], languages)}.")
+            say(
+                f"Scans that were machine-read: {migrate.read_scans(types()['Binary'], languages)}."
+            )
         with writing() as connection:
             rendering = rendering_in_force(connection, Rendering.of(settings))
-            count = reindex(connection, types(), rendering)
+            count = migrate.reindex(connection, types(), rendering)
     say(f"{count} versions rebuilt.")

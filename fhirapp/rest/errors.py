@@ -15,16 +15,7 @@ from fhirapp.auth import refusals
 from fhirapp.auth.protector import refusal_reasons, request_id, used_token
 from fhirapp.db import is_busy
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.outcome import (
-    BodyTooLong,
-    FhirError,
-    InternalError,
-    InvalidParameter,
-    MethodNotAllowed,
-    NotAcceptable,
-    Unavailable,
-    UnknownInteraction,
-)
+from fhirapp.fhir import outcome
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.middleware import MAX_BODY
 from fhirapp.rest.recorder import REFUSE
@@ -47,7 +38,7 @@ _OAUTH_ERRORS = {
 
 def init_app(app: Flask) -> None:
     """Register the handlers."""
-    app.register_error_handler(FhirError, render)
+    app.register_error_handler(outcome.FhirError, render)
     app.register_error_handler(HTTPException, render_http)
     app.register_error_handler(Exception, render_unexpected)
     app.register_error_handler(Unwritable, lambda error: unavailable(str(error)))
@@ -65,7 +56,7 @@ def _is_oauth_path() -> bool:
     return request.path.startswith("/oauth/") and not request.path.startswith("/oauth/authorize")
 
 
-def render(error: FhirError) -> Response:
+def render(error: outcome.FhirError) -> Response:
     """Return the answer that an error is; to OAuth clients as RFC 6749 §5.2, 6750 §3.1 say."""
     if request.path.startswith("/oauth"):
         name = _OAUTH_ERRORS.get(error.status, "invalid_request")
@@ -77,7 +68,7 @@ def render(error: FhirError) -> Response:
         body = fhir_json.dumps_indented(error.outcome())
         try:
             body, media = rendered(body, layout_wanted())
-        except NotAcceptable:
+        except outcome.NotAcceptable:
             # What it repeats of the request may be no XML.
             media = FHIR_JSON
         response = Response(body, status=error.status, content_type=media)
@@ -87,7 +78,7 @@ def render(error: FhirError) -> Response:
     return response
 
 
-def _record(error: FhirError) -> None:
+def _record(error: outcome.FhirError) -> None:
     """Keep why the request is refused, where it came with a token that is or was valid."""
     token = used_token()
     if token is not None and error.status in (401, 403):
@@ -101,7 +92,7 @@ def unavailable(why: str) -> Response:
     show: Callable[[int, str], Response] | None = current_app.extensions.get(ERROR_PAGE)
     if show is None or is_fhir_path() or _is_oauth_path():
         headers = {"Retry-After": str(_UNWRITABLE_SECONDS)}
-        return render(Unavailable(why, headers=headers))
+        return render(outcome.Unavailable(why, headers=headers))
     return show(503, why)
 
 
@@ -124,17 +115,19 @@ def render_http(error: HTTPException) -> Response | HTTPException:
         is_read = request.method in ("GET", "HEAD")
         reads = "" if is_read or _is_oauth_path() else "; this server only reads"
         return render(
-            MethodNotAllowed(
+            outcome.MethodNotAllowed(
                 f"{request.method} is not supported here{reads}.",
                 headers={"Allow": _allowed(error)},
             )
         )
     if error.code == 413:
-        return render(BodyTooLong(f"The body is longer than {MAX_BODY} bytes."))
+        return render(outcome.BodyTooLong(f"The body is longer than {MAX_BODY} bytes."))
     if error.code == 404:
-        return render(UnknownInteraction("There is no such resource type or operation here."))
+        return render(
+            outcome.UnknownInteraction("There is no such resource type or operation here.")
+        )
     if error.code is not None and error.code < 500:
-        return render(InvalidParameter("request", "cannot be read"))
+        return render(outcome.InvalidParameter("request", "cannot be read"))
     return render_unexpected(error)
 
 
@@ -147,10 +140,10 @@ def render_unexpected(error: Exception) -> Response:
     if is_busy(error):
         _log.warning("database busy: %s", type(error).__name__)
         return render(
-            Unavailable(
+            outcome.Unavailable(
                 "The database is busy; try again shortly.",
                 headers={"Retry-After": str(RETRY_SECONDS)},
             )
         )
     _log.error("request %s failed", request_id(), exc_info=error)
-    return render(InternalError(f"Something went wrong here; request id {request_id()}."))
+    return render(outcome.InternalError(f"Something went wrong here; request id {request_id()}."))

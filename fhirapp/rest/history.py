@@ -28,24 +28,16 @@ from fhirapp.fhir.json import Entry, beside, bundle
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.keys import key_of
+from fhirapp.rest import response
 from fhirapp.rest.access import access_to, reaches
 from fhirapp.rest.paging import bundle_id, page_link
 from fhirapp.rest.read import COLUMNS, StoredVersion, find_version, visible_versions
 from fhirapp.rest.recorder import all_served
-from fhirapp.rest.response import (
-    FORM_PARAMETERS,
-    Layout,
-    arguments,
-    fhir_address,
-    negotiate,
-    respond,
-    with_addresses,
-)
 from fhirapp.search.query import parse_count
 from fhirapp.search.values import SHOWN, Condition, all_of, is_in
 
 blueprint = Blueprint("history", __name__)
-_KNOWN = ("_count", "_since", "_at", "_cursor", *FORM_PARAMETERS)
+_KNOWN = ("_count", "_since", "_at", "_cursor", *response.FORM_PARAMETERS)
 _UNSUPPORTED = {
     "_list": "is not supported here",
     "_sort": "is not supported here; a history is sorted newest first",
@@ -59,7 +51,7 @@ class _Parameters:
     values are the parameters that have a value, as they stand in links.
     """
 
-    layout: Layout
+    layout: response.Layout
     count: int
     values: Mapping[str, str]
     since: str | None
@@ -203,7 +195,7 @@ def _respond(
     entries = (_entry(held, one) for held, one in page)
     body = bundle(bundle_id(digest), "history", total, links, entries)
     # Without Last-Modified: a history also changes where a resource is taken out of reach.
-    return respond(body, parameters.layout, etag=f'W/"{digest}"')
+    return response.respond(body, parameters.layout, etag=f'W/"{digest}"')
 
 
 def _parameters() -> _Parameters:
@@ -213,7 +205,7 @@ def _parameters() -> _Parameters:
     a warning (FHIR R4 bundle, bdl-3: every entry of a history is of a request).
     """
     values: dict[str, str] = {}
-    for name, value in arguments():
+    for name, value in response.arguments():
         if name not in _KNOWN:
             raise UnsupportedParameter(
                 name, _UNSUPPORTED.get(name, "is not a parameter of history")
@@ -228,7 +220,7 @@ def _parameters() -> _Parameters:
         values["_count"] = str(count)
     since, at = _interval("_since", values), _interval("_at", values)
     return _Parameters(
-        layout=negotiate(values.items()),
+        layout=response.negotiate(values.items()),
         count=count,
         values=values,
         since=instant_of(since.low) if since else None,
@@ -346,5 +338,9 @@ def _entry(definition: Definition, version: StoredVersion) -> Entry:
             "lastModified": version.last_updated,
         },
     )
-    body = None if version.body is None else with_addresses(version.body, definition.attachments)
-    return Entry(fhir_address(path), body, said)
+    body = (
+        None
+        if version.body is None
+        else response.with_addresses(version.body, definition.attachments)
+    )
+    return Entry(response.fhir_address(path), body, said)

@@ -10,18 +10,9 @@ from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
+from fhirapp.rest import response
 from fhirapp.rest.access import NOTHING, access_to, visible
 from fhirapp.rest.recorder import all_served
-from fhirapp.rest.response import (
-    FORM_PARAMETERS,
-    Layout,
-    arguments,
-    check_known,
-    is_strict,
-    negotiate,
-    respond,
-    with_addresses,
-)
 from fhirapp.rest.subset import check_subset, subset
 from fhirapp.search.query import Controls, parse_controls
 from fhirapp.search.values import Condition, all_of, is_in
@@ -124,26 +115,26 @@ def visible_versions(definition: Definition, access: Access) -> list[Condition]:
     return conditions
 
 
-def _wanted(definition: Definition) -> tuple[Layout, Controls | None]:
+def _wanted(definition: Definition) -> tuple[response.Layout, Controls | None]:
     """Return how the answer is wanted, and which part of the resource. Raises FhirError."""
-    parameters = arguments()
+    parameters = response.arguments()
     if not parameters:
-        return negotiate(parameters), None
-    check_known(parameters, (*FORM_PARAMETERS, *_PARTS))
+        return response.negotiate(parameters), None
+    response.check_known(parameters, (*response.FORM_PARAMETERS, *_PARTS))
     controls = parse_controls(
         [(name, value) for name, value in parameters if name in _PARTS], default=1, greatest=1
     )
     if controls.summary == "count":
         raise InvalidParameter("_summary", "count is of a search; use true, text, data or false")
-    check_subset(definition, controls, strict=is_strict())
-    return negotiate(parameters), controls
+    check_subset(definition, controls, strict=response.is_strict())
+    return response.negotiate(parameters), controls
 
 
 def _respond(
     snapshot: Reader,
     definition: Definition,
     version: StoredVersion | None,
-    wanted: tuple[Layout, Controls | None],
+    wanted: tuple[response.Layout, Controls | None],
     name: str,
 ) -> Response:
     if version is None:
@@ -156,8 +147,8 @@ def _respond(
     body = version.body
     if controls is not None:
         body = subset(definition, body, controls.summary, controls.elements)
-    return respond(
-        with_addresses(body, definition.attachments),
+    return response.respond(
+        response.with_addresses(body, definition.attachments),
         layout,
         etag=f'W/"{version.version_id}"',
         last_modified=_last_modified(snapshot, definition, version),

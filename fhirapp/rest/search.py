@@ -19,32 +19,13 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import Binding
 from fhirapp.fhir.json import INCLUDE, MATCH, Entry, bundle, scored
 from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
+from fhirapp.rest import paging, response
 from fhirapp.rest.access import access_to, check_id, check_merged, check_patients, visible
 from fhirapp.rest.chains import Chains
 from fhirapp.rest.explain import Statements, explain_limits
 from fhirapp.rest.include import Inclusion, included_with
 from fhirapp.rest.include_parameters import brought_types, left_out, parse_includes
-from fhirapp.rest.paging import (
-    Match,
-    Page,
-    bundle_id,
-    fingerprint,
-    links_of,
-    ranked_page,
-    read_page,
-    total_of,
-)
 from fhirapp.rest.recorder import all_served
-from fhirapp.rest.response import (
-    FORM,
-    arguments,
-    fhir_address,
-    is_strict,
-    negotiate,
-    parse_form,
-    respond,
-    with_addresses,
-)
 from fhirapp.rest.subset import check_subset, subset
 from fhirapp.rest.terminology import Terminology, class_warnings
 from fhirapp.search.explain import Issue, explain_answer, explain_query
@@ -72,7 +53,7 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     """Return the searchset Bundle; within are parameters that the path means. Raises FhirError."""
     access = access_to(definition, "s")
     parameters = [*within, *search_arguments()]
-    layout, strict, config = negotiate(parameters), is_strict(), settings()
+    layout, strict, config = response.negotiate(parameters), response.is_strict(), settings()
 
     controls = parse_controls(parameters, default=config.page_size, greatest=config.page_max)
     context = Context(definition.tables, base_url(), Terminology().resolve)
@@ -97,20 +78,24 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     run = statements or snapshot.all
     conditions = query.conditions if limit is None else (*query.conditions, limit)
     selection = select(definition.sql_table, conditions, snapshot.all)
-    query_fingerprint = fingerprint(definition.name, [*query.applied, ("_sort", controls.sort)])
+    query_fingerprint = paging.fingerprint(
+        definition.name, [*query.applied, ("_sort", controls.sort)]
+    )
     if controls.sort == BY_SCORE:
         is_limited = limit is not None
-        page = ranked_page(run, definition, query, selection, controls, is_limited=is_limited)
+        page = paging.ranked_page(
+            run, definition, query, selection, controls, is_limited=is_limited
+        )
         ignored += page.unranked
     else:
-        page = read_page(run, selection, order, controls, query_fingerprint)
+        page = paging.read_page(run, selection, order, controls, query_fingerprint)
     total = None
     if controls.only_total or controls.total != "none":
         is_all = page.is_single and controls.sort != BY_SCORE
-        total = len(page.matches) if is_all else total_of(snapshot, selection)
+        total = len(page.matches) if is_all else paging.total_of(snapshot, selection)
     is_empty = not (page.matches or total)
     check_merged(snapshot, definition, access, direct, context, is_empty=is_empty)
-    links = links_of(definition.name, query.applied, controls, page, query_fingerprint)
+    links = paging.links_of(definition.name, query.applied, controls, page, query_fingerprint)
     inclusion = included_with(snapshot, definition, access, joins, page.matches)
 
     if definition.compartment == "id" and any(join.reverse for join in joins):
@@ -133,8 +118,8 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     content = (links, total, matched, page.scores, included, issues, rendering)
     digest = blake2b(repr(content).encode(), digest_size=16).hexdigest()
     entries = _entries(definition, controls, page, inclusion, issues)
-    body = bundle(bundle_id(digest), "searchset", total, links, entries)
-    return respond(body, layout, etag=f'W/"{digest}"')
+    body = bundle(paging.bundle_id(digest), "searchset", total, links, entries)
+    return response.respond(body, layout, etag=f'W/"{digest}"')
 
 
 def search_arguments() -> list[tuple[str, str]]:
@@ -142,17 +127,17 @@ def search_arguments() -> list[tuple[str, str]]:
 
     Raises UnsupportedMediaType for any other body.
     """
-    parameters = arguments()
+    parameters = response.arguments()
     if request.method == "POST":
-        if request.mimetype != FORM and (request.mimetype or request.content_length):
-            raise UnsupportedMediaType(f"A search by POST takes a body of type {FORM}.")
+        if request.mimetype != response.FORM and (request.mimetype or request.content_length):
+            raise UnsupportedMediaType(f"A search by POST takes a body of type {response.FORM}.")
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise UnsupportedMediaType("A search by POST takes a body without Content-Encoding.")
-        parameters += parse_form(request.get_data())
+        parameters += response.parse_form(request.get_data())
     return parameters
 
 
-def _merged(snapshot: Reader, patients: Sequence[Match]) -> Iterator[tuple[str, str]]:
+def _merged(snapshot: Reader, patients: Sequence[paging.Match]) -> Iterator[tuple[str, str]]:
     """Yield, as Query.ignored has it, the patients of a page whose record is in another's now."""
     for patient_id, into in merged_among(snapshot, [one.id for one in patients]).items():
         reason = f"Patient/{patient_id} was merged into Patient/{into}, which has the record"
@@ -215,12 +200,12 @@ def _why_impossible(parameter: Token, bindings: Sequence[Binding], choice: str) 
 def _entries(
     definition: Definition,
     controls: Controls,
-    page: Page,
+    page: paging.Page,
     inclusion: Inclusion,
     issues: Sequence[Issue],
 ) -> Iterator[Entry]:
     """Yield the matches, then what is included with them, then the outcome."""
-    name, base, known = definition.name, fhir_address(""), types()
+    name, base, known = definition.name, response.fhir_address(""), types()
     is_part = controls.is_part
     all_served(name, page.matches)
     for one in inclusion.resources:
@@ -229,7 +214,7 @@ def _entries(
     def shown(definition: Definition, body: bytes, elements: Sequence[str]) -> bytes:
         if is_part:
             body = subset(definition, body, controls.summary, elements)
-        return with_addresses(body, definition.attachments, base)
+        return response.with_addresses(body, definition.attachments, base)
 
     for match in page.matches:
         body = shown(definition, match.body, controls.elements)

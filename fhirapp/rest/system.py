@@ -20,12 +20,8 @@ from fhirapp.config import base_url, settings
 from fhirapp.db import reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir import outcome
 from fhirapp.fhir.json import MATCH, Entry, bundle
-from fhirapp.fhir.outcome import (
-    InvalidParameter,
-    UnsupportedParameter,
-    operation_outcome,
-)
 from fhirapp.rest.access import (
     access_to,
     check_id,
@@ -157,11 +153,11 @@ def _named(parameters: Arguments, searched: Sequence[Definition]) -> list[Defini
         if name.partition(":")[0] != _TYPE:
             continue
         if name != _TYPE:
-            raise UnsupportedParameter(name, "the modifier is not supported")
+            raise outcome.UnsupportedParameter(name, "the modifier is not supported")
         for one in filter(None, value.split(",")):
             if one not in by_name:
                 choices = ", ".join(by_name)
-                raise InvalidParameter(_TYPE, f"{one[:SHOWN]!r} is not one of {choices}")
+                raise outcome.InvalidParameter(_TYPE, f"{one[:SHOWN]!r} is not one of {choices}")
             named[one] = by_name[one]
     return [named[one] for one in sorted(named)]
 
@@ -182,9 +178,9 @@ def _reached(
 def _check_controls(controls: Controls) -> None:
     """Raises UnsupportedParameter for what is of a search of one type."""
     for one in controls.includes:
-        raise UnsupportedParameter(one.name, _OF_ONE_TYPE)
+        raise outcome.UnsupportedParameter(one.name, _OF_ONE_TYPE)
     if controls.sort:
-        raise UnsupportedParameter("_sort", _OF_ONE_TYPE)
+        raise outcome.UnsupportedParameter("_sort", _OF_ONE_TYPE)
 
 
 def _asked(
@@ -196,7 +192,7 @@ def _asked(
     arguments = [*within, *controls.rest]
     try:
         query = parse_query(definition.params, arguments, context, strict=strict, chain=chain)
-    except UnsupportedParameter as error:
+    except outcome.UnsupportedParameter as error:
         error.diagnostics += f" (of {definition.name})"
         raise
     check_patients(definition, access, query.direct, context)
@@ -215,7 +211,7 @@ def _ignored(asked: Sequence[_Asked], controls: Controls, *, strict: bool) -> li
         for name, _ in one.query.ignored:
             if name in {known.partition(":")[0] for known in applied}:
                 reason = f"is not a search parameter of {one.definition.name}; name others by _type"
-                raise UnsupportedParameter(name, reason)
+                raise outcome.UnsupportedParameter(name, reason)
     ignored = [*asked[0].query.ignored]
     if controls.is_part:
         check_subset(asked[0].definition, controls, strict=False)
@@ -223,7 +219,7 @@ def _ignored(asked: Sequence[_Asked], controls: Controls, *, strict: bool) -> li
             unknown = [unknown_elements(one.definition, [name]) for one in asked]
             if all(unknown):
                 if strict:
-                    raise InvalidParameter("_elements", unknown[0][0])
+                    raise outcome.InvalidParameter("_elements", unknown[0][0])
                 ignored.append(("_elements", f"{unknown[0][0]}; it was ignored"))
     return ignored
 
@@ -260,4 +256,4 @@ def _entries(
         body = with_addresses(body, held.attachments)
         yield Entry(fhir_address(f"{held.name}/{one.id}"), body, MATCH)
     if issues:
-        yield fhir_json.outcome(operation_outcome(issues))
+        yield fhir_json.outcome(outcome.operation_outcome(issues))

@@ -27,13 +27,7 @@ from waitress.server import TcpWSGIServer
 
 from fhirapp.auth.throttle import network_of
 from fhirapp.config import Settings
-from fhirapp.rest.middleware import (
-    HEALTH_PATHS,
-    MAX_BODY,
-    MAX_HEADERS,
-    SLOW_PATHS,
-    UNNAMED_PROXY,
-)
+from fhirapp.rest import middleware
 from fhirapp.server.fair import ClientKey, FairDispatcher
 from fhirapp.server.messages import RefusalTask, Request, ResponseTask, ServerBusy
 from fhirapp.server.proxies import HEADER, Proxies
@@ -60,8 +54,8 @@ _HEALTH_THREADS = 2
 
 _WAITRESS = {
     # Above our own limits, whose answers are OperationOutcomes; beyond, RefusalTask answers.
-    "max_request_body_size": 2 * MAX_BODY,
-    "max_request_header_size": 2 * MAX_HEADERS,
+    "max_request_body_size": 2 * middleware.MAX_BODY,
+    "max_request_header_size": 2 * middleware.MAX_HEADERS,
     # What is larger waits in a file: of thousands of requests that are not yet complete.
     "inbuf_overflow": 64 * 1024,
     "ident": None,
@@ -82,9 +76,11 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
     ) -> None:
         self._most_connections = most_connections
         self._most_slow = settings.connections_of_address
-        self.proxies = Proxies(settings, partial(app.extensions.__setitem__, UNNAMED_PROXY))
-        self.slow_paths: tuple[str, ...] = app.extensions.get(SLOW_PATHS, ())
-        self.health_paths: tuple[str, ...] = app.extensions.get(HEALTH_PATHS, ())
+        self.proxies = Proxies(
+            settings, partial(app.extensions.__setitem__, middleware.UNNAMED_PROXY)
+        )
+        self.slow_paths: tuple[str, ...] = app.extensions.get(middleware.SLOW_PATHS, ())
+        self.health_paths: tuple[str, ...] = app.extensions.get(middleware.HEALTH_PATHS, ())
         # Apart from those that may all wait for the database: an orchestrator would end the server.
         self._health_threads = FairDispatcher(_HEALTH_THREADS)
         self._selector = selectors.DefaultSelector()

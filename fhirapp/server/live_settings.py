@@ -18,24 +18,15 @@ from flask import Flask, current_app
 from sqlalchemy import Connection, Integer, Table, delete, insert, select
 from sqlalchemy.orm import Mapped, mapped_column
 
+from fhirapp import config
 from fhirapp.audit.events import record
-from fhirapp.config import (
-    STORED,
-    ConfigurationError,
-    Settings,
-    check_together,
-    declared,
-    parsed,
-    settings_of,
-    variable_of,
-)
 from fhirapp.db import Base, database_errors, db, writing
 from fhirapp.db.generation import generation
 
 _log = logging.getLogger(__name__)
 _EXTENSION = "fhirapp.live_settings"
 _LOOK_SECONDS = 0.5
-LIVE: Mapping[str, Any] = {one.name: one for one in declared() if one.metadata["live"]}
+LIVE: Mapping[str, Any] = {one.name: one for one in config.declared() if one.metadata["live"]}
 
 
 class StoredSetting(Base):
@@ -72,7 +63,7 @@ class Chosen(NamedTuple):
 class _State(NamedTuple):
     """The settings with which the server was started, and what was read since."""
 
-    started: Settings
+    started: config.Settings
     chosen: Chosen = Chosen({}, {})
     # The database's generation before it was read.
     since: bytes | None = None
@@ -83,14 +74,14 @@ def chosen() -> Chosen:
     return _state(current_app).chosen
 
 
-def started_with(app: Flask) -> Settings:
+def started_with(app: Flask) -> config.Settings:
     """Return the settings with which the server was started."""
     return _state(app).started
 
 
 def _state(app: Flask) -> _State:
     found: _State | None = app.extensions.get(_EXTENSION)
-    return found or _State(settings_of(app))
+    return found or _State(config.settings_of(app))
 
 
 def refresh(app: Flask) -> None:
@@ -111,7 +102,7 @@ def refresh(app: Flask) -> None:
         if state.chosen.ignored.get(name) != reason:
             _log.warning("the setting %s of the admin page has no effect: %s", name, reason)
     app.extensions[_EXTENSION] = _State(state.started, Chosen(rows, ignored), now)
-    before = settings_of(app)
+    before = config.settings_of(app)
     if (settings, settings.origins) != (before, before.origins):
         app.config["FHIRAPP"] = settings
     if settings.log_level != before.log_level:
@@ -135,7 +126,7 @@ def change(name: str, value: str | None, user_id: str) -> bool:
         after, refused = _in_force(state.started, wanted)
         for key, reason in refused.items():
             if (key == name and value is not None) or key not in ignored:
-                raise ConfigurationError(reason)
+                raise config.ConfigurationError(reason)
         if value is None:
             is_same = name not in rows
         else:
@@ -175,7 +166,9 @@ def _rows(connection: Connection) -> dict[str, Stored]:
     return {name: Stored(value, at, by) for name, value, at, by in found}
 
 
-def _in_force(started: Settings, rows: Mapping[str, Stored]) -> tuple[Settings, Mapping[str, str]]:
+def _in_force(
+    started: config.Settings, rows: Mapping[str, Stored]
+) -> tuple[config.Settings, Mapping[str, str]]:
     """Return the settings with what the rows say, and why a row of them cannot be used."""
     values: dict[str, Any] = {}
     ignored: dict[str, str] = {}
@@ -183,24 +176,24 @@ def _in_force(started: Settings, rows: Mapping[str, Stored]) -> tuple[Settings, 
         if name in started.origins:
             continue
         if name not in LIVE:
-            is_known = name in {one.name for one in declared()}
+            is_known = name in {one.name for one in config.declared()}
             where = "set where the server is started" if is_known else "no setting of this release"
-            ignored[name] = f"{variable_of(name)} is {where}."
+            ignored[name] = f"{config.variable_of(name)} is {where}."
             continue
         try:
-            values[name] = parsed(LIVE[name], row.value)
-        except ConfigurationError as error:
+            values[name] = config.parsed(LIVE[name], row.value)
+        except config.ConfigurationError as error:
             ignored[name] = str(error)
     # One that fits only together with another waits for that.
     settings, waits = started, values
     while waits:
         left: dict[str, Any] = {}
         for name, value in waits.items():
-            origins = {**settings.origins, name: STORED}
+            origins = {**settings.origins, name: config.STORED}
             changed = replace(settings, **{name: value}, origins=origins)
             try:
-                check_together(changed)
-            except ConfigurationError as error:
+                config.check_together(changed)
+            except config.ConfigurationError as error:
                 left[name], ignored[name] = value, str(error)
             else:
                 settings = changed

@@ -11,14 +11,7 @@ from waitress.task import ErrorTask, WSGITask
 
 from fhirapp.auth.protector import VIA_PROXY
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.outcome import (
-    BodyTooLong,
-    FhirError,
-    HeadersTooLong,
-    InternalError,
-    InvalidParameter,
-    Unavailable,
-)
+from fhirapp.fhir import outcome
 from fhirapp.rest.middleware import MAX_BODY, MAX_HEADERS
 from fhirapp.rest.response import FHIR_JSON
 from fhirapp.server.proxies import DROPPED, SCHEME
@@ -57,7 +50,7 @@ class RefusalTask(ErrorTask):  # type: ignore[misc]
     """
 
     def execute(self) -> None:
-        error = _REFUSALS.get(self.request.error.code) or InvalidParameter(
+        error = _REFUSALS.get(self.request.error.code) or outcome.InvalidParameter(
             "request", "is not HTTP that this server can read"
         )
         body, media = fhir_json.dumps_indented(error.outcome()), FHIR_JSON
@@ -80,11 +73,11 @@ _SENTENCES = {
     ),
     503: "So much is asked of this server that your turn did not come. Try again in a moment.\n",
 }
-_REFUSALS: dict[int, FhirError] = {
-    413: BodyTooLong(f"The body is longer than {MAX_BODY} bytes."),
-    431: HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes."),
-    500: InternalError("Something went wrong here."),
-    503: Unavailable(
+_REFUSALS: dict[int, outcome.FhirError] = {
+    413: outcome.BodyTooLong(f"The body is longer than {MAX_BODY} bytes."),
+    431: outcome.HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes."),
+    500: outcome.InternalError("Something went wrong here."),
+    503: outcome.Unavailable(
         "So much is asked of this server that this request's turn did not come; try again.",
         headers={"Retry-After": str(RETRY_SECONDS)},
     ),

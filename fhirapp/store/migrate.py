@@ -45,15 +45,9 @@ from fhirapp.disk import need_writable
 from fhirapp.documents.ocr import PICTURES
 from fhirapp.search.tokenizer import normalised
 from fhirapp.store import import_models as import_models  # Declares its tables.
+from fhirapp.store import write
 from fhirapp.store.prepare import Notes
 from fhirapp.store.version import raise_generation
-from fhirapp.store.write import (
-    Rendering,
-    clear_index,
-    index_of,
-    is_outdated,
-    remember_rendering,
-)
 
 HEAD = "0013"
 # The oldest schema that is upgraded, and the release that upgrades older ones to it.
@@ -186,20 +180,20 @@ def unusable(engine: Engine, error: DatabaseError) -> ConfigurationError:
 
 
 def reindex(
-    connection: Connection, definitions: Mapping[str, Definition], rendering: Rendering
+    connection: Connection, definitions: Mapping[str, Definition], rendering: write.Rendering
 ) -> int:
     """Render and index every version again; return how many. One transaction.
 
     Where the words are an older release's, the documents are read again, without OCR.
     """
     _words_of_scans(connection, definitions["Binary"].table)
-    if is_outdated(connection):
+    if write.is_outdated(connection):
         _read_again(connection, definitions["Binary"])
     count = 0
     for definition in definitions.values():
-        clear_index(connection, definition)
+        write.clear_index(connection, definition)
         count += _reindex_type(connection, definition, definitions["Binary"], rendering)
-    remember_rendering(connection, rendering)
+    write.remember_rendering(connection, rendering)
     raise_generation(connection)
     return count
 
@@ -258,7 +252,7 @@ def read_scans(binary: Definition, languages: str) -> int:
 
 
 def _reindex_type(
-    connection: Connection, definition: Definition, binary: Definition, rendering: Rendering
+    connection: Connection, definition: Definition, binary: Definition, rendering: write.Rendering
 ) -> int:
     table = definition.table
     if not definition.stores_body and not definition.params.declared:
@@ -275,7 +269,7 @@ def _reindex_type(
         last = rows[-1]["pk"]
         count += len(rows)
         live = [row for row in rows if not row["deleted"]]
-        index = index_of(connection, definition, binary, rendering, live)
+        index = write.index_of(connection, definition, binary, rendering, live)
         index.write(connection)
         if live and definition.stores_body:
             connection.execute(

@@ -24,24 +24,9 @@ from authlib.oauth2.rfc7636 import CodeChallenge
 from sqlalchemy import insert
 
 from fhirapp.audit.events import record
+from fhirapp.auth import models, tokens
 from fhirapp.auth.links import linked_patients
-from fhirapp.auth.models import (
-    PATIENT,
-    AuthorizationCode,
-    Client,
-    Grant,
-    RefreshToken,
-    User,
-    digest,
-)
 from fhirapp.auth.scopes import LAUNCH
-from fhirapp.auth.tokens import (
-    CODE_SECONDS,
-    GRACE_SECONDS,
-    USER_SECONDS,
-    has_refresh,
-    revoke_replayed,
-)
 from fhirapp.config import base_url, with_parameters
 from fhirapp.db import db
 
@@ -59,17 +44,19 @@ class _OfUser:
 
     request: Any
 
-    def check_consent(self, spent: AuthorizationCode | RefreshToken) -> None:
+    def check_consent(self, spent: models.AuthorizationCode | models.RefreshToken) -> None:
         """Raise InvalidGrantError where the consent has ended; Authlib's own answers vary."""
         if self.authenticate_user(spent) is None:
             raise InvalidGrantError("The access was revoked, or has ended.")
 
-    def authenticate_user(self, spent: AuthorizationCode | RefreshToken) -> User | None:
+    def authenticate_user(
+        self, spent: models.AuthorizationCode | models.RefreshToken
+    ) -> models.User | None:
         """Return the user whose grant a code or refresh token belongs to, while it lasts."""
-        grant = db.session.get(Grant, spent.grant_id)
+        grant = db.session.get(models.Grant, spent.grant_id)
         if grant is None or grant.revoked_at is not None or grant.expires_at <= time.time():
             return None
-        user = db.session.get(User, grant.user_id)
+        user = db.session.get(models.User, grant.user_id)
         if user is None or user.disabled:
             return None
         self.request.grant = grant
@@ -78,12 +65,12 @@ class _OfUser:
     def lifetime(self) -> int:
         """Return how many seconds an access token lives: not longer than its grant."""
         left: int = self.request.grant.expires_at - int(time.time())
-        return max(1, min(USER_SECONDS, left))
+        return max(1, min(tokens.USER_SECONDS, left))
 
     def can_refresh(self) -> bool:
         """Say whether user and client, as it is registered now, allow access beyond this hour."""
         allowed = self.request.client.get_allowed_scope(self.request.grant.scope)
-        return has_refresh(allowed or "")
+        return tokens.has_refresh(allowed or "")
 
 
 class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
@@ -100,7 +87,7 @@ class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
         decision = request.decision
         parameters = request.payload.data
         grant = decision.grant
-        decision.connection.execute(insert(Grant), [grant])
+        decision.connection.execute(insert(models.Grant), [grant])
         record(
             "app-allowed",
             about=f"app/{request.client.client_id}",
@@ -109,19 +96,19 @@ class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
             named=() if grant["patient_id"] is None else (grant["patient_id"],),
         )
         row = {
-            "digest": digest(code),
+            "digest": models.digest(code),
             "grant_id": decision.grant["id"],
             "client_id": request.client.client_id,
             "redirect_uri": parameters["redirect_uri"],
             "scope": decision.grant["scope"],
             "nonce": parameters.get("nonce"),
             "code_challenge": parameters["code_challenge"],
-            "expires_at": int(time.time()) + CODE_SECONDS,
+            "expires_at": int(time.time()) + tokens.CODE_SECONDS,
         }
-        decision.connection.execute(insert(AuthorizationCode), [row])
+        decision.connection.execute(insert(models.AuthorizationCode), [row])
 
     def create_authorization_response(
-        self, redirect_uri: str, grant_user: User
+        self, redirect_uri: str, grant_user: models.User
     ) -> tuple[int, str, list[tuple[str, str]]]:
         """Return where to send the browser with a code; Authlib would write the query anew."""
         self.request.user = grant_user
@@ -132,17 +119,19 @@ class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
             answer.append(("state", state))
         return 302, "", [("Location", with_parameters(redirect_uri, answer))]
 
-    def query_authorization_code(self, code: str, client: Client) -> AuthorizationCode | None:
+    def query_authorization_code(
+        self, code: str, client: models.Client
+    ) -> models.AuthorizationCode | None:
         """Return a code that still serves; one that was used ends its grant."""
-        found = db.session.get(AuthorizationCode, digest(code))
+        found = db.session.get(models.AuthorizationCode, models.digest(code))
         if found is None or found.client_id != client.client_id:
             return None
         if found.used_at is not None:
-            revoke_replayed(found)
+            tokens.revoke_replayed(found)
             return None
         return found if found.expires_at > time.time() else None
 
-    def delete_authorization_code(self, authorization_code: AuthorizationCode) -> None:
+    def delete_authorization_code(self, authorization_code: models.AuthorizationCode) -> None:
         """Do nothing: saving the tokens used it up, and a second use must be recognised."""
 
     def generate_token(self, **options: Any) -> Any:
@@ -162,18 +151,18 @@ class RefreshGrant(_OfUser, RefreshTokenGrant):  # type: ignore[misc]
         if not self.can_refresh():
             raise InvalidGrantError("The client may not have access beyond an hour any more.")
 
-    def authenticate_refresh_token(self, refresh_token: str) -> RefreshToken | None:
-        found = db.session.get(RefreshToken, digest(refresh_token))
+    def authenticate_refresh_token(self, refresh_token: str) -> models.RefreshToken | None:
+        found = db.session.get(models.RefreshToken, models.digest(refresh_token))
         if found is None or not found.check_client(self.request.client):
             return None
         now = time.time()
         if found.used_at is not None:
-            if found.used_at < now - GRACE_SECONDS:
-                revoke_replayed(found)
+            if found.used_at < now - tokens.GRACE_SECONDS:
+                tokens.revoke_replayed(found)
             return None
         return found if found.expires_at > now else None
 
-    def revoke_old_credential(self, refresh_token: RefreshToken) -> None:
+    def revoke_old_credential(self, refresh_token: models.RefreshToken) -> None:
         """Do nothing: saving the new tokens used it up."""
 
     def generate_token(self, **options: Any) -> Any:
@@ -192,12 +181,12 @@ class LaunchContext:
         token.update(launch_parameters(grant.request.grant, grant.request.user))
 
 
-def launch_parameters(grant: Grant, user: User) -> dict[str, Any]:
+def launch_parameters(grant: models.Grant, user: models.User) -> dict[str, Any]:
     """Return what is in context, as the answer and the introspection of a token tell it.
 
     Nothing is where the user may not see the patient's record any more.
     """
-    if user.role == PATIENT and grant.patient_id not in linked_patients(user.id):
+    if user.role == models.PATIENT and grant.patient_id not in linked_patients(user.id):
         return {}
     context: dict[str, Any] = {}
     if grant.patient_id is not None:

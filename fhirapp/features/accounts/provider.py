@@ -17,19 +17,11 @@ from fhirapp.auth.users.provider import Begun, Provider, Unproved, Unreachable, 
 from fhirapp.config import base_url
 from fhirapp.db import db
 from fhirapp.features.accounts.sign_in import after_sign_in, sign_in_form
+from fhirapp.web import pages
 from fhirapp.web.cookies import PROVIDER_SECONDS, at_provider, set_at_provider
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    current_session,
-    end_session_of_browser,
-    local_path,
-    see_other,
-    wait,
-)
 from fhirapp.web.texts import _
 
-blueprint = blueprint_of("provider", __name__)
+blueprint = pages.blueprint_of("provider", __name__)
 _log = logging.getLogger(__name__)
 _FAILURES = "fhirapp.features.accounts.provider"
 # Of one address: each costs the provider a request.
@@ -52,12 +44,12 @@ _REASONS = (
 @blueprint.get("/sign-in/provider")
 def begin() -> Response:
     """Lead to the provider; next is where to go on afterwards."""
-    chosen, back = _provider(), local_path(request.args.get("next"))
+    chosen, back = _provider(), pages.local_path(request.args.get("next"))
     if len(back) > _LONGEST:
         # The browser keeps no longer cookie.
         back = "/account"
     # Who is signed in and comes here is asked for it, or is somebody else.
-    fresh = current_session() is not None or _asks_anew(back)
+    fresh = pages.current_session() is not None or _asks_anew(back)
     # The provider may take its time: no snapshot stays open.
     db.session.rollback()
     try:
@@ -65,7 +57,7 @@ def begin() -> Response:
     except (Unreachable, Unproved) as error:
         return _failed(chosen, back, error)
     set_at_provider(json.dumps(begun))
-    return see_other(address)
+    return pages.see_other(address)
 
 
 @blueprint.get("/sign-in/provider/answer")
@@ -74,8 +66,8 @@ def answer() -> Response:
     chosen, begun = _provider(), _begun()
     if begun is None:
         return sign_in_form("/account", _(_TOO_LATE), 400)
-    back = local_path(begun.back)
-    before = current_session()
+    back = pages.local_path(begun.back)
+    before = pages.current_session()
     instead_of = before.session_id if before else None
     db.session.rollback()
     try:
@@ -87,7 +79,7 @@ def answer() -> Response:
     except identities.NotEntered as error:
         return sign_in_form(back, _(str(error)), 403)
     if before is None:
-        end_session_of_browser()
+        pages.end_session_of_browser()
     return after_sign_in(entered, back)
 
 
@@ -96,7 +88,7 @@ def leave() -> Response:
     """Lead to where one signs out of the provider."""
     chosen, done = _provider(), "/sign-in?done=signed-out"
     try:
-        return see_other(chosen.leave(f"{base_url()}{done}") or done)
+        return pages.see_other(chosen.leave(f"{base_url()}{done}") or done)
     except (Unreachable, Unproved) as error:
         return _failed(chosen, "/account", error)
 
@@ -135,6 +127,6 @@ def _failed(chosen: Provider, back: str, error: Unproved | Unreachable) -> Respo
         _FAILURES, Failures(_FAILURES_A_MINUTE, "provider")
     )
     if seconds := failures.count(request.remote_addr or ""):
-        raise PageError(429, wait(TooOften(seconds)))
+        raise pages.PageError(429, pages.wait(TooOften(seconds)))
     record("sign-in-failed", what=f"by {chosen.issuer}: {error}")
     return sign_in_form(back, _(_NOT_PROVED, provider=chosen.name), 403)

@@ -16,17 +16,9 @@ from fhirapp.audit.events import record
 from fhirapp.auth.models import OF_PAGES, AccessToken, Client, Grant, RefreshToken, User
 from fhirapp.auth.tokens import revoke_grants
 from fhirapp.db import db, writing
+from fhirapp.web import pages
 from fhirapp.web.admin.audit_descriptions import patients_named
 from fhirapp.web.labels import in_words
-from fhirapp.web.pages import (
-    NOTHING_CHANGED,
-    PageError,
-    blueprint_of,
-    field,
-    for_administrators,
-    page,
-    see_other,
-)
 from fhirapp.web.texts import _
 
 SHOWN = 50
@@ -150,13 +142,13 @@ def _newest_tokens(grant_ids: Sequence[str]) -> dict[str | None, int]:
     return newest
 
 
-blueprint = blueprint_of("admin_grants", __name__)
+blueprint = pages.blueprint_of("admin_grants", __name__)
 _LONGEST = 200
 _PLACE_PARTS = 2
 
 
 @blueprint.get("/admin/grants")
-@for_administrators
+@pages.for_administrators
 def index() -> Response:
     """List the consents, the newest first, or those that a filter finds."""
     which = ConsentFilter(_asked("person"), _asked("app"), ended="ended" in request.args)
@@ -166,32 +158,32 @@ def index() -> Response:
 
 
 @blueprint.post("/admin/grants/<uuid:key>/take-back")
-@for_administrators
+@pages.for_administrators
 def take_one_back(key: object) -> Response:
     """Take back one consent: the app is refused at its next request."""
-    which = ConsentFilter(field("person", _LONGEST), field("app", _LONGEST))
+    which = ConsentFilter(pages.field("person", _LONGEST), pages.field("app", _LONGEST))
     db.session.rollback()
     with writing() as connection:
         number = revoke_one(connection, str(key))
     if number is None:
         raise NotFound
-    return see_other(_address(which, done=number))
+    return pages.see_other(_address(which, done=number))
 
 
 @blueprint.post("/admin/grants/take-back")
-@for_administrators
+@pages.for_administrators
 def take_back() -> Response:
     """Take back what a filter finds, once the administrator confirmed it."""
-    which = ConsentFilter(field("person", _LONGEST), field("app", _LONGEST))
+    which = ConsentFilter(pages.field("person", _LONGEST), pages.field("app", _LONGEST))
     if which.is_empty:
-        raise PageError(400, _("Enter a user or an app first."))
-    until = field("until", 20)
+        raise pages.PageError(400, _("Enter a user or an app first."))
+    until = pages.field("until", 20)
     if not (until.isascii() and until.isdecimal()):
         return _listed(which, asks=True)
     db.session.rollback()
     with writing() as connection:
         number = revoke_matching(connection, which, int(until))
-    return see_other(_address(which, done=number))
+    return pages.see_other(_address(which, done=number))
 
 
 def _asked(name: str) -> str:
@@ -234,7 +226,7 @@ def _listed(
     older = f"{last.created_at}~{last.id}" if more and last else ""
     in_force = ConsentFilter(which.person, which.app)
     now = int(time.time())
-    return page(
+    return pages.page(
         "apps/consents.html",
         which=which,
         found=found,
@@ -246,5 +238,5 @@ def _listed(
         asks=asks,
         at=now,
         number=number,
-        unchanged=_(NOTHING_CHANGED),
+        unchanged=_(pages.NOTHING_CHANGED),
     )

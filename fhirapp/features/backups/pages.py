@@ -24,25 +24,15 @@ from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE, Job
 from fhirapp.server.jobs import sweep
+from fhirapp.web import pages
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
 from fhirapp.web.cookies import form_fields, keeps
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    error_page,
-    field,
-    for_administrators,
-    page,
-    password_field,
-    see_other,
-    signed_in,
-)
 from fhirapp.web.texts import _, reason_of
 
-blueprint = blueprint_of("admin_backups", __name__)
+blueprint = pages.blueprint_of("admin_backups", __name__)
 # What was removed while it was looked at.
-blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
+blueprint.register_error_handler(FileNotFoundError, lambda _error: pages.error_page(404))
 # More than a form brings without scripts, which send it in pieces.
 blueprint.register_error_handler(
     BodyTooLong, lambda _error: jobs.too_long("restore FILE", "/admin/backups")
@@ -61,7 +51,7 @@ _COUNTED: Mapping[str, str] = {
 
 @blueprint.get("/admin/backups")
 @watched
-@for_administrators
+@pages.for_administrators
 def every() -> Response:
     """List the backups, and offer to take one."""
     sweep(int(time.time()))
@@ -69,11 +59,11 @@ def every() -> Response:
 
 
 @blueprint.post("/admin/backups")
-@for_administrators
+@pages.for_administrators
 def take() -> Response:
     """Take a backup, encrypted where a passphrase is typed."""
-    passphrase = password_field("passphrase")
-    if passphrase != password_field("again"):
+    passphrase = pages.password_field("passphrase")
+    if passphrase != pages.password_field("again"):
         return _list(
             _(
                 "The passphrases do not match. Enter the same passphrase twice, or leave both "
@@ -83,13 +73,13 @@ def take() -> Response:
     if len(passphrase) > _LONGEST:
         return _list(_("A passphrase can have at most 999 characters."))
     if why := why_no_backup(settings()):
-        raise PageError(409, why)
+        raise pages.PageError(409, why)
     jobs.begin(BACKUP, {"encrypted": bool(passphrase)}, passphrase=passphrase)
-    return see_other("/admin/backups")
+    return pages.see_other("/admin/backups")
 
 
 @blueprint.post("/admin/backups/upload")
-@for_administrators
+@pages.for_administrators
 def upload() -> Response:
     """Keep a backup that was uploaded in pieces before, or comes with this form."""
     if settings().demo:
@@ -97,7 +87,7 @@ def upload() -> Response:
         return _list(_("The demo takes no backup from elsewhere, since everybody may sign in."))
     job_id = jobs.job_field()
     if queue.find(job_id, BACKUP) is not None:
-        return see_other("/admin/backups")
+        return pages.see_other("/admin/backups")
     try:
         found = jobs.take_upload(job_id)
     except ConfigurationError as error:
@@ -105,48 +95,50 @@ def upload() -> Response:
     if found is None or not found.is_whole:
         return _list(_("Choose the file of a backup, and upload it as a whole."))
     jobs.begin(BACKUP, {"uploaded": found.files[0].name, "size": found.size})
-    return see_other("/admin/backups")
+    return pages.see_other("/admin/backups")
 
 
 @blueprint.get("/admin/backups/<name>/restore")
 @watched
-@for_administrators
+@pages.for_administrators
 def restore(name: str) -> Response:
     """Show what a restore of a backup would bring and take, once that is prepared."""
     return _restore_page(_found(name), form_fields().get("reason", ""))
 
 
 @blueprint.post("/admin/backups/<name>/restore")
-@for_administrators
+@pages.for_administrators
 def prepare(name: str) -> Response:
     """Prepare a restore: the backup is checked, and laid beside the database."""
-    found, passphrase = _found(name), password_field("passphrase")
+    found, passphrase = _found(name), pages.password_field("passphrase")
     _check_restores_here()
     if found.is_sealed and not passphrase:
         message = _("Enter the passphrase. This backup can't be opened without it.")
         return _restore_page(found, message=message)
     jobs.begin(RESTORE, {"name": found.name}, passphrase=passphrase)
-    return see_other(f"{_path(found)}/restore")
+    return pages.see_other(f"{_path(found)}/restore")
 
 
 @blueprint.post("/admin/backups/<name>/restore/confirm")
 @keeps("reason")
-@for_administrators
+@pages.for_administrators
 def confirm(name: str) -> Response:
     """Have the server restart on what is prepared, once the administrator typed why."""
-    found, reason = _found(name), field("reason", LONGEST_REASON)
+    found, reason = _found(name), pages.field("reason", LONGEST_REASON)
     _check_restores_here()
     if any(job.is_under_way for job in queue.jobs()):
         message = _("An import, export or backup is under way. Wait for its end, or stop it.")
     elif len(reason) < SHORTEST_REASON:
         message = _("Enter a reason. It is kept in the audit trail.")
-    elif field("typed", 100).casefold() != _("restore").casefold():
+    elif pages.field("typed", 100).casefold() != _("restore").casefold():
         message = _("The word is another one. Nothing was restored.")
     else:
         # Made first: the server ends its processes then.
-        restoring = page("backups/restoring.html", above="../../../")
+        restoring = pages.page("backups/restoring.html", above="../../../")
         try:
-            prepared.confirm(settings(), field("prepared", 100), signed_in().user, reason)
+            prepared.confirm(
+                settings(), pages.field("prepared", 100), pages.signed_in().user, reason
+            )
         except RefusedCommand as error:
             return _restore_page(found, reason, reason_of(error))
         except ConfigurationError as error:
@@ -157,37 +149,37 @@ def confirm(name: str) -> Response:
 
 
 @blueprint.get("/admin/restoring")
-@for_administrators
+@pages.for_administrators
 def restoring() -> Response:
     """Show that the server restarts, until what came of it is known."""
     found = prepared.prepared(settings()) if database_path(settings()) else None
     is_under_way = found is not None and found.state == prepared.CONFIRMED
     if not is_under_way:
-        return see_other("/admin/backups")
-    return page("backups/restoring.html", above="")
+        return pages.see_other("/admin/backups")
+    return pages.page("backups/restoring.html", above="")
 
 
 @blueprint.get("/admin/backups/<name>")
 @watched
-@for_administrators
+@pages.for_administrators
 def one(name: str) -> Response:
     """Show a backup: what is known of it, and what can be done with it."""
     return _one(_found(name))
 
 
 @blueprint.post("/admin/backups/<name>/drill")
-@for_administrators
+@pages.for_administrators
 def drill(name: str) -> Response:
     """Try a backup out: open a copy, and read all of it."""
-    found, passphrase = _found(name), password_field("passphrase")
+    found, passphrase = _found(name), pages.password_field("passphrase")
     if found.is_sealed and not passphrase:
         return _one(found, _("Enter the passphrase. This backup can't be opened without it."))
     jobs.begin(DRILL, {"name": found.name}, passphrase=passphrase)
-    return see_other(_path(found))
+    return pages.see_other(_path(found))
 
 
 @blueprint.get("/admin/backups/<name>/file")
-@for_administrators
+@pages.for_administrators
 def file(name: str) -> Response:
     """Send a backup."""
     found = _found(name)
@@ -197,7 +189,7 @@ def file(name: str) -> Response:
 
 
 @blueprint.post("/admin/backups/<name>/delete")
-@for_administrators
+@pages.for_administrators
 def delete(name: str) -> Response:
     """Delete a backup, once the administrator confirmed it."""
     found = _found(name)
@@ -206,17 +198,17 @@ def delete(name: str) -> Response:
     try:
         delete_backup(settings(), found.name)
     except OSError as error:
-        raise PageError(
+        raise pages.PageError(
             409, _("The backup could not be deleted: %(why)s.", why=error.strerror)
         ) from None
     jobs.note("deleted backup %s", found.name)
-    return see_other("/admin/backups?done=deleted")
+    return pages.see_other("/admin/backups?done=deleted")
 
 
 def _list(message: str = "") -> Response:
     found = backups(settings())
     taken = queue.jobs(BACKUP)
-    return page(
+    return pages.page(
         "backups/backups.html",
         400 if message else 200,
         scripts=True,
@@ -243,7 +235,7 @@ def _list(message: str = "") -> Response:
 
 def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
     drills = _drills(backup)
-    return page(
+    return pages.page(
         "backups/backup.html",
         400 if message else 200,
         scripts=True,
@@ -275,7 +267,7 @@ def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Respon
             lost = prepared.changed_since(connection, found.taken)
         for key, words in _COUNTED.items():
             rows.append((_(words), found.contents[key], now[key], lost[key]))
-    return page(
+    return pages.page(
         "backups/restore.html",
         400 if message else 200,
         scripts=True,
@@ -300,7 +292,7 @@ def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Respon
 def _check_restores_here() -> None:
     """Raise PageError where restoring is a matter of the command line."""
     if prepared.why_not_here(settings()):
-        raise PageError(409, _("This server restores at the command line only."))
+        raise pages.PageError(409, _("This server restores at the command line only."))
 
 
 def _last_restore() -> prepared.PreparedRestore | None:

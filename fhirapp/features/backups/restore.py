@@ -19,6 +19,7 @@ from pathlib import Path
 from flask import Flask
 from sqlalchemy import URL, Connection, delete, update
 
+from fhirapp import disk
 from fhirapp.audit.store import NAME as TRAIL_FILE
 from fhirapp.audit.store import TABLES
 from fhirapp.auth.models import AccessToken, Launch, ParkedRequest, Session, SetupCode
@@ -29,17 +30,6 @@ from fhirapp.db import checked_url, db, writing
 from fhirapp.db.generation import Generation
 from fhirapp.db.sqlite_file import faults_of, opened, schema_of
 from fhirapp.definition import types
-from fhirapp.disk import (
-    because,
-    beside,
-    copy_into,
-    database_path,
-    owned_as,
-    scratch,
-    sync,
-    sync_folder,
-    written_whole,
-)
 from fhirapp.features.backups.archive import (
     DATABASE,
     DUMP,
@@ -70,12 +60,12 @@ class Move:
 
 def journal_of(database: Path) -> Path:
     """Return where the journal of a database and its keys lies."""
-    return beside(database, ".restore")
+    return disk.beside(database, ".restore")
 
 
 def staged_for(place: Path) -> Path:
     """Return where a new file waits for a place: beside it, on the same disk."""
-    return beside(place, ".restoring")
+    return disk.beside(place, ".restoring")
 
 
 def swap(database: Path, moves: Sequence[Move]) -> None:
@@ -88,7 +78,7 @@ def swap(database: Path, moves: Sequence[Move]) -> None:
         [os.path.relpath(path, database.parent) for path in (one.staged, one.place, one.kept)]
         for one in moves
     ]
-    with written_whole(journal_of(database), like=database) as file:
+    with disk.written_whole(journal_of(database), like=database) as file:
         file.write(json.dumps(stated).encode())
     _finish(database)
 
@@ -108,7 +98,7 @@ def finish_swap(database: Path | None) -> bool:
             try:
                 _finish(database)
             except (OSError, ValueError) as error:
-                reason = because(error) if isinstance(error, OSError) else str(error)
+                reason = disk.because(error) if isinstance(error, OSError) else str(error)
                 raise ConfigurationError(
                     f"A restore was interrupted and cannot be completed ({reason}): see "
                     f"{journal_of(database)}."
@@ -134,7 +124,7 @@ def _finish(database: Path) -> None:
         if move.staged.exists():
             _move_into_place(move)
     journal.unlink()
-    sync_folder(journal.parent)
+    disk.sync_folder(journal.parent)
 
 
 def _move_into_place(move: Move) -> None:
@@ -143,13 +133,13 @@ def _move_into_place(move: Move) -> None:
             os.link(move.place, move.kept)
         except OSError:
             # A file system without hard links.
-            copy_into(move.place, move.kept)
+            disk.copy_into(move.place, move.kept)
     for suffix in _BESIDE:
-        if beside(move.place, suffix).exists():
-            beside(move.place, suffix).replace(beside(move.kept, suffix))
-    sync_folder(move.place.parent)
+        if disk.beside(move.place, suffix).exists():
+            disk.beside(move.place, suffix).replace(disk.beside(move.kept, suffix))
+    disk.sync_folder(move.place.parent)
     move.staged.replace(move.place)
-    sync_folder(move.place.parent)
+    disk.sync_folder(move.place.parent)
 
 
 # What an administrator must know after a restore.
@@ -203,13 +193,13 @@ def restore(
 
     Nothing is touched before the whole backup was checked. Raises ConfigurationError.
     """
-    database = database_path(settings)
+    database = disk.database_path(settings)
     if database is None:
         return _restore_dump(settings, path, now, passphrase, force=force)
     if path.exists() and database.exists() and path.samefile(database):
         raise ConfigurationError(f"{path} is the database itself, and no backup.")
     settings.instance.mkdir(parents=True, exist_ok=True)
-    with scratch(database.parent) as folder, alone_with(database):
+    with disk.scratch(database.parent) as folder, alone_with(database):
         if not force and holds_anything(database):
             raise ConfigurationError(_HOLDS.format(database))
         manifest = unpacked(settings, path, passphrase, folder)
@@ -223,7 +213,7 @@ def _restore_dump(
 ) -> RestoreResult:
     """Restore a backup of PostgreSQL: into tables beside those there, which it then replaces."""
     url = checked_url(settings)
-    with scratch(settings.instance) as folder, alone_on_server(settings):
+    with disk.scratch(settings.instance) as folder, alone_on_server(settings):
         engine = server_engine(url)
         if holds_rows(engine, _OF_A_START) and not force:
             raise ConfigurationError(_HOLDS.format(shown(engine)))
@@ -335,7 +325,7 @@ def put_in_place(settings: Settings, database: Path, folder: Path, now: datetime
                 raise
     except (OSError, sqlite3.Error) as error:
         raise ConfigurationError(
-            f"The backup cannot be put in its place ({because(error)}); the next start "
+            f"The backup cannot be put in its place ({disk.because(error)}); the next start "
             "completes what was begun, if anything."
         ) from None
     Generation(settings.instance).change()
@@ -346,18 +336,18 @@ def _stage(settings: Settings, database: Path, folder: Path, now: datetime) -> l
     """Put the unpacked files beside their places; return how they get there. Raises OSError."""
     staged = staged_for(database)
     (folder / DATABASE).replace(staged)
-    owned_as(staged, database)
-    sync(staged)
+    disk.owned_as(staged, database)
+    disk.sync(staged)
     moves = [_move(database, now)]
     moves += _stage_trail(settings.instance / TRAIL_FILE, folder / TRAIL, now)
     for name in () if settings.demo else KEYS:
         place, new = settings.instance / name, folder / name
         if not new.exists() or (place.exists() and place.read_bytes() == new.read_bytes()):
             continue
-        with written_whole(staged_for(place), like=place) as file:
+        with disk.written_whole(staged_for(place), like=place) as file:
             file.write(new.read_bytes())
         moves.append(_move(place, now))
-    sync_folder(database.parent)
+    disk.sync_folder(database.parent)
     return moves
 
 
@@ -370,10 +360,10 @@ def _stage_trail(trail: Path, copy: Path, now: datetime) -> list[Move]:
     if not copy.exists():
         return []
     if not trail.exists():
-        copy_into(copy, staged_for(trail))
+        disk.copy_into(copy, staged_for(trail))
         return [_move(trail, now)]
     if not _goes_on(trail, copy):
-        copy_into(copy, trail.with_name(f"audit.from-backup-{now:%Y%m%dT%H%M%SZ}.db"))
+        disk.copy_into(copy, trail.with_name(f"audit.from-backup-{now:%Y%m%dT%H%M%SZ}.db"))
     return []
 
 

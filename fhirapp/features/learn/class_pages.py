@@ -20,23 +20,11 @@ from fhirapp.features.learn.lesson import Lesson, lessons
 from fhirapp.features.learn.models import Learner, LessonClass, LessonProgress
 from fhirapp.features.learn.routes import only_in_the_demo
 from fhirapp.jobs import worker
+from fhirapp.web import pages
 from fhirapp.web.cookies import set_session
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    current_session,
-    end_session_of_browser,
-    field,
-    for_signed_in,
-    for_staff,
-    page,
-    see_other,
-    signed_in,
-    too_often,
-)
 from fhirapp.web.texts import _, reason_of
 
-blueprint = blueprint_of("classes", __name__)
+blueprint = pages.blueprint_of("classes", __name__)
 blueprint.before_request(only_in_the_demo)
 _COLUMNS = ("learner", "number", "lesson", "started", "done", "steps met", "steps", "hints")
 
@@ -58,14 +46,14 @@ def join_form() -> Response:
 @blueprint.post("/learn/join")
 def join() -> Response:
     """Join a class."""
-    code, nickname = field("code", 40), field("nickname", 200)
+    code, nickname = pages.field("code", 40), pages.field("nickname", 200)
     again = partial(_join_page, code=code, nickname=nickname)
     try:
         secret = classes.join(code, nickname, request.remote_addr or "", _session_id())
     except RefusedCommand as error:
         return again(reason_of(error), 400)
     except TooOften as error:
-        return too_often(again, error)
+        return pages.too_often(again, error)
     if secret is None:
         return again(_("No class has this code. Ask your teacher for it."), 404)
     return _entered(secret)
@@ -75,9 +63,11 @@ def join() -> Response:
 def come_back() -> Response:
     """Come back to a class with the own code, on this or another device."""
     try:
-        secret = classes.come_back(field("own_code", 40), request.remote_addr or "", _session_id())
+        secret = classes.come_back(
+            pages.field("own_code", 40), request.remote_addr or "", _session_id()
+        )
     except TooOften as error:
-        return too_often(_join_page, error)
+        return pages.too_often(_join_page, error)
     if secret is None:
         return _join_page(
             _("This code is not valid, or the class has ended. Ask your teacher."), 404
@@ -86,21 +76,21 @@ def come_back() -> Response:
 
 
 def _session_id() -> str | None:
-    session = current_session()
+    session = pages.current_session()
     return session.session_id if session else None
 
 
 def _entered(secret: str) -> Response:
-    if current_session() is None:
-        end_session_of_browser()
+    if pages.current_session() is None:
+        pages.end_session_of_browser()
     set_session(secret)
-    return see_other("/learn/class")
+    return pages.see_other("/learn/class")
 
 
 def _join_page(
     message: str = "", status: int = 200, code: str = "", nickname: str = ""
 ) -> Response:
-    return page(
+    return pages.page(
         "learn/join.html",
         status,
         message=message,
@@ -111,42 +101,44 @@ def _join_page(
 
 
 @blueprint.get("/learn/class")
-@for_signed_in
+@pages.for_signed_in
 def own_class() -> Response:
     """Show a learner their class, and the code to come back with."""
-    user = signed_in().user
+    user = pages.signed_in().user
     found = classes.class_of(user.id)
     if found is None:
-        return see_other("/learn/join")
-    return page("learn/own_class.html", found=found, code=classes.own_code(user.id))
+        return pages.see_other("/learn/join")
+    return pages.page("learn/own_class.html", found=found, code=classes.own_code(user.id))
 
 
 @blueprint.get("/learn/classes")
-@for_staff
+@pages.for_staff
 def list_classes() -> Response:
     """List a teacher's classes, and offer to make one."""
     return _list_page(_teacher())
 
 
 @blueprint.post("/learn/classes")
-@for_staff
+@pages.for_staff
 def make() -> Response:
     """Make a class."""
     teacher = _teacher()
-    name, days = field("name", 200), field("days", 3)
+    name, days = pages.field("name", 200), pages.field("days", 3)
     try:
         class_id = classes.make_class(
             teacher.id, name, int(days) if days.isdecimal() else 0, request.remote_addr or ""
         )
     except RefusedCommand as error:
-        return _list_page(signed_in().user, reason_of(error), 400, name)
+        return _list_page(pages.signed_in().user, reason_of(error), 400, name)
     except TooOften as error:
-        return too_often(lambda text, status: _list_page(signed_in().user, text, status), error)
-    return see_other(f"/learn/classes/{class_id}")
+        return pages.too_often(
+            lambda text, status: _list_page(pages.signed_in().user, text, status), error
+        )
+    return pages.see_other(f"/learn/classes/{class_id}")
 
 
 def _list_page(teacher: User, message: str = "", status: int = 200, name: str = "") -> Response:
-    return page(
+    return pages.page(
         "learn/classes.html",
         status,
         classes=classes.classes_of(teacher),
@@ -160,13 +152,13 @@ def _list_page(teacher: User, message: str = "", status: int = 200, name: str = 
 
 
 @blueprint.get("/learn/classes/<class_id>")
-@for_staff
+@pages.for_staff
 def show(class_id: str) -> Response:
     """Show a teacher who is where, and what can be changed."""
     found = _class(class_id)
     known = lessons()[0]
     own = classes.chosen(known, found.lessons)
-    return page(
+    return pages.page(
         "learn/class.html",
         scripts=True,
         found=found,
@@ -182,53 +174,53 @@ def show(class_id: str) -> Response:
 
 
 @blueprint.post("/learn/classes/<class_id>/lessons")
-@for_staff
+@pages.for_staff
 def set_lessons(class_id: str) -> Response:
     """Set which lessons the class does: by the number that each has in the form."""
     _class(class_id)
-    places = {lesson.name: field(lesson.name, 3) for lesson in lessons()[0]}
+    places = {lesson.name: pages.field(lesson.name, 3) for lesson in lessons()[0]}
     numbered = {name: int(place) for name, place in places.items() if place.isdecimal()}
     if not numbered or len(numbered) < sum(map(bool, places.values())):
         message = _("Number at least one lesson, and leave the others empty.")
-        raise PageError(400, message, form=f"/learn/classes/{class_id}")
+        raise pages.PageError(400, message, form=f"/learn/classes/{class_id}")
     names = sorted(numbered, key=lambda name: numbered[name])
     classes.change_class(class_id, "other lessons", lessons=names)
-    return see_other(f"/learn/classes/{class_id}")
+    return pages.see_other(f"/learn/classes/{class_id}")
 
 
 @blueprint.post("/learn/classes/<class_id>/code")
-@for_staff
+@pages.for_staff
 def renew_code(class_id: str) -> Response:
     """Give the class another code to join with."""
     _class(class_id)
     classes.renew_code(class_id)
-    return see_other(f"/learn/classes/{class_id}")
+    return pages.see_other(f"/learn/classes/{class_id}")
 
 
 @blueprint.post("/learn/classes/<class_id>/end")
-@for_staff
+@pages.for_staff
 def end(class_id: str) -> Response:
     """End the class, with its learners' accounts."""
     _class(class_id)
     classes.end_class(class_id)
-    return see_other("/learn/classes")
+    return pages.see_other("/learn/classes")
 
 
 @blueprint.post("/learn/classes/<class_id>/learners")
-@for_staff
+@pages.for_staff
 def change_learner(class_id: str) -> Response:
     """Put a learner back to the beginning, or remove them."""
     _class(class_id)
     changes = {"reset": classes.reset_learner, "remove": classes.remove_learner}
-    user_id, what = field("learner", 64), field("what", 10)
+    user_id, what = pages.field("learner", 64), pages.field("what", 10)
     if what not in changes:
-        raise PageError(404, _("A learner can be reset or removed."))
+        raise pages.PageError(404, _("A learner can be reset or removed."))
     changes[what](class_id, user_id)
-    return see_other(f"/learn/classes/{class_id}")
+    return pages.see_other(f"/learn/classes/{class_id}")
 
 
 @blueprint.get("/learn/classes/<class_id>/results.csv")
-@for_staff
+@pages.for_staff
 def results(class_id: str) -> Response:
     """Send who did what, a line for each learner and lesson of the class."""
     found = _class(class_id)
@@ -294,9 +286,9 @@ def _met(row: LessonProgress, lesson: Lesson) -> int:
 
 def _teacher() -> User:
     """Return who is signed in, if they may have classes. Raises PageError."""
-    user = signed_in().user
+    user = pages.signed_in().user
     if not classes.is_teacher(user):
-        raise PageError(403, _("This page is for teachers. You are signed in as a learner."))
+        raise pages.PageError(403, _("This page is for teachers. You are signed in as a learner."))
     return user
 
 
@@ -305,5 +297,5 @@ def _class(class_id: str) -> LessonClass:
     _teacher()
     found = db.session.get(LessonClass, class_id)
     if found is None:
-        raise PageError(404, _("This class does not exist, or has ended."))
+        raise pages.PageError(404, _("This class does not exist, or has ended."))
     return found

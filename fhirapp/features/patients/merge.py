@@ -23,15 +23,7 @@ from fhirapp.auth.tokens import revoke_of_patient
 from fhirapp.auth.users import accounts
 from fhirapp.config import RefusedCommand, Settings
 from fhirapp.definition import Definition, Visibility, types
-from fhirapp.features.patients.deletion import (
-    changing,
-    checked,
-    is_merged,
-    linked_accounts,
-    note,
-    now,
-    publisher_of,
-)
+from fhirapp.features.patients import deletion
 from fhirapp.fhir.identity import contradiction
 from fhirapp.store import merge
 from fhirapp.store.import_models import MERGED, PatientChange, PatientMerge
@@ -60,7 +52,7 @@ def preview(connection: Connection, source: str, target: str) -> Merge:
         definition.name: sum(1 for _ in _moved(connection, definition, source, move))
         for definition in _movable()
     }
-    return Merge(_there(counts), linked_accounts(connection, source))
+    return Merge(_there(counts), deletion.linked_accounts(connection, source))
 
 
 def merge_patients(
@@ -71,10 +63,10 @@ def merge_patients(
     With move_accounts those who saw the record that is merged see the one that stays; otherwise
     they see neither. Raises RefusedCommand.
     """
-    reason = checked(reason)
-    with changing(settings) as connection:
+    reason = deletion.checked(reason)
+    with deletion.changing(settings) as connection:
         _check(connection, source, target)
-        publisher = publisher_of(connection, settings)
+        publisher = deletion.publisher_of(connection, settings)
         counts = _move_all(publisher, source, partial(merge.move, merged={source: target}))
         _publish_patient(publisher, source, lambda one: merge.link(one, target, is_replaced=True))
         _publish_patient(publisher, target, lambda one: merge.link(one, source, is_replaced=False))
@@ -97,7 +89,7 @@ def merge_patients(
                 accounts.link(connection, user_id, target, is_self=is_self, related_person=related)
             moved.append([user_id, is_self, is_moved, related, held if is_moved else None])
         revoke_of_patient(connection, source)
-        change_id = note(connection, MERGED, source, reason, who)
+        change_id = deletion.note(connection, MERGED, source, reason, who)
         row = {"change_id": change_id, "target_id": target, "accounts": moved}
         connection.execute(insert(PatientMerge), [row])
         what = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -112,8 +104,8 @@ def undo_merge(settings: Settings, source: str, reason: str) -> Mapping[str, int
     saw instead, was taken since. Apps that were started for the record that stays
     lose access, since they may hold the other's. Raises RefusedCommand.
     """
-    reason = checked(reason)
-    with changing(settings) as connection:
+    reason = deletion.checked(reason)
+    with deletion.changing(settings) as connection:
         of_it = select(PatientMerge.change_id, PatientMerge.target_id, PatientMerge.accounts).join(
             PatientChange, PatientChange.id == PatientMerge.change_id
         )
@@ -122,7 +114,7 @@ def undo_merge(settings: Settings, source: str, reason: str) -> Mapping[str, int
         if row is None:
             raise RefusedCommand("This record is not merged into another one.")
         target = row["target_id"]
-        publisher = publisher_of(connection, settings)
+        publisher = deletion.publisher_of(connection, settings)
         back = partial(merge.move_back, source=source, target=target)
         counts = _move_all(publisher, target, back)
         _publish_patient(publisher, source, lambda one: merge.unlink(one, target))
@@ -142,7 +134,7 @@ def undo_merge(settings: Settings, source: str, reason: str) -> Mapping[str, int
                 accounts.link(connection, user_id, target, related_person=held)
         revoke_of_patient(connection, target)
         ended = update(PatientChange).where(PatientChange.id == row["change_id"])
-        connection.execute(ended.values(ended_at=now()))
+        connection.execute(ended.values(ended_at=deletion.now()))
         record("merge-undone", what=reason, named=[source, target])
     return counts
 
@@ -155,7 +147,9 @@ def _check(connection: Connection, source: str, target: str) -> None:
         if _current(connection, one) is None:
             raise RefusedCommand("Unknown patient: %(id)s.", id=one)
     # Several records may be merged into one, but none that has others in it.
-    if is_merged(connection, source) or is_merged(connection, target, into_another=True):
+    if deletion.is_merged(connection, source) or deletion.is_merged(
+        connection, target, into_another=True
+    ):
         raise RefusedCommand(
             "One of these records is already part of a merge. Undo that merge first."
         )

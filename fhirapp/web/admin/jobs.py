@@ -23,19 +23,9 @@ from fhirapp.jobs.queue import BEGINS, DONE, FAILED, INTERRUPTED, STOPPED, WAITS
 from fhirapp.jobs.uploads import OutOfStep, Upload, UploadChunk
 from fhirapp.rest import recorder
 from fhirapp.rest.stream import Span, StoredContent, carry, wanted_span
+from fhirapp.web import pages
 from fhirapp.web.admin.audit_descriptions import VIA
 from fhirapp.web.cookies import keeps
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    current_session,
-    error_page,
-    field,
-    for_administrators,
-    see_other,
-    sign_in_address,
-    signed_in,
-)
 from fhirapp.web.texts import _, numeral
 
 _log = logging.getLogger(__name__)
@@ -49,7 +39,7 @@ def too_long(command: str, form: str) -> Response:
         "or copy the files to the server and run there: %(command)s",
         command=f"fhirapp {command}",
     )
-    return error_page(413, text, _("Too large for this form"), form)
+    return pages.error_page(413, text, _("Too large for this form"), form)
 
 
 def phase_of(job: Job) -> str:
@@ -115,7 +105,7 @@ def job_of(job_id: str, *kinds: str) -> Job:
 def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
     """Begin the job whose id the form has; return that. Twice is once. Raises PageError."""
     job_id = job_field()
-    user = signed_in().user
+    user = pages.signed_in().user
     try:
         is_new = process.start(
             job_id,
@@ -125,7 +115,7 @@ def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
             passphrase=passphrase,
         )
     except ConfigurationError as error:
-        raise PageError(503, str(error), _("Not started")) from None
+        raise pages.PageError(503, str(error), _("Not started")) from None
     if is_new:
         note(f"began {kind} %s", job_id)
         recorder.note(user.id, VIA, urlencode({"task": job_id, **options}, doseq=True))
@@ -134,9 +124,9 @@ def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
 
 def job_field() -> str:
     """Return the id that a form has for the job that it begins. Raises PageError."""
-    job_id = field("task", 64)
+    job_id = pages.field("task", 64)
     if not queue.is_id(job_id):
-        raise PageError(400, _("The form is incomplete. Reload the page and try again."))
+        raise pages.PageError(400, _("The form is incomplete. Reload the page and try again."))
     return job_id
 
 
@@ -149,7 +139,7 @@ def end(job: Job) -> None:
 
 def note(what: str, *names: str) -> None:
     """Write into the log what an administrator did; names are of ours, never a file's."""
-    _log.info(f"%s {what}", signed_in().user.username, *names)
+    _log.info(f"%s {what}", pages.signed_in().user.username, *names)
 
 
 def watched(view: View) -> View:
@@ -157,9 +147,12 @@ def watched(view: View) -> View:
 
     @wraps(view)
     def looked(*args: Any, **values: Any) -> Any:
-        found = current_session()
+        found = pages.current_session()
         if request.headers.get("HX-Request") and (found is None or not found.complete):
-            headers = {"HX-Redirect": sign_in_address(request.path), "Cache-Control": "no-store"}
+            headers = {
+                "HX-Redirect": pages.sign_in_address(request.path),
+                "Cache-Control": "no-store",
+            }
             return Response(status=204, headers=headers)
         return view(*args, **values)
 
@@ -180,7 +173,7 @@ def sent(name: str) -> Response:
         content = StoredContent.of(shared_files(settings()), name)
     except FileNotFoundError:
         raise NotFound from None
-    recorder.note(signed_in().user.id, VIA)
+    recorder.note(pages.signed_in().user.id, VIA)
     response = Response(content_type="application/octet-stream")
     response.headers["Accept-Ranges"] = "bytes"
     response.headers.set("Content-Disposition", "attachment", filename=name.rpartition("/")[2])
@@ -201,7 +194,7 @@ def take_upload(upload_id: str) -> Upload | None:
     A browser without scripts sends files in the form. Otherwise the form has a summary of what was
     uploaded. Raises ConfigurationError where this server has other files.
     """
-    user_id, summary = signed_in().user.id, request.form.get("uploaded")
+    user_id, summary = pages.signed_in().user.id, request.form.get("uploaded")
     if summary:
         before = uploads.find(upload_id, user_id)
         if before is None or before.summary != summary:
@@ -218,21 +211,21 @@ def take_upload(upload_id: str) -> Upload | None:
     return uploads.find(upload_id, user_id)
 
 
-blueprint = blueprint_of("admin_uploads", __name__)
+blueprint = pages.blueprint_of("admin_uploads", __name__)
 
 
 @blueprint.get("/admin/uploads/<upload_id>")
-@for_administrators
+@pages.for_administrators
 def status(upload_id: str) -> Response:
     """Tell which files of an upload are here, and how much of each."""
     if not queue.is_id(upload_id):
         raise NotFound
-    found = uploads.find(upload_id, signed_in().user.id)
+    found = uploads.find(upload_id, pages.signed_in().user.id)
     return _answer(200, files=[one._asdict() for one in found.files] if found else [])
 
 
 @blueprint.post("/admin/uploads/<upload_id>/<int:number>")
-@for_administrators
+@pages.for_administrators
 def piece(upload_id: str, number: int) -> Response:
     """Add a piece, the body as it is, to a file; tell how much of that is here."""
     if not queue.is_id(upload_id):
@@ -243,7 +236,7 @@ def piece(upload_id: str, number: int) -> Response:
         size, at, left = (request.args.get(name, -1, type=int) for name in ("size", "at", "left"))
         content = request.get_data()
         one = UploadChunk(number, request.args.get("name", ""), size, at, left, content)
-        have = uploads.add(upload_id, signed_in().user.id, one)
+        have = uploads.add(upload_id, pages.signed_in().user.id, one)
     except OutOfStep as error:
         return _answer(409, have=error.have)
     except ConfigurationError as error:
@@ -253,14 +246,14 @@ def piece(upload_id: str, number: int) -> Response:
 
 @blueprint.post("/admin/uploads/<upload_id>/discard")
 @keeps(page="/admin/imports")
-@for_administrators
+@pages.for_administrators
 def discard(upload_id: str) -> Response:
     """Remove what was uploaded, and nothing was done with."""
-    if uploads.find(upload_id, signed_in().user.id) is None:
+    if uploads.find(upload_id, pages.signed_in().user.id) is None:
         raise NotFound
     uploads.remove(upload_id)
     note("discarded upload %s", upload_id)
-    return see_other("/admin/imports?done=discarded")
+    return pages.see_other("/admin/imports?done=discarded")
 
 
 def _answer(status_code: int, **values: object) -> Response:

@@ -17,62 +17,46 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 from werkzeug.exceptions import NotFound
 
+from fhirapp import config
 from fhirapp.audit.events import record
 from fhirapp.auth.oauth import openid
-from fhirapp.config import (
-    COMMAND_LINE,
-    ENVIRONMENT,
-    PREFIX,
-    STORED,
-    ConfigurationError,
-    base_url,
-    declared,
-    settings,
-)
 from fhirapp.db import db
 from fhirapp.server import live_settings
 from fhirapp.server.live_settings import Chosen, Stored, chosen
+from fhirapp.web import pages
 from fhirapp.web.admin.audit_descriptions import users_named
 from fhirapp.web.cookies import form_fields
-from fhirapp.web.pages import (
-    NOTHING_CHANGED,
-    UNCHANGED,
-    PageError,
-    blueprint_of,
-    error_page,
-    field,
-    for_administrators,
-    page,
-    see_other,
-    signed_in,
-)
 from fhirapp.web.texts import _
 
-blueprint = blueprint_of("admin_settings", __name__)
+blueprint = pages.blueprint_of("admin_settings", __name__)
 # The keys' file cannot be read or written; the error says what to do.
-blueprint.register_error_handler(ConfigurationError, lambda error: error_page(500, str(error)))
+blueprint.register_error_handler(
+    config.ConfigurationError, lambda error: pages.error_page(500, str(error))
+)
 
 
 @blueprint.get("/admin/keys")
-@for_administrators
+@pages.for_administrators
 def keys() -> Response:
     """Show the keys, and what each is for now."""
     return _keys(done=request.args.get("done") == "rotated")
 
 
 @blueprint.post("/admin/keys/rotate")
-@for_administrators
+@pages.for_administrators
 def rotate() -> Response:
     """Make a new key, once the administrator confirmed it; `fhirapp key rotate` does the same."""
     now = int(time.time())
     if _waits(now):
         # The button was pressed twice, or in two browsers.
-        raise PageError(409, _("A new key was created a few minutes ago and is not in use yet."))
-    if field("sure") != "yes":
+        raise pages.PageError(
+            409, _("A new key was created a few minutes ago and is not in use yet.")
+        )
+    if pages.field("sure") != "yes":
         return _keys(asks=True)
     record("keys-changed", what="a new key for id tokens")
     openid.rotate(now)
-    return see_other("/admin/keys?done=rotated")
+    return pages.see_other("/admin/keys?done=rotated")
 
 
 def _waits(now: int) -> bool:
@@ -83,7 +67,7 @@ def _waits(now: int) -> bool:
 def _keys(*, asks: bool = False, done: bool = False) -> Response:
     now = int(time.time())
     keys = openid.published()
-    return page(
+    return pages.page(
         "admin/keys.html",
         keys=keys,
         active=openid.active_key(now).kid,
@@ -115,7 +99,7 @@ def started_at() -> int:
 def processes() -> int:
     """Return with how many processes the server was started."""
     cores: int = current_app.extensions[_EXTENSION][1]
-    return settings().processes or cores
+    return config.settings().processes or cores
 
 
 blueprint.record(note_start)
@@ -174,51 +158,53 @@ class _SettingView(NamedTuple):
 
 
 @blueprint.get("/admin/settings")
-@for_administrators
+@pages.for_administrators
 def index() -> Response:
     """Show every setting, where it comes from, and forms for those that can be changed here."""
     return _settings()
 
 
 @blueprint.post("/admin/settings/<name>")
-@for_administrators
+@pages.for_administrators
 def change(name: str) -> Response:
     """Change a setting for all servers of this database, or use its default again."""
-    is_default = field("default") == "yes"
+    is_default = pages.field("default") == "yes"
     if name not in live_settings.LIVE and not (is_default and name in chosen().rows):
         raise NotFound
-    value = None if is_default else field(name, 500) or None
+    value = None if is_default else pages.field(name, 500) or None
     try:
-        is_changed = live_settings.change(name, value, signed_in().user.id)
-    except ConfigurationError as error:
+        is_changed = live_settings.change(name, value, pages.signed_in().user.id)
+    except config.ConfigurationError as error:
         return _settings(faulty=name, fault=str(error), status=400)
-    return see_other(f"/admin/settings?{'done' if is_changed else UNCHANGED}={name}#{name}")
+    return pages.see_other(
+        f"/admin/settings?{'done' if is_changed else pages.UNCHANGED}={name}#{name}"
+    )
 
 
 def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Response:
     known = chosen()
     listed = {one.name: one for one in _listed(known)}
     groups = [(title, [listed[name] for name in names.split()]) for title, names in GROUPS]
-    return page(
+    return pages.page(
         "admin/settings.html",
         status,
         groups=groups,
-        changed=[one for one in listed.values() if one.origin == STORED],
+        changed=[one for one in listed.values() if one.origin == config.STORED],
         unknown={name: row for name, row in known.rows.items() if name not in listed},
         names=users_named(row.changed_by for row in known.rows.values()),
         origins={
-            ENVIRONMENT: _("environment"),
-            COMMAND_LINE: _("command line"),
-            STORED: _("this page"),
+            config.ENVIRONMENT: _("environment"),
+            config.COMMAND_LINE: _("command line"),
+            config.STORED: _("this page"),
         },
-        stored=STORED,
-        prefix=PREFIX,
+        stored=config.STORED,
+        prefix=config.PREFIX,
         parts=parts,
         faulty=faulty,
         fault=fault,
         done={
             request.args.get("done", ""): _("Saved."),
-            request.args.get(UNCHANGED, ""): _(NOTHING_CHANGED),
+            request.args.get(pages.UNCHANGED, ""): _(pages.NOTHING_CHANGED),
         },
     )
 
@@ -244,16 +230,16 @@ def shown_url(url: URL) -> str:
 
 
 def _listed(known: Chosen) -> Iterator[_SettingView]:
-    now = settings()
+    now = config.settings()
     in_effect = {
         "database_url": shown_url(db.engine.url),
-        "base_url": base_url(),
+        "base_url": config.base_url(),
         "instance_path": str(now.instance),
         "processes": str(processes()),
         "timezone": str(now.zone),
     }
     typed = form_fields()
-    for one in declared():
+    for one in config.declared():
         name, value = one.name, getattr(now, one.name)
         shown = _as_text(value)
         if one.metadata["secret"] and value:
@@ -268,7 +254,7 @@ def _listed(known: Chosen) -> Iterator[_SettingView]:
             in_effect[name] if is_unset else "",
             one.metadata["shown"] or f"`{_as_text(one.default)}`",
             origin,
-            is_open=is_live and origin in ("", STORED),
+            is_open=is_live and origin in ("", config.STORED),
             options=_options(one.metadata["parser"]),
             is_number=isinstance(one.metadata["parser"], Integer),
             typed=typed.get(name, str(value)) if is_live else "",

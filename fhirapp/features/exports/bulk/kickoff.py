@@ -37,16 +37,9 @@ from fhirapp.fhir.outcome import (
     UnsupportedParameter,
 )
 from fhirapp.fhir.temporal import instant_of, interval
+from fhirapp.rest import response
 from fhirapp.rest.access import check_merged
 from fhirapp.rest.operation import is_text, parse_body
-from fhirapp.rest.response import (
-    FORM_PARAMETERS,
-    arguments,
-    handling,
-    is_strict,
-    negotiate,
-    parse_form,
-)
 from fhirapp.rest.subset import unknown_elements
 from fhirapp.rest.terminology import Terminology
 from fhirapp.search.parameter import Context
@@ -83,7 +76,7 @@ def read_export_request(level: str, group: str, access: Access, snapshot: Reader
     """Return the export that the HTTP request asks for, checked. Raises FhirError."""
     parameters = _read_parameters()
     # The format of the response to the kick-off.
-    negotiate(parameters)
+    response.negotiate(parameters)
     notes: Notes = []
     once, lists = _sort_out(parameters, notes)
     _check_format(once.get("_outputFormat"))
@@ -95,7 +88,7 @@ def read_export_request(level: str, group: str, access: Access, snapshot: Reader
     filters = _parse_filters(lists[_TYPE_FILTER], [definition.name for definition in chosen])
     elements = _elements(_listed("_elements", lists["_elements"]), chosen, notes)
     if lists["includeAssociatedData"]:
-        _ignore_or_refuse("includeAssociatedData", _ASSOCIATED, notes, refused=is_strict())
+        _ignore_or_refuse("includeAssociatedData", _ASSOCIATED, notes, refused=response.is_strict())
     patients = _parse_patients(lists[PATIENT_PARAMETER], level)
     if patients is not None:
         check_patients(snapshot, access, patients, group)
@@ -126,7 +119,7 @@ def _read_parameters() -> Parameters:
 
     The value of a Reference is its reference. The URL must not name patients: logs keep URLs.
     """
-    parameters = arguments()
+    parameters = response.arguments()
     if any(name == PATIENT_PARAMETER for name, _ in parameters):
         raise InvalidParameter(
             PATIENT_PARAMETER, "is taken by POST alone, in a Parameters resource"
@@ -173,9 +166,9 @@ def _sort_out(
             raise RepeatedParameter(name, "may be given once")
         elif name in _ONCE:
             once[name] = value
-        elif name not in FORM_PARAMETERS:
+        elif name not in response.FORM_PARAMETERS:
             reason = "is not a parameter of $export"
-            _ignore_or_refuse(name[:SHOWN], reason, notes, refused=is_strict())
+            _ignore_or_refuse(name[:SHOWN], reason, notes, refused=response.is_strict())
     return once, lists
 
 
@@ -187,7 +180,7 @@ def _ignore_or_refuse(name: str, reason: str, notes: Notes, *, refused: bool) ->
 
 
 def _is_lenient() -> bool:
-    return handling() == "lenient"
+    return response.handling() == "lenient"
 
 
 def _check_format(value: str | None) -> None:
@@ -329,7 +322,7 @@ def _parse_filter(text: str, exported: Sequence[str]) -> Filter:
         raise InvalidParameter(
             _TYPE_FILTER, f"{name[:SHOWN]} is not among the types that are exported"
         )
-    pairs = tuple(parse_form(query.encode()))
+    pairs = tuple(response.parse_form(query.encode()))
     definition = types()[name]
     context = Context(definition.tables, base_url(), Terminology().resolve)
     try:
