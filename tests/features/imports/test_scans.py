@@ -130,7 +130,7 @@ def test_commands_read_scans_and_name_a_missing_language(tmp_path, tesseract):
     assert "lacks deu; on Debian: apt-get install tesseract-ocr-deu. Until then" in done.stderr
     assert "machine-read" not in done.stderr
     done = fhirapp(tmp_path, "doctor", "--quick", OCR_LANGUAGES="deu")
-    assert "WRONG  Documents: scans cannot be read by OCR, in deu" in done.stdout
+    assert "WRONG  Documents: Scans cannot be read by OCR: " in done.stdout
     assert "apt-get install tesseract-ocr-deu" in done.stdout
     done = fhirapp(tmp_path, "import", str(write(tmp_path, PHOTO)), OCR_LANGUAGES="deu")
     assert "FHIRAPP_OCR_LANGUAGES=deu: tesseract lacks deu" in done.stderr
