@@ -32,7 +32,7 @@ from fhirapp.audit.seals import public_key, seal_all
 from fhirapp.audit.store import Run
 from fhirapp.config import SECRET_KEY, ConfigurationError, Settings, settings_of
 from fhirapp.db import db
-from fhirapp.db.turns import turn
+from fhirapp.db.locks import turn
 from fhirapp.disk import because
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import key_of

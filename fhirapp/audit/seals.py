@@ -31,7 +31,7 @@ from fhirapp.audit import store_of
 from fhirapp.audit.events import PACKED, SEAL_MISSING, record
 from fhirapp.audit.store import Run, add_seen, for_seen, patients_of
 from fhirapp.config import settings_of
-from fhirapp.db.turns import turn
+from fhirapp.db.locks import turn
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import key_of
 

@@ -11,7 +11,7 @@ from flask import Flask
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.db import writing
-from fhirapp.features.backups.jobs import BACKUP, DRILL
+from fhirapp.features.backups.jobs import BACKUP, VERIFICATION
 from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.files import shared_files
 from fhirapp.jobs import process, queue
@@ -129,7 +129,7 @@ def test_backups_are_listed_verified_fetched_and_deleted_through_any_server(
     page = second.get(f"/admin/backups/{taken.progress.name}")
     assert f"{place.files}/backups/{taken.progress.name} --force" in page.words
     page.submit("Test backup")
-    tried = newest(servers[1], DRILL)
+    tried = newest(servers[1], VERIFICATION)
     assert tried.state == "done", tried.progress.notes
     path = f"/admin/backups/{taken.progress.name}/file"
     sent = second.client.get(path, base_url=BASE_URL, buffered=True)

@@ -17,7 +17,7 @@ from flask import Flask
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import writing
 from fhirapp.disk import take
-from fhirapp.features.backups.jobs import BACKUP, DRILL
+from fhirapp.features.backups.jobs import BACKUP, VERIFICATION
 from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.features.imports.jobs import IMPORT
 from fhirapp.jobs import process, queue, uploads, worker
@@ -40,7 +40,7 @@ def added(app: Flask, kind: str = EXPORT, *, now: int = NOW) -> Job:
 def found(app: Flask, job_id: str) -> Job:
     """Return a job as it is now."""
     with app.app_context():
-        job = queue.find(job_id, IMPORT, EXPORT, BACKUP, DRILL)
+        job = queue.find(job_id, IMPORT, EXPORT, BACKUP, VERIFICATION)
     assert job is not None
     return job
 

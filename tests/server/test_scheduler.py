@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db
-from fhirapp.features.backups.jobs import BACKUP, DRILL
+from fhirapp.features.backups.jobs import BACKUP, VERIFICATION
 from fhirapp.features.imports.jobs import FOLDER, PULL
 from fhirapp.jobs import process, queue, schedules
 from fhirapp.jobs.queue import DONE, FAILED, INTERRUPTED
@@ -83,7 +83,7 @@ def test_backup_is_taken_and_verified_and_the_oldest_removed(app, tmp_path):
     assert kept[0] == "one-2026"
     assert other.exists()
     with app.app_context():
-        assert [job.state for job in queue.jobs(DRILL)] == [DONE, DONE]
+        assert [job.state for job in queue.jobs(VERIFICATION)] == [DONE, DONE]
         assert {job.owner for job in queue.jobs(BACKUP)} == {"schedule:one"}
 
 

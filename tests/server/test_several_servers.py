@@ -28,7 +28,7 @@ from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
 from fhirapp.db.generation import following_others, generation
-from fhirapp.db.turns import _OURS, is_taken, turn
+from fhirapp.db.locks import _OURS, is_taken, turn
 from fhirapp.features.exports.bulk.run import KIND
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE
@@ -275,7 +275,7 @@ def test_imports_take_turns_across_servers(first, second):
 HOLD = """
 from fhirapp.config import load_settings
 from fhirapp.core import core_app
-from fhirapp.db.turns import turn
+from fhirapp.db.locks import turn
 settings = load_settings()
 with core_app(settings).app_context(), turn(settings, "import", lambda: None):
     print("taken", flush=True)

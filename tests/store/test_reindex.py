@@ -8,7 +8,7 @@ from sqlalchemy import delete, update
 
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.features.backups.drill import read_everything
+from fhirapp.features.backups.verification import read_everything
 from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.server.check import Faults
 from fhirapp.server.prepare import prepare

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from flask import Flask
 
 from fhirapp.config import settings_of
-from fhirapp.db.turns import turn
+from fhirapp.db.locks import turn
 from fhirapp.store.import_models import TURN
 from tests.support.browsing import Browser, Page
 from tests.support.helpers import BASE_URL

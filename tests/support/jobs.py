@@ -15,7 +15,7 @@ from flask import Flask, current_app
 
 from fhirapp.config import Settings, settings_of
 from fhirapp.core import current_core
-from fhirapp.features.backups.jobs import BACKUP, DRILL, RESTORE
+from fhirapp.features.backups.jobs import BACKUP, RESTORE, VERIFICATION
 from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.features.imports.jobs import FOLDER, IMPORT, PULL
 from fhirapp.jobs import process, queue
@@ -23,7 +23,7 @@ from fhirapp.jobs.queue import Job
 from fhirapp.server import work
 from tests.support.browsing import Page
 
-KINDS = (IMPORT, EXPORT, BACKUP, DRILL, FOLDER, PULL, RESTORE)
+KINDS = (IMPORT, EXPORT, BACKUP, VERIFICATION, FOLDER, PULL, RESTORE)
 _ID = re.compile(r"[0-9a-f]{24}")
 _LONGEST_SECONDS = 120
 

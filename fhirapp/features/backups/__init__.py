@@ -19,7 +19,7 @@ FEATURE = Feature(
     },
     jobs={
         "backup": "fhirapp.features.backups.jobs:take_backup",
-        "drill": "fhirapp.features.backups.jobs:drill",
+        "drill": "fhirapp.features.backups.jobs:verify",
         "restore": "fhirapp.features.backups.jobs:prepare_restore",
     },
     schedule_kinds=("fhirapp.features.backups.jobs:SCHEDULE",),

@@ -17,10 +17,10 @@ from fhirapp.config import Settings, load_settings
 from fhirapp.disk import readable
 from fhirapp.features.backups.archive import InvalidBackup
 from fhirapp.features.backups.backup import MissingPassphrase, back_up
-from fhirapp.features.backups.drill import drill
 from fhirapp.features.backups.passphrase import VARIABLE, read_passphrase
 from fhirapp.features.backups.restore import NOTICE, restore
 from fhirapp.features.backups.rotation import Naming, at_hand, prune, stem_of
+from fhirapp.features.backups.verification import verify_backup
 from fhirapp.files import SCHEME
 
 _T = TypeVar("_T")
@@ -127,14 +127,14 @@ def _verify(settings: Settings, path: Path, passphrase: str | None) -> int:
         if not backups:
             raise InvalidBackup(f"There is no backup {path}.")
         path = backups[-1]
-    drilled = _with_passphrase(passphrase, lambda p: drill(settings, path, p))
-    for fault in drilled.faults:
+    verification = _with_passphrase(passphrase, lambda p: verify_backup(settings, path, p))
+    for fault in verification.faults:
         click.echo(fault)
-    taken = drilled.manifest.taken
-    if drilled.faults:
+    taken = verification.manifest.taken
+    if verification.faults:
         say(f"{path}, taken {taken}, is not whole.")
         return 2
-    click.echo(f"{path}, taken {taken}, is whole: {drilled.done}.")
+    click.echo(f"{path}, taken {taken}, is whole: {verification.done}.")
     return 0
 
 

@@ -19,10 +19,10 @@ from fhirapp.feature import N_
 from fhirapp.features.backups import rotation
 from fhirapp.features.backups.archive import InvalidBackup
 from fhirapp.features.backups.backup import back_up, why_no_backup
-from fhirapp.features.backups.drill import drill as drill_backup
 from fhirapp.features.backups.passphrase import VARIABLE, read_passphrase
 from fhirapp.features.backups.prepared import prepare_restore as prepare
 from fhirapp.features.backups.prepared import remove_prepared
+from fhirapp.features.backups.verification import verify_backup
 from fhirapp.jobs import queue, uploads
 from fhirapp.jobs.kinds import FormField, ScheduleKind
 from fhirapp.jobs.process import LAID, Tracker
@@ -30,7 +30,7 @@ from fhirapp.jobs.queue import DONE, FAILED, WORKS, Job, Progress
 from fhirapp.jobs.schedules import Schedule
 from fhirapp.server.scheduler import check_folder
 
-BACKUP, DRILL, RESTORE = "backup", "drill", "restore"
+BACKUP, VERIFICATION, RESTORE = "backup", "drill", "restore"
 # So many faults of a backup are shown; of one that a schedule has tested, fewer.
 _SHOWN_FAULTS, _SHOWN = 100, 20
 
@@ -93,22 +93,22 @@ def prepare_restore(settings: Settings, job: Job, tracker: Tracker, passphrase: 
     return ""
 
 
-def drill(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
+def verify(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
     """Open a copy of a backup and read everything in it. Raises ConfigurationError."""
     tracker.phase(WORKS)
     tracker.progress.name = job.request["name"]
     with rotation.at_hand(settings, rotation.place_of(settings, job.request["name"])) as path:
-        drilled = drill_backup(settings, path, passphrase or None)
-    if drilled.faults:
-        tracker.progress.notes = drilled.faults[:_SHOWN_FAULTS]
-        raise ConfigurationError(f"This backup, taken {drilled.manifest.taken}, is not whole.")
-    return f"It is whole: {drilled.done}."
+        verification = verify_backup(settings, path, passphrase or None)
+    if verification.faults:
+        tracker.progress.notes = verification.faults[:_SHOWN_FAULTS]
+        raise ConfigurationError(f"This backup, taken {verification.manifest.taken}, is not whole.")
+    return f"It is whole: {verification.done}."
 
 
 def _after_backup(
     settings: Settings, job: Job, naming: rotation.Naming, taken: Path, passphrase: str | None
 ) -> str:
-    """Try a schedule's backup out, and remove the oldest; return a sentence on that.
+    """Verify a schedule's backup, and remove the oldest; return a sentence on that.
 
     Nothing is removed where the new one is not whole. Raises ConfigurationError.
     """
@@ -117,13 +117,13 @@ def _after_backup(
         with rotation.at_hand(
             settings, str(taken) if is_elsewhere else rotation.place_of(settings, name)
         ) as path:
-            drilled = drill_backup(settings, path, passphrase)
-        faults = drilled.faults[:_SHOWN]
+            verification = verify_backup(settings, path, passphrase)
+        faults = verification.faults[:_SHOWN]
         with current_core(settings):
-            _note_drill(job, Progress(name=name, notes=faults), FAILED if faults else DONE)
+            _record_verification(job, Progress(name=name, notes=faults), FAILED if faults else DONE)
         if faults:
             raise ConfigurationError(f"The backup {name} is not whole ({faults[0]}).")
-        sentence = f" It is whole: {drilled.done}."
+        sentence = f" It is whole: {verification.done}."
     if keep := job.request.get("keep"):
         stuck: Sequence[Path | str] = (
             rotation.prune(naming, keep, taken)[1]
@@ -135,15 +135,15 @@ def _after_backup(
     return sentence
 
 
-def _note_drill(job: Job, progress: Progress, state: str) -> None:
-    """Have the drill among those that the page of backups shows."""
-    drill_id, now = queue.new_id(), int(time.time())
+def _record_verification(job: Job, progress: Progress, state: str) -> None:
+    """Record the verification as a job, which the page of backups lists."""
+    job_id, now = queue.new_id(), int(time.time())
     with writing() as connection:
         request = {"name": progress.name}
-        queue.add(connection, drill_id, DRILL, job.owner, now, request=request, runs=True)
-    drilled = queue.find(drill_id, DRILL)
-    assert drilled is not None
-    queue.finish(drilled, state, now, progress=progress)
+        queue.add(connection, job_id, VERIFICATION, job.owner, now, request=request, runs=True)
+    recorded = queue.find(job_id, VERIFICATION)
+    assert recorded is not None
+    queue.finish(recorded, state, now, progress=progress)
 
 
 def _check(settings: Settings, name: str, options: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from fhirapp.db import db
 from fhirapp.disk import database_path
 from fhirapp.features.backups import prepared
 from fhirapp.features.backups.backup import why_no_backup
-from fhirapp.features.backups.jobs import BACKUP, DRILL, RESTORE
+from fhirapp.features.backups.jobs import BACKUP, RESTORE, VERIFICATION
 from fhirapp.features.backups.rotation import FOLDER, Backup, backups, delete_backup, place_of
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
@@ -169,12 +169,12 @@ def one(name: str) -> Response:
 
 @blueprint.post("/admin/backups/<name>/drill")
 @pages.for_administrators
-def drill(name: str) -> Response:
-    """Try a backup out: open a copy, and read all of it."""
+def verify(name: str) -> Response:
+    """Start to verify a backup: open a copy, and read all of it."""
     found, passphrase = _found(name), pages.password_field("passphrase")
     if found.is_sealed and not passphrase:
         return _one(found, _("Enter the passphrase. This backup can't be opened without it."))
-    jobs.begin(DRILL, {"name": found.name}, passphrase=passphrase)
+    jobs.begin(VERIFICATION, {"name": found.name}, passphrase=passphrase)
     return pages.see_other(_path(found))
 
 
@@ -214,7 +214,7 @@ def _list(message: str = "") -> Response:
         scripts=True,
         job_id=queue.new_id(),
         upload_id=queue.new_id(),
-        backups=[(backup, _drilled(backup)) for backup in found],
+        backups=[(backup, _last_verification(backup)) for backup in found],
         path_of=_path,
         # What went well stands in the list of backups.
         jobs=[job for job in taken[:_SHOWN] if job.is_under_way or job.state != DONE],
@@ -234,7 +234,7 @@ def _list(message: str = "") -> Response:
 
 
 def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
-    drills = _drills(backup)
+    verifications = _verifications(backup)
     return pages.page(
         "backups/backup.html",
         400 if message else 200,
@@ -245,8 +245,8 @@ def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
         restore=_restore(backup),
         needs_settings=database_path(settings()) is None,
         restores=not prepared.why_not_here(settings()),
-        drills=drills[:_SHOWN],
-        is_under_way=any(job.is_under_way for job in drills),
+        verifications=verifications[:_SHOWN],
+        is_under_way=any(job.is_under_way for job in verifications),
         message=message,
         asks=asks,
         running=jobs,
@@ -326,11 +326,11 @@ def _restore(backup: Backup | None) -> str:
     return f"{''.join(shown)}fhirapp restore {quote_word(place)} --force{sealed}{demo}"
 
 
-def _drills(backup: Backup) -> Sequence[Job]:
-    """Return when a backup was tried out, newest first."""
-    tried = queue.jobs(DRILL)
-    return [job for job in tried if job.request.get("name") == backup.name]
+def _verifications(backup: Backup) -> Sequence[Job]:
+    """Return the jobs that verified a backup, newest first."""
+    recorded = queue.jobs(VERIFICATION)
+    return [job for job in recorded if job.request.get("name") == backup.name]
 
 
-def _drilled(backup: Backup) -> Job | None:
-    return next(iter(_drills(backup)), None)
+def _last_verification(backup: Backup) -> Job | None:
+    return next(iter(_verifications(backup)), None)

@@ -31,8 +31,8 @@ from fhirapp.definition import types
 from fhirapp.disk import beside, database_path, is_older, need_space, scratch, written_whole
 from fhirapp.features.backups.archive import DATABASE, KEYS, InvalidBackup
 from fhirapp.features.backups.backup import unpacked
-from fhirapp.features.backups.drill import drill_file
 from fhirapp.features.backups.restore import app_on_copy, finish_swap, make_ready, put_in_place
+from fhirapp.features.backups.verification import verify_database_file
 from fhirapp.server import RESTARTS
 from fhirapp.server.lock import alone
 from fhirapp.store.import_models import DELETED, ERASED, PatientChange
@@ -115,7 +115,7 @@ def prepare_restore(
 ) -> Sequence[str]:
     """Check a backup, and leave it beside the database, ready to replace that; return its faults.
 
-    They are what a drill finds and a restore does not mind. Raises ConfigurationError.
+    A verification reports them; a restore does not mind them. Raises ConfigurationError.
     """
     target = _folder(settings)
     with scratch(target.parent) as folder:
@@ -125,7 +125,7 @@ def prepare_restore(
         # The demo's keys are its own, and in no backup.
         if (folder / KEYS[0]).exists() == settings.demo:
             raise InvalidBackup(_OF_CLINIC if settings.demo else _OF_DEMO)
-        faults = drill_file(settings, path, folder, manifest).faults
+        faults = verify_database_file(settings, path, folder, manifest).faults
         # Before consents end.
         with app_on_copy(settings, folder), db.engine.connect() as connection:
             counts = contents(connection)

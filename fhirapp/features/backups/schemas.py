@@ -28,10 +28,10 @@ from fhirapp.store.migrate import HEAD, check_schema, schema_version, shown, unu
 
 # Where a restore loads; and where the tables are meanwhile, within that transaction alone.
 RESTORING, _PARKED = "fhirapp_restoring", "fhirapp_parked"
-# Of a database for drills: with the number of the one that a backup is of.
-_DRILL = "fhirapp_drill_{}"
-# One drill at a time; the number is arbitrary.
-_DRILL_LOCK = 0x66686473
+# Name of a database that a verification fills, with the number of the backup's own database.
+_VERIFICATION_DATABASE = "fhirapp_drill_{}"
+# Lock: one verification at a time; the number is arbitrary.
+_VERIFICATION_LOCK = 0x66686473
 # In milliseconds: how long a restore waits for who reads a table.
 _LOCK_MS = 10_000
 _LOCKED = "55P03"
@@ -219,9 +219,9 @@ def scratch_database(url: URL, dump: Path, namespace: str) -> Iterator[URL | Non
             yield None
             return
         # Held until the session ends: who comes next waits.
-        run(f"SELECT pg_advisory_lock({_DRILL_LOCK})")
+        run(f"SELECT pg_advisory_lock({_VERIFICATION_LOCK})")
         number = run("SELECT oid FROM pg_database WHERE datname = current_database()").scalar()
-        name = _DRILL.format(number)
+        name = _VERIFICATION_DATABASE.format(number)
         run(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         run(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
         try:

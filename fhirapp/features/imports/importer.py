@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from fhirapp.config import Settings
 from fhirapp.db import Reader, db, writing
-from fhirapp.db.turns import turn
+from fhirapp.db.locks import turn
 from fhirapp.definition import Definition
 from fhirapp.disk import scratch as scratch_folder
 from fhirapp.features.imports import batches, deletions, runs

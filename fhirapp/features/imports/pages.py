@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import db
-from fhirapp.db.turns import is_taken
+from fhirapp.db.locks import is_taken
 from fhirapp.features.imports import ID_PREFIX, LISTED, OUTCOMES
 from fhirapp.features.imports.jobs import IMPORT, IMPORTS
 from fhirapp.fhir.outcome import BodyTooLong

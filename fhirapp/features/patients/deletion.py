@@ -20,7 +20,7 @@ from fhirapp.auth.tokens import revoke_of_patient
 from fhirapp.auth.users import accounts
 from fhirapp.config import RefusedCommand, Settings
 from fhirapp.db import writing
-from fhirapp.db.turns import turn
+from fhirapp.db.locks import turn
 from fhirapp.definition import types
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.temporal import instant

@@ -17,7 +17,7 @@ from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
-from fhirapp.features.backups.jobs import BACKUP, DRILL
+from fhirapp.features.backups.jobs import BACKUP, VERIFICATION
 from fhirapp.jobs import queue
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.databases import POSTGRESQL, SQLITE
@@ -48,10 +48,10 @@ def taken(admin: Browser, passphrase: str = "") -> Page:
     return admin.get(f"{PATH}/{job.progress.name}")
 
 
-def drilled(page: Page, **fields: str) -> Page:
+def verified(page: Page, **fields: str) -> Page:
     """Test a backup; return its page after that."""
     page.send("/drill", **fields)
-    newest(page.browser.client.application, DRILL)
+    newest(page.browser.client.application, VERIFICATION)
     return page.browser.get(page.path)
 
 
@@ -102,14 +102,14 @@ def test_restore_command_names_this_server_and_no_password(app, admin, plain, mo
 
 def test_backup_is_tested_and_damage_is_found(app, admin, plain):
     assert "Never. Test your backup before you need it." in plain.words
-    assert "It is whole: all of its" in drilled(plain).words
+    assert "It is whole: all of its" in verified(plain).words
     assert "passed on" in admin.get(PATH).words
     page = taken(admin)
     path = file_of(app, page)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(content)
-    assert "not a backup, or it is damaged" in drilled(page).words
+    assert "not a backup, or it is damaged" in verified(page).words
     assert "test failed" in admin.get(PATH).words
     path.unlink()
 
@@ -200,14 +200,14 @@ def test_passphrase_opens_the_backup_and_is_stored_nowhere(app, admin, caplog):
         assert "--force --passphrase-file PASSPHRASE.txt" in page.words
         refused = page.send("/drill", passphrase="")
         assert (refused.status, len(refused.alerts)) == (400, 1)
-        page = drilled(page, passphrase=SECRET)
+        page = verified(page, passphrase=SECRET)
         assert "It is whole" in page.words
-        assert "The passphrase does not open" in drilled(page, passphrase="another one").words
+        assert "The passphrase does not open" in verified(page, passphrase="another one").words
     assert SECRET not in caplog.text
     stored = [path for path in settings_of(app).instance.rglob("*") if path.is_file()]
     assert stored
     assert not any(SECRET.encode() in path.read_bytes() for path in stored)
     with app.app_context():
-        jobs = queue.jobs(BACKUP, DRILL)
-    assert {job.kind for job in jobs} == {BACKUP, DRILL}
+        jobs = queue.jobs(BACKUP, VERIFICATION)
+    assert {job.kind for job in jobs} == {BACKUP, VERIFICATION}
     assert "passphrase" not in json.dumps([job.request for job in jobs])

@@ -28,8 +28,8 @@ from fhirapp.definition import types
 from fhirapp.features.backups import client
 from fhirapp.features.backups.archive import DUMP
 from fhirapp.features.backups.backup import back_up, why_no_backup
-from fhirapp.features.backups.drill import drill
 from fhirapp.features.backups.restore import RestoreResult, restore
+from fhirapp.features.backups.verification import verify_backup
 from fhirapp.features.demo.seed import load_seed, seed_path
 from fhirapp.features.health.examine import examine
 from fhirapp.probe import Cost
@@ -244,7 +244,7 @@ def test_encrypted_backup_opens_with_its_passphrase_alone(example, new, tmp_path
         new.restore(backup, "wrong")
     assert schemas(new) == {"public"}
     assert new.restore(backup, "correct horse").versions > 200
-    assert drill(example.settings, backup, "correct horse").faults == []
+    assert verify_backup(example.settings, backup, "correct horse").faults == []
 
 
 def test_backup_of_another_secret_is_refused(clinic, backup):
@@ -253,7 +253,7 @@ def test_backup_of_another_secret_is_refused(clinic, backup):
     with pytest.raises(ConfigurationError, match="was taken with another FHIRAPP_SECRET"):
         restore(other, backup, NOW, None, force=True)
     with pytest.raises(ConfigurationError, match="was taken with another FHIRAPP_SECRET"):
-        drill(other, backup, None)
+        verify_backup(other, backup, None)
     assert contents(clinic.url) == before
 
 
@@ -321,8 +321,8 @@ def test_owner_of_one_database_backs_up_and_restores(example, new_database, tmp_
         backup = clinic.take()
         assert clinic.restore(backup).kept
         assert lasting(clinic.url) == lasting(example.url)
-        drilled = drill(clinic.settings, backup, None)
-        assert (drilled.versions, drilled.faults) == (None, [])
+        verification = verify_backup(clinic.settings, backup, None)
+        assert (verification.versions, verification.faults) == (None, [])
         tried = clinic.run("backup", "--verify", str(backup))
         assert "It was not loaded, since the database's user may make no other" in tried.stdout
     finally:
@@ -331,18 +331,18 @@ def test_owner_of_one_database_backs_up_and_restores(example, new_database, tmp_
         own.sql(f"DROP ROLE {name}")
 
 
-def test_drill_reads_every_version_in_a_database_of_its_own(clinic):
+def test_verification_reads_every_version_in_a_database_of_its_own(clinic):
     before = contents(clinic.url)
     backup = clinic.take()
-    drilled = drill(clinic.settings, backup, None)
-    assert drilled.faults == []
-    assert drilled.versions is not None
-    assert drilled.versions > 200
+    verification = verify_backup(clinic.settings, backup, None)
+    assert verification.faults == []
+    assert verification.versions is not None
+    assert verification.versions > 200
     assert contents(clinic.url) == before
     clinic.sql(
         "UPDATE patient SET body = replace(encode(body, 'escape'), 'active', 'aktive')::bytea"
     )
-    found = drill(clinic.settings, clinic.take(), None).faults
+    found = verify_backup(clinic.settings, clinic.take(), None).faults
     assert any("has another body than its columns make" in fault for fault in found)
     left = "SELECT datname FROM pg_database WHERE datname LIKE 'fhirapp_drill_%'"
     number = clinic.sql("SELECT oid FROM pg_database WHERE datname = current_database()")[0][0]

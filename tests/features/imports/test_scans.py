@@ -13,7 +13,7 @@ from sqlalchemy import delete
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.features.backups.drill import read_everything
+from fhirapp.features.backups.verification import read_everything
 from fhirapp.server.check import Faults
 from fhirapp.store.migrate import read_scans, reindex
 from fhirapp.store.version import INDEX, StoreState

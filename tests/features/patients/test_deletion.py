@@ -14,7 +14,7 @@ from fhirapp.audit.entries import ADMINISTRATION, AuditEntry, entries
 from fhirapp.auth.models import PATIENT, UserPatient
 from fhirapp.config import RefusedCommand, settings_of
 from fhirapp.db import db
-from fhirapp.db.turns import turn
+from fhirapp.db.locks import turn
 from fhirapp.definition import types
 from fhirapp.features.imports.report import Report
 from fhirapp.features.patients.deletion import admit_again, belongings, delete_patient

@@ -14,7 +14,11 @@ from fhirapp.config import settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.features.backups.archive import KEYS, InvalidBackup
-from fhirapp.features.backups.drill import drill, drill_file, read_everything
+from fhirapp.features.backups.verification import (
+    read_everything,
+    verify_backup,
+    verify_database_file,
+)
 from fhirapp.server.check import Faults
 from fhirapp.store.write import Rendering
 from tests.support.backups import inside, run_sql, settings_in, taken
@@ -35,10 +39,10 @@ def test_imported_records_have_no_differences(synthea_loaded):
 
 def test_whole_backup_verifies_and_leaves_nothing(backup, tmp_path):
     elsewhere = tmp_path / "elsewhere"
-    drilled = drill(settings_in(elsewhere), backup, None)
-    assert drilled.faults == []
-    assert drilled.versions > 100
-    assert drilled.manifest.taken == "2026-01-05T10:15:00.000+00:00"
+    verification = verify_backup(settings_in(elsewhere), backup, None)
+    assert verification.faults == []
+    assert verification.versions > 100
+    assert verification.manifest.taken == "2026-01-05T10:15:00.000+00:00"
     assert not [*elsewhere.iterdir()]
 
 
@@ -94,27 +98,29 @@ def test_differences_from_the_columns_are_reported(own_app):
 
 def test_second_factor_of_another_key_is_reported(clinic_folder, tmp_path):
     (clinic_folder / KEYS[0]).write_bytes(b"k" * 32)
-    drilled = drill(settings_in(tmp_path / "x"), taken(clinic_folder, tmp_path / "x.backup"), None)
-    assert [line.partition(" ")[2] for line in drilled.faults] == [
+    verification = verify_backup(
+        settings_in(tmp_path / "x"), taken(clinic_folder, tmp_path / "x.backup"), None
+    )
+    assert [line.partition(" ")[2] for line in verification.faults] == [
         "has a second factor that the backup's key does not open"
     ]
 
 
-def test_damaged_backup_is_refused_by_the_drill(backup, tmp_path):
+def test_damaged_backup_is_refused_by_the_verification(backup, tmp_path):
     damaged = tmp_path / "damaged.backup"
     damaged.write_bytes(backup.read_bytes()[:-1])
     with pytest.raises(InvalidBackup):
-        drill(settings_in(tmp_path / "x"), damaged, None)
+        verify_backup(settings_in(tmp_path / "x"), damaged, None)
 
 
 def test_backup_of_another_schema_than_its_manifest_says_is_refused(backup, tmp_path):
     folder = tmp_path / "unpacked"
     manifest = replace(inside(backup, folder), schema="0001")
     with pytest.raises(InvalidBackup, match="schema"):
-        drill_file(settings_in(tmp_path / "x"), backup, folder, manifest)
+        verify_database_file(settings_in(tmp_path / "x"), backup, folder, manifest)
 
 
-def test_drill_reports_columns_that_are_no_json_and_a_damaged_index_of_words(
+def test_verification_reports_columns_that_are_no_json_and_a_damaged_index_of_words(
     clinic_folder, tmp_path
 ):
     latex = "UPDATE allergy_intolerance SET code = '%s' WHERE id = 'al-p1-latex'"
@@ -157,7 +163,9 @@ def test_drill_reports_columns_that_are_no_json_and_a_damaged_index_of_words(
         ),
     ],
 )
-def test_drill_reports_a_damaged_index_of_words(clinic_folder, tmp_path, statement, words):
+def test_verification_reports_a_damaged_index_of_words(clinic_folder, tmp_path, statement, words):
     run_sql(clinic_folder, statement)
-    drilled = drill(settings_in(tmp_path / "x"), taken(clinic_folder, tmp_path / "x.backup"), None)
-    assert any(words in fault for fault in drilled.faults)
+    verification = verify_backup(
+        settings_in(tmp_path / "x"), taken(clinic_folder, tmp_path / "x.backup"), None
+    )
+    assert any(words in fault for fault in verification.faults)

@@ -1,4 +1,4 @@
-"""The restore drill: open a copy of a backup and compare every version with what it should be."""
+"""Verification of a backup: open a copy and compare every version with what it should be."""
 
 from __future__ import annotations
 
@@ -207,8 +207,8 @@ def _digest(definition: Definition, row: Mapping[str, Any]) -> bytes:
 
 
 @dataclass(frozen=True)
-class Drilled:
-    """What a drill read: the backup's manifest, how many versions, a sentence for each fault.
+class Verification:
+    """Result of a verification: the manifest, how many versions, a sentence for each fault.
 
     versions is None where a dump of PostgreSQL's could only be read, and not be loaded.
     """
@@ -228,7 +228,7 @@ class Drilled:
         )
 
 
-def drill(settings: Settings, path: Path, passphrase: str | None) -> Drilled:
+def verify_backup(settings: Settings, path: Path, passphrase: str | None) -> Verification:
     """Open a copy of a backup and read everything in it. Raises InvalidBackup, ConfigurationError.
 
     The server and its database are not touched; on PostgreSQL the copy is another database.
@@ -236,16 +236,18 @@ def drill(settings: Settings, path: Path, passphrase: str | None) -> Drilled:
     with scratch(settings.instance) as folder:
         manifest = unpacked(settings, path, passphrase, folder)
         if not manifest.is_dump:
-            return drill_file(settings, path, folder, manifest)
+            return verify_database_file(settings, path, folder, manifest)
         url, dump = checked_url(settings), folder / DUMP
         with scratch_database(url, dump, manifest.namespace) as loaded:
             if loaded is None:
                 read_dump(url, dump)
-                return Drilled(manifest, None, [])
+                return Verification(manifest, None, [])
             return _read_copy(settings, path, folder, manifest, loaded)
 
 
-def drill_file(settings: Settings, path: Path, folder: Path, manifest: BackupManifest) -> Drilled:
+def verify_database_file(
+    settings: Settings, path: Path, folder: Path, manifest: BackupManifest
+) -> Verification:
     """Read everything in a backup of SQLite that is unpacked. Raises InvalidBackup."""
     broken = faults_of(folder / DATABASE)
     if not broken and schema_of(folder / DATABASE) != manifest.schema:
@@ -257,7 +259,7 @@ def drill_file(settings: Settings, path: Path, folder: Path, manifest: BackupMan
 
 def _read_copy(
     settings: Settings, path: Path, folder: Path, manifest: BackupManifest, url: URL | None = None
-) -> Drilled:
+) -> Verification:
     """Carry a copy forward, and read it."""
     has_key = manifest.is_dump or (folder / KEYS[0]).exists()
     with app_on_copy(settings, folder, url):
@@ -270,7 +272,7 @@ def _read_copy(
         read_everything(faults, db.engine, types(), write.Rendering.of(settings))
         if has_key:
             _open_sealed(faults, db.engine)
-    return Drilled(manifest, checked.versions, faults.lines())
+    return Verification(manifest, checked.versions, faults.lines())
 
 
 def _open_sealed(faults: Faults, engine: Engine) -> None:
