@@ -163,7 +163,7 @@ def of_role(scopes: Iterable[str], role: str) -> list[str]:
 
 
 def is_of_patient(scopes: Iterable[str]) -> bool:
-    """Say whether some of the scopes need a patient in context: a visit is a patient's too."""
+    """Say whether some of the scopes need a patient in context: an encounter is a patient's too."""
     listed = [*scopes]
     return LAUNCH_PATIENT in listed or LAUNCH_ENCOUNTER in listed or of_record(listed)
 

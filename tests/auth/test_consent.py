@@ -163,7 +163,11 @@ def test_encounter_is_chosen_and_comes_with_its_patient(flow):
         flow.decide(handle)
     flow.choose(handle, "p1")
     offered = flow.offer(handle)
-    assert (offered.needs_patient, offered.picks_visit, offered.encounter_id) == (False, True, None)
+    assert (offered.needs_patient, offered.picks_encounter, offered.encounter_id) == (
+        False,
+        True,
+        None,
+    )
     with pytest.raises(Unanswerable, match="Choose a visit"):
         flow.decide(handle)
     flow.choose(handle, "p1", "e1")
@@ -181,7 +185,7 @@ def test_encounter_that_is_not_chosen_is_not_granted(flow):
     handle = flow.park("openid launch/encounter patient/*.rs")
     flow.choose(handle, "p1", "")
     offered = flow.offer(handle)
-    assert (offered.picks_visit, offered.encounter_id) == (True, None)
+    assert (offered.picks_encounter, offered.encounter_id) == (True, None)
     flow.decide(handle, ticked=["openid", "launch/encounter", "patient/*.rs"])
     row = grant_row(flow)
     assert (row.scope, row.patient_id, row.encounter_id) == ("openid patient/*.rs", "p1", None)
@@ -227,7 +231,7 @@ def test_encounter_of_a_launch_cannot_be_changed(flow):
     handle = flow.park("launch launch/encounter user/*.rs", launch=flow.launch("p1", "e1"))
     flow.choose(handle, "p1", "e2")
     offered = flow.offer(handle)
-    assert (offered.picks_visit, offered.encounter_id) == (False, "e1")
+    assert (offered.picks_encounter, offered.encounter_id) == (False, "e1")
 
 
 def test_only_scopes_that_were_offered_and_ticked_are_granted(flow):

@@ -12,7 +12,7 @@ from flask import Flask
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.auth.scopes import supported
 from fhirapp.definition import types
-from fhirapp.features.apps.launch import visits_of
+from fhirapp.features.apps.launch import encounters_of
 from fhirapp.web.browsers import browser
 from fhirapp.web.labels import in_words, returns_to
 from fhirapp.web.people import SHOWN, NoDate, Person, find_people, people, person
@@ -174,7 +174,7 @@ def encounter(at: int, patient: str = "v", **elements: Any) -> dict[str, Any]:
 
 def visits(app: Flask, patient_id: str) -> list[str]:
     with clinician_request(app):
-        found, cursor = visits_of(patient_id)
+        found, cursor = encounters_of(patient_id)
     assert cursor == ""
     return [visit.words for visit in found]
 

@@ -85,8 +85,8 @@ class Offer:
     patient_id: str | None
     encounter_id: str | None
     document_id: str | None
-    # Whether the app asks the user for a visit: one that it was started for is not asked for.
-    picks_visit: bool
+    # Whether the app asks the user for an encounter: one that it was started for is not asked for.
+    picks_encounter: bool
 
     @property
     def needs_patient(self) -> bool:
@@ -97,13 +97,13 @@ class Offer:
     def follows(self) -> Sequence[str]:
         """The scopes that tell the app no more than whose record it is.
 
-        Where it may see something of that record, or know the visit, they go with that, and are not
-        asked for apart.
+        Where it may see something of that record, or know the encounter, they go with that, and
+        are not asked for apart.
         """
         if not of_record(self.scopes):
             return ()
-        tells_visit = self.encounter_id is not None and LAUNCH_ENCOUNTER not in self.scopes
-        tells_more = tells_visit or self.document_id is not None
+        tells_encounter = self.encounter_id is not None and LAUNCH_ENCOUNTER not in self.scopes
+        tells_more = tells_encounter or self.document_id is not None
         silent = {LAUNCH_PATIENT} if tells_more else {LAUNCH_PATIENT, LAUNCH}
         return [text for text in self.scopes if text in silent]
 
@@ -229,7 +229,7 @@ def offer(parked: ParkedRequest, user: User) -> Offer:
     # It was chosen among those of that patient.
     encounter_id = parked.encounter_id if patient_id == parked.patient_id else None
     is_standalone = parked.user_id is None
-    picks_visit = is_standalone and LAUNCH_ENCOUNTER in scopes and patients != []
+    picks_encounter = is_standalone and LAUNCH_ENCOUNTER in scopes and patients != []
     left_out = set()
     if is_standalone:
         left_out.add(LAUNCH)
@@ -246,14 +246,14 @@ def offer(parked: ParkedRequest, user: User) -> Offer:
         raise send_back(parked, "invalid_scope", "This user can allow nothing of what was asked.")
     document_id = parked.document_id
     encounter_id = encounter_id or None
-    return Offer(client, scopes, patients, patient_id, encounter_id, document_id, picks_visit)
+    return Offer(client, scopes, patients, patient_id, encounter_id, document_id, picks_encounter)
 
 
 def choose(parked: ParkedRequest, patient_id: str, encounter_id: str | None = None) -> None:
-    """Remember whose record the user chose, and which visit; an empty one is none.
+    """Remember whose record the user chose, and which encounter; an empty one is none.
 
-    That the record may be theirs to choose, offer() checks; that the visit is the patient's, and
-    they see it, the caller.
+    offer() checks that the record may be theirs to choose; the caller checks that the encounter
+    is that patient's, and that they see it.
     """
     key = parked.digest
     db.session.rollback()
@@ -288,7 +288,7 @@ def decide(
     if FHIR_USER in scopes and not in_context and fhir_user_of(user, None) is None:
         # Who they are to a patient of whom the app is to learn nothing.
         scopes.remove(FHIR_USER)
-    # The visit has a tick of its own where the app asks for it apart.
+    # The encounter has a tick of its own where the app asks for it apart.
     of_visit = (LAUNCH_ENCOUNTER if LAUNCH_ENCOUNTER in offered.scopes else LAUNCH) in scopes
     grant = {
         "id": str(uuid4()),

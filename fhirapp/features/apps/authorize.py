@@ -1,4 +1,4 @@
-"""/oauth/authorize as people see it: sign in, choose a record and a visit, allow or refuse.
+"""/oauth/authorize as people see it: sign in, choose a record and an encounter, allow or refuse.
 
 The client's request is checked and stored at once; the pages that follow name it by its handle, so
 that signing in meanwhile loses nothing. Source: RFC 6749 §4.1; SMART App Launch 2.2.
@@ -20,7 +20,7 @@ from fhirapp.auth.scopes import LAUNCH_ENCOUNTER, OFFLINE, ONLINE
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, Signed
 from fhirapp.config import base_url
 from fhirapp.db import reader
-from fhirapp.features.apps.launch import LaunchOption, visits_of
+from fhirapp.features.apps.launch import LaunchOption, encounters_of
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.response import parse_form
@@ -70,15 +70,15 @@ def ask(handle: str) -> Response:
         raise authorize.send_back(parked, "consent_required", "The user is asked each time.")
     if offer.needs_patient or request.args.get("patient") == "other":
         return _picker(handle, parked, offer, session)
-    visit = _visit(offer)
-    if offer.picks_visit and (request.args.get("visit") == "other" or _lacks(offer, visit)):
-        return _visit_picker(handle, offer)
-    return _consent(handle, parked, offer, session, visit)
+    encounter = _encounter(offer)
+    if offer.picks_encounter and (request.args.get("visit") == "other" or _lacks(offer, encounter)):
+        return _encounter_picker(handle, offer)
+    return _consent(handle, parked, offer, session, encounter)
 
 
 @blueprint.post("/oauth/authorize/<handle>")
 def answer(handle: str) -> Response:
-    """Take the answer: a patient, a visit, or what is allowed."""
+    """Take the answer: a patient, an encounter, or what is allowed."""
     parked = _parked(handle)
     session = pages.current_session()
     if authorize.wants_sign_in(parked, session) or session is None:
@@ -89,10 +89,10 @@ def answer(handle: str) -> Response:
     if "patient" in request.form:
         return _choose(handle, parked, offer, pages.field("patient", 64))
     if "visit" in request.form:
-        return _choose_visit(handle, offer, pages.field("visit", 64))
+        return _choose_encounter(handle, offer, pages.field("visit", 64))
     # In another tab another record may have been chosen since this page was shown.
     is_other = pages.field("shown", 130) != _context(offer)
-    if offer.needs_patient or is_other or _lacks(offer, _visit(offer)):
+    if offer.needs_patient or is_other or _lacks(offer, _encounter(offer)):
         return pages.see_other(f"/oauth/authorize/{handle}")
     days = pages.field("days", 5)
     length = int(days) if days.isascii() and days.isdecimal() else DURATIONS[0]
@@ -137,10 +137,12 @@ def _choose(handle: str, parked: ParkedRequest, offer: Offer, patient_id: str) -
     return pages.see_other(f"/oauth/authorize/{handle}")
 
 
-def _choose_visit(handle: str, offer: Offer, encounter_id: str) -> Response:
+def _choose_encounter(handle: str, offer: Offer, encounter_id: str) -> Response:
     chosen = replace(offer, encounter_id=encounter_id or None)
-    is_theirs = offer.patient_id is not None and (not encounter_id or _visit(chosen) is not None)
-    if not offer.picks_visit or not is_theirs:
+    is_theirs = offer.patient_id is not None and (
+        not encounter_id or _encounter(chosen) is not None
+    )
+    if not offer.picks_encounter or not is_theirs:
         raise pages.PageError(
             403, _("You can't choose this visit for the app. Choose one of the visits on the page.")
         )
@@ -148,17 +150,17 @@ def _choose_visit(handle: str, offer: Offer, encounter_id: str) -> Response:
     return pages.see_other(f"/oauth/authorize/{handle}")
 
 
-def _visit(offer: Offer) -> LaunchOption | None:
-    """Return the visit that the user chose; None where it is no visit of the patient's."""
+def _encounter(offer: Offer) -> LaunchOption | None:
+    """Return the encounter that the user chose; None where it is no encounter of the patient's."""
     encounter_id = offer.encounter_id or ""
-    if not offer.picks_visit or offer.patient_id is None or not _ID.fullmatch(encounter_id):
+    if not offer.picks_encounter or offer.patient_id is None or not _ID.fullmatch(encounter_id):
         return None
-    return next(iter(visits_of(offer.patient_id, VIA, _id=encounter_id)[0]), None)
+    return next(iter(encounters_of(offer.patient_id, VIA, _id=encounter_id)[0]), None)
 
 
-def _lacks(offer: Offer, visit: LaunchOption | None) -> bool:
-    """Say whether the visit that the app asks for is still to be chosen, or is there no more."""
-    return offer.picks_visit and LAUNCH_ENCOUNTER in offer.scopes and visit is None
+def _lacks(offer: Offer, encounter: LaunchOption | None) -> bool:
+    """Say whether the app asks for an encounter that is not chosen, or no longer exists."""
+    return offer.picks_encounter and LAUNCH_ENCOUNTER in offer.scopes and encounter is None
 
 
 def _context(offer: Offer) -> str:
@@ -207,10 +209,10 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -
     )
 
 
-def _visit_picker(handle: str, offer: Offer) -> Response:
+def _encounter_picker(handle: str, offer: Offer) -> Response:
     cursor = request.args.get("cursor", "")
     narrowed = {"_cursor": cursor} if cursor else {}
-    visits, following = visits_of(str(offer.patient_id), VIA, **narrowed)
+    encounters, following = encounters_of(str(offer.patient_id), VIA, **narrowed)
     return pages.page(
         "apps/visit_picker.html",
         leaves=True,
@@ -218,7 +220,7 @@ def _visit_picker(handle: str, offer: Offer) -> Response:
         client=offer.client,
         patient=_patient(offer),
         can_change=_can_change(offer),
-        visits=visits,
+        encounters=encounters,
         cursor=cursor,
         following=following,
     )
@@ -232,7 +234,11 @@ def _patient(offer: Offer) -> Person | None:
 
 
 def _consent(
-    handle: str, parked: ParkedRequest, offer: Offer, session: Signed, visit: LaunchOption | None
+    handle: str,
+    parked: ParkedRequest,
+    offer: Offer,
+    session: Signed,
+    encounter: LaunchOption | None,
 ) -> Response:
     return pages.page(
         "apps/consent.html",
@@ -242,12 +248,12 @@ def _consent(
         host=returns_to([parked.parameters["redirect_uri"]], base_url()),
         patient=_patient(offer),
         can_change=parked.user_id is None and _can_change(offer),
-        picks_visit=offer.picks_visit,
-        visit=visit,
+        picks_encounter=offer.picks_encounter,
+        encounter=encounter,
         shown=_context(offer),
         scopes=[in_words(text) for text in offer.scopes if text not in offer.follows],
         follows=offer.follows,
-        tells_visit=LAUNCH_ENCOUNTER in offer.scopes,
+        tells_encounter=LAUNCH_ENCOUNTER in offer.scopes,
         keeps=OFFLINE in offer.scopes,
         until=moment(session.signed_in_at + ABSOLUTE_SECONDS) if ONLINE in offer.scopes else "",
         offline=OFFLINE,

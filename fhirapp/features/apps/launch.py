@@ -1,4 +1,4 @@
-"""Start an app for a patient (SMART's EHR launch): the picker, visits and documents, the frame."""
+"""Start an app for a patient (SMART's EHR launch): pickers and the frame."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ class LaunchOption(NamedTuple):
     words: str
 
 
-def visits_of(patient_id: str, via: str = VIA, **narrowed: str) -> tuple[list[LaunchOption], str]:
-    """Return a patient's latest visits, the latest first, and the cursor of earlier ones.
+def encounters_of(
+    patient_id: str, via: str = VIA, **narrowed: str
+) -> tuple[list[LaunchOption], str]:
+    """Return a patient's latest encounters, the latest first, and the cursor of earlier ones.
 
-    narrowed is what they are searched by too. Visits that were cancelled, or entered in error, are
+    narrowed is what they are searched by too. Cancelled encounters, and those entered in error, are
     not among them. Raises PageError.
     """
     narrowed["status:not"] = "cancelled,entered-in-error"
-    visits, cursor = _latest("Encounter", patient_id, via, narrowed)
+    encounters, cursor = _latest("Encounter", patient_id, via, narrowed)
     return [
-        _dated(each, _kind_of_visit(each), each.get("period", {}).get("start", ""))
-        for each in visits
+        _dated(each, _kind_of_encounter(each), each.get("period", {}).get("start", ""))
+        for each in encounters
     ], cursor
 
 
@@ -70,7 +72,7 @@ def _dated(resource: dict[str, Any], kind: str, day: str) -> LaunchOption:
     )
 
 
-def _kind_of_visit(encounter: dict[str, Any]) -> str:
+def _kind_of_encounter(encounter: dict[str, Any]) -> str:
     types = filter(None, map(_concept, encounter.get("type", ())))
     return next(types, "") or encounter.get("class", {}).get("display") or _("Visit")
 
@@ -103,7 +105,7 @@ _STYLE = {
 @blueprint.get("/launch")
 @for_staff
 def choose() -> Response:
-    """Ask for which patient to start an app; then for which visit, and which app."""
+    """Ask for which patient to start an app; then for which encounter, and which app."""
     patient_id = request.args.get("patient", "")
     if patient_id:
         return _apps(_patient(patient_id))
@@ -128,10 +130,12 @@ def choose() -> Response:
 @blueprint.post("/launch")
 @for_staff
 def start() -> Response:
-    """Start an app, with the patient and the visit in context."""
+    """Start an app, with the patient and the encounter in context."""
     patient = _patient(field("patient", 64))
     encounter_id, client_id = field("encounter", 64) or None, field("client", 64)
-    if encounter_id and encounter_id not in {visit.id for visit in visits_of(patient.id)[0]}:
+    if encounter_id and encounter_id not in {
+        encounter.id for encounter in encounters_of(patient.id)[0]
+    }:
         raise PageError(
             404, _("This is not one of the patient's latest visits. Choose one from the list.")
         )
@@ -193,8 +197,13 @@ def _startable() -> Sequence[Client]:
 def _apps(patient: Person) -> Response:
     here = base_url()
     apps = [(client, returns_to([str(client.launch_uri)], here)) for client in _startable()]
-    visits, notes = visits_of(patient.id)[0], documents_of(patient.id)
+    encounters, notes = encounters_of(patient.id)[0], documents_of(patient.id)
     # A form's answer leads to the app.
     return page(
-        "apps/launch_app.html", leaves=True, patient=patient, visits=visits, notes=notes, apps=apps
+        "apps/launch_app.html",
+        leaves=True,
+        patient=patient,
+        encounters=encounters,
+        notes=notes,
+        apps=apps,
     )

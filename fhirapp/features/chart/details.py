@@ -74,7 +74,7 @@ def read_allergy(
     return allergies[0], [one for one in resources if one["resourceType"] == "Provenance"]
 
 
-def details_of(allergy: Json, visit: str = "") -> Details:
+def details_of(allergy: Json, encounter: str = "") -> Details:
     """Return an allergy in words, element by element; what is not recorded, too."""
     code = substance(allergy)
     reactions = allergy.get("reaction", ())
@@ -100,7 +100,7 @@ def details_of(allergy: Json, visit: str = "") -> Details:
             Fact(_("Recorded"), "recordedDate", _day(allergy, "recordedDate")),
             Fact(_("Recorded by"), "recorder", _who(allergy, "recorder")),
             Fact(_("Reported by"), "asserter", _who(allergy, "asserter")),
-            Fact(_("Visit"), "encounter", visit or _(_NOT_TOLD)),
+            Fact(_("Visit"), "encounter", encounter or _(_NOT_TOLD)),
         ],
         reactions=[
             _reaction(one)

@@ -9,7 +9,7 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.features.chart.allergies import VIA
 from fhirapp.features.chart.elements import category, notes
 from fhirapp.features.notes.elements import add_names
-from fhirapp.features.notes.note import visit
+from fhirapp.features.notes.note import encounter_in_words
 from fhirapp.fhir.narrative import plain
 from fhirapp.fhir.terminology import concept, onset, reactions, reference, shortened, when
 from fhirapp.web.internal_client import read
@@ -20,7 +20,7 @@ Json = Mapping[str, Any]
 # Of one entry; more of them nobody reads.
 MOST = 100
 # Each is a request.
-_MOST_VISITS = 10
+_MOST_ENCOUNTERS = 10
 
 
 class ElementChange(NamedTuple):
@@ -45,7 +45,7 @@ def versions_of(allergy_id: str, token: OwnToken) -> tuple[list[AllergyVersion],
     path = f"/fhir/AllergyIntolerance/{allergy_id}/_history?_count={MOST}"
     bundle = read(path, token, via=VIA)
     entries = bundle.get("entry", ())
-    _name_visits(entries, token)
+    _name_encounters(entries, token)
     add_names([one.get("resource") for one in entries], token, VIA)
     more = any(one["relation"] == "next" for one in bundle.get("link", ()))
     found = []
@@ -56,15 +56,15 @@ def versions_of(allergy_id: str, token: OwnToken) -> tuple[list[AllergyVersion],
     return found, more
 
 
-def _name_visits(entries: Sequence[dict[str, Any]], token: OwnToken) -> None:
-    """Name the visits, of which a reference says nothing to a person."""
+def _name_encounters(entries: Sequence[dict[str, Any]], token: OwnToken) -> None:
+    """Name the encounters, of which a reference says nothing to a person."""
     named: dict[str, str] = {}
     for entry in entries:
         encounter = (entry.get("resource") or {}).get("encounter") or {}
         place = encounter.get("reference")
         if place and not encounter.get("display"):
-            if place not in named and len(named) < _MOST_VISITS:
-                named[place] = visit(encounter, token, via=VIA)
+            if place not in named and len(named) < _MOST_ENCOUNTERS:
+                named[place] = encounter_in_words(encounter, token, via=VIA)
             encounter["display"] = named.get(place, place)
 
 

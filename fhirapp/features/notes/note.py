@@ -203,12 +203,12 @@ def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
     """Return what a note's heading has beside its kind and its day."""
     context = note.get("context") or {}
     period = context.get("period") or {}
-    visits = [visit(one, token) for one in context.get("encounter", ())[:5]]
+    encounters = [encounter_in_words(one, token) for one in context.get("encounter", ())[:5]]
     facts = [
         (_("Description"), note.get("description", "")),
         (_("Signed by"), elements.reference(note.get("authenticator"))),
         (_("Custodian"), elements.reference(note.get("custodian")) or _("not recorded")),
-        (_("Visit"), "; ".join(filter(None, visits)) or _("not recorded")),
+        (_("Visit"), "; ".join(filter(None, encounters)) or _("not recorded")),
         (_("Period of care"), _span(period) if period else ""),
         (_("Identifier"), ", ".join(_numbers(note))),
         (_("Security label"), ", ".join(filter(None, map(_label, note.get("securityLabel", ()))))),
@@ -243,7 +243,9 @@ def _label(value: Mapping[str, Any]) -> str:
     return _(_CONFIDENTIAL[level]) if level in _CONFIDENTIAL else level
 
 
-def visit(value: Mapping[str, Any] | None, token: OwnToken, via: str = attachments.VIA) -> str:
+def encounter_in_words(
+    value: Mapping[str, Any] | None, token: OwnToken, via: str = attachments.VIA
+) -> str:
     """Return an encounter in words, as much as may be read of it; "" where none is recorded."""
     place = str((value or {}).get("reference", ""))
     if not place.startswith("Encounter/"):

@@ -23,14 +23,14 @@ from fhirapp.features.notes.elements import (
     status,
 )
 from fhirapp.features.notes.listing import PAGE, every, search
-from fhirapp.features.notes.timeline import Dot, Timeline, Visit, timeline
+from fhirapp.features.notes.timeline import Dot, EncounterSpan, Timeline, timeline
 from fhirapp.fhir.document_date import date_of
 from fhirapp.web.pages import PageError
 
 # As many as one answer has are read at once; for more the picture comes after the page.
 READ_WHOLE = 1_000
 MOST_DRAWN = 10_000
-_MOST_VISITS = 1_000
+_MOST_ENCOUNTERS = 1_000
 # Of a filtered list, and of a filter's choices that are links.
 _MOST_LINES, _MOST_LINKS = 100, 8
 Json = dict[str, Any]
@@ -188,8 +188,8 @@ def timeline_of(
         dots = [_dot(one) for one in every("DocumentReference", newest, token, MOST_DRAWN + 1)]
     else:
         dots = [_dot(one) for one in notes]
-    visits = _visits(patient_id, token) if dots else ()
-    drawn = timeline(patient_id, dots[:MOST_DRAWN], visits)
+    encounters = _encounters(patient_id, token) if dots else ()
+    drawn = timeline(patient_id, dots[:MOST_DRAWN], encounters)
     return drawn._replace(is_cut=len(dots) > MOST_DRAWN)
 
 
@@ -199,19 +199,21 @@ def _dot(note: Json) -> Dot:
     return Dot(note["id"], date_of(note), kind_of_note(note), code, status(note).is_past)
 
 
-def _visits(patient_id: str, token: OwnToken) -> list[Visit]:
+def _encounters(patient_id: str, token: OwnToken) -> list[EncounterSpan]:
     """Return the encounters, none where the token may not see them."""
     parameters = [("patient", patient_id), ("_elements", "period,type")]
     try:
-        return [_visit(one) for one in every("Encounter", parameters, token, _MOST_VISITS)]
+        return [
+            _encounter_span(one) for one in every("Encounter", parameters, token, _MOST_ENCOUNTERS)
+        ]
     except PageError:
         return []
 
 
-def _visit(encounter: Json) -> Visit:
+def _encounter_span(encounter: Json) -> EncounterSpan:
     period = encounter.get("period") or {}
     coded = encounter.get("class") or {}
     words = chain(map(concept, encounter.get("type", ())), (str(coded.get("display", "")), "Visit"))
-    return Visit(
+    return EncounterSpan(
         str(period.get("start", "")), str(period.get("end", "")), next(filter(None, words))
     )

@@ -1,4 +1,4 @@
-"""A picture of when notes were written: years across, a row for each kind, visits as bands.
+"""A picture of when notes were written: years across, a row for each kind, encounters as bands.
 
 Dots that would lie on one another are one, with their number. Nothing here asks anything.
 """
@@ -42,7 +42,7 @@ class Dot(NamedTuple):
     is_past: bool
 
 
-class Visit(NamedTuple):
+class EncounterSpan(NamedTuple):
     """An encounter, from a FHIR date to one; words tell what it was."""
 
     start: str
@@ -76,7 +76,9 @@ class _Scale(NamedTuple):
         return round(_LABELS + _MARGIN + room * share, 1)
 
 
-def timeline(patient_id: str, dots: Sequence[Dot], visits: Sequence[Visit] = ()) -> Timeline:
+def timeline(
+    patient_id: str, dots: Sequence[Dot], encounters: Sequence[EncounterSpan] = ()
+) -> Timeline:
     """Return the picture of a patient's notes."""
     dated = sorted(
         ((day, dot) for dot in dots if (day := _day(dot.date)) is not None),
@@ -90,7 +92,7 @@ def timeline(patient_id: str, dots: Sequence[Dot], visits: Sequence[Visit] = ())
     height = _ROW * len(rows) + _AXIS
     drawn = Markup("").join(
         [
-            *_bands(visits, scale, height - _AXIS),
+            *_bands(encounters, scale, height - _AXIS),
             *_axis(scale, height),
             *_labels(rows),
         ]
@@ -133,9 +135,9 @@ def _rows(dots: Iterable[Dot]) -> list[str]:
     return [*kinds[: _MOST_ROWS - 1], _("other types")]
 
 
-def _bands(visits: Iterable[Visit], scale: _Scale, height: int) -> Iterator[Markup]:
-    for visit in visits:
-        start, end = _day(visit.start), _day(visit.end or visit.start)
+def _bands(encounters: Iterable[EncounterSpan], scale: _Scale, height: int) -> Iterator[Markup]:
+    for encounter in encounters:
+        start, end = _day(encounter.start), _day(encounter.end or encounter.start)
         if start is None or end is None:
             continue
         if end.year < scale.first or start.year >= scale.last:
@@ -145,7 +147,7 @@ def _bands(visits: Iterable[Visit], scale: _Scale, height: int) -> Iterator[Mark
         width = round(max(right - left, 4), 1)
         yield Markup(
             '<rect class="visit" x="{}" y="0" width="{}" height="{}"><title>{}</title></rect>'
-        ).format(left, width, height, visit.words)
+        ).format(left, width, height, encounter.words)
 
 
 def _axis(scale: _Scale, height: int) -> Iterator[Markup]:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fhirapp.features.notes.timeline import Dot, Visit, timeline
+from fhirapp.features.notes.timeline import Dot, EncounterSpan, timeline
 from tests.support.noted import MARKUP
 
 
@@ -15,7 +15,7 @@ def dot(number: int, date: str, kind: str = "Progress note", *, is_past: bool = 
     return Dot(f"n{number}", date, kind, "11506-3", is_past)
 
 
-def drawn(*dots: Dot, visits: tuple[Visit, ...] = ()) -> ElementTree.Element:
+def drawn(*dots: Dot, visits: tuple[EncounterSpan, ...] = ()) -> ElementTree.Element:
     picture = timeline("p1", list(dots), list(visits)).picture
     assert picture is not None
     return ElementTree.fromstring(str(picture))
@@ -59,8 +59,8 @@ def test_notes_of_the_same_days_share_a_dot_with_their_number():
 
 
 def test_visits_are_bands_within_the_years_of_the_notes():
-    stay = Visit("2024-03-01", "2024-06-01", "Stay")
-    others = Visit("1990-01-01", "1990-02-01", "Old"), Visit("", "", "When?")
+    stay = EncounterSpan("2024-03-01", "2024-06-01", "Stay")
+    others = EncounterSpan("1990-01-01", "1990-02-01", "Old"), EncounterSpan("", "", "When?")
     bands = drawn(dot(1, "2024-03-05"), visits=(stay, *others)).findall(".//rect")
     assert [band.findtext("title") for band in bands] == ["Stay"]
     assert float(bands[0].get("width", "")) > 100

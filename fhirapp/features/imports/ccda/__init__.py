@@ -38,8 +38,8 @@ _ORDER = (
     "AllergyIntolerance",
     "Provenance",
 )
-# No Encounter: the same number may be another patient's visit. The id of one follows from its
-# patient and number (CcdaRecord.own_identity), so that a visit is the same within its patient
+# No Encounter: the same number may be another patient's encounter. The id of one follows from its
+# patient and number (CcdaRecord.own_identity), so that an encounter is the same within its patient
 # alone.
 _MAY_BE_KNOWN = frozenset({"Organization", "Practitioner", "Patient"})
 

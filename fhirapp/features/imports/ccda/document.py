@@ -1,4 +1,4 @@
-"""The header of a document as DocumentReference, and its visit as Encounter.
+"""The header of a document as DocumentReference, and its encompassing encounter as Encounter.
 
 The document is the attachment, byte for byte. Sources: CDA R2 §4.2; HL7 C-CDA on FHIR 2.0.0,
 header; FHIR R4 documentreference; service.md 2.2.
@@ -225,24 +225,24 @@ _PARTICIPANT_TYPES: Mapping[str, str] = values.MAPS["participations"]
 
 def add_encounter(root: CcdaElement, document: dict[str, Any], record: CcdaRecord) -> None:
     """Add the Encounter, and to the DocumentReference which it is, when and where."""
-    visit = root.first("componentOf/encompassingEncounter")
-    if visit is None or visit.null_flavor:
+    encompassing = root.first("componentOf/encompassingEncounter")
+    if encompassing is None or encompassing.null_flavor:
         return
-    facility = visit.first("location/healthCareFacility") or NOTHING
-    period = values.period(visit.first("effectiveTime"))
-    identified = values.identifiers(visit.all("id"))
+    facility = encompassing.first("location/healthCareFacility") or NOTHING
+    period = values.period(encompassing.first("effectiveTime"))
+    identified = values.identifiers(encompassing.all("id"))
     keys = list(filter(None, map(key, identified)))
     encounter: dict[str, Any] = {
         "resourceType": "Encounter",
         "id": record.own_identity("Encounter", *(keys[0] if keys else (record.key,))),
         "identifier": identified,
         "status": _status(period, record.made),
-        "class": _class(visit),
-        "type": _types(visit, record),
+        "class": _class(encompassing),
+        "type": _types(encompassing, record),
         "subject": {"reference": record.patient},
-        "participant": _participants(visit, record),
+        "participant": _participants(encompassing, record),
         "period": period,
-        "hospitalization": _hospitalization(visit, record),
+        "hospitalization": _hospitalization(encompassing, record),
         "location": _location(facility),
         "serviceProvider": people.organization(
             facility.first("serviceProviderOrganization"), record
@@ -259,20 +259,20 @@ def add_encounter(root: CcdaElement, document: dict[str, Any], record: CcdaRecor
 
 
 def _status(period: dict[str, Any] | None, made: str) -> str:
-    """Say whether the visit is over; without an end, or before it, that is unknown."""
+    """Say whether the encounter is over; without an end, or before it, that is unknown."""
     end = (period or {}).get("end")
     return "finished" if end and not values.is_ahead(end, made) else "unknown"
 
 
-def _class(visit: CcdaElement) -> dict[str, Any]:
-    code = visit.first("code") or NOTHING
+def _class(encompassing: CcdaElement) -> dict[str, Any]:
+    code = encompassing.first("code") or NOTHING
     classes = (coding for coding in values.codings(code) if coding.get("system") == values.ACT_CODE)
     return next(classes, None) or values.extended(values.absent(code.null_flavor))
 
 
-def _types(visit: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
-    """Return the kinds of a visit beside its class."""
-    kind = values.concept(visit.first("code"), record.texts) or {}
+def _types(encompassing: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
+    """Return the kinds of an encounter beside its class."""
+    kind = values.concept(encompassing.first("code"), record.texts) or {}
     others = [
         coding for coding in kind.get("coding", ()) if coding.get("system") != values.ACT_CODE
     ]
@@ -282,10 +282,10 @@ def _types(visit: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
     return [{"text": kind["text"]} if "text" in kind else values.extended(values.absent())]
 
 
-def _participants(visit: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
+def _participants(encompassing: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
     participants = []
     for path in ("responsibleParty", "encounterParticipant"):
-        for participation in visit.all(path):
+        for participation in encompassing.all(path):
             assigned = participation.first("assignedEntity") or NOTHING
             if individual := people.practitioner(assigned, record):
                 participants.append(
@@ -303,9 +303,9 @@ def _participation(participation: CcdaElement) -> dict[str, Any]:
     }
 
 
-def _hospitalization(visit: CcdaElement, record: CcdaRecord) -> dict[str, Any] | None:
+def _hospitalization(encompassing: CcdaElement, record: CcdaRecord) -> dict[str, Any] | None:
     for name in ("dischargeDispositionCode", "sdtc:dischargeDispositionCode"):
-        if disposition := values.concept(visit.first(name), record.texts):
+        if disposition := values.concept(encompassing.first(name), record.texts):
             return {"dischargeDisposition": disposition}
     return None
 
