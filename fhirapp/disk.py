@@ -22,10 +22,10 @@ from sqlalchemy.exc import ArgumentError
 from fhirapp.config import ConfigurationError, Settings
 
 
-def take(descriptor: int, *, alone: bool) -> bool | None:
-    """Take the lock of an open file; False where another has it, None where there are none.
+def try_lock(descriptor: int, *, alone: bool) -> bool | None:
+    """Try to lock an open file: False where another process has the lock, None without locks.
 
-    Processes that are forked hold it too.
+    Forked processes share the lock.
     """
     if sys.platform == "win32":
         return None
@@ -41,32 +41,29 @@ def take(descriptor: int, *, alone: bool) -> bool | None:
     return True
 
 
-def is_left(path: Path) -> bool:
-    """Say whether whoever made a file or folder, and held it, is gone."""
-    with taken_over(path) as is_ours:
+def is_abandoned(path: Path) -> bool:
+    """Say whether the process that made and locked a file or folder has ended."""
+    with lock_abandoned(path) as is_ours:
         return is_ours
 
 
 @contextmanager
-def taken_over(path: Path) -> Iterator[bool]:
-    """Hold what is left of who made a file or folder, and held it; False where another holds it."""
+def lock_abandoned(path: Path) -> Iterator[bool]:
+    """Lock a file or folder whose maker has ended; False where its maker still locks it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | (0 if sys.platform == "win32" else os.O_NOFOLLOW))
     except OSError:
         yield False
         return
     try:
-        yield take(descriptor, alone=True) is True
+        yield try_lock(descriptor, alone=True) is True
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def naming_in(folder: Path) -> Iterator[None]:
-    """Hold a folder: nobody else makes or removes what is held in it.
-
-    So nothing is found that was made and is not held yet.
-    """
+def directory_lock(folder: Path) -> Iterator[None]:
+    """Lock a folder: creating a locked file or folder in it is one step for other processes."""
     if sys.platform == "win32":
         yield
         return
@@ -82,10 +79,10 @@ def naming_in(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def turn(path: Path, waits: Callable[[], None]) -> Iterator[None]:
-    """Hold a file, made where it is missing; one after the other, where several want to.
+def file_lock(path: Path, waits: Callable[[], None]) -> Iterator[None]:
+    """Lock a file, which is created if it is missing; wait while another process has the lock.
 
-    waits is called once where another has it first. Raises ConfigurationError.
+    waits is called once before waiting. Raises ConfigurationError.
     """
     if sys.platform == "win32":
         yield
@@ -97,11 +94,11 @@ def turn(path: Path, waits: Callable[[], None]) -> Iterator[None]:
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be held ({error.strerror}).") from None
     if os.geteuid() == 0:
-        # The server's user takes turns too.
+        # The server's user needs the lock too.
         owner = path.parent.stat()
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
     try:
-        if take(descriptor, alone=True) is False:
+        if try_lock(descriptor, alone=True) is False:
             waits()
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -110,7 +107,7 @@ def turn(path: Path, waits: Callable[[], None]) -> Iterator[None]:
 
 
 # Bytes that are moved at a time.
-PIECE = 1024 * 1024
+CHUNK = 1024 * 1024
 # Left free beside what is written, for the server's log.
 _SPARE = 16 * 1024 * 1024
 # The shared memory of a database's log, and a page of each.
@@ -135,8 +132,8 @@ def database_path(settings: Settings) -> Path | None:
     return settings.instance / str(url.database)
 
 
-def beside(path: Path, suffix: str) -> Path:
-    """Return the file beside another that has its name and a suffix."""
+def sibling(path: Path, suffix: str) -> Path:
+    """Return the path in the same folder that adds a suffix to the name."""
     return Path(f"{path}{suffix}")
 
 
@@ -148,8 +145,8 @@ def is_older(path: Path, moment: float) -> bool:
         return False
 
 
-def because(error: OSError | sqlite3.Error) -> str:
-    """Return what an error says, without the file's name."""
+def reason_of(error: OSError | sqlite3.Error) -> str:
+    """Return the reason that an error gives, without the file's name."""
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__
 
@@ -159,8 +156,8 @@ def need_space(folder: Path, size: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < size + _SPARE:
         raise ConfigurationError(
-            f"There is no room for {what} in {folder}: {readable(size + _SPARE)} are needed and "
-            f"{readable(free)} are free. Nothing was changed."
+            f"There is no room for {what} in {folder}: {human_size(size + _SPARE)} are needed and "
+            f"{human_size(free)} are free. Nothing was changed."
         )
 
 
@@ -177,12 +174,12 @@ def need_writable(folder: Path) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ConfigurationError(f"The disk of {folder} is full; make room on it.") from None
         raise ConfigurationError(
-            f"The folder {folder} cannot be written ({because(error)}); give this user the right "
+            f"The folder {folder} cannot be written ({reason_of(error)}); give this user the right "
             "to write it and all that is in it."
         ) from None
 
 
-def scaled(size: float) -> tuple[float, int, str]:
+def scale_size(size: float) -> tuple[float, int, str]:
     """Return a number of bytes in its unit: the number, its decimals, and bytes, kB, MB or GB."""
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
@@ -191,34 +188,34 @@ def scaled(size: float) -> tuple[float, int, str]:
     return size, 1, "GB"
 
 
-def readable(size: float) -> str:
+def human_size(size: float) -> str:
     """Return a number of bytes with its unit: 512 bytes, 1.5 kB, 79.2 GB."""
-    number, decimals, unit = scaled(size)
+    number, decimals, unit = scale_size(size)
     return f"{number:,.{decimals}f} {unit}"
 
 
 @contextmanager
-def written_whole(path: Path, *, like: Path | None = None) -> Iterator[BinaryIO]:
+def write_atomically(path: Path, *, like: Path | None = None) -> Iterator[BinaryIO]:
     """Open a file that takes a path's place when the block ends well, and else leaves nothing.
 
     Only this user may read it, or the owner of another file like it. It is on the disk when it is
     there. What a process left in the folder that was killed is removed.
     """
-    with naming_in(path.parent):
+    with directory_lock(path.parent):
         for left in path.parent.glob(f"{_PREFIX}*{_SUFFIX}"):
-            if is_left(left):
+            if is_abandoned(left):
                 left.unlink(missing_ok=True)
         descriptor, name = mkstemp(dir=path.parent, prefix=_PREFIX, suffix=_SUFFIX)
         # Held until it has its place.
         held = None if sys.platform == "win32" else os.dup(descriptor)
-        take(descriptor, alone=True)
+        try_lock(descriptor, alone=True)
     part = Path(name)
     try:
         with os.fdopen(descriptor, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        owned_as(part, like or path)
+        copy_owner(part, like or path)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -231,8 +228,8 @@ def written_whole(path: Path, *, like: Path | None = None) -> Iterator[BinaryIO]
 
 def copy_into(path: Path, target: Path) -> None:
     """Copy a file to a place, whole or not at all."""
-    with path.open("rb") as source, written_whole(target, like=path) as file:
-        shutil.copyfileobj(source, file, PIECE)
+    with path.open("rb") as source, write_atomically(target, like=path) as file:
+        shutil.copyfileobj(source, file, CHUNK)
 
 
 def sync(path: Path) -> None:
@@ -256,7 +253,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def owned_as(path: Path, other: Path) -> None:
+def copy_owner(path: Path, other: Path) -> None:
     """Give a file to the owner of another, or of the folder where that is none.
 
     So that a server reads what the administrator of the machine restored.
@@ -267,11 +264,11 @@ def owned_as(path: Path, other: Path) -> None:
             os.chown(path, found.st_uid, found.st_gid)
 
 
-_SCRATCH_PREFIX = ".fhirapp-scratch-"
+_TEMPORARY_PREFIX = ".fhirapp-scratch-"
 
 
 @contextmanager
-def scratch(folder: Path) -> Iterator[Path]:
+def temporary_folder(folder: Path) -> Iterator[Path]:
     """Make a folder in a folder, which only this user may read; it is removed at the end.
 
     What a process left that was killed is removed by the next. Raises ConfigurationError.
@@ -281,7 +278,7 @@ def scratch(folder: Path) -> Iterator[Path]:
         path, descriptor = _make(folder)
     except OSError as error:
         raise ConfigurationError(
-            f"The folder {folder} cannot be written ({because(error)}); run this as the server's "
+            f"The folder {folder} cannot be written ({reason_of(error)}); run this as the server's "
             "own user, or name another in FHIRAPP_INSTANCE_PATH."
         ) from None
     try:
@@ -293,14 +290,14 @@ def scratch(folder: Path) -> Iterator[Path]:
 
 
 def _make(folder: Path) -> tuple[Path, int | None]:
-    """Make a folder and hold it; remove those that nobody holds any more."""
-    with naming_in(folder):
-        for path in folder.glob(f"{_SCRATCH_PREFIX}*"):
-            if is_left(path):
+    """Make and lock a folder; remove those whose makers have ended."""
+    with directory_lock(folder):
+        for path in folder.glob(f"{_TEMPORARY_PREFIX}*"):
+            if is_abandoned(path):
                 shutil.rmtree(path, ignore_errors=True)
-        made = Path(mkdtemp(prefix=_SCRATCH_PREFIX, dir=folder))
+        made = Path(mkdtemp(prefix=_TEMPORARY_PREFIX, dir=folder))
         if sys.platform == "win32":
             return made, None
         held = os.open(made, os.O_RDONLY)
-        take(held, alone=True)
+        try_lock(held, alone=True)
         return made, held

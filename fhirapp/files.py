@@ -30,7 +30,7 @@ from tempfile import mkstemp
 from typing import Any, NamedTuple, Protocol
 
 from fhirapp.config import ConfigurationError, Settings, load_settings
-from fhirapp.disk import because, need_writable, owned_as, sync, sync_folder
+from fhirapp.disk import copy_owner, need_writable, reason_of, sync, sync_folder
 
 SCHEME = "s3://"
 # Bytes that are read or sent at a time: each request is answered within its time.
@@ -146,7 +146,7 @@ class Folder:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            raise FilesUnavailable(because(error), passes=True) from None
+            raise FilesUnavailable(reason_of(error), passes=True) from None
 
     def _make(self, folder: Path) -> None:
         """Make a folder below the root; never that, which another disk may be mounted on."""
@@ -155,7 +155,7 @@ class Folder:
                 raise FileNotFoundError
             self._make(folder.parent)
             folder.mkdir(mode=0o700, exist_ok=True)
-            owned_as(folder, folder.parent)
+            copy_owner(folder, folder.parent)
 
     def _part(self, content: bytes | Path) -> Path:
         """Write what will be moved to its place, on the same file system."""
@@ -172,7 +172,7 @@ class Folder:
                         shutil.copyfileobj(source, file, PIECE)
                 file.flush()
                 os.fsync(file.fileno())
-            owned_as(part, self._root)
+            copy_owner(part, self._root)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
@@ -328,7 +328,7 @@ class Bucket:
             self.delete([f"{folder}/file"])
         except OSError as error:
             raise UnusableFiles(
-                f"FHIRAPP_FILES={self.place} cannot be used: {because(error)}; look at "
+                f"FHIRAPP_FILES={self.place} cannot be used: {reason_of(error)}; look at "
                 "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL.",
                 passes=isinstance(error, FilesUnavailable) and error.passes,
             ) from None

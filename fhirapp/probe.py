@@ -13,7 +13,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from fhirapp.disk import readable
+from fhirapp.disk import human_size
 
 # The states of findings: something to fix; worth knowing; as it should be.
 WRONG, NOTE, GOOD = "wrong", "note", "good"
@@ -36,7 +36,7 @@ class Bytes(int):
     """A number of bytes, written with its unit."""
 
     def __str__(self) -> str:
-        return readable(self)
+        return human_size(self)
 
 
 class Moment(int):

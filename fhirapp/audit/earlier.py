@@ -32,8 +32,8 @@ from fhirapp.audit.seals import public_key, seal_all
 from fhirapp.audit.store import Run
 from fhirapp.config import SECRET_KEY, ConfigurationError, Settings, settings_of
 from fhirapp.db import db
-from fhirapp.db.locks import turn
-from fhirapp.disk import because
+from fhirapp.db.locks import lock
+from fhirapp.disk import reason_of
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import key_of
 
@@ -252,7 +252,7 @@ def import_earlier(app: Flask, patients_of: PatientsOf) -> Sequence[str]:
     if not (files.days() or (is_postgresql and _has_tables())):
         return ()
     try:
-        with turn(settings, "audit-import", lambda: None):
+        with lock(settings, "audit-import", lambda: None):
             if is_postgresql and _has_tables():
                 with store_of(app).sealing() as run:
                     tables = _Tables(settings, keys, run)
@@ -263,7 +263,7 @@ def import_earlier(app: Flask, patients_of: PatientsOf) -> Sequence[str]:
         seal_all(app)
     except OSError as error:
         raise ConfigurationError(
-            f"The audit trail of an earlier release cannot be imported ({because(error)}); give "
+            f"The audit trail of an earlier release cannot be imported ({reason_of(error)}); give "
             f"this user the right to write {files.folder} and the database."
         ) from None
     return said

@@ -31,7 +31,7 @@ from fhirapp.audit import store_of
 from fhirapp.audit.events import PACKED, SEAL_MISSING, record
 from fhirapp.audit.store import Run, add_seen, for_seen, patients_of
 from fhirapp.config import settings_of
-from fhirapp.db.locks import turn
+from fhirapp.db.locks import lock
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import key_of
 
@@ -188,7 +188,7 @@ def remove_expired(app: Flask, now: datetime | None = None) -> None:
     settings, now = settings_of(app), now or datetime.now(UTC)
     if not settings.audit_keep or _last_expired(app, now) is None:
         return
-    with turn(settings, "audit-retention", lambda: None):
+    with lock(settings, "audit-retention", lambda: None):
         # Another process may have been first.
         last = _last_expired(app, now)
         if last is None:

@@ -42,7 +42,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from fhirapp.db import Ascii, Reader, RowNumber, connect_args, db
-from fhirapp.disk import because, beside, owned_as
+from fhirapp.disk import copy_owner, reason_of, sibling
 from fhirapp.fhir import json as fhir_json
 
 NAME = "audit.db"
@@ -202,7 +202,7 @@ class Store(ABC):
                 missing = 0
             self._commit(_values(line, attachment))
         except OSError as error:
-            self.failure = because(error)
+            self.failure = reason_of(error)
             with self._lock:
                 self.missing += missing + 1
             raise Unwritable(self.failure) from error
@@ -325,7 +325,7 @@ class SqliteStore(Store):
             TABLES.create_all(engine)
             with engine.connect() as connection:
                 connection.exec_driver_sql("PRAGMA journal_mode = WAL")
-            owned_as(draft, self._path.parent)
+            copy_owner(draft, self._path.parent)
             with suppress(FileExistsError):
                 os.link(draft, self._path)
         finally:
@@ -369,7 +369,7 @@ class SqliteStore(Store):
 
     def size(self) -> int:
         """Return the bytes of the file and its log."""
-        files = (self._path, beside(self._path, "-wal"))
+        files = (self._path, sibling(self._path, "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
@@ -468,7 +468,7 @@ class PostgresqlStore(Store):
             with _os_errors(*self._errors), self._engine.connect() as connection:
                 may, is_standby = connection.execute(select(right, func.pg_is_in_recovery())).one()
         except OSError as error:
-            return because(error)
+            return reason_of(error)
         if is_standby:
             return "the database is a standby server, which cannot be written"
         return "" if may else f"no right to write {ENTRY.name}"

@@ -19,7 +19,7 @@ from fhirapp.auth.models import User
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.cli.common import demo_option, opened_app, reading, say
 from fhirapp.config import RefusedCommand
-from fhirapp.disk import because
+from fhirapp.disk import reason_of
 from fhirapp.keys import key_of
 
 _MOST = 100_000
@@ -104,7 +104,7 @@ def head(demo: bool | None) -> None:
         try:
             newest = seal_all(app)
         except OSError as error:
-            raise Unwritable(because(error)) from None
+            raise Unwritable(reason_of(error)) from None
         click.echo(json.dumps({**newest.as_json(), "key": public_key(key_of(app))}))
 
 
@@ -154,7 +154,7 @@ def _lines(copy: str) -> Iterable[str]:
     try:
         return Path(copy).read_text("utf-8").splitlines()
     except (OSError, ValueError) as error:
-        reason = because(error) if isinstance(error, OSError) else "it is not text"
+        reason = reason_of(error) if isinstance(error, OSError) else "it is not text"
         raise RefusedCommand(f"The file {copy} cannot be read ({reason}).") from None
 
 

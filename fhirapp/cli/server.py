@@ -99,7 +99,7 @@ def upgrade(demo: bool | None) -> None:
     app = create_app(config.load_settings(demo=demo))
     prepare(app, say)
     with app.app_context():
-        say(f"{migrate.shown(db.engine)} has schema {migrate.HEAD}.")
+        say(f"{migrate.redact_url(db.engine)} has schema {migrate.HEAD}.")
 
 
 @database.command("check")
@@ -122,7 +122,7 @@ def check(demo: bool | None, quick: bool) -> int:
             state = f"has schema {schema}; a start copies it and upgrades it to {migrate.HEAD}"
         else:
             state = "is up to date"
-        click.echo(f"{migrate.shown(db.engine)} {state}.")
+        click.echo(f"{migrate.redact_url(db.engine)} {state}.")
         if schema is None:
             return 0
         if schema != migrate.HEAD:

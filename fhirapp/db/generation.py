@@ -23,7 +23,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db.base import db
-from fhirapp.disk import take
+from fhirapp.disk import try_lock
 
 _SIZE = 8
 NAME = "generation"
@@ -112,7 +112,7 @@ class _Listener(Thread):
         descriptor = os.open(self._generation.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             # One of the server's processes; when that ends, another.
-            while take(descriptor, alone=True) is False:
+            while try_lock(descriptor, alone=True) is False:
                 if self.ended.wait(_POLL_SECONDS):
                     return
             while not self.ended.is_set():

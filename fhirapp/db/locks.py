@@ -1,4 +1,4 @@
-"""Turns: what only one process does at a time, whichever server it belongs to.
+"""Named locks between processes, whichever server they belong to.
 
 On SQLite a lock of a file in the instance folder; on PostgreSQL an advisory lock, held by a
 connection of its own. Both are released whatever way the process ends.
@@ -19,28 +19,28 @@ from fhirapp.config import Settings
 from fhirapp.db.base import db
 
 # Not the number of the lock of use (db/__init__.py), which each connection holds.
-_OURS = 0x66687475
+_LOCK_CLASS = 0x66687475
 _POLL_SECONDS = 0.25
 _LOCKS = table("pg_locks", *map(column, ("locktype", "classid", "objid", "objsubid", "database")))
 _DATABASES = table("pg_database", column("oid"), column("datname"))
 
 
 @contextmanager
-def turn(settings: Settings, name: str, waits: Callable[[], None]) -> Iterator[None]:
-    """Hold a name; one after the other, where several want to.
+def lock(settings: Settings, name: str, waits: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock of a name; wait while another process has it.
 
-    waits is called once where another has it first. Where the connection is lost another may begin
-    before the end. Raises ConfigurationError.
+    waits is called once before waiting. If the connection is lost, another process may take the
+    lock before the block ends. Raises ConfigurationError.
     """
     if not settings.is_postgresql:
-        with disk.turn(settings.instance / f"{name}.lock", waits):
+        with disk.file_lock(settings.instance / f"{name}.lock", waits):
             yield
         return
     with db.engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT")
         # Not given back to the pool: it is closed, and the lock released.
         connection.detach()
-        take = select(func.pg_try_advisory_lock(_OURS, _number(name)))
+        take = select(func.pg_try_advisory_lock(_LOCK_CLASS, _number(name)))
         is_waiting = False
         # Not the lock that waits, which would wait on in the database where this process is ended.
         while not connection.execute(take).scalar_one():
@@ -51,18 +51,18 @@ def turn(settings: Settings, name: str, waits: Callable[[], None]) -> Iterator[N
         yield
         # The next has it at once. Where the connection was lost, it has it already.
         with suppress(DBAPIError):
-            connection.execute(select(func.pg_advisory_unlock(_OURS, _number(name))))
+            connection.execute(select(func.pg_advisory_unlock(_LOCK_CLASS, _number(name))))
 
 
-def is_taken(settings: Settings, name: str) -> bool:
-    """Say whether somebody has this turn."""
+def is_locked(settings: Settings, name: str) -> bool:
+    """Say whether a process has the lock of a name."""
     if not settings.is_postgresql:
         path = settings.instance / f"{name}.lock"
-        return path.exists() and not disk.is_left(path)
+        return path.exists() and not disk.is_abandoned(path)
     own = select(_DATABASES.c.oid).where(_DATABASES.c.datname == func.current_database())
     held: list[ColumnElement[bool]] = [
         _LOCKS.c.locktype == literal("advisory"),
-        _LOCKS.c.classid == _OURS,
+        _LOCKS.c.classid == _LOCK_CLASS,
         _LOCKS.c.objid == _number(name),
         _LOCKS.c.objsubid == 2,
         _LOCKS.c.database == own.scalar_subquery(),

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fhirapp.config import ConfigurationError
-from fhirapp.disk import because, beside, need_space, sync
+from fhirapp.disk import need_space, reason_of, sibling, sync
 
 # Of 16 kB: as many are copied at a time, so that the copy can be stopped between.
 _PAGES = 1_000
@@ -47,13 +47,13 @@ def copy_database(source: Path, target: Path) -> None:
     except (sqlite3.Error, OSError) as error:
         target.unlink(missing_ok=True)
         raise ConfigurationError(
-            f"The database {source} cannot be copied into {target.parent} ({because(error)})."
+            f"The database {source} cannot be copied into {target.parent} ({reason_of(error)})."
         ) from None
 
 
 def _size(database: Path) -> int:
     """Return how many bytes a copy may take, the log's among them."""
-    log = beside(database, "-wal")
+    log = sibling(database, "-wal")
     return database.stat().st_size + (log.stat().st_size if log.exists() else 0)
 
 
@@ -63,7 +63,7 @@ def faults_of(path: Path) -> list[str]:
         with opened(path) as connection:
             return integrity_faults(connection.execute) + key_faults(connection.execute)
     except sqlite3.Error as error:
-        return [because(error)]
+        return [reason_of(error)]
 
 
 def integrity_faults(execute: Any, *, quick: bool = False) -> list[str]:

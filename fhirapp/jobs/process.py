@@ -35,7 +35,7 @@ from sqlalchemy.exc import DBAPIError
 
 from fhirapp.config import PREFIX, ConfigurationError, Settings, declared, settings, settings_of
 from fhirapp.db import Busy, Reader, database_errors, db, writing
-from fhirapp.disk import because, is_older, take, taken_over
+from fhirapp.disk import is_older, lock_abandoned, reason_of, try_lock
 from fhirapp.feature import requeued_kinds
 from fhirapp.files import StoredFile, orphans, shared_files
 from fhirapp.jobs import queue
@@ -112,7 +112,7 @@ def keep_left() -> None:
         if job is None or job.is_under_way:
             continue
         # Held meanwhile: else what one has put there, another would miss.
-        with taken_over(path) as is_ours:
+        with lock_abandoned(path) as is_ours:
             if is_ours:
                 queue.note_made(job.id, _keep(job.id, path))
                 shutil.rmtree(path, ignore_errors=True)
@@ -200,14 +200,14 @@ def launch(job: Job, passphrase: str = "") -> None:
         folder.mkdir(mode=0o700)
     except OSError as error:
         raise ConfigurationError(
-            f"The folder {folder.parent} cannot be written ({because(error)}); make room, and try "
-            "again."
+            f"The folder {folder.parent} cannot be written ({reason_of(error)}); make room, and "
+            "try again."
         ) from None
     try:
         _spawn(configured, job, folder, passphrase)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
-        raise ConfigurationError(f"No process can be started ({because(error)}).") from None
+        raise ConfigurationError(f"No process can be started ({reason_of(error)}).") from None
 
 
 def _spawn(settings: Settings, job: Job, folder: Path, passphrase: str) -> None:
@@ -296,7 +296,7 @@ def _sentence(error: Exception) -> str:
         reason = str(cause).strip().splitlines()[0]
         return f"The database cannot be used ({reason}); what was done until then stays."
     if isinstance(error, OSError):
-        return f"The disk cannot be used ({because(error)}); what was done until then stays."
+        return f"The disk cannot be used ({reason_of(error)}); what was done until then stays."
     return "There was not enough memory for it; what was done until then stays."
 
 
@@ -322,7 +322,7 @@ class Tracker:
         if sys.platform != "win32":
             # Until this process ends, no other takes what it made.
             self._held = os.open(self.folder, os.O_RDONLY)
-            take(self._held, alone=True)
+            try_lock(self._held, alone=True)
         self._keep_room()
         self._thread.start()
         return self
@@ -362,7 +362,7 @@ class Tracker:
                 self.progress.made = _keep(self.job.id, self.folder)
             except OSError as error:
                 is_kept, self.progress.ends, state = False, state, FAILED
-                notes = (_NOT_KEPT % (shared_files(settings()).place, because(error)), *notes)
+                notes = (_NOT_KEPT % (shared_files(settings()).place, reason_of(error)), *notes)
             self._ended.set()
             self.progress.notes = [*filter(None, notes), *self.progress.notes]
             self.note()

@@ -20,7 +20,7 @@ from shutil import copyfile, rmtree
 from typing import Any, NamedTuple
 
 from fhirapp.config import ConfigurationError, settings
-from fhirapp.disk import because, is_older, need_space, turn, written_whole
+from fhirapp.disk import file_lock, is_older, need_space, reason_of, write_atomically
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import is_id
 
@@ -194,11 +194,11 @@ def add(upload_id: str, user_id: str, piece: UploadChunk) -> int:
         if is_first:
             folder.parent.mkdir(mode=0o700, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-        with turn(folder / "lock", lambda: None):
+        with file_lock(folder / "lock", lambda: None):
             _append(folder, user_id, piece)
     except OSError as error:
         raise ConfigurationError(
-            f"The upload cannot be kept ({because(error)}). What came so far is kept."
+            f"The upload cannot be kept ({reason_of(error)}). What came so far is kept."
         ) from None
     return piece.at + len(piece.content)
 
@@ -222,7 +222,7 @@ def _append(folder: Path, user_id: str, piece: UploadChunk) -> None:
     if have != piece.at:
         raise OutOfStep(have)
     if known is None:
-        with written_whole(folder / f"{piece.number}.json") as file:
+        with write_atomically(folder / f"{piece.number}.json") as file:
             file.write(json.dumps(description).encode())
     path = folder / str(piece.number)
     path.touch(mode=0o600)

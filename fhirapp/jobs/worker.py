@@ -19,7 +19,7 @@ from fhirapp.audit import Unwritable
 from fhirapp.config import settings_of
 from fhirapp.db import Busy, database_errors
 from fhirapp.db.generation import generation
-from fhirapp.disk import take
+from fhirapp.disk import try_lock
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Worker(Thread):
 
     def run(self) -> None:
         with (settings_of(self._app).instance / _LOCK).open("wb") as file:
-            while not self._stopping and take(file.fileno(), alone=True) is False:
+            while not self._stopping and try_lock(file.fileno(), alone=True) is False:
                 self._jobs.awake.wait(_LOOK_SECONDS)
                 self._jobs.awake.clear()
             self._run()

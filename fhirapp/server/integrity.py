@@ -9,7 +9,7 @@ from threading import Thread
 
 from fhirapp.config import ConfigurationError
 from fhirapp.db.sqlite_file import integrity_faults, opened
-from fhirapp.disk import because, beside, take
+from fhirapp.disk import reason_of, sibling, try_lock
 
 # A file up to this size is checked before the server answers.
 _CHECKED_FIRST = 128 * 1024 * 1024
@@ -38,14 +38,14 @@ def check_meanwhile(database: Path) -> Thread | None:
 
     def check() -> None:
         try:
-            with beside(database, ".checking").open("wb") as file:
-                if take(file.fileno(), alone=True) is False:
+            with sibling(database, ".checking").open("wb") as file:
+                if try_lock(file.fileno(), alone=True) is False:
                     return
                 if fault := fault_of(database):
                     _log.error("the database %s is damaged: %s", database, fault)
                     _note(database).write_text(fault, encoding="utf-8")
         except OSError as error:
-            _log.warning("the database is not checked: %s", because(error))
+            _log.warning("the database is not checked: %s", reason_of(error))
 
     thread = Thread(target=check, name="check of the database", daemon=True)
     thread.start()
@@ -67,7 +67,7 @@ def fault_of(database: Path) -> str:
             faults = integrity_faults(connection.execute, quick=True)
     except sqlite3.Error as error:
         busy = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-        return "" if error.sqlite_errorcode in busy else because(error)
+        return "" if error.sqlite_errorcode in busy else reason_of(error)
     # SQLite's list is one text of several lines.
     lines = [line for fault in faults for line in fault.splitlines() if "***" not in line]
     return lines[0] if lines else ""
@@ -83,4 +83,4 @@ def _is_sqlite(path: Path) -> bool:
 
 
 def _note(database: Path) -> Path:
-    return beside(database, ".damaged")
+    return sibling(database, ".damaged")

@@ -21,8 +21,8 @@ from sqlalchemy.pool import NullPool
 
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.db import checked_url, connect_args, lock_of_use
-from fhirapp.disk import because, beside, database_path, owned_as, take
-from fhirapp.store.migrate import shown, unusable
+from fhirapp.disk import copy_owner, database_path, reason_of, sibling, try_lock
+from fhirapp.store.migrate import redact_url, unusable
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def in_use(settings: Settings) -> Iterator[None]:
     lock = _on_server(settings, alone=False) if database is None else _held(database, alone=False)
     with lock as held:
         if held is False:
-            shown_as = database or shown(server_engine(checked_url(settings)))
+            shown_as = database or redact_url(server_engine(checked_url(settings)))
             raise ConfigurationError(
                 f"The database {shown_as} is being restored; start again when that has ended."
             )
@@ -59,8 +59,8 @@ def alone_on_server(settings: Settings) -> Iterator[None]:
     with _on_server(settings, alone=True) as held:
         if not held:
             raise ConfigurationError(
-                f"A server runs on the database {shown(server_engine(checked_url(settings)))}, or "
-                "a command uses it; stop that first."
+                f"A server runs on the database {redact_url(server_engine(checked_url(settings)))}"
+                ", or a command uses it; stop that first."
             )
         yield
 
@@ -122,7 +122,7 @@ def unopened(database: Path) -> Iterator[None]:
 @contextmanager
 def _held(database: Path, *, alone: bool) -> Iterator[bool | None]:
     """Hold the lock; False where another has it, None where there can be none."""
-    path = beside(database, ".lock")
+    path = sibling(database, ".lock")
     if database.is_dir():
         # No database: opening it raises the error.
         yield None
@@ -132,14 +132,14 @@ def _held(database: Path, *, alone: bool) -> Iterator[bool | None]:
     except OSError as error:
         if alone:
             raise ConfigurationError(
-                f"The file {path} cannot be written ({because(error)}); run this as the server's "
+                f"The file {path} cannot be written ({reason_of(error)}); run this as the server's "
                 "own user."
             ) from None
         # A folder that cannot be written to fails at the next step.
         yield None
         return
     try:
-        owned_as(path, database)
-        yield take(descriptor, alone=alone)
+        copy_owner(path, database)
+        yield try_lock(descriptor, alone=alone)
     finally:
         os.close(descriptor)

@@ -23,7 +23,7 @@ from flask import has_request_context
 
 from fhirapp.auth.protector import request_id
 from fhirapp.config import Settings
-from fhirapp.disk import naming_in
+from fhirapp.disk import directory_lock
 
 FOLDER, NAME, OLDER = "logs", "errors.ndjson", "errors.older.ndjson"
 # The entries that are shown.
@@ -156,7 +156,7 @@ def _append(folder: Path, entry: LogEntry) -> None:
     """Append an entry, to a new file if this one is full. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / NAME
-    with naming_in(folder):
+    with directory_lock(folder):
         if path.exists() and path.stat().st_size > _LARGEST:
             path.replace(folder / OLDER)
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

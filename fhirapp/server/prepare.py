@@ -21,7 +21,7 @@ from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db, with_patience, writing
 from fhirapp.db.sqlite_file import copy_database, faults_of, schema_of
 from fhirapp.definition import types
-from fhirapp.disk import because, database_path, need_writable, scratch, sync_folder
+from fhirapp.disk import database_path, need_writable, reason_of, sync_folder, temporary_folder
 from fhirapp.documents.ocr import why_unusable
 from fhirapp.feature import features, imported
 from fhirapp.files import UnusableFiles, check_before_fork, shared_files
@@ -31,7 +31,7 @@ from fhirapp.server import live_settings
 from fhirapp.server.integrity import check_before
 from fhirapp.server.lock import in_use
 from fhirapp.store import migrate
-from fhirapp.store.migrate import reindex, schema_version, shown, upgrade
+from fhirapp.store.migrate import redact_url, reindex, schema_version, upgrade
 from fhirapp.store.write import Rendering, is_outdated, rendering_in_force
 
 # How long a start waits for others on PostgreSQL.
@@ -46,7 +46,7 @@ def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | No
     """
     name = f"{database.stem}.schema-{schema}.{now:%Y%m%dT%H%M%SZ}{database.suffix}"
     target = database.with_name(name)
-    with scratch(database.parent) as folder:
+    with temporary_folder(database.parent) as folder:
         copy = folder / name
         try:
             copy_database(database, copy)
@@ -63,7 +63,7 @@ def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | No
         except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(
                 f"The database {database} cannot be copied before the upgrade "
-                f"({because(error)}); nothing was changed."
+                f"({reason_of(error)}); nothing was changed."
             ) from None
     return target
 
@@ -142,7 +142,7 @@ def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> Non
     except DatabaseError as error:
         reason = str(error.orig).strip().splitlines()[0]
         raise ConfigurationError(
-            f"The database {shown(db.engine)} cannot be written ({reason}); "
+            f"The database {redact_url(db.engine)} cannot be written ({reason}); "
             "give this user the right to write it and its folder."
         ) from None
 

@@ -67,7 +67,7 @@ def schema_version(engine: Engine) -> str | None:
                 return None
             if _VERSIONS not in tables:
                 raise ConfigurationError(
-                    f"The database {shown(engine)} holds other tables and none of fhirapp's; "
+                    f"The database {redact_url(engine)} holds other tables and none of fhirapp's; "
                     "name another in FHIRAPP_DATABASE_URL."
                 )
             found = connection.exec_driver_sql(f"SELECT version_num FROM {_VERSIONS}").scalar()
@@ -76,7 +76,7 @@ def schema_version(engine: Engine) -> str | None:
     return str(found)
 
 
-def shown(engine: Engine) -> str:
+def redact_url(engine: Engine) -> str:
     """Return the database's address without its password."""
     return engine.url.render_as_string(hide_password=True)
 
@@ -118,7 +118,7 @@ def upgrade(engine: Engine) -> str | None:
     """Bring the schema to HEAD; return the version it had. Raises ConfigurationError."""
     before = schema_version(engine)
     if before is not None:
-        check_schema(shown(engine), before)
+        check_schema(redact_url(engine), before)
     try:
         if before is not None and is_upgradable(before):
             _run_steps(engine)
@@ -167,14 +167,14 @@ def unusable(engine: Engine, error: DatabaseError) -> ConfigurationError:
     is_sqlite = engine.dialect.name == "sqlite"
     if is_sqlite and isinstance(error, OperationalError) and is_busy(error):
         return ConfigurationError(
-            f"The database {shown(engine)} is in use by another program; stop that one first."
+            f"The database {redact_url(engine)} is in use by another program; stop that one first."
         )
     if is_sqlite and (folder := Path(engine.url.database or "").parent).is_dir():
         # What SQLite says of a folder that is full or read-only is the same as of many faults.
         need_writable(folder)
     reason = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
     return ConfigurationError(
-        f"The database {shown(engine)} cannot be used ({reason}); "
+        f"The database {redact_url(engine)} cannot be used ({reason}); "
         "check that it exists, is a database of fhirapp, and that this user may read and write it."
     )
 

@@ -16,7 +16,7 @@ from flask import Flask
 
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import writing
-from fhirapp.disk import take
+from fhirapp.disk import try_lock
 from fhirapp.features.backups.jobs import BACKUP, VERIFICATION
 from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.features.imports.jobs import IMPORT
@@ -50,7 +50,7 @@ def held(path: Path) -> Iterator[None]:
     """Hold a folder as the process does that works in it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        assert take(descriptor, alone=True)
+        assert try_lock(descriptor, alone=True)
         yield
     finally:
         os.close(descriptor)

@@ -28,7 +28,7 @@ from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
 from fhirapp.db.generation import following_others, generation
-from fhirapp.db.locks import _OURS, is_taken, turn
+from fhirapp.db.locks import _LOCK_CLASS, is_locked, lock
 from fhirapp.features.exports.bulk.run import KIND
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE
@@ -254,30 +254,30 @@ def test_imports_take_turns_across_servers(first, second):
     waits, took = Event(), Event()
 
     def wait_and_take() -> None:
-        with second.app_context(), turn(settings_of(second), TURN, waits.set):
+        with second.app_context(), lock(settings_of(second), TURN, waits.set):
             took.set()
 
     with first.app_context():
-        assert not is_taken(settings_of(first), TURN)
-        with turn(settings_of(first), TURN, waits.set):
+        assert not is_locked(settings_of(first), TURN)
+        with lock(settings_of(first), TURN, waits.set):
             assert not waits.is_set()
             other = Thread(target=wait_and_take)
             other.start()
             assert waits.wait(_LONGEST_SECONDS)
             assert not took.is_set()
             with second.app_context():
-                assert is_taken(settings_of(second), TURN)
+                assert is_locked(settings_of(second), TURN)
         assert took.wait(_LONGEST_SECONDS)
         other.join()
-        assert not is_taken(settings_of(first), TURN)
+        assert not is_locked(settings_of(first), TURN)
 
 
 HOLD = """
 from fhirapp.config import load_settings
 from fhirapp.core import core_app
-from fhirapp.db.locks import turn
+from fhirapp.db.locks import lock
 settings = load_settings()
-with core_app(settings).app_context(), turn(settings, "import", lambda: None):
+with core_app(settings).app_context(), lock(settings, "import", lambda: None):
     print("taken", flush=True)
     input()
 """
@@ -285,14 +285,14 @@ with core_app(settings).app_context(), turn(settings, "import", lambda: None):
 
 def test_lost_connection_ends_a_turn(first):
     with first.app_context():
-        with turn(settings_of(first), TURN, lambda: None), db.engine.connect() as connection:
+        with lock(settings_of(first), TURN, lambda: None), db.engine.connect() as connection:
             found = connection.exec_driver_sql(
                 "SELECT pg_terminate_backend(pid) FROM pg_locks"
-                f" WHERE locktype = 'advisory' AND classid = {_OURS} AND database ="
+                f" WHERE locktype = 'advisory' AND classid = {_LOCK_CLASS} AND database ="
                 " (SELECT oid FROM pg_database WHERE datname = current_database())"
             )
             assert found.scalars().all() == [True]
-        wait_until(lambda: not is_taken(settings_of(first), TURN))
+        wait_until(lambda: not is_locked(settings_of(first), TURN))
 
 
 @pytest.mark.process
@@ -308,9 +308,9 @@ def test_turn_ends_with_its_process(first, tmp_path):
         assert process.stdout is not None
         assert process.stdout.readline() == "taken\n"
         with first.app_context():
-            assert is_taken(settings_of(first), TURN)
+            assert is_locked(settings_of(first), TURN)
             process.kill()
-            with turn(settings_of(first), TURN, lambda: None):
+            with lock(settings_of(first), TURN, lambda: None):
                 pass
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from flask import Flask
 
 from fhirapp.config import settings_of
-from fhirapp.db.locks import turn
+from fhirapp.db.locks import lock
 from fhirapp.store.import_models import TURN
 from tests.support.browsing import Browser, Page
 from tests.support.helpers import BASE_URL
@@ -56,5 +56,5 @@ class Upload:
 @contextmanager
 def import_lock(app: Flask) -> Iterator[None]:
     """Hold the import lock, so that imports wait."""
-    with app.app_context(), turn(settings_of(app), TURN, lambda: None):
+    with app.app_context(), lock(settings_of(app), TURN, lambda: None):
         yield

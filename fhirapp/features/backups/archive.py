@@ -26,7 +26,7 @@ import pyrage  # type: ignore[import-untyped]
 
 from fhirapp.auth.oauth import openid
 from fhirapp.config import ConfigurationError
-from fhirapp.disk import PIECE, need_space
+from fhirapp.disk import CHUNK, need_space
 from fhirapp.features.backups.passphrase import sealed as sealed_by_passphrase
 from fhirapp.store.migrate import UPGRADED_BY, is_newer, is_too_old
 
@@ -222,7 +222,7 @@ def _read_member(packed: gzip.GzipFile, member: BackupFile, folder: Path | None)
 
 def _pieces(packed: gzip.GzipFile, size: int) -> Iterable[bytes]:
     while size:
-        piece = _exactly(packed, min(size, PIECE))
+        piece = _exactly(packed, min(size, CHUNK))
         size -= len(piece)
         yield piece
 

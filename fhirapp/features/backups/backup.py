@@ -18,7 +18,7 @@ from typing import BinaryIO
 from fhirapp.audit.store import NAME as TRAIL_FILE
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.db.sqlite_file import copy_database, faults_of, schema_of
-from fhirapp.disk import because, database_path, need_space, scratch, written_whole
+from fhirapp.disk import database_path, need_space, reason_of, temporary_folder, write_atomically
 from fhirapp.features.backups.archive import (
     BEGIN,
     DATABASE,
@@ -66,7 +66,7 @@ def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | N
     """
     database = database_path(settings)
     _check_place(path, database, settings.instance)
-    with scratch(database.parent if database else settings.instance) as folder:
+    with temporary_folder(database.parent if database else settings.instance) as folder:
         if database is None:
             paths, schema, of_dump = _dumped(settings, folder)
         else:
@@ -78,7 +78,7 @@ def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | N
             _write(path, manifest, paths, passphrase, folder)
         except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(
-                f"The backup {path} cannot be written ({because(error)}); nothing was left there."
+                f"The backup {path} cannot be written ({reason_of(error)}); nothing was left there."
             ) from None
     return Taken(path, manifest, path.stat().st_size)
 
@@ -89,7 +89,7 @@ def _dumped(settings: Settings, folder: Path) -> tuple[dict[str, Path], str, dic
         dumped = dump_tables(settings, folder)
     except OSError as error:
         raise ConfigurationError(
-            f"The database cannot be dumped into {folder.parent} ({because(error)})."
+            f"The database cannot be dumped into {folder.parent} ({reason_of(error)})."
         ) from None
     return (
         {DUMP: dumped.path},
@@ -170,7 +170,7 @@ def _copied_keys(keys: dict[str, Path], folder: Path) -> dict[str, Path]:
             copies[name].write_bytes(path.read_bytes())
         except OSError as error:
             raise ConfigurationError(
-                f"The key {path} cannot be copied ({because(error)}); run this as the server's "
+                f"The key {path} cannot be copied ({reason_of(error)}); run this as the server's "
                 "own user."
             ) from None
     return copies
@@ -199,7 +199,7 @@ def _write(
 ) -> None:
     """Write the backup's file and read it back before it takes its place."""
     with ExitStack() as stack:
-        file = stack.enter_context(written_whole(path))
+        file = stack.enter_context(write_atomically(path))
         if passphrase is None:
             pack(file, manifest, paths)
         else:
@@ -247,7 +247,7 @@ def opened_backup(path: Path, passphrase: str | None, folder: Path) -> Iterator[
                 plain.seek(0)
                 file = plain
         except OSError as error:
-            raise ConfigurationError(f"{path} cannot be read ({because(error)}).") from None
+            raise ConfigurationError(f"{path} cannot be read ({reason_of(error)}).") from None
         yield file
 
 
@@ -262,4 +262,4 @@ def unpacked(
         try:
             return unpack(archive, str(path), folder, partial(check_fits, settings, path))
         except OSError as error:
-            raise ConfigurationError(f"{path} cannot be unpacked ({because(error)}).") from None
+            raise ConfigurationError(f"{path} cannot be unpacked ({reason_of(error)}).") from None

@@ -14,7 +14,7 @@ import click
 
 from fhirapp.cli.common import demo_option, say
 from fhirapp.config import Settings, load_settings
-from fhirapp.disk import readable
+from fhirapp.disk import human_size
 from fhirapp.features.backups.archive import InvalidBackup
 from fhirapp.features.backups.backup import MissingPassphrase, back_up
 from fhirapp.features.backups.passphrase import VARIABLE, read_passphrase
@@ -74,7 +74,7 @@ def backup(
     taken = back_up(settings, target, moment, passphrase)
     click.echo(taken.path)
     how = "encrypted" if passphrase else "not encrypted: protect it like the records"
-    say(f"Backed up, and read back: {readable(taken.size)}, {how}.")
+    say(f"Backed up, and read back: {human_size(taken.size)}, {how}.")
     return _rotate(naming, keep, taken.path) if naming and keep else 0
 
 

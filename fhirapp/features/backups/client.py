@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 from sqlalchemy import URL
 
 from fhirapp.config import PREFIX, ConfigurationError
-from fhirapp.disk import PIECE
+from fhirapp.disk import CHUNK
 
 # Where Debian has a folder for each version; what is on PATH there asks which cluster is meant.
 DEBIAN = Path("/usr/lib/postgresql")
@@ -103,7 +103,7 @@ def dump(client: PostgresClient, url: URL, schema: str, snapshot: str, target: P
         target.open("wb") as file,
     ):
         assert program.stdout is not None
-        shutil.copyfileobj(program.stdout, file, PIECE)
+        shutil.copyfileobj(program.stdout, file, CHUNK)
 
 
 def load(
@@ -128,7 +128,7 @@ def load(
 def read_through(client: PostgresClient, source: Path) -> None:
     """Read a dump to its end. Raises ConfigurationError where that cannot be."""
     with _as_sql(client, source) as sql:
-        while sql.read(PIECE):
+        while sql.read(CHUNK):
             pass
 
 
@@ -154,7 +154,7 @@ def _copy(sql: IO[bytes], target: IO[bytes], server: int) -> None:
     while not line.startswith(_FIRST_OBJECT) and (line := sql.readline()):
         if server >= 17 or not line.startswith(_UNKNOWN_SETTING):
             target.write(line)
-    shutil.copyfileobj(sql, target, PIECE)
+    shutil.copyfileobj(sql, target, CHUNK)
 
 
 @contextmanager
@@ -193,7 +193,7 @@ def _running(
             _end(program)
         if status:
             errors.seek(0)
-            raise ConfigurationError(f"{name} failed ({_reason(errors.read(PIECE), status)}).")
+            raise ConfigurationError(f"{name} failed ({_reason(errors.read(CHUNK), status)}).")
 
 
 def _end(program: subprocess.Popen[bytes]) -> None:

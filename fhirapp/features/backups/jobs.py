@@ -14,7 +14,7 @@ from flask import current_app
 from fhirapp.config import ConfigurationError, RefusedCommand, Settings, settings_of
 from fhirapp.core import current_core
 from fhirapp.db import writing
-from fhirapp.disk import readable
+from fhirapp.disk import human_size
 from fhirapp.feature import N_
 from fhirapp.features.backups import rotation
 from fhirapp.features.backups.archive import InvalidBackup
@@ -61,7 +61,7 @@ def take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str)
         rotation.keep_backup(settings, taken.path)
     tracker.progress.name = taken.path.name
     after = _after_backup(settings, job, naming, taken.path, passphrase or None)
-    return f"Backed up, and read back: {readable(taken.size)}.{after}"
+    return f"Backed up, and read back: {human_size(taken.size)}.{after}"
 
 
 def _keep_uploaded(settings: Settings, job: Job, tracker: Tracker, moment: datetime) -> str:

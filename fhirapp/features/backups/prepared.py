@@ -28,7 +28,14 @@ from fhirapp.auth.models import ADMINISTRATOR, Grant, User
 from fhirapp.config import ConfigurationError, RefusedCommand, Settings, settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.disk import beside, database_path, is_older, need_space, scratch, written_whole
+from fhirapp.disk import (
+    database_path,
+    is_older,
+    need_space,
+    sibling,
+    temporary_folder,
+    write_atomically,
+)
 from fhirapp.features.backups.archive import DATABASE, KEYS, InvalidBackup
 from fhirapp.features.backups.backup import unpacked
 from fhirapp.features.backups.restore import app_on_copy, finish_swap, make_ready, put_in_place
@@ -90,7 +97,7 @@ def why_not_here(settings: Settings) -> str:
 def _folder(settings: Settings) -> Path:
     database = database_path(settings)
     assert database is not None
-    return beside(database, ".prepared")
+    return sibling(database, ".prepared")
 
 
 def prepared(settings: Settings) -> PreparedRestore | None:
@@ -106,7 +113,7 @@ def _read(folder: Path) -> PreparedRestore | None:
 
 
 def _note(settings: Settings, found: PreparedRestore) -> None:
-    with written_whole(_folder(settings) / _STATE) as file:
+    with write_atomically(_folder(settings) / _STATE) as file:
         file.write(json.dumps(asdict(found)).encode())
 
 
@@ -118,7 +125,7 @@ def prepare_restore(
     A verification reports them; a restore does not mind them. Raises ConfigurationError.
     """
     target = _folder(settings)
-    with scratch(target.parent) as folder:
+    with temporary_folder(target.parent) as folder:
         manifest = unpacked(settings, path, passphrase, folder)
         # The archive, decrypted.
         (folder / "plain").unlink(missing_ok=True)
@@ -197,7 +204,7 @@ def remove_prepared(settings: Settings, now: float) -> None:
     found = _read(folder)
     if (found is not None and found.state != PREPARED) or not is_older(folder, now - KEPT_SECONDS):
         return
-    with suppress(FileNotFoundError), scratch(folder.parent) as beside_it:
+    with suppress(FileNotFoundError), temporary_folder(folder.parent) as beside_it:
         moved = folder.replace(beside_it / folder.name)
         # Somebody may have confirmed it since it was read.
         found = _read(moved)

@@ -42,7 +42,7 @@ from fhirapp.features.backups.backup import unpacked
 from fhirapp.features.backups.schemas import drop_loaded, holds_rows, load_beside, swap_in
 from fhirapp.server.check import check_database
 from fhirapp.server.lock import alone, alone_on_server, server_engine, unopened
-from fhirapp.store.migrate import schema_version, shown, upgrade
+from fhirapp.store.migrate import redact_url, schema_version, upgrade
 from fhirapp.store.version import GENERATION, set_state
 
 # Files that a SQLite database leaves behind where its process was killed.
@@ -60,12 +60,12 @@ class Move:
 
 def journal_of(database: Path) -> Path:
     """Return where the journal of a database and its keys lies."""
-    return disk.beside(database, ".restore")
+    return disk.sibling(database, ".restore")
 
 
 def staged_for(place: Path) -> Path:
     """Return where a new file waits for a place: beside it, on the same disk."""
-    return disk.beside(place, ".restoring")
+    return disk.sibling(place, ".restoring")
 
 
 def swap(database: Path, moves: Sequence[Move]) -> None:
@@ -78,7 +78,7 @@ def swap(database: Path, moves: Sequence[Move]) -> None:
         [os.path.relpath(path, database.parent) for path in (one.staged, one.place, one.kept)]
         for one in moves
     ]
-    with disk.written_whole(journal_of(database), like=database) as file:
+    with disk.write_atomically(journal_of(database), like=database) as file:
         file.write(json.dumps(stated).encode())
     _finish(database)
 
@@ -98,7 +98,7 @@ def finish_swap(database: Path | None) -> bool:
             try:
                 _finish(database)
             except (OSError, ValueError) as error:
-                reason = disk.because(error) if isinstance(error, OSError) else str(error)
+                reason = disk.reason_of(error) if isinstance(error, OSError) else str(error)
                 raise ConfigurationError(
                     f"A restore was interrupted and cannot be completed ({reason}): see "
                     f"{journal_of(database)}."
@@ -135,8 +135,8 @@ def _move_into_place(move: Move) -> None:
             # A file system without hard links.
             disk.copy_into(move.place, move.kept)
     for suffix in _BESIDE:
-        if disk.beside(move.place, suffix).exists():
-            disk.beside(move.place, suffix).replace(disk.beside(move.kept, suffix))
+        if disk.sibling(move.place, suffix).exists():
+            disk.sibling(move.place, suffix).replace(disk.sibling(move.kept, suffix))
     disk.sync_folder(move.place.parent)
     move.staged.replace(move.place)
     disk.sync_folder(move.place.parent)
@@ -199,7 +199,7 @@ def restore(
     if path.exists() and database.exists() and path.samefile(database):
         raise ConfigurationError(f"{path} is the database itself, and no backup.")
     settings.instance.mkdir(parents=True, exist_ok=True)
-    with disk.scratch(database.parent) as folder, alone_with(database):
+    with disk.temporary_folder(database.parent) as folder, alone_with(database):
         if not force and holds_anything(database):
             raise ConfigurationError(_HOLDS.format(database))
         manifest = unpacked(settings, path, passphrase, folder)
@@ -213,10 +213,10 @@ def _restore_dump(
 ) -> RestoreResult:
     """Restore a backup of PostgreSQL: into tables beside those there, which it then replaces."""
     url = checked_url(settings)
-    with disk.scratch(settings.instance) as folder, alone_on_server(settings):
+    with disk.temporary_folder(settings.instance) as folder, alone_on_server(settings):
         engine = server_engine(url)
         if holds_rows(engine, _OF_A_START) and not force:
-            raise ConfigurationError(_HOLDS.format(shown(engine)))
+            raise ConfigurationError(_HOLDS.format(redact_url(engine)))
         manifest = unpacked(settings, path, passphrase, folder)
         loaded = load_beside(url, folder / DUMP, manifest.namespace)
         try:
@@ -325,7 +325,7 @@ def put_in_place(settings: Settings, database: Path, folder: Path, now: datetime
                 raise
     except (OSError, sqlite3.Error) as error:
         raise ConfigurationError(
-            f"The backup cannot be put in its place ({disk.because(error)}); the next start "
+            f"The backup cannot be put in its place ({disk.reason_of(error)}); the next start "
             "completes what was begun, if anything."
         ) from None
     Generation(settings.instance).change()
@@ -336,7 +336,7 @@ def _stage(settings: Settings, database: Path, folder: Path, now: datetime) -> l
     """Put the unpacked files beside their places; return how they get there. Raises OSError."""
     staged = staged_for(database)
     (folder / DATABASE).replace(staged)
-    disk.owned_as(staged, database)
+    disk.copy_owner(staged, database)
     disk.sync(staged)
     moves = [_move(database, now)]
     moves += _stage_trail(settings.instance / TRAIL_FILE, folder / TRAIL, now)
@@ -344,7 +344,7 @@ def _stage(settings: Settings, database: Path, folder: Path, now: datetime) -> l
         place, new = settings.instance / name, folder / name
         if not new.exists() or (place.exists() and place.read_bytes() == new.read_bytes()):
             continue
-        with disk.written_whole(staged_for(place), like=place) as file:
+        with disk.write_atomically(staged_for(place), like=place) as file:
             file.write(new.read_bytes())
         moves.append(_move(place, now))
     disk.sync_folder(database.parent)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from fhirapp.config import ConfigurationError, Settings
-from fhirapp.disk import because, database_path, need_space, scratch
+from fhirapp.disk import database_path, need_space, reason_of, temporary_folder
 from fhirapp.features.backups.archive import BEGIN, GZIP
 from fhirapp.files import SCHEME, Bucket, Folder, StoredFile, fetch, shared_files
 
@@ -141,7 +141,7 @@ def keep_backup(settings: Settings, path: Path) -> None:
         files.put(f"{FOLDER}/{path.name}", path)
     except OSError as error:
         raise ConfigurationError(
-            f"The backup cannot be kept in {files.place} ({because(error)})."
+            f"The backup cannot be kept in {files.place} ({reason_of(error)})."
         ) from None
 
 
@@ -171,11 +171,11 @@ def at_hand(settings: Settings, place: str) -> Iterator[Path]:
         yield Path(place)
         return
     root, _, name = place.rpartition("/")
-    with scratch(settings.instance) as folder:
+    with temporary_folder(settings.instance) as folder:
         try:
             bucket = Bucket(root)
             need_space(folder, bucket.stat(name).size, "a copy of the backup")
             fetch(bucket, name, folder / name)
         except OSError as error:
-            raise ConfigurationError(f"{place} cannot be read ({because(error)}).") from None
+            raise ConfigurationError(f"{place} cannot be read ({reason_of(error)}).") from None
         yield folder / name

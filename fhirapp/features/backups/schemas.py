@@ -24,7 +24,7 @@ from fhirapp.features.backups import client
 from fhirapp.features.backups.archive import DUMP, NAMESPACE
 from fhirapp.keys import derived_key
 from fhirapp.server.lock import server_engine
-from fhirapp.store.migrate import HEAD, check_schema, schema_version, shown, unusable
+from fhirapp.store.migrate import HEAD, check_schema, redact_url, schema_version, unusable
 
 # Where a restore loads; and where the tables are meanwhile, within that transaction alone.
 RESTORING, _PARKED = "fhirapp_restoring", "fhirapp_parked"
@@ -54,8 +54,8 @@ def dump_tables(settings: Settings, folder: Path) -> Dumped:
     engine = server_engine(url)
     schema = schema_version(engine)
     if schema is None:
-        raise ConfigurationError(f"The database {shown(engine)} is empty: nothing to back up.")
-    check_schema(shown(engine), schema)
+        raise ConfigurationError(f"The database {redact_url(engine)} is empty: nothing to back up.")
+    check_schema(redact_url(engine), schema)
     try:
         with engine.connect().execution_options(isolation_level="REPEATABLE READ") as session:
             run = session.exec_driver_sql
@@ -152,7 +152,7 @@ def _changing(engine: Engine) -> Iterator[Connection]:
         if getattr(error.orig, "sqlstate", None) != _LOCKED:
             raise unusable(engine, error) from None
         raise ConfigurationError(
-            f"The database {shown(engine)} is in use by another program; stop that one first. "
+            f"The database {redact_url(engine)} is in use by another program; stop that one first. "
             "Nothing was changed."
         ) from None
 

@@ -16,7 +16,7 @@ from fhirapp.config import Settings
 from fhirapp.db import checked_url, db
 from fhirapp.db.sqlite_file import faults_of, schema_of
 from fhirapp.definition import Definition, types
-from fhirapp.disk import scratch
+from fhirapp.disk import temporary_folder
 from fhirapp.features.backups.archive import DATABASE, DUMP, KEYS, BackupManifest, InvalidBackup
 from fhirapp.features.backups.backup import unpacked
 from fhirapp.features.backups.restore import app_on_copy
@@ -233,7 +233,7 @@ def verify_backup(settings: Settings, path: Path, passphrase: str | None) -> Ver
 
     The server and its database are not touched; on PostgreSQL the copy is another database.
     """
-    with scratch(settings.instance) as folder:
+    with temporary_folder(settings.instance) as folder:
         manifest = unpacked(settings, path, passphrase, folder)
         if not manifest.is_dump:
             return verify_database_file(settings, path, folder, manifest)

@@ -29,7 +29,7 @@ from fhirapp.jobs.kinds import BuiltInKind
 from fhirapp.jobs.schedules import ScheduleRow
 from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.store import version
-from fhirapp.store.migrate import schema_version, shown
+from fhirapp.store.migrate import redact_url, schema_version
 from fhirapp.store.write import Rendering, rendering_in_force
 
 # In the demo's own folder: what visitors uploaded, and what was made for them.
@@ -53,7 +53,7 @@ def refuse_others(app: Flask) -> None:
                 is_demo = connection.execute(query).first() is not None
             if not is_demo:
                 raise ConfigurationError(
-                    f"The database {shown(db.engine)} was never the demo's, and is not reset; "
+                    f"The database {redact_url(db.engine)} was never the demo's, and is not reset; "
                     "if it is a clinic's, move it to another name."
                 )
         db.engine.dispose()

@@ -10,7 +10,7 @@ from flask import current_app
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.core import current_core
 from fhirapp.definition import types
-from fhirapp.disk import because, need_space
+from fhirapp.disk import need_space, reason_of
 from fhirapp.features.exports.export import ExportOptions, export_to, types_to_export
 from fhirapp.jobs import process, queue
 from fhirapp.jobs.process import MADE, Tracker
@@ -45,7 +45,7 @@ def export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> 
         _pack(made)
     except (OSError, ConfigurationError) as error:
         (made / ARCHIVE).unlink(missing_ok=True)
-        reason = because(error) if isinstance(error, OSError) else str(error)
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
         return f"There is no archive of all files ({reason}); each can be fetched by itself."
     return ""
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from fhirapp.config import ConfigurationError
 from fhirapp.db import db
-from fhirapp.disk import because
+from fhirapp.disk import reason_of
 from fhirapp.feature import N_, features, imported
 from fhirapp.probe import WRONG, Cost, Finding, Gauge, Probe
-from fhirapp.store.migrate import schema_version, shown
+from fhirapp.store.migrate import redact_url, schema_version
 
 
 class Result(NamedTuple):
@@ -47,7 +47,7 @@ def examine(*costs: Cost) -> Result:
                 else:
                     found.append(item)
         except Exception as error:  # noqa: BLE001
-            reason = because(error) if isinstance(error, OSError) else type(error).__name__
+            reason = reason_of(error) if isinstance(error, OSError) else type(error).__name__
             text, advice = N_("This cannot be checked (%(reason)s)."), N_("See the server's log.")
             found.append(Finding(WRONG, text, advice, values={"reason": reason}))
         finally:
@@ -63,7 +63,7 @@ def _database_fault() -> Finding | None:
         advice = N_("Until this is fixed, what is in the database is not checked.")
         return Finding(WRONG, "%(reason)s", advice, values={"reason": str(error)})
     if is_empty:
-        values = {"database": shown(db.engine)}
+        values = {"database": redact_url(db.engine)}
         advice = N_("Start the server: it creates the tables.")
         return Finding(WRONG, N_("%(database)s is empty."), advice, values=values)
     return None

@@ -13,7 +13,7 @@ from flask import Response, request
 
 from fhirapp.config import STORED, base_url, settings
 from fhirapp.db import db
-from fhirapp.disk import scaled
+from fhirapp.disk import scale_size
 from fhirapp.feature import features, imported
 from fhirapp.features.health.examine import Result, examine
 from fhirapp.features.health.figures import record_counts
@@ -115,7 +115,7 @@ def _shown(value: object) -> object:
     if isinstance(value, Moment):
         return moment(value)
     if isinstance(value, Bytes):
-        number, decimals, unit = scaled(value)
+        number, decimals, unit = scale_size(value)
         return f"{numeral(number, decimals)} {_('bytes') if unit == 'bytes' else unit}"
     return value
 

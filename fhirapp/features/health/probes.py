@@ -19,7 +19,7 @@ from fhirapp.auth.oauth import openid
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.disk import beside, database_path
+from fhirapp.disk import database_path, sibling
 from fhirapp.documents.extractor import Extractor, missing_confinement
 from fhirapp.documents.media import Unreadable
 from fhirapp.documents.ocr import why_unusable
@@ -137,7 +137,7 @@ def _database() -> Iterator[Finding | Gauge]:
     name = f"SQLite {sqlite3.sqlite_version}, {database}"
     yield Finding(GOOD, _DATABASE_SIZE, values={"database": name, "size": Bytes(size)})
     yield Gauge("database_bytes", "Size of SQLite's file", size)
-    log = beside(database, "-wal")
+    log = sibling(database, "-wal")
     if log.exists() and log.stat().st_size > _LARGE_LOG:
         text = N_("The database's log (WAL) has %(size)s.")
         advice = N_("A reader has been open for long: look for an export or a backup that hangs.")

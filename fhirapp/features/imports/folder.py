@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from fhirapp.config import ConfigurationError, RefusedCommand, Settings
 from fhirapp.core import current_core
 from fhirapp.db import with_patience
-from fhirapp.disk import database_path, naming_in, take
+from fhirapp.disk import database_path, directory_lock, try_lock
 from fhirapp.feature import N_
 from fhirapp.features.imports.downloads import Downloads
 from fhirapp.features.imports.inputs import shown, total_bytes
@@ -106,7 +106,7 @@ def _work_folder(folder: Path, job_id: str) -> Iterator[Path]:
     work = own_folder(own_folder(folder / _WORK) / job_id)
     descriptor = os.open(work / _HELD, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        take(descriptor, alone=True)
+        try_lock(descriptor, alone=True)
         yield work
     finally:
         os.close(descriptor)
@@ -143,7 +143,7 @@ def _is_gone(work: Path) -> bool:
     except OSError:
         return False
     try:
-        held = take(descriptor, alone=True)
+        held = try_lock(descriptor, alone=True)
     finally:
         os.close(descriptor)
     if held is None:
@@ -223,7 +223,7 @@ def _put_back(taken: Path, folder: Path) -> None:
 
 def _move(unit: Path, folder: Path, made: Path | None = None) -> None:
     """Move a unit into a folder, under another name where there is one; with its reports first."""
-    with naming_in(folder):
+    with directory_lock(folder):
         name, moment = unit.name, f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
         if os.path.lexists(folder / name):
             name = f"{moment}-{name}"

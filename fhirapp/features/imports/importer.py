@@ -16,9 +16,9 @@ from sqlalchemy import Connection
 
 from fhirapp.config import Settings
 from fhirapp.db import Reader, db, writing
-from fhirapp.db.locks import turn
+from fhirapp.db.locks import lock
 from fhirapp.definition import Definition
-from fhirapp.disk import scratch as scratch_folder
+from fhirapp.disk import temporary_folder as scratch_folder
 from fhirapp.features.imports import batches, deletions, runs
 from fhirapp.features.imports.admission import MISFILED, Admission
 from fhirapp.features.imports.archives import Archives, OnRead
@@ -84,7 +84,7 @@ def import_paths(
     """
     settings.instance.mkdir(parents=True, exist_ok=True)
     with (
-        turn(settings, TURN, waits),
+        lock(settings, TURN, waits),
         scratch_folder(settings.instance) as spool,
         Archives() as archives,
         Scratch() as scratch,

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import db
-from fhirapp.db.locks import is_taken
+from fhirapp.db.locks import is_locked
 from fhirapp.features.imports import ID_PREFIX, LISTED, OUTCOMES
 from fhirapp.features.imports.jobs import IMPORT, IMPORTS
 from fhirapp.fhir.outcome import BodyTooLong
@@ -97,7 +97,7 @@ def _run_rows() -> Iterator[tuple[int, ImportRow]]:
         inputs = ", ".join(one.rsplit("/", 1)[-1] for one in run.inputs[:3])
         if run.outcome is not None:
             phase = _("done")
-        elif run.ended_at is None and run.id == newest and is_taken(settings(), TURN):
+        elif run.ended_at is None and run.id == newest and is_locked(settings(), TURN):
             phase = _("running")
         else:
             phase = _("interrupted")

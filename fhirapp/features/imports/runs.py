@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Row, func, insert, literal, select, union_all
 
 from fhirapp.config import ConfigurationError, Settings, sqlite_url
 from fhirapp.definition import Definition
-from fhirapp.disk import database_path, scratch
+from fhirapp.disk import database_path, temporary_folder
 from fhirapp.features.imports.batches import collect
 from fhirapp.store.import_models import ImportRun, ImportShared, ImportSource
 from fhirapp.store.prepare import prepare
@@ -81,7 +81,7 @@ def dry_run_copy(settings: Settings) -> Iterator[DryRun]:
             "restore a dump into a separate database and import there."
         )
     settings.instance.mkdir(parents=True, exist_ok=True)
-    with scratch(settings.instance) as folder:
+    with temporary_folder(settings.instance) as folder:
         # A folder below: the scratch folder itself is locked.
         instance = folder / "instance"
         instance.mkdir()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fhirapp.config import ConfigurationError
-from fhirapp.disk import because, owned_as
+from fhirapp.disk import copy_owner, reason_of
 from fhirapp.features.imports.skipped import system_reason
 
 DONE_FOLDER, FAILED_FOLDER = "done", "failed"
@@ -25,7 +25,7 @@ def waiting(folder: Path, now: float) -> list[Path]:
         return sorted(unit for unit in units if _is_quiet(unit, now))
     except OSError as error:
         raise ConfigurationError(
-            f"The watched folder {folder} cannot be read ({because(error)})."
+            f"The watched folder {folder} cannot be read ({reason_of(error)})."
         ) from None
 
 
@@ -69,10 +69,12 @@ def own_folder(path: Path) -> Path:
     """Make a folder of ours in a watched folder, unless it is there. Raises ConfigurationError."""
     try:
         path.mkdir(mode=0o770, exist_ok=True)
-        owned_as(path, path.parent)
+        copy_owner(path, path.parent)
         is_ours = not path.is_symlink()
     except OSError as error:
-        raise ConfigurationError(f"The folder {path} cannot be made ({because(error)}).") from None
+        raise ConfigurationError(
+            f"The folder {path} cannot be made ({reason_of(error)})."
+        ) from None
     if not is_ours:
         raise ConfigurationError(f"{path} is a link; there must be a folder in its place.")
     return path

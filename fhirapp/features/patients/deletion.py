@@ -20,7 +20,7 @@ from fhirapp.auth.tokens import revoke_of_patient
 from fhirapp.auth.users import accounts
 from fhirapp.config import RefusedCommand, Settings
 from fhirapp.db import writing
-from fhirapp.db.locks import turn
+from fhirapp.db.locks import lock
 from fhirapp.definition import types
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.temporal import instant
@@ -148,7 +148,7 @@ def changing(settings: Settings) -> Iterator[Connection]:
     def refuse() -> NoReturn:
         raise RefusedCommand("An import is running. Try again when it has finished.")
 
-    with turn(settings, TURN, refuse), writing(patience=PATIENCE) as connection:
+    with lock(settings, TURN, refuse), writing(patience=PATIENCE) as connection:
         yield connection
 
 

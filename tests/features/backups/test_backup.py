@@ -19,7 +19,7 @@ from sqlalchemy import text
 
 from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
-from fhirapp.disk import scratch, written_whole
+from fhirapp.disk import temporary_folder, write_atomically
 from fhirapp.features.backups.archive import BEGIN, DATABASE, GZIP, KEYS, TRAIL
 from fhirapp.features.backups.backup import back_up
 from fhirapp.features.backups.rotation import Naming, prune
@@ -251,7 +251,10 @@ def test_leftovers_of_a_killed_backup_are_removed_by_the_next(clinic_folder, tmp
 
 
 def test_unfinished_files_of_another_backup_stay(clinic_folder, tmp_path):
-    with scratch(clinic_folder) as folder, written_whole(tmp_path / "other.backup") as file:
+    with (
+        temporary_folder(clinic_folder) as folder,
+        write_atomically(tmp_path / "other.backup") as file,
+    ):
         taken(clinic_folder, tmp_path / "clinic.backup")
         assert folder.exists()
         file.write(b"more")

@@ -14,7 +14,7 @@ from fhirapp.audit.entries import ADMINISTRATION, AuditEntry, entries
 from fhirapp.auth.models import PATIENT, UserPatient
 from fhirapp.config import RefusedCommand, settings_of
 from fhirapp.db import db
-from fhirapp.db.locks import turn
+from fhirapp.db.locks import lock
 from fhirapp.definition import types
 from fhirapp.features.imports.report import Report
 from fhirapp.features.patients.deletion import admit_again, belongings, delete_patient
@@ -217,7 +217,7 @@ def test_deletion_without_reason_of_an_unknown_patient_or_during_an_import_is_re
     for reason in ("", "  no  ", "x" * 301):
         with app.app_context(), pytest.raises(RefusedCommand, match="Enter a reason"):
             delete_patient(settings_of(app), "gone", reason, "admin", erase=False)
-    importing = turn(settings_of(app), TURN, lambda: None)
+    importing = lock(settings_of(app), TURN, lambda: None)
     with app.app_context(), importing, pytest.raises(RefusedCommand, match="An import is running"):
         remove(app)
     assert asking(app).get("Patient/gone").status_code == 200

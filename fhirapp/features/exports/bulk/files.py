@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from fhirapp.config import settings
-from fhirapp.disk import scratch
+from fhirapp.disk import temporary_folder
 from fhirapp.features.exports.bulk.export_request import ExportRequest
 from fhirapp.files import Files, orphans, shared_files
 from fhirapp.rest.stream import StoredContent
@@ -136,7 +136,7 @@ def attempt_at(export_id: str, attempt: int) -> Iterator[ExportAttempt]:
             if file.name != request and not file.name.startswith(own)
         ]
     )
-    with scratch(settings().instance) as folder:
+    with temporary_folder(settings().instance) as folder:
         yield ExportAttempt(store, own, folder)
 
 
