@@ -386,10 +386,10 @@ def active_grants(user_id: str) -> list[tuple[Grant, Client]]:
     return [(grant, client) for grant, client in rows]
 
 
-def take_back(connection: Connection, grant_id: str, user_id: str) -> bool | None:
+def revoke_consent(connection: Connection, grant_id: str, user_id: str) -> bool | None:
     """Revoke what this user allowed the same app about the same record, however often.
 
-    False where all was taken back already, None where the consent is not the user's, or there is
+    False if all was revoked already, None where the consent is not the user's, or there is
     no such thing.
     """
     mine = Grant.user_id == user_id

@@ -12,7 +12,7 @@ from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, Client, Grant
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts, sessions, sign_in
-from fhirapp.auth.users.accounts import active_grants, take_back
+from fhirapp.auth.users.accounts import active_grants, revoke_consent
 from fhirapp.auth.users.provider import provider
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS, Signed, must_have_factor
 from fhirapp.auth.users.sign_in import prove, show_second_factor
@@ -123,13 +123,15 @@ def revoke(grant_id: str) -> Response:
     db.session.rollback()
     with writing() as connection:
         # PostgreSQL refuses a text with NUL in it, instead of not finding it.
-        taken = take_back(connection, grant_id, user_id) if grant_id.isprintable() else None
-    if taken is None:
+        is_revoked = (
+            revoke_consent(connection, grant_id, user_id) if grant_id.isprintable() else None
+        )
+    if is_revoked is None:
         raise PageError(
             404,
             _("This access does not exist. Your connected apps are listed under Connected apps."),
         )
-    return see_other(f"/account/apps?done={'taken-back' if taken else UNCHANGED}")
+    return see_other(f"/account/apps?done={'taken-back' if is_revoked else UNCHANGED}")
 
 
 @blueprint.get("/account/sessions")

@@ -52,7 +52,7 @@ class ConsentFilter:
 
 
 class ConsentCursor(NamedTuple):
-    """A place in the list, which is sorted by these, the newest first."""
+    """A cursor in the list, which is sorted by these, the newest first."""
 
     created_at: int
     grant_id: str
@@ -100,7 +100,7 @@ def count(which: ConsentFilter) -> int:
 
 
 def revoke_matching(connection: Connection, which: ConsentFilter, given_until: int) -> int:
-    """Take back the consents that hold and were given until then; return how many."""
+    """Revoke the active consents that were given until then; return how many."""
     number = revoke_grants(connection, *which.conditions(), Grant.created_at <= given_until)
     if number:
         record("app-ended", what=f"{number} consents")
@@ -108,7 +108,7 @@ def revoke_matching(connection: Connection, which: ConsentFilter, given_until: i
 
 
 def revoke_one(connection: Connection, grant_id: str) -> int | None:
-    """Take back one consent; return 0 where it holds no more, None where there is none."""
+    """Revoke one consent; return 0 if it is no longer active, None if there is none."""
     found = connection.execute(
         select(Grant.client_id, Grant.user_id).where(Grant.id == grant_id)
     ).first()
@@ -144,7 +144,7 @@ def _newest_tokens(grant_ids: Sequence[str]) -> dict[str | None, int]:
 
 blueprint = pages.blueprint_of("admin_grants", __name__)
 _LONGEST = 200
-_PLACE_PARTS = 2
+_CURSOR_PARTS = 2
 
 
 @blueprint.get("/admin/grants")
@@ -154,13 +154,13 @@ def index() -> Response:
     which = ConsentFilter(_asked("person"), _asked("app"), ended="ended" in request.args)
     done = request.args.get("done", "")
     number = int(done) if done.isascii() and done.isdecimal() and len(done) <= 9 else None
-    return _listed(which, _place(request.args.get("older", "")), number=number)
+    return _listed(which, _cursor(request.args.get("older", "")), number=number)
 
 
 @blueprint.post("/admin/grants/<uuid:key>/take-back")
 @pages.for_administrators
-def take_one_back(key: object) -> Response:
-    """Take back one consent: the app is refused at its next request."""
+def revoke(key: object) -> Response:
+    """Revoke one consent: the app is refused at its next request."""
     which = ConsentFilter(pages.field("person", _LONGEST), pages.field("app", _LONGEST))
     db.session.rollback()
     with writing() as connection:
@@ -172,8 +172,8 @@ def take_one_back(key: object) -> Response:
 
 @blueprint.post("/admin/grants/take-back")
 @pages.for_administrators
-def take_back() -> Response:
-    """Take back what a filter finds, once the administrator confirmed it."""
+def revoke_all() -> Response:
+    """Revoke the consents that a filter finds, once the administrator confirmed it."""
     which = ConsentFilter(pages.field("person", _LONGEST), pages.field("app", _LONGEST))
     if which.is_empty:
         raise pages.PageError(400, _("Enter a user or an app first."))
@@ -192,10 +192,10 @@ def _asked(name: str) -> str:
     return text if text.isprintable() else ""
 
 
-def _place(text: str) -> ConsentCursor | None:
-    """Return the place that an address names, None for the beginning."""
+def _cursor(text: str) -> ConsentCursor | None:
+    """Parse the cursor in an address; None for the first page."""
     parts = text.split("~")
-    if len(parts) != _PLACE_PARTS or not text.isascii() or not text.isprintable():
+    if len(parts) != _CURSOR_PARTS or not text.isascii() or not text.isprintable():
         return None
     return (
         ConsentCursor(int(parts[0]), parts[1])
