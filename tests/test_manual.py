@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fhirapp.auth.refusals import KEPT, KEPT_SECONDS, PER_MINUTE, UNPROVED
+from fhirapp.auth.refusals import KEPT_SECONDS, MAX_REFUSALS, PER_MINUTE, UNPROVED
 from fhirapp.auth.tokens import GRACE_SECONDS
 from fhirapp.features.manual import contents
 from tests import ROOT
@@ -254,7 +254,8 @@ def test_limits_of_refusals_and_refresh_tokens_are_those_of_the_code():
     told = " ".join(TEXTS["connect"].split())
     days = KEPT_SECONDS // 86_400
     assert (
-        f"the newest {KEPT} of each client, for {days} days, at most {PER_MINUTE} a minute" in told
+        f"the newest {MAX_REFUSALS} of each client, for {days} days, at most {PER_MINUTE} a minute"
+        in told
     )
     assert f"({UNPROVED} where the client did not authenticate)" in told
     assert f"used again within {GRACE_SECONDS} seconds is refused" in told

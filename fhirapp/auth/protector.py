@@ -21,7 +21,7 @@ from flask import Flask, current_app, g, request
 from fhirapp.audit.events import RequestKey, new_id
 from fhirapp.auth.links import all_links, link_of_user, links_of
 from fhirapp.auth.models import PATIENT, digest
-from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, Own, access_of
+from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, OwnRecords, access_of
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import reader
 from fhirapp.db.generation import generation
@@ -124,9 +124,9 @@ class BearerToken(NamedTuple):
             self._own(),
         )
 
-    def _own(self) -> Own | None:
+    def _own(self) -> OwnRecords | None:
         resource_type, _, resource_id = (self.fhir_user or "").partition("/")
-        return Own(resource_type, resource_id, self.own_patient) if resource_id else None
+        return OwnRecords(resource_type, resource_id, self.own_patient) if resource_id else None
 
 
 class _Validator(BearerTokenValidator):  # type: ignore[misc]

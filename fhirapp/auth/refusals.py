@@ -194,7 +194,7 @@ def _of_grant(grant_id: str) -> Iterator[str]:
 
 KEPT_SECONDS = 30 * 86_400
 # The newest of a client: one that asks wrongly in a loop fills no disk.
-KEPT = 200
+MAX_REFUSALS = 200
 # The client waits meanwhile for its refusal.
 PATIENCE_SECONDS = 0.25
 # So many a minute are written of a client, by each process.
@@ -241,12 +241,12 @@ def record(
             connection.execute(delete(Refusal).where(Refusal.at < now - KEPT_SECONDS))
             count = select(func.count()).where(Refusal.client_id == client_id)
             kept = connection.execute(count).scalar() or 0
-            if kept >= KEPT:
+            if kept >= MAX_REFUSALS:
                 oldest = (
                     select(Refusal.request_id)
                     .where(Refusal.client_id == client_id)
                     .order_by(Refusal.at, Refusal.request_id)
-                    .limit(kept - KEPT + 1)
+                    .limit(kept - MAX_REFUSALS + 1)
                 )
                 connection.execute(delete(Refusal).where(Refusal.request_id.in_(oldest)))
             # A request is kept once, however often it is refused.
@@ -294,7 +294,7 @@ def find_refusals(shown_id: str) -> Sequence[Refusal]:
     if not protector.is_request_id(shown_id):
         return []
     named = Refusal.request_id.endswith(f"/{shown_id}", autoescape=True)
-    query = _newest(KEPT).where(or_(Refusal.request_id == shown_id, named))
+    query = _newest(MAX_REFUSALS).where(or_(Refusal.request_id == shown_id, named))
     return [refusal for refusal in db.session.scalars(query) if refusal.shown_id == shown_id]
 
 

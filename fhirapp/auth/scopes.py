@@ -231,7 +231,7 @@ class Permission(NamedTuple):
     filters: tuple[tuple[str, str], ...] = ()
 
 
-class Own(NamedTuple):
+class OwnRecords(NamedTuple):
     """Who a user is in the records; patient is in whose record that stands, None of staff."""
 
     resource_type: str
@@ -247,7 +247,7 @@ class Access:
     patient: str | None
     # Who the user is in the records, where the token says so (fhirUser): readable whatever else is
     # not.
-    own: Own | None = None
+    own: OwnRecords | None = None
 
     @cached_property
     def _hash(self) -> int:
@@ -303,7 +303,7 @@ def _grants(access: Access, resource_type: str, permission: str) -> tuple[Permis
     return tuple(dict.fromkeys(grants))
 
 
-def _own_grants(own: Own) -> list[Permission]:
+def _own_grants(own: OwnRecords) -> list[Permission]:
     """Return what lets a user read who they are; a Practitioner needs none."""
     if own.patient is None:
         return []
@@ -319,7 +319,7 @@ def access_of(
     patient: str | None,
     role: str | None = None,
     is_linked: bool = True,
-    own: Own | None = None,
+    own: OwnRecords | None = None,
 ) -> Access:
     """Return the access of a token, given its scope, its client's registration and its user.
 

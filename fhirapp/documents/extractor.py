@@ -42,7 +42,7 @@ _SECRET = ("FHIRAPP_", "PG")
 _OUT_OF_TIME = -signal.SIGXCPU if sys.platform != "win32" else None
 
 
-class _Died(media.Unreadable):
+class _WorkerCrashed(media.Unreadable):
     """The worker died of a document; the message is of what."""
 
 
@@ -107,7 +107,7 @@ class Extractor:
             return media.ExtractedText(media.tidy(media.decode(data, kind.codec)))
         try:
             return media.unpack(self._answer(kind, data))
-        except _Died as error:
+        except _WorkerCrashed as error:
             if kind.reader != "xml" or b"B64" not in data.replace(b"\0", b""):
                 raise
             reason = f"left out: of the files within, one {error}"
@@ -151,11 +151,11 @@ class Extractor:
                 if (answer := self._answers.get(key)) is None:
                     try:
                         answer = self._request(kind, data)
-                    except _Died as error:
+                    except _WorkerCrashed as error:
                         answer = _DIED + str(error).encode()
                     self._answers.keep(key, answer)
         if answer[:1] == _DIED:
-            raise _Died(answer[1:].decode())
+            raise _WorkerCrashed(answer[1:].decode())
         if answer[:1] == media.UNREADABLE:
             raise media.Unreadable(answer[1:].decode())
         return answer[1:]
@@ -257,7 +257,7 @@ class _Worker:
         try:
             media.check_answer(kind, answer)
         except media.InvalidAnswer:
-            raise _Died(_BROKEN) from None
+            raise _WorkerCrashed(_BROKEN) from None
         return answer
 
     def stop(self) -> None:
@@ -281,13 +281,13 @@ class _Worker:
             return media.read_frame(answers, most)
         except media.InvalidAnswer:
             # The caller ends the process.
-            raise _Died(_BROKEN) from None
+            raise _WorkerCrashed(_BROKEN) from None
         except (EOFError, OSError):
             status = self._process.wait()
         finally:
             timer.cancel()
             timer.join()
-        raise _Died(self._cause(status))
+        raise _WorkerCrashed(self._cause(status))
 
     def _give_up(self) -> None:
         self._overdue.set()

@@ -68,7 +68,7 @@ def _forms(known: tuple[str, str]) -> list[tuple[str, str]]:
 _KNOWN_GENDERS = frozenset({"male", "female", "other"})
 _APART = re.compile(r"[^\w]+|_+")
 
-_Given = Sequence[str]
+_GivenNames = Sequence[str]
 
 
 def contradiction(coming: Mapping[str, Any], here: Mapping[str, Any]) -> str:
@@ -157,7 +157,7 @@ def _given_of(name: Mapping[str, Any]) -> Iterator[str]:
     return (part for part in name.get("given", ()) if part)
 
 
-def _given_names(patient: Mapping[str, Any]) -> Iterator[_Given]:
+def _given_names(patient: Mapping[str, Any]) -> Iterator[_GivenNames]:
     """Yield the words of the given names of each name, without case and accents."""
     for name in patient.get("name", ()):
         words = _words(" ".join(_given_of(name)))
@@ -165,7 +165,7 @@ def _given_names(patient: Mapping[str, Any]) -> Iterator[_Given]:
             yield words
 
 
-def _whole_names(patient: Mapping[str, Any]) -> Iterator[_Given]:
+def _whole_names(patient: Mapping[str, Any]) -> Iterator[_GivenNames]:
     """Yield the words of each name that is one text, and has no parts."""
     for name in patient.get("name", ()):
         if "given" not in name and "family" not in name:
@@ -179,11 +179,11 @@ def _words(text: str) -> list[str]:
     return [part for part in _APART.split(fold(text)) if part]
 
 
-def _script(words: _Given) -> str:
+def _script(words: _GivenNames) -> str:
     return unicodedata.name(words[0][0], "").partition(" ")[0]
 
 
-def _goes_with(name: _Given, other: _Given) -> bool:
+def _goes_with(name: _GivenNames, other: _GivenNames) -> bool:
     """Say whether two may be the given names of one person: some left out, or by their initials.
 
     What both have in the same place must agree: twins may differ in their second names only.

@@ -47,9 +47,9 @@ _log = logging.getLogger(__name__)
 MODULE = "fhirapp.server.work"
 # Jobs of one kind that run at once: those that people start, and those that wait for their turn.
 MOST, MOST_QUEUED = 4, 2
-TASKS, MADE = "tasks", "made"
+JOBS_FOLDER, MADE = "tasks", "made"
 # The folder of a job with what was uploaded for it.
-LAID = "laid"
+UPLOADED = "laid"
 # How often the process looks whether it shall stop, and writes its progress.
 _LOOK_SECONDS, _WRITE_SECONDS = 0.5, 2.0
 # How long the end of a job waits for another writer: it is told once.
@@ -74,7 +74,7 @@ def folder_of(job_id: str, instance: Path) -> Path:
 
 
 def _made_in(job_id: str) -> str:
-    return f"{TASKS}/{job_id}/{MADE}"
+    return f"{JOBS_FOLDER}/{job_id}/{MADE}"
 
 
 def made_files(job: Job) -> list[StoredFile]:
@@ -90,15 +90,15 @@ def remove(job: Job) -> None:
     """Remove a job that has ended, with all that it made; what stays has no row, and goes later."""
     queue.delete_job(job.id)
     with suppress(OSError):
-        shared_files(settings()).delete_folder(f"{TASKS}/{job.id}")
+        shared_files(settings()).delete_folder(f"{JOBS_FOLDER}/{job.id}")
 
 
 def remove_orphans(before: float) -> None:
     """Remove what no job made, and was put where it is before a moment."""
     known = queue.all_ids()
     store = shared_files(settings())
-    for folder in orphans(store, TASKS, known, before):
-        if is_id(folder.removeprefix(f"{TASKS}/")):
+    for folder in orphans(store, JOBS_FOLDER, known, before):
+        if is_id(folder.removeprefix(f"{JOBS_FOLDER}/")):
             store.delete_folder(folder)
     for path in folders(settings().instance).glob("*"):
         if path.name not in known and is_id(path.name) and is_older(path, before):

@@ -29,7 +29,7 @@ from fhirapp.fhir.temporal import instant_of, interval
 from fhirapp.rest import openapi_parts as parts
 from fhirapp.rest.capability import add_resource
 from fhirapp.rest.openapi import describe, get_operation
-from fhirapp.rest.openapi_parts import Described
+from fhirapp.rest.openapi_parts import PathDescriptions
 from fhirapp.rest.paging import bundle_id
 from fhirapp.rest.response import FORM_PARAMETERS, arguments, document_etag, negotiate, respond
 
@@ -44,7 +44,7 @@ _ID = re.compile(r"[A-Za-z0-9\-.]{1,64}")
 _MOST_ENTITIES = 1_000
 
 
-class _Coded(NamedTuple):
+class _EventCode(NamedTuple):
     """DICOM's type and subtype of an event, with their names, and FHIR's action."""
 
     type: tuple[str, str]
@@ -54,15 +54,15 @@ class _Coded(NamedTuple):
 
 _AUTHENTICATION = ("110114", "User Authentication")
 _SECURITY = ("110113", "Security Alert")
-_LOGIN = _Coded(_AUTHENTICATION, ("110122", "Login"))
-_ATTRIBUTES = _Coded(_SECURITY, ("110137", "User Security Attributes Changed"), "U")
-_ROLES_CHANGED = _Coded(_SECURITY, ("110136", "Security Roles Changed"), "U")
-_CONFIGURATION = _Coded(_SECURITY, ("110131", "Software Configuration"), "U")
-_OTHER = _Coded(("110100", "Application Activity"), ("110120", "Application Start"))
-_CODED: Mapping[str, _Coded] = {
+_LOGIN = _EventCode(_AUTHENTICATION, ("110122", "Login"))
+_ATTRIBUTES = _EventCode(_SECURITY, ("110137", "User Security Attributes Changed"), "U")
+_ROLES_CHANGED = _EventCode(_SECURITY, ("110136", "Security Roles Changed"), "U")
+_CONFIGURATION = _EventCode(_SECURITY, ("110131", "Software Configuration"), "U")
+_OTHER = _EventCode(("110100", "Application Activity"), ("110120", "Application Start"))
+_CODED: Mapping[str, _EventCode] = {
     **dict.fromkeys(("sign-in", "sign-in-failed", "code-failed"), _LOGIN),
-    "sign-out": _Coded(_AUTHENTICATION, ("110123", "Logout")),
-    "sessions-ended": _Coded(_AUTHENTICATION, ("110123", "Logout")),
+    "sign-out": _EventCode(_AUTHENTICATION, ("110123", "Logout")),
+    "sessions-ended": _EventCode(_AUTHENTICATION, ("110123", "Logout")),
     **dict.fromkeys(("administrator-made", "role-changed"), _ROLES_CHANGED),
     **dict.fromkeys(
         (
@@ -89,10 +89,10 @@ _CODED: Mapping[str, _Coded] = {
         ),
         _CONFIGURATION,
     ),
-    "patients-found": _Coded(("110112", "Query"), ("110112", "Query")),
-    "export": _Coded(("110106", "Export"), ("110106", "Export"), "R"),
-    "packed": _Coded(("110101", "Audit Log Used"), ("110101", "Audit Log Used"), "D"),
-    "missing": _Coded(("110101", "Audit Log Used"), ("110101", "Audit Log Used")),
+    "patients-found": _EventCode(("110112", "Query"), ("110112", "Query")),
+    "export": _EventCode(("110106", "Export"), ("110106", "Export"), "R"),
+    "packed": _EventCode(("110101", "Audit Log Used"), ("110101", "Audit Log Used"), "D"),
+    "missing": _EventCode(("110101", "Audit Log Used"), ("110101", "Audit Log Used")),
 }
 
 
@@ -262,7 +262,7 @@ def _offer(state: Any) -> None:
     )
 
 
-def _described() -> Described:
+def _described() -> PathDescriptions:
     """Return the paths of /openapi.json."""
     kinds: Mapping[str, parts.Node] = {"date": parts.DATE, "reference": parts.STRING}
     own = parts.query_parameters(
@@ -280,7 +280,7 @@ def _described() -> Described:
         NAME, f"Search {NAME}", parts.content("Bundle"), (*own, *shaping), statuses
     )
     paths = {f"/fhir/{NAME}/{{id}}": {"get": one}, f"/fhir/{NAME}": {"get": many}}
-    return Described(paths, [own], [NAME])
+    return PathDescriptions(paths, [own], [NAME])
 
 
 @blueprint.get(f"/fhir/{NAME}/<event_id>")

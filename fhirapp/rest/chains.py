@@ -21,7 +21,7 @@ from fhirapp.rest.include_parameters import included_types
 from fhirapp.search.index import ReferenceRow
 from fhirapp.search.page import Run
 from fhirapp.search.parameter import Context
-from fhirapp.search.query import HAS, Chained, select
+from fhirapp.search.query import HAS, ChainedParameter, select
 from fhirapp.search.reference import Reference
 from fhirapp.search.values import AnyCondition, Condition, IndexCondition, all_of, any_of, is_in
 from fhirapp.search.words import Words
@@ -52,7 +52,7 @@ class Chains:
     def _run(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return (self._statements or reader().all)(sql, values)
 
-    def __call__(self, name: str, values: Sequence[str]) -> Chained:
+    def __call__(self, name: str, values: Sequence[str]) -> ChainedParameter:
         """Return what one asks, a condition for each repetition. Raises FhirError."""
         steps, last = self._steps(name)
         leaf, _, modifier = last.partition(":")
@@ -60,7 +60,7 @@ class Chains:
         for value in dict.fromkeys(values):
             conditions += self._conditions(steps, self._definition, name, last, value)
         holder = steps[-1].targets[0]
-        return Chained(
+        return ChainedParameter(
             tuple(conditions),
             holder.params.by_name[leaf],
             modifier,

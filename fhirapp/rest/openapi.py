@@ -25,9 +25,9 @@ from fhirapp.rest.blueprint import ROOTS, is_of_patients
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.openapi_parts import (
     JSON,
-    Described,
     Group,
     Node,
+    PathDescriptions,
     content,
     instead,
     object_of,
@@ -160,7 +160,7 @@ def init_app(app: Flask) -> None:
     app.extensions[_EXTENSION] = lru_cache(maxsize=4)(_make)
 
 
-def describe(app: Flask, described: Callable[[], Described]) -> None:
+def describe(app: Flask, described: Callable[[], PathDescriptions]) -> None:
     """Take up paths of what no type's folder declares."""
     app.extensions.setdefault(_DESCRIBED, []).append(described)
 

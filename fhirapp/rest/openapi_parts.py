@@ -21,7 +21,7 @@ Node = dict[str, Any]
 Group = Mapping[str, Node]
 
 
-class Described(NamedTuple):
+class PathDescriptions(NamedTuple):
     """Paths, the parameters that they refer to among the components, and the types they answer."""
 
     paths: Node

@@ -78,7 +78,7 @@ def search_record(resource_id: str) -> Response:
     return _answer(f"Patient/{resource_id}/*", compartment_types(), [("patient", resource_id)])
 
 
-class _Asked(NamedTuple):
+class _TypeQuery(NamedTuple):
     """A type, what is asked of it, and what the token may see of it, None for all."""
 
     definition: Definition
@@ -185,7 +185,7 @@ def _check_controls(controls: Controls) -> None:
 
 def _asked(
     definition: Definition, access: Access, controls: Controls, within: Arguments, *, strict: bool
-) -> _Asked:
+) -> _TypeQuery:
     """Return what is asked of a type. Raises FhirError."""
     context = Context(definition.tables, base_url(), Terminology().resolve)
     chain = Chains(None, definition, access, context)
@@ -201,10 +201,12 @@ def _asked(
     needs_few = strict or settings().require_patient_or_id
     if is_wide and definition.patient_or_id and needs_few:
         require_patient_or_id([name for name, _ in query.applied])
-    return _Asked(definition, query, limit, context)
+    return _TypeQuery(definition, query, limit, context)
 
 
-def _ignored(asked: Sequence[_Asked], controls: Controls, *, strict: bool) -> list[tuple[str, str]]:
+def _ignored(
+    asked: Sequence[_TypeQuery], controls: Controls, *, strict: bool
+) -> list[tuple[str, str]]:
     """Return what no type has. Raises UnsupportedParameter for what some have: that would widen."""
     applied = {name for one in asked for name, _ in one.query.applied}
     for one in asked:
@@ -224,7 +226,7 @@ def _ignored(asked: Sequence[_Asked], controls: Controls, *, strict: bool) -> li
     return ignored
 
 
-def _doubts(asked: Sequence[_Asked]) -> Iterator[Issue]:
+def _doubts(asked: Sequence[_TypeQuery]) -> Iterator[Issue]:
     """Yield the codes that no resource of a type can have, each once."""
     found = [
         impossible.issue()
@@ -234,7 +236,7 @@ def _doubts(asked: Sequence[_Asked]) -> Iterator[Issue]:
     yield from (doubt for place, doubt in enumerate(found) if doubt not in found[:place])
 
 
-def _explain(asked: Sequence[_Asked], controls: Controls, access: Access) -> Iterator[Issue]:
+def _explain(asked: Sequence[_TypeQuery], controls: Controls, access: Access) -> Iterator[Issue]:
     """Yield how the search was read, which is the same of each type."""
     first = asked[0]
     names = [one.definition.name for one in asked]

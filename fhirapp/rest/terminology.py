@@ -19,7 +19,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import TooCostly, UnknownTerminology, UnsupportedParameter, issue
 from fhirapp.fhir.substance_classes import CLASSES, URL
 from fhirapp.search.index import key
-from fhirapp.search.parameter import Resolved
+from fhirapp.search.parameter import ResolvedCodes
 from fhirapp.search.values import split, unescape
 
 _VALUE_SET = "ValueSet"
@@ -59,9 +59,9 @@ class Terminology:
 
     def __init__(self, read: Callable[[], Reader] = reader) -> None:
         self._read = read
-        self._resolved: dict[tuple[str, str], Resolved] = {}
+        self._resolved: dict[tuple[str, str], ResolvedCodes] = {}
 
-    def resolve(self, parameter: str, modifier: str, name: str) -> Resolved:
+    def resolve(self, parameter: str, modifier: str, name: str) -> ResolvedCodes:
         """Return the codes that a value of a search parameter's modifier stands for.
 
         name names a value set or, for `:below`, a substance class. Raises UnknownTerminology,
@@ -71,10 +71,10 @@ class Terminology:
             self._resolved[modifier, name] = self._resolve(parameter, modifier, name)
         return self._resolved[modifier, name]
 
-    def _resolve(self, parameter: str, modifier: str, name: str) -> Resolved:
+    def _resolve(self, parameter: str, modifier: str, name: str) -> ResolvedCodes:
         if class_name := substance_class(name):
             codes = CLASSES[class_name].codes
-            return Resolved(tuple(codes), f"the class {class_name} ({_count(codes)})")
+            return ResolvedCodes(tuple(codes), f"the class {class_name} ({_count(codes)})")
         if modifier == "below":
             raise UnknownTerminology(
                 f"{parameter}:{modifier}",
@@ -85,7 +85,9 @@ class Terminology:
         expander = _Expander(self._read(), f"{parameter}:{modifier}")
         value_set = expander.stored(name)
         found = expander.expand(value_set)
-        return Resolved(tuple(sorted(found)), f"the value set {value_set.name} ({_count(found)})")
+        return ResolvedCodes(
+            tuple(sorted(found)), f"the value set {value_set.name} ({_count(found)})"
+        )
 
 
 def substance_class(name: str) -> str:

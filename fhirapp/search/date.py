@@ -45,7 +45,7 @@ END = ":end"
 PREFIXES = ("eq", "ne", *LOWER, *UPPER, "ap")
 
 
-class Searched(NamedTuple):
+class SearchedDate(NamedTuple):
     """A searched date: its prefix, empty where it has none, and the interval it covers."""
 
     prefix: str
@@ -104,7 +104,7 @@ class Date(Parameter):
         prefix, (low, high) = covered(self.parse(value))
         return (prefix, _written(low), _written(high)) if high - low > 1 else None
 
-    def _within(self, bounds: Sequence[Searched], context: Context) -> AnyCondition:
+    def _within(self, bounds: Sequence[SearchedDate], context: Context) -> AnyCondition:
         """Return the condition that one value lies within all bounds: one look, not one each."""
         where = narrowed(self.name, bounds)
         compared = [compare(bound, "k.low", "k.high") for bound in bounds]
@@ -114,13 +114,13 @@ class Date(Parameter):
             (*where.values, *(value for _, values in compared for value in values)),
         )
 
-    def parse(self, value: str) -> Searched:
+    def parse(self, value: str) -> SearchedDate:
         """Read a prefix and a date. Raises InvalidParameter."""
         prefix = value[:2] if value[:2] in PREFIXES else ""
         # A plus sign that the client did not escape arrives as a space.
         text = value[len(prefix) :].replace(" ", "+")
         try:
-            return Searched(prefix, temporal.interval(text))
+            return SearchedDate(prefix, temporal.interval(text))
         except ValueError as error:
             raise self.invalid(f"{value[:SHOWN]!r} {error}") from None
 
@@ -190,14 +190,14 @@ _OF_A_POINT = {
 }
 
 
-def covered(searched: Searched) -> Searched:
+def covered(searched: SearchedDate) -> SearchedDate:
     """Return the interval that is really searched: of `ap` one that is wider."""
     prefix, (start, end) = searched
     if prefix != "ap":
         return searched
     # FHIR R4 §3.1.1.4.5 recommends a tenth of the distance to now.
     margin = abs(int(time.time() * 1000) - start) // 10
-    return Searched(prefix, temporal.Interval(start - margin, end + margin))
+    return SearchedDate(prefix, temporal.Interval(start - margin, end + margin))
 
 
 def _written(milliseconds: int) -> str:
@@ -206,7 +206,7 @@ def _written(milliseconds: int) -> str:
     return text.removesuffix("T00:00:00.000+00:00").replace(".000+", "+")
 
 
-def narrowed(name: str, bounds: Sequence[Searched]) -> Condition:
+def narrowed(name: str, bounds: Sequence[SearchedDate]) -> Condition:
     """Return what holds of every index row of a parameter that lies within all bounds.
 
     It says no more than compare(), but so that an index leads to the rows: one is in the order of
@@ -238,7 +238,7 @@ def narrowed(name: str, bounds: Sequence[Searched]) -> Condition:
 
 
 def compare(
-    searched: Searched, low: str, high: str, *, instants: bool = False
+    searched: SearchedDate, low: str, high: str, *, instants: bool = False
 ) -> tuple[str, tuple[Any, ...]]:
     """Return the SQL that compares a stored interval [low, high) with a searched one.
 

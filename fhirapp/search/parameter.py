@@ -28,7 +28,7 @@ from fhirapp.search.values import (
 )
 
 
-class Resolved(NamedTuple):
+class ResolvedCodes(NamedTuple):
     """The codes, with their systems, that a value stands for, and what these are, in words."""
 
     codes: Sequence[tuple[str, str]]
@@ -36,7 +36,7 @@ class Resolved(NamedTuple):
 
 
 # Returns the codes that a name stands for, given a parameter's name and modifier.
-Resolve = Callable[[str, str, str], Resolved]
+Resolve = Callable[[str, str, str], ResolvedCodes]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from fhirapp.fhir.temporal import Interval
-from fhirapp.search.date import PREFIXES, Date, Searched
+from fhirapp.search.date import PREFIXES, Date, SearchedDate
 from fhirapp.search.index import DateRow, IndexRow
 from fhirapp.search.parameter import Context
 from fhirapp.search.values import SHOWN, AnyCondition, any_of, split
@@ -58,12 +58,12 @@ _MEANINGS = {
 }
 
 
-class Asked(NamedTuple):
+class SearchedQuantity(NamedTuple):
     """A searched quantity: what it means in words, its rows, and the comparisons of them."""
 
     words: str
     suffix: str
-    comparisons: tuple[Searched, ...]
+    comparisons: tuple[SearchedDate, ...]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Duration(Date):
     def interval(self, value: str) -> None:  # noqa: ARG002
         return None
 
-    def _asked(self, value: str) -> Asked:
+    def _asked(self, value: str) -> SearchedQuantity:
         """Read a prefix, a number and a unit. Raises InvalidParameter."""
         prefix = value[:2] if value[:2] in PREFIXES else ""
         text, *unit = split(value[len(prefix) :], "|")
@@ -117,10 +117,12 @@ class Duration(Date):
                 raise self.invalid(f"{'|'.join(unit)[:SHOWN]!r} is not {known}")
             scale = UNITS[code]
         words = f"{_MEANINGS[prefix]} {text}{f' {code}' if code else ', whatever its unit'}"
-        return Asked(words, "" if any(unit) else NUMBER, tuple(_comparisons(prefix, number, scale)))
+        return SearchedQuantity(
+            words, "" if any(unit) else NUMBER, tuple(_comparisons(prefix, number, scale))
+        )
 
 
-def _comparisons(prefix: str, number: Decimal, scale: Decimal) -> list[Searched]:
+def _comparisons(prefix: str, number: Decimal, scale: Decimal) -> list[SearchedDate]:
     """Return what a value, a point, must fulfil one of."""
     # R4: the precision counts for equality alone; `ap` is a tenth more or less.
     margin = abs(number) / 10 if prefix == "ap" else Decimal((0, (5,), _exponent(number) - 1))
@@ -130,7 +132,7 @@ def _comparisons(prefix: str, number: Decimal, scale: Decimal) -> list[Searched]
     # What is finer than a row is told is that row.
     about = Interval(about.low, max(about.high + (prefix == "ap"), exactly.high))
     sought = about if prefix in ("", "eq", "ne", "ap") else exactly
-    return [Searched(one, sought) for one in _COMPARED.get(prefix, (prefix,))]
+    return [SearchedDate(one, sought) for one in _COMPARED.get(prefix, (prefix,))]
 
 
 def _held(amount: Decimal, comparator: str) -> Interval:

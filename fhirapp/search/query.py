@@ -204,7 +204,7 @@ _REFUSED = {
 }
 
 
-class Chained(NamedTuple):
+class ChainedParameter(NamedTuple):
     """A chained parameter that was read: its conditions, and what its last part searches.
 
     before is what stands before its name, `patient.` or `_has:Provenance:target:`; types are those
@@ -230,7 +230,7 @@ class Query:
     conditions: tuple[AnyCondition, ...]
     applied: tuple[tuple[str, str], ...] = ()
     ignored: tuple[tuple[str, str], ...] = ()
-    chains: Mapping[str, Chained] = field(default_factory=dict)
+    chains: Mapping[str, ChainedParameter] = field(default_factory=dict)
 
     @property
     def direct(self) -> list[tuple[str, str]]:
@@ -244,7 +244,7 @@ def parse_query(
     context: Context,
     *,
     strict: bool,
-    chain: Callable[[str, Sequence[str]], Chained] | None = None,
+    chain: Callable[[str, Sequence[str]], ChainedParameter] | None = None,
 ) -> Query:
     """Read search parameters; unknown ones are ignored, if strict refused. Raises FhirError.
 
@@ -253,7 +253,7 @@ def parse_query(
     grouped, ignored = _group(arguments)
     conditions: list[AnyCondition] = []
     applied = []
-    chains: dict[str, Chained] = {}
+    chains: dict[str, ChainedParameter] = {}
     listed = 0
     for name, values in grouped.items():
         base = name.partition(":")[0]
@@ -285,8 +285,8 @@ def leads_on(name: str) -> bool:
 
 
 def _chained(
-    chain: Callable[[str, Sequence[str]], Chained] | None, name: str, values: Sequence[str]
-) -> Chained:
+    chain: Callable[[str, Sequence[str]], ChainedParameter] | None, name: str, values: Sequence[str]
+) -> ChainedParameter:
     if chain is None:
         raise UnsupportedParameter(name, "is not supported here")
     return chain(name, values)

@@ -17,7 +17,7 @@ from typing import Any
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import UnsupportedParameter
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
-from fhirapp.search.parameter import Context, Parameter, Resolved
+from fhirapp.search.parameter import Context, Parameter, ResolvedCodes
 from fhirapp.search.string import FURTHER, STEP, begins_with, fold, holds, string_rows
 from fhirapp.search.values import (
     AnyCondition,
@@ -184,7 +184,7 @@ class Token(Parameter):
             return parts[1], parts[0]
         raise self.invalid("is not a token; use code, system|code, |code or system|")
 
-    def _resolved(self, modifier: str, value: str, context: Context) -> Resolved:
+    def _resolved(self, modifier: str, value: str, context: Context) -> ResolvedCodes:
         """Return the codes that a value of a modifier stands for. Raises ParameterError."""
         if context.terminology is None:
             raise UnsupportedParameter(f"{self.name}:{modifier}", "is not supported here")

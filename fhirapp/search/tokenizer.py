@@ -204,7 +204,7 @@ def _is_paired(text: str) -> bool:
     return not text[:1].isascii() and _paired().match(text) is not None
 
 
-def located(text: str) -> Iterator[tuple[str, int, int]]:
+def locate_words(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield the words of a text, each with its place: from, to."""
     for found in _standing().finditer(text):
         if _is_paired(found[0]):

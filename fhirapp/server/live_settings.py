@@ -45,7 +45,7 @@ class StoredSetting(Base):
     changed_by: Mapped[str]
 
 
-class Stored(NamedTuple):
+class SettingRow(NamedTuple):
     """A row of the table."""
 
     value: str
@@ -53,10 +53,10 @@ class Stored(NamedTuple):
     changed_by: str
 
 
-class Chosen(NamedTuple):
+class StoredSettings(NamedTuple):
     """What the table says: its rows by name, and why one of them has no effect."""
 
-    rows: Mapping[str, Stored]
+    rows: Mapping[str, SettingRow]
     ignored: Mapping[str, str]
 
 
@@ -64,12 +64,12 @@ class _State(NamedTuple):
     """The settings with which the server was started, and what was read since."""
 
     started: config.Settings
-    chosen: Chosen = Chosen({}, {})
+    chosen: StoredSettings = StoredSettings({}, {})
     # The database's generation before it was read.
     since: bytes | None = None
 
 
-def chosen() -> Chosen:
+def chosen() -> StoredSettings:
     """Return what administrators chose, as this process knows it."""
     return _state(current_app).chosen
 
@@ -101,7 +101,7 @@ def refresh(app: Flask) -> None:
     for name, reason in ignored.items():
         if state.chosen.ignored.get(name) != reason:
             _log.warning("the setting %s of the admin page has no effect: %s", name, reason)
-    app.extensions[_EXTENSION] = _State(state.started, Chosen(rows, ignored), now)
+    app.extensions[_EXTENSION] = _State(state.started, StoredSettings(rows, ignored), now)
     before = config.settings_of(app)
     if (settings, settings.origins) != (before, before.origins):
         app.config["FHIRAPP"] = settings
@@ -122,7 +122,7 @@ def change(name: str, value: str | None, user_id: str) -> bool:
         before, ignored = _in_force(state.started, rows)
         wanted = {key: row for key, row in rows.items() if key != name}
         if value is not None:
-            wanted[name] = Stored(value, int(time.time()), user_id)
+            wanted[name] = SettingRow(value, int(time.time()), user_id)
         after, refused = _in_force(state.started, wanted)
         for key, reason in refused.items():
             if (key == name and value is not None) or key not in ignored:
@@ -159,15 +159,15 @@ def _watch(app: Flask, pause: Callable[[float], None]) -> None:
         pause(_LOOK_SECONDS)
 
 
-def _rows(connection: Connection) -> dict[str, Stored]:
+def _rows(connection: Connection) -> dict[str, SettingRow]:
     table = cast(Table, StoredSetting.__table__)
     columns = (table.c.name, table.c.value, table.c.changed_at, table.c.changed_by)
     found = connection.execute(select(*columns).order_by(table.c.name))
-    return {name: Stored(value, at, by) for name, value, at, by in found}
+    return {name: SettingRow(value, at, by) for name, value, at, by in found}
 
 
 def _in_force(
-    started: config.Settings, rows: Mapping[str, Stored]
+    started: config.Settings, rows: Mapping[str, SettingRow]
 ) -> tuple[config.Settings, Mapping[str, str]]:
     """Return the settings with what the rows say, and why a row of them cannot be used."""
     values: dict[str, Any] = {}

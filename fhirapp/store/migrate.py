@@ -46,7 +46,7 @@ from fhirapp.documents.ocr import PICTURES
 from fhirapp.search.tokenizer import normalised
 from fhirapp.store import import_models as import_models  # Declares its tables.
 from fhirapp.store import write
-from fhirapp.store.prepare import Notes
+from fhirapp.store.prepare import DocumentTextReader
 from fhirapp.store.version import raise_generation
 
 HEAD = "0013"
@@ -203,7 +203,7 @@ def _read_again(connection: Connection, binary: Definition) -> None:
     table = binary.table
     which = (table.c.data.is_not(None), table.c.machine_read.is_(None))
     numbers = connection.execute(select(table.c.pk).where(*which)).scalars()
-    with Notes(binary) as notes:
+    with DocumentTextReader(binary) as notes:
         for pk in numbers.all():
             which = table.c.pk == pk
             data, kind = connection.execute(
@@ -236,7 +236,7 @@ def read_scans(binary: Definition, languages: str) -> int:
         unread = select(table.c.pk).where(table.c.machine_read.is_(None), table.c.size > 0, scans)
         numbers = connection.scalars(unread).all()
     count = 0
-    with Notes(binary, languages) as notes:
+    with DocumentTextReader(binary, languages) as notes:
         for pk in numbers:
             columns = (table.c.id, table.c.hash, table.c.data, table.c.content_type)
             with db.engine.connect() as connection:

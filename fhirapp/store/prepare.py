@@ -135,7 +135,7 @@ def complete(elements: Mapping[str, Any], path: str, facts: Mapping[str, Documen
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedResource:
     """A valid resource, ready to be written: its columns, its attachments' bytes, its digest."""
 
     definition: Definition
@@ -145,7 +145,7 @@ class Prepared:
     blobs: Sequence[Blob] = ()
 
 
-def prepare(definition: Definition, resource: Any) -> Prepared:
+def prepare(definition: Definition, resource: Any) -> PreparedResource:
     """Check a resource and take it apart. Raises InvalidResource with every fault found."""
     try:
         elements = definition.schema.load(resource)
@@ -175,7 +175,7 @@ def prepared_of(
     resource_id: str,
     elements: dict[str, Any],
     blobs: Sequence[Blob] = (),
-) -> Prepared:
+) -> PreparedResource:
     """Return elements that were checked, by FHIR's names, as what is stored."""
     text = _canonical(definition, elements)
     own = own_prefix()
@@ -194,7 +194,7 @@ def prepared_of(
     columns["extra"] = extra or None
     columns["patient_id"] = _patient_id(definition, resource_id, elements)
     columns.update(definition.derive(columns))
-    return Prepared(definition, resource_id, columns, digest, blobs)
+    return PreparedResource(definition, resource_id, columns, digest, blobs)
 
 
 def elements_of(definition: Definition, row: Mapping[Any, Any]) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def _patient_id(
     return None
 
 
-def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepared:
+def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> PreparedResource:
     """Return the Binary that holds an attachment's bytes."""
     columns: dict[str, Any] = {
         "content_type": blob.content_type,
@@ -256,14 +256,14 @@ def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepare
     # As of a Binary that comes by itself.
     elements = {"contentType": blob.content_type, "data": blob.data}
     digest = blake2b(_canonical(binary, elements), digest_size=16).digest()
-    return Prepared(binary, blob.id, columns, digest)
+    return PreparedResource(binary, blob.id, columns, digest)
 
 
 # How many resources are named for each reason why a part of a document could not be read.
 _NAMED = 1_000
 
 
-class Notes:
+class DocumentTextReader:
     """Reads documents; unreadable counts those that could not be, by the reason.
 
     unread counts the files and pages within others that could not be, by the reason; unread_in has
@@ -279,7 +279,7 @@ class Notes:
         self._binary = binary
         self._extractor = Extractor(languages=languages)
 
-    def __enter__(self) -> Notes:
+    def __enter__(self) -> DocumentTextReader:
         self._extractor.__enter__()
         return self
 
@@ -291,11 +291,13 @@ class Notes:
     ) -> None:
         self._extractor.__exit__(kind, error, trace)
 
-    def read(self, batch: Sequence[Prepared], known: frozenset[str]) -> list[Prepared]:
+    def read(
+        self, batch: Sequence[PreparedResource], known: frozenset[str]
+    ) -> list[PreparedResource]:
         """Return resources with the words of their documents, save those that are known."""
         return [self._read(prepared, known) for prepared in batch]
 
-    def _read(self, prepared: Prepared, known: frozenset[str]) -> Prepared:
+    def _read(self, prepared: PreparedResource, known: frozenset[str]) -> PreparedResource:
         if prepared.definition is self._binary:
             data, kind = prepared.columns.get("data"), prepared.columns.get("content_type")
             words = self.words_of(data or b"", kind or "", prepared)
@@ -311,7 +313,7 @@ class Notes:
         return replace(prepared, blobs=blobs)
 
     def words_of(
-        self, data: bytes, content_type: str, holder: Prepared | None = None
+        self, data: bytes, content_type: str, holder: PreparedResource | None = None
     ) -> dict[str, Any]:
         """Return a document's words, None where it cannot be read, and its text if machine-read.
 
@@ -338,6 +340,6 @@ class Notes:
             named.append(name)
 
 
-def blob_ids(batch: Sequence[Prepared]) -> list[str]:
+def blob_ids(batch: Sequence[PreparedResource]) -> list[str]:
     """Return the ids of the documents that come with resources."""
     return [blob.id for prepared in batch for blob in prepared.blobs]

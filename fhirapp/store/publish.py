@@ -13,8 +13,8 @@ from sqlalchemy import Connection, Table, select, update
 from fhirapp.definition import Definition, types
 from fhirapp.search.reference import Reference
 from fhirapp.store import prepare
-from fhirapp.store.prepare import Prepared, binary_of
-from fhirapp.store.version import Change, RestoredVersion, Standing, Version, follow
+from fhirapp.store.prepare import PreparedResource, binary_of
+from fhirapp.store.version import Change, LatestVersion, RestoredVersion, Version, follow
 from fhirapp.store.write import Rendering, Writer
 
 # What may bring the bytes of attachments.
@@ -77,7 +77,9 @@ class Publisher:
         self._brought = Brought() if brought is None else brought
         self._is_apart = is_apart and source_id is not None
 
-    def publish(self, batch: Sequence[Prepared], *, hold_older: bool = False) -> list[Change]:
+    def publish(
+        self, batch: Sequence[PreparedResource], *, hold_older: bool = False
+    ) -> list[Change]:
         """Publish resources of one type; what comes of each, in order.
 
         A resource that stands twice in the batch becomes two versions, in order. With hold_older
@@ -128,7 +130,7 @@ class Publisher:
             patient_id = prepared.columns["patient_id"]
             if before and before.patient_id not in (None, patient_id):
                 moved[prepared.id] = version_id
-            standing[prepared.id] = Standing(
+            standing[prepared.id] = LatestVersion(
                 pk, version_id, prepared.digest, now, patient_id, source_id=source_id
             )
         self._writer.replace(definition.table, replaced)
@@ -198,7 +200,7 @@ class Publisher:
         patient_id = self._writer.connection.execute(
             select(definition.table.c.patient_id).where(definition.table.c.pk == before.pk)
         ).scalar_one()
-        prepared = Prepared(definition, resource_id, {"patient_id": patient_id}, b"")
+        prepared = PreparedResource(definition, resource_id, {"patient_id": patient_id}, b"")
         pk = self._writer.begin(definition)
         pk += 1
         self._writer.replace(definition.table, {before.pk: pk})
@@ -229,8 +231,8 @@ class Publisher:
             for pk, row in enumerate(rows, last_pk + 1):
                 names = (*definition.columns.values(), "extra", "patient_id", "source_id")
                 columns = {name: row[name] for name in names}
-                prepared = Prepared(definition, row["id"], columns, row["digest"])
-                before = Standing(*(row[name] for name in Standing.__dataclass_fields__))
+                prepared = PreparedResource(definition, row["id"], columns, row["digest"])
+                before = LatestVersion(*(row[name] for name in LatestVersion.__dataclass_fields__))
                 version_id, now = row["version_id"] + 1, self._writer.after(before)
                 versions.append(Version(prepared, version_id, now, pk))
             pairs = zip(rows, versions, strict=True)
@@ -238,7 +240,7 @@ class Publisher:
             self._writer.write(definition, versions)
 
     def _change(
-        self, prepared: Prepared, before: Standing | None, claimed: Collection[str]
+        self, prepared: PreparedResource, before: LatestVersion | None, claimed: Collection[str]
     ) -> Change:
         """Return what comes of a resource; before is its newest version.
 
@@ -260,7 +262,9 @@ class Publisher:
             return Change.MISFILED
         return Change.CHANGED
 
-    def _note(self, prepared: Prepared, before: Standing | None, change: Change) -> None:
+    def _note(
+        self, prepared: PreparedResource, before: LatestVersion | None, change: Change
+    ) -> None:
         """Note what was learnt of this source's ids."""
         definition = prepared.definition
         if change in (Change.FOREIGN, Change.CLAIMED) and definition.compartment == "id":
@@ -293,7 +297,7 @@ class Publisher:
             claimed.update(self._writer.connection.execute(referred).scalars())
         return claimed
 
-    def _note_strangers(self, batch: Sequence[Prepared]) -> None:
+    def _note_strangers(self, batch: Sequence[PreparedResource]) -> None:
         """Note which patients of these resources are not here, and records of others name them."""
         if not self._is_apart:
             return
@@ -312,8 +316,8 @@ class Publisher:
     def _held(
         self,
         definition: Definition,
-        batch: Sequence[Prepared],
-        standing: Mapping[str, Standing],
+        batch: Sequence[PreparedResource],
+        standing: Mapping[str, LatestVersion],
     ) -> frozenset[str]:
         """Return the ids of resources that an earlier version of theirs stands for in the batch."""
         changed = {
@@ -338,7 +342,7 @@ class Publisher:
             digests.setdefault(row.id, []).append(row.digest)
         return digests
 
-    def _publish_blobs(self, batch: Iterable[Prepared]) -> None:
+    def _publish_blobs(self, batch: Iterable[PreparedResource]) -> None:
         """Publish the bytes that came with resources as Binaries, before the resources."""
         fresh = {
             blob.id: binary_of(self._writer.binary, blob, prepared.columns["patient_id"])

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from fhirapp.db import Base
 from fhirapp.definition import Definition
-from fhirapp.store.prepare import Prepared
+from fhirapp.store.prepare import PreparedResource
 
 
 class Change(Enum):
@@ -42,7 +42,7 @@ class RestoredVersion(NamedTuple):
     id; where it is None they mean what the Binaries are now.
     """
 
-    prepared: Prepared
+    prepared: PreparedResource
     version_id: int
     last_updated: str
     deleted: bool = False
@@ -53,7 +53,7 @@ class RestoredVersion(NamedTuple):
 class Version:
     """A version on its way into the tables."""
 
-    prepared: Prepared
+    prepared: PreparedResource
     version_id: int
     last_updated: str
     pk: int
@@ -72,7 +72,7 @@ class Version:
 
 
 @dataclass
-class Standing:
+class LatestVersion:
     """What a resource's newest version is, before a batch."""
 
     pk: int
@@ -85,7 +85,7 @@ class Standing:
 
 
 def follow(
-    before: Standing | None, pk: int, versions: Mapping[int, Version], replaced: dict[int, int]
+    before: LatestVersion | None, pk: int, versions: Mapping[int, Version], replaced: dict[int, int]
 ) -> None:
     """Note that a row comes after the one before, which is in this batch or in the table."""
     if before and before.pk in versions:

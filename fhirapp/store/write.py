@@ -31,11 +31,11 @@ from fhirapp.fhir.temporal import instant_of, interval
 from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.search.index import IndexRow, ReferenceRow
 from fhirapp.search.words import words_of
-from fhirapp.store.prepare import CARRIES, Document, Prepared, complete, local_ids, prepare
+from fhirapp.store.prepare import CARRIES, Document, PreparedResource, complete, local_ids, prepare
 from fhirapp.store.version import (
     INDEX,
     RENDERING,
-    Standing,
+    LatestVersion,
     Version,
     follow,
     get_state,
@@ -200,17 +200,17 @@ class Writer:
         self._now = now
         self._rendering = rendering
 
-    def standing(self, definition: Definition, ids: Iterable[str]) -> dict[str, Standing]:
+    def standing(self, definition: Definition, ids: Iterable[str]) -> dict[str, LatestVersion]:
         """Return the newest version of each of these resources that has one."""
         table = definition.table
-        names = ("id", *Standing.__dataclass_fields__)
+        names = ("id", *LatestVersion.__dataclass_fields__)
         newest = select(*(table.c[name] for name in names))
         rows = self.connection.execute(
             newest.where(table.c.id.in_(sorted(set(ids)))).order_by(table.c.version_id)
         )
-        return {row.id: Standing(*row[1:]) for row in rows}
+        return {row.id: LatestVersion(*row[1:]) for row in rows}
 
-    def after(self, before: Standing | None) -> str:
+    def after(self, before: LatestVersion | None) -> str:
         """Return when a version is published: now, but after the version that it follows."""
         if before is None or before.last_updated < self._now:
             return self._now
@@ -299,13 +299,15 @@ class Writer:
                 continue
             pk += 1
             patient_id = source.prepared.columns["patient_id"]
-            prepared = Prepared(definition, source.prepared.id, {"patient_id": patient_id}, b"")
+            prepared = PreparedResource(
+                definition, source.prepared.id, {"patient_id": patient_id}, b""
+            )
             if seen is not None:
                 prepared = prepare(definition, seen)
             number, now = source.version_id, source.last_updated
             versions[pk] = Version(prepared, number, now, pk, seen is None)
             follow(before, pk, versions, replaced)
-            standing[prepared.id] = Standing(pk, number, None, now, patient_id, seen is None)
+            standing[prepared.id] = LatestVersion(pk, number, None, now, patient_id, seen is None)
         self.replace(definition.table, replaced)
         return list(versions.values())
 

@@ -22,7 +22,7 @@ from sqlalchemy import func, select
 
 from fhirapp.auth.models import Session
 from fhirapp.auth.users import identities
-from fhirapp.auth.users.sign_in import Entered
+from fhirapp.auth.users.sign_in import NewSession
 from tests.support.authorizing import rows
 from tests.support.browsing import Browser, Page
 from tests.support.key_server import reply, running
@@ -35,7 +35,7 @@ ISSUER, CLIENT, SECRET = (
 KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": kid}) for kid in ("a", "b"))
 EC_KEY = ECKey.generate_key("P-256", {"kid": "e"})
 REFUSED = "did not confirm who you are"
-STOP = Entered("", complete=True)
+STOP = NewSession("", complete=True)
 METADATA = {
     "issuer": ISSUER,
     "authorization_endpoint": f"{ISSUER}/auth",

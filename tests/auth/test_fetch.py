@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, RSAKey
 
-from fhirapp.auth.clients.key_sets import MOST_BYTES, Unfetched, fetch_keys, is_public
+from fhirapp.auth.clients.key_sets import MOST_BYTES, KeySetUnavailable, fetch_keys, is_public
 from tests.support.key_server import Authority, KeyServer, ok, reply, running
 
 HOST = "keys.clinic.example"
@@ -96,7 +96,7 @@ def connected(server: KeyServer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def unfetched(uri: str, *, private: bool = True, seconds: float = 5.0) -> str:
     """Return the reason for which there are no keys from an address."""
-    with pytest.raises(Unfetched) as raised:
+    with pytest.raises(KeySetUnavailable) as raised:
         fetch_keys(uri, private=private, seconds=seconds)
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
     return str(raised.value)

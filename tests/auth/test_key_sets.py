@@ -16,7 +16,7 @@ from fhirapp.auth.clients.key_sets import (
     RENEWAL_SECONDS,
     REST_SECONDS,
     KeySets,
-    Unfetched,
+    KeySetUnavailable,
 )
 from fhirapp.config import Settings
 from fhirapp.fhir.outcome import Unavailable
@@ -74,7 +74,7 @@ def test_key_set_is_cached_for_ten_minutes(server, key_sets, clock):
     # An expired set is not used where it cannot be fetched again.
     clock.now += KEPT_SECONDS
     server.answer = BROKEN
-    with pytest.raises(Unfetched):
+    with pytest.raises(KeySetUnavailable):
         given(key_sets, server.url)
 
 
@@ -114,11 +114,11 @@ def test_key_set_that_does_not_fit_is_fetched_again_once_a_minute(server, key_se
 
 def test_failure_is_cached_for_a_short_time(server, key_sets, clock, caplog):
     server.answer = BROKEN
-    with pytest.raises(Unfetched, match="status 500"):
+    with pytest.raises(KeySetUnavailable, match="status 500"):
         given(key_sets, server.url)
     server.answer = named("first")
     clock.now += REST_SECONDS - 1
-    with pytest.raises(Unfetched, match="failed a moment ago"):
+    with pytest.raises(KeySetUnavailable, match="failed a moment ago"):
         given(key_sets, server.url)
     assert len(server.asked) == 1
     clock.now += 1
@@ -132,7 +132,7 @@ def test_log_names_only_the_host(server, key_sets, caplog):
     uri = f"http://user:password@localhost:{server.port}/path?token=query"
     given(key_sets, uri)
     server.answer = BROKEN
-    with pytest.raises(Unfetched):
+    with pytest.raises(KeySetUnavailable):
         given(key_sets, uri, 2)
     said = [record.getMessage() for record in caplog.records]
     assert said == [
@@ -144,7 +144,7 @@ def test_log_names_only_the_host(server, key_sets, caplog):
 def test_failed_renewal_keeps_the_cached_set_and_is_not_repeated(server, key_sets, clock):
     given(key_sets, server.url)
     server.answer = BROKEN
-    with pytest.raises(Unfetched, match="status 500"):
+    with pytest.raises(KeySetUnavailable, match="status 500"):
         given(key_sets, server.url, 2)
     assert given(key_sets, server.url, 2) == ["first"]
     assert len(server.asked) == 2

@@ -31,9 +31,9 @@ from fhirapp.auth.models import (
 )
 from fhirapp.auth.protector import REQUEST_ID_HEADER
 from fhirapp.auth.refusals import (
-    KEPT,
     KEPT_SECONDS,
     LONGEST_REASON,
+    MAX_REFUSALS,
     PER_MINUTE,
     UNPROVED,
     find_refusals,
@@ -387,12 +387,12 @@ def earlier_refusal(client_id: str, number: int, at: int) -> dict[str, Any]:
 def test_newest_refusals_of_a_client_are_kept_for_a_month(app):
     program = add_backend(app)
     client_id, now = program.client_id, int(time.time())
-    earlier = [earlier_refusal(client_id, 1000 + number, now) for number in range(KEPT)]
+    earlier = [earlier_refusal(client_id, 1000 + number, now) for number in range(MAX_REFUSALS)]
     old = earlier_refusal("somebody", 1, now - KEPT_SECONDS - 5)
     alter(app, insert(Refusal).values([*earlier, old]))
     set_client(app, program, scope="system/Patient.rs")
     response = Fhir(app, backend_token(app, program, "system/*.rs")).get("AllergyIntolerance")
-    assert (count_of(app, client_id), count_of(app, "somebody")) == (KEPT, 0)
+    assert (count_of(app, client_id), count_of(app, "somebody")) == (MAX_REFUSALS, 0)
     with app.app_context():
         assert refusals_of(client_id)[0].request_id == response.headers[REQUEST_ID_HEADER]
         assert not find_refusals(f"{1000:016x}")

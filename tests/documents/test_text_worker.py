@@ -58,7 +58,7 @@ def test_document_that_took_too_long_is_tried_again_after_a_while(monkeypatch, r
     monkeypatch.setattr(Extractor, "_request", lambda _self, *_: asked.append(1) or died())
 
     def died() -> bytes:
-        raise extractor_module._Died("takes longer than 5 s")
+        raise extractor_module._WorkerCrashed("takes longer than 5 s")
 
     with Extractor(remembered_megabytes=1) as extractor:
         for _ in range(2):

@@ -10,7 +10,7 @@ import pytest
 from fhirapp.fhir.folding import _LONGEST, _fold, fold
 from fhirapp.rest import paging
 from fhirapp.rest.cache import LruCache
-from fhirapp.search.tokenizer import _indexed, located
+from fhirapp.search.tokenizer import _indexed, locate_words
 from tests.support.helpers import Fhir, token_for
 
 
@@ -120,9 +120,9 @@ def test_long_texts_are_folded_and_not_remembered():
 def test_cache_key_of_a_long_word_is_its_beginning():
     _indexed.cache_clear()
     long = "a" * 100_000
-    ((word, start, end), *_) = located(long)
+    ((word, start, end), *_) = locate_words(long)
     assert (start, end) == (0, 100_000)
     assert long.startswith(word)
     assert _indexed.cache_info().currsize == 1
-    list(located("a" * 100_001))
+    list(locate_words("a" * 100_001))
     assert _indexed.cache_info().currsize == 1

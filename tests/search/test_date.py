@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, instant_of, interval, period_interval
-from fhirapp.search.date import PREFIXES, Date, Searched, compare, narrowed
+from fhirapp.search.date import PREFIXES, Date, SearchedDate, compare, narrowed
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.effort import sample
 
@@ -61,7 +61,7 @@ def oracle(prefix: str, searched: Interval, target: Interval) -> bool:
 EXACT = [prefix for prefix in ("", *PREFIXES) if prefix != "ap"]
 
 
-def asked(searched: Searched, target: Interval) -> bool:
+def asked(searched: SearchedDate, target: Interval) -> bool:
     """Ask a database whether a stored interval matches."""
     sql, values = compare(searched, "k.low", "k.high")
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -76,7 +76,7 @@ def test_a_prefix_means_what_fhir_says_for_each_relation_of_two_intervals(prefix
     pairs = [Interval(low, high) for low in points for high in points if low < high]
     for searched in pairs:
         for target in pairs:
-            found = asked(Searched(prefix, searched), target)
+            found = asked(SearchedDate(prefix, searched), target)
             assert found is oracle(prefix, searched, target), (searched, target)
 
 
@@ -132,7 +132,7 @@ def test_approximately_is_within_a_tenth_of_the_distance_to_now(value, target):
     """FHIR R4 search §3.1.1.4.5: overlap, with a margin that is recommended to be 10%."""
     searched = interval(value)
     margin = abs(time.time() * 1000 - searched.low) / 10
-    found = asked(Searched("ap", searched), target)
+    found = asked(SearchedDate("ap", searched), target)
     # Of the boundary itself nothing is said: the clock goes on.
     within, beyond = int(margin * 0.99), int(margin * 1.01) + 9
     if overlap(Interval(searched.low - within, searched.high + within), target):
@@ -171,7 +171,7 @@ def test_every_pair_of_bounds_is_a_range_in_either_order(fhir):
 @REPEATABLE
 @given(st.sampled_from(PREFIXES), SPELLED, st.sampled_from(PREFIXES), SPELLED, STORED)
 def test_index_bounds_of_a_date_leave_out_no_match(first, low, second, high, stored):
-    bounds = [Searched(first, interval(low)), Searched(second, interval(high))]
+    bounds = [SearchedDate(first, interval(low)), SearchedDate(second, interval(high))]
     leads = narrowed("date", bounds)
     compared = [compare(one, "k.low", "k.high") for one in bounds]
     fits = " AND ".join(sql for sql, _ in compared)

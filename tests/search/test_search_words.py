@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fhirapp.search.tokenizer import MARK, located, normalised, words_in
+from fhirapp.search.tokenizer import MARK, locate_words, normalised, words_in
 from tests.support.contract import allergy, publish
 from tests.support.effort import sample
 from tests.support.noted import TEXTS_OF_NOTES, add, attached, note
@@ -108,8 +108,8 @@ def test_words_are_located_where_they_stand(text):
     """What the pages mark is what the search finds, save the parts of what a hyphen splits."""
     words = words_in(text)
     whole = words[: words.index(MARK)] if MARK in words else words
-    assert [word for word, _, _ in located(text)] == whole
-    for word, start, end in located(text):
+    assert [word for word, _, _ in locate_words(text)] == whole
+    for word, start, end in locate_words(text):
         assert word[0] in normalised(text[start:end])
 
 

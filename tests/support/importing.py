@@ -19,7 +19,7 @@ from fhirapp.features.imports.inputs import find_inputs
 from fhirapp.features.imports.records import Scratch
 from fhirapp.features.imports.report import Report
 from fhirapp.features.imports.runs import Options
-from fhirapp.store.prepare import Notes
+from fhirapp.store.prepare import DocumentTextReader
 from tests.support import bundles, records
 from tests.support import stored as versions_stored
 from tests.support.helpers import Fhir, token_for
@@ -41,7 +41,12 @@ def load(app: Flask, *paths: Path, **options: Any) -> Report:
 def interrupted_import(app: Flask, path: Path, **options: Any) -> None:
     """Import a path as far as a run comes that is killed before its end."""
     binary = types(app)["Binary"]
-    with app.app_context(), Archives() as archives, Scratch() as scratch, Notes(binary) as notes:
+    with (
+        app.app_context(),
+        Archives() as archives,
+        Scratch() as scratch,
+        DocumentTextReader(binary) as notes,
+    ):
         run = Import(types(), settings_of(app), Options(**options), notes, scratch)
         run.begin([str(path)])
         for source in find_inputs([path], path.parent, archives):

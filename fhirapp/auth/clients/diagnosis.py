@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from fhirapp.auth import scopes
 from fhirapp.auth.clients.administration import count_test
-from fhirapp.auth.clients.key_sets import Unfetched, fetch_keys
+from fhirapp.auth.clients.key_sets import KeySetUnavailable, fetch_keys
 from fhirapp.auth.clients.registration import public_keys
 from fhirapp.auth.models import ADMINISTRATOR, BASIC, CLINICIAN, PATIENT, ROLES, SIGNED, Client
 from fhirapp.config import LOOPBACK, Marked, RefusedCommand, settings
@@ -115,7 +115,7 @@ def _fetched(client: Client) -> Any:
     private = settings().fetch_private
     try:
         return fetch_keys(uri, private=private).keys.as_dict(private=False)
-    except Unfetched as error:
+    except KeySetUnavailable as error:
         _log.warning("The keys of a client at %s: %s", urlsplit(uri).hostname, error)
         # Where private addresses are fetched too, the reason would explore the clinic's network.
         if private:

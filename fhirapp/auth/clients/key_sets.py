@@ -57,7 +57,7 @@ _NO_SERVERS = (
 )
 
 
-class Unfetched(Exception):
+class KeySetUnavailable(Exception):
     """No key set came from an address; str() says why, to the log and not to the client."""
 
 
@@ -81,16 +81,16 @@ def is_public(address: str) -> bool:
 def fetch_keys(uri: str, *, private: bool, seconds: float = SECONDS) -> Fetched:
     """Return the key set at an address; private allows http, and addresses that are not public.
 
-    Raises Unfetched, after so many seconds at the latest.
+    Raises KeySetUnavailable, after so many seconds at the latest.
     """
     try:
         body, cache_control = _get(uri, private, time.monotonic() + seconds)
         keys: Any = public_keys(fhir_json.loads(body))
     except (OSError, RefusedCommand) as error:
-        raise Unfetched(str(error) or type(error).__name__) from None
+        raise KeySetUnavailable(str(error) or type(error).__name__) from None
     except (HTTPException, ValueError) as error:
         # Not its words: they may be what the server sent.
-        raise Unfetched(type(error).__name__) from None
+        raise KeySetUnavailable(type(error).__name__) from None
     directives = parse_cache_control_header((cache_control or "").lower(), cls=ResponseCacheControl)
     max_age = 0 if directives.no_store or directives.no_cache else directives.max_age
     return Fetched(KeySet.import_key_set(keys), max_age)
@@ -101,11 +101,13 @@ def _get(uri: str, private: bool, deadline: float) -> tuple[bytes, str | None]:
     parts = urlsplit(uri)
     host, is_secure = parts.hostname, parts.scheme == "https"
     if not host or not (is_secure or (private and parts.scheme == "http")):
-        raise Unfetched("not an https:// address")
+        raise KeySetUnavailable("not an https:// address")
     port = parts.port or (443 if is_secure else 80)
     places = _look_up(host, port, deadline)
     if not private and not all(is_public(place.address[0]) for place in places):
-        raise Unfetched("an address that is not public, which FHIRAPP_FETCH_PRIVATE=1 would allow")
+        raise KeySetUnavailable(
+            "an address that is not public, which FHIRAPP_FETCH_PRIVATE=1 would allow"
+        )
     with _connect(places, deadline) as plain, _secured(plain, is_secure, host, deadline) as line:
         connection = HTTPConnection(host, port)
         connection.sock = _Line(line, deadline)
@@ -118,7 +120,7 @@ def _get(uri: str, private: bool, deadline: float) -> tuple[bytes, str | None]:
         connection.request("GET", target, headers=headers)
         with connection.getresponse() as response:
             if response.status != 200:
-                raise Unfetched(f"status {response.status}")
+                raise KeySetUnavailable(f"status {response.status}")
             # Not read(): it would make room for whatever length the server announces.
             return response.read(MOST_BYTES), response.getheader("Cache-Control")
 
@@ -220,7 +222,7 @@ class _Received(RawIOBase):
         count = self._sock.recv_into(buffer)
         self._count += count
         if self._count > MOST_BYTES:
-            raise Unfetched(f"more than {MOST_BYTES} bytes")
+            raise KeySetUnavailable(f"more than {MOST_BYTES} bytes")
         return count
 
 
@@ -239,7 +241,7 @@ _TURN_SECONDS = 0.25
 _RETRY_SECONDS = 2
 
 
-class _Known(NamedTuple):
+class _CachedKeySet(NamedTuple):
     keys: KeySet
     until: float
 
@@ -249,7 +251,7 @@ class _Address:
     """What is known of an address; whoever changes it holds turn."""
 
     turn: Lock = field(default_factory=Lock)
-    known: _Known | None = None
+    known: _CachedKeySet | None = None
     rests_until: float = -inf
     renewable_from: float = -inf
 
@@ -274,7 +276,7 @@ class KeySets:
     def at(self, uri: str, settings: Settings) -> Iterator[KeySet]:
         """Give the key set at an address and, to whoever asks on, a newer one where there may be.
 
-        Raises Unfetched; Unavailable where nearly all threads wait for such answers already.
+        Raises KeySetUnavailable; Unavailable if nearly all threads wait for such answers already.
         """
         address = self._address(uri)
         known = address.keys(self._clock())
@@ -299,7 +301,7 @@ class KeySets:
         """Return another key set than the known one; None where it is too soon to fetch one."""
         # Whoever waits here takes what the one before has fetched.
         if not address.turn.acquire(timeout=SECONDS):
-            raise Unfetched("others wait too")
+            raise KeySetUnavailable("others wait too")
         try:
             now = self._clock()
             current = address.keys(now)
@@ -308,7 +310,7 @@ class KeySets:
             if current is not None and now < address.renewable_from:
                 return None
             if now < address.rests_until:
-                raise Unfetched("failed a moment ago")
+                raise KeySetUnavailable("failed a moment ago")
             return self._fetch(uri, address, private, is_renewal=current is not None)
         finally:
             address.turn.release()
@@ -317,7 +319,7 @@ class KeySets:
         host = urlsplit(uri).hostname
         try:
             keys, max_age = fetch_keys(uri, private=private)
-        except Unfetched as error:
+        except KeySetUnavailable as error:
             _log.warning("The keys of a client at %s were not fetched: %s", host, error)
             address.rests_until = self._clock() + REST_SECONDS
             raise
@@ -325,7 +327,7 @@ class KeySets:
             if is_renewal:
                 address.renewable_from = self._clock() + RENEWAL_SECONDS
         kept = KEPT_SECONDS if max_age is None else min(max_age, KEPT_SECONDS)
-        address.known = _Known(keys, self._clock() + max(kept, REST_SECONDS))
+        address.known = _CachedKeySet(keys, self._clock() + max(kept, REST_SECONDS))
         _log.info("The keys of a client at %s were fetched: %d", host, len(keys.keys))
         return keys
 

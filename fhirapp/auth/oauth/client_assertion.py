@@ -21,7 +21,7 @@ from joserfc.jwk import KeySet
 from sqlalchemy import delete, insert
 from sqlalchemy.exc import IntegrityError
 
-from fhirapp.auth.clients.key_sets import KeySets, Unfetched
+from fhirapp.auth.clients.key_sets import KeySets, KeySetUnavailable
 from fhirapp.auth.models import Client, UsedAssertion
 from fhirapp.auth.unverified import InvalidJwt, read_jwt
 from fhirapp.config import settings, token_url
@@ -65,7 +65,7 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
         db.session.rollback()
         try:
             yield from self._key_sets.at(uri, settings())
-        except Unfetched:
+        except KeySetUnavailable:
             # The same whatever was found there, so that nobody explores a network by our answers.
             raise InvalidClientError(
                 description="The client's keys could not be fetched."

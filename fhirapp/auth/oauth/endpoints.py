@@ -20,7 +20,7 @@ from fhirapp.db import db
 _CONTEXTS = ("patient", "user", "system", "session")
 
 
-class Held(NamedTuple):
+class TokenRecord(NamedTuple):
     """A token of either kind, with what it hangs on, as Authlib asks for it."""
 
     token: AccessToken | RefreshToken
@@ -55,7 +55,7 @@ class Held(NamedTuple):
         return launch_parameters(self.grant, self.user)
 
 
-def find_token(text: str) -> Held | None:
+def find_token(text: str) -> TokenRecord | None:
     """Return a token of either kind, whatever the hint: it is looked for in both tables."""
     key = digest(text)
     token = db.session.get(AccessToken, key) or db.session.get(RefreshToken, key)
@@ -64,14 +64,14 @@ def find_token(text: str) -> Held | None:
     client = db.session.get_one(Client, token.client_id)
     grant = None if token.grant_id is None else db.session.get(Grant, token.grant_id)
     user = None if grant is None else db.session.get(User, grant.user_id)
-    return Held(token, client, grant, user)
+    return TokenRecord(token, client, grant, user)
 
 
 class _Checked:
     def check_params(self, request: Any, client: Client) -> None:
         """Do nothing: server.py asked for the token; a wrong hint is no fault (RFC 7009 §2.1)."""
 
-    def query_token(self, token_string: str, token_type_hint: str | None) -> Held | None:  # noqa: ARG002
+    def query_token(self, token_string: str, token_type_hint: str | None) -> TokenRecord | None:  # noqa: ARG002
         return find_token(token_string)
 
 
@@ -92,11 +92,11 @@ class Introspection(_Checked, IntrospectionEndpoint):  # type: ignore[misc]
         client: Client = super().authenticate_endpoint_client(request)
         return client
 
-    def check_permission(self, token: Held, client: Client, request: Any) -> bool:  # noqa: ARG002
+    def check_permission(self, token: TokenRecord, client: Client, request: Any) -> bool:  # noqa: ARG002
         """Let a backend, which acts for the clinic, ask about any; an app about its own."""
         return token.check_client(client) or client.kind == "backend"
 
-    def introspect_token(self, token: Held) -> dict[str, Any]:
+    def introspect_token(self, token: TokenRecord) -> dict[str, Any]:
         scope = token.scope()
         if not scope:
             return {"active": False}
@@ -124,7 +124,7 @@ class Revocation(_Checked, RevocationEndpoint):  # type: ignore[misc]
 
     CLIENT_AUTH_METHODS = ["client_secret_basic", "private_key_jwt", "none"]
 
-    def revoke_token(self, token: Held, request: Any) -> None:  # noqa: ARG002
+    def revoke_token(self, token: TokenRecord, request: Any) -> None:  # noqa: ARG002
         if isinstance(token.token, RefreshToken):
             revoke_replayed(token.token)
         else:

@@ -17,8 +17,8 @@ from fhirapp.audit import acts
 from fhirapp.audit.events import record
 from fhirapp.auth.models import Identity, User
 from fhirapp.auth.users import accounts, sessions
-from fhirapp.auth.users.provider import Arrived
-from fhirapp.auth.users.sign_in import Entered
+from fhirapp.auth.users.provider import ProviderIdentity
+from fhirapp.auth.users.sign_in import NewSession
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
 
@@ -27,12 +27,12 @@ _WAIT_SECONDS = 90 * 86_400
 _MOST_WAITING = 200
 
 
-class NotEntered(Exception):
+class SignInRefused(Exception):
     """Somebody who proved who they are is nobody here; str() says why, to them."""
 
 
-def enter(arrived: Arrived, *, by_rule: bool, instead_of: str | None = None) -> Entered:
-    """Begin a session of whom the provider proved. Raises NotEntered.
+def enter(arrived: ProviderIdentity, *, by_rule: bool, instead_of: str | None = None) -> NewSession:
+    """Begin a session of whom the provider proved. Raises SignInRefused.
 
     by_rule says whether a rule gives the role; instead_of is the id of the session that this
     browser had.
@@ -40,13 +40,13 @@ def enter(arrived: Arrived, *, by_rule: bool, instead_of: str | None = None) -> 
     with writing() as connection:
         found = _enter(connection, arrived, by_rule, instead_of)
     if isinstance(found, str):
-        raise NotEntered(found)
+        raise SignInRefused(found)
     return found
 
 
 def _enter(
-    connection: Connection, arrived: Arrived, by_rule: bool, instead_of: str | None
-) -> Entered | str:
+    connection: Connection, arrived: ProviderIdentity, by_rule: bool, instead_of: str | None
+) -> NewSession | str:
     """Return the session, or why there is none: what was written of it stays."""
     user_id = _remember(connection, arrived)
     if by_rule and arrived.role is None:
@@ -82,10 +82,10 @@ def _enter(
     connection.execute(update(User).where(User.id == user_id).values(signed_in_at=int(time.time())))
     what = f"by {arrived.issuer}" + ("" if complete else "; the second factor is still to come")
     record("sign-in", about=f"user/{user_id}", user_id=user_id, what=what)
-    return Entered(secret, complete)
+    return NewSession(secret, complete)
 
 
-def _refuse(arrived: Arrived, user_id: str | None, why: str) -> str:
+def _refuse(arrived: ProviderIdentity, user_id: str | None, why: str) -> str:
     about = f"user/{user_id}" if user_id else ""
     record(
         "sign-in-failed",
@@ -95,7 +95,7 @@ def _refuse(arrived: Arrived, user_id: str | None, why: str) -> str:
     return why
 
 
-def _remember(connection: Connection, arrived: Arrived) -> str | None:
+def _remember(connection: Connection, arrived: ProviderIdentity) -> str | None:
     """Write who came; return whom they are linked with."""
     now = int(time.time())
     seen = {"name": arrived.name, "username": arrived.username, "seen_at": now}
@@ -111,7 +111,7 @@ def _remember(connection: Connection, arrived: Arrived) -> str | None:
     return None
 
 
-def _new_user(connection: Connection, arrived: Arrived) -> str | None:
+def _new_user(connection: Connection, arrived: ProviderIdentity) -> str | None:
     """Add whoever has a role and no account; None where a user has that name already."""
     role = arrived.role or ""
     subject = hashlib.sha256(f"{arrived.issuer} {arrived.subject}".encode()).hexdigest()

@@ -56,7 +56,7 @@ class Unreachable(Exception):
     """The provider does not answer, or not as its standard has it; str() says why, to the log."""
 
 
-class Begun(NamedTuple):
+class PendingSignIn(NamedTuple):
     """What the browser keeps while somebody is at the provider; nobody may read or change it."""
 
     state: str
@@ -69,7 +69,7 @@ class Begun(NamedTuple):
     back: str
 
 
-class Arrived(NamedTuple):
+class ProviderIdentity(NamedTuple):
     """Who somebody is, as the provider proved it."""
 
     issuer: str
@@ -146,10 +146,10 @@ class Provider:
         """What people call it: an administrator may change that meanwhile."""
         return settings().oidc_name or self.issuer.partition("://")[2].partition("/")[0]
 
-    def begin(self, redirect_uri: str, back: str, *, fresh: bool) -> tuple[str, Begun]:
+    def begin(self, redirect_uri: str, back: str, *, fresh: bool) -> tuple[str, PendingSignIn]:
         """Return the address at the provider, and what the browser keeps. Raises Unreachable."""
         # 43 characters and more, as RFC 7636 asks of a verifier.
-        begun = Begun(new_token(), new_token(), new_token(), int(time.time()), fresh, back)
+        begun = PendingSignIn(new_token(), new_token(), new_token(), int(time.time()), fresh, back)
         again = {"prompt": "login", "max_age": 0} if fresh else {}
         with self._asked() as client:
             found = client.create_authorization_url(
@@ -161,7 +161,9 @@ class Provider:
             )
         return str(found["url"]), begun
 
-    def finish(self, redirect_uri: str, answer: Mapping[str, str], begun: Begun) -> Arrived:
+    def finish(
+        self, redirect_uri: str, answer: Mapping[str, str], begun: PendingSignIn
+    ) -> ProviderIdentity:
         """Return who it is that comes back with an answer. Raises Unproved, Unreachable."""
         if answer.get("state") != begun.state:
             raise Unproved("the answer belongs to another request")
@@ -178,7 +180,7 @@ class Provider:
         role = self.rule.role(claims) if self.rule else None
         username = _text(claims, "preferred_username") or _text(claims, "email")
         name = _text(claims, "name") or username
-        return Arrived(
+        return ProviderIdentity(
             self.issuer, claims["sub"], name, username, role, _has_several_factors(claims["amr"])
         )
 
@@ -193,7 +195,9 @@ class Provider:
             found = client.create_logout_url(back, client_id=self._settings.oidc_client_id)
         return str(found["url"])
 
-    def _proved(self, client: Any, token: Mapping[str, Any], begun: Begun) -> dict[str, Any]:
+    def _proved(
+        self, client: Any, token: Mapping[str, Any], begun: PendingSignIn
+    ) -> dict[str, Any]:
         """Return the claims of an id token, and of the userinfo endpoint. Raises Unproved."""
         audience = self._settings.oidc_client_id
         options = {
@@ -220,7 +224,7 @@ class Provider:
         return known | {"amr": claims.get("amr") or []}
 
     @staticmethod
-    def _is_fresh(auth_time: object, begun: Begun) -> bool:
+    def _is_fresh(auth_time: object, begun: PendingSignIn) -> bool:
         return isinstance(auth_time, int | float) and auth_time >= begun.at - _LEEWAY_SECONDS
 
     @contextmanager

@@ -151,7 +151,7 @@ _PASSWORD, _CODE = "password", "code"
 _KNOWN_SECONDS = 90 * 86_400
 
 
-class Failed(NamedTuple):
+class FailedAttempts(NamedTuple):
     """Tries that failed lately: how many passwords, how many codes, and when all are forgotten.
 
     until is a Unix time, 0 where nothing failed.
@@ -162,7 +162,7 @@ class Failed(NamedTuple):
     until: int
 
 
-class Entered(NamedTuple):
+class NewSession(NamedTuple):
     """A session that began: the secret for its cookie, and whether a code is still to come."""
 
     secret: str
@@ -171,7 +171,7 @@ class Entered(NamedTuple):
 
 def sign_in(
     username: str, password: str, address: str, instead_of: str | None = None
-) -> Entered | None:
+) -> NewSession | None:
     """Begin a session; None where name or password is wrong. Raises TooOften.
 
     address is where the request comes from, instead_of the id of the session that this browser had.
@@ -199,7 +199,7 @@ def sign_in(
         secret = sessions.begin(connection, user_id, complete=complete, instead_of=instead_of)
         what = "" if complete else "by password; the second factor is still to come"
         record("sign-in", about=f"user/{user_id}", user_id=user_id, what=what)
-        return Entered(secret, complete)
+        return NewSession(secret, complete)
 
 
 def prove(user_id: str, password: str, address: str) -> bool:
@@ -250,12 +250,12 @@ def proved_otherwise(connection: Connection, user_id: str, address: str) -> None
     _Tries(_PASSWORD, username, address).succeeded(connection)
 
 
-def failed_lately(username: str) -> Failed:
+def failed_lately(username: str) -> FailedAttempts:
     """Return what was tried in vain for a name, from anywhere."""
     connection = db.session.connection()
     wrong_passwords, until = throttle.counted(connection, _of_name(_PASSWORD, username))
     wrong_codes, later = throttle.counted(connection, _of_name(_CODE, username))
-    return Failed(wrong_passwords, wrong_codes, max(until, later))
+    return FailedAttempts(wrong_passwords, wrong_codes, max(until, later))
 
 
 def _of_name(what: str, name: str) -> str:

@@ -61,7 +61,7 @@ _DONE = {
 }
 
 
-class Connected(NamedTuple):
+class ConnectedApp(NamedTuple):
     """The consents of an app about a record; person is None where the record is not shown.
 
     id is that of the newest consent, times their number, until the end of the last one.
@@ -346,7 +346,7 @@ def _password(message: str = "", status: int = 200) -> Response:
 
 def _connected(
     grants: Sequence[Grant], client: Client, theirs: Collection[str] | None
-) -> Connected:
+) -> ConnectedApp:
     """Return an app's consents about one record; grants has the newest first.
 
     theirs are the records that a patient user may see now.
@@ -357,7 +357,7 @@ def _connected(
     until = moment(last.expires_at) if soon else day(last.expires_at)
     is_shown = patient_id is not None and (theirs is None or patient_id in theirs)
     scopes = dict.fromkeys(text for grant in grants for text in grant.scope.split())
-    return Connected(
+    return ConnectedApp(
         newest.id,
         client,
         returns_to(client.redirect_uris or (), base_url()),

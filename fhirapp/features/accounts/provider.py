@@ -13,7 +13,7 @@ from fhirapp.audit.events import record
 from fhirapp.auth.oauth.authorize import asks_anew
 from fhirapp.auth.throttle import Failures, TooOften
 from fhirapp.auth.users import identities
-from fhirapp.auth.users.provider import Begun, Provider, Unproved, Unreachable, provider
+from fhirapp.auth.users.provider import PendingSignIn, Provider, Unproved, Unreachable, provider
 from fhirapp.config import base_url
 from fhirapp.db import db
 from fhirapp.features.accounts.sign_in import after_sign_in, sign_in_form
@@ -76,7 +76,7 @@ def answer() -> Response:
         return _failed(chosen, back, error)
     try:
         entered = identities.enter(arrived, by_rule=chosen.rule is not None, instead_of=instead_of)
-    except identities.NotEntered as error:
+    except identities.SignInRefused as error:
         return sign_in_form(back, _(str(error)), 403)
     if before is None:
         pages.end_session_of_browser()
@@ -105,10 +105,10 @@ def _address_of_answer() -> str:
     return f"{base_url()}/sign-in/provider/answer"
 
 
-def _begun() -> Begun | None:
+def _begun() -> PendingSignIn | None:
     """Return what this browser began, None where it began nothing, or too long ago."""
     kept = at_provider()
-    begun = Begun(*json.loads(kept)) if kept else None
+    begun = PendingSignIn(*json.loads(kept)) if kept else None
     return begun if begun and begun.at > time.time() - PROVIDER_SECONDS else None
 
 

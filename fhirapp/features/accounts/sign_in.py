@@ -13,7 +13,7 @@ from fhirapp.auth.public_accounts import public_accounts
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts
 from fhirapp.auth.users.provider import provider
-from fhirapp.auth.users.sign_in import Entered, proved_otherwise, show_second_factor
+from fhirapp.auth.users.sign_in import NewSession, proved_otherwise, show_second_factor
 from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
 from fhirapp.config import RefusedCommand, path_of_service
 from fhirapp.db import db, writing
@@ -73,7 +73,7 @@ def enter() -> Response:
     return after_sign_in(entered, back)
 
 
-def after_sign_in(entered: Entered, back: str) -> Response:
+def after_sign_in(entered: NewSession, back: str) -> Response:
     """Give the browser its session, and lead on: to the second factor where it is still to come."""
     set_session(entered.secret)
     return pages.see_other(

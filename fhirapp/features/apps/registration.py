@@ -77,7 +77,7 @@ class Draft(NamedTuple):
 
 _FIELDS = tuple(name for name in Draft._fields if name != "scopes")
 # What is kept of a form that is sent too late: no keys, which may be private by mistake.
-KEPT = (*(name for name in _FIELDS if name != "jwks"), "scope")
+SAVED_FIELDS = (*(name for name in _FIELDS if name != "jwks"), "scope")
 
 
 def empty_draft(kind: str) -> Draft:
@@ -137,7 +137,7 @@ def form() -> Response:
 
 
 @blueprint.post("/apps/register")
-@keeps(*KEPT)
+@keeps(*SAVED_FIELDS)
 def send() -> Response:
     """Register a client: an administrator's is approved at once."""
     if request.form.get("kind") not in shown.KINDS:

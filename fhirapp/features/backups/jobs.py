@@ -25,7 +25,7 @@ from fhirapp.features.backups.prepared import remove_prepared
 from fhirapp.features.backups.verification import verify_backup
 from fhirapp.jobs import queue, uploads
 from fhirapp.jobs.kinds import FormField, ScheduleKind
-from fhirapp.jobs.process import LAID, Tracker
+from fhirapp.jobs.process import UPLOADED, Tracker
 from fhirapp.jobs.queue import DONE, FAILED, WORKS, Job, Progress
 from fhirapp.jobs.schedules import Schedule
 from fhirapp.server.scheduler import check_folder
@@ -67,8 +67,8 @@ def take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str)
 def _keep_uploaded(settings: Settings, job: Job, tracker: Tracker, moment: datetime) -> str:
     """Keep an uploaded backup with the others; no schedule's naming takes it for its own."""
     with current_core(settings):
-        uploads.lay_out(job.id, tracker.folder / LAID)
-        path = next(path for path in (tracker.folder / LAID).rglob("*") if path.is_file())
+        uploads.lay_out(job.id, tracker.folder / UPLOADED)
+        path = next(path for path in (tracker.folder / UPLOADED).rglob("*") if path.is_file())
         uploads.remove(job.id)
     if not rotation.is_backup(path):
         raise InvalidBackup("What was uploaded is not a backup.")

@@ -21,7 +21,7 @@ from fhirapp.db import JSON_OPTIONS, db, writing
 from fhirapp.definition import Definition
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
-from fhirapp.store.prepare import Notes, Prepared, prepare
+from fhirapp.store.prepare import DocumentTextReader, PreparedResource, prepare
 from fhirapp.store.publish import Publisher
 from fhirapp.store.version import RestoredVersion
 from fhirapp.store.write import Rendering
@@ -60,7 +60,7 @@ def read_seed(path: Path, definitions: Mapping[str, Definition]) -> Versions:
     ordered = sorted(definitions.values(), key=lambda one: (one.rank, one.name))
     versions: Versions = []
     try:
-        with Notes(definitions["Binary"]) as notes:
+        with DocumentTextReader(definitions["Binary"]) as notes:
             for definition in ordered:
                 found = list(_versions(scratch, definition, path))
                 prepared = notes.read([one[0] for one in found], frozenset())
@@ -138,7 +138,9 @@ def _versions(scratch: Engine, definition: Definition, path: Path) -> Iterator[R
             row = dict(zip(table.c.keys(), found, strict=True))
             row_id = row["id"]
             if row["deleted"]:
-                prepared = Prepared(definition, row_id, {"patient_id": patients.get(row_id)}, b"")
+                prepared = PreparedResource(
+                    definition, row_id, {"patient_id": patients.get(row_id)}, b""
+                )
             else:
                 try:
                     prepared = prepare(definition, _resource(definition, row))

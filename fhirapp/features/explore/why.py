@@ -40,7 +40,7 @@ _LONGEST_SHOWN, _MOST_SHOWN = 80, 4
 
 @blueprint.get("/explore/why")
 @for_signed_in
-def why() -> Response:
+def explain_absence() -> Response:
     """Show why a resource is not found. 400 for what is no search, 404 for an unknown person."""
     address = _address(plain(request.args.get("address", "")))
     reference = plain(request.args.get("reference", "")).strip()

@@ -12,7 +12,12 @@ from typing import Any
 from fhirapp.config import own_prefix
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
-from fhirapp.features.imports.batches import Admitted, Deletion, ResourceHistory, read_history
+from fhirapp.features.imports.batches import (
+    AdmittedResource,
+    Deletion,
+    ResourceHistory,
+    read_history,
+)
 from fhirapp.features.imports.bundles import OnMatch
 from fhirapp.features.imports.known_records import KnownRecords
 from fhirapp.features.imports.patient_changes import PatientChanges
@@ -43,7 +48,7 @@ from fhirapp.fhir.identity import contradiction
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.terminology import concept
 from fhirapp.search.values import values_at
-from fhirapp.store.prepare import Prepared, elements_of, prepare
+from fhirapp.store.prepare import PreparedResource, elements_of, prepare
 from fhirapp.store.version import Change
 
 MISFILED = (
@@ -135,7 +140,9 @@ class Admission:
             if not (record.bundle_type or record.table_kind):
                 record.text = fhir_json.dumps(record.resource)
 
-    def admit(self, record: ImportRecord, snapshot: Reader, *, final: bool) -> Admitted | None:
+    def admit(
+        self, record: ImportRecord, snapshot: Reader, *, final: bool
+    ) -> AdmittedResource | None:
         """Return what a record is published as; None where it is skipped or deferred.
 
         Once final, nothing is deferred. Raises Rejected, or PublishFirst.
@@ -218,7 +225,11 @@ class Admission:
         return history
 
     def _is_left_out(
-        self, definition: Definition, name: str, versions: Sequence[Prepared], snapshot: Reader
+        self,
+        definition: Definition,
+        name: str,
+        versions: Sequence[PreparedResource],
+        snapshot: Reader,
     ) -> bool:
         """Say whether an administrator deleted the record of a resource, or corrected it."""
         if patient_id := self.patient_changes.deleted_patient(definition, versions, snapshot):
@@ -240,7 +251,7 @@ class Admission:
 
     def _resource(
         self, record: ImportRecord, definition: Definition, snapshot: Reader, *, final: bool
-    ) -> Prepared | None:
+    ) -> PreparedResource | None:
         resource = record.resource
         if not record.is_unicode():
             # Its other faults are more to the point.
@@ -298,7 +309,7 @@ class Admission:
 
     def _prepared(
         self, record: ImportRecord, definition: Definition, snapshot: Reader
-    ) -> Prepared | None:
+    ) -> PreparedResource | None:
         """Return what a record is stored as, None where it is left out. Raises Rejected."""
         resource = record.resource
         prepared = self.patient_changes.merged_with(definition, prepare(definition, resource))
@@ -313,7 +324,7 @@ class Admission:
         return prepared
 
     def _updated(
-        self, record: ImportRecord, prepared: Prepared, snapshot: Reader
+        self, record: ImportRecord, prepared: PreparedResource, snapshot: Reader
     ) -> dict[str, Any]:
         """Return the record that is here with what a row says. Raises Rejected."""
         definition, stated = prepared.definition, record.resource
@@ -498,7 +509,7 @@ class Admission:
 
     def _check_patient(
         self,
-        prepared: Prepared,
+        prepared: PreparedResource,
         resource: Mapping[str, Any],
         unresolved: Sequence[Unresolved],
         snapshot: Reader,
@@ -520,7 +531,7 @@ class Admission:
                     raise Rejected(f"{kept.reference}: {kept.reason}; {_LOSES_PATIENT}")
                 return
 
-    def _report_kept(self, prepared: Prepared, unresolved: Sequence[Unresolved]) -> None:
+    def _report_kept(self, prepared: PreparedResource, unresolved: Sequence[Unresolved]) -> None:
         for kept in unresolved:
             self._report.add_kept(kept.reference, kept.reason)
         for blob in prepared.blobs:
@@ -529,7 +540,7 @@ class Admission:
                 url = f"{definition.name}.{definition.attachments}.url"
                 self._report.remark(url, _URL_BESIDE_DATA)
 
-    def _note_seen(self, name: str, *versions: Prepared) -> None:
+    def _note_seen(self, name: str, *versions: PreparedResource) -> None:
         """Note that the source holds a resource, Type/id, and its bytes."""
         if self._options.delete_missing:
             type_name, _, resource_id = name.partition("/")

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select
 from fhirapp.definition import Definition
 from fhirapp.features.exports.history import history_of
 from fhirapp.features.imports.records import ImportRecord
-from fhirapp.store.prepare import Notes, Prepared, prepare
+from fhirapp.store.prepare import DocumentTextReader, PreparedResource, prepare
 from fhirapp.store.publish import Publisher
 from fhirapp.store.version import Change, RestoredVersion
 
@@ -44,8 +44,8 @@ class ResourceHistory(NamedTuple):
     versions: list[RestoredVersion]
 
 
-Admitted = Prepared | Deletion | ResourceHistory
-Ready = tuple[ImportRecord, Admitted]
+AdmittedResource = PreparedResource | Deletion | ResourceHistory
+Ready = tuple[ImportRecord, AdmittedResource]
 # (record, its type, its change, or why it was rejected)
 Outcome = tuple[ImportRecord, str, Change | str]
 
@@ -88,7 +88,7 @@ def publish(
         for group in [pairs] if kind is Deletion else _by_type(pairs):
             admitted_group: list[Any] = [admitted for _, admitted in group]
             changes: Sequence[Change | str]
-            if kind is Prepared:
+            if kind is PreparedResource:
                 changes = publisher.publish(admitted_group, hold_older=hold_older)
             elif kind is Deletion:
                 changes = [
@@ -104,7 +104,7 @@ def publish(
     return outcomes
 
 
-def _key(admitted: Admitted) -> tuple[str, str]:
+def _key(admitted: AdmittedResource) -> tuple[str, str]:
     return admitted.definition.name, admitted.id
 
 
@@ -129,7 +129,7 @@ def read_history(bundle: Any, definitions: Mapping[str, Definition]) -> Resource
     patient_id = None
     for version in history.versions:
         if version.deleted:
-            prepared = Prepared(definition, history.id, {"patient_id": patient_id}, b"")
+            prepared = PreparedResource(definition, history.id, {"patient_id": patient_id}, b"")
         else:
             prepared = prepare(definition, version.resource)
             patient_id = prepared.columns["patient_id"]
@@ -145,7 +145,7 @@ def read_history(bundle: Any, definitions: Mapping[str, Definition]) -> Resource
     return ResourceHistory(definition, history.id, versions)
 
 
-def with_words(history: ResourceHistory, notes: Notes) -> ResourceHistory:
+def with_words(history: ResourceHistory, notes: DocumentTextReader) -> ResourceHistory:
     """Return a history with the words of its documents."""
     live = [version.prepared for version in history.versions if not version.deleted]
     complete = iter(notes.read(live, frozenset()))
@@ -189,7 +189,7 @@ def restore(
                 columns = {"patient_id": before.patient_id}
                 version = version._replace(prepared=replace(version.prepared, columns=columns))
             accepted.append(version)
-            stored[version.version_id] = _Stored(
+            stored[version.version_id] = _StoredVersion(
                 version.last_updated,
                 version.prepared.columns["patient_id"],
                 version.prepared.digest or None,
@@ -198,7 +198,7 @@ def restore(
     return outcomes
 
 
-class _Stored(NamedTuple):
+class _StoredVersion(NamedTuple):
     """A version that is here."""
 
     last_updated: str
@@ -209,18 +209,22 @@ class _Stored(NamedTuple):
 
 def _stored_versions(
     connection: Connection, histories: Sequence[ResourceHistory]
-) -> dict[str, dict[int, _Stored]]:
+) -> dict[str, dict[int, _StoredVersion]]:
     """Return the versions that are here of these resources, by id and number."""
     columns = histories[0].definition.table.c
-    versions = select(columns.id, columns.version_id, *(columns[name] for name in _Stored._fields))
-    stored: dict[str, dict[int, _Stored]] = {}
+    versions = select(
+        columns.id, columns.version_id, *(columns[name] for name in _StoredVersion._fields)
+    )
+    stored: dict[str, dict[int, _StoredVersion]] = {}
     ids = [history.id for history in histories]
     for resource_id, number, *values in connection.execute(versions.where(columns.id.in_(ids))):
-        stored.setdefault(resource_id, {})[number] = _Stored(*values)
+        stored.setdefault(resource_id, {})[number] = _StoredVersion(*values)
     return stored
 
 
-def _misfit(history: ResourceHistory, stored: Mapping[int, _Stored], publisher: Publisher) -> str:
+def _misfit(
+    history: ResourceHistory, stored: Mapping[int, _StoredVersion], publisher: Publisher
+) -> str:
     """Return why a history does not continue what is here, "" where it does."""
     newest = max(stored, default=0)
     new = [version for version in history.versions if version.version_id not in stored]

@@ -18,7 +18,7 @@ from fhirapp.db import db
 from fhirapp.definition import Definition
 from fhirapp.features.imports import export_address
 from fhirapp.features.imports.archives import Archives, Broken, is_archive
-from fhirapp.features.imports.inputs import shown
+from fhirapp.features.imports.inputs import path_text
 from fhirapp.features.imports.records import Scratch
 from fhirapp.features.imports.skipped import MANIFEST
 from fhirapp.fhir import json as fhir_json
@@ -100,7 +100,7 @@ def partial_export_reason(request: object) -> str:
         arguments = request.removeprefix(_COMMAND).split()
         limits = dict.fromkeys(word for word in arguments if word not in _COMPLETE_OPTIONS)
         names = [word for word in limits if word.startswith("--")] or limits
-        return f"requested with {export_address.shown(' '.join(names), 100)}" if limits else ""
+        return f"requested with {export_address.sanitize(' '.join(names), 100)}" if limits else ""
     left_out = export_address.left_out(request)
     return f"requested with {left_out}" if left_out else ""
 
@@ -128,7 +128,7 @@ def _manifests(
                 continue
             beside = file.with_name(MANIFEST)
             if beside not in known and beside.is_file():
-                yield shown(file.parent), partial(_open, beside)
+                yield path_text(file.parent), partial(_open, beside)
             known.add(beside)
             try:
                 members = archives.members(file) if is_archive(file) else []
@@ -137,7 +137,7 @@ def _manifests(
                 continue
             for member in members:
                 if Path(member.name).name == MANIFEST:
-                    yield shown(file), partial(member.opens, lambda _count: None)
+                    yield path_text(file), partial(member.opens, lambda _count: None)
 
 
 def _open(path: Path) -> BinaryIO:

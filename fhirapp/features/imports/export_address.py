@@ -14,7 +14,7 @@ _OF_FORM = frozenset(
 )
 
 
-def shown(text: str, longest: int = _LONGEST) -> str:
+def sanitize(text: str, longest: int = _LONGEST) -> str:
     """Return another server's text on one line, without control characters, and cut."""
     # Cut first: it may be megabytes. Twice as much, since spaces may fall away.
     plain = "".join(
@@ -34,7 +34,7 @@ def left_out(address: str) -> str:
     if found is None:
         return "another address than …/$export"
     query = parse_qsl(parts.query, keep_blank_values=True)
-    narrows = [shown(name, 64) for name, _ in query if name not in _OF_FORM]
+    narrows = [sanitize(name, 64) for name, _ in query if name not in _OF_FORM]
     if address.endswith("…"):
         narrows.append("more than can be read")
     if level := found["level"]:

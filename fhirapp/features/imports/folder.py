@@ -30,7 +30,7 @@ from fhirapp.db import with_patience
 from fhirapp.disk import database_path, directory_lock, try_lock
 from fhirapp.feature import N_
 from fhirapp.features.imports.downloads import Downloads
-from fhirapp.features.imports.inputs import shown, total_bytes
+from fhirapp.features.imports.inputs import path_text, total_bytes
 from fhirapp.features.imports.jobs import FOLDER, ScheduledImport, reason_of, write_reports
 from fhirapp.features.imports.report import Report
 from fhirapp.features.imports.watched import (
@@ -79,7 +79,7 @@ def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str
                 failed += bool(fault)
                 if fault or skipped:
                     del notes[_SHOWN:]
-                    notes.append(f"{shown(Path(unit.name))}: {fault or _skipped(skipped)}")
+                    notes.append(f"{path_text(Path(unit.name))}: {fault or _skipped(skipped)}")
         finally:
             os.chdir(tracker.folder)
             for left in {unit.parent for unit in units} - {folder}:
@@ -202,7 +202,7 @@ def _import_unit(
             fault = "" if report.complete else reason_of(report)
             return fault, report.skipped_file_count.total()
     report = Report()
-    report.add_rejected(shown(Path(unit.name)), [("", fault)])
+    report.add_rejected(path_text(Path(unit.name)), [("", fault)])
     write_reports(report, made)
     return fault, 0
 
@@ -210,8 +210,8 @@ def _import_unit(
 def _not_to_be_read(path: Path) -> str:
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
-        return f"{shown(Path(path.name))} is a link, which is not followed."
-    return "" if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else f"{shown(path)} is no file."
+        return f"{path_text(Path(path.name))} is a link, which is not followed."
+    return "" if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else f"{path_text(path)} is no file."
 
 
 def _put_back(taken: Path, folder: Path) -> None:

@@ -23,7 +23,7 @@ from fhirapp.features.imports import batches, deletions, runs
 from fhirapp.features.imports.admission import MISFILED, Admission
 from fhirapp.features.imports.archives import Archives, OnRead
 from fhirapp.features.imports.dangling import dangling, unreachable
-from fhirapp.features.imports.inputs import Input, find_inputs, in_order, shown
+from fhirapp.features.imports.inputs import Input, find_inputs, in_order, path_text
 from fhirapp.features.imports.patient_changes import PatientChanges
 from fhirapp.features.imports.reader import RecordReader
 from fhirapp.features.imports.records import (
@@ -41,7 +41,7 @@ from fhirapp.features.imports.skipped import INCOMPLETE
 from fhirapp.fhir.temporal import instant
 from fhirapp.files import shared_files
 from fhirapp.store.import_models import PATIENCE, TURN
-from fhirapp.store.prepare import Notes, Prepared, blob_ids
+from fhirapp.store.prepare import DocumentTextReader, PreparedResource, blob_ids
 from fhirapp.store.publish import Brought, Publisher
 from fhirapp.store.version import Change
 from fhirapp.store.write import Rendering, rendering_in_force
@@ -88,7 +88,7 @@ def import_paths(
         scratch_folder(settings.instance) as spool,
         Archives() as archives,
         Scratch() as scratch,
-        Notes(definitions["Binary"], settings.ocr_languages) as notes,
+        DocumentTextReader(definitions["Binary"], settings.ocr_languages) as notes,
     ):
         options = options or Options()
         found = find_inputs(paths, spool, archives, together=options.together)
@@ -96,7 +96,7 @@ def import_paths(
         if options.delete_missing:
             deletions.refuse_partial_exports(paths, spool, archives)
         run = Import(definitions, settings, options, notes, scratch)
-        run.begin([shown(path) for path in paths])
+        run.begin([path_text(path) for path in paths])
         begun(run.report)
         for source in inputs:
             run.take(source, progress)
@@ -112,7 +112,7 @@ class Import:
         definitions: Mapping[str, Definition],
         settings: Settings,
         options: Options,
-        notes: Notes,
+        notes: DocumentTextReader,
         scratch: Scratch,
     ) -> None:
         self.report = Report()
@@ -269,11 +269,11 @@ class Import:
 
     def _with_words(self, ready: Sequence[batches.Ready], snapshot: Reader) -> list[batches.Ready]:
         """Return resources with the words of their documents; stored ones have them already."""
-        resources = [admitted for _, admitted in ready if isinstance(admitted, Prepared)]
+        resources = [admitted for _, admitted in ready if isinstance(admitted, PreparedResource)]
         read = iter(self._notes.read(resources, self._stored(blob_ids(resources), snapshot)))
 
-        def complete(admitted: batches.Admitted) -> batches.Admitted:
-            if isinstance(admitted, Prepared):
+        def complete(admitted: batches.AdmittedResource) -> batches.AdmittedResource:
+            if isinstance(admitted, PreparedResource):
                 return next(read)
             if isinstance(admitted, batches.ResourceHistory):
                 return batches.with_words(admitted, self._notes)
@@ -419,8 +419,8 @@ class Import:
             self.report.count(definition.name, "deleted", changes.count(Change.DELETED))
 
 
-def _digest(admitted: batches.Admitted) -> bytes | None:
-    return admitted.digest if isinstance(admitted, Prepared) else None
+def _digest(admitted: batches.AdmittedResource) -> bytes | None:
+    return admitted.digest if isinstance(admitted, PreparedResource) else None
 
 
 def _overlap(stored: Sequence[bytes | None], wanted: Sequence[bytes | None]) -> int:

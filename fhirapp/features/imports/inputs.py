@@ -78,7 +78,7 @@ class Input(NamedTuple):
     location: Hashable = None
 
     def open(self, on_read: OnRead = lambda _size: None) -> BinaryIO:
-        """Open it from its beginning. Raises Broken, Skipped."""
+        """Open it from its beginning. Raises Broken, SkippedInput."""
         try:
             return self.opens(on_read)
         except OSError as error:
@@ -94,7 +94,7 @@ class _File(NamedTuple):
     fault: Exception | None = None
 
 
-def shown(path: Path) -> str:
+def path_text(path: Path) -> str:
     """Return a path as text; its bytes may be no text."""
     return _printable(str(path).encode(errors="surrogateescape").decode(errors="replace"))
 
@@ -123,14 +123,14 @@ def find_inputs(
     """
     for path in paths:
         if path != STANDARD_INPUT and not path.exists():
-            raise ConfigurationError(f"There is no file or folder {shown(path)}.")
+            raise ConfigurationError(f"There is no file or folder {path_text(path)}.")
     known: set[Hashable] = set()
     group, after_folder = 0, False
     for number, path in enumerate(paths):
         # A folder comes after what is named before it: of two exports the later one counts.
         group += number > 0 and (after_folder or path.is_dir())
         after_folder = path.is_dir()
-        within = (shown(path),) if after_folder else ("",) if together else ()
+        within = (path_text(path),) if after_folder else ("",) if together else ()
         for file in _files_at(path, spool / str(number)):
             if file.fault:
                 yield _unread(file.name, file.fault, within, group)
@@ -160,14 +160,16 @@ def _files_at(path: Path, kept: Path) -> Iterator[_File]:
     elif path.is_fifo():
         with path.open("rb") as pipe:
             _keep(pipe, kept)
-        yield _File(kept, shown(path))
+        yield _File(kept, path_text(path))
     elif not path.is_dir():
         reason = skipped.system_reason(path.name)
-        yield _File(path, shown(path), path.parent, skipped.Skipped(reason) if reason else None)
+        yield _File(
+            path, path_text(path), path.parent, skipped.SkippedInput(reason) if reason else None
+        )
     else:
         files = sorted(_walk(path), key=lambda file: file.path)
         if not files:
-            raise ConfigurationError(f"The folder {shown(path)} is empty.")
+            raise ConfigurationError(f"The folder {path_text(path)} is empty.")
         yield from files
 
 
@@ -178,21 +180,21 @@ def _walk(folder: Path) -> Iterator[_File]:
         for name in (*folders, *names):
             path = Path(place, name)
             if name in names or path.is_symlink():
-                yield _File(path, shown(path), path.parent, _fault_of(path, folder))
+                yield _File(path, path_text(path), path.parent, _fault_of(path, folder))
     for error in unread:
         path = Path(error.filename)
-        yield _File(path, shown(path), None, Broken(f"cannot be read: {error.strerror}"))
+        yield _File(path, path_text(path), None, Broken(f"cannot be read: {error.strerror}"))
 
 
 def _fault_of(path: Path, folder: Path) -> Exception | None:
     """Return why a file in a folder is not read, None where it is."""
     if reason := skipped.reason_within(str(path.relative_to(folder))):
-        return skipped.Skipped(reason)
+        return skipped.SkippedInput(reason)
     if path.is_dir():
-        return skipped.Skipped("is a link to a folder, which is not followed")
+        return skipped.SkippedInput("is a link to a folder, which is not followed")
     if path.is_symlink() and not path.exists():
-        return skipped.Skipped("is a link that leads nowhere")
-    return None if path.is_file() else skipped.Skipped("is no file")
+        return skipped.SkippedInput("is a link that leads nowhere")
+    return None if path.is_file() else skipped.SkippedInput("is no file")
 
 
 def _keep(stream: BinaryIO, path: Path) -> None:
@@ -201,7 +203,7 @@ def _keep(stream: BinaryIO, path: Path) -> None:
             copyfileobj(stream, file)
     except OSError as error:
         raise ConfigurationError(
-            f"Standard input cannot be kept in {shown(path.parent)} ({error.strerror}); "
+            f"Standard input cannot be kept in {path_text(path.parent)} ({error.strerror}); "
             "nothing was imported."
         ) from None
 
@@ -242,7 +244,7 @@ def _inputs_of(
         inside = (*within, file.name)
         reason = _LINK if member.is_link else skipped.reason_within(member.name)
         if reason:
-            yield _unread(name, skipped.Skipped(reason), inside)._replace(size=member.size)
+            yield _unread(name, skipped.SkippedInput(reason), inside)._replace(size=member.size)
             continue
         yield Input(
             name,
@@ -256,7 +258,7 @@ def _inputs_of(
 
 
 def kind_of(source: Input) -> tuple[InputFormat, str]:
-    """Return what an input holds, of a table also its kind. Raises Broken, Skipped."""
+    """Return what an input holds, of a table also its kind. Raises Broken, SkippedInput."""
     may_be_skipped = source.found_in and not claims_records(source.name)
     try:
         with source.open() as stream:
@@ -264,12 +266,12 @@ def kind_of(source: Input) -> tuple[InputFormat, str]:
         kind, table = detect(head, source.name)
     except Unknown as error:
         if source.found_in and skipped.lists_package(source.base):
-            raise skipped.Skipped(skipped.OF_THE_PACKAGE) from None
+            raise skipped.SkippedInput(skipped.OF_THE_PACKAGE) from None
         if may_be_skipped and error.may_be_skipped:
-            raise skipped.Skipped(str(error)) from None
+            raise skipped.SkippedInput(str(error)) from None
         raise
     if source.found_in and source.base == skipped.MANIFEST and (reason := _manifest_reason(source)):
-        raise skipped.Skipped(reason)
+        raise skipped.SkippedInput(reason)
     return kind, table
 
 
@@ -329,7 +331,7 @@ def _rank(source: Input, definitions: Mapping[str, Definition]) -> int:
             return _CDA if kind is InputFormat.CDA else _MIXED
         with source.open() as stream:
             resource = orjson.loads(stream.readline(_HEAD).removeprefix(MARK))
-    except (skipped.Skipped, Unknown):
+    except (skipped.SkippedInput, Unknown):
         return _SKIPPED
     except (Broken, orjson.JSONDecodeError):
         return _OTHER

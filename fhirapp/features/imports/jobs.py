@@ -19,7 +19,7 @@ from fhirapp.features.imports.inputs import total_bytes
 from fhirapp.features.imports.report import Report, write_report
 from fhirapp.features.imports.runs import Options, dry_run_copy
 from fhirapp.jobs import uploads
-from fhirapp.jobs.process import LAID, MADE, Tracker
+from fhirapp.jobs.process import MADE, UPLOADED, Tracker
 from fhirapp.jobs.queue import WAITS, WORKS, Job
 from fhirapp.store.import_models import PATIENCE
 
@@ -37,7 +37,7 @@ def import_uploaded(settings: Settings, job: Job, tracker: Tracker, _passphrase:
     """Import what was uploaded; a dry run does it in a copy of the database."""
     made = tracker.folder / MADE
     made.mkdir(mode=0o700, exist_ok=True)
-    laid = tracker.folder / LAID
+    laid = tracker.folder / UPLOADED
     paths, notes = uploads.lay_out(job.id, laid)
     tracker.progress.notes = notes[:_SHOWN_NAMES]
     is_dry = bool(job.request["dry_run"])

@@ -10,7 +10,7 @@ from fhirapp.features.exports.rows import SourceJson, VersionKey
 from fhirapp.features.imports.records import Rejected
 from fhirapp.features.imports.references import current
 from fhirapp.fhir import json as fhir_json
-from fhirapp.store.prepare import Prepared, elements_of
+from fhirapp.store.prepare import PreparedResource, elements_of
 
 _ANOTHER_PATIENT = (
     "is the id of another patient's record here; give this one another id, or merge the two"
@@ -24,10 +24,10 @@ class KnownRecords:
     def __init__(self) -> None:
         # What is admitted and not published yet, the last of each resource, by Type/id; None where
         # it is deleted.
-        self._admitted: dict[str, Prepared | None] = {}
+        self._admitted: dict[str, PreparedResource | None] = {}
         self._sources: dict[str, SourceJson] = {}
 
-    def admit(self, name: str, prepared: Prepared | None) -> None:
+    def admit(self, name: str, prepared: PreparedResource | None) -> None:
         """Note what a resource, Type/id, will be once that is published; None if deleted."""
         self._admitted[name] = prepared
 
@@ -35,7 +35,7 @@ class KnownRecords:
         """Note that what was admitted is published: from now on it is read."""
         self._admitted.clear()
 
-    def is_same(self, prepared: Prepared, snapshot: Reader) -> bool:
+    def is_same(self, prepared: PreparedResource, snapshot: Reader) -> bool:
         """Say whether a resource is here with this content."""
         definition = prepared.definition
         name = f"{definition.name}/{prepared.id}"
@@ -45,7 +45,7 @@ class KnownRecords:
         digest: bytes | None = current(snapshot, definition, prepared.id, "digest")
         return digest == prepared.digest
 
-    def find(self, prepared: Prepared, snapshot: Reader) -> dict[str, Any] | None:
+    def find(self, prepared: PreparedResource, snapshot: Reader) -> dict[str, Any] | None:
         """Return a resource as it is, None where it is not here, or has no patient here.
 
         Raises Rejected where it is another patient's.
@@ -60,7 +60,7 @@ class KnownRecords:
         elements = elements_of(definition, admitted.columns)
         return {"resourceType": definition.name, "id": prepared.id, **elements}
 
-    def _stored(self, prepared: Prepared, snapshot: Reader) -> dict[str, Any] | None:
+    def _stored(self, prepared: PreparedResource, snapshot: Reader) -> dict[str, Any] | None:
         definition = prepared.definition
         source = self._source(definition)
         row = snapshot.first(
@@ -85,7 +85,7 @@ class KnownRecords:
         return self._sources[definition.name]
 
 
-def _is_of_patient(prepared: Prepared, patient_id: str | None) -> bool:
+def _is_of_patient(prepared: PreparedResource, patient_id: str | None) -> bool:
     """Say whether a record here has the patient of the one that comes. Raises Rejected."""
     coming: str | None = prepared.columns["patient_id"]
     if coming != patient_id and None not in (coming, patient_id):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fhirapp.features.imports.inputs import STANDARD_INPUT, shown
+from fhirapp.features.imports.inputs import STANDARD_INPUT, path_text
 from fhirapp.features.imports.tables import KINDS
 
 
@@ -30,10 +30,13 @@ def conflict(output: Path, inputs: Sequence[Path]) -> str:
     place, file = output.resolve(), _file_at(output)
     for path in inputs:
         if path.is_dir() and place.is_relative_to(path.resolve()):
-            return f"{shown(output)} lies in {shown(path)}, which is read; name a file elsewhere"
+            return (
+                f"{path_text(output)} lies in {path_text(path)}, which is read; "
+                "name a file elsewhere"
+            )
         is_same = path != STANDARD_INPUT and place == path.resolve()
         if is_same or (file is not None and file in _files_of(path)):
-            return f"{shown(output)} is one of the files that are read; name another file"
+            return f"{path_text(output)} is one of the files that are read; name another file"
     return ""
 
 

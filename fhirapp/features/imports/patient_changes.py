@@ -12,7 +12,7 @@ from fhirapp.definition import Definition, Visibility
 from fhirapp.search.index import ReferenceRow
 from fhirapp.store import merge
 from fhirapp.store.import_models import CORRECTED, DELETED, ERASED, PatientChange, PatientMerge
-from fhirapp.store.prepare import Prepared, elements_of, prepared_of
+from fhirapp.store.prepare import PreparedResource, elements_of, prepared_of
 
 
 class PatientChanges:
@@ -48,7 +48,7 @@ class PatientChanges:
             {row.patient_id: row.target_id for row in connection.execute(merged)},
         )
 
-    def merged_with(self, definition: Definition, prepared: Prepared) -> Prepared:
+    def merged_with(self, definition: Definition, prepared: PreparedResource) -> PreparedResource:
         """Return a resource that comes, changed as the merges changed those that are here.
 
         What is not found by a patient who was merged was not changed, and is not changed back.
@@ -73,12 +73,12 @@ class PatientChanges:
             return prepared
         return prepared_of(definition, prepared.id, elements, prepared.blobs)
 
-    def merged_patient(self, versions: Sequence[Prepared]) -> str:
+    def merged_patient(self, versions: Sequence[PreparedResource]) -> str:
         """Return which patient's record, which was merged, versions are of; "" where of none."""
         whose = {version.columns["patient_id"] for version in versions}
         return next(iter(sorted(whose & {*self.merged, *self.merged.values()} - {None})), "")
 
-    def is_corrected(self, definition: Definition, prepared: Prepared) -> bool:
+    def is_corrected(self, definition: Definition, prepared: PreparedResource) -> bool:
         """Say whether a patient comes as before an administrator corrected it."""
         if definition.compartment != "id":
             return False
@@ -91,7 +91,7 @@ class PatientChanges:
         return (prepared.id, digest) in self._corrected
 
     def deleted_patient(
-        self, definition: Definition, versions: Sequence[Prepared], snapshot: Reader
+        self, definition: Definition, versions: Sequence[PreparedResource], snapshot: Reader
     ) -> str:
         """Return whose record, which was deleted, a resource is of; "" where it is of none."""
         if not self._deleted:

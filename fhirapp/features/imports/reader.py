@@ -19,7 +19,7 @@ from fhirapp.features.imports.content import MARK, InputFormat, Unknown
 from fhirapp.features.imports.inputs import LONGEST, Input, kind_of
 from fhirapp.features.imports.records import ImportRecord, Scratch, dumps, name_of
 from fhirapp.features.imports.repair import repaired_id
-from fhirapp.features.imports.skipped import Skipped
+from fhirapp.features.imports.skipped import SkippedInput
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import xml_reader
 from fhirapp.fhir.resource import InvalidResource
@@ -92,7 +92,7 @@ class RecordReader:
                 yield from self._cda(source, on_read)
             elif kind is InputFormat.TABLE:
                 yield from self._table(source, table_kind, on_read)
-        except Skipped as error:
+        except SkippedInput as error:
             on_read(source.size)
             if source.location not in self._named:
                 self._of_skipped.update(("", *source.found_in))

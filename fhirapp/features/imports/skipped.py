@@ -22,7 +22,7 @@ COPY = "is a backup copy, as its name says"
 INCOMPLETE = "is an incomplete file, as its name says"
 
 
-class Skipped(Exception):
+class SkippedInput(Exception):
     """An input that holds no records; str() is the reason."""
 
 

@@ -18,7 +18,7 @@ PAGE = 50
 Parameters = Sequence[tuple[str, str]]
 
 
-class Refused(Exception):
+class InvalidNoteSearch(Exception):
     """A search that is not understood; str() says what of it."""
 
 
@@ -37,7 +37,7 @@ class Listing(NamedTuple):
 
 
 def search(parameters: Parameters, token: OwnToken) -> Listing:
-    """Return the notes that a search finds. Raises Refused, PageError."""
+    """Return the notes that a search finds. Raises InvalidNoteSearch, PageError."""
     bundle = _ask(parameters, token)
     entries = bundle.get("entry", ())
     of = {
@@ -82,7 +82,7 @@ def _ask(parameters: Parameters, token: OwnToken) -> dict[str, Any]:
     answer = ask(path, token.secret, headers={"Accept": "application/fhir+json"}, via=VIA)
     bundle: dict[str, Any] = answer.json() if answer.status in (200, 400) else {}
     if answer.status == 400:
-        raise Refused(" ".join(_sentences(bundle)))
+        raise InvalidNoteSearch(" ".join(_sentences(bundle)))
     if answer.status != 200:
         # What it says then is the same for every page.
         return read(path, token, via=VIA)

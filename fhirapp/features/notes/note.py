@@ -33,7 +33,7 @@ _MOST_PARTS = 10
 _SECONDS = 10
 
 
-class Opened(NamedTuple):
+class OpenNote(NamedTuple):
     """A version of a note, and the token with which it was read."""
 
     note: dict[str, Any]
@@ -68,7 +68,7 @@ def no_record() -> PageError:
     )
 
 
-def opened(note_id: str, version: str = "") -> Opened:
+def open_note(note_id: str, version: str = "") -> OpenNote:
     """Return a note as the person may read it. Raises PageError."""
     path = f"/fhir/DocumentReference/{quote(note_id, safe='')}"
     path = f"{path}/_history/{quote(version, safe='')}" if version else path
@@ -80,7 +80,7 @@ def opened(note_id: str, version: str = "") -> Opened:
             refused = error
         else:
             elements.add_names(note, token, attachments.VIA)
-            return Opened(note, token)
+            return OpenNote(note, token)
     raise refused
 
 
@@ -94,7 +94,7 @@ def _tokens() -> Iterator[OwnToken]:
         yield token_of(link.patient_id)
 
 
-class Whose(NamedTuple):
+class NotePatient(NamedTuple):
     """Whose record a note is in: an id where it is one of ours, a name, and when they were born."""
 
     patient_id: str
@@ -102,11 +102,11 @@ class Whose(NamedTuple):
     born: str
 
 
-def whose(one: Opened) -> Whose:
+def patient_of(one: OpenNote) -> NotePatient:
     """Return whose record a note is in, as far as may be read and is recorded."""
     subject = one.note.get("subject") or {}
     patient_id = elements.local_id(subject, "Patient")
-    recorded = Whose(patient_id, elements.reference(subject), "")
+    recorded = NotePatient(patient_id, elements.reference(subject), "")
     if not patient_id:
         return recorded
     try:
@@ -114,14 +114,14 @@ def whose(one: Opened) -> Whose:
     except PageError:
         return recorded
     born = patient.get("birthDate")
-    return Whose(patient_id, full_name(patient), elements.day_of(born) if born else "")
+    return NotePatient(patient_id, full_name(patient), elements.day_of(born) if born else "")
 
 
 # They hold for digits too; those that only set a direction do not.
 _TURNED = re.compile("[\u202d\u202e]")
 
 
-def shown(one: Opened, phrases: Sequence[Phrase]) -> list[DocumentView]:
+def document_views(one: OpenNote, phrases: Sequence[Phrase]) -> list[DocumentView]:
     """Return a note's documents, what was looked for marked in them."""
     count = min(len(one.note.get("content", ())), attachments.MAX_ATTACHMENTS)
     found = (attachments.attachment(one.note, number, one.token) for number in range(1, count + 1))

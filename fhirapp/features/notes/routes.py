@@ -12,10 +12,10 @@ from fhirapp.config import settings
 from fhirapp.features.notes import attachments, note, search
 from fhirapp.features.notes.attachments import MAX_ATTACHMENTS, Attachment, attachment
 from fhirapp.features.notes.elements import line, moment_of, version_of
-from fhirapp.features.notes.listing import Refused, name_of_patient
+from fhirapp.features.notes.listing import InvalidNoteSearch, name_of_patient
 from fhirapp.features.notes.of_patient import timeline_of
 from fhirapp.features.notes.origin import origins
-from fhirapp.features.notes.search import Found, NoteQuery
+from fhirapp.features.notes.search import NoteQuery, SearchResult
 from fhirapp.features.notes.versions import MOST, compared, versions
 from fhirapp.fhir.document_date import date_of
 from fhirapp.rest.middleware import SLOW_PATHS
@@ -34,7 +34,7 @@ def find() -> Response:
     """Find notes by their words; of one patient, list them all. Aborts with 400, 403."""
     try:
         wanted = search.query_of(request.args)
-    except Refused as error:
+    except InvalidNoteSearch as error:
         return _found(NoteQuery(request.args.get("q", "")[:500]), str(error))
     is_patient = signed_in().user.role == PATIENT
     if is_patient:
@@ -49,7 +49,7 @@ def find() -> Response:
         return _found(wanted)
     try:
         found = search.find(wanted, token)
-    except Refused as error:
+    except InvalidNoteSearch as error:
         return _found(wanted, str(error))
     following = wanted.address(cursor=found.listing.next) if found.listing.next else ""
     if request.args.get("part") == "lines":
@@ -72,7 +72,7 @@ _MACHINE_READ = _(
 
 
 def _found(
-    wanted: NoteQuery, refused: str = "", *, found: Found | None = None, **values: Any
+    wanted: NoteQuery, refused: str = "", *, found: SearchResult | None = None, **values: Any
 ) -> Response:
     """Return the page of a search."""
     return _page(
@@ -126,7 +126,7 @@ def _page(template: str, status: int = 200, **values: Any) -> Response:
 def show(note_id: str) -> Response:
     """Show a note and its documents; an earlier version with ?version=. Aborts with 404."""
     version = _version("version")
-    one = note.opened(note_id, version)
+    one = note.open_note(note_id, version)
     newest = _newest(note_id) if version else version_of(one.note)
     q = request.args.get("q", "")[:500]
     return _page(
@@ -136,10 +136,10 @@ def show(note_id: str) -> Response:
         told_status=str(one.note.get("status", "")),
         text_status=str(one.note.get("docStatus", "")),
         newest=newest,
-        whose=note.whose(one),
+        whose=note.patient_of(one),
         facts=note.facts(one.note, one.token),
         relations=note.relations(one.note, one.token),
-        documents=note.shown(one, search.phrases_of(q)),
+        documents=note.document_views(one, search.phrases_of(q)),
         count=len(one.note.get("content", ())),
         most=MAX_ATTACHMENTS,
         most_pages=note.MOST_PAGES,
@@ -152,10 +152,14 @@ def show(note_id: str) -> Response:
 @for_signed_in
 def list_versions(note_id: str) -> Response:
     """List a note's versions. Aborts with 404."""
-    one = note.opened(note_id)
+    one = note.open_note(note_id)
     found = versions(note_id, one.token)
     return _page(
-        "notes/versions.html", note=line(one.note), whose=note.whose(one), versions=found, most=MOST
+        "notes/versions.html",
+        note=line(one.note),
+        whose=note.patient_of(one),
+        versions=found,
+        most=MOST,
     )
 
 
@@ -166,13 +170,13 @@ def compare(note_id: str) -> Response:
     first, second = _version("from"), _version("to")
     if not first or not second:
         raise PageError(400, _("Name the two versions to compare: ?from=1&to=2."))
-    before, after = note.opened(note_id, first), note.opened(note_id, second)
+    before, after = note.open_note(note_id, first), note.open_note(note_id, second)
     found = compared(before, after)
     return _page(
         "notes/difference.html",
         before=line(before.note),
         after=line(after.note),
-        whose=note.whose(after),
+        whose=note.patient_of(after),
         found=found,
     )
 
@@ -200,7 +204,7 @@ def save(note_id: str, number: int) -> Response:
 
 def _document(note_id: str, number: int) -> Attachment:
     """Return a note's document. Raises PageError."""
-    one = note.opened(note_id, _version("version"))
+    one = note.open_note(note_id, _version("version"))
     found = attachment(one.note, number, one.token)
     if found is None:
         raise PageError(404, _("This note has no document with that number."))
@@ -218,6 +222,6 @@ def _version(name: str) -> str:
 def _newest(note_id: str) -> str:
     """Return the number of the newest version, "" where it is deleted."""
     try:
-        return version_of(note.opened(note_id).note)
+        return version_of(note.open_note(note_id).note)
     except PageError:
         return ""

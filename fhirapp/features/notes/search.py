@@ -15,12 +15,12 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.documents import Unreadable
 from fhirapp.features.notes.attachments import MACHINE_READ, attachment, read_words
 from fhirapp.features.notes.elements import NoteItem
-from fhirapp.features.notes.listing import PAGE, Listing, Refused, search
+from fhirapp.features.notes.listing import PAGE, InvalidNoteSearch, Listing, search
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.search.fulltext import Phrase
 from fhirapp.search.query import WORDS
-from fhirapp.search.tokenizer import located
+from fhirapp.search.tokenizer import locate_words
 from fhirapp.search.values import unescape
 from fhirapp.web.texts import _
 
@@ -100,7 +100,7 @@ def _spans(text: str, wanted: Sequence[Phrase]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     # The words up to here, as many as a phrase has: a text may have hundreds of thousands.
     latest: deque[_Word] = deque(maxlen=longest)
-    for word in located(text):
+    for word in locate_words(text):
         latest.append(word)
         for phrase, last in ((phrase, phrase.words[-1]) for phrase in wanted):
             # Most words are no end of a hit: ask of one word before of all.
@@ -216,7 +216,7 @@ class NoteHit(NamedTuple):
     remark: str
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search came to."""
 
     listing: Listing
@@ -224,13 +224,13 @@ class Found(NamedTuple):
 
 
 def query_of(arguments: MultiDict[str, str]) -> NoteQuery:
-    """Read an address. Raises Refused."""
+    """Read an address. Raises InvalidNoteSearch."""
     values = {name: arguments.get(name, "").strip() for name in _NAMES}
     if len(values["q"]) > _LONGEST:
-        raise Refused(_("Enter 500 characters or fewer."))
+        raise InvalidNoteSearch(_("Enter 500 characters or fewer."))
     for name in ("from", "to"):
         if values[name] and not _DAY.fullmatch(values[name]):
-            raise Refused(_("Enter the date as 2024-03-05, 2024-03 or 2024."))
+            raise InvalidNoteSearch(_("Enter the date as 2024-03-05, 2024-03 or 2024."))
     is_newest = values["order"] == "newest" or bool(values["cursor"])
     return NoteQuery(
         values["q"],
@@ -247,8 +247,8 @@ def query_of(arguments: MultiDict[str, str]) -> NoteQuery:
 _NAMES = ("q", "patient", "kind", "status", "from", "to", "order", "cursor")
 
 
-def find(wanted: NoteQuery, token: OwnToken) -> Found:
-    """Return the notes, the best or the newest first. Raises Refused, PageError."""
+def find(wanted: NoteQuery, token: OwnToken) -> SearchResult:
+    """Return the notes, the best or the newest first. Raises InvalidNoteSearch, PageError."""
     listing = search(_parameters(wanted), token)
     phrases = phrases_of(wanted.q)
     until = time.monotonic() + _SECONDS
@@ -256,7 +256,7 @@ def find(wanted: NoteQuery, token: OwnToken) -> Found:
         _hit(line, note, phrases, token, until)
         for line, note in zip(listing.lines, listing.resources, strict=True)
     )
-    return Found(listing, found)
+    return SearchResult(listing, found)
 
 
 def _parameters(wanted: NoteQuery) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.documents import Unreadable
 from fhirapp.features.notes import attachments, elements
 from fhirapp.features.notes.difference import Difference, difference
-from fhirapp.features.notes.note import Opened
+from fhirapp.features.notes.note import OpenNote
 from fhirapp.fhir.document_date import date_of
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import format_of, shortened
@@ -189,7 +189,7 @@ class Compared(NamedTuple):
     more: int
 
 
-def compared(before: Opened, after: Opened) -> Compared:
+def compared(before: OpenNote, after: OpenNote) -> Compared:
     """Return what differs. Raises PageError."""
     count = max(len(one.note.get("content", ())) for one in (before, after))
     documents = [_compared(n, before, after) for n in range(1, min(count, _MOST_DOCUMENTS) + 1)]
@@ -197,7 +197,7 @@ def compared(before: Opened, after: Opened) -> Compared:
     return Compared(remarks, tuple(documents), max(count - _MOST_DOCUMENTS, 0))
 
 
-def _compared(number: int, before: Opened, after: Opened) -> Documents:
+def _compared(number: int, before: OpenNote, after: OpenNote) -> Documents:
     old, new = (attachments.attachment(one.note, number, one.token) for one in (before, after))
     title = next((one.title for one in (new, old) if one is not None and one.title), "")
     remarks: list[str] = []

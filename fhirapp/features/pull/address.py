@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from fhirapp.config import ConfigurationError
-from fhirapp.features.imports.export_address import EXPORT, shown
+from fhirapp.features.imports.export_address import EXPORT, sanitize
 from fhirapp.fhir import json as fhir_json
 
 
@@ -18,11 +18,11 @@ class RemoteError(ConfigurationError):
     """Another server's records cannot be fetched; str() is a sentence that says why."""
 
 
-class Expired(RemoteError):
+class ExportExpired(RemoteError):
     """An export, or a file of one, is not there any more."""
 
 
-class Passing(Exception):
+class TransientError(Exception):
     """An attempt failed, and another may not; str() says why.
 
     wait is what the server asked for, in seconds.
@@ -47,7 +47,7 @@ def diagnostics_of(body: bytes) -> tuple[str, bool]:
     issues = [one for one in _listed(content.get("issue")) if isinstance(one, dict)]
     texts = [_words(one) for one in issues]
     texts += [content.get("error"), content.get("error_description")]
-    text = shown(" ".join(one for one in texts if isinstance(one, str)))
+    text = sanitize(" ".join(one for one in texts if isinstance(one, str)))
     passes = any(one.get("code") == "transient" for one in issues)
     return f": {text.rstrip('.')}" if text else "", passes
 
@@ -83,7 +83,7 @@ def origin(address: str) -> Origin:
     except ValueError:
         host, port, parts = None, None, urlsplit("")
     if not host or parts.scheme not in _PORTS or not _READABLE.fullmatch(address):
-        raise RemoteError(f"{shown(address)} is not an http:// or https:// address.")
+        raise RemoteError(f"{sanitize(address)} is not an http:// or https:// address.")
     if "@" in parts.netloc:
         raise RemoteError("An address must not hold a user name or a password; leave them out.")
     return Origin(parts.scheme, host.lower(), _PORTS[parts.scheme] if port is None else port)
@@ -97,7 +97,7 @@ def following(address: str, named: str) -> str:
     try:
         found = urljoin(address, named.strip())
     except ValueError:
-        raise RemoteError(f"{shown(named)} is not an http:// or https:// address.") from None
+        raise RemoteError(f"{sanitize(named)} is not an http:// or https:// address.") from None
     if origin(found).scheme == "http" and origin(address).scheme == "https":
         raise RemoteError(
             f"{place(address)} leads to {place(found)}, without the encryption that it has itself; "
@@ -110,9 +110,9 @@ def place(address: str) -> str:
     """Return an address for messages: shortened, without its query, which may hold a secret."""
     try:
         parts = urlsplit(address)
-        return shown(urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")))
+        return sanitize(urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")))
     except ValueError:
-        return shown(address)
+        return sanitize(address)
 
 
 def is_export(address: str) -> bool:

@@ -20,7 +20,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, KeySet, RSAKey
 
-from fhirapp.features.imports.export_address import shown
+from fhirapp.features.imports.export_address import sanitize
 from fhirapp.features.pull.address import (
     LOOPBACK,
     RemoteError,
@@ -29,7 +29,7 @@ from fhirapp.features.pull.address import (
     place,
     possible_bases,
 )
-from fhirapp.features.pull.connection import Clock, Wire, steadily
+from fhirapp.features.pull.connection import Clock, Wire, retry
 from fhirapp.fhir import json as fhir_json
 
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -118,8 +118,8 @@ class Authorization:
         if not self.goes_to(address):
             return None
         if self._token is None or self._clock.now() >= self._renew_at:
-            what = f"No token was given to client {shown(self._credentials.client_id)}"
-            self._token = steadily(what, ATTEMPTS, self._clock, lambda: self._fetch(what))
+            what = f"No token was given to client {sanitize(self._credentials.client_id)}"
+            self._token = retry(what, ATTEMPTS, self._clock, lambda: self._fetch(what))
         return f"Bearer {self._token}"
 
     def forget(self) -> None:
@@ -189,7 +189,7 @@ def _discovered(wire: Wire, bases: Sequence[str]) -> tuple[str, str]:
 
 
 def _object(wire: Wire, answer: Any, address: str) -> dict[str, Any]:
-    """Return the JSON object of an answer. Raises RemoteError, Passing."""
+    """Return the JSON object of an answer. Raises RemoteError, TransientError."""
     body = wire.read(answer, wire.bounds.answer_bytes, place(address))
     try:
         content = fhir_json.loads(body)
@@ -214,7 +214,7 @@ class RemoteServer:
     ) -> Iterator[HTTPResponse]:
         """Open an answer; a token that is not taken is renewed once.
 
-        Raises Passing, RemoteError.
+        Raises TransientError, RemoteError.
         """
         authorization = self.authorization if with_token else None
         authorize = authorization.header if authorization else _nothing
@@ -228,7 +228,10 @@ class RemoteServer:
 
     @contextmanager
     def get(self, address: str, headers: dict[str, str]) -> Iterator[HTTPResponse]:
-        """Open a file, with a token where the manifest wants one. Raises Passing, RemoteError."""
+        """Open a file, with a token where the manifest wants one.
+
+        Raises TransientError, RemoteError.
+        """
         # False: the address is the proof, and a token beside it is too much (Bulk Data §2.5.6).
         wanted = self.requires_token is not False
         authorization = self.authorization

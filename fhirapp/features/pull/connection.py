@@ -24,8 +24,8 @@ from urllib.error import URLError
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
 from fhirapp.features.pull.address import (
-    Passing,
     RemoteError,
+    TransientError,
     diagnostics_of,
     following,
     origin,
@@ -74,13 +74,13 @@ def next_wait(failures: int, requested: float | None = None) -> float:
     return requested
 
 
-def steadily(what: str, attempts: int, clock: Clock, attempt: Callable[[], Got]) -> Got:
+def retry(what: str, attempts: int, clock: Clock, attempt: Callable[[], Got]) -> Got:
     """Try until an attempt succeeds; raises RemoteError after so many failures."""
     failures = 0
     while True:
         try:
             return attempt()
-        except Passing as failure:
+        except TransientError as failure:
             failures += 1
             if failures >= attempts:
                 raise RemoteError(
@@ -139,7 +139,7 @@ class Wire:
     ) -> Iterator[HTTPResponse]:
         """Open an answer, whatever its status; the redirects of a GET are followed.
 
-        authorize is asked anew for each address. Raises Passing, RemoteError.
+        authorize is asked anew for each address. Raises TransientError, RemoteError.
         """
         for _ in range(_MOST_REDIRECTS + 1):
             proof = authorize(address)
@@ -158,16 +158,19 @@ class Wire:
             text, passes = diagnostics_of(
                 self.read(answer, self.bounds.answer_bytes, place(address))
             )
-        except (Passing, RemoteError):
+        except (TransientError, RemoteError):
             text, passes = "", False
         reason = f"{place(address)} answers {answer.status}{text}"
         if answer.status in _PASSING or (passes and answer.status >= 500):
             wait = asked_wait(answer.getheader("Retry-After"), self._clock.now())
-            return Passing(reason, wait)
+            return TransientError(reason, wait)
         return RemoteError(f"{what}: {reason}.")
 
     def read(self, answer: HTTPResponse, most: int, name: str) -> bytes:
-        """Return a small body, decoded. Raises Passing, and RemoteError where it is larger."""
+        """Return a small body, decoded.
+
+        Raises TransientError, and RemoteError where it is larger.
+        """
         too_large = RemoteError(f"{name} answers with more than {most} bytes; nothing was fetched.")
         if (answer.length or 0) > most:
             raise too_large
@@ -177,12 +180,12 @@ class Wire:
             if len(body) > most:
                 raise too_large
         if answer.length:
-            raise Passing("the connection was lost")
+            raise TransientError("the connection was lost")
         if (answer.getheader("Content-Encoding") or "").lower() in GZIP:
             try:
                 body = zlib.decompressobj(31).decompress(body, most + 1)
             except zlib.error:
-                raise Passing("the answer is damaged") from None
+                raise TransientError("the answer is damaged") from None
             if len(body) > most:
                 raise too_large
         return body
@@ -200,12 +203,12 @@ class Wire:
 
 
 def blocks(answer: HTTPResponse) -> Iterator[bytes]:
-    """Yield a body as it comes. Raises Passing where the connection is lost or too slow."""
+    """Yield a body as it comes. Raises TransientError where the connection is lost or too slow."""
     try:
         while block := answer.read1(_BLOCK):
             yield block
     except (OSError, HTTPException) as error:
-        raise Passing(_reason(error)) from None
+        raise TransientError(_reason(error)) from None
 
 
 def _failure(address: str, error: Exception) -> Exception:
@@ -215,7 +218,7 @@ def _failure(address: str, error: Exception) -> Exception:
             f"The certificate of {place(address)} is not trusted ({cause.verify_message}); "
             "SSL_CERT_FILE names a file of authorities that are."
         )
-    return Passing(f"{place(address)}: {_reason(cause)}")
+    return TransientError(f"{place(address)}: {_reason(cause)}")
 
 
 def _reason(cause: Any) -> str:

@@ -16,12 +16,12 @@ from http.client import HTTPResponse
 from pathlib import Path
 from typing import NamedTuple
 
-from fhirapp.features.imports.export_address import shown
+from fhirapp.features.imports.export_address import sanitize
 from fhirapp.features.pull import connection
 from fhirapp.features.pull.address import (
-    Expired,
-    Passing,
+    ExportExpired,
     RemoteError,
+    TransientError,
     fhir_base,
     following,
     is_export,
@@ -105,7 +105,7 @@ def download(
 def _begun(run: _Download, where: DownloadFolder, say: Say) -> DownloadManifest:
     try:
         return run.run()
-    except Expired:
+    except ExportExpired:
         if not run.is_ours:
             raise
     say("The export is no longer on the server; it is started again.")
@@ -134,7 +134,7 @@ class _Download:
             self._server.authorization = Authorization(wire, credentials, address, clock, say)
 
     def run(self) -> DownloadManifest:
-        """Fetch everything. Raises RemoteError; Expired where it must be begun anew."""
+        """Fetch everything. Raises RemoteError; ExportExpired where it must be begun anew."""
         self._state = known = self._place.load(self._address)
         if not (known.is_finished and all(map(self._place.is_whole, known.files or ()))):
             self._fetch_all()
@@ -154,7 +154,7 @@ class _Download:
             if not self._place.is_whole(file):
                 self._fetch(file)
                 kind = "" if file.kind == OUTPUT else f" ({file.kind})"
-                size = f"{file.length:,} bytes of {shown(file.type, 64) or 'resources'}{kind}"
+                size = f"{file.length:,} bytes of {sanitize(file.type, 64) or 'resources'}{kind}"
                 self._say(f"File {number} of {len(files)}: {size}")
 
     def _kick_off(self) -> None:
@@ -172,7 +172,7 @@ class _Download:
                 )
             return following(self._address, named)
 
-        self._state.job = connection.steadily(what, _FIRST_ATTEMPTS, self._clock, attempt)
+        self._state.job = connection.retry(what, _FIRST_ATTEMPTS, self._clock, attempt)
         self._state.base = fhir_base(self._address)
         self._save()
         self._say(f"The export has started: {place(self._state.job)}")
@@ -183,7 +183,7 @@ class _Download:
         return self._server.fault(what, address, answer)
 
     def _take_offer(self) -> None:
-        """Take up what the server offers now. Raises Expired where that is something else."""
+        """Take up what the server offers now. Raises ExportExpired where that is something else."""
         pages = list(self._pages(self._state.job or self._address))
         first = pages[0]
         entries = [entry for page in pages for entry in page.entries]
@@ -221,7 +221,7 @@ class _Download:
                     wait = connection.asked_wait(answer.getheader("Retry-After"), self._clock.now())
                     return connection.next_wait(waits + 1, wait)
                 if answer.status in (404, 410):
-                    raise Expired(
+                    raise ExportExpired(
                         str(self._server.fault("The export is not there", address, answer))
                     )
                 if answer.status != 200:
@@ -230,7 +230,7 @@ class _Download:
                 return read_manifest(self._server.wire.read(answer, most, place(address)), address)
 
         while not isinstance(
-            offer := connection.steadily(what, _ATTEMPTS, self._clock, attempt), ManifestPage
+            offer := connection.retry(what, _ATTEMPTS, self._clock, attempt), ManifestPage
         ):
             self._clock.wait(offer)
             waits += 1
@@ -238,7 +238,7 @@ class _Download:
 
     def _tell(self, progress: str | None) -> None:
         """Tell how far the server is, whenever it says something else."""
-        message = f"The server is exporting{': ' + shown(progress, 100) if progress else ''}"
+        message = f"The server is exporting{': ' + sanitize(progress, 100) if progress else ''}"
         if message != self._last_message:
             self._last_message = message
             self._say(message)
@@ -249,7 +249,7 @@ class _Download:
             self._server.requires_token = self._state.requires_token
             fetch = Fetch(self._server, file, self._place, self._save)
             try:
-                connection.steadily(
+                connection.retry(
                     f"{place(file.address)} was not fetched", _ATTEMPTS, self._clock, fetch.attempt
                 )
                 return
@@ -259,7 +259,7 @@ class _Download:
             files = self._state.files
             self._take_offer()
             if self._state.files is not files:
-                raise Expired("The export is another one now; run this again.")
+                raise ExportExpired("The export is another one now; run this again.")
 
     def _delete_job(self) -> None:
         """Tell the server that its files are not needed any more; if it minds, so be it."""
@@ -270,7 +270,7 @@ class _Download:
                 if answer.status < 300 or answer.status in (404, 410):
                     return
                 reason = f"it answers {answer.status}"
-        except (Passing, RemoteError) as error:
+        except (TransientError, RemoteError) as error:
             reason = str(error).rstrip(".")
         self._say(
             f"The server could not be told to delete the export ({reason}); it will do so in time."

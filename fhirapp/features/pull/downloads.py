@@ -9,7 +9,7 @@ from pathlib import Path
 from fhirapp.config import Settings
 from fhirapp.features.imports.deletions import partial_export_error, partial_export_reason
 from fhirapp.features.imports.downloads import Downloads, is_address
-from fhirapp.features.imports.export_address import shown
+from fhirapp.features.imports.export_address import sanitize
 from fhirapp.features.pull.address import is_export, place
 from fhirapp.features.pull.authorization import Credentials
 from fhirapp.features.pull.download import Say, download
@@ -77,4 +77,4 @@ def _errors_in(path: Path) -> Iterator[str]:
                 ]
             except (ValueError, TypeError, KeyError, AttributeError):
                 errors = [line.decode(errors="replace")]
-            yield from (shown(str(error), 300) for error in errors)
+            yield from (sanitize(str(error), 300) for error in errors)

@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 import orjson
 
-from fhirapp.features.imports.export_address import shown
+from fhirapp.features.imports.export_address import sanitize
 from fhirapp.features.pull import address as addresses
-from fhirapp.features.pull.address import Passing, RemoteError
+from fhirapp.features.pull.address import RemoteError, TransientError
 from fhirapp.features.pull.authorization import RemoteServer
 from fhirapp.features.pull.connection import GZIP, blocks
 from fhirapp.features.pull.state import DownloadFolder, FileState, private_file
@@ -36,8 +36,8 @@ def unpack(source: Path, target: BinaryIO, most: int, check_disk: Callable[[], N
     """Open a gzip'd file, of any number of members.
 
     Zeros may follow a member, as those that fill a block of a tape. check_disk is called once in a
-    while. Raises Passing where the file is damaged or ends too soon, RemoteError where it holds
-    more than most bytes.
+    while. Raises TransientError where the file is damaged or ends too soon, RemoteError where it
+    holds more than most bytes.
     """
     inflater, size, checked_at, rest = zlib.decompressobj(31), 0, 0, b""
     with source.open("rb") as packed:
@@ -58,20 +58,23 @@ def unpack(source: Path, target: BinaryIO, most: int, check_disk: Callable[[], N
                     checked_at = size
                     check_disk()
         except zlib.error:
-            raise Passing("the file is damaged") from None
+            raise TransientError("the file is damaged") from None
     if not inflater.eof:
-        raise Passing("the file ends too soon")
+        raise TransientError("the file ends too soon")
 
 
 def count_resources(path: Path) -> int:
-    """Return how many lines are not blank. Raises Passing where the first begins no JSON object."""
+    """Return how many lines are not blank.
+
+    Raises TransientError where the first begins no JSON object.
+    """
     count, is_begun, is_first = 0, False, True
     with path.open("rb") as file:
         for block in iter(lambda: file.read(_BLOCK), b""):
             if is_first:
                 text = block.removeprefix(_BOM).lstrip()
                 if text and not text.startswith(b"{"):
-                    raise Passing("the file is not NDJSON")
+                    raise TransientError("the file is not NDJSON")
                 is_first = not text
             *ended, rest = block.split(b"\n")
             for line in ended:
@@ -128,12 +131,15 @@ class Fetch:
         self._misfits = 0
 
     def attempt(self) -> None:
-        """Fetch the file, check it, and store its length. Raises Passing, FileGone, RemoteError."""
+        """Fetch the file, check it, and store its length.
+
+        Raises TransientError, FileGone, RemoteError.
+        """
         try:
             is_packed, is_framed = self._receive()
             try:
                 self._finish(is_packed=is_packed, is_framed=is_framed)
-            except Passing as failure:
+            except TransientError as failure:
                 self._misfits += 1
                 if self._misfits > 1:
                     raise RemoteError(f"{self._name} was not fetched: {failure}, twice.") from None
@@ -145,7 +151,7 @@ class Fetch:
     def _receive(self) -> tuple[bool, bool]:
         """Store the body of an answer; say whether it is gzip'd, and whether its end was marked.
 
-        A length or chunks mark the end. Raises Passing, FileGone, RemoteError.
+        A length or chunks mark the end. Raises TransientError, FileGone, RemoteError.
         """
         with self._server.get(self._file.address, _HEADERS) as answer:
             if answer.status != 200:
@@ -155,7 +161,8 @@ class Fetch:
             encoding = (answer.getheader("Content-Encoding") or "").strip().lower()
             if encoding not in _ENCODINGS:
                 raise RemoteError(
-                    f"{self._name} comes encoded as {shown(encoding, 40)}, which was not asked for."
+                    f"{self._name} comes encoded as {sanitize(encoding, 40)}, which was not "
+                    "asked for."
                 )
             if (answer.getheader("Content-Type") or "").lower().startswith("text/html"):
                 raise RemoteError(f"{self._name} is a web page, not NDJSON.")
@@ -164,11 +171,11 @@ class Fetch:
             with private_file(self._part) as part:
                 received = self._copy(answer, part, total)
             if total is not None and received != total:
-                raise Passing(f"the connection was lost after {received} of {total} bytes")
+                raise TransientError(f"the connection was lost after {received} of {total} bytes")
             return encoding in GZIP, answer.chunked or total is not None
 
     def _copy(self, answer: HTTPResponse, part: BinaryIO, total: int | None) -> int:
-        """Copy a body, and return its size. Raises Passing, RemoteError."""
+        """Copy a body, and return its size. Raises TransientError, RemoteError."""
         most, size, checked_at = self._server.bounds.file_bytes, 0, 0
         if total is not None and total > most:
             raise RemoteError(f"{self._name} is {total} bytes; more than {most} are refused.")
@@ -193,7 +200,7 @@ class Fetch:
             )
 
     def _finish(self, *, is_packed: bool, is_framed: bool) -> None:
-        """Check the file and put it where whole ones are. Raises Passing, RemoteError."""
+        """Check the file and put it where whole ones are. Raises TransientError, RemoteError."""
         file, ready = self._file, self._part
         received = ready.stat().st_size
         if is_packed or is_gzip(ready):
@@ -203,12 +210,12 @@ class Fetch:
                 unpack(self._part, target, most, lambda: self._make_room(0))
         found = count_resources(ready)
         if file.resources is not None and found != file.resources:
-            raise Passing(f"{found} resources came where {file.resources} were announced")
+            raise TransientError(f"{found} resources came where {file.resources} were announced")
         length = ready.stat().st_size
         if file.size is not None and file.size not in (received, length):
-            raise Passing(f"{length} bytes came where {file.size} were announced")
+            raise TransientError(f"{length} bytes came where {file.size} were announced")
         if not is_framed and not is_ended(ready):
-            raise Passing("the connection was lost in the middle of a resource")
+            raise TransientError("the connection was lost in the middle of a resource")
         with ready.open("r+b") as synced:
             os.fsync(synced.fileno())
         ready.replace(self._whole)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from fhirapp.features.imports.export_address import shown
+from fhirapp.features.imports.export_address import sanitize
 from fhirapp.features.pull.address import RemoteError, following, place
 from fhirapp.fhir import json as fhir_json
 
@@ -93,7 +93,7 @@ def _next(content: dict[str, Any], address: str) -> str | None:
 
 
 def _text(value: Any, longest: int = 300) -> str | None:
-    return shown(value, longest) if isinstance(value, str) else None
+    return sanitize(value, longest) if isinstance(value, str) else None
 
 
 def _number(value: Any) -> int | None:

@@ -32,7 +32,7 @@ from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import bundle_id, page_link
 from fhirapp.rest.recorder import all_served
 from fhirapp.rest.response import document_etag, fhir_address, negotiate, respond, with_addresses
-from fhirapp.search.date import Searched, narrowed
+from fhirapp.search.date import SearchedDate, narrowed
 from fhirapp.search.index import KEY_LENGTH, DateRow, StringRow
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import MAX_VALUES, parse_count
@@ -158,7 +158,7 @@ def _name_and_birth(definition: Definition, sought: Resource) -> list[AnyConditi
     context = Context(definition.tables, base_url())
     among = is_in("k.folded", names)
     born = stored_interval(birth)
-    near = narrowed("birthdate", [Searched("ge", born), Searched("le", born)])
+    near = narrowed("birthdate", [SearchedDate("ge", born), SearchedDate("le", born)])
     return [
         IndexCondition(
             context.table(StringRow), f"k.param = ? AND {among.sql}", ("name", *among.values)

@@ -22,7 +22,7 @@ from fhirapp.audit.events import record
 from fhirapp.auth.oauth import openid
 from fhirapp.db import db
 from fhirapp.server import live_settings
-from fhirapp.server.live_settings import Chosen, Stored, chosen
+from fhirapp.server.live_settings import SettingRow, StoredSettings, chosen
 from fhirapp.web import pages
 from fhirapp.web.admin.audit_descriptions import users_named
 from fhirapp.web.cookies import form_fields
@@ -153,7 +153,7 @@ class _SettingView(NamedTuple):
     # As the form has it.
     typed: str
     # What an administrator chose, and why that has no effect.
-    stored: Stored | None
+    stored: SettingRow | None
     ignored: str
 
 
@@ -229,7 +229,7 @@ def shown_url(url: URL) -> str:
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
-def _listed(known: Chosen) -> Iterator[_SettingView]:
+def _listed(known: StoredSettings) -> Iterator[_SettingView]:
     now = config.settings()
     in_effect = {
         "database_url": shown_url(db.engine.url),

@@ -23,7 +23,7 @@ from fhirapp.features.imports.inputs import find_inputs
 from fhirapp.features.imports.records import Scratch
 from fhirapp.features.imports.runs import Options
 from fhirapp.store.import_models import ImportRun
-from fhirapp.store.prepare import Notes, Prepared, prepare
+from fhirapp.store.prepare import DocumentTextReader, PreparedResource, prepare
 from tests.support.archives import zipped
 from tests.support.bundles import asked, bundle, plain, put
 from tests.support.ccda_people import RECORD
@@ -124,7 +124,7 @@ def test_content_of_a_concurrent_writer_is_no_duplicate(empty, tmp_path):
         empty.app_context(),
         Archives() as archives,
         Scratch() as scratch,
-        Notes(types()["Binary"]) as notes,
+        DocumentTextReader(types()["Binary"]) as notes,
     ):
         run = Import(types(), settings_of(empty), Options(), notes, scratch)
         run.begin([str(path)])
@@ -159,7 +159,7 @@ def test_files_that_are_read_in_another_way_make_new_versions(empty, tmp_path, m
     report = load(empty, tmp_path)
     assert not any(counts["changed"] for counts in report.changes.values())
 
-    def read_otherwise(definition: Definition, resource: Any) -> Prepared:
+    def read_otherwise(definition: Definition, resource: Any) -> PreparedResource:
         if definition.name in FORMS:
             resource = {**resource, "language": "en"}
         return prepare(definition, resource)

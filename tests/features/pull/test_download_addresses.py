@@ -7,8 +7,8 @@ import json
 import pytest
 
 from fhirapp.features.pull import address as remote
-from fhirapp.features.pull.address import Passing, RemoteError, diagnostics_of
-from fhirapp.features.pull.connection import Clock, asked_wait, next_wait, steadily
+from fhirapp.features.pull.address import RemoteError, TransientError, diagnostics_of
+from fhirapp.features.pull.connection import Clock, asked_wait, next_wait, retry
 
 NOON = 1_769_947_200.0
 
@@ -36,7 +36,7 @@ def test_wait_is_what_the_server_asks_for_or_grows_with_each_failure():
 
 def test_attempts_are_counted_and_wait_as_the_server_asks():
     waited: list[float] = []
-    failures = iter([Passing("a"), Passing("b", 7.0), Passing("c")])
+    failures = iter([TransientError("a"), TransientError("b", 7.0), TransientError("c")])
 
     def attempt() -> str:
         for failure in failures:
@@ -44,11 +44,11 @@ def test_attempts_are_counted_and_wait_as_the_server_asks():
         return "done"
 
     clock = Clock(lambda: NOON, waited.append)
-    assert steadily("It failed", 4, clock, attempt) == "done"
+    assert retry("It failed", 4, clock, attempt) == "done"
     assert waited == [1, 7, 4]
-    failures = iter([Passing("a"), Passing("b"), Passing("c")])
+    failures = iter([TransientError("a"), TransientError("b"), TransientError("c")])
     with pytest.raises(RemoteError, match=r"It failed \(c\), after 3 attempts"):
-        steadily("It failed", 3, clock, attempt)
+        retry("It failed", 3, clock, attempt)
 
 
 def test_base_of_an_export_is_the_address_before_it():
@@ -117,7 +117,7 @@ def test_message_of_a_server_is_sanitised_and_cut():
         (" " * 10_000_000 + "a", 20): "",
     }
     for case, text in expected.items():
-        assert remote.shown(*case) == text, case[0][:20]
+        assert remote.sanitize(*case) == text, case[0][:20]
 
 
 def test_diagnostics_of_an_error_are_found():

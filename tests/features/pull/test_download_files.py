@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fhirapp.features.pull.address import Passing
+from fhirapp.features.pull.address import TransientError
 from fhirapp.features.pull.files import count_resources, is_ended
 from tests.support.bulk_server import (
     BOUNDS,
@@ -199,5 +199,5 @@ def test_lines_of_a_file_are_counted_and_its_end_is_checked(tmp_path):
         path.write_bytes(content)
         assert is_ended(path) is (content in whole), content[:20]
     path.write_bytes(b"\n\n <!doctype html>")
-    with pytest.raises(Passing, match="not NDJSON"):
+    with pytest.raises(TransientError, match="not NDJSON"):
         count_resources(path)

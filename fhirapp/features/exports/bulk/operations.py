@@ -10,7 +10,15 @@ from fhirapp.definition import Operation, OperationParameter
 from fhirapp.rest import capability
 from fhirapp.rest import openapi_parts as parts
 from fhirapp.rest.openapi import describe
-from fhirapp.rest.openapi_parts import Described, Group, Node, content, instead, object_of, ref
+from fhirapp.rest.openapi_parts import (
+    Group,
+    Node,
+    PathDescriptions,
+    content,
+    instead,
+    object_of,
+    ref,
+)
 
 _TAG = "Export"
 _STRING: Node = {"type": "string"}
@@ -36,7 +44,7 @@ _PREFER: Node = {
 }
 
 
-def _described(offered: Mapping[str, Operation]) -> Described:
+def _described(offered: Mapping[str, Operation]) -> PathDescriptions:
     """Return the OpenAPI paths, with the parameters of the operations as components."""
     groups: list[Group] = []
     paths: Node = {}
@@ -50,7 +58,7 @@ def _described(offered: Mapping[str, Operation]) -> Described:
     status_path = "/fhir/$export/{export}"
     paths[status_path] = {"get": _status(), "delete": _cancel()}
     paths[f"{status_path}/{{file}}"] = {"get": _fetch()}
-    return Described(paths, groups)
+    return PathDescriptions(paths, groups)
 
 
 def _kick_off(operation: Operation, own: Group) -> Node:
