@@ -30,7 +30,7 @@ _LONGEST = 1_500
 _NO_ANSWER = _("%(provider)s is not responding correctly. Try again later.")
 _NOT_PROVED = _("%(provider)s did not confirm who you are. Try again.")
 _TOO_LATE = _("Sign-in took too long or was started in another browser. Try again.")
-# What identities.NotEntered says.
+# What identities.SignInRefused says.
 _REASONS = (
     _("Your account at the identity provider has no role on this server."),
     _(

@@ -198,10 +198,10 @@ class Import:
             self._publish_waiting()
 
     def _turn(self, type_name: str) -> tuple[int, int, str]:
-        """Return the place of a type in the order in which deferred records are published."""
+        """Return the position of a type in the order in which deferred records are published."""
         definition = self._definitions.get(type_name)
-        place = _FIRST_TYPES.index(type_name) if type_name in _FIRST_TYPES else len(_FIRST_TYPES)
-        return (definition.rank if definition else 0, place, type_name)
+        position = _FIRST_TYPES.index(type_name) if type_name in _FIRST_TYPES else len(_FIRST_TYPES)
+        return (definition.rank if definition else 0, position, type_name)
 
     def _publish_waiting(self) -> None:
         """Publish what waited for a reference, until what is left waits for what is not here."""
@@ -214,13 +214,13 @@ class Import:
         """Yield where the files of rejected records lie: with FHIRAPP_FILES, where that says."""
         files = shared_files(self._settings)
         for path in self._rejects.paths:
-            place = str(path)
+            location = str(path)
             if self._settings.files and not self._options.rejected:
                 # Where it cannot be put there now, it stays where it is.
                 with suppress(OSError):
                     files.put(f"imports/{path.name}", path)
-                    place = f"{files.place}/imports/{path.name}"
-            yield place
+                    location = f"{files.place}/imports/{path.name}"
+            yield location
 
     def _publish_all(self, records: Iterable[ImportRecord], *, final: bool = False) -> None:
         """Publish records, batch by batch; nothing of them stays in memory."""
@@ -252,13 +252,13 @@ class Import:
         rest: Sequence[ImportRecord] = ()
         snapshot = Reader(db.engine)
         try:
-            for place, record in enumerate(records):
+            for position, record in enumerate(records):
                 try:
                     admitted = self._admission.admit(record, snapshot, final=final)
                 except Rejected as error:
                     self._reject(record, error.faults, follows=isinstance(error, PatientRejected))
                 except PublishFirst:
-                    rest = records[place:]
+                    rest = records[position:]
                     break
                 else:
                     if admitted is not None:
@@ -358,21 +358,21 @@ class Import:
         definition, resource_id = ready[0][1].definition, ready[0][1].id
         # A history holds the versions itself, also those that came before it.
         histories = [
-            place
-            for place, (_, admitted) in enumerate(ready)
+            position
+            for position, (_, admitted) in enumerate(ready)
             if isinstance(admitted, batches.ResourceHistory)
         ]
         after = ready[histories[-1] + 1 :] if histories else ready
         # The same content twice in a row is one version.
         once = [
             (record, admitted)
-            for place, (record, admitted) in enumerate(after)
-            if place == 0 or _digest(admitted) != _digest(after[place - 1][1])
+            for position, (record, admitted) in enumerate(after)
+            if position == 0 or _digest(admitted) != _digest(after[position - 1][1])
         ]
         with writing(patience=PATIENCE) as connection:
             publisher = self._publisher(connection, self._run.source_id)
             outcomes = batches.publish(
-                publisher, connection, [ready[place] for place in histories], hold_older=False
+                publisher, connection, [ready[position] for position in histories], hold_older=False
             )
             stored = publisher.digests(definition, [resource_id]).get(resource_id, [])
             overlap = _overlap(stored, [_digest(admitted) for _, admitted in once])
