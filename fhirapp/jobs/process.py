@@ -183,7 +183,7 @@ def start_queued(now: int) -> bool:
                 launch(job)
             except ConfigurationError as error:
                 _log.warning("the job %s cannot start: %s", job.id, error)
-                queue.requeue(job)
+                queue.requeue(job, counts=False)
                 continue
             return True
     return False
@@ -213,7 +213,7 @@ def launch(job: Job, passphrase: str = "") -> None:
 def _spawn(settings: Settings, job: Job, folder: Path, passphrase: str) -> None:
     """Start the process. What it needs to know it is given: a passphrase by a pipe alone."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", MODULE, job.id],
+        [sys.executable, "-P", "-m", MODULE, job.id, str(job.attempts)],
         cwd=folder,
         env=environment(settings),
         stdin=subprocess.PIPE,
@@ -253,11 +253,14 @@ class _Stopped(BaseException):
     """A user asked the job to stop, or its row is gone."""
 
 
-def perform(app: Flask, job_id: str, kinds: Mapping[str, Callable[[Job, Tracker], str]]) -> None:
-    """Do a job in this process; its work returns what is to be said of it, empty for nothing."""
+def perform(
+    app: Flask, job_id: str, attempt: int, kinds: Mapping[str, Callable[[Job, Tracker], str]]
+) -> None:
+    """Run an attempt at a job in this process; its function returns a note, or an empty text."""
     with app.app_context():
         job = queue.find(job_id, *kinds)
-    if job is None:
+    if job is None or not job.is_under_way or job.attempts != attempt:
+        # It was cancelled, or this process began so late that another one has the job.
         return
     signal.signal(signal.SIGTERM, _stop)
     with Tracker(app, job) as tracker:
@@ -265,9 +268,13 @@ def perform(app: Flask, job_id: str, kinds: Mapping[str, Callable[[Job, Tracker]
             with app.app_context():
                 note = kinds[job.kind](job, tracker)
             _ignore_stop()
-            tracker.end(DONE, note)
         except _Stopped:
-            tracker.end(STOPPED)
+            if tracker.is_stop_requested or job.kind not in requeued_kinds():
+                tracker.end(STOPPED)
+                return
+            # The machine or the service stops.
+            with app.app_context():
+                queue.requeue(job, counts=False)
         except _EXPECTED as error:
             _ignore_stop()
             tracker.end(FAILED, _sentence(error))
@@ -275,6 +282,8 @@ def perform(app: Flask, job_id: str, kinds: Mapping[str, Callable[[Job, Tracker]
             _ignore_stop()
             tracker.end(FAILED, "It failed because of an error in this server; see its log.")
             raise
+        else:
+            tracker.end(DONE, note)
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
@@ -311,6 +320,8 @@ class Tracker:
         self.counts: Callable[[], tuple[int, dict[str, dict[str, int]]]] | None = None
         # When its files expire, in seconds since 1970; None if they do not.
         self.expires_at = job.expires_at
+        # Whether a user stopped or deleted the job, or another process has it.
+        self.is_stop_requested = False
         self._app = app
         self._shown = replace(self.progress)
         self._noted = 0.0
@@ -363,10 +374,9 @@ class Tracker:
             except OSError as error:
                 is_kept, self.progress.ends, state = False, state, FAILED
                 notes = (_NOT_KEPT % (shared_files(settings()).place, reason_of(error)), *notes)
-            self._ended.set()
             self.progress.notes = [*filter(None, notes), *self.progress.notes]
             self.note()
-            queue.finish(
+            is_ours = queue.finish(
                 self.job,
                 state,
                 int(time.time()),
@@ -374,7 +384,10 @@ class Tracker:
                 expires_at=self.expires_at,
                 patience=_PATIENCE,
             )
-        if is_kept:
+            self._ended.set()
+            is_gone = queue.find_any(self.job.id) is None
+        # Another attempt has the folder where this one's lease was lost.
+        if is_gone or (is_kept and is_ours):
             shutil.rmtree(self.folder, ignore_errors=True)
         _log.info("%s %s of %s: %s", self.job.kind, self.job.id, self.job.owner, state)
 
@@ -395,6 +408,7 @@ class Tracker:
         if requests is not None and requests > 1:
             os.killpg(os.getpid(), signal.SIGKILL)
         if requests != 0 and signal.getsignal(signal.SIGTERM) is _stop:
+            self.is_stop_requested = True
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _keep_room(self) -> None:

@@ -337,9 +337,14 @@ def interrupt(job: Job) -> None:
         _interrupt(connection, _table.c.id == job.id)
 
 
-def requeue(job: Job) -> None:
-    """Queue a job again whose process is known to be gone, if it still says that it runs."""
-    _change(job, state=QUEUED, lease_until=None, progress=asdict(Progress()))
+def requeue(job: Job, *, counts: bool = True) -> None:
+    """Queue a job again whose process is gone, if it still says that it runs.
+
+    counts is whether this attempt counts among the few that a job has.
+    """
+    attempts = job.attempts if counts else job.attempts - 1
+    none = asdict(Progress())
+    _change(job, state=QUEUED, lease_until=None, progress=none, attempts=attempts)
 
 
 def interrupt_lost(snapshot: Reader, kinds: Sequence[str], now: int) -> None:

@@ -94,6 +94,15 @@ class Worker(Thread):
         self.join(_END_SECONDS)
 
     def run(self) -> None:
+        while not self._stopping:
+            try:
+                self._wait_for_turn()
+            except Exception:  # noqa: BLE001
+                # Such as a full disk: without this thread no job would start any more.
+                _log.exception("jobs cannot be started now")
+                self._jobs.awake.wait(_LOOK_SECONDS)
+
+    def _wait_for_turn(self) -> None:
         with (settings_of(self._app).instance / _LOCK).open("wb") as file:
             while not self._stopping and try_lock(file.fileno(), alone=True) is False:
                 self._jobs.awake.wait(_LOOK_SECONDS)

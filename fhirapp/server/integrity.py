@@ -61,13 +61,19 @@ def known_damage(database: Path) -> str:
 
 
 def fault_of(database: Path) -> str:
-    """Return the first fault that SQLite finds in a file; empty if it is whole, or in use."""
+    """Return the first fault that SQLite finds in a file; empty if it finds none.
+
+    A file that is locked, or cannot be read now, is not damaged.
+    """
     try:
         with opened(database) as connection:
             faults = integrity_faults(connection.execute, quick=True)
     except sqlite3.Error as error:
-        busy = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-        return "" if error.sqlite_errorcode in busy else reason_of(error)
+        # The higher bits have the reason.
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return reason_of(error)
+        _log.warning("the database %s cannot be checked: %s", database, reason_of(error))
+        return ""
     # SQLite's list is one text of several lines.
     lines = [line for fault in faults for line in fault.splitlines() if "***" not in line]
     return lines[0] if lines else ""

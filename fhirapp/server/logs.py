@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple, TextIO
 
 from flask import has_request_context
@@ -70,11 +71,17 @@ class RateLimit(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
+        # logging calls filters without the handler's lock.
+        self._lock = Lock()
         self._since = 0.0
         self._counts: Counter[tuple[str, str, int]] = Counter()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is logged."""
+        with self._lock:
+            return self._filter(record)
+
+    def _filter(self, record: logging.LogRecord) -> bool:
         if record.created - self._since >= 60:
             left_out = sum(max(0, count - self.PER_MINUTE) for count in self._counts.values())
             self._since = record.created

@@ -177,6 +177,8 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
         )
     except ConfigurationError as error:
         schedules.finish(one.name, ScheduledRun(now, now, FAILED, str(error), job_id))
+        if not is_due:
+            raise
         return True
 
 

@@ -1,4 +1,4 @@
-"""What the process of a job does: `python -m fhirapp.server.work JOB`."""
+"""What the process of a job does: `python -m fhirapp.server.work JOB ATTEMPT`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fhirapp.server import logs
 from fhirapp.server.lock import in_use
 
 
-def main(job_id: str) -> None:
+def main(job_id: str, attempt: str) -> None:
     """Do a job in this process, which was started for it; a passphrase comes on standard input."""
     # Records are what only this user may read.
     os.umask(0o077)
@@ -29,7 +29,7 @@ def main(job_id: str) -> None:
     logs.configure(settings)
     passphrase = sys.stdin.buffer.read().decode()
     with in_use(settings):
-        process.perform(core_app(settings), job_id, works(settings, passphrase))
+        process.perform(core_app(settings), job_id, int(attempt), works(settings, passphrase))
 
 
 def works(settings: Settings, passphrase: str) -> Mapping[str, Callable[[Job, Tracker], str]]:
@@ -46,4 +46,4 @@ def _do(reference: str, settings: Settings, passphrase: str, job: Job, tracker: 
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -141,7 +141,7 @@ def test_process_stops_when_asked_and_is_killed_when_asked_again(
         "    tracker.phase('works')\n"
         "    time.sleep(60)\n"
         "app = core_app(load_settings())\n"
-        "process.perform(app, sys.argv[1], {'export': sleep})\n"
+        "process.perform(app, sys.argv[1], int(sys.argv[2]), {'export': sleep})\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     monkeypatch.setattr(process, "MODULE", "sleeper")

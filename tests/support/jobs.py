@@ -59,7 +59,7 @@ def newest(app: Flask, kind: str) -> Job:
     return wait_for(app, job_id)
 
 
-def run_job(app: Flask, job_id: str, folder: Path, passphrase: str) -> None:
+def run_job(app: Flask, job: Job, folder: Path, passphrase: str) -> None:
     """Do a job in this process as the job's own process would, and return when it has ended."""
     settings = settings_of(app)
     kinds = work.works(settings, passphrase)
@@ -76,7 +76,7 @@ def run_job(app: Flask, job_id: str, folder: Path, passphrase: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             for feature in ("backups", "exports", "imports"):
                 patch.setattr(f"fhirapp.features.{feature}.jobs.current_core", current)
-            process.perform(app, job_id, kinds)
+            process.perform(app, job.id, job.attempts, kinds)
     finally:
         os.chdir(folder_before)
         signal.signal(signal.SIGTERM, handler)
@@ -84,7 +84,7 @@ def run_job(app: Flask, job_id: str, folder: Path, passphrase: str) -> None:
 
 def do_job(_settings: Settings, job: Job, folder: Path, passphrase: str) -> None:
     """Do a job in this process, in place of `fhirapp.jobs.process._spawn`."""
-    run_job(current_app._get_current_object(), job.id, folder, passphrase)
+    run_job(current_app._get_current_object(), job, folder, passphrase)
 
 
 def run_queued(
@@ -107,11 +107,11 @@ class HeldJobs:
     """Jobs that were started and whose work waits until a test lets it begin."""
 
     def __init__(self) -> None:
-        self._held: list[tuple[Flask, str, Path, str]] = []
+        self._held: list[tuple[Flask, Job, Path, str]] = []
 
     def hold(self, _settings: Settings, job: Job, folder: Path, passphrase: str) -> None:
         """Stand for `fhirapp.jobs.process._spawn`."""
-        self._held.append((current_app._get_current_object(), job.id, folder, passphrase))
+        self._held.append((current_app._get_current_object(), job, folder, passphrase))
 
     @property
     def count(self) -> int:

@@ -27,4 +27,4 @@ def _take_first(run: Import, source: Input, progress: OnRead) -> None:
 Import.take = _take_first  # type: ignore[method-assign]
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

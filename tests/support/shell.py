@@ -118,7 +118,9 @@ def start_job(
 ) -> None:
     """Start a job's process as fhirapp/jobs/process.py does, forked in the same way."""
     environ = process.environment(settings_of(current_app))
-    child = _SERVER.Process(target=_run_job, args=(environ, folder, module, job.id, passphrase))
+    child = _SERVER.Process(
+        target=_run_job, args=(environ, folder, module, [job.id, str(job.attempts)], passphrase)
+    )
     child.start()
     app = current_app._get_current_object()
     Thread(target=process.await_end, args=(app, child.join, job), daemon=True).start()
@@ -136,7 +138,7 @@ def assert_not_done(done: subprocess.CompletedProcess[str], *words: str) -> None
 
 
 def _run_job(
-    environ: dict[str, str], folder: Path, module: str, job_id: str, passphrase: str
+    environ: dict[str, str], folder: Path, module: str, arguments: list[str], passphrase: str
 ) -> None:
     os.setsid()
     os.chdir(folder)
@@ -147,7 +149,7 @@ def _run_job(
         typed.seek(0)
         os.dup2(typed.fileno(), 0)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.argv[1:] = [job_id]
+    sys.argv[1:] = arguments
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple
 
 from fhirapp.config import ConfigurationError
@@ -10,6 +11,8 @@ from fhirapp.disk import reason_of
 from fhirapp.feature import N_, features, imported
 from fhirapp.probe import WRONG, Cost, Finding, Gauge, Probe
 from fhirapp.store.migrate import redact_url, schema_version
+
+_log = logging.getLogger(__name__)
 
 
 class Result(NamedTuple):
@@ -47,6 +50,7 @@ def examine(*costs: Cost) -> Result:
                 else:
                     found.append(item)
         except Exception as error:  # noqa: BLE001
+            _log.warning("the probe %s failed", probe.title, exc_info=True)
             reason = reason_of(error) if isinstance(error, OSError) else type(error).__name__
             text, advice = N_("This cannot be checked (%(reason)s)."), N_("See the server's log.")
             found.append(Finding(WRONG, text, advice, values={"reason": reason}))

@@ -46,19 +46,16 @@ class Readiness:
     def fault(self, examine: Callable[[], Finding | None], seconds: float) -> Finding | None:
         """Return why requests cannot be answered, None if they can; one examination at a time."""
         with self._lock:
-            if self._result is None:
-                self._result = Future()
-                Thread(target=_run, args=(examine, self._result), daemon=True).start()
+            if self._result is None or self._result.done():
+                result: Future[Finding | None] = Future()
+                Thread(target=_run, args=(examine, result), daemon=True).start()
+                self._result = result
             result = self._result
         try:
-            found = result.result(timeout=seconds)
+            return result.result(timeout=seconds)
         except FutureTimeoutError:
             text = N_("The database does not answer within %(seconds)s seconds.")
             return _fault(text, seconds=f"{seconds:g}")
-        with self._lock:
-            if self._result is result:
-                self._result = None
-        return found
 
 
 def init_app(app: Flask) -> None:

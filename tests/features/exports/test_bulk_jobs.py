@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from fhirapp.config import Settings
+from fhirapp.config import Settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.features.exports.bulk.routes import POLLS
 from fhirapp.features.exports.bulk.run import IN_PROGRESS, KEPT, KIND, WAIT_SECONDS
@@ -38,6 +39,7 @@ from tests.support.bulk import Exports, folder_of
 from tests.support.contract import allergy, delete, publish
 from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.helpers import assert_outcome
+from tests.support.jobs import do_job
 from tests.support.shell import start_job, unmeasured
 
 pytestmark = pytest.mark.databases(SQLITE, THREE_SERVERS)
@@ -54,7 +56,7 @@ def wait(*_progress):
         print("half", flush=True)
         time.sleep(600)
 Tracker.at = wait
-main(sys.argv[1])
+main(*sys.argv[1:])
 """
 FULL = "The export does not fit on the server's disk; export less, or ask its operator for room."
 
@@ -157,9 +159,37 @@ def test_export_that_cannot_start_is_queued_again(app, exports, monkeypatch):
     with monkeypatch.context() as patch, app.app_context():
         patch.setattr(process, "_spawn", refuse)
         assert not process.start_queued(int(time.time()))
-    assert row(app, status).state == "queued"
+    assert (row(app, status).state, row(app, status).attempts) == ("queued", 0)
     assert exports.work() == 1
     assert exports.get(status).status_code == 200
+
+
+def test_process_that_begins_after_its_lease_does_nothing(app, exports, monkeypatch):
+    status = exports.started()
+    late: list[Job] = []
+    monkeypatch.setattr(process, "_spawn", lambda _s, job, *_more: late.append(job))
+    with app.app_context():
+        assert process.start_queued(int(time.time()))
+    assert exports.work(seconds=LEASE_SECONDS + 1) == 1
+    with app.app_context():
+        do_job(settings_of(app), late[0], Path(), "")
+    assert row(app, status).attempts == 2
+    assert exports.lines(exports.manifest(status))
+
+
+def test_export_goes_on_after_the_machine_stopped_its_process(app, exports):
+    status = exports.started()
+    stopped: list[int] = []
+
+    def stop() -> None:
+        if not stopped:
+            stopped.append(os.getpid())
+            signal.raise_signal(signal.SIGTERM)
+
+    # The second time it ends.
+    assert exports.work(on_page=stop) == 2
+    assert row(app, status).attempts == 1
+    assert exports.lines(exports.manifest(status))
 
 
 def test_lost_lease_ends_the_process_of_an_export(app, exports, monkeypatch):
@@ -187,7 +217,7 @@ def test_export_of_a_killed_process_is_begun_again(app, exports, monkeypatch):
 
     def spawn(settings: Settings, job: Job, folder: Path, _passphrase: str) -> None:
         child = subprocess.Popen(
-            [sys.executable, "-c", HALF, job.id],
+            [sys.executable, "-c", HALF, job.id, str(job.attempts)],
             cwd=folder,
             env=unmeasured(process.environment(settings)),
             stdin=subprocess.DEVNULL,

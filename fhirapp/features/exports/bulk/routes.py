@@ -41,7 +41,7 @@ from fhirapp.fhir.outcome import (
 )
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import queue
-from fhirapp.jobs.queue import DONE, FAILED, Job
+from fhirapp.jobs.queue import DONE, Job
 from fhirapp.rest.access import check_id
 from fhirapp.rest.internal import is_in_batch
 from fhirapp.rest.response import fhir_address, is_strict, layout_wanted, rendered
@@ -126,8 +126,8 @@ def status(export_id: str) -> Response:
     if request.method == "DELETE":
         return _cancel(job)
     _throttle(job)
-    if job.state == FAILED:
-        raise InternalError(job.reason)
+    if job.state != DONE and not job.is_under_way:
+        raise InternalError(job.reason or "The export was interrupted.")
     if job.state != DONE:
         headers = {
             "X-Progress": f"{job.progress.done}% complete",
