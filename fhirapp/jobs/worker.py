@@ -50,11 +50,15 @@ def init_app(app: Flask) -> None:
 
 
 def register(
-    app: Flask, sweep: Callable[[int], None], run_next: Callable[[int], bool] | None = None
+    app: Flask,
+    *,
+    sweep: Callable[[int], None] | None = None,
+    run_next: Callable[[int], bool] | None = None,
 ) -> None:
-    """Have the app's worker start what is due, and sweep."""
+    """Have the app's worker sweep, or start what is due."""
     jobs: _Jobs = app.extensions[_EXTENSION]
-    jobs.sweeps.append(sweep)
+    if sweep is not None:
+        jobs.sweeps.append(sweep)
     if run_next is not None:
         jobs.run_next.append(run_next)
 

@@ -23,9 +23,9 @@ _REMEMBERED = 200
 
 def init_app(app: Flask) -> None:
     """Have the server's worker start queued jobs, remove old ones, and mark lost ones."""
-    worker.register(app, sweep, process.start_queued)
-    worker.register(app, lambda _now: process.keep_left())
-    worker.register(app, lambda _now: remove_expired(app))
+    worker.register(app, sweep=sweep, run_next=process.start_queued)
+    worker.register(app, sweep=lambda _now: process.keep_left())
+    worker.register(app, sweep=lambda _now: remove_expired(app))
 
 
 def sweep(now: int) -> None:

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 def init_app(app: Flask) -> None:
     """Have the server's worker begin what is due."""
-    worker.register(app, lambda _now: None, run_due)
+    worker.register(app, run_next=run_due)
 
 
 def check_folder(folder: str) -> None:

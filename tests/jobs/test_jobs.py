@@ -253,8 +253,8 @@ def test_failing_work_stops_no_other_work(app, error):
         ran.set()
         return False
 
-    worker.register(app, fail, fail)
-    worker.register(app, lambda _now: swept.set(), run)
+    worker.register(app, sweep=fail, run_next=fail)
+    worker.register(app, sweep=lambda _now: swept.set(), run_next=run)
     with worker.running_jobs(app):
         assert ran.wait(20)
         assert swept.wait(20)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from fhirapp.config import settings
 from fhirapp.feature import N_
 from fhirapp.features.backups.backup import why_no_backup
-from fhirapp.features.backups.jobs import BACKUP
+from fhirapp.features.backups.jobs import BACKUP, VERIFICATION
 from fhirapp.features.backups.rotation import Backup, backups
 from fhirapp.jobs import queue, schedules
 from fhirapp.probe import GOOD, NOTE, WRONG, Bytes, Cost, Finding, Gauge, Moment, Probe, SetupStep
@@ -20,24 +20,26 @@ _DAY = 86_400
 _PATH = "/admin/backups"
 
 
-def _age() -> Iterator[Finding | Gauge]:
+def _last_backup() -> Iterator[Finding | Gauge]:
     if settings().demo:
         return
     if reason := why_no_backup(settings()):
         text = N_("This server cannot take backups.")
         yield Finding(NOTE, text, "%(reason)s", values={"reason": reason})
         return
-    found = _backups()
+    found, run = _backups(), _last_run()
     if found is None:
         return
-    if found:
-        newest = found[0]
+    newest = found[0] if found else None
+    if newest is not None:
         age = time.time() - newest.taken_at
         yield Gauge("backup_age_seconds", "Age of the newest backup on this server", age)
+        yield from _verification()
+    if newest is not None and (run is None or newest.taken_at >= run[1] - _DAY):
         text = N_("The newest backup is %(days)s days old: %(name)s, %(time)s, %(size)s.")
         values: dict[str, object] = {"name": newest.name, "size": Bytes(newest.size)}
         yield _judged(text, newest.taken_at, values)
-    elif run := _last_run_elsewhere():
+    elif run is not None:
         name, at = run
         text = N_("The schedule %(name)s took its last backup %(days)s days ago: %(time)s.")
         yield _judged(text, at, {"name": name})
@@ -69,8 +71,8 @@ def _judged(text: str, at: float, values: dict[str, object]) -> Finding:
     return Finding(WRONG if is_old else GOOD, text, advice, _PATH, values)
 
 
-def _last_run_elsewhere() -> tuple[str, int] | None:
-    """Return the name of the schedule whose backup in another folder is the newest, and when."""
+def _last_run() -> tuple[str, int] | None:
+    """Return the schedule that took the last backup, in whichever folder, and when."""
     runs = [
         (each.succeeded_at, each.name)
         for each in schedules.schedules()
@@ -81,9 +83,7 @@ def _last_run_elsewhere() -> tuple[str, int] | None:
 
 
 def _verification() -> Iterator[Finding]:
-    if settings().demo or not _backups():
-        return
-    ends = [job.ended_at or 0 for job in queue.jobs("drill") if job.state == queue.DONE]
+    ends = [job.ended_at or 0 for job in queue.jobs(VERIFICATION) if job.state == queue.DONE]
     if max(ends, default=0) < time.time() - OLD_VERIFICATION_DAYS * _DAY:
         text = N_("No backup was tested on the page Backups in the last %(days)s days.")
         advice = N_("Test one there. Tests by fhirapp backup --verify are not counted.")
@@ -94,12 +94,9 @@ def take_backup() -> SetupStep | None:
     """Return the step that takes a backup; None if the database's own tools take them."""
     if why_no_backup(settings()):
         return None
-    is_done = bool(_last_run_elsewhere() or _backups())
+    is_done = bool(_last_run() or _backups())
     description = N_("Now, and every night with a schedule.")
     return SetupStep(40, N_("Take a backup"), description, _PATH, is_done)
 
 
-PROBES = (
-    Probe(N_("Backups"), _age, Cost.REMOTE),
-    Probe(N_("Backups"), _verification, Cost.REMOTE),
-)
+PROBES = (Probe(N_("Backups"), _last_backup, Cost.REMOTE),)

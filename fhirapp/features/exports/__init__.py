@@ -20,6 +20,6 @@ FEATURE = Feature(
         "bulk-export": "fhirapp.features.exports.bulk.run:run",
     },
     requeued=("bulk-export",),
-    sweeps=("fhirapp.features.exports.jobs:sweep",),
+    sweeps=("fhirapp.features.exports.jobs:sweep", "fhirapp.features.exports.bulk.run:sweep"),
     navigation=(MenuLink(ADMINISTRATION, 70, "/admin/exports", N_("Exports")),),
 )

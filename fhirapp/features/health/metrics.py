@@ -216,13 +216,14 @@ class _ProbeCollector:
     """Runs the probes when metrics are requested.
 
     If files are in a shared store, which may take long to answer, its probes run in a thread, and
-    the next request gets their gauges.
+    the next request gets their gauges. Old ones are left out.
     """
 
     def __init__(self, app: Flask) -> None:
         self._app = app
         self._remote: Sequence[Gauge] = ()
-        self._began_at = -_REMOTE_SECONDS
+        self._remote_at = -2 * _REMOTE_SECONDS
+        self._thread: Thread | None = None
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges."""
@@ -231,10 +232,12 @@ class _ProbeCollector:
         if shared_files(settings_of(self._app)).is_folder:
             gauges = self._gauges(Cost.FAST, Cost.REMOTE)
         else:
-            if time.monotonic() - self._began_at > _REMOTE_SECONDS:
-                self._began_at = time.monotonic()
-                Thread(target=self._run_remote_probes, daemon=True).start()
-            gauges = [*self._gauges(Cost.FAST), *self._remote]
+            age = time.monotonic() - self._remote_at
+            if age > _REMOTE_SECONDS and not (self._thread and self._thread.is_alive()):
+                self._thread = Thread(target=self._run_remote_probes, daemon=True)
+                self._thread.start()
+            remote = self._remote if age < 2 * _REMOTE_SECONDS else ()
+            gauges = [*self._gauges(Cost.FAST), *remote]
         families: dict[str, GaugeMetricFamily] = {}
         for gauge in gauges:
             if gauge.name not in families:
@@ -255,3 +258,4 @@ class _ProbeCollector:
 
     def _run_remote_probes(self) -> None:
         self._remote = self._gauges(Cost.REMOTE)
+        self._remote_at = time.monotonic()

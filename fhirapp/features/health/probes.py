@@ -41,7 +41,7 @@ _LARGE_LOG = 256 * 1024 * 1024
 # the logs.
 _MOST_COPIED, _SPARE = 5_000_000_000, 500_000_000
 _LEAST_INODES = 10_000
-# A schedule that is due begins within seconds.
+# A schedule that is due begins within seconds, a queued job mostly too.
 _LATE_SECONDS = 900
 _DATABASE_SIZE = N_("%(database)s; its size is %(size)s.")
 _TABLE_BYTES, _TABLE_ROWS = 16 * 1024 * 1024, 10_000
@@ -251,6 +251,9 @@ def _jobs() -> Iterator[Finding | Gauge]:
         for job in found
         if job.is_under_way and (job.lease_until or now) < now - queue.LEASE_SECONDS
     ]
+    waiting = [
+        job for job in found if job.state == queue.QUEUED and job.created_at < now - _LATE_SECONDS
+    ]
     failed = [
         job
         for job in found
@@ -262,12 +265,17 @@ def _jobs() -> Iterator[Finding | Gauge]:
         text = N_("The job %(kind)s of %(owner)s has stopped reporting progress.")
         advice = N_("Is a server running? It ends or restarts the job.")
         yield Finding(WRONG, text, advice, values={"kind": job.kind, "owner": job.owner})
+    for job in waiting:
+        text = N_("The job %(kind)s of %(owner)s has waited for %(minutes)s minutes.")
+        advice = N_("Is a server running? Other jobs of its kind may be running for long.")
+        values = {"kind": job.kind, "owner": job.owner, "minutes": (now - job.created_at) // 60}
+        yield Finding(NOTE, text, advice, values=values)
     for job in failed[:5]:
         reason = job.reason or config.Marked("it was interrupted")
         values = {"kind": job.kind, "owner": job.owner, "reason": reason}
         text = N_("The job %(kind)s of %(owner)s failed: %(reason)s")
         yield Finding(NOTE, text, N_("See its page under Administer."), values=values)
-    if not hanging and not failed:
+    if not (hanging or waiting or failed):
         yield Finding(GOOD, N_("No job hangs, and none failed in the last 7 days."))
     counts: dict[tuple[str, str], int] = {}
     for job in found:

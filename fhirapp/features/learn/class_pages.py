@@ -34,7 +34,7 @@ def _sweep(state: object) -> None:
     """End classes in time, where the server's worker sweeps up."""
     app = state.app  # type: ignore[attr-defined]
     if settings_of(app).demo:
-        worker.register(app, classes.sweep)
+        worker.register(app, sweep=classes.sweep)
 
 
 @blueprint.get("/learn/join")

@@ -27,7 +27,7 @@ from fhirapp.features.backups import probes as backup_probes
 from fhirapp.features.backups.rotation import Backup
 from fhirapp.features.health import address, probes
 from fhirapp.features.health.examine import examine
-from fhirapp.jobs import schedules
+from fhirapp.jobs import queue, schedules
 from fhirapp.jobs.queue import RUNNING, JobRow, Progress
 from fhirapp.probe import GOOD, NOTE, WRONG, Bytes, Cost, Finding, Moment
 from fhirapp.rest.middleware import UNNAMED_PROXY
@@ -310,6 +310,25 @@ def test_backups_of_a_schedule_in_another_folder_count(clinic):
     alter(clinic, update(schedules.ScheduleRow).values(succeeded_at=long_ago))
     text = "The schedule nightly took its last backup 20 days ago: "
     assert text_of(clinic, "Backups", WRONG).startswith(text)
+
+
+def test_backup_of_a_schedule_counts_where_it_is_newer(clinic, monkeypatch):
+    now = int(time.time())
+    old = Backup("manual.backup", 1_500, now - 90 * 86_400, is_sealed=False)
+    monkeypatch.setattr(backup_probes, "backups", lambda _settings: [old])
+    assert "is 90 days old" in text_of(clinic, "Backups", WRONG)
+    with clinic.app_context():
+        schedules.add("nightly", "backup", "daily 02:00", {"folder": "/mnt/usb"}, now)
+    alter(clinic, update(schedules.ScheduleRow).values(succeeded_at=now - 86_400))
+    text = "The schedule nightly took its last backup 1 days ago: "
+    assert text_of(clinic, "Backups", GOOD).startswith(text)
+
+
+def test_job_that_waits_for_long_is_reported(clinic):
+    with clinic.app_context(), writing() as connection:
+        queue.add(connection, "a" * 24, "bulk-export", "Ada", int(time.time()) - 1_800)
+    text = "The job bulk-export of Ada has waited for 30 minutes."
+    assert text_of(clinic, "Jobs", NOTE) == text
 
 
 def test_hanging_and_failed_jobs_are_reported(clinic):

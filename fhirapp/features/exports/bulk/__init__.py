@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from flask import Flask
 
-from fhirapp.features.exports.bulk import operations, routes, run
-from fhirapp.jobs import worker
+from fhirapp.features.exports.bulk import operations, routes
 
 
 def init_app(app: Flask) -> None:
     """Serve `$export`, and describe it in the server's metadata."""
-    worker.register(app, run.sweep)
     app.register_blueprint(routes.blueprint)
     operations.init_app(app)
