@@ -136,7 +136,7 @@ def test_the_server_runs_with_the_calls_that_the_unit_allows(calls, tmp_path):
     assert status == 0, log.read_text()
     found = {finding["what"]: finding for finding in map(json.loads, done.stdout.splitlines())}
     # Its reader confines itself, for which it needs a call more than systemd's own group has.
-    assert found["Documents"]["words"] == "the document reader is sandboxed"
+    assert found["Documents"]["words"] == "The process that reads documents is sandboxed."
 
 
 @pytest.fixture(scope="module")
