@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -29,6 +30,28 @@ def test_repeated_log_messages_are_counted():
     later.created = 1_000_061.0
     assert limit.filter(later)
     assert later.getMessage() == "failed 7 (90 like earlier ones were left out)"
+
+
+def test_threads_that_log_at_once_are_counted():
+    limit = logs.RateLimit()
+
+    def log(thread: int) -> None:
+        for minute in range(20):
+            # From many places, so that adding up the counts of a minute takes a while.
+            for line in range(500):
+                place = ("a", logging.ERROR, "a.py", thread * 500 + line)
+                record = logging.LogRecord(*place, "failed", (), None)
+                record.created = 1_000_000.0 + 61 * minute
+                limit.filter(record)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            # It raises what a thread raised.
+            assert [*pool.map(log, range(4))] == [None] * 4
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_log_messages_of_different_errors_are_counted_apart():

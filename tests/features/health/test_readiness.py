@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from threading import Event
 
@@ -13,6 +14,7 @@ from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
 from fhirapp.disk import database_path
 from fhirapp.features.health import readiness
+from fhirapp.probe import WRONG, Finding
 from fhirapp.server import integrity
 from fhirapp.server.prepare import prepare
 from fhirapp.store.migrate import HEAD
@@ -83,6 +85,23 @@ def test_unresponsive_database_is_reported_without_waiting_for_it(own_app, monke
         assert readiness.fault(60) is None
 
 
+def test_result_that_came_late_is_not_reported_later(own_app, monkeypatch):
+    answers, results = Event(), [Finding(WRONG, "It hung."), None]
+
+    def slow(_app: Flask) -> Finding | None:
+        answers.wait(60)
+        return results.pop(0)
+
+    monkeypatch.setattr(readiness, "_examine", slow)
+    with own_app.app_context():
+        assert readiness.fault(0.01) is not None
+        answers.set()
+        state: readiness.Readiness = own_app.extensions[readiness._EXTENSION]
+        assert state._result is not None
+        assert state._result.result(60) is not None
+        assert readiness.fault(60) is None
+
+
 def test_database_error_is_reported_without_its_words(own_app, monkeypatch):
     def fails(_app: Flask) -> None:
         raise OSError("the password is hunter2")
@@ -97,6 +116,27 @@ def test_damaged_database_is_not_served(own_app):
     damage_database(path_of(own_app))
     with pytest.raises(ConfigurationError, match=r"is damaged \(.+\); restore a backup\."):
         prepare(own_app, lambda _words: None, serving=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_damage"),
+    [
+        (sqlite3.SQLITE_BUSY, False),
+        # SQLITE_BUSY_RECOVERY: the log of a server that was killed.
+        (sqlite3.SQLITE_BUSY | 1 << 8, False),
+        (sqlite3.SQLITE_FULL, False),
+        (sqlite3.SQLITE_CORRUPT, True),
+    ],
+)
+def test_file_that_cannot_be_read_now_is_not_damaged(own_app, monkeypatch, code, is_damage):
+    error = sqlite3.OperationalError("no")
+    error.sqlite_errorcode = code
+
+    def refuse(*_arguments: object, **_named: object) -> list[str]:
+        raise error
+
+    monkeypatch.setattr(integrity, "integrity_faults", refuse)
+    assert bool(integrity.fault_of(path_of(own_app))) == is_damage
 
 
 def test_large_database_is_checked_while_it_is_served(own_app, monkeypatch):
