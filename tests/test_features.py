@@ -14,6 +14,7 @@ import grimp
 import pytest
 
 from fhirapp.feature import Feature, features
+from fhirapp.features.exports.bulk.run import KIND
 from fhirapp.web.admin.audit_descriptions import vias
 from tests import ROOT
 from tests.support.browsing import Browser
@@ -48,6 +49,13 @@ def test_feature_imports_only_what_it_requires(imports, name):
         for module in imports.find_modules_directly_imported_by(importer)
     }
     assert imported - {"", name} == set(FEATURES[name].requires)
+
+
+def test_kinds_that_are_begun_again_are_declared():
+    requeued = {kind for feature in FEATURES.values() for kind in feature.requeued}
+    assert requeued == {KIND}
+    for feature in FEATURES.values():
+        assert {*feature.requeued} <= feature.jobs.keys()
 
 
 def test_features_require_each_other_without_cycles():

@@ -3,7 +3,7 @@
 store.py    three tables: entries, the patients whom each is about, and seals
 events.py   the entries of what happens to the service; rest/recorder.py has those of requests
 entries.py  queries, for the pages, the commands and AuditEvent
-seals.py    signs what came, every second; removes what is older than the settings keep it
+seals.py    signs new entries every second; removes entries that have expired
 verify.py   checks all entries against the seals, and against a copied head
 earlier.py  imports the trail of an earlier release, once
 """

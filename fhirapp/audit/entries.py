@@ -67,7 +67,7 @@ def entries(
     """
     source, n = "audit_entry e", "e.n"
     if patient_id is not None:
-        # What is not sealed yet is not listed. If that cannot be written, what is listed is found.
+        # Patients are listed when entries are sealed. If sealing fails, earlier entries are found.
         with suppress(OSError):
             seal_all(current_app)
         source, n = "audit_seen s JOIN audit_entry e ON e.n = s.n", "s.n"
@@ -100,7 +100,7 @@ def entry_with(own_id: str) -> AuditEntry | None:
 def _select(source: str, values: Sequence[Any], limit: int) -> Sequence[AuditEntry]:
     found = []
     for n, line in _rows(f"SELECT e.n, e.line FROM {source} LIMIT ?", [*values, limit]):
-        # A line that somebody broke hides no other; verify.py reports it.
+        # An invalid line hides no other; verify.py reports it.
         with suppress(ValueError, LookupError, TypeError, AttributeError):
             found.append(_entry(n, line))
     return found

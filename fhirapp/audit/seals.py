@@ -61,7 +61,7 @@ class Seal(NamedTuple):
 
     @property
     def text(self) -> bytes:
-        """What the signature covers."""
+        """The bytes that the signature covers."""
         numbers = f"{self.k} {self.first} {self.last} {self.entries}"
         return f"fhirapp audit seal {numbers} {self.root.hex()} {self.at} {self.removed}".encode()
 
@@ -90,7 +90,7 @@ def root_of(before: bytes, lines: Iterable[tuple[int, Any]], removed: str = "") 
     """Return the root of a block: lines are numbered, in the order of their numbers."""
     digest = hashlib.sha256(before + removed.encode())
     for n, line in lines:
-        # What is no text, somebody put there.
+        # A value that is not text was changed by another program.
         content = (line if isinstance(line, str) else repr(line)).encode("utf-8", "surrogateescape")
         digest.update(n.to_bytes(8, "big") + hashlib.sha256(content).digest())
     return digest.digest()

@@ -112,7 +112,7 @@ _SEEN_AT_ONCE = 400
 _BUSY_SECONDS, _STATEMENT_SECONDS = 5, 10
 # How long who seals waits for entries that are under way, and new ones for it.
 _SETTLE_SECONDS = 1
-# How long nobody tries after the database could not be reached: who waits keeps others waiting.
+# How long entries are refused at once after the database could not be reached.
 _PAUSE_SECONDS = 1.0
 
 
@@ -136,7 +136,7 @@ def columns_of(line: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def patients_of(line: str, attachment: str | None) -> set[str]:
-    """Return the ids of the patients whom an entry is about; none of a line that somebody broke."""
+    """Return the ids of the patients whom an entry is about; none of an invalid line."""
     try:
         content = json.loads(line)
         named = [*content.get("patients", ())]
@@ -144,7 +144,7 @@ def patients_of(line: str, attachment: str | None) -> set[str]:
             named += json.loads(attachment)
     except (ValueError, TypeError, AttributeError):
         return set()
-    return {one for one in named if isinstance(one, str) and one.isprintable()}
+    return {name for name in named if isinstance(name, str) and name.isprintable()}
 
 
 def _values(line: Mapping[str, Any], attachment: str | None) -> tuple[Any, ...]:
@@ -152,7 +152,7 @@ def _values(line: Mapping[str, Any], attachment: str | None) -> tuple[Any, ...]:
 
 
 def _text(content: bytes) -> str:
-    """Decode a text, also one that somebody broke: nothing may keep entries from being sealed."""
+    """Decode a text, also an invalid one: a changed entry must not stop the sealing of others."""
     return content.decode("utf-8", "surrogateescape")
 
 
@@ -230,7 +230,7 @@ class Store(ABC):
 
     @abstractmethod
     def sealing(self) -> AbstractContextManager[Run]:
-        """Open a transaction that is on the disk in the end; nobody else seals meanwhile."""
+        """Open a transaction that excludes other sealers, and is synced to disk when it ends."""
 
     @abstractmethod
     def settled(self) -> int:
@@ -292,7 +292,7 @@ class SqliteStore(Store):
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """Open the file, anew if it was removed or replaced: who seals looks every second."""
+        """Open the file, again if it was removed or replaced. The sealer does so every second."""
         with self._turn, _os_errors(sqlite3.Error, SQLAlchemyError):
             if not (self._path.exists() and self._path.stat().st_ino == self._inode):
                 self._close()
@@ -316,7 +316,7 @@ class SqliteStore(Store):
         return self._connection
 
     def _create(self) -> None:
-        """Make the file beside its place; if another process was faster, keep its file."""
+        """Create the file under a temporary name; if another process was faster, keep its file."""
         # Only the server's user may read it.
         descriptor, name = mkstemp(dir=self._path.parent, prefix=f"{NAME}.")
         os.close(descriptor)
@@ -397,7 +397,7 @@ class PostgresqlStore(Store):
     def __init__(self, url: str) -> None:
         super().__init__()
         self._url = url
-        # Those that nobody appends with now.
+        # Idle connections.
         self._spares: list[Connection] = []
         self._failed_at = 0.0
 
@@ -480,7 +480,7 @@ class PostgresqlStore(Store):
             return sum(connection.execute(select(*sizes)).one())
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         spares, self._spares = self._spares, []
         if not self._is_child(spares):
             for connection in spares:

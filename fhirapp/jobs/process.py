@@ -139,7 +139,7 @@ def start(
     passphrase: str = "",
     claim: Callable[[Connection], bool] = lambda _connection: True,
 ) -> bool:
-    """Start a job; return whether this call did: sent twice is one.
+    """Start a job; return whether this call did: a form may be submitted twice.
 
     claim says whether it is ours to start, in the transaction that adds it. Raises
     ConfigurationError.
@@ -169,7 +169,7 @@ def start(
 def start_queued(now: int) -> bool:
     """Start the next job of a kind that is begun again when its process is killed, if any.
 
-    Return whether there was one. The kinds of all features are asked, within an app context.
+    Return whether there was one. Needs an app context.
     """
     for kind in requeued_kinds():
         with closing(Reader(db.engine)) as snapshot:
@@ -195,7 +195,7 @@ def launch(job: Job, passphrase: str = "") -> None:
     folder = folder_of(job.id, configured.instance)
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # What an attempt left that was killed.
+        # Files of an attempt that was killed.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
     except OSError as error:
@@ -269,12 +269,12 @@ def perform(
                 note = kinds[job.kind](job, tracker)
             _ignore_stop()
         except _Stopped:
-            if tracker.is_stop_requested or job.kind not in requeued_kinds():
+            if job.kind in requeued_kinds() and not tracker.is_stop_requested:
+                # The machine or the service stops.
+                with app.app_context():
+                    queue.requeue(job, counts=False)
+            else:
                 tracker.end(STOPPED)
-                return
-            # The machine or the service stops.
-            with app.app_context():
-                queue.requeue(job, counts=False)
         except _EXPECTED as error:
             _ignore_stop()
             tracker.end(FAILED, _sentence(error))
@@ -292,7 +292,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 def _ignore_stop() -> None:
-    """What remains is to say how it ended."""
+    """Ignore SIGTERM while the outcome is recorded."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 

@@ -27,7 +27,7 @@ _EXTENSION = "fhirapp.jobs"
 # How soon a thread sees a job that another process queued; how often it looks for jobs whose
 # process was killed, and for expired ones.
 _POLL_SECONDS, _LOOK_SECONDS, _SWEEP_SECONDS = 0.5, 5.0, 60.0
-# How long a stopping server waits for what the thread does now.
+# How long a stopping server waits for the current step.
 _END_SECONDS = 1.0
 _LOCK = "jobs.lock"
 
@@ -36,7 +36,7 @@ class _Jobs(NamedTuple):
     """What the app's worker does, and the event that wakes it.
 
     Each of run_next starts a job that is due, and returns whether there was one; each of sweeps
-    removes what is kept no longer. Both get the time in seconds since 1970.
+    removes old data. Both get the time in seconds since 1970.
     """
 
     awake: Event
@@ -55,7 +55,7 @@ def register(
     sweep: Callable[[int], None] | None = None,
     run_next: Callable[[int], bool] | None = None,
 ) -> None:
-    """Have the app's worker sweep, or start what is due."""
+    """Register functions that remove old data, or start due jobs, with the app's worker."""
     jobs: _Jobs = app.extensions[_EXTENSION]
     if sweep is not None:
         jobs.sweeps.append(sweep)
@@ -92,7 +92,7 @@ class Worker(Thread):
         self._seen_generation = b""
 
     def stop(self) -> None:
-        """Stop after what is done now."""
+        """Stop after the current step."""
         self._stopping = True
         self._jobs.awake.set()
         self.join(_END_SECONDS)
@@ -119,14 +119,14 @@ class Worker(Thread):
         while not self._stopping:
             self._jobs.awake.clear()
             for work in self._due():
-                # What one of them stumbles over keeps no other from being done.
+                # An error in one step does not stop the others.
                 with self._app.app_context():
                     try:
                         work()
                     except temporary as error:
-                        _log.warning("jobs wait: %s", type(error).__name__)
+                        _log.warning("background jobs are delayed: %s", type(error).__name__)
                     except Exception:  # noqa: BLE001
-                        _log.exception("jobs failed by a mistake of this server's")
+                        _log.exception("a background step failed")
             self._jobs.awake.wait(_POLL_SECONDS)
 
     def _due(self) -> Iterator[Callable[[], object]]:

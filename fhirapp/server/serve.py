@@ -48,7 +48,7 @@ _NO_QUOTA = 1_000
 _STOP = (signal.SIGTERM, signal.SIGINT)
 # Descriptors for other things than connections: databases, files, pipes.
 _OTHER_FILES = 256
-# Of a restart, in the environment: the process and its listening socket.
+# Environment variable that hands the PID and the listening socket to the restarted server.
 _LISTENER = "LISTENER_OF_RESTART"
 
 
@@ -62,7 +62,7 @@ class SideServer(Protocol):
         """Serve as long as that is wanted."""
 
     def forget(self, pid: int) -> None:
-        """Remove what is kept of a server process that has ended."""
+        """Remove the counts of a server process that has ended."""
 
 
 def is_restart() -> bool:

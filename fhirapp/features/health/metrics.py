@@ -39,7 +39,7 @@ _REMOTE_SECONDS = 60.0
 
 
 def address_of(settings: Settings) -> tuple[str, int]:
-    """Return where metrics are asked for. Raises ConfigurationError."""
+    """Return the host and port of FHIRAPP_METRICS. Raises ConfigurationError."""
     host, colon, port = settings.metrics.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
         raise ConfigurationError(
@@ -118,9 +118,9 @@ def init_app(app: Flask) -> None:
 
 
 def _named(endpoint: str) -> tuple[str, str]:
-    """Return a type and an interaction; of what is no FHIR, whose it is alone.
+    """Return the type and interaction of an endpoint; of pages and OAuth, the blueprint only.
 
-    So that a stranger who makes up addresses makes no new numbers.
+    Unknown addresses therefore add no series.
     """
     owner, _dot, view = endpoint.partition(".")
     return (owner, view) if owner[:1].isupper() else ("", owner or "unknown")
