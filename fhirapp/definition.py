@@ -78,7 +78,7 @@ class Operation(NamedTuple):
     @property
     def resource(self) -> str:
         """The parameter that is a resource, which goes in the body of a POST; empty for none."""
-        return next((one.name for one in self.parameters if one.type == "Resource"), "")
+        return next((param.name for param in self.parameters if param.type == "Resource"), "")
 
     @property
     def takes_resource(self) -> str:
@@ -193,7 +193,7 @@ class Definition:
     @cached_property
     def references(self) -> Mapping[str, Reference]:
         """The parameters that are references, by name: chains and includes follow them."""
-        return {one.name: one for one in self.params if isinstance(one, Reference)}
+        return {param.name: param for param in self.params if isinstance(param, Reference)}
 
     @cached_property
     def columns(self) -> Mapping[str, str]:
@@ -227,8 +227,8 @@ def register_type(app: App, definition: Definition) -> None:
 
 def types(app: App | None = None) -> Mapping[str, Definition]:
     """Return the types that the app serves, by name."""
-    found: Mapping[str, Definition] = (app or current_app).extensions.get(_TYPES, {})
-    return found
+    definitions: Mapping[str, Definition] = (app or current_app).extensions.get(_TYPES, {})
+    return definitions
 
 
 def featured_types() -> list[str]:
@@ -238,4 +238,4 @@ def featured_types() -> list[str]:
 
 def views_of(definition: Definition) -> list[Definition]:
     """Return the types that are views of a type."""
-    return [one for one in types().values() if one.view and one.view.source == definition.name]
+    return [view for view in types().values() if view.view and view.view.source == definition.name]

@@ -84,5 +84,5 @@ def acts(user_id: str) -> None:
 
 def actor() -> str | None:
     """Return who does what this request does, where that is known."""
-    found: str | None = g.get(_ACTOR)
-    return found
+    name: str | None = g.get(_ACTOR)
+    return name

@@ -247,7 +247,7 @@ def import_earlier(app: Flask, patients_of: PatientsOf) -> Sequence[str]:
     The app is current. Raises ConfigurationError.
     """
     settings, keys = settings_of(app), {public_key(key_of(app))}
-    files, said = _Files(settings, keys), []
+    files, sentences = _Files(settings, keys), []
     is_postgresql = settings.is_postgresql
     if not (files.days() or (is_postgresql and _has_tables())):
         return ()
@@ -256,17 +256,17 @@ def import_earlier(app: Flask, patients_of: PatientsOf) -> Sequence[str]:
             if is_postgresql and _has_tables():
                 with store_of(app).sealing() as run:
                     tables = _Tables(settings, keys, run)
-                    said.append(_import(app, tables, run, patients_of))
+                    sentences.append(_import(app, tables, run, patients_of))
             if files.days():
                 with store_of(app).sealing() as run:
-                    said.append(_import(app, files, run, patients_of))
+                    sentences.append(_import(app, files, run, patients_of))
         seal_all(app)
     except OSError as error:
         raise ConfigurationError(
             f"The audit trail of an earlier release cannot be imported ({reason_of(error)}); give "
             f"this user the right to write {files.folder} and the database."
         ) from None
-    return said
+    return sentences
 
 
 def _has_tables() -> bool:
@@ -280,15 +280,15 @@ def _import(app: Flask, source: _Files | _Tables, run: Run, patients_of: Patient
     marker = f"trail-{hashlib.sha256(next(source.lines(), b'')).hexdigest()[:16]}"
     if not run("SELECT 1 FROM audit_entry WHERE request_id = ?", (marker,)):
         contents = filter(None, map(_entry, source.lines()))
-        while some := [*islice(contents, _AT_ONCE)]:
-            for content, patients in zip(some, patients_of(some), strict=True):
+        while batch := [*islice(contents, _AT_ONCE)]:
+            for content, patients in zip(batch, patients_of(batch), strict=True):
                 attachment = None
                 if listed := content.pop("listed", ""):
                     attachment = json.dumps((source.file(listed) or "").split())
                     content["attachment"] = sha256_of(attachment)
                 content.pop("named", None)
                 store.insert(run, {**content, "patients": [*patients]}, attachment)
-            count += len(some)
+            count += len(batch)
         settings = source.file("settings.json")
         event = {
             "at": instant(datetime.now(UTC)),

@@ -98,12 +98,12 @@ def entry_with(own_id: str) -> AuditEntry | None:
 
 
 def _select(source: str, values: Sequence[Any], limit: int) -> Sequence[AuditEntry]:
-    found = []
+    results = []
     for n, line in _rows(f"SELECT e.n, e.line FROM {source} LIMIT ?", [*values, limit]):
         # An invalid line hides no other; verify.py reports it.
         with suppress(ValueError, LookupError, TypeError, AttributeError):
-            found.append(_entry(n, line))
-    return found
+            results.append(_entry(n, line))
+    return results
 
 
 def _entry(n: int, line: str) -> AuditEntry:

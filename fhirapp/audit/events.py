@@ -158,8 +158,8 @@ def record_settings(settings: Settings) -> None:
 
     All of them are an attachment, secrets as their digests. Raises Unwritable.
     """
-    secret = {one.name for one in declared() if one.metadata["secret"]}
-    now = {one.name: str(getattr(settings, one.name)) for one in declared()}
+    secret = {setting.name for setting in declared() if setting.metadata["secret"]}
+    now = {setting.name: str(getattr(settings, setting.name)) for setting in declared()}
     # Others may have dumps and backups: a short password could be found by trying.
     now |= {name: keyed_digest("setting", now[name]) for name in secret if now[name]}
     try:

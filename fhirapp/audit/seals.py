@@ -208,15 +208,15 @@ def _last_expired(app: Flask, now: datetime) -> Seal | None:
     """
     day = f"{now - timedelta(days=settings_of(app).audit_keep):%Y-%m-%d}"
     with store_of(app).reading() as run:
-        kept = run(
+        oldest = run(
             "SELECT n FROM audit_entry WHERE at >= ? AND at <= ? ORDER BY n LIMIT 1",
             (day, instant(now)),
         )
-        if not kept:
+        if not oldest:
             return None
         expired = run(
             "SELECT n, at FROM audit_entry WHERE at < ? AND n < ? ORDER BY n DESC LIMIT 1",
-            (day, kept[0][0]),
+            (day, oldest[0][0]),
         )
         if not expired:
             return None
@@ -225,7 +225,7 @@ def _last_expired(app: Flask, now: datetime) -> Seal | None:
         seals = run(
             f"{SEALS} WHERE first <= ? AND last < ? AND k <"
             " (SELECT max(k) FROM audit_seal WHERE at < ?) ORDER BY k DESC LIMIT 1",
-            (n, kept[0][0], instant(now - timedelta(minutes=1))),
+            (n, oldest[0][0], instant(now - timedelta(minutes=1))),
         )
     return Seal(*seals[0])._replace(at=at) if seals else None
 

@@ -158,21 +158,21 @@ def _text(content: bytes) -> str:
 
 def for_seen(run: Run, sql: str, rows: Sequence[tuple[str, int]]) -> list[tuple[Any, ...]]:
     """Run a SELECT or DELETE on rows of audit_seen, some at a time; return what it finds."""
-    found = []
+    results = []
     for at in range(0, len(rows), _SEEN_AT_ONCE):
-        some = rows[at : at + _SEEN_AT_ONCE]
+        batch = rows[at : at + _SEEN_AT_ONCE]
         # Not IN, for which SQLite would look at all entries of each patient.
-        which = " OR ".join(["(patient_id = ? AND n = ?)"] * len(some))
-        found += run(f"{sql} FROM audit_seen WHERE {which}", [*chain(*some)])
-    return found
+        which = " OR ".join(["(patient_id = ? AND n = ?)"] * len(batch))
+        results += run(f"{sql} FROM audit_seen WHERE {which}", [*chain(*batch)])
+    return results
 
 
 def add_seen(run: Run, rows: Sequence[tuple[str, int]]) -> None:
     """Insert rows of audit_seen, some at a time, if they are not there."""
     for at in range(0, len(rows), _SEEN_AT_ONCE):
-        some = rows[at : at + _SEEN_AT_ONCE]
-        values = ", ".join(["(?, ?)"] * len(some))
-        run(f"INSERT INTO audit_seen VALUES {values} ON CONFLICT DO NOTHING", [*chain(*some)])
+        batch = rows[at : at + _SEEN_AT_ONCE]
+        values = ", ".join(["(?, ?)"] * len(batch))
+        run(f"INSERT INTO audit_seen VALUES {values} ON CONFLICT DO NOTHING", [*chain(*batch)])
 
 
 class Store(ABC):
@@ -208,11 +208,11 @@ class Store(ABC):
             raise Unwritable(self.failure) from error
         self.failure = ""
 
-    def _is_child(self, held: Any) -> bool:
+    def _is_child(self, connections: Any) -> bool:
         """Say whether this is a new child; then put the parent's connections aside."""
         if self._pid == os.getpid():
             return False
-        self._inherited.append(held)
+        self._inherited.append(connections)
         self._pid = os.getpid()
         return True
 

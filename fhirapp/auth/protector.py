@@ -48,23 +48,23 @@ class DigestCache(Generic[Found]):
 
     def get(self, digest: bytes, look_up: Callable[[bytes], Found | None]) -> Found | None:
         """Return what belongs to a digest; look_up finds it where it is not known to hold."""
-        kept = self._kept.get(digest)
+        entry = self._kept.get(digest)
         is_valid = (
-            kept is not None
-            and kept.generation == generation().now()
-            and kept.until > time.monotonic()
+            entry is not None
+            and entry.generation == generation().now()
+            and entry.until > time.monotonic()
         )
         note_cache("tokens", hit=is_valid)
-        if kept is not None and is_valid:
-            return kept.found
+        if entry is not None and is_valid:
+            return entry.found
         # Not that of now: the request's snapshot may be older.
         since = read_since()
-        found = look_up(digest)
-        if found is not None:
+        value = look_up(digest)
+        if value is not None:
             if len(self._kept) >= _MOST:
                 self._kept.clear()
-            self._kept[digest] = _Kept(found, since, time.monotonic() + LONGEST_SECONDS)
-        return found
+            self._kept[digest] = _Kept(value, since, time.monotonic() + LONGEST_SECONDS)
+        return value
 
 
 REALM = "fhirapp"
@@ -234,8 +234,8 @@ def authenticate() -> BearerToken:
 
 def used_token() -> BearerToken | None:
     """Return the token that the request came with; None where it has none that is known."""
-    found: BearerToken | None = g.get(_FOUND)
-    return found
+    token: BearerToken | None = g.get(_FOUND)
+    return token
 
 
 def request_id() -> str:

@@ -126,7 +126,7 @@ def _of_client(client: Client) -> Iterator[str]:
 def _of_audience(aud: object) -> Iterator[str]:
     named = aud if isinstance(aud, list) else [aud]
     if token_url() not in named:
-        came = ", ".join(shortened(one) if isinstance(one, str) else "no text" for one in named[:3])
+        came = ", ".join(shortened(url) if isinstance(url, str) else "no text" for url in named[:3])
         fault = "is missing" if aud is None else f"is {came or 'empty'}"
         yield f"aud of the assertion must be {token_url()}; it {fault}."
 
@@ -240,13 +240,13 @@ def record(
         with writing(patience=PATIENCE_SECONDS) as connection:
             connection.execute(delete(Refusal).where(Refusal.at < now - KEPT_SECONDS))
             count = select(func.count()).where(Refusal.client_id == client_id)
-            kept = connection.execute(count).scalar() or 0
-            if kept >= MAX_REFUSALS:
+            total = connection.execute(count).scalar() or 0
+            if total >= MAX_REFUSALS:
                 oldest = (
                     select(Refusal.request_id)
                     .where(Refusal.client_id == client_id)
                     .order_by(Refusal.at, Refusal.request_id)
-                    .limit(kept - MAX_REFUSALS + 1)
+                    .limit(total - MAX_REFUSALS + 1)
                 )
                 connection.execute(delete(Refusal).where(Refusal.request_id.in_(oldest)))
             # A request is kept once, however often it is refused.

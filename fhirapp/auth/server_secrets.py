@@ -142,5 +142,5 @@ def init_app(app: Flask) -> None:
 
 def server_secrets() -> SecretsFolder | Rows:
     """Return the running app's."""
-    found: SecretsFolder | Rows = current_app.extensions[_EXTENSION]
-    return found
+    secrets: SecretsFolder | Rows = current_app.extensions[_EXTENSION]
+    return secrets

@@ -479,11 +479,11 @@ def _of_words(text: str) -> Assertion | None:
         if (short := match["short"]) and _ABBREVIATED.get(short) is not about:
             return None
         return Assertion(AssertionKind.NONE_KNOWN, about)
-    found = [about for about, pattern in _NONE_OF if pattern.search(words)]
+    topics = [about for about, pattern in _NONE_OF if pattern.search(words)]
     for _, pattern in _NONE_OF:
         words = pattern.sub("", words)
     if _NONE_ELSEWHERE.fullmatch(words):
-        return Assertion(AssertionKind.NONE_KNOWN, found[0] if found else About.ANY)
+        return Assertion(AssertionKind.NONE_KNOWN, topics[0] if topics else About.ANY)
     return None
 
 

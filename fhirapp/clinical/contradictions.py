@@ -162,14 +162,14 @@ _TWICE = worded("Recorded more than once: %(names)s.")
 
 def _largest(sets: Sequence[Sequence[SummaryEntry]]) -> Iterator[Sequence[SummaryEntry]]:
     """Yield the sets that are part of no other, each once."""
-    kept: dict[str, list[frozenset[str]]] = {}
+    larger: dict[str, list[frozenset[str]]] = {}
     for entries in sorted(sets, key=len, reverse=True):
         names = frozenset(_references(entries))
         first = entries[0].reference
-        if any(names <= other for other in kept.get(first, ())):
+        if any(names <= other for other in larger.get(first, ())):
             continue
         for name in names:
-            kept.setdefault(name, []).append(names)
+            larger.setdefault(name, []).append(names)
         yield entries
 
 

@@ -209,13 +209,13 @@ def _is_grave(coding: Resource) -> bool:
     return "icd-9" in system and _ICD_9.match(code) is not None
 
 
-def _severity_extensions(held: Any) -> Iterator[tuple[str, str]]:
+def _severity_extensions(element: Any) -> Iterator[tuple[str, str]]:
     """Yield the code and the words of each extension, anywhere in an entry, that is a severity."""
-    if isinstance(held, list):
-        for item in held:
+    if isinstance(element, list):
+        for item in element:
             yield from _severity_extensions(item)
-    elif isinstance(held, dict):
-        for name, value in held.items():
+    elif isinstance(element, dict):
+        for name, value in element.items():
             if name != "extension" or not isinstance(value, list):
                 yield from _severity_extensions(value)
                 continue

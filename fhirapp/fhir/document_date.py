@@ -51,10 +51,10 @@ def without_partial_date(elements: Elements) -> dict[str, Any]:
     others = [
         extension for extension in sibling["extension"] if extension.get("url") != PARTIAL_DATE
     ]
-    kept = {name: value for name, value in sibling.items() if name != "extension"}
-    kept |= {"extension": others} if others else {}
+    remaining = {name: value for name, value in sibling.items() if name != "extension"}
+    remaining |= {"extension": others} if others else {}
     rest = {name: value for name, value in elements.items() if name != "_date"}
-    return {**rest, "date": date, **({"_date": kept} if kept else {})}
+    return {**rest, "date": date, **({"_date": remaining} if remaining else {})}
 
 
 def _partial_dates(document: Elements) -> Iterator[str]:

@@ -73,7 +73,7 @@ def sanitise(div: str) -> str:
         raise ValueError("must be an XHTML div element")
     clean = nh3.clean(
         # HTML knows no CDATA, and would take it for a comment.
-        _CDATA.sub(lambda found: escape(found[1], quote=False), div.strip()),
+        _CDATA.sub(lambda match: escape(match[1], quote=False), div.strip()),
         tags=set(_TAGS),
         attributes=_ATTRIBUTES,
         attribute_filter=_without_data,

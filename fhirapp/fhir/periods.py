@@ -23,10 +23,10 @@ def comparable(period: dict[str, Any]) -> dict[str, Any]:
     start, end = (normalise_date_time(period[name])[:length] for name in ("start", "end"))
     if start < end and period["start"][:length] != period["end"][:length]:
         return period
-    kept = {"url": ORIGINAL_TEXT, "valueString": period[exact]}
+    original = {"url": ORIGINAL_TEXT, "valueString": period[exact]}
     beside = period.get(f"_{exact}", {}).get("extension", ())
     return {
         **period,
         exact: period[exact][:length],
-        f"_{exact}": {"extension": [*beside, kept]},
+        f"_{exact}": {"extension": [*beside, original]},
     }

@@ -135,12 +135,12 @@ _WHOLE = frozenset({"penicillin", "product containing sulfonamide", "tree nut", 
 
 def same_class(substance: Mapping[str, Any]) -> list[str]:
     """Return each class of a CodeableConcept, and what else is in it: "Penicillins: ampicillin"."""
-    codes = {(one.get("system"), one.get("code")) for one in substance.get("coding", ())}
-    found = []
-    for one in CLASSES.values():
-        if own := {name.lower() for code, name in one.codes.items() if code in codes}:
-            others = {name.lower(): name for name in one.codes.values()}
+    codes = {(coding.get("system"), coding.get("code")) for coding in substance.get("coding", ())}
+    lines = []
+    for substance_class in CLASSES.values():
+        if own := {name.lower() for code, name in substance_class.codes.items() if code in codes}:
+            others = {name.lower(): name for name in substance_class.codes.values()}
             named = [worded(name) for plain, name in others.items() if plain not in own | _WHOLE]
             if named:
-                found.append(f"{worded(one.title)}: {', '.join(named)}")
-    return found
+                lines.append(f"{worded(substance_class.title)}: {', '.join(named)}")
+    return lines

@@ -235,10 +235,10 @@ def local_interval(text: str) -> Interval:
 
     Raises ValueError.
     """
-    found = interval(text)
+    span = interval(text)
     if _NAMES_ZONE.fullmatch(text, 10):
-        return found
-    return Interval(_moved(found.low), _moved(found.high))
+        return span
+    return Interval(_moved(span.low), _moved(span.high))
 
 
 def _moved(milliseconds: int) -> int:

@@ -133,9 +133,9 @@ def reference(value: Mapping[str, Any] | None, within: Mapping[str, Any] | None 
     address = str(value.get("reference") or "")
     if display := value.get("display"):
         return shortened(str(display))
-    for one in (within or {}).get("contained", ()):
-        if address == f"#{one.get('id')}":
-            return _named(one)
+    for resource in (within or {}).get("contained", ()):
+        if address == f"#{resource.get('id')}":
+            return _named(resource)
     identifier = value.get("identifier") or {}
     return shortened(address or str(identifier.get("value") or ""))
 
@@ -164,8 +164,8 @@ def onset(resource: Mapping[str, Any]) -> str:
 
 def reactions(resource: Mapping[str, Any]) -> Sequence[ReactionWords]:
     """Return the reactions, the most severe first."""
-    found = [_reaction(one) for one in resource.get("reaction", ())]
-    return sorted(found, key=lambda one: severity_rank(one.severity))
+    words = [_reaction(reaction) for reaction in resource.get("reaction", ())]
+    return sorted(words, key=lambda reaction: severity_rank(reaction.severity))
 
 
 def severity_rank(severity: str) -> int:
@@ -201,8 +201,8 @@ def _reaction(reaction: Mapping[str, Any]) -> ReactionWords:
 def is_unknown(manifestation: Mapping[str, Any]) -> bool:
     """Say whether a manifestation only says that it is not known."""
     return not manifestation.get("text") and all(
-        one.get("system") == NULL_FLAVOR or one.get("code") == UNKNOWN_REACTION
-        for one in manifestation.get("coding", ())
+        coding.get("system") == NULL_FLAVOR or coding.get("code") == UNKNOWN_REACTION
+        for coding in manifestation.get("coding", ())
     )
 
 
@@ -220,15 +220,15 @@ def severity_words(reaction: Mapping[str, Any]) -> str:
     return ""
 
 
-def strings(held: Any) -> Iterator[str]:
+def strings(element: Any) -> Iterator[str]:
     """Yield every string in a resource, or a part of it."""
-    if isinstance(held, str):
-        yield held
-    elif isinstance(held, Mapping):
-        for value in held.values():
+    if isinstance(element, str):
+        yield element
+    elif isinstance(element, Mapping):
+        for value in element.values():
             yield from strings(value)
-    elif isinstance(held, list):
-        for value in held:
+    elif isinstance(element, list):
+        for value in element:
             yield from strings(value)
 
 

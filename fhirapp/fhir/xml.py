@@ -50,14 +50,14 @@ def _lines() -> Mapping[str, str]:
 def members(type_name: str) -> Mapping[str, TypeElement]:
     """Return the elements of a type by name, in the order of XML; none of an unknown type."""
     base, *own = _lines().get(type_name, "").split(" ")
-    found = [*members(base).values()] if base else []
+    elements = [*members(base).values()] if base else []
     for word in own:
         name, _, types = word.partition(":")
         stem = name.rstrip("*?")
         for kind in types.split("|"):
             chosen = stem + kind[0].upper() + kind[1:] if name[-1] == "?" else stem
-            found.append(TypeElement(chosen, kind, name[-1] == "*"))
-    return {member.name: member for member in found}
+            elements.append(TypeElement(chosen, kind, name[-1] == "*"))
+    return {member.name: member for member in elements}
 
 
 @cache
@@ -99,7 +99,7 @@ class _Writer:
         type_name = content.get("resourceType") if type(content) is dict else None
         if type(type_name) is not str or not _is_resource(type_name):
             raise InvalidElement("is not a resource of FHIR R4")
-        members_alone = {name: one for name, one in content.items() if name != "resourceType"}
+        members_alone = {name: value for name, value in content.items() if name != "resourceType"}
         self._complex(type_name, type_name, members_alone, margin, attributes)
 
     def _complex(
@@ -176,9 +176,9 @@ def _text(value: Any) -> str:
     raise InvalidElement("must be a primitive")
 
 
-def _reference(found: re.Match[str]) -> str:
-    number = ord(found[0])
-    if NO_XML.match(found[0]):
+def _reference(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    if NO_XML.match(match[0]):
         raise InvalidElement(f"has the character U+{number:04X}, which XML cannot hold")
     return f"&#{number};"
 

@@ -147,9 +147,9 @@ class _Builder:
         namespace, _, local = name.rpartition(" ")
         if not self.open and namespace != FHIR:
             raise self._invalid(f'is not FHIR: its first element needs xmlns="{FHIR}"')
-        kept = {key: value for key, value in attributes.items() if not key.startswith(_XSI)}
+        own = {key: value for key, value in attributes.items() if not key.startswith(_XSI)}
         name = local if namespace == FHIR else f"{{{namespace}}}{local}"
-        self.open.append(_Node(name, kept, self._parser.CurrentLineNumber))
+        self.open.append(_Node(name, own, self._parser.CurrentLineNumber))
 
     def _start_xhtml(self, name: str, attributes: dict[str, str]) -> None:
         self._div_depth += 1
@@ -226,8 +226,8 @@ def _value(node: _Node, member: TypeElement) -> Any:
     if member.type == "Resource":
         if node.attributes:
             raise InvalidXml(f"has an attribute in {node.name}", node.line)
-        found = [_resource(child) for child in node.children]
-        return found[0] if len(found) == 1 else found
+        resources = [_resource(child) for child in node.children]
+        return resources[0] if len(resources) == 1 else resources
     if not member.type and not node.children and node.attributes.keys() == {"value"}:
         return node.attributes["value"]
     return _object(node, member.type)

@@ -35,7 +35,7 @@ _BY_TARGETS = "fhirapp.by_targets"
 
 def carriers() -> Iterable[Definition]:
     """Return the types whose resources carry attachments; a view only names those of its source."""
-    return [one for one in types().values() if one.attachments and one.view is None]
+    return [carrier for carrier in types().values() if carrier.attachments and carrier.view is None]
 
 
 def visible(
@@ -51,8 +51,8 @@ def visible(
         return Condition("r.id = ?", (own_id,), narrows=True) if own_id else NOTHING
     if definition.visibility is Visibility.TARGETS:
         by_targets = current_app.extensions[_BY_TARGETS]
-        found: Condition = by_targets(definition.name, access, permission, nested, base_url())
-        return found
+        limit: Condition = by_targets(definition.name, access, permission, nested, base_url())
+        return limit
     if definition.visibility is not Visibility.SCOPE:
         return None
     grants = access.grants(definition.name, permission)
@@ -113,9 +113,13 @@ def _by_targets(
     targets = quoted(types()[type_name].tables.reference.name)
     seen, ids = [], []
     for target in types().values():
-        one = _seen(target, access, permission, Condition("t.target_id"), nested)
-        if one is not None:
-            seen.append(Condition(f"(t.target_type = ? AND {one.sql})", (target.name, *one.values)))
+        condition = _seen(target, access, permission, Condition("t.target_id"), nested)
+        if condition is not None:
+            seen.append(
+                Condition(
+                    f"(t.target_type = ? AND {condition.sql})", (target.name, *condition.values)
+                )
+            )
             ids.append((target.name, _ids(target, access, permission, nested)))
     if not seen:
         return NOTHING
@@ -125,15 +129,15 @@ def _by_targets(
         f" AND NOT {one_of.sql})",
         (_TARGET, *one_of.values),
     )
-    if not all(one.narrows for _, one in ids):
+    if not all(condition.narrows for _, condition in ids):
         return every
     # A patient's token: begun at the little that it sees, not at every row there is.
     own = " UNION ALL ".join(
         f"SELECT t.pk FROM {targets} t WHERE t.param = ? AND t.target_type = ?"
-        f" AND t.target_id IN ({one.sql})"
-        for _, one in ids
+        f" AND t.target_id IN ({condition.sql})"
+        for _, condition in ids
     )
-    values = [value for name, one in ids for value in (_TARGET, name, *one.values)]
+    values = [value for name, condition in ids for value in (_TARGET, name, *condition.values)]
     return Condition(f"r.pk IN ({own}) AND {every.sql}", (*values, *every.values), narrows=True)
 
 
@@ -182,9 +186,9 @@ def _carrying(access: Access) -> list[tuple[Definition, str, Condition]]:
     read.
     """
     return [
-        (one, quoted(one.tables.reference.name), _where(visible(one, access, "r")))
-        for one in carriers()
-        if access.grants(one.name, "r")
+        (carrier, quoted(carrier.tables.reference.name), _where(visible(carrier, access, "r")))
+        for carrier in carriers()
+        if access.grants(carrier.name, "r")
     ]
 
 
@@ -196,10 +200,10 @@ def _carried(access: Access, target: Condition) -> Condition | None:
     carried = [
         Condition(
             f"EXISTS (SELECT 1 FROM {carries} a WHERE a.param = ? AND a.target_id = {target.sql}"
-            f" AND {_covered(one, limit)})",
+            f" AND {_covered(carrier, limit)})",
             (CARRIES, *target.values, *limit.values, *limit.values),
         )
-        for one, carries, limit in _carrying(access)
+        for carrier, carries, limit in _carrying(access)
     ]
     return any_of(carried).where() if carried else None
 
@@ -209,8 +213,8 @@ def _carried_ids(access: Access) -> Condition:
     carrying = _carrying(access)
     return Condition(
         " UNION ALL ".join(
-            f"SELECT a.target_id FROM {carries} a WHERE a.param = ? AND {_covered(one, limit)}"
-            for one, carries, limit in carrying
+            f"SELECT a.target_id FROM {carries} a WHERE a.param = ? AND {_covered(carrier, limit)}"
+            for carrier, carries, limit in carrying
         ),
         tuple(
             value for _, _, limit in carrying for value in (CARRIES, *limit.values, *limit.values)
@@ -346,7 +350,7 @@ def check_patients(
     """
     # Of a TARGETS type, what may be seen hangs on all types.
     deciding = types().values() if definition.visibility is Visibility.TARGETS else (definition,)
-    patients = {grant.patient for one in deciding for grant in access.grants(one.name, "s")}
+    patients = {grant.patient for decider in deciding for grant in access.grants(decider.name, "s")}
     if None in patients:
         return
     of_patients = [pair for pair in applied if _is_of_patients(definition, pair[0])]
@@ -407,8 +411,8 @@ def _named(
         if not isinstance(parameter, Reference) or modifier in ("missing", "identifier"):
             # They name no id.
             continue
-        for one in split(value, ","):
-            yield name, parameter.target(modifier, one, context.base_url)
+        for choice in split(value, ","):
+            yield name, parameter.target(modifier, choice, context.base_url)
 
 
 def _is_of_patients(definition: Definition, name: str) -> bool:

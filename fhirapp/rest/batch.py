@@ -74,8 +74,8 @@ def answer_batch() -> Response:
         response = Response(outcome, failed.answer.status, content_type=media)
     else:
         digest = blake2b(digest_size=16)
-        for _, body, said in answers:
-            digest.update((body or b"") + said)
+        for _, body, members in answers:
+            digest.update((body or b"") + members)
         tag = digest.hexdigest()
         content = bundle(bundle_id(tag), f"{kind}-response", None, (), answers)
         response = respond(content, layout, etag=f'W/"{tag}"')
@@ -119,14 +119,14 @@ def _asked() -> tuple[str, list[Any]]:
 
 def _answers(entries: list[Any], *, is_transaction: bool) -> Iterator[Entry]:
     """Yield the answer of each entry; of a transaction all or none. Raises FhirError or _Failed."""
-    asked = [_read(entry, f"Bundle.entry[{place}].request") for place, entry in enumerate(entries)]
+    parsed = [_read(entry, f"Bundle.entry[{place}].request") for place, entry in enumerate(entries)]
     # Before anything is read.
-    for one in asked if is_transaction else ():
-        if isinstance(one, FhirError):
-            raise one
+    for item in parsed if is_transaction else ():
+        if isinstance(item, FhirError):
+            raise item
     size, until = 0, time.monotonic() + MAX_SECONDS
-    for one in asked:
-        answer = _answer(one, size, until)
+    for item in parsed:
+        answer = _answer(item, size, until)
         if isinstance(answer, FhirError):
             if is_transaction:
                 raise answer
@@ -151,10 +151,10 @@ def _read(entry: Any, place: str) -> _Request | FhirError:
 
 def _request(entry: Any, place: str) -> _Request:
     """Return what an entry asks for. Raises FhirError."""
-    asked = entry.get("request") if isinstance(entry, dict) else None
-    if not isinstance(asked, dict):
+    fields = entry.get("request") if isinstance(entry, dict) else None
+    if not isinstance(fields, dict):
         raise InvalidParameter(place, "is missing")
-    method, url = asked.get("method"), asked.get("url")
+    method, url = fields.get("method"), fields.get("url")
     if not (isinstance(method, str) and isinstance(url, str) and url):
         raise InvalidParameter(place, "needs a method and a url")
     if method not in ("GET", "HEAD"):
@@ -165,9 +165,9 @@ def _request(entry: Any, place: str) -> _Request:
     headers = {"Accept": FHIR_JSON}
     if prefer := request.headers.get("Prefer"):
         headers["Prefer"] = prefer
-    if isinstance(held := asked.get("ifNoneMatch"), str) and held.isprintable():
-        headers["If-None-Match"] = held
-    if isinstance(since := asked.get("ifModifiedSince"), str):
+    if isinstance(etag := fields.get("ifNoneMatch"), str) and etag.isprintable():
+        headers["If-None-Match"] = etag
+    if isinstance(since := fields.get("ifModifiedSince"), str):
         try:
             headers["If-Modified-Since"] = http_date(moment_of(since))
         except ValueError:
@@ -183,15 +183,15 @@ def _name_of(part: str) -> str:
     return unquote_plus(part.partition("=")[0])
 
 
-def _answer(asked: _Request | FhirError, size: int, until: float) -> InternalResponse | FhirError:
+def _answer(item: _Request | FhirError, size: int, until: float) -> InternalResponse | FhirError:
     """Answer an entry; return why it is refused where it is. size is that of those before."""
-    if isinstance(asked, FhirError):
-        return asked
+    if isinstance(item, FhirError):
+        return item
     if size > MAX_BYTES:
         return BodyTooLong(f"The answers before this one are longer than {MAX_BYTES} bytes.")
     if time.monotonic() > until:
         return Unavailable(f"The answers before this one took {MAX_SECONDS:g} seconds.")
-    method, path, headers = asked
+    method, path, headers = item
     via, authorization = request.environ.get(VIA, ""), request.headers["Authorization"]
     answer = ask(path, authorization, method=method, headers=headers, via=via, in_batch=True)
     is_empty = method == "HEAD" or answer.status == HTTPStatus.NOT_MODIFIED
@@ -202,22 +202,22 @@ def _answer(asked: _Request | FhirError, size: int, until: float) -> InternalRes
 
 def _found(answer: InternalResponse) -> Entry:
     """Return the entry of an answer that is no refusal."""
-    said = {"status": _status(answer.status)}
+    fields = {"status": _status(answer.status)}
     if etag := answer.headers.get("ETag"):
-        said["etag"] = etag
+        fields["etag"] = etag
     if not answer.body:
-        return Entry("", None, beside(response=said)[1:])
+        return Entry("", None, beside(response=fields)[1:])
     content = answer.json()
     changed = content.get("meta", {}).get("lastUpdated")
     if changed:
-        said["lastModified"] = changed
+        fields["lastModified"] = changed
     named = f"{content['resourceType']}/{content['id']}" if changed and "id" in content else ""
-    return Entry(fhir_address(named) if named else "", answer.body, beside(response=said))
+    return Entry(fhir_address(named) if named else "", answer.body, beside(response=fields))
 
 
 def _refused(status: int, outcome: Any) -> Entry:
-    said = {"status": _status(status)} | ({"outcome": outcome} if outcome else {})
-    return Entry("", None, beside(response=said)[1:])
+    fields = {"status": _status(status)} | ({"outcome": outcome} if outcome else {})
+    return Entry("", None, beside(response=fields)[1:])
 
 
 def _status(code: int) -> str:

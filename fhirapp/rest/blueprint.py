@@ -25,7 +25,7 @@ _INSTANCE = "/<resource_id>"
 
 def compartment_types() -> list[Definition]:
     """Return the types that a patient's compartment is searched for, by name."""
-    return [one for _, one in sorted(types().items()) if is_of_patients(one)]
+    return [definition for _, definition in sorted(types().items()) if is_of_patients(definition)]
 
 
 def is_of_patients(definition: Definition) -> bool:
@@ -68,8 +68,8 @@ class ResourceBlueprint(Blueprint):
                 self._route(view.__name__, view, [("/fhir", path)])
         for name, view in (operations or {}).items():
             # One may be of the type and of its resources.
-            named = [one for one in definition.operations if one.name == name]
-            paths = [("/fhir", f"{_INSTANCE if one.instance else ''}/${name}") for one in named]
+            named = [match for match in definition.operations if match.name == name]
+            paths = [("/fhir", f"{_INSTANCE if match.instance else ''}/${name}") for match in named]
             methods = ["POST"] if named[0].resource else ["GET", "POST"]
             self._route(name, view, paths, methods)
 

@@ -29,7 +29,7 @@ RELEASED = check_date("2026-11-20")
 @blueprint.get("/fhir/metadata")
 def capabilities() -> Response:
     """Return the CapabilityStatement; no token is needed. Of its modes there is `full` alone."""
-    parameters = [one for one in response.arguments() if one != ("mode", "full")]
+    parameters = [argument for argument in response.arguments() if argument != ("mode", "full")]
     response.check_known(parameters, response.FORM_PARAMETERS)
     layout = response.negotiate(parameters)
     body, etag = current_app.extensions[_EXTENSION](base_url())
@@ -115,12 +115,12 @@ def capability_statement() -> dict[str, Any]:
                 ],
                 "searchParam": [
                     {
-                        "name": one.name,
-                        "definition": one.spec,
-                        "type": one.kind,
-                        "documentation": one.doc,
+                        "name": parameter.name,
+                        "definition": parameter.spec,
+                        "type": parameter.kind,
+                        "documentation": parameter.doc,
                     }
-                    for one in COMMON
+                    for parameter in COMMON
                 ],
                 **_operations(),
             }
@@ -181,9 +181,9 @@ def _resource(definition: Definition) -> dict[str, Any]:
     if definition.searchable:
         if included := includable(definition):
             content["searchInclude"] = included
-        if found := referring(definition):
-            content["searchRevInclude"] = found
-        content["searchParam"] = [_parameter(definition, one) for one in definition.params]
+        if reverse := referring(definition):
+            content["searchRevInclude"] = reverse
+        content["searchParam"] = [_parameter(definition, param) for param in definition.params]
     return content | _operations(definition.name, definition.operations)
 
 
@@ -198,14 +198,14 @@ def _operations(type_name: str = "", own: Sequence[Operation] = ()) -> dict[str,
     offered = current_app.extensions.get(_OFFERED, {}).get(type_name, [])
     listed = [
         {
-            "name": one.name,
-            "definition": definitions.operation_canonical(type_name, one),
-            "documentation": one.doc,
+            "name": operation.name,
+            "definition": definitions.operation_canonical(type_name, operation),
+            "documentation": operation.doc,
         }
-        for one in (*own, *offered)
+        for operation in (*own, *offered)
     ]
     # One of the type and of its resources is listed once.
-    once = list({one["name"]: one for one in listed}.values())
+    once = list({operation["name"]: operation for operation in listed}.values())
     return {"operation": once} if once else {}
 
 

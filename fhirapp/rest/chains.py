@@ -81,8 +81,8 @@ class Chains:
             if is_has:
                 _, type_name, base, rest = (*rest.split(":", 3), "", "", "")[:4]
                 if len(steps) == MAX_STEPS or not rest:
-                    wanted = f"is {HAS}:Type:reference:parameter, in up to {MAX_STEPS} steps"
-                    raise UnsupportedParameter(name, wanted)
+                    reason = f"is {HAS}:Type:reference:parameter, in up to {MAX_STEPS} steps"
+                    raise UnsupportedParameter(name, reason)
                 step = _referrer(definition, name, type_name, base)
             else:
                 written, _, rest = rest.partition(".")
@@ -92,7 +92,7 @@ class Chains:
                     raise UnsupportedParameter(name, f"has more than {MAX_STEPS} steps")
                 step = _lead(definition, name, written, rest.partition(".")[0].partition(":")[0])
                 if len(step.targets) > 1 and (rest.startswith(f"{HAS}:") or "." in rest):
-                    choices = " or ".join(f"{written}:{one.name}" for one in step.targets)
+                    choices = " or ".join(f"{written}:{target.name}" for target in step.targets)
                     raise UnsupportedParameter(name, f"leads to several types; name one: {choices}")
             for target in step.targets:
                 check_reaches(target, self._access, name)
@@ -148,13 +148,13 @@ class Chains:
         if not steps:
             return self._leaf(definition, name, last, value)
         step, *further = steps
-        asked = [
+        branches = [
             (target, self._conditions(further, target, name, last, value))
             for target in step.targets
         ]
         if isinstance(step, _Referrer):
-            return [self._referred(step, definition, asked[0][1], name)]
-        return [self._led(step, asked, name)]
+            return [self._referred(step, definition, branches[0][1], name)]
+        return [self._led(step, branches, name)]
 
     def _leaf(self, definition: Definition, name: str, last: str, value: str) -> list[AnyCondition]:
         """Return what a chain's last parameter asks. Raises FhirError, which names the chain."""
@@ -166,27 +166,27 @@ class Chains:
             raise type(error)(name, error.diagnostics.partition(": ")[2]) from None
 
     def _led(
-        self, lead: _Lead, asked: Sequence[tuple[Definition, list[AnyCondition]]], name: str
+        self, lead: _Lead, branches: Sequence[tuple[Definition, list[AnyCondition]]], name: str
     ) -> AnyCondition:
         """Return the condition that a reference leads to what fits."""
-        found: list[tuple[str, Sequence[str]]] = []
+        listed: list[tuple[str, Sequence[str]]] = []
         limited: list[tuple[Definition, Sequence[AnyCondition]]] = []
-        for target, fitting in asked:
+        for target, fitting in branches:
             limit = visible(target, self._access, "s")
             conditions = fitting if limit is None else [*fitting, limit]
             limited.append((target, conditions))
             ids = self._ids(target, conditions)
             if ids is not None:
-                found.append((target.name, ids))
-        if len(found) < len(lead.targets):
+                listed.append((target.name, ids))
+        if len(listed) < len(lead.targets):
             for target in lead.targets:
                 _check_depth(target, name)
-            return lead.where(any_of([_row_by_row(*one) for one in limited]).where())
-        patients = dict(found).get("Patient", ())
+            return lead.where(any_of([_row_by_row(*branch) for branch in limited]).where())
+        patients = dict(listed).get("Patient", ())
         for patient_id, into in merged_among(reader(), patients).items():
             if into not in patients:
                 check_not_merged(reader(), patient_id, name)
-        return lead.to(found)
+        return lead.to(listed)
 
     def _ids(self, target: Definition, conditions: Sequence[AnyCondition]) -> list[str] | None:
         """Return the ids of what fits, None where that may be too many to list."""
@@ -213,25 +213,25 @@ class _Lead(NamedTuple):
     table: str
     targets: Sequence[Definition]
 
-    def to(self, found: Sequence[tuple[str, Sequence[str]]]) -> AnyCondition:
+    def to(self, ids_by_type: Sequence[tuple[str, Sequence[str]]]) -> AnyCondition:
         """Return the condition that it leads to one of these: ids by their type."""
-        listed = [(name, ids) for name, ids in found if ids]
+        listed = [(name, ids) for name, ids in ids_by_type if ids]
         if not listed:
             return NOTHING
         if self.reference.compartment and len(listed[0][1]) <= _FEW:
             return replace(is_in("r.patient_id", listed[0][1]), narrows=True)
         choices = [is_in("k.target_id", ids).where() for _, ids in listed]
-        sql = " OR ".join(f"k.target_type = ? AND {one.sql}" for one in choices)
+        sql = " OR ".join(f"k.target_type = ? AND {choice.sql}" for choice in choices)
         values = [
             value
-            for (name, _), one in zip(listed, choices, strict=True)
-            for value in (name, *one.values)
+            for (name, _), choice in zip(listed, choices, strict=True)
+            for value in (name, *choice.values)
         ]
         return self._indexed(f"({sql})", values)
 
-    def where(self, asked: Condition) -> Condition:
+    def where(self, condition: Condition) -> Condition:
         """Return the condition that what it leads to fits, asked of each row."""
-        return self._indexed(asked.sql, asked.values).where()
+        return self._indexed(condition.sql, condition.values).where()
 
     def _indexed(self, sql: str, values: Sequence[object]) -> IndexCondition:
         return IndexCondition(self.table, f"k.param = ? AND {sql}", (self.reference.name, *values))
@@ -274,27 +274,27 @@ def _referrer(target: Definition, name: str, type_name: str, base: str) -> _Refe
 
 def _lead(definition: Definition, name: str, step: str, following: str) -> _Lead:
     """Read a step of a chain, and what follows it. Raises UnsupportedParameter."""
-    base, _, wanted = step.partition(":")
+    base, _, type_name = step.partition(":")
     reference = definition.references.get(base)
     if reference is None:
         raise UnsupportedParameter(name, f"{base} is no reference of {definition.name}")
-    if wanted and reference.targets and wanted not in reference.targets:
-        raise UnsupportedParameter(name, f"{definition.name}:{base} does not lead to {wanted}")
+    if type_name and reference.targets and type_name not in reference.targets:
+        raise UnsupportedParameter(name, f"{definition.name}:{base} does not lead to {type_name}")
     served = included_types()
-    targets = [one for one in reference.targets or sorted(served) if one in served]
-    if wanted:
-        targets = [one for one in targets if one == wanted]
+    targets = [target for target in reference.targets or sorted(served) if target in served]
+    if type_name:
+        targets = [target for target in targets if target == type_name]
     elif not reference.targets:
         raise UnsupportedParameter(name, f"{base} leads to any type; name one: {base}:Patient")
-    holders = [types()[one] for one in targets]
+    holders = [types()[target] for target in targets]
     # Whether `_has` leads on from it is its own question.
     holders = [
-        one
-        for one in holders
-        if following == HAS or not isinstance(one.params.by_name.get(following), Words | None)
+        holder
+        for holder in holders
+        if following == HAS or not isinstance(holder.params.by_name.get(following), Words | None)
     ]
     if not holders:
-        where = " or ".join(targets) or f"{wanted or base}, which is not served"
+        where = " or ".join(targets) or f"{type_name or base}, which is not served"
         raise UnsupportedParameter(name, f"{following} cannot be searched of {where}")
     context = Context(definition.tables, "")
     return _Lead(reference, context.table(ReferenceRow), holders)

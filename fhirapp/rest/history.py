@@ -104,7 +104,9 @@ def history_system() -> Response:
     """
     access = authenticate().access()
     served = [
-        one for _, one in sorted(types().items()) if one.searchable and reaches(one, access, "r")
+        definition
+        for _, definition in sorted(types().items())
+        if definition.searchable and reaches(definition, access, "r")
     ]
     if not served:
         raise insufficient_scope("The token's scope covers no read.", "system/*.r")
@@ -113,32 +115,32 @@ def history_system() -> Response:
     snapshot, signer = reader(), _signer(walked, parameters)
     place = _place(signer, parameters.cursor, 3)
     keys: list[tuple[str, int, int, Definition]] = []
-    for rank, one in enumerate(served):
-        selecting = [*visible_versions(one, access), *_in_time(one, parameters)]
+    for rank, definition in enumerate(served):
+        selecting = [*visible_versions(definition, access), *_in_time(definition, parameters)]
         if place is not None:
             updated, name, pk = place
-            if one.name == name:
+            if definition.name == name:
                 selecting.append(Condition("(h.last_updated, h.pk) < (?, ?)", (updated, pk)))
             else:
-                sign = "<=" if one.name > name else "<"
+                sign = "<=" if definition.name > name else "<"
                 selecting.append(Condition(f"h.last_updated {sign} ?", (updated,)))
         where = all_of(selecting)
         rows = snapshot.all(
-            f"SELECT h.last_updated, h.pk FROM {one.sql_table} h WHERE {where.sql}"
+            f"SELECT h.last_updated, h.pk FROM {definition.sql_table} h WHERE {where.sql}"
             f" ORDER BY h.last_updated DESC, h.pk DESC LIMIT {parameters.count + 1}",
             where.values,
         )
-        keys += [(updated, -rank, pk, one) for updated, pk in rows]
+        keys += [(updated, -rank, pk, definition) for updated, pk in rows]
     keys.sort(key=lambda key: key[:3], reverse=True)
     chosen, more = keys[: parameters.count], len(keys) > parameters.count
-    found = _chosen(snapshot, chosen)
-    total = len(found) if place is None and not more else None
+    page = _chosen(snapshot, chosen)
+    total = len(page) if place is None and not more else None
     links = _links(walked, parameters.values)
     if chosen and more:
         updated, _, pk, last = chosen[-1]
         further = signer.dumps([updated, last.name, pk])
         links.append(("next", _link(walked, {**parameters.values, "_cursor": further})))
-    return _respond(found, links, total, parameters)
+    return _respond(page, links, total, parameters)
 
 
 def _chosen(
@@ -168,8 +170,8 @@ def _answer(
         *visible_versions(definition, access),
         *_in_time(definition, parameters),
     ]
-    found = _versions(snapshot, definition, history, selecting, place, parameters.count + 1)
-    page, more = found[: parameters.count], len(found) > parameters.count
+    versions = _versions(snapshot, definition, history, selecting, place, parameters.count + 1)
+    page, more = versions[: parameters.count], len(versions) > parameters.count
     total: int | None = None
     if place is None and not more:
         total = len(page)
@@ -179,7 +181,7 @@ def _answer(
     if page and more:
         further = signer.dumps([getattr(page[-1], name) for name in history.order])
         links.append(("next", _link(history, {**parameters.values, "_cursor": further})))
-    return _respond([(definition, one) for one in page], links, total, parameters)
+    return _respond([(definition, version) for version in page], links, total, parameters)
 
 
 def _respond(
@@ -190,9 +192,9 @@ def _respond(
 ) -> Response:
     config = settings()
     rendering = (config.inline_max, config.empty_content)
-    shown = [(held.name, one.id, one.version_id, one.deleted) for held, one in page]
+    shown = [(definition.name, row.id, row.version_id, row.deleted) for definition, row in page]
     digest = blake2b(repr((links, total, shown, rendering)).encode(), digest_size=16).hexdigest()
-    entries = (_entry(held, one) for held, one in page)
+    entries = (_entry(definition, row) for definition, row in page)
     body = bundle(bundle_id(digest), "history", total, links, entries)
     # Without Last-Modified: a history also changes where a resource is taken out of reach.
     return response.respond(body, parameters.layout, etag=f'W/"{digest}"')
@@ -330,7 +332,7 @@ def _entry(definition: Definition, version: StoredVersion) -> Entry:
         method, status = "PUT", "201 Created"
     else:
         method, status = "PUT", "200 OK"
-    said = beside(
+    members = beside(
         request={"method": method, "url": path},
         response={
             "status": status,
@@ -343,4 +345,4 @@ def _entry(definition: Definition, version: StoredVersion) -> Entry:
         if version.body is None
         else response.with_addresses(version.body, definition.attachments)
     )
-    return Entry(response.fhir_address(path), body, said)
+    return Entry(response.fhir_address(path), body, members)

@@ -83,23 +83,23 @@ def included_with(
     if not joins or not matches:
         return Inclusion()
     fresh = [
-        PageResource(definition.name, one.id, one.version_id, one.pk, one.body, one.patient_id)
-        for one in matches
+        PageResource(definition.name, row.id, row.version_id, row.pk, row.body, row.patient_id)
+        for row in matches
     ]
-    here = {one.name for one in fresh}
-    requested = {Target(one.type, one.id) for one in fresh}
-    found: list[PageResource] = []
+    here = {resource.name for resource in fresh}
+    requested = {Target(resource.type, resource.id) for resource in fresh}
+    included: list[PageResource] = []
     followed = referring_count = 0
     is_cut = False
     for step in range(MAX_STEPS + 1):
         new = []
-        for one in _referring(snapshot, access, joins, fresh, permission):
-            if one.name not in here:
-                here.add(one.name)
-                requested.add(Target(one.type, one.id))
-                new.append(one)
+        for resource in _referring(snapshot, access, joins, fresh, permission):
+            if resource.name not in here:
+                here.add(resource.name)
+                requested.add(Target(resource.type, resource.id))
+                new.append(resource)
                 # A match may have any number of origins.
-                referring_count += one.type != "Provenance"
+                referring_count += resource.type != "Provenance"
         if referring_count > MAX_REFERRING:
             raise InvalidParameter(
                 "_revinclude",
@@ -108,24 +108,24 @@ def included_with(
             )
         followed_by = [join for join in joins if not join.reverse]
         pointed = _targets(snapshot, followed_by, fresh) if followed_by else set()
-        wanted = sorted(pointed - requested)
+        targets = sorted(pointed - requested)
         room = MAX_INCLUDED - followed if step < MAX_STEPS else 0
-        for one in _resources(snapshot, access, wanted[:room], permission) if wanted else ():
-            if one.name not in here:
-                here.add(one.name)
-                new.append(one)
+        for resource in _resources(snapshot, access, targets[:room], permission) if targets else ():
+            if resource.name not in here:
+                here.add(resource.name)
+                new.append(resource)
                 followed += 1
-        is_cut = is_cut or len(wanted) > room
+        is_cut = is_cut or len(targets) > room
         if step == MAX_STEPS:
             is_cut = is_cut or bool(new)
             break
-        found += new
-        requested.update(wanted)
+        included += new
+        requested.update(targets)
         fresh = new
         joins = [join for join in joins if join.iterate]
         if is_cut or not fresh or not joins:
             break
-    return Inclusion(found, is_cut)
+    return Inclusion(included, is_cut)
 
 
 def _referring(
@@ -139,10 +139,10 @@ def _referring(
 
     Only what the token may see: of Provenance that every target may be seen.
     """
-    found: list[PageResource] = []
+    resources: list[PageResource] = []
     by_type: dict[str, list[str]] = {}
-    for one in targets:
-        by_type.setdefault(one.type, []).append(one.id)
+    for resource in targets:
+        by_type.setdefault(resource.type, []).append(resource.id)
     sources = dict.fromkeys(join.source for join in joins if join.reverse)
     for source in sources:
         definition = types()[source]
@@ -171,8 +171,8 @@ def _referring(
         order = "r.last_updated DESC, r.id DESC"
         if source != "Provenance":
             order += f" LIMIT {MAX_REFERRING + 1}"
-        found += _rows(snapshot, definition, "r", conditions, order)
-    return found
+        resources += _rows(snapshot, definition, "r", conditions, order)
+    return resources
 
 
 def _targets(
@@ -180,9 +180,9 @@ def _targets(
 ) -> set[Target]:
     """Return what the sources refer to by the joins: one SELECT for each type of source."""
     by_type: dict[str, list[PageResource]] = {}
-    for one in sources:
-        by_type.setdefault(one.type, []).append(one)
-    wanted: set[Target] = set()
+    for resource in sources:
+        by_type.setdefault(resource.type, []).append(resource)
+    targets: set[Target] = set()
     served = included_types()
     for source, rows in by_type.items():
         from_source = [join for join in joins if join.source == source]
@@ -207,8 +207,8 @@ def _targets(
                 join.leads(param, target_type) for join in from_source
             ):
                 named = versions.get(pk, {}).get((param, target_type, target_id), {0})
-                wanted.update(Target(target_type, target_id, version) for version in named)
-    return wanted
+                targets.update(Target(target_type, target_id, version) for version in named)
+    return targets
 
 
 def _versions(
@@ -223,9 +223,9 @@ def _versions(
     for name in params:
         for path in definition.params.by_name[name].paths:
             for value in values_at(resource, f"{path}.reference"):
-                if found := _VERSIONED.fullmatch(value):
-                    target = (name, found[1], found[2])
-                    named.setdefault(target, set()).add(int(found[3] or 0))
+                if match := _VERSIONED.fullmatch(value):
+                    target = (name, match[1], match[2])
+                    named.setdefault(target, set()).add(int(match[3] or 0))
     return named
 
 
@@ -236,7 +236,7 @@ def _resources(
 
     One SELECT for each type, and one more where a version is named that is not the current one.
     """
-    found: list[PageResource] = []
+    resources: list[PageResource] = []
     by_type: dict[str, set[Target]] = {}
     for target in wanted:
         by_type.setdefault(target.type, set()).add(target)
@@ -244,18 +244,18 @@ def _resources(
         definition = types()[name]
         limit = [Condition("r.is_current"), *_limit(definition, access, permission)]
         current = _rows(snapshot, definition, "r", [_among("r", targets), *limit], "r.id")
-        found += [
-            one for one in current if not targets.isdisjoint((Target(name, one.id), one.name))
+        resources += [
+            row for row in current if not targets.isdisjoint((Target(name, row.id), row.name))
         ]
-        known = {one.id for one in current}
-        past = {one for one in targets if one.version_id and one.id in known}
-        past -= {one.name for one in current}
+        known = {row.id for row in current}
+        past = {target for target in targets if target.version_id and target.id in known}
+        past -= {row.name for row in current}
         if past:
             limit = [Condition("NOT h.deleted"), *visible_versions(definition, access)]
             order = "h.id, h.version_id"
             versions = _rows(snapshot, definition, "h", [_among("h", past), *limit], order)
-            found += [one for one in versions if one.name in past]
-    return found
+            resources += [row for row in versions if row.name in past]
+    return resources
 
 
 def _limit(definition: Definition, access: Access, permission: str) -> list[Condition]:

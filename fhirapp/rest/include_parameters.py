@@ -37,7 +37,7 @@ class Join(NamedTuple):
 
 def included_types() -> set[str]:
     """Return the types whose resources may be included."""
-    return {name for name, one in types().items() if one.visibility is not Visibility.CARRIER}
+    return {name for name, target in types().items() if target.visibility is not Visibility.CARRIER}
 
 
 def includable(definition: Definition) -> list[str]:
@@ -57,16 +57,16 @@ def referring(definition: Definition) -> list[str]:
     if definition.provenance_alone:
         return [REVINCLUDE]
     named = [
-        f"{one.name}:{name}"
-        for one in sorted_types()
-        for name, parameter in one.references.items()
-        if one.searchable and may_point(parameter, definition.name)
+        f"{source.name}:{name}"
+        for source in sorted_types()
+        for name, parameter in source.references.items()
+        if source.searchable and may_point(parameter, definition.name)
     ]
     return [*named, *([_ANY] if named else [])]
 
 
 def sorted_types() -> list[Definition]:
-    return [one for _, one in sorted(types().items())]
+    return [definition for _, definition in sorted(types().items())]
 
 
 def brought_types(joins: Sequence[Join]) -> list[str]:
@@ -91,66 +91,68 @@ def parse_includes(
     """
     _check_provenance_alone(definition, includes)
     joins: list[Join] = []
-    for one in dict.fromkeys(includes):
-        is_reverse = one.base == "_revinclude"
-        joins += _reversed(definition, access, one) if is_reverse else _followed(definition, one)
+    for include in dict.fromkeys(includes):
+        is_reverse = include.base == "_revinclude"
+        joins += (
+            _reversed(definition, access, include) if is_reverse else _followed(definition, include)
+        )
     return tuple(joins)
 
 
 def _check_provenance_alone(definition: Definition, includes: Sequence[Include]) -> None:
     """Refuse what service.md 4.2 does: any other `_revinclude`, and a second one."""
-    asked = [one for one in includes if one.base == "_revinclude"]
-    if not (definition.provenance_alone and asked):
+    reverse = [include for include in includes if include.base == "_revinclude"]
+    if not (definition.provenance_alone and reverse):
         return
-    if len(asked) > 1:
+    if len(reverse) > 1:
         raise outcome.RepeatedParameter("_revinclude", "may be given once")
-    if asked[0].iterate:
+    if reverse[0].iterate:
         raise outcome.UnsupportedParameter(
-            asked[0].name, "the modifier is not supported on this type"
+            reverse[0].name, "the modifier is not supported on this type"
         )
-    if asked[0].value != REVINCLUDE:
-        message = f"{asked[0].value[:SHOWN]!r} is not supported; use {REVINCLUDE}"
+    if reverse[0].value != REVINCLUDE:
+        message = f"{reverse[0].value[:SHOWN]!r} is not supported; use {REVINCLUDE}"
         raise outcome.InvalidParameter("_revinclude", message)
 
 
-def _followed(definition: Definition, one: Include) -> Iterable[Join]:
+def _followed(definition: Definition, include: Include) -> Iterable[Join]:
     """Return what one `_include` follows. Raises InvalidParameter."""
-    if one.value == _ANY:
+    if include.value == _ANY:
         served = included_types()
-        sources = [each for each in sorted_types() if each.name in served]
-        for source in sources if one.iterate else (definition,):
-            if join := _join(source, [_ANY], one.iterate):
+        sources = [definition for definition in sorted_types() if definition.name in served]
+        for source in sources if include.iterate else (definition,):
+            if join := _join(source, [_ANY], include.iterate):
                 yield join
         return
-    source_name, *rest = one.value.split(":")
-    holder = types().get(source_name) if one.iterate else None
+    source_name, *rest = include.value.split(":")
+    holder = types().get(source_name) if include.iterate else None
     if source_name == definition.name:
         holder = definition
-    join = _join(holder, rest, one.iterate) if holder else None
+    join = _join(holder, rest, include.iterate) if holder else None
     if join is None:
-        raise _not_included(one, includable(holder or definition), "from this type")
+        raise _not_included(include, includable(holder or definition), "from this type")
     yield join
 
 
-def _reversed(definition: Definition, access: Access, one: Include) -> Iterable[Join]:
+def _reversed(definition: Definition, access: Access, include: Include) -> Iterable[Join]:
     """Return what one `_revinclude` brings; of `*`, each type that the token may search."""
-    if one.value == _ANY:
+    if include.value == _ANY:
         for source in sorted_types():
-            named = _referring_by(source, "" if one.iterate else definition.name)
+            named = _referring_by(source, "" if include.iterate else definition.name)
             if named and source.searchable and reaches(source, access, "s"):
-                yield Join(source.name, named, "", one.iterate, reverse=True)
+                yield Join(source.name, named, "", include.iterate, reverse=True)
         return
-    source_name, *rest = one.value.split(":")
+    source_name, *rest = include.value.split(":")
     holder = types().get(source_name)
-    joined = _join(holder, rest, one.iterate) if holder and holder.searchable else None
+    joined = _join(holder, rest, include.iterate) if holder and holder.searchable else None
     target = joined.target if joined else ""
-    if holder is None or joined is None or not (one.iterate or target in ("", definition.name)):
-        raise _not_included(one, referring(definition), "with this type")
-    reached = _referring_by(holder, target if one.iterate else definition.name)
+    if holder is None or joined is None or not (include.iterate or target in ("", definition.name)):
+        raise _not_included(include, referring(definition), "with this type")
+    reached = _referring_by(holder, target if include.iterate else definition.name)
     named = tuple(name for name in joined.params if name in reached)
     if not named:
-        raise _not_included(one, referring(definition), "with this type")
-    check_reaches(holder, access, one.name)
+        raise _not_included(include, referring(definition), "with this type")
+    check_reaches(holder, access, include.name)
     yield joined._replace(params=named, reverse=True)
 
 
@@ -163,9 +165,11 @@ def _referring_by(source: Definition, target: str) -> tuple[str, ...]:
     )
 
 
-def _not_included(one: Include, choices: Sequence[str], where: str) -> outcome.ParameterError:
+def _not_included(include: Include, choices: Sequence[str], where: str) -> outcome.ParameterError:
     wanted = f"use {', '.join(choices)}" if choices else f"nothing can be, {where}"
-    return outcome.InvalidParameter(one.name, f"{one.value[:SHOWN]!r} cannot be included; {wanted}")
+    return outcome.InvalidParameter(
+        include.name, f"{include.value[:SHOWN]!r} cannot be included; {wanted}"
+    )
 
 
 def _join(definition: Definition, rest: Sequence[str], iterate: bool) -> Join | None:
@@ -196,11 +200,11 @@ def left_out(
     for join in joins:
         if join.target and not join.reverse and join.target not in included_types():
             reasons["_include", f"nothing of the type {join.target} is included here"] = None
-    for asked in includes:
-        if asked.value != _ANY or asked.base != "_revinclude":
+    for include in includes:
+        if include.value != _ANY or include.base != "_revinclude":
             continue
-        for one in sorted_types():
-            if one.searchable and not reaches(one, access, "s"):
-                why = f"no {one.name} is included: the token's scope does not cover search"
+        for definition in sorted_types():
+            if definition.searchable and not reaches(definition, access, "s"):
+                why = f"no {definition.name} is included: the token's scope does not cover search"
                 reasons["_revinclude", why] = None
     return [*reasons]

@@ -58,7 +58,7 @@ _REFUSED: Node = {"description": "Refused", "content": content("OAuthError", JSO
 def oauth_paths() -> Node:
     """Return the paths; errors of the forms are OAuth's own (RFC 6749 §5.2)."""
     plain = {"description": "What was asked for", "content": content("Object", JSON)}
-    found: Node = {
+    paths: Node = {
         path: {
             "get": {
                 "security": [],
@@ -81,7 +81,7 @@ def oauth_paths() -> Node:
         **_PROOF,
     )
     refused = {str(status): _REFUSED for status in (401, 403, 413, 429, 503)}
-    found["/oauth/userinfo"] = {
+    paths["/oauth/userinfo"] = {
         method: {
             "tags": ["Authorization"],
             "summary": "Say who the user of an access token is",
@@ -89,15 +89,15 @@ def oauth_paths() -> Node:
         }
         for method in ("get", "post")
     }
-    found["/oauth/token"] = _form("Get an access token", token, "Token")
-    found["/oauth/introspect"] = _form("Say what a token is", object_of(form, **hint), "Object")
-    found["/oauth/revoke"] = _form("End a token", object_of(form, **hint), "Object")
+    paths["/oauth/token"] = _form("Get an access token", token, "Token")
+    paths["/oauth/introspect"] = _form("Say what a token is", object_of(form, **hint), "Object")
+    paths["/oauth/revoke"] = _form("End a token", object_of(form, **hint), "Object")
     if settings().dynamic_registration:
         path = _form("Register a client, which an administrator approves", {}, "Object")
         post = path["post"] | {"security": [], "requestBody": {"content": content("Object", JSON)}}
         post["responses"]["201"] = post["responses"].pop("200")
-        found["/oauth/register"] = {"post": post}
-    return found
+        paths["/oauth/register"] = {"post": post}
+    return paths
 
 
 def _form(summary: str, body: Node, answer: str) -> Node:
@@ -110,7 +110,7 @@ def _form(summary: str, body: Node, answer: str) -> Node:
             "requestBody": {"required": True, "content": {_FORM: {"schema": body}}},
             "responses": {
                 "200": {"description": summary, "content": content(answer, JSON)},
-                **{str(one): _REFUSED for one in (400, 401, 413, 414, 429, 431, 503)},
+                **{str(status): _REFUSED for status in (400, 401, 413, 414, 429, 431, 503)},
             },
         }
     }
@@ -200,7 +200,7 @@ def document() -> dict[str, Any]:
         },
         "servers": [{"url": base_url()}],
         "security": [{"token": []}],
-        "tags": [{"name": one.name, "description": one.doc} for one in served],
+        "tags": [{"name": definition.name, "description": definition.doc} for definition in served],
         "paths": _with_ids(paths | _system() | _definitions() | _others()),
         "components": parts.components(served, groups, others),
     }
@@ -269,7 +269,7 @@ def _a(name: str) -> str:
 
 def _as_bytes(read: Node) -> None:
     """Tell of a read that its answer is bytes, unless FHIR JSON is asked for by name."""
-    read["parameters"] += [ref("parameters", one) for one in parts.RANGES]
+    read["parameters"] += [ref("parameters", name) for name in parts.RANGES]
     read["responses"]["200"]["content"]["*/*"] = {}
     read["responses"]["206"] = {"description": "The range of bytes", "content": {"*/*": {}}}
     read["responses"] |= instead(412, 416)
@@ -282,7 +282,7 @@ def _search(definition: Definition) -> Node:
     by_url = get_operation(name, f"Search {name}", content("Bundle"), parameters, _GUARDED)
     body = ref("requestBodies", name)
     by_form = _post(name, f"Search {name} by a form", body, parts.PREFERENCES, _GUARDED)
-    found: Node = {
+    paths: Node = {
         f"{root}/{name}{tail}": {"get": by_url, "post": by_form}
         for root in ROOTS
         for tail in ("", "/_search")
@@ -290,12 +290,12 @@ def _search(definition: Definition) -> Node:
     if is_of_patients(definition):
         record, doc = f"/fhir/Patient/{{id}}/{name}", f"Search {name} of a patient"
         statuses = (*_GUARDED, 404)
-        found[record] = {
+        paths[record] = {
             "get": get_operation(name, doc, content("Bundle"), ("path.id", *parameters), statuses)
         }
         by_form = _post(name, doc, body, ("path.id", *parts.PREFERENCES), statuses)
-        found[f"{record}/_search"] = {**found[record], "post": by_form}
-    return found
+        paths[f"{record}/_search"] = {**paths[record], "post": by_form}
+    return paths
 
 
 def _asked(definition: Definition, operation: Operation) -> Group:
@@ -308,10 +308,10 @@ def _operation(definition: Definition, operation: Operation) -> Node:
     """Return the path of an operation."""
     name = definition.name
     own = _asked(definition, operation)
-    declared = {one["name"] for one in own.values()}
+    declared = {node["name"] for node in own.values()}
     pages: Node = {}
     if operation.is_paged:
-        pages = {key: one for key, one in parts.PAGES.items() if one["name"] not in declared}
+        pages = {key: node for key, node in parts.PAGES.items() if node["name"] not in declared}
     groups = {**own, **pages, **parts.FORM_PARAMETERS}
     place = ("path.id",) if operation.instance else ()
     may_lack = operation.instance or operation.needs_record
@@ -338,7 +338,7 @@ def get_operation(
     return {
         "tags": [tag],
         "summary": summary,
-        "parameters": [ref("parameters", one) for one in parameters],
+        "parameters": [ref("parameters", name) for name in parameters],
         "responses": {"200": _found(answer), **instead(304, *statuses)},
     }
 
@@ -355,7 +355,7 @@ def _post(
     return {
         "tags": [tag],
         "summary": summary,
-        "parameters": [ref("parameters", one) for one in parameters],
+        "parameters": [ref("parameters", name) for name in parameters],
         "requestBody": body,
         "responses": {"200": _found(content(answer)), **instead(413, 415, *statuses)},
     }
@@ -418,17 +418,17 @@ def _definitions() -> Node:
             )
         },
         **{
-            f"/fhir/{one.type}/{{id}}": {
+            f"/fhir/{definition.type}/{{id}}": {
                 "get": _OPEN
                 | get_operation(
                     "Definitions",
-                    f"Read {_a(one.type)}",
-                    content(one.type),
+                    f"Read {_a(definition.type)}",
+                    content(definition.type),
                     ("path.id", *shaping),
                     (400, 404, 406),
                 )
             }
-            for one in definitions.SERVED
+            for definition in definitions.SERVED
         },
         "/openapi.json": {
             "get": _OPEN

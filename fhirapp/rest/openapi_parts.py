@@ -69,7 +69,7 @@ def _parameter(place: str, name: str, doc: str, schema: Node, *, required: bool 
 
 
 def _group(prefix: str, place: str, *described: tuple[str, str, Node]) -> Group:
-    return {f"{prefix}.{one[0]}": _parameter(place, *one) for one in described}
+    return {f"{prefix}.{row[0]}": _parameter(place, *row) for row in described}
 
 
 PLACE = {
@@ -122,9 +122,9 @@ CONTROLS = _group(
 SEVERAL = {
     **_group("system", "query", ("_type", "Types to search, separated by commas", STRING)),
     **{
-        name: one
-        for name, one in CONTROLS.items()
-        if one["name"] not in ("_sort", "_include", "_revinclude")
+        name: node
+        for name, node in CONTROLS.items()
+        if node["name"] not in ("_sort", "_include", "_revinclude")
     },
 }
 HISTORY = _group(
@@ -150,21 +150,21 @@ _GROUPS = (
 
 def search(definition: Definition) -> Group:
     """Return the parameters of a type's search: its own, and what shapes the answer."""
-    own = {f"{definition.name}.{one.name}": _search_parameter(one) for one in definition.params}
+    own = {f"{definition.name}.{param.name}": _search_param(param) for param in definition.params}
     return {**own, **PAGES, **CONTROLS, **FORM_PARAMETERS}
 
 
 def several() -> Group:
     """Return the parameters of a search of several types."""
-    own = {f"system.{one.name}": _search_parameter(one) for one in COMMON}
+    own = {f"system.{param.name}": _search_param(param) for param in COMMON}
     return {**own, **PAGES, **SEVERAL, **FORM_PARAMETERS}
 
 
-def _search_parameter(parameter: Parameter) -> Node:
+def _search_param(parameter: Parameter) -> Node:
     taken = modifiers_of(parameter)
     if isinstance(parameter, Reference):
         taken += parameter.targets
-    modifiers = f"Modifiers: {', '.join(f':{one}' for one in taken)}." if taken else ""
+    modifiers = f"Modifiers: {', '.join(f':{modifier}' for modifier in taken)}." if taken else ""
     doc = " ".join(
         filter(None, (f"{documentation(parameter)} ({parameter.kind}).", modifiers, parameter.spec))
     )
@@ -181,15 +181,15 @@ def query_parameters(prefix: str, *described: tuple[str, str, Node]) -> Group:
 def operation_parameters(prefix: str, parameters: Iterable[OperationParameter]) -> Group:
     """Return the parameters of an operation that may stand in an address."""
     described = {}
-    for one in parameters:
-        if one.type == "Resource":
+    for parameter in parameters:
+        if parameter.type == "Resource":
             continue
-        schema = _TYPES.get(one.type, STRING)
-        if one.repeats:
+        schema = _TYPES.get(parameter.type, STRING)
+        if parameter.repeats:
             schema = {"type": "array", "items": schema}
-        doc = f"{one.doc} ({one.type})."
-        described[f"{prefix}.{one.name}"] = _parameter(
-            "query", one.name, doc, schema, required=one.required
+        doc = f"{parameter.doc} ({parameter.type})."
+        described[f"{prefix}.{parameter.name}"] = _parameter(
+            "query", parameter.name, doc, schema, required=parameter.required
         )
     return described
 
@@ -197,8 +197,8 @@ def operation_parameters(prefix: str, parameters: Iterable[OperationParameter]) 
 def form(parameters: Iterable[Node]) -> Node:
     """Return the content of a form with these parameters."""
     given = list(parameters)
-    properties = {one["name"]: one["schema"] for one in given}
-    required = [one["name"] for one in given if one["required"]]
+    properties = {node["name"]: node["schema"] for node in given}
+    required = [node["name"] for node in given if node["required"]]
     schema: Node = {"type": "object", "properties": properties}
     return {_FORM: {"schema": {**schema, "required": required} if required else schema}}
 
@@ -243,7 +243,7 @@ _TOLD_IN = {
 
 def instead(*statuses: int) -> Node:
     """Return references to other answers, by status; those that anything may get among them."""
-    return {str(one): ref("responses", str(one)) for one in sorted({*statuses, 414, 431})}
+    return {str(status): ref("responses", str(status)) for status in sorted({*statuses, 414, 431})}
 
 
 def _responses() -> Node:
@@ -291,8 +291,8 @@ def _some(items: Node) -> Node:
 
 
 def _schemas(further: Iterable[str]) -> Node:
-    named = {one: {"const": one} for one in ("Bundle", "OperationOutcome", "Parameters")}
-    own = ("CapabilityStatement", *(one.type for one in definitions.SERVED), *further)
+    named = {name: {"const": name} for name in ("Bundle", "OperationOutcome", "Parameters")}
+    own = ("CapabilityStatement", *(definition.type for definition in definitions.SERVED), *further)
     entry = object_of(
         {},
         fullUrl=STRING,
@@ -361,7 +361,9 @@ def components(
         "schemas": _schemas(further),
         "parameters": {name: node for group in (*_GROUPS, *groups) for name, node in group.items()},
         "requestBodies": {
-            one.name: {"content": form(search(one).values())} for one in served if one.searchable
+            definition.name: {"content": form(search(definition).values())}
+            for definition in served
+            if definition.searchable
         },
         "responses": _responses(),
         "securitySchemes": {

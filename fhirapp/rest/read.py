@@ -38,16 +38,16 @@ COLUMNS = ", ".join(f"h.{name}" for name in StoredVersion._fields)
 def read(definition: Definition, resource_id: str) -> Response:
     """Return the current version. Raises NotFound, Gone."""
     access = access_to(definition, "r", resource_id)
-    wanted = _wanted(definition)
+    shape = _wanted(definition)
     snapshot = reader()
     version = find_version(snapshot, definition, access, resource_id)
-    return _respond(snapshot, definition, version, wanted, f"{definition.name}/{resource_id}")
+    return _respond(snapshot, definition, version, shape, f"{definition.name}/{resource_id}")
 
 
 def vread(definition: Definition, resource_id: str, version_id: str) -> Response:
     """Return one version. Raises NotFound, Gone."""
     access = access_to(definition, "r", resource_id)
-    wanted = _wanted(definition)
+    shape = _wanted(definition)
     snapshot, version = reader(), None
     if version_id.isascii() and version_id.isdecimal() and len(version_id) < 10:
         version = find_version(snapshot, definition, access, resource_id, int(version_id))
@@ -55,7 +55,7 @@ def vread(definition: Definition, resource_id: str, version_id: str) -> Response
         if version is not None and str(version.version_id) != version_id:
             version = None
     name = f"{definition.name}/{resource_id}/_history/{version_id}"
-    return _respond(snapshot, definition, version, wanted, name)
+    return _respond(snapshot, definition, version, shape, name)
 
 
 def find_version(
@@ -134,7 +134,7 @@ def _respond(
     snapshot: Reader,
     definition: Definition,
     version: StoredVersion | None,
-    wanted: tuple[response.Layout, Controls | None],
+    shape: tuple[response.Layout, Controls | None],
     name: str,
 ) -> Response:
     if version is None:
@@ -142,7 +142,7 @@ def _respond(
         raise NotFound(f"{name} is not known here.")
     if version.deleted or version.body is None:
         raise Gone(f"{name} was deleted.")
-    layout, controls = wanted
+    layout, controls = shape
     all_served(definition.name, [version])
     body = version.body
     if controls is not None:

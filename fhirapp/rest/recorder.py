@@ -355,8 +355,8 @@ def _rows_of(snapshot: Reader, sql: str, ids: set[str]) -> Iterator[tuple[Any, .
     """Yield the rows of a SELECT that ends with a list of ids."""
     ordered = sorted(ids)
     for at in range(0, len(ordered), _MOST_VALUES):
-        some = ordered[at : at + _MOST_VALUES]
-        yield from snapshot.all(f"{sql} ({', '.join('?' * len(some))})", some)
+        batch = ordered[at : at + _MOST_VALUES]
+        yield from snapshot.all(f"{sql} ({', '.join('?' * len(batch))})", batch)
 
 
 def patients_of_earlier(lines: Sequence[Mapping[str, Any]]) -> list[set[str]]:

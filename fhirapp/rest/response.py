@@ -127,9 +127,9 @@ def negotiate(parameters: Iterable[tuple[str, str]]) -> Layout:
 
 def layout_wanted() -> Layout:
     """Return what was negotiated, or might be: of an error, which cannot be refused for it."""
-    found: Layout | None = g.get("layout")
-    if found is not None:
-        return found
+    layout: Layout | None = g.get("layout")
+    if layout is not None:
+        return layout
     try:
         return negotiate(arguments())
     except outcome.FhirError:
@@ -145,11 +145,11 @@ def prefers_resource() -> bool:
         return True
     named = [(_essence(media), quality) for media, quality in request.accept_mimetypes]
     ours = JSON_NAMES | {FHIR_XML}
-    wanted = max((quality for media, quality in named if media in ours), default=0)
+    quality = max((quality for media, quality in named if media in ours), default=0)
     others = max(
         (quality for media, quality in named if media not in ours | _WIDE.keys()), default=0
     )
-    return wanted > 0 and wanted >= others
+    return quality > 0 and quality >= others
 
 
 def handling() -> str | None:
@@ -164,8 +164,8 @@ def handling() -> str | None:
     for preference in parse_list_header(prefer.replace(";", ",")):
         name, _, value = preference.partition("=")
         if name.strip().lower() == "handling":
-            wanted = value.strip().strip('"').lower()
-            return wanted if wanted in ("strict", "lenient") else None
+            mode = value.strip().strip('"').lower()
+            return mode if mode in ("strict", "lenient") else None
     return None
 
 
@@ -402,10 +402,10 @@ def _is_known(etag: str, last_modified: str | None) -> bool:
     environ = request.environ
     if environ["REQUEST_METHOD"] == "POST":
         return False
-    held = environ.get("HTTP_IF_NONE_MATCH")
-    if held is not None:
+    header = environ.get("HTTP_IF_NONE_MATCH")
+    if header is not None:
         opaque = _opaque(etag)
-        return held.strip() == "*" or opaque in map(_opaque, held.split(","))
+        return header.strip() == "*" or opaque in map(_opaque, header.split(","))
     since = _date(environ.get("HTTP_IF_MODIFIED_SINCE"))
     if since is None or last_modified is None:
         return False

@@ -108,7 +108,7 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     if controls.explain:
         issues += explain_query(definition.params, query, context)
         issues += explain_answer(controls)
-        led_to = [name for one in query.chains.values() for name in one.types]
+        led_to = [name for chained in query.chains.values() for name in chained.types]
         issues += explain_limits([definition.name, *led_to, *brought_types(joins)], access)
         issues += statements.explain() if statements else ()
     matched = [(match.id, match.version_id) for match in page.matches]
@@ -139,7 +139,7 @@ def search_arguments() -> list[tuple[str, str]]:
 
 def _merged(snapshot: Reader, patients: Sequence[paging.Match]) -> Iterator[tuple[str, str]]:
     """Yield, as Query.ignored has it, the patients of a page whose record is in another's now."""
-    for patient_id, into in merged_among(snapshot, [one.id for one in patients]).items():
+    for patient_id, into in merged_among(snapshot, [match.id for match in patients]).items():
         reason = f"Patient/{patient_id} was merged into Patient/{into}, which has the record"
         yield "_revinclude", reason
 
@@ -208,8 +208,8 @@ def _entries(
     name, base, known = definition.name, response.fhir_address(""), types()
     is_part = controls.is_part
     all_served(name, page.matches)
-    for one in inclusion.resources:
-        all_served(one.type, [one])
+    for resource in inclusion.resources:
+        all_served(resource.type, [resource])
 
     def shown(definition: Definition, body: bytes, elements: Sequence[str]) -> bytes:
         if is_part:
@@ -221,9 +221,9 @@ def _entries(
         score = page.scores.get(match.pk)
         beside = MATCH if score is None else scored(score)
         yield Entry(f"{base}{name}/{match.id}", body, beside)
-    for one in inclusion.resources:
+    for resource in inclusion.resources:
         # FHIR R4 search §3.1.1.5.9: _elements is about the matches alone.
-        body = shown(known[one.type], one.body, ())
-        yield Entry(f"{base}{one.type}/{one.id}", body, INCLUDE)
+        body = shown(known[resource.type], resource.body, ())
+        yield Entry(f"{base}{resource.type}/{resource.id}", body, INCLUDE)
     if issues:
         yield fhir_json.outcome(operation_outcome(issues))

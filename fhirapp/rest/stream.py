@@ -50,9 +50,9 @@ def check_preconditions(version_id: int, last_modified: str) -> None:
     last_modified is an instant. If-Match may name our weak entity tag, as it does everywhere in
     FHIR (R4 http §3.1.0.5): it stands for a version, and a version never changes.
     """
-    held = request.headers.get("If-Match", "").strip()
-    if held:
-        holds = parse_etags(held).contains_weak(str(version_id))
+    header = request.headers.get("If-Match", "").strip()
+    if header:
+        holds = parse_etags(header).contains_weak(str(version_id))
     else:
         since = _unmodified_since()
         holds = since is None or moment_of(last_modified).replace(microsecond=0) <= since
@@ -74,11 +74,11 @@ def wanted_span(length: int, last_modified: str | None) -> Span | None:
     last_modified is an instant, None where it does not tell the version from all others. Raises
     RangeNotSatisfiable.
     """
-    wanted = request.headers.get("Range")
+    header = request.headers.get("Range")
     # RFC 9110 §14.2: of GET only.
-    if wanted is None or request.method != "GET" or not _if_range_holds(last_modified):
+    if header is None or request.method != "GET" or not _if_range_holds(last_modified):
         return None
-    return parse_range(wanted, length)
+    return parse_range(header, length)
 
 
 def _if_range_holds(last_modified: str | None) -> bool:
@@ -86,10 +86,10 @@ def _if_range_holds(last_modified: str | None) -> bool:
 
     By date only: entity tags are compared strongly here, and service.md 9 makes ours weak.
     """
-    held = request.headers.get("If-Range")
-    if held is None:
+    header = request.headers.get("If-Range")
+    if header is None:
         return True
-    return last_modified is not None and held == http_date(moment_of(last_modified))
+    return last_modified is not None and header == http_date(moment_of(last_modified))
 
 
 def parse_range(header: str, length: int) -> Span | None:
@@ -167,11 +167,11 @@ class StoredContent(NamedTuple):
         The server's file wrapper reads while no other connection is served, so it waits for no
         store; and a file frees the thread of a slow client.
         """
-        found = pieces(self.files, self.name, span.start, span.stop)
+        content = pieces(self.files, self.name, span.start, span.stop)
         if span.stop - span.start > _LONGEST_FETCHED:
-            return found
+            return content
         file = TemporaryFile(dir=settings().instance)  # noqa: SIM115
-        file.writelines(found)
+        file.writelines(content)
         file.seek(0)
         return wrap_file(request.environ, cast("IO[bytes]", file), PIECE)
 

@@ -73,9 +73,9 @@ def subset(definition: Definition, body: bytes, summary: str, elements: Sequence
     if summary == "false" and not elements:
         return body
     schema = definition.schema
-    kept = _kept(schema, summary, elements)
+    names = _kept(schema, summary, elements)
     whole = members_of(body)
-    part = {name: text for name, text in whole.items() if name.lstrip("_") in kept}
+    part = {name: text for name, text in whole.items() if name.lstrip("_") in names}
     if summary == "true":
         part = _summarised(schema, part)
     if "contained" in whole and "contained" not in part:
@@ -94,10 +94,10 @@ def _kept(schema: ResourceSchema, summary: str, elements: Sequence[str]) -> set[
         return {*_ALWAYS, "text", *mandatory}
     modifiers = {name for name, element in declared.items() if element.modifier}
     if summary == "true":
-        wanted = {name for name, element in declared.items() if element.summary}
+        chosen = {name for name, element in declared.items() if element.summary}
     else:
-        wanted = {name for listed in elements for name in _named(schema, listed)}
-    return {*_ALWAYS, *mandatory, *modifiers, *wanted}
+        chosen = {name for listed in elements for name in _named(schema, listed)}
+    return {*_ALWAYS, *mandatory, *modifiers, *chosen}
 
 
 def _named(schema: ResourceSchema, name: str) -> set[str]:
@@ -142,7 +142,7 @@ def _has_marks(check: Check) -> bool:
 
 def _cut(value: Any, check: Check | None) -> Any:
     if isinstance(check, Repeating):
-        return [left for one in value if (left := _cut(one, check.item)) != {}]
+        return [left for item in value if (left := _cut(item, check.item)) != {}]
     if not isinstance(check, Complex):
         return value
     marked = {*(check.summary or check.elements), *check.required, *_BESIDE}
@@ -159,25 +159,25 @@ def _with_contained(whole: Mapping[str, bytes], part: Mapping[str, bytes]) -> di
 
     FHIR R4 references §2.3.0.3.
     """
-    held = {one["id"]: one for one in fhir_json.loads(whole["contained"])}
-    texts = {name: fhir_json.dumps_indented(one) for name, one in held.items()}
-    wanted: set[str] = set()
-    found = [name for text in part.values() for name in _local_references(text)]
-    while found:
-        name = found.pop()
-        if name in held and name not in wanted:
-            wanted.add(name)
-            found += _local_references(texts[name])
-    kept = [one for name, one in held.items() if name in wanted]
-    if not kept:
+    contained = {resource["id"]: resource for resource in fhir_json.loads(whole["contained"])}
+    texts = {name: fhir_json.dumps_indented(resource) for name, resource in contained.items()}
+    referenced: set[str] = set()
+    pending = [name for text in part.values() for name in _local_references(text)]
+    while pending:
+        name = pending.pop()
+        if name in contained and name not in referenced:
+            referenced.add(name)
+            pending += _local_references(texts[name])
+    resources = [resource for name, resource in contained.items() if name in referenced]
+    if not resources:
         return dict(part)
-    together = {**part, "contained": member(kept)}
+    together = {**part, "contained": member(resources)}
     return {name: together[name] for name in whole if name in together}
 
 
 def _local_references(text: bytes) -> list[str]:
     """Return the ids of contained resources that JSON refers to; in text quotes are escaped."""
-    return [found.decode() for found in _LOCAL.findall(text)]
+    return [reference.decode() for reference in _LOCAL.findall(text)]
 
 
 def _marked(meta: bytes) -> bytes:

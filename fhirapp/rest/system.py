@@ -67,7 +67,7 @@ blueprint = Blueprint("system", __name__)
 @blueprint.route("/fhir/_search", methods=["GET", "POST"])
 def search_system() -> Response:
     """Return the searchset Bundle of all types, or of those of `_type`. Raises FhirError."""
-    return _answer("", [one for one in types().values() if one.searchable], [])
+    return _answer("", [definition for definition in types().values() if definition.searchable], [])
 
 
 @blueprint.get("/fhir/Patient/<resource_id>/*")
@@ -93,52 +93,52 @@ def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Res
     parameters = search_arguments()
     layout, strict, config = negotiate(parameters), is_strict(), settings()
     named = _named(parameters, searched)
-    wanted = sorted(named or searched, key=lambda one: rank(one.name))
+    wanted = sorted(named or searched, key=lambda definition: rank(definition.name))
     chosen, left_out = _reached(access, wanted, is_named=bool(named))
     rest = [(name, value) for name, value in parameters if name != _TYPE]
     controls = parse_controls(rest, default=config.page_size, greatest=config.page_max)
     _check_controls(controls)
 
-    asked = [_asked(one, access, controls, within, strict=strict) for one in chosen]
-    ignored = _ignored(asked, controls, strict=strict)
+    queries = [_query(definition, access, controls, within, strict=strict) for definition in chosen]
+    ignored = _ignored(queries, controls, strict=strict)
     if left_out:
-        names = ", ".join(one.name for one in left_out)
+        names = ", ".join(definition.name for definition in left_out)
         ignored.append((_TYPE, f"{names} not searched: the token's scope does not cover it"))
-    applied = [pair for pair in asked[0].query.applied if pair not in within]
-    applied += [(_TYPE, ",".join(one.name for one in named))] if named else []
+    applied = [pair for pair in queries[0].query.applied if pair not in within]
+    applied += [(_TYPE, ",".join(definition.name for definition in named))] if named else []
     made_for = fingerprint(path or "/", applied)
 
     snapshot = reader()
     begin = begin_at(controls.cursor, made_for)
     marks = dict(begin.marks)
     parts = []
-    for one in asked:
-        conditions = [*one.query.conditions, *([one.limit] if one.limit is not None else ())]
-        selection = select(one.definition.sql_table, conditions, snapshot.all)
-        parts.append(part(snapshot.all, one.definition, selection, marks))
+    for query in queries:
+        conditions = [*query.query.conditions, *([query.limit] if query.limit is not None else ())]
+        selection = select(query.definition.sql_table, conditions, snapshot.all)
+        parts.append(part(snapshot.all, query.definition, selection, marks))
     count = MAX_IDS * len(parts) if controls.count is None else controls.count
-    found: list[tuple[Definition, Match]] = []
+    matches: list[tuple[Definition, Match]] = []
     if not controls.only_total:
-        found = read_parts(snapshot.all, parts, begin, count + 1, BY_NEWEST)
-    page = found[:count]
+        matches = read_parts(snapshot.all, parts, begin, count + 1, BY_NEWEST)
+    page = matches[:count]
     total = None
     if controls.only_total or controls.total != "none":
-        total = sum(total_of(snapshot, one.selection) for one in parts)
-    for one in asked:
+        total = sum(total_of(snapshot, share.selection) for share in parts)
+    for query in queries:
         is_empty = not (page or total)
         check_merged(
-            snapshot, one.definition, access, one.query.direct, one.context, is_empty=is_empty
+            snapshot, query.definition, access, query.query.direct, query.context, is_empty=is_empty
         )
-    issues = [*warnings(ignored), *class_warnings(asked[0].query.applied), *_doubts(asked)]
+    issues = [*warnings(ignored), *class_warnings(queries[0].query.applied), *_doubts(queries)]
     if controls.explain:
-        issues += _explain(asked, controls, access)
+        issues += _explain(queries, controls, access)
     applied += controls.applied
     place = [] if controls.cursor is None else [("_cursor", controls.cursor)]
     links = [("self", page_link(path, [*applied, *place])), ("first", page_link(path, applied))]
-    if page and len(found) > len(page):
+    if page and len(matches) > len(page):
         cursor = cursor_after(parts, *page[-1], made_for)
         links.append(("next", page_link(path, [*applied, ("_cursor", cursor)])))
-    shown = [(held.name, one.id, one.version_id) for held, one in page]
+    shown = [(definition.name, match.id, match.version_id) for definition, match in page]
     content = (links, total, shown, issues, (config.inline_max, config.empty_content))
     digest = blake2b(repr(content).encode(), digest_size=16).hexdigest()
     body = bundle(bundle_id(digest), "searchset", total, links, _entries(page, controls, issues))
@@ -147,19 +147,19 @@ def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Res
 
 def _named(parameters: Arguments, searched: Sequence[Definition]) -> list[Definition]:
     """Return the types that `_type` names, none without it. Raises InvalidParameter."""
-    by_name = {one.name: one for one in sorted(searched, key=lambda one: one.name)}
+    by_name = {choice.name: choice for choice in sorted(searched, key=lambda choice: choice.name)}
     named: dict[str, Definition] = {}
     for name, value in parameters:
         if name.partition(":")[0] != _TYPE:
             continue
         if name != _TYPE:
             raise outcome.UnsupportedParameter(name, "the modifier is not supported")
-        for one in filter(None, value.split(",")):
-            if one not in by_name:
-                choices = ", ".join(by_name)
-                raise outcome.InvalidParameter(_TYPE, f"{one[:SHOWN]!r} is not one of {choices}")
-            named[one] = by_name[one]
-    return [named[one] for one in sorted(named)]
+        for code in filter(None, value.split(",")):
+            if code not in by_name:
+                names = ", ".join(by_name)
+                raise outcome.InvalidParameter(_TYPE, f"{code[:SHOWN]!r} is not one of {names}")
+            named[code] = by_name[code]
+    return [named[name] for name in sorted(named)]
 
 
 def _reached(
@@ -167,23 +167,23 @@ def _reached(
 ) -> tuple[list[Definition], list[Definition]]:
     """Return the types that the token may search, and those that it may not. Raises Forbidden."""
     if is_named:
-        for one in searched:
-            access_to(one, "s")
-    reached = [one for one in searched if reaches(one, access, "s")]
+        for definition in searched:
+            access_to(definition, "s")
+    reached = [definition for definition in searched if reaches(definition, access, "s")]
     if not reached:
         raise insufficient_scope("The token's scope covers no search.", "system/*.s")
-    return reached, [one for one in searched if one not in reached]
+    return reached, [definition for definition in searched if definition not in reached]
 
 
 def _check_controls(controls: Controls) -> None:
     """Raises UnsupportedParameter for what is of a search of one type."""
-    for one in controls.includes:
-        raise outcome.UnsupportedParameter(one.name, _OF_ONE_TYPE)
+    for include in controls.includes:
+        raise outcome.UnsupportedParameter(include.name, _OF_ONE_TYPE)
     if controls.sort:
         raise outcome.UnsupportedParameter("_sort", _OF_ONE_TYPE)
 
 
-def _asked(
+def _query(
     definition: Definition, access: Access, controls: Controls, within: Arguments, *, strict: bool
 ) -> _TypeQuery:
     """Return what is asked of a type. Raises FhirError."""
@@ -205,20 +205,22 @@ def _asked(
 
 
 def _ignored(
-    asked: Sequence[_TypeQuery], controls: Controls, *, strict: bool
+    queries: Sequence[_TypeQuery], controls: Controls, *, strict: bool
 ) -> list[tuple[str, str]]:
     """Return what no type has. Raises UnsupportedParameter for what some have: that would widen."""
-    applied = {name for one in asked for name, _ in one.query.applied}
-    for one in asked:
-        for name, _ in one.query.ignored:
+    applied = {name for query in queries for name, _ in query.query.applied}
+    for query in queries:
+        for name, _ in query.query.ignored:
             if name in {known.partition(":")[0] for known in applied}:
-                reason = f"is not a search parameter of {one.definition.name}; name others by _type"
+                reason = (
+                    f"is not a search parameter of {query.definition.name}; name others by _type"
+                )
                 raise outcome.UnsupportedParameter(name, reason)
-    ignored = [*asked[0].query.ignored]
+    ignored = [*queries[0].query.ignored]
     if controls.is_part:
-        check_subset(asked[0].definition, controls, strict=False)
+        check_subset(queries[0].definition, controls, strict=False)
         for name in controls.elements:
-            unknown = [unknown_elements(one.definition, [name]) for one in asked]
+            unknown = [unknown_elements(query.definition, [name]) for query in queries]
             if all(unknown):
                 if strict:
                     raise outcome.InvalidParameter("_elements", unknown[0][0])
@@ -226,36 +228,36 @@ def _ignored(
     return ignored
 
 
-def _doubts(asked: Sequence[_TypeQuery]) -> Iterator[Issue]:
+def _doubts(queries: Sequence[_TypeQuery]) -> Iterator[Issue]:
     """Yield the codes that no resource of a type can have, each once."""
-    found = [
+    doubts = [
         impossible.issue()
-        for one in asked
-        for impossible in impossible_values(one.definition, one.query.direct)
+        for query in queries
+        for impossible in impossible_values(query.definition, query.query.direct)
     ]
-    yield from (doubt for place, doubt in enumerate(found) if doubt not in found[:place])
+    yield from (doubt for place, doubt in enumerate(doubts) if doubt not in doubts[:place])
 
 
-def _explain(asked: Sequence[_TypeQuery], controls: Controls, access: Access) -> Iterator[Issue]:
+def _explain(queries: Sequence[_TypeQuery], controls: Controls, access: Access) -> Iterator[Issue]:
     """Yield how the search was read, which is the same of each type."""
-    first = asked[0]
-    names = [one.definition.name for one in asked]
+    first = queries[0]
+    names = [query.definition.name for query in queries]
     yield explanation("type", f"Types: {', '.join(names)}; one after the other.", None, [_SPEC])
     yield from explain_query(first.definition.params, first.query, first.context)
     yield from explain_answer(controls)
-    led_to = [name for one in first.query.chains.values() for name in one.types]
+    led_to = [name for chained in first.query.chains.values() for name in chained.types]
     yield from explain_limits([*names, *led_to], access)
 
 
 def _entries(
     page: Sequence[tuple[Definition, Match]], controls: Controls, issues: Sequence[Issue]
 ) -> Iterator[Entry]:
-    for held, one in page:
-        all_served(held.name, [one])
-        body = one.body
+    for definition, match in page:
+        all_served(definition.name, [match])
+        body = match.body
         if controls.is_part:
-            body = subset(held, body, controls.summary, controls.elements)
-        body = with_addresses(body, held.attachments)
-        yield Entry(fhir_address(f"{held.name}/{one.id}"), body, MATCH)
+            body = subset(definition, body, controls.summary, controls.elements)
+        body = with_addresses(body, definition.attachments)
+        yield Entry(fhir_address(f"{definition.name}/{match.id}"), body, MATCH)
     if issues:
         yield fhir_json.outcome(outcome.operation_outcome(issues))

@@ -84,9 +84,9 @@ class Terminology:
             )
         expander = _Expander(self._read(), f"{parameter}:{modifier}")
         value_set = expander.stored(name)
-        found = expander.expand(value_set)
+        expansion = expander.expand(value_set)
         return ResolvedCodes(
-            tuple(sorted(found)), f"the value set {value_set.name} ({_count(found)})"
+            tuple(sorted(expansion)), f"the value set {value_set.name} ({_count(expansion)})"
         )
 
 
@@ -127,27 +127,27 @@ class _Expander:
         Raises UnknownTerminology where that is none, or several.
         """
         definition = types().get(_VALUE_SET)
-        found = self._find(definition, name) if definition else []
-        if not found:
+        rows = self._find(definition, name) if definition else []
+        if not rows:
             urls = self._urls(definition) if definition else []
             raise UnknownTerminology(
                 self._parameter,
                 f"no value set {name[:_SHOWN]!r} is stored here; import it, or use one of "
                 + ", ".join([*(URL + class_name for class_name in CLASSES), *urls]),
             )
-        if len(found) > 1:
-            several = ", ".join(f"{_VALUE_SET}/{row.id} ({row.name})" for row in found[:_NAMED])
+        if len(rows) > 1:
+            several = ", ".join(f"{_VALUE_SET}/{row.id} ({row.name})" for row in rows[:_NAMED])
             hint = "name its version too, as url|version, or" if "|" not in name else "name"
             message = f"{name[:_SHOWN]!r} names several value sets: {several}; {hint} one of them"
             raise UnknownTerminology(self._parameter, message)
-        return found[0]
+        return rows[0]
 
     def _find(self, definition: Definition, name: str) -> list[_ValueSet]:
         local = name.removeprefix(f"{fhir_url()}/")
         if local.startswith(f"{_VALUE_SET}/"):
-            found = self._rows(definition, "r.id = ?", [local.removeprefix(f"{_VALUE_SET}/")])
-            if found:
-                return found
+            rows = self._rows(definition, "r.id = ?", [local.removeprefix(f"{_VALUE_SET}/")])
+            if rows:
+                return rows
         url, _, version = name.partition("|")
         tokens = quoted(definition.tables.token.name)
         where = (

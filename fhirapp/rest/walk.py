@@ -64,20 +64,20 @@ def read_parts(
     run: page.Run, parts: Iterable[Part], begin: Begin, limit: int, way: Way
 ) -> list[tuple[Definition, Match]]:
     """Return up to limit resources from a place on."""
-    found: list[tuple[Definition, Match]] = []
-    for one in parts:
-        name, room = one.definition.name, limit - len(found)
+    matches: list[tuple[Definition, Match]] = []
+    for share in parts:
+        name, room = share.definition.name, limit - len(matches)
         if not room or (begin.type and rank(name) < rank(begin.type)):
             continue
         after = tuple(begin.place) if name == begin.type else way.start
-        cursor = page.Cursor(after, backwards=False, mark=one.mark)
-        rows = page.find_page(run, one.selection, way.order, cursor, room)
-        found += [(one.definition, Match.of(row)) for row in rows]
-    return found
+        cursor = page.Cursor(after, backwards=False, mark=share.mark)
+        rows = page.find_page(run, share.selection, way.order, cursor, room)
+        matches += [(share.definition, Match.of(row)) for row in rows]
+    return matches
 
 
 def cursor_after(parts: Iterable[Part], definition: Definition, last: Match, made_for: str) -> str:
     """Return the cursor of the page after a resource: after where it stood at the first page."""
-    marks = [(one.definition.name, one.mark) for one in parts]
+    marks = [(share.definition.name, share.mark) for share in parts]
     place = Begin(definition.name, last.place, marks)
     return cursors().write(page.Cursor(place, backwards=False, mark=0), made_for)

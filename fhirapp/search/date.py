@@ -125,19 +125,19 @@ class Date(Parameter):
             raise self.invalid(f"{value[:SHOWN]!r} {error}") from None
 
     def _check_closed(self, values: Sequence[str]) -> None:
-        wanted = "two values must form a closed range: one with gt, ge or sa, one with lt, le or eb"
+        rule = "two values must form a closed range: one with gt, ge or sa, one with lt, le or eb"
         if len(values) > 2 or any(len(split(value, ",")) > 1 for value in values):
-            raise self.invalid(wanted)
+            raise self.invalid(rule)
         searched = [self.parse(value) for value in values]
-        lower = [one for one in searched if one.prefix in LOWER]
-        upper = [one for one in searched if one.prefix in UPPER]
+        lower = [bound for bound in searched if bound.prefix in LOWER]
+        upper = [bound for bound in searched if bound.prefix in UPPER]
         if len(lower) != 1 or len(upper) != 1:
-            raise self.invalid(wanted)
+            raise self.invalid(rule)
         # ge2024-03-01 with le2024-03-01 is that day; gt2024-03-01 with le2024-03-01 is nothing.
         start = lower[0].interval.low if lower[0].prefix == "ge" else lower[0].interval.high
         end = upper[0].interval.high if upper[0].prefix == "le" else upper[0].interval.low
         if start >= end:
-            raise self.invalid(f"{wanted}; here nothing lies between the two")
+            raise self.invalid(f"{rule}; here nothing lies between the two")
 
 
 @dataclass(frozen=True)

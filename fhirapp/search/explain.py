@@ -186,7 +186,7 @@ def _named_values(extension: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield part["url"], next(values, part)
 
 
-def explain_query(parameters: Parameters, query: Query, context: Context) -> Iterator[Issue]:
+def explain_query(parameters: Parameters, query: Query, type_context: Context) -> Iterator[Issue]:
     """Yield an issue for each parameter that is applied, all its repetitions together."""
     grouped: dict[str, list[str]] = {}
     for name, value in query.applied:
@@ -195,9 +195,9 @@ def explain_query(parameters: Parameters, query: Query, context: Context) -> Ite
         chained = query.chains.get(name)
         if chained is None:
             base, _, modifier = name.partition(":")
-            parameter, asked, before = parameters.by_name[base], context, ""
+            parameter, context, before = parameters.by_name[base], type_context, ""
         else:
-            _, parameter, modifier, asked, before, _ = chained
+            _, parameter, modifier, context, before, _ = chained
             base = before + parameter.name
         links = [f"{SPEC}#{_SECTIONS.get(parameter.name, parameter.kind)}"]
         if chained is not None:
@@ -214,7 +214,7 @@ def explain_query(parameters: Parameters, query: Query, context: Context) -> Ite
             is_first_of=parameter.first_of,
             doc=parameter.doc,
             repetitions=[
-                [_sought(parameter, modifier, part, asked) for part in parameter.choices(value)]
+                [_sought(parameter, modifier, part, context) for part in parameter.choices(value)]
                 for value in dict.fromkeys(values)
             ],
             links=links,

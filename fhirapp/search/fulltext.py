@@ -56,14 +56,14 @@ class WordsCondition(IndexCondition):
     def where(self) -> Condition:
         if self.is_listed:
             return self.listed()
-        each = super().where()
+        per_row = super().where()
         if not self.since:
-            return each
+            return per_row
         return Condition(
-            f"CASE WHEN r.pk < {self.since} THEN {each.sql} ELSE r.pk IN"
+            f"CASE WHEN r.pk < {self.since} THEN {per_row.sql} ELSE r.pk IN"
             f" (SELECT k.{self.number} FROM {self.table} k"
             f" WHERE {self.sql} AND k.{self.number} >= {self.since}) END",
-            (*each.values, *self.values),
+            (*per_row.values, *self.values),
         )
 
     def listed(self) -> Condition:
@@ -143,7 +143,7 @@ class Fts5(FullText):
     )
 
     def query(self, choices: Sequence[Sequence[Phrase]], column: str) -> str:
-        query = " OR ".join(f"({' AND '.join(map(self._phrase, one))})" for one in choices)
+        query = " OR ".join(f"({' AND '.join(map(self._phrase, choice))})" for choice in choices)
         return f"{column} : ({query})" if column else query
 
     @staticmethod
@@ -205,7 +205,7 @@ class TsVector(FullText):
     )
 
     def query(self, choices: Sequence[Sequence[Phrase]], column: str) -> str:  # noqa: ARG002
-        return " | ".join(f"({' & '.join(map(self._phrase, one))})" for one in choices)
+        return " | ".join(f"({' & '.join(map(self._phrase, choice))})" for choice in choices)
 
     @staticmethod
     def _phrase(phrase: Phrase) -> str:
@@ -252,7 +252,7 @@ def _vector(text: str) -> str:
     placed = sorted((word, min(place, _LAST_PLACE)) for place, word in enumerate(text.split(), 1))
     parts: list[str] = []
     length = 0
-    for word, places in groupby(placed, key=lambda one: one[0]):
+    for word, places in groupby(placed, key=lambda pair: pair[0]):
         listed = ",".join(str(place) for _, place in [*places][:_MOST_PLACES])
         length += len(word.encode()) + len(listed)
         if length > _MOST_BYTES:

@@ -62,10 +62,10 @@ class Order:
         self, rows: Sequence[Place], *, backwards: bool, place: Callable[[Place], Place]
     ) -> list[Place]:
         """Sort rows that have these keys; place is their position in a row."""
-        found = list(rows)
+        ordered = list(rows)
         for at, key in reversed([*enumerate(self.keys)]):
-            found.sort(key=lambda row: place(row)[at], reverse=key.descending != backwards)
-        return found
+            ordered.sort(key=lambda row: place(row)[at], reverse=key.descending != backwards)
+        return ordered
 
 
 NEWEST_FIRST = Order((_NEWEST, SortKey("{row}.id", descending=True)))
@@ -247,9 +247,9 @@ def _moved(selection: Selection, order: Order, cursor: Cursor, limit: int) -> Co
         f" AND {selection.where})) x WHERE {beyond.sql}"
         f" {order.by(names, backwards=cursor.backwards)} LIMIT {limit}"
     )
-    found = (cursor.mark, cursor.mark)
+    marks = (cursor.mark, cursor.mark)
     matched = (*selection.values, *selection.values)
-    return Condition(sql, (*columns.values, *found, *matched, *beyond.values))
+    return Condition(sql, (*columns.values, *marks, *matched, *beyond.values))
 
 
 def _walked(
@@ -303,7 +303,7 @@ def _with_value(
         sign = "<=" if descending != backwards else ">="
         conditions.append(Condition(f"{value} {sign} ?", cursor.place[:1]))
         conditions.append(order.beyond(names, cursor.place, backwards=backwards))
-    found = []
+    selects = []
     for name in walk.names:
         chosen = selection.and_where(Condition("k.param = ?", (name,)), *conditions)
         # Bodies are read of what is on the page alone: to sort equals they would be carried along.
@@ -316,8 +316,8 @@ def _with_value(
             f"SELECT {_COLUMNS}, k0, k1 FROM ({inner}) x JOIN {selection.table} r"
             f" ON r.pk = x.row_number {order.by(('k0', 'k1'), backwards=backwards)}"
         )
-        found.append(Condition(sql, chosen.values))
-    return found
+        selects.append(Condition(sql, chosen.values))
+    return selects
 
 
 def _without_value(

@@ -160,10 +160,10 @@ class Parameter:
 
     def rows_of(self, value: Any) -> Sequence[IndexRow]:
         """Return the index rows of one value in a resource, and that it is there."""
-        found = self.index(value)
-        if not found or type(found[0]) is not self.row:
-            return [self.row(self.name, *self.nothing), *found]
-        return found
+        rows = self.index(value)
+        if not rows or type(rows[0]) is not self.row:
+            return [self.row(self.name, *self.nothing), *rows]
+        return rows
 
     def index(self, value: Any) -> list[IndexRow]:
         """Return the index rows of one value in a resource, those of self.row first."""
@@ -176,7 +176,7 @@ class Parameter:
         self.check_modifier(modifier)
         one_of = self.missing if modifier == "missing" else partial(self.condition, modifier)
         conditions = [
-            any_of([one_of(one, context) for one in self.choices(value)])
+            any_of([one_of(choice, context) for choice in self.choices(value)])
             for value in dict.fromkeys(values)
         ]
         check_size(self.name, conditions)
@@ -191,7 +191,7 @@ class Parameter:
 
     def listed(self, values: Sequence[str]) -> list[str]:
         """Return values each once and nothing empty. Raises InvalidParameter for none."""
-        choices = [one for one in dict.fromkeys(values) if one.strip()]
+        choices = [value for value in dict.fromkeys(values) if value.strip()]
         if not choices:
             raise self.invalid("lists no value")
         return choices
@@ -269,9 +269,9 @@ class IdParameter(Parameter):
             return super().conditions(modifier, values, context)
         # As of every token, none of those that a comma lists.
         return [
-            Condition(f"NOT {one.sql}", one.values)
+            Condition(f"NOT {among.sql}", among.values)
             for value in dict.fromkeys(values)
-            for one in [is_in("r.id", [unescape(choice) for choice in self.choices(value)])]
+            for among in [is_in("r.id", [unescape(choice) for choice in self.choices(value)])]
         ]
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
@@ -289,7 +289,7 @@ class IdParameter(Parameter):
 
     def ids(self, values: Sequence[str]) -> list[str]:
         """Return every id that the values list, each once."""
-        listed = [unescape(one) for value in values for one in split(value, ",")]
+        listed = [unescape(choice) for value in values for choice in split(value, ",")]
         return list(dict.fromkeys(listed))
 
 
@@ -307,13 +307,13 @@ class Parameters:
     def __post_init__(self) -> None:
         named = {parameter.name: parameter for parameter in self.declared}
         object.__setattr__(self, "by_name", named)
-        indexed = [one for one in self.declared if one.indexed and not one.searches]
+        indexed = [param for param in self.declared if param.indexed and not param.searches]
         places = _Place()
         for parameter in indexed:
             for path in () if parameter.first_of else parameter.paths:
                 places.add(path, parameter)
         object.__setattr__(self, "_places", places)
-        object.__setattr__(self, "_first_of", tuple(one for one in indexed if one.first_of))
+        object.__setattr__(self, "_first_of", tuple(param for param in indexed if param.first_of))
 
     def __iter__(self) -> Iterator[Parameter]:
         return iter(self.declared)

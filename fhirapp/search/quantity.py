@@ -90,9 +90,9 @@ class Duration(Date):
         return self.names
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
-        asked = self._asked(value)
-        rows = replace(self, name=self.name + asked.suffix)
-        return any_of([rows._within([one], context) for one in asked.comparisons])
+        quantity = self._asked(value)
+        rows = replace(self, name=self.name + quantity.suffix)
+        return any_of([rows._within([comparison], context) for comparison in quantity.comparisons])
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         return self._asked(value).words
@@ -106,8 +106,8 @@ class Duration(Date):
         text, *unit = split(value[len(prefix) :], "|")
         number = _number(text)
         if number is None or len(unit) not in (0, 2):
-            wanted = f"no number, number||unit or number|{UCUM}|unit"
-            raise self.invalid(f"{value[:SHOWN]!r} is {wanted}")
+            fault = f"no number, number||unit or number|{UCUM}|unit"
+            raise self.invalid(f"{value[:SHOWN]!r} is {fault}")
         scale, code = _THOUSANDTHS, ""
         # HAPI writes a number without a unit as 5||.
         if any(unit):
@@ -132,7 +132,7 @@ def _comparisons(prefix: str, number: Decimal, scale: Decimal) -> list[SearchedD
     # What is finer than a row is told is that row.
     about = Interval(about.low, max(about.high + (prefix == "ap"), exactly.high))
     sought = about if prefix in ("", "eq", "ne", "ap") else exactly
-    return [SearchedDate(one, sought) for one in _COMPARED.get(prefix, (prefix,))]
+    return [SearchedDate(comparator, sought) for comparator in _COMPARED.get(prefix, (prefix,))]
 
 
 def _held(amount: Decimal, comparator: str) -> Interval:

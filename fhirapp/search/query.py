@@ -109,10 +109,10 @@ def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Cont
     # decisions 2.5: ignored, 0 too, when _id is given
     by_id = any(name == "_id" and value.strip() for name, value in rest)
     count = None if by_id else parse_count(single.get("_count"), default, greatest)
-    kept = [(name, value) for name, value in single.items() if name not in _OWN]
-    kept += [(one.name, one.value) for one in includes]
+    applied = [(name, value) for name, value in single.items() if name not in _OWN]
+    applied += [(include.name, include.value) for include in includes]
     if "_count" in single and count is not None:
-        kept.append(("_count", str(count)))
+        applied.append(("_count", str(count)))
     return Controls(
         count=count,
         summary=_one_of("_summary", single.get("_summary", "false"), SUMMARIES),
@@ -122,7 +122,7 @@ def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Cont
         explain=parse_boolean("_explain", single.get("_explain", "false")),
         includes=includes,
         cursor=single.get("_cursor"),
-        applied=tuple(kept),
+        applied=tuple(applied),
         rest=tuple(rest),
     )
 

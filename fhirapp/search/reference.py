@@ -25,8 +25,8 @@ _TYPE = re.compile(r"[A-Z][A-Za-z]+")
 
 def relative_reference(value: str) -> tuple[str, str] | None:
     """Return (type, id) of a relative reference, without its version; None for any other."""
-    found = _RELATIVE.fullmatch(value)
-    return (found[1], found[2]) if found else None
+    match = _RELATIVE.fullmatch(value)
+    return (match[1], match[2]) if match else None
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class Reference(Parameter):
     row = ReferenceRow
 
     def rows_of(self, value: Any) -> Sequence[IndexRow]:
-        found = super().rows_of(value)
+        rows = super().rows_of(value)
         if len(self.targets) != 1:
-            return found
+            return rows
         # Of a parameter for patients, other subjects are no values: subject.where(resolve() is
         # Patient).
         is_of = ("", *self.targets)
         return [
-            row for row in found if not isinstance(row, ReferenceRow) or row.target_type in is_of
+            row for row in rows if not isinstance(row, ReferenceRow) or row.target_type in is_of
         ]
 
     def index(self, value: Any) -> list[IndexRow]:
@@ -83,15 +83,15 @@ class Reference(Parameter):
         target_type, target_id = self.target(modifier, value, context.base_url)
         if self.compartment and target_type == "Patient":
             return values.Condition("r.patient_id = ?", (target_id,), narrows=True)
-        found: tuple[str, ...] = (self.name, key(target_id))
+        arguments: tuple[str, ...] = (self.name, key(target_id))
         if target_type is None:
             sql = "k.target_type = ''"
         elif target_type:
-            sql, found = "k.target_type = ?", (*found, target_type)
+            sql, arguments = "k.target_type = ?", (*arguments, target_type)
         else:
             sql = "k.target_type <> ''"
         sql = f"k.param = ? AND k.target_id = ? AND {sql}"
-        return values.IndexCondition(self.table(context), sql, found)
+        return values.IndexCondition(self.table(context), sql, arguments)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier == "identifier":
@@ -161,11 +161,11 @@ class TokenReference(Parameter):
         address = f"{target_type}/{target_id}" if target_type else target_id
         sql, names = self.named()
         # Its systems are of those where case counts.
-        found = (*names, key(f"{code}${address}"))
+        arguments = (*names, key(f"{code}${address}"))
         if system is None:
-            return values.IndexCondition(self.table(context), f"{sql} AND k.code = ?", found)
+            return values.IndexCondition(self.table(context), f"{sql} AND k.code = ?", arguments)
         sql = f"{sql} AND k.code = ? AND k.system = ?"
-        return values.IndexCondition(self.table(context), sql, (*found, system))
+        return values.IndexCondition(self.table(context), sql, (*arguments, system))
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         code, target = values.split(value, "$")

@@ -85,10 +85,10 @@ class String(Parameter):
             raise self.invalid(f"has {len(folded)} characters; {longest} are the most")
         if modifier == "contains":
             _, further = self.named(FURTHER)
-            held, pattern = holds(folded)
+            contains, pattern = holds(folded)
             marks = ", ".join("?" * len(names) * 2)
             values = (*names, *further, *pattern)
-            return IndexCondition(table, f"k.param IN ({marks}) AND {held}", values)
+            return IndexCondition(table, f"k.param IN ({marks}) AND {contains}", values)
         begins, bounds = begins_with(folded)
         return IndexCondition(table, f"{sql} AND {begins}", (*names, *bounds))
 
@@ -117,8 +117,8 @@ class Phonetic(String):
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         sql, names = self.named()
-        found = (*names, soundex(self._word(value)))
-        return IndexCondition(self.table(context), f"{sql} AND k.folded = ?", found)
+        values = (*names, soundex(self._word(value)))
+        return IndexCondition(self.table(context), f"{sql} AND k.folded = ?", values)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         word = self._word(value)
@@ -192,8 +192,8 @@ class Uri(Parameter):
 
     def index(self, value: Any) -> list[IndexRow]:
         # A canonical is found with its version and without.
-        found = dict.fromkeys((value, value.partition("|")[0]))
-        return [TokenRow(self.name, key(one), "") for one in found if one]
+        forms = dict.fromkeys((value, value.partition("|")[0]))
+        return [TokenRow(self.name, key(form), "") for form in forms if form]
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
         value, own = unescape(value), f"{context.base_url}/fhir/"
@@ -206,7 +206,7 @@ class Uri(Parameter):
             )
         if modifier and len(value) > KEY_LENGTH // 2:
             raise self.invalid(f":{modifier} takes at most {KEY_LENGTH // 2} characters")
-        found: list[str]
+        values: list[str]
         if modifier == "below":
             folder = value.rstrip("/") + "/"
             if self.local and f"{own}{self.local}".startswith(folder):
@@ -219,15 +219,15 @@ class Uri(Parameter):
                 f"{sql} AND k.code = ?",
                 *[f"{sql} AND k.code >= ? AND k.code < ?"] * len(ranges),
             ]
-            sql, found = f"({' OR '.join(within)})", [self._stored(value, own)]
-            for one in ranges:
-                found += [*names, one, one + "\U0010ffff"]
+            sql, values = f"({' OR '.join(within)})", [self._stored(value, own)]
+            for prefix in ranges:
+                values += [*names, prefix, prefix + "\U0010ffff"]
         elif modifier == "above":
-            found = [self._stored(one, own) for one in _above(value)]
-            sql = f"{sql} AND k.code IN ({', '.join('?' * len(found))})"
+            values = [self._stored(url, own) for url in _above(value)]
+            sql = f"{sql} AND k.code IN ({', '.join('?' * len(values))})"
         else:
-            sql, found = f"{sql} AND k.code = ?", [key(self._stored(value, own))]
-        return IndexCondition(self.table(context), sql, (*names, *found))
+            sql, values = f"{sql} AND k.code = ?", [key(self._stored(value, own))]
+        return IndexCondition(self.table(context), sql, (*names, *values))
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         also = f" or {modifier} it" if modifier else ""

@@ -44,7 +44,7 @@ _CASED = (
 _UNCASED = "http://terminology.hl7.org/CodeSystem/v2-"
 _IS_CASED = " OR ".join(["(k.system >= ? AND k.system < ?)"] * len(_CASED))
 _IS_CASED = f"(({_IS_CASED}) AND NOT (k.system >= ? AND k.system < ?))"
-_CASED_VALUES = tuple(end for one in (*_CASED, _UNCASED) for end in (one, one + "\U0010ffff"))
+_CASED_VALUES = tuple(end for uri in (*_CASED, _UNCASED) for end in (uri, uri + "\U0010ffff"))
 # Modifiers whose values name a value set or substance class. FHIR R4 search §3.1.1.4.10.
 _SETS = ("in", "not-in", "below")
 # Bytes of JSON: a longer concept is not remembered.
@@ -85,8 +85,8 @@ class Token(Parameter):
     @cached_property
     def _remembered(self) -> Callable[[bytes], Sequence[IndexRow]]:
         # Most concepts come again: thousands of allergies have some dozens.
-        found = super().rows_of
-        return lru_cache(maxsize=500)(lambda text: tuple(found(fhir_json.loads(text))))
+        rows_of = super().rows_of
+        return lru_cache(maxsize=500)(lambda text: tuple(rows_of(fhir_json.loads(text))))
 
     def index(self, value: Any) -> list[IndexRow]:
         name = self.name
@@ -98,22 +98,22 @@ class Token(Parameter):
         codings = value.get("coding", (value,))
         rows: list[IndexRow] = []
         texts = [value.get("text")]
-        for one in codings:
-            code, system = one.get("code", one.get("value")), one.get("system")
+        for coding in codings:
+            code, system = coding.get("code", coding.get("value")), coding.get("system")
             # Where only the system is known, the code is empty, and `system|` finds it.
             if code or system:
                 folded = self._folded(code or "", system or "")
                 rows.append(TokenRow(name, key(folded), key(system or "")))
-            texts.append(one.get("display"))
+            texts.append(coding.get("display"))
         if self.of_identifier and "type" in value:
             kind = value["type"]
             texts.append(kind.get("text"))
             rows += [
                 TokenRow(
-                    name + _OF_TYPE, key(f"{one['code']}|{value['value']}"), key(one["system"])
+                    name + _OF_TYPE, key(f"{type_['code']}|{value['value']}"), key(type_["system"])
                 )
-                for one in kind.get("coding", ())
-                if "code" in one and "system" in one and "value" in value
+                for type_ in kind.get("coding", ())
+                if "code" in type_ and "system" in type_ and "value" in value
             ]
         for text in texts:
             if text:
@@ -129,17 +129,17 @@ class Token(Parameter):
             return self._one_of(modifier, value, context)
         code, system = self.parse(value)
         sql, names = self.named()
-        found: tuple[str, ...] = names
+        values: tuple[str, ...] = names
         if code and system is None and not self._is_cased and (folded := code.casefold()) != code:
             # A row that has capitals is of a system where case counts. With the parameter in each
             # choice, so that an index leads to the rows of each.
             sql = f"({sql} AND k.code = ? OR {sql} AND k.code = ? AND NOT {_IS_CASED})"
-            found = (*names, key(code), *names, key(folded), *_CASED_VALUES)
+            values = (*names, key(code), *names, key(folded), *_CASED_VALUES)
         elif code:
-            sql, found = f"{sql} AND k.code = ?", (*found, key(self._folded(code, system or "")))
+            sql, values = f"{sql} AND k.code = ?", (*values, key(self._folded(code, system or "")))
         if system is not None:
-            sql, found = f"{sql} AND k.system = ?", (*found, key(system))
-        return IndexCondition(self.table(context), sql, found, negated=modifier == "not")
+            sql, values = f"{sql} AND k.system = ?", (*values, key(system))
+        return IndexCondition(self.table(context), sql, values, negated=modifier == "not")
 
     @property
     def _is_cased(self) -> bool:
@@ -224,11 +224,11 @@ class Token(Parameter):
         _, names = self.named(_TEXT)
         _, further = self.named(_TEXT + FURTHER)
         begins, bounds = begins_with(folded)
-        held, pattern = holds(" " + folded)
+        contains, pattern = holds(" " + folded)
         marks = ", ".join("?" * len(names))
         return IndexCondition(
             context.table(StringRow),
-            f"(k.param IN ({marks}) AND {begins} OR k.param IN ({marks}, {marks}) AND {held})",
+            f"(k.param IN ({marks}) AND {begins} OR k.param IN ({marks}, {marks}) AND {contains})",
             (*names, *bounds, *names, *further, *pattern),
         )
 
@@ -268,8 +268,8 @@ class ContactToken(Token):
     def missing(self, value: str, context: Context) -> AnyCondition:
         negated = parse_boolean(f"{self.name}:missing", value)
         sql, names = self.named()
-        found = (*names, self.system)
-        return IndexCondition(self.table(context), f"{sql} AND k.system = ?", found, negated)
+        values = (*names, self.system)
+        return IndexCondition(self.table(context), f"{sql} AND k.system = ?", values, negated)
 
 
 @dataclass(frozen=True)
@@ -282,8 +282,8 @@ class Presence(Token):
     modifiers = frozenset({"not"})
 
     def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:
-        there = any(resource.get(path) not in (None, False) for path in self.paths)
-        return self.index(there)
+        is_present = any(resource.get(path) not in (None, False) for path in self.paths)
+        return self.index(is_present)
 
 
 @dataclass(frozen=True)
@@ -300,8 +300,8 @@ class MediaType(Token):
 
     def index(self, value: Any) -> list[IndexRow]:
         whole = _media_type(value)
-        found = dict.fromkeys((whole, whole.partition(";")[0]))
-        return [TokenRow(self.name, key(one), self.system) for one in found]
+        forms = dict.fromkeys((whole, whole.partition(";")[0]))
+        return [TokenRow(self.name, key(form), self.system) for form in forms]
 
     def parse(self, value: str) -> tuple[str, str | None]:
         code, system = super().parse(value)
@@ -318,10 +318,10 @@ class MediaType(Token):
         # Of a type what follows its slash, of a media type its parameters.
         beginning = code + (";" if "/" in code else "/")
         sql = f"({sql} AND k.code = ? OR {sql} AND k.code >= ? AND k.code < ?)"
-        found = (*names, code, *names, beginning, beginning + "\U0010ffff")
+        values = (*names, code, *names, beginning, beginning + "\U0010ffff")
         if system is not None:
-            sql, found = f"{sql} AND k.system = ?", (*found, key(system))
-        return IndexCondition(self.table(context), sql, found)
+            sql, values = f"{sql} AND k.system = ?", (*values, key(system))
+        return IndexCondition(self.table(context), sql, values)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier != "below":

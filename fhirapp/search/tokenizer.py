@@ -135,9 +135,9 @@ def _joined(text: str) -> tuple[str, list[str]]:
     """Return a text with what line ends split in one, and the parts that hyphens stood between."""
     parts: list[str] = []
     hyphenated = _ASCII_HYPHENATED if text.isascii() else _hyphenated()
-    for found in islice(hyphenated.finditer(text), _MOST_PARTED):
-        left = _LEFT.search(text, max(0, found.start() - _LONGEST), found.start())
-        right = _RIGHT.match(text, found.end(), found.end() + _LONGEST)
+    for match in islice(hyphenated.finditer(text), _MOST_PARTED):
+        left = _LEFT.search(text, max(0, match.start() - _LONGEST), match.start())
+        right = _RIGHT.match(text, match.end(), match.end() + _LONGEST)
         both = f"{left[0] if left else ''} {right[0] if right else ''}"
         parts += [MARK, *_words(both)]
     if parts:
@@ -160,14 +160,14 @@ def _words(text: str) -> list[str]:
     text = _NUMBER.sub(_number, text.replace(_ASCII_MARK, " ")).replace(_ASCII_MARK, MARK)
     words = _token().findall(text)
     if _paired().search(text):
-        return [one for word in words for one in _pairs(word)]
+        return [pair for word in words for pair in _pairs(word)]
     return words
 
 
-def _number(found: re.Match[str]) -> str:
+def _number(match: re.Match[str]) -> str:
     """Return a number as it is indexed; digits after a letter belong to the word."""
-    text, start, end = found.string, found.start(), found.end()
-    number = found[0]
+    text, start, end = match.string, match.start(), match.end()
+    number = match[0]
     before = text[start - 1 : start]
     parts = _MARKS.split(number)
     if before.isalnum() and not _is_paired(before):
@@ -206,12 +206,12 @@ def _is_paired(text: str) -> bool:
 
 def locate_words(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield the words of a text, each with its place: from, to."""
-    for found in _standing().finditer(text):
-        if _is_paired(found[0]):
-            yield from _located_pairs(found[0], found.start())
+    for match in _standing().finditer(text):
+        if _is_paired(match[0]):
+            yield from _located_pairs(match[0], match.start())
             continue
-        for word in _indexed(found[0][: 2 * _LONGEST]):
-            yield word, found.start(), found.end()
+        for word in _indexed(match[0][: 2 * _LONGEST]):
+            yield word, match.start(), match.end()
 
 
 def _located_pairs(run: str, start: int) -> Iterator[tuple[str, int, int]]:

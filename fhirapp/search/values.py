@@ -117,11 +117,11 @@ class IndexCondition:
 
     def where(self) -> Condition:
         """Return the condition that asks each row on its own."""
-        each = self.each or self
+        per_row = self.each or self
         return Condition(
             f"{'NOT ' if self.negated else ''}EXISTS (SELECT 1 FROM {self.table} k"
-            f" WHERE k.{self.number} = r.pk AND {each.sql})",
-            each.values,
+            f" WHERE k.{self.number} = r.pk AND {per_row.sql})",
+            per_row.values,
         )
 
     def gathered(self) -> Condition:
@@ -158,9 +158,9 @@ def any_of(conditions: Sequence[AnyCondition]) -> AnyCondition:
     if len(alike) == len(conditions):
         # One look at the index table, not one for each.
         sql = f"({' OR '.join(condition.sql for condition in alike)})"
-        asked = [condition.each for condition in alike if condition.each]
-        each = Condition(f"({' OR '.join(one.sql for one in asked)})", _values(asked))
-        return replace(alike[0], sql=sql, values=_values(alike), each=each if asked else None)
+        tests = [condition.each for condition in alike if condition.each]
+        per_row = Condition(f"({' OR '.join(test.sql for test in tests)})", _values(tests))
+        return replace(alike[0], sql=sql, values=_values(alike), each=per_row if tests else None)
     rendered = [condition.where() for condition in conditions]
     sql = f"({' OR '.join(condition.sql for condition in rendered)})"
     narrows = all(condition.narrows for condition in conditions)

@@ -67,7 +67,7 @@ def words_of(resource: Mapping[str, Any], notes: Iterable[str]) -> Text:
     _collect(resource, strings)
     # What the narrative says too is found there.
     padded = f" {shown_text} "
-    words = [one[1:-1] for one in map(_padded, strings) if one not in padded]
+    words = [string[1:-1] for string in map(_padded, strings) if string not in padded]
     return Text(shown_text, " ".join(words))
 
 
@@ -140,7 +140,7 @@ class Words(Parameter):
         return self.listed(choices)
 
     def _choices(self, value: str) -> list[list[Phrase]]:
-        return [self.phrases(unescape(one)) for one in self.choices(value)]
+        return [self.phrases(unescape(choice)) for choice in self.choices(value)]
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         return "has " + " and ".join(map(_described, self.phrases(unescape(value))))
@@ -150,20 +150,20 @@ class Words(Parameter):
         phrases: list[Phrase] = []
         place = 0
         while place < len(value) <= MAX_LENGTH:
-            found = _ASKED.match(value, place)
-            if found is None:
+            match = _ASKED.match(value, place)
+            if match is None:
                 raise self.invalid(
                     'is not understood; use words, "words that stand together" and beginnings*'
                 )
-            place = found.end()
-            text = found["phrase"] or found["dose"] or found["word"] or ""
-            if found["word"]:
+            place = match.end()
+            text = match["phrase"] or match["dose"] or match["word"] or ""
+            if match["word"]:
                 self._refuse_operator(text, value[place : place + 1])
             words, is_beginning = words_sought(text)
             if words:
-                prefix = is_beginning or bool(found["end"] or found["star"])
+                prefix = is_beginning or bool(match["end"] or match["star"])
                 phrases.append(Phrase(tuple(words), prefix))
-            elif found["phrase"] is not None or found["word"] is not None:
+            elif match["phrase"] is not None or match["word"] is not None:
                 raise self.invalid("has no letter or digit to look for")
         if len(value) > MAX_LENGTH or sum(len(phrase.words) for phrase in phrases) > MAX_WORDS:
             raise self.invalid(f"takes at most {MAX_WORDS} words and {MAX_LENGTH} characters")
@@ -191,15 +191,15 @@ def scores(
 ) -> dict[int, float]:
     """Return how well rows fit the queries, by row number: from 0 up, always below 1."""
     engine, table = full_text(), words_table(tables)
-    found = dict.fromkeys(pks, 0.0)
+    totals = dict.fromkeys(pks, 0.0)
     # A stretch and not a list: each row of a list would count the rows with the word anew.
     among = f"k.{engine.number} BETWEEN ? AND ?"
     for parameter, value in queries:
         sql = f"{engine.score(table, parameter.column)} AND {among}"
         for pk, score in run(sql, (parameter.database_query(value), min(pks), max(pks))):
-            if pk in found:
-                found[pk] += max(0.0, score)
-    return {pk: score / (1 + score) for pk, score in found.items()}
+            if pk in totals:
+                totals[pk] += max(0.0, score)
+    return {pk: score / (1 + score) for pk, score in totals.items()}
 
 
 def _described(phrase: Phrase) -> str:

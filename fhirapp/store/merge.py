@@ -76,11 +76,11 @@ def link(patient: dict[str, Any], other: str, *, is_replaced: bool) -> None:
 
 def unlink(patient: dict[str, Any], other: str | None = None) -> None:
     """Take the link to another Patient away, without other each; `active` is as it was before."""
-    while (found := _link_to(patient, other)) is not None:
-        _without(patient, "link", found)
-        if found["type"] == "replaced-by":
+    while (link := _link_to(patient, other)) is not None:
+        _without(patient, "link", link)
+        if link["type"] == "replaced-by":
             patient.pop("active", None)
-            before = found["extension"][0]["valueString"]
+            before = link["extension"][0]["valueString"]
             patient.update({"active": _ACTIVE[before]} if before in _ACTIVE else {})
 
 
@@ -106,8 +106,8 @@ def merged_among(reader: Reader, ids: Sequence[str]) -> dict[str, str]:
         return {}
     marks = ", ".join("?" * len(ids))
     sql = f"SELECT id, body FROM patient WHERE is_current AND link IS NOT NULL AND id IN ({marks})"
-    linked = ((one, merged_into(fhir_json.loads(body))) for one, body in reader.all(sql, ids))
-    return {one: into for one, into in linked if into}
+    linked = ((id_, merged_into(fhir_json.loads(body))) for id_, body in reader.all(sql, ids))
+    return {id_: into for id_, into in linked if into}
 
 
 def patients_merged(reader: Reader) -> Mapping[str, str]:
@@ -122,19 +122,19 @@ def patients_merged(reader: Reader) -> Mapping[str, str]:
 
 def _linked(patient: Mapping[str, Any], kind: str) -> list[str]:
     return [
-        str(found["other"]["reference"]).removeprefix("Patient/")
-        for found in patient.get("link", ())
-        if found["type"] == kind and _is_marked(found)
+        str(link["other"]["reference"]).removeprefix("Patient/")
+        for link in patient.get("link", ())
+        if link["type"] == kind and _is_marked(link)
     ]
 
 
 def _link_to(patient: Mapping[str, Any], other: str | None) -> dict[str, Any] | None:
     """Return the first link that a merge made, where other is given the one to that patient."""
-    for found in patient.get("link", ()):
-        names = found["other"].get("reference")
-        if _is_marked(found) and other in (None, str(names).removeprefix("Patient/")):
-            held: dict[str, Any] = found
-            return held
+    for link in patient.get("link", ()):
+        names = link["other"].get("reference")
+        if _is_marked(link) and other in (None, str(names).removeprefix("Patient/")):
+            match: dict[str, Any] = link
+            return match
     return None
 
 
@@ -144,6 +144,6 @@ def _is_marked(link: Mapping[str, Any]) -> bool:
 
 def _without(holder: dict[str, Any], member: str, value: Any) -> None:
     """Take a value out of a list, and the list where it is empty then."""
-    holder[member] = [one for one in holder[member] if one != value]
+    holder[member] = [item for item in holder[member] if item != value]
     if not holder[member]:
         del holder[member]

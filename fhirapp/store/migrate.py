@@ -70,10 +70,10 @@ def schema_version(engine: Engine) -> str | None:
                     f"The database {redact_url(engine)} holds other tables and none of fhirapp's; "
                     "name another in FHIRAPP_DATABASE_URL."
                 )
-            found = connection.exec_driver_sql(f"SELECT version_num FROM {_VERSIONS}").scalar()
+            version = connection.exec_driver_sql(f"SELECT version_num FROM {_VERSIONS}").scalar()
     except DatabaseError as error:
         raise unusable(engine, error) from None
-    return str(found)
+    return str(version)
 
 
 def redact_url(engine: Engine) -> str:
@@ -230,7 +230,7 @@ def read_scans(binary: Definition, languages: str) -> int:
     table = binary.table
     start = func.substr(table.c.data, 1, 3, type_=LargeBinary)
     scans = or_(
-        start.in_([b"%PD", *(one[:3] for one in PICTURES)]), table.c.content_type.ilike("%pdf%")
+        start.in_([b"%PD", *(magic[:3] for magic in PICTURES)]), table.c.content_type.ilike("%pdf%")
     )
     with db.engine.connect() as connection:
         unread = select(table.c.pk).where(table.c.machine_read.is_(None), table.c.size > 0, scans)
@@ -260,10 +260,10 @@ def _reindex_type(
         return connection.execute(select(func.count()).select_from(table)).scalar_one()
     last, count = 0, 0
     while True:
-        found = connection.execute(
+        result = connection.execute(
             select(table).where(table.c.pk > last).order_by(table.c.pk).limit(_BATCH)
         )
-        rows: list[dict[str, Any]] = [dict(row) for row in found.mappings()]
+        rows: list[dict[str, Any]] = [dict(row) for row in result.mappings()]
         if not rows:
             return count
         last = rows[-1]["pk"]

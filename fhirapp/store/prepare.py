@@ -93,8 +93,8 @@ def extract(resource_id: str, elements: dict[str, Any], path: str, type_name: st
         if address == LOCAL + blob_id:
             address = ""
         if address:
-            kept = {"url": SOURCE_URL, "valueUrl": address}
-            attachment["extension"] = [*attachment.get("extension", ()), kept]
+            extension = {"url": SOURCE_URL, "valueUrl": address}
+            attachment["extension"] = [*attachment.get("extension", ()), extension]
         blobs.append(Blob(blob_id, content_type, data, address=address))
         del attachment["data"]
         attachment.update(url=LOCAL + blob_id, size=len(data), hash=sha1(data))
@@ -103,18 +103,18 @@ def extract(resource_id: str, elements: dict[str, Any], path: str, type_name: st
 
 def _located(elements: Mapping[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the values at an element path, each with its place: content[0].attachment."""
-    found: list[tuple[str, Any]] = [("", elements)]
+    values: list[tuple[str, Any]] = [("", elements)]
     for step in path.split("."):
         below: list[tuple[str, Any]] = []
-        for place, value in found:
+        for place, value in values:
             member = value.get(step)
             name = f"{place}.{step}".lstrip(".")
             if isinstance(member, list):
                 below += [(f"{name}[{index}]", item) for index, item in enumerate(member)]
             elif member is not None:
                 below.append((name, member))
-        found = below
-    return found
+        values = below
+    return values
 
 
 def local_ids(elements: Mapping[str, Any], path: str) -> Iterator[str]:
@@ -199,8 +199,8 @@ def prepared_of(
 
 def elements_of(definition: Definition, row: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the elements of a version that is stored, as prepared_of takes them."""
-    held = {name: row.get(column) for name, column in definition.columns.items()}
-    stored = {name: value for name, value in held.items() if not (value is None or name == "id")}
+    cells = {name: row.get(column) for name, column in definition.columns.items()}
+    stored = {name: value for name, value in cells.items() if not (value is None or name == "id")}
     return copy.deepcopy({**stored, **(row["extra"] or {})})
 
 

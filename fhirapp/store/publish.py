@@ -100,7 +100,7 @@ class Publisher:
             )
             # What carries them may have a new version by that.
             standing = self._writer.standing(definition, [prepared.id for prepared in batch])
-        held = self._held(definition, batch, standing) if hold_older else frozenset()
+        older = self._held(definition, batch, standing) if hold_older else frozenset()
         pk = self._writer.begin(definition)
         versions: dict[int, Version] = {}
         replaced: dict[int, int] = {}
@@ -110,7 +110,7 @@ class Publisher:
         for prepared in batch:
             before = standing.get(prepared.id)
             change = Change.OLDER
-            if prepared.id not in held:
+            if prepared.id not in older:
                 change = self._change(prepared, before, claimed)
             changes.append(change)
             self._note(prepared, before, change)
@@ -284,15 +284,15 @@ class Publisher:
         for other in types().values():
             if other.view:
                 continue
-            held, index = other.table.c, other.tables.reference.c
+            columns, index = other.table.c, other.tables.reference.c
             params = [param.name for param in other.params if isinstance(param, Reference)]
             referred = (
                 select(index.target_id)
                 .distinct()
                 .where(index.param.in_([*params, prepare.CARRIES]))
                 .where(index.target_id.in_(sorted(ids)), index.target_type == definition.name)
-                .where(held.pk == index.pk, held.is_current)
-                .where(held.source_id.is_not(None), held.source_id != self._source_id)
+                .where(columns.pk == index.pk, columns.is_current)
+                .where(columns.source_id.is_not(None), columns.source_id != self._source_id)
             )
             claimed.update(self._writer.connection.execute(referred).scalars())
         return claimed

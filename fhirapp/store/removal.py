@@ -44,10 +44,10 @@ def belongings(connection: Connection, patient_id: str, *, deleted: bool) -> Ids
     found: dict[str, list[str]] = {}
     for definition in _in_order():
         if definition.compartment:
-            held = definition.table.c
-            newest = held.replaced_pk.is_(None) if deleted else held.is_current
-            owned = select(held.id).where(newest, held.patient_id == patient_id)
-            found[definition.name] = [*connection.execute(owned.order_by(held.id)).scalars()]
+            columns = definition.table.c
+            newest = columns.replaced_pk.is_(None) if deleted else columns.is_current
+            owned = select(columns.id).where(newest, columns.patient_id == patient_id)
+            found[definition.name] = [*connection.execute(owned.order_by(columns.id)).scalars()]
     for definition in types().values():
         if definition.visibility is Visibility.TARGETS:
             found[definition.name] = _about_these_only(connection, definition, found)
@@ -58,18 +58,18 @@ def belongings(connection: Connection, patient_id: str, *, deleted: bool) -> Ids
         found[definition.name] = _there(
             connection, definition.table, found[definition.name], deleted=deleted
         )
-    return {one.name: ids for one in _in_order() if (ids := found.get(one.name))}
+    return {type_.name: ids for type_ in _in_order() if (ids := found.get(type_.name))}
 
 
 def naming(connection: Connection, patient_id: str, gone: Ids) -> Counter[str]:
     """Return how many current resources of each type name a patient, but those that go."""
     named: Counter[str] = Counter()
     for definition in _in_order():
-        held, index = definition.table.c, definition.tables.reference.c
+        columns, index = definition.table.c, definition.tables.reference.c
         query = (
-            select(held.id)
+            select(columns.id)
             .distinct()
-            .where(index.pk == held.pk, held.is_current)
+            .where(index.pk == columns.pk, columns.is_current)
             .where(index.target_id == patient_id, index.target_type == "Patient")
         )
         others = {*connection.execute(query).scalars()} - {*gone.get(definition.name, ())}
@@ -89,8 +89,8 @@ def delete_all(publisher: Publisher, gone: Ids, patient_id: str) -> Counter[str]
             if publisher.delete(types()[name], resource_id) is Change.DELETED:
                 deleted[name] += 1
         table = types()[name].table
-        for some in _pieces(ids):
-            last = (table.c.id.in_(some), table.c.deleted, table.c.replaced_pk.is_(None))
+        for batch in _pieces(ids):
+            last = (table.c.id.in_(batch), table.c.deleted, table.c.replaced_pk.is_(None))
             noted = update(table).where(*last).values(patient_id=patient_id)
             publisher.connection.execute(noted)
     return deleted
@@ -101,8 +101,8 @@ def erase_all(connection: Connection, gone: Ids, rendering: Rendering) -> None:
     _write_zeros(connection)
     for name, ids in gone.items():
         for definition in (types()[name], *views_of(types()[name])):
-            for some in _pieces(ids):
-                _erase(connection, definition, some, rendering)
+            for batch in _pieces(ids):
+                _erase(connection, definition, batch, rendering)
     raise_generation(connection)
 
 
@@ -135,8 +135,8 @@ def _erase(
         ]:
             index = index_of(connection, definition, types()["Binary"], rendering, rows)
             numbers = [row["pk"] for row in rows]
-            for each in definition.tables:
-                connection.execute(delete(each).where(each.c.pk.in_(numbers)))
+            for index_table in definition.tables:
+                connection.execute(delete(index_table).where(index_table.c.pk.in_(numbers)))
             if index.words:
                 full_text().remove(connection, words_table(definition.tables), index.words)
             _blank(connection, definition, table.c.pk.in_(numbers))
@@ -160,29 +160,29 @@ def _in_order() -> list[Definition]:
 
 def _there(connection: Connection, table: Table, ids: Sequence[str], *, deleted: bool) -> list[str]:
     """Return those of some ids that are stored, with deleted also in the past."""
-    there: list[str] = []
-    for some in _pieces(ids):
+    stored: list[str] = []
+    for batch in _pieces(ids):
         newest = table.c.replaced_pk.is_(None) if deleted else table.c.is_current
-        query = select(table.c.id).where(table.c.id.in_(some), newest).order_by(table.c.id)
-        there += connection.execute(query).scalars()
-    return there
+        query = select(table.c.id).where(table.c.id.in_(batch), newest).order_by(table.c.id)
+        stored += connection.execute(query).scalars()
+    return stored
 
 
 def _about_these_only(connection: Connection, definition: Definition, found: Ids) -> list[str]:
     """Return the resources of a type all of whose targets, in whatever version, are these."""
-    held, index = definition.table.c, definition.tables.reference.c
-    targets = select(held.id, index.target_type, index.target_id).where(
-        index.pk == held.pk, index.param == "target"
+    columns, index = definition.table.c, definition.tables.reference.c
+    targets = select(columns.id, index.target_type, index.target_id).where(
+        index.pk == columns.pk, index.param == "target"
     )
     touched: set[str] = set()
     for name, ids in found.items():
-        for some in _pieces(ids):
-            which = targets.where(index.target_type == name, index.target_id.in_(some))
+        for batch in _pieces(ids):
+            which = targets.where(index.target_type == name, index.target_id.in_(batch))
             touched.update(row.id for row in connection.execute(which))
-    these = {(name, one) for name, ids in found.items() for one in ids}
+    these = {(name, resource_id) for name, ids in found.items() for resource_id in ids}
     about = dict.fromkeys(sorted(touched), True)
-    for some in _pieces([*about]):
-        for resource_id, *target in connection.execute(targets.where(held.id.in_(some))):
+    for batch in _pieces([*about]):
+        for resource_id, *target in connection.execute(targets.where(columns.id.in_(batch))):
             about[resource_id] = about[resource_id] and tuple(target) in these
     return [resource_id for resource_id, is_only in about.items() if is_only]
 
@@ -193,13 +193,13 @@ def _carried_by_these_only(connection: Connection, found: Ids) -> list[str]:
     for carrier in types().values():
         if not carrier.attachments or carrier.view:
             continue
-        held, index = carrier.table.c, carrier.tables.reference.c
-        carried = select(index.target_id, held.id).where(
-            index.pk == held.pk, index.param == CARRIES
+        columns, index = carrier.table.c, carrier.tables.reference.c
+        carried = select(index.target_id, columns.id).where(
+            index.pk == columns.pk, index.param == CARRIES
         )
         these = {*found.get(carrier.name, ())}
         for ids in _pieces([*these]):
-            for row in connection.execute(carried.where(held.id.in_(ids))):
+            for row in connection.execute(carried.where(columns.id.in_(ids))):
                 own.setdefault(row.target_id, True)
         for ids in _pieces([*own]):
             for binary_id, carrier_id in connection.execute(

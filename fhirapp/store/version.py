@@ -141,10 +141,10 @@ def raise_generation(connection: Connection) -> None:
 def get_state(connection: Connection, name: str) -> str | None:
     """Return a remembered value, None where there is none."""
     table = cast(Table, StoreState.__table__)
-    found: str | None = connection.execute(
+    value: str | None = connection.execute(
         select(table.c.value).where(table.c.name == name)
     ).scalar_one_or_none()
-    return found
+    return value
 
 
 def set_state(connection: Connection, name: str, value: str) -> None:

@@ -66,7 +66,7 @@ def stored_rendering(connection: Connection) -> Rendering | None:
     return None if state is None else Rendering(*fhir_json.loads(state))
 
 
-def rendering_in_force(connection: Connection, wanted: Rendering) -> Rendering:
+def rendering_in_force(connection: Connection, configured: Rendering) -> Rendering:
     """Return the settings that bodies are made with, in a new database those wanted.
 
     All bodies are made with the same; where the server's settings differ, its start makes them
@@ -74,8 +74,8 @@ def rendering_in_force(connection: Connection, wanted: Rendering) -> Rendering:
     """
     stored = stored_rendering(connection)
     if stored is None:
-        remember_rendering(connection, wanted)
-    return stored or wanted
+        remember_rendering(connection, configured)
+    return stored or configured
 
 
 def remember_rendering(connection: Connection, rendering: Rendering) -> None:
@@ -168,10 +168,10 @@ def index_of(
     rows: Sequence[dict[str, Any]],
 ) -> IndexBatch:
     """Render rows that are stored, none a deletion, anew; return what they are found by."""
-    wanted = {pk for row in rows for pk in (row.get("attached") or {}).values()}
-    which = binary.table.c.pk.in_(sorted(wanted))
-    read = read_documents(connection, binary, rendering.inline_max, which) if wanted else []
-    documents = {one.pk: one for one in read}
+    numbers = {pk for row in rows for pk in (row.get("attached") or {}).values()}
+    which = binary.table.c.pk.in_(sorted(numbers))
+    read = read_documents(connection, binary, rendering.inline_max, which) if numbers else []
+    documents = {document.pk: document for document in read}
     index = IndexBatch(definition)
     for row in rows:
         render(definition, row, rendering, documents, index)
@@ -222,7 +222,7 @@ class Writer:
         moved has the version with which each came to its patient. The versions before it were
         filed wrongly: they belong to no compartment any more.
         """
-        tables = [each.table for each in (definition, *views_of(definition))]
+        tables = [source.table for source in (definition, *views_of(definition))]
         for (resource_id, version_id), table in product(moved.items(), tables):
             self.connection.execute(
                 update(table)
@@ -316,30 +316,31 @@ class Writer:
         if not definition.attachments or definition.view:
             return {}
         meant: list[tuple[Version, list[str]]] = [
-            (one, [*local_ids(one.prepared.columns, definition.attachments)]) for one in versions
+            (version, [*local_ids(version.prepared.columns, definition.attachments)])
+            for version in versions
         ]
-        wanted = {binary_id for _, ids in meant for binary_id in ids}
-        if not wanted:
+        binary_ids = {binary_id for _, ids in meant for binary_id in ids}
+        if not binary_ids:
             return {}
         columns = self.binary.table.c
         query = select(columns.id, columns.version_id, columns.pk, columns.is_current)
         current: dict[str, int] = {}
         numbered: dict[tuple[str, int], int] = {}
-        for row in self.connection.execute(query.where(columns.id.in_(sorted(wanted)))):
+        for row in self.connection.execute(query.where(columns.id.in_(sorted(binary_ids)))):
             numbered[row.id, row.version_id] = row.pk
             if row.is_current:
                 current[row.id] = row.pk
         for version, ids in meant:
             made_with = version.made_with
-            found = {
-                one: current.get(one)
+            pks = {
+                binary_id: current.get(binary_id)
                 if made_with is None
-                else numbered.get((one, made_with.get(one, 0)))
-                for one in ids
+                else numbered.get((binary_id, made_with.get(binary_id, 0)))
+                for binary_id in ids
             }
-            version.attached = {one: pk for one, pk in found.items() if pk is not None}
+            version.attached = {binary_id: pk for binary_id, pk in pks.items() if pk is not None}
         rows = {pk for version in versions for pk in (version.attached or {}).values()}
         documents = read_documents(
             self.connection, self.binary, self._rendering.inline_max, columns.pk.in_(sorted(rows))
         )
-        return {one.pk: one for one in documents}
+        return {document.pk: document for document in documents}

@@ -47,8 +47,8 @@ _EVERYTHING = "patient/*.rs user/*.rs system/*.rs"
 
 def find(connection: Connection, client_id: str) -> Mapping[str, Any] | None:
     """Return a client's row, None where there is none."""
-    found = connection.execute(_rows().where(Client.client_id == client_id))
-    row = found.mappings().one_or_none()
+    result = connection.execute(_rows().where(Client.client_id == client_id))
+    row = result.mappings().one_or_none()
     return None if row is None else dict(row)
 
 
@@ -236,8 +236,8 @@ def revoke_everything(connection: Connection, client_id: str) -> bool:
     now = int(time.time())
     ended = revoke_grants(connection, Grant.client_id == client_id, Grant.expires_at > now)
     tokens = (AccessToken.client_id == client_id, AccessToken.revoked.is_(False))
-    held = (*tokens, AccessToken.expires_at > now)
-    ended += connection.execute(update(AccessToken).where(*held).values(revoked=True)).rowcount
+    current = (*tokens, AccessToken.expires_at > now)
+    ended += connection.execute(update(AccessToken).where(*current).values(revoked=True)).rowcount
     if ended:
         record("app-ended", about=f"app/{client_id}", what="every consent and token")
     return bool(ended)

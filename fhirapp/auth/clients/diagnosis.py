@@ -92,13 +92,13 @@ def _keys(client: Client) -> Iterator[AppFinding]:
         return
     try:
         if client.jwks_uri:
-            found: Any = _fetched(client)
+            keys: Any = _fetched(client)
         else:
-            found = public_keys(client.jwks)
+            keys = public_keys(client.jwks)
     except RefusedCommand as error:
         yield AppFinding(True, "Its keys cannot be used: %(reason)s", {"reason": error})
     else:
-        for line in describe_keys(found):
+        for line in describe_keys(keys):
             yield AppFinding(False, "Key: %(key)s", {"key": line})
 
 

@@ -70,12 +70,12 @@ class Fetched(NamedTuple):
 
 def is_public(address: str) -> bool:
     """Say whether an IP address is one of the open internet. RFC 6890."""
-    one = ip_address(address)
-    if one in _NAT64:
-        one = IPv4Address(one.packed[-4:])
-    if isinstance(one, IPv6Address) and one not in _GLOBAL_UNICAST:
+    ip = ip_address(address)
+    if ip in _NAT64:
+        ip = IPv4Address(ip.packed[-4:])
+    if isinstance(ip, IPv6Address) and ip not in _GLOBAL_UNICAST:
         return False
-    return one.is_global and not any(one in network for network in _NO_SERVERS)
+    return ip.is_global and not any(ip in network for network in _NO_SERVERS)
 
 
 def fetch_keys(uri: str, *, private: bool, seconds: float = SECONDS) -> Fetched:
@@ -140,8 +140,8 @@ def _look_up(host: str, port: int, deadline: float) -> Sequence[_Place]:
 
     def ask() -> None:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            answer.set_result([_Place(*one) for one in found])
+            infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answer.set_result([_Place(*info) for info in infos])
         except (OSError, ValueError) as error:
             answer.set_exception(error)
 
@@ -289,11 +289,11 @@ class KeySets:
 
     def _address(self, uri: str) -> _Address:
         with self._changed:
-            found = self._addresses.pop(uri, None) or _Address()
-            self._addresses[uri] = found
+            address = self._addresses.pop(uri, None) or _Address()
+            self._addresses[uri] = address
             if len(self._addresses) > MOST_ADDRESSES:
                 del self._addresses[next(iter(self._addresses))]
-        return found
+        return address
 
     def _newer(
         self, uri: str, address: _Address, known: KeySet | None, private: bool
@@ -326,8 +326,8 @@ class KeySets:
         finally:
             if is_renewal:
                 address.renewable_from = self._clock() + RENEWAL_SECONDS
-        kept = KEPT_SECONDS if max_age is None else min(max_age, KEPT_SECONDS)
-        address.known = _CachedKeySet(keys, self._clock() + max(kept, REST_SECONDS))
+        lifetime = KEPT_SECONDS if max_age is None else min(max_age, KEPT_SECONDS)
+        address.known = _CachedKeySet(keys, self._clock() + max(lifetime, REST_SECONDS))
         _log.info("The keys of a client at %s were fetched: %d", host, len(keys.keys))
         return keys
 

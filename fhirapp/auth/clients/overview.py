@@ -71,7 +71,7 @@ def namesakes(client: Client) -> Sequence[Client]:
     mine = _letters(client.name)
     order = (Client.approved_at.is_(None), Client.client_id)
     others = select(Client).where(Client.client_id != client.client_id).order_by(*order)
-    alike = (one for one in db.session.scalars(others) if _letters(one.name) == mine)
+    alike = (other for other in db.session.scalars(others) if _letters(other.name) == mine)
     return [*islice(alike, _MOST_NAMESAKES)]
 
 
@@ -108,5 +108,5 @@ def find_users(text: str, role: str = "") -> tuple[Sequence[User], bool]:
     )
     if role:
         query = query.where(User.role == role)
-    found = db.session.scalars(query.order_by(User.username).limit(MOST_USERS + 1)).all()
-    return found[:MOST_USERS], len(found) > MOST_USERS
+    users = db.session.scalars(query.order_by(User.username).limit(MOST_USERS + 1)).all()
+    return users[:MOST_USERS], len(users) > MOST_USERS

@@ -108,45 +108,45 @@ def register(
 
 def columns(registration: Registration) -> dict[str, Any]:
     """Return what a registration stores. Raises RefusedCommand."""
-    one = registration
-    _check_together(one)
-    check_redirect_uris(one.kind, one.redirect_uris)
-    if one.launch_uri:
-        _check_web(one.launch_uri, Marked("The launch URI"))
-    if one.jwks_uri:
+    app = registration
+    _check_together(app)
+    check_redirect_uris(app.kind, app.redirect_uris)
+    if app.launch_uri:
+        _check_web(app.launch_uri, Marked("The launch URI"))
+    if app.jwks_uri:
         # Key sets are fetched from the clinic's own network where the operator allows it.
         own = has_app_context() and settings().fetch_private
-        _check_web(one.jwks_uri, Marked("The URL of the keys"), or_http=own)
+        _check_web(app.jwks_uri, Marked("The URL of the keys"), or_http=own)
     return {
-        "name": _text(one.name, Marked("The name"), 100),
-        "kind": one.kind,
-        "auth_method": one.auth_method,
-        "scope": _scope(one.scope, one.kind),
-        "redirect_uris": list(dict.fromkeys(one.redirect_uris)) or None,
-        "launch_uri": one.launch_uri or None,
-        "jwks": public_keys(one.jwks) if one.jwks else None,
-        "jwks_uri": one.jwks_uri or None,
-        "developer": _text(one.developer, Marked("The developer"), 100) if one.developer else None,
-        "contact": _text(one.contact, Marked("The contact"), 200) if one.contact else None,
+        "name": _text(app.name, Marked("The name"), 100),
+        "kind": app.kind,
+        "auth_method": app.auth_method,
+        "scope": _scope(app.scope, app.kind),
+        "redirect_uris": list(dict.fromkeys(app.redirect_uris)) or None,
+        "launch_uri": app.launch_uri or None,
+        "jwks": public_keys(app.jwks) if app.jwks else None,
+        "jwks_uri": app.jwks_uri or None,
+        "developer": _text(app.developer, Marked("The developer"), 100) if app.developer else None,
+        "contact": _text(app.contact, Marked("The contact"), 200) if app.contact else None,
     }
 
 
-def _check_together(one: Registration) -> None:
+def _check_together(registration: Registration) -> None:
     """Raise RefusedCommand for parts that do not go together."""
-    if one.kind not in KINDS:
+    if registration.kind not in KINDS:
         raise RefusedCommand("The kind of client must be one of %(kinds)s.", kinds=", ".join(KINDS))
-    if one.auth_method not in METHODS[one.kind]:
+    if registration.auth_method not in METHODS[registration.kind]:
         raise RefusedCommand(
             "A %(kind)s client must authenticate with %(methods)s.",
-            kind=one.kind,
-            methods=" / ".join(METHODS[one.kind]),
+            kind=registration.kind,
+            methods=" / ".join(METHODS[registration.kind]),
         )
-    is_backend, is_signed = one.kind == "backend", one.auth_method == SIGNED
-    if is_backend and (one.redirect_uris or one.launch_uri):
+    is_backend, is_signed = registration.kind == "backend", registration.auth_method == SIGNED
+    if is_backend and (registration.redirect_uris or registration.launch_uri):
         raise RefusedCommand("A backend client has no users: leave out the redirect URIs.")
-    if is_signed and bool(one.jwks) == bool(one.jwks_uri):
+    if is_signed and bool(registration.jwks) == bool(registration.jwks_uri):
         raise RefusedCommand("Public keys are missing: enter a JSON Web Key Set or the URL of one.")
-    if not is_signed and (one.jwks or one.jwks_uri):
+    if not is_signed and (registration.jwks or registration.jwks_uri):
         raise RefusedCommand("Keys can only be used with %(method)s.", method=SIGNED)
 
 
@@ -261,11 +261,11 @@ def _scope(text: str, kind: str) -> str:
         )
     contexts = CONTEXTS_OF_KIND[kind]
     unusable = []
-    for one in text.split():
-        scope = parse_scope(one)
+    for scope_name in text.split():
+        scope = parse_scope(scope_name)
         fits = scope is not None and scope.context in contexts and enforceable(scope)
-        if not fits and (one not in SESSION_SCOPES or kind == "backend"):
-            unusable.append(one)
+        if not fits and (scope_name not in SESSION_SCOPES or kind == "backend"):
+            unusable.append(scope_name)
     example = "system/*.rs" if kind == "backend" else "launch/patient patient/*.rs"
     if not text.split():
         raise RefusedCommand(

@@ -87,8 +87,8 @@ def checked(values: MultiDict[str, str]) -> dict[str, str]:
         raise InvalidRequestError(_other_audience(parameters.get("aud")))
     request = AuthorizationRequest(parameters)
     authorization_server().get_authorization_grant(request).validate_authorization_request()
-    kept = {name: parameters[name] for name in _KEPT if name in parameters}
-    return {**kept, "scope": request.scope}
+    stored = {name: parameters[name] for name in _KEPT if name in parameters}
+    return {**stored, "scope": request.scope}
 
 
 def _other_audience(aud: str | None) -> str:
@@ -156,9 +156,9 @@ def spend(connection: Connection, launch: str, client_id: str) -> dict[str, Any]
     )
     if connection.execute(update(Launch).where(*mine).values(used_at=now)).rowcount == 0:
         return None
-    found = connection.execute(
+    row = connection.execute(
         select(Launch.user_id, Launch.patient_id, Launch.encounter_id, Launch.document_id).where(
             Launch.digest == digest(launch)
         )
     ).one()
-    return dict(found._mapping)
+    return dict(row._mapping)

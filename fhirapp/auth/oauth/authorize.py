@@ -204,11 +204,11 @@ def wants_sign_in(parked: ParkedRequest, signed: Signed | None) -> bool:
 
 def asks_anew(handle: str) -> bool:
     """Say whether a request that waits asks for the user to sign in anew, or lately."""
-    found = find(handle)
-    if found is None:
+    parked = find(handle)
+    if parked is None:
         return False
-    prompts = found.parameters.get("prompt", "").split()
-    return "login" in prompts or "max_age" in found.parameters
+    prompts = parked.parameters.get("prompt", "").split()
+    return "login" in prompts or "max_age" in parked.parameters
 
 
 def offer(parked: ParkedRequest, user: User) -> Offer:

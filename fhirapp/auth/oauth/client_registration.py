@@ -142,7 +142,7 @@ def _texts(
     value = metadata.get(name)
     if value is None:
         return default
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise _Refused(f"{name} must be a list of strings.")
     return tuple(value)
 

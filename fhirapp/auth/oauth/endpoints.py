@@ -84,11 +84,11 @@ class Introspection(_Checked, IntrospectionEndpoint):  # type: ignore[misc]
         """Return the client, known by its secret, its key, or an access token of its own."""
         scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            held = find_token(bearer.strip())
-            is_access = held is not None and isinstance(held.token, AccessToken)
-            if held is not None and is_access and not (held.is_expired() or held.is_revoked()):
-                request.client = held.client
-                return held.client
+            token = find_token(bearer.strip())
+            is_access = token is not None and isinstance(token.token, AccessToken)
+            if token is not None and is_access and not (token.is_expired() or token.is_revoked()):
+                request.client = token.client
+                return token.client
         client: Client = super().authenticate_endpoint_client(request)
         return client
 

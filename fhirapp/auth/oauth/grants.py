@@ -123,13 +123,13 @@ class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
         self, code: str, client: models.Client
     ) -> models.AuthorizationCode | None:
         """Return a code that still serves; one that was used ends its grant."""
-        found = db.session.get(models.AuthorizationCode, models.digest(code))
-        if found is None or found.client_id != client.client_id:
+        row = db.session.get(models.AuthorizationCode, models.digest(code))
+        if row is None or row.client_id != client.client_id:
             return None
-        if found.used_at is not None:
-            tokens.revoke_replayed(found)
+        if row.used_at is not None:
+            tokens.revoke_replayed(row)
             return None
-        return found if found.expires_at > time.time() else None
+        return row if row.expires_at > time.time() else None
 
     def delete_authorization_code(self, authorization_code: models.AuthorizationCode) -> None:
         """Do nothing: saving the tokens used it up, and a second use must be recognised."""
@@ -152,15 +152,15 @@ class RefreshGrant(_OfUser, RefreshTokenGrant):  # type: ignore[misc]
             raise InvalidGrantError("The client may not have access beyond an hour any more.")
 
     def authenticate_refresh_token(self, refresh_token: str) -> models.RefreshToken | None:
-        found = db.session.get(models.RefreshToken, models.digest(refresh_token))
-        if found is None or not found.check_client(self.request.client):
+        token = db.session.get(models.RefreshToken, models.digest(refresh_token))
+        if token is None or not token.check_client(self.request.client):
             return None
         now = time.time()
-        if found.used_at is not None:
-            if found.used_at < now - tokens.GRACE_SECONDS:
-                tokens.revoke_replayed(found)
+        if token.used_at is not None:
+            if token.used_at < now - tokens.GRACE_SECONDS:
+                tokens.revoke_replayed(token)
             return None
-        return found if found.expires_at > now else None
+        return token if token.expires_at > now else None
 
     def revoke_old_credential(self, refresh_token: models.RefreshToken) -> None:
         """Do nothing: saving the new tokens used it up."""

@@ -47,8 +47,8 @@ class Published(NamedTuple):
 def active_key(now: float | None = None) -> RSAKey:
     """Return the key that signs now: the newest of those whose time has come."""
     moment = time.time() if now is None else now
-    stored = [one for one in _stored() if one["signs_from"] <= moment]
-    newest = max(stored, key=lambda one: one["signs_from"])
+    stored = [entry for entry in _stored() if entry["signs_from"] <= moment]
+    newest = max(stored, key=lambda entry: entry["signs_from"])
     return _opened(json.dumps(newest["key"]))
 
 
@@ -60,14 +60,14 @@ def _opened(key: str) -> RSAKey:
 
 def public_keys() -> dict[str, Any]:
     """Return the JSON Web Key Set of the keys to check id tokens with."""
-    keys = [one["key"] for one in _stored()]
+    keys = [entry["key"] for entry in _stored()]
     return {"keys": [{name: key[name] for name in _PUBLIC if name in key} for key in keys]}
 
 
 def published() -> list[Published]:
     """Return which keys are published, the one that signs last first."""
-    found = [Published(one["key"]["kid"], one["signs_from"]) for one in _stored()]
-    return sorted(found, key=lambda one: one.signs_from, reverse=True)
+    keys = [Published(entry["key"]["kid"], entry["signs_from"]) for entry in _stored()]
+    return sorted(keys, key=lambda key: key.signs_from, reverse=True)
 
 
 def rotate(now: int) -> int:
@@ -98,14 +98,14 @@ def prepare() -> None:
 def _with(content: bytes, new: dict[str, Any], now: int) -> bytes:
     """Return the keys with another one, without those that are of no use any more."""
     stored = _parsed(content)
-    begun = sorted(one["signs_from"] for one in stored if one["signs_from"] <= now)
+    begun = sorted(entry["signs_from"] for entry in stored if entry["signs_from"] <= now)
     # The active one, and those it took over from not long ago.
-    kept = [
-        one
-        for place, one in enumerate(sorted(stored, key=lambda one: one["signs_from"]))
+    current = [
+        entry
+        for place, entry in enumerate(sorted(stored, key=lambda entry: entry["signs_from"]))
         if place + 1 >= len(begun) or begun[place + 1] > now - KEPT_SECONDS
     ]
-    return _written([*kept, new])
+    return _written([*current, new])
 
 
 def _stored() -> list[dict[str, Any]]:
@@ -114,13 +114,13 @@ def _stored() -> list[dict[str, Any]]:
 
 def _parsed(content: bytes) -> list[dict[str, Any]]:
     try:
-        found: list[dict[str, Any]] = json.loads(content)["keys"]
+        keys: list[dict[str, Any]] = json.loads(content)["keys"]
     except (ValueError, KeyError, TypeError):
         raise ConfigurationError(
             f"The signing keys {settings().instance / NAME} cannot be read; delete the file, and a "
             "new one is made."
         ) from None
-    return found
+    return keys
 
 
 def _new(signs_from: int) -> dict[str, Any]:

@@ -157,8 +157,8 @@ def _public_refresher(request: Any, methods: Any) -> Client | None:
         return None
     if _method(request) != "none":
         return None
-    found = db.session.get(RefreshToken, digest(token))
-    client = None if found is None else find_client(found.client_id)
+    refresh_token = db.session.get(RefreshToken, digest(token))
+    client = None if refresh_token is None else find_client(refresh_token.client_id)
     return client if client is not None and client.kind == "public" else None
 
 

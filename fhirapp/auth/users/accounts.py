@@ -105,8 +105,8 @@ def add_user(
 def find_user(connection: Connection, username: str) -> Mapping[str, Any]:
     """Return a user's row. Raises RefusedCommand where there is none."""
     name = _username(username)
-    found = connection.execute(select(User.__table__).where(User.username == name))
-    row = found.mappings().one_or_none()
+    result = connection.execute(select(User.__table__).where(User.username == name))
+    row = result.mappings().one_or_none()
     if row is None:
         raise RefusedCommand("Unknown user: %(username)s.", username=name)
     return dict(row)
@@ -182,9 +182,9 @@ def set_role(connection: Connection, user_id: str, role: str, *, keep_apps: bool
 
 def set_fhir_user(connection: Connection, user_id: str, fhir_user: str | None) -> bool:
     """Say who a user is in the records. Raises RefusedCommand."""
-    wanted = _fhir_user(fhir_user)
-    others = (User.id == user_id, User.fhir_user.is_distinct_from(wanted))
-    if connection.execute(update(User).where(*others).values(fhir_user=wanted)).rowcount == 0:
+    reference = _fhir_user(fhir_user)
+    others = (User.id == user_id, User.fhir_user.is_distinct_from(reference))
+    if connection.execute(update(User).where(*others).values(fhir_user=reference)).rowcount == 0:
         return False
     record("practitioner-changed", about=f"user/{user_id}", what=fhir_user or "none")
     return True
@@ -209,9 +209,9 @@ def link(
     role = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
     if role != PATIENT:
         raise RefusedCommand("Only users with the role patient can be linked to a record.")
-    there = (UserPatient.user_id == user_id, UserPatient.patient_id == patient_id)
+    pair = (UserPatient.user_id == user_id, UserPatient.patient_id == patient_id)
     by_it = UserPatient.related_person.is_not_distinct_from(related_person)
-    same = select(exists().where(*there, UserPatient.is_self.is_(is_self), by_it))
+    same = select(exists().where(*pair, UserPatient.is_self.is_(is_self), by_it))
     if connection.execute(same).scalar():
         return False
     _unlink(connection, user_id, patient_id)
@@ -393,8 +393,8 @@ def revoke_consent(connection: Connection, grant_id: str, user_id: str) -> bool 
     no such thing.
     """
     mine = Grant.user_id == user_id
-    found = select(Grant.client_id, Grant.patient_id).where(Grant.id == grant_id, mine)
-    row = connection.execute(found).first()
+    query = select(Grant.client_id, Grant.patient_id).where(Grant.id == grant_id, mine)
+    row = connection.execute(query).first()
     if row is None:
         return None
     client_id, patient_id = row

@@ -38,10 +38,10 @@ def enter(arrived: ProviderIdentity, *, by_rule: bool, instead_of: str | None = 
     browser had.
     """
     with writing() as connection:
-        found = _enter(connection, arrived, by_rule, instead_of)
-    if isinstance(found, str):
-        raise SignInRefused(found)
-    return found
+        result = _enter(connection, arrived, by_rule, instead_of)
+    if isinstance(result, str):
+        raise SignInRefused(result)
+    return result
 
 
 def _enter(
@@ -100,10 +100,10 @@ def _remember(connection: Connection, arrived: ProviderIdentity) -> str | None:
     now = int(time.time())
     seen = {"name": arrived.name, "username": arrived.username, "seen_at": now}
     mine = (Identity.issuer == arrived.issuer, Identity.subject == arrived.subject)
-    found = connection.execute(select(Identity.user_id).where(*mine)).first()
-    if found is not None:
+    identity = connection.execute(select(Identity.user_id).where(*mine)).first()
+    if identity is not None:
         connection.execute(update(Identity).where(*mine).values(seen))
-        return str(found[0]) if found[0] else None
+        return str(identity[0]) if identity[0] else None
     gone = (Identity.user_id.is_(None), Identity.seen_at < now - _WAIT_SECONDS)
     connection.execute(delete(Identity).where(*gone))
     row = {"issuer": arrived.issuer, "subject": arrived.subject, "user_id": None, **seen}
@@ -136,12 +136,12 @@ def link(connection: Connection, user_id: str, issuer: str, subject: str) -> boo
     if not 0 < len(subject) <= 255 or not subject.isprintable():
         raise RefusedCommand("A subject must have 1 to 255 printable characters.")
     mine = (Identity.issuer == issuer, Identity.subject == subject)
-    found = connection.execute(select(Identity.user_id).where(*mine)).first()
-    if found is not None and found[0] not in (None, user_id):
+    identity = connection.execute(select(Identity.user_id).where(*mine)).first()
+    if identity is not None and identity[0] not in (None, user_id):
         raise RefusedCommand("That account is already linked to another user.")
-    if found is not None and found[0] == user_id:
+    if identity is not None and identity[0] == user_id:
         return False
-    if found is None:
+    if identity is None:
         row = {"issuer": issuer, "subject": subject, "user_id": user_id}
         connection.execute(insert(Identity), [row | {"name": "", "username": "", "seen_at": 0}])
     else:

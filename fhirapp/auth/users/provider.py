@@ -91,9 +91,9 @@ class Rule(NamedTuple):
 
     def role(self, claims: Mapping[str, Any]) -> str | None:
         """Return the role of somebody with these claims, None where they give none."""
-        found = _claim(claims, self.claim)
-        values = {str(one) for one in (found if isinstance(found, list) else [found])}
-        if found is None:
+        claim = _claim(claims, self.claim)
+        values = {str(value) for value in (claim if isinstance(claim, list) else [claim])}
+        if claim is None:
             return None
         return next((role for value, role in self.roles if value == "*" or value in values), None)
 
@@ -126,8 +126,8 @@ def init_app(app: Flask) -> None:
 
 def provider() -> Provider | None:
     """Return the provider that the settings name."""
-    found: Provider | None = current_app.extensions.get(_EXTENSION)
-    return found
+    current: Provider | None = current_app.extensions.get(_EXTENSION)
+    return current
 
 
 class Provider:
@@ -152,14 +152,14 @@ class Provider:
         begun = PendingSignIn(new_token(), new_token(), new_token(), int(time.time()), fresh, back)
         again = {"prompt": "login", "max_age": 0} if fresh else {}
         with self._asked() as client:
-            found = client.create_authorization_url(
+            authorization = client.create_authorization_url(
                 redirect_uri,
                 state=begun.state,
                 nonce=begun.nonce,
                 code_verifier=begun.verifier,
                 **again,
             )
-        return str(found["url"]), begun
+        return str(authorization["url"]), begun
 
     def finish(
         self, redirect_uri: str, answer: Mapping[str, str], begun: PendingSignIn
@@ -192,8 +192,8 @@ class Provider:
         with self._asked() as client:
             if not client.load_server_metadata().get("end_session_endpoint"):
                 return ""
-            found = client.create_logout_url(back, client_id=self._settings.oidc_client_id)
-        return str(found["url"])
+            logout = client.create_logout_url(back, client_id=self._settings.oidc_client_id)
+        return str(logout["url"])
 
     def _proved(
         self, client: Any, token: Mapping[str, Any], begun: PendingSignIn
@@ -244,7 +244,7 @@ class Provider:
         except (AuthlibBaseError, JoseError, KeyError, TypeError, ValueError) as error:
             # What the provider says of it is a line of the log.
             why = f"{type(error).__name__}: {error}"[:300]
-            raise Unproved("".join(one if one.isprintable() else " " for one in why)) from None
+            raise Unproved("".join(char if char.isprintable() else " " for char in why)) from None
         finally:
             _AT_ONCE.release()
 
@@ -286,7 +286,7 @@ class Provider:
         if metadata.get("issuer") != self.issuer:
             raise Unproved(f"{address} is of the issuer {metadata.get('issuer')!r}")
         announced = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
-        allowed = [one for one in announced if one in _ALGORITHMS]
+        allowed = [algorithm for algorithm in announced if algorithm in _ALGORITHMS]
         if not allowed:
             raise Unproved("it signs id tokens in no way that only it can")
         metadata["id_token_signing_alg_values_supported"] = allowed
@@ -305,19 +305,19 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
     """Return a claim, or what lies within some: realm_access.roles. None where it is not there."""
     if name in claims:
         return claims[name]
-    found: Any = claims
+    value: Any = claims
     for step in name.split("."):
-        found = found.get(step) if isinstance(found, dict) else None
-    return found
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
 
 
 def _has_several_factors(amr: Sequence[Any]) -> bool:
     """Say whether the methods of a sign-in are more than one factor."""
-    methods = {str(one) for one in amr}
+    methods = {str(method) for method in amr}
     return "mfa" in methods or sum(bool(methods & kind) for kind in _FACTORS) > 1
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:
-    found = claims.get(name)
-    text = found.strip()[:200] if isinstance(found, str) else ""
+    claim = claims.get(name)
+    text = claim.strip()[:200] if isinstance(claim, str) else ""
     return text if text.isprintable() else ""

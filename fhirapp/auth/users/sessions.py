@@ -106,7 +106,7 @@ def _where() -> dict[str, str | None]:
     """Return from where this request comes, and what its browser calls itself."""
     if not has_request_context():
         return {"address": None, "browser": None}
-    browser = "".join(one for one in request.user_agent.string[:_LONGEST] if one.isprintable())
+    browser = "".join(char for char in request.user_agent.string[:_LONGEST] if char.isprintable())
     return {"address": request.remote_addr, "browser": browser or None}
 
 
@@ -138,7 +138,7 @@ def end_one(connection: Connection, user_id: str, session_id: str) -> bool:
 def find(secret: str) -> Signed | None:
     """Return who signed in with this secret, None where the session is over."""
     now = int(time.time())
-    found = db.session.execute(
+    row = db.session.execute(
         select(Session, User)
         .join(User, User.id == Session.user_id)
         .where(
@@ -149,9 +149,9 @@ def find(secret: str) -> Signed | None:
             User.disabled.is_(False),
         )
     ).first()
-    if found is None:
+    if row is None:
         return None
-    session, user = found
+    session, user = row
     has_factor = user.totp_secret is not None or session.several_factors
     lacks_factor = session.complete and not has_factor and must_have_factor(user.role)
     is_complete = session.complete and not lacks_factor
@@ -202,10 +202,10 @@ def end(connection: Connection, session_id: str) -> None:
 
 def end_of_browser(connection: Connection, secret: str) -> None:
     """End the session of this secret, also where it was not used for long."""
-    found = connection.execute(
+    rows = connection.execute(
         select(Session.id, Session.user_id).where(Session.digest == digest(secret))
     )
-    for session_id, user_id in found.all():
+    for session_id, user_id in rows.all():
         end(connection, session_id)
         record("sign-out", about=f"user/{user_id}", user_id=user_id)
 

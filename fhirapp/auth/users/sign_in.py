@@ -113,7 +113,7 @@ def recovery_code(user_id: str, code: str) -> str:
     ).all()
     db.session.rollback()
     digits = _digits(code)
-    return next((one for one in stored if sessions.verify(one, digits)), "")
+    return next((code_hash for code_hash in stored if sessions.verify(code_hash, digits)), "")
 
 
 def accept(connection: Connection, user: User, code: str, recovery: str = "") -> bool:
