@@ -108,11 +108,11 @@ def _no_remarks(_resource: Mapping[str, Any]) -> Iterable[str]:
 class Labels(NamedTuple):
     """What pages call a type's resources; by default its name.
 
-    one has its article: "an allergy"; scope is what a consent opens, for patients, and sensitive
-    whether they should look twice.
+    singular has its article: "an allergy". scope is what a consent opens, in words for patients;
+    sensitive warns them of it.
     """
 
-    one: str = ""
+    singular: str = ""
     plural: str = ""
     scope: str = ""
     sensitive: bool = False

@@ -128,11 +128,11 @@ class _Files:
 
     def days(self) -> list[Path]:
         """Return the files, the oldest first; of a day that was being compressed, one."""
-        named = {file.name: file for file in self.folder.glob("*")}
+        files = {file.name: file for file in self.folder.glob("*")}
         return [
             file
-            for name, file in sorted(named.items())
-            if _FILE.fullmatch(name) and f"{name}.gz" not in named
+            for name, file in sorted(files.items())
+            if _FILE.fullmatch(name) and f"{name}.gz" not in files
         ]
 
     def lines(self) -> Iterator[bytes]:
@@ -180,18 +180,18 @@ class _Tables:
 
     def fault(self) -> str:
         # By the chain, the furthest of its lines that a head names: so its end cannot be missing.
-        named: dict[str, tuple[int, str]] = {}
+        digests: dict[str, tuple[int, str]] = {}
         removed = [""]
 
         def note(content: Line) -> None:
             for name, (n, digest) in content.get("others", {}).items():
-                named[name] = max(named.get(name, (0, "")), (n, digest))
+                digests[name] = max(digests.get(name, (0, "")), (n, digest))
             if content.get("event") == PACKED:
                 removed.append(str(content["what"])[-10:])
 
         if fault := _first_fault(self._in_chains(), note):
             return fault
-        for name, (n, digest) in named.items():
+        for name, (n, digest) in digests.items():
             rows = self._run("SELECT hash FROM audit_line WHERE chain = ? AND n = ?", (name, n))
             if rows != [(digest,)] and (rows or name[:10] > max(removed)):
                 return f"chain {name}: its line {n} is missing, or another than heads name"

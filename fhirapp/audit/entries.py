@@ -136,8 +136,8 @@ def patients_named_by(numbers: Collection[int]) -> dict[int, list[str]]:
         return {}
     marks = ", ".join("?" * len(numbers))
     rows = _rows(f"SELECT n, line, attachment FROM audit_entry WHERE n IN ({marks})", [*numbers])
-    named = {n: sorted(patients_of(*entry)) for n, *entry in rows}
-    return {n: patients for n, patients in named.items() if patients}
+    by_number = {n: sorted(patients_of(*entry)) for n, *entry in rows}
+    return {n: patients for n, patients in by_number.items() if patients}
 
 
 def _rows(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -192,8 +192,7 @@ def new_id() -> str:
 class RequestKey(NamedTuple):
     """The unique key of a request or an event: an id of ours, and what its answer calls it.
 
-    A proxy may name several requests alike, and in a way that is no FHIR id. As text, an id of
-    ours alone, or before a slash.
+    A proxy's name may repeat and be no FHIR id. As text: our id, then a slash and its name if any.
     """
 
     own: str

@@ -244,8 +244,8 @@ def _remove_some(app: Flask, last: int) -> bool:
                 break
             gone = seal
         setting = f"FHIRAPP_AUDIT_KEEP={settings_of(app).audit_keep}"
-        named = {"setting": setting, "k": gone.k, "last": gone.last, "root": gone.root.hex()}
-        removed, newest = json.dumps(named), _newest(app, run)
+        content = {"setting": setting, "k": gone.k, "last": gone.last, "root": gone.root.hex()}
+        removed, newest = json.dumps(content), _newest(app, run)
         root = root_of(newest.root, (), removed)
         added = _add(app, run, newest, last=newest.last, entries=0, root=root, removed=removed)
         rows = run("SELECT n, line, attachment FROM audit_entry WHERE n <= ?", (gone.last,))

@@ -139,12 +139,12 @@ def patients_of(line: str, attachment: str | None) -> set[str]:
     """Return the ids of the patients whom an entry is about; none of an invalid line."""
     try:
         content = json.loads(line)
-        named = [*content.get("patients", ())]
+        names = [*content.get("patients", ())]
         if attachment is not None and content.get("event") == "export":
-            named += json.loads(attachment)
+            names += json.loads(attachment)
     except (ValueError, TypeError, AttributeError):
         return set()
-    return {name for name in named if isinstance(name, str) and name.isprintable()}
+    return {name for name in names if isinstance(name, str) and name.isprintable()}
 
 
 def _values(line: Mapping[str, Any], attachment: str | None) -> tuple[Any, ...]:

@@ -96,10 +96,10 @@ def _begin(check: _Verification) -> Seal:
     for row in check.run(f"{SEALS} WHERE removed <> '' ORDER BY k DESC LIMIT 1"):
         seal = Seal(*row)
         if is_signed(seal, check.keys):
-            named = json.loads(seal.removed)
-            check.result.removed = f"entries up to {named['last']} by {named['setting']}"
-            root = bytes.fromhex(named["root"])
-            return Seal(named["k"], 0, named["last"], 0, root, seal.at)
+            removal = json.loads(seal.removed)
+            check.result.removed = f"entries up to {removal['last']} by {removal['setting']}"
+            root = bytes.fromhex(removal["root"])
+            return Seal(removal["k"], 0, removal["last"], 0, root, seal.at)
     return BEGINNING
 
 

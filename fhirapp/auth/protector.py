@@ -31,24 +31,24 @@ from fhirapp.fhir.temporal import exact_at
 
 LONGEST_SECONDS = 1.0
 _MOST = 10_000
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
-class _Kept(NamedTuple, Generic[Found]):
-    found: Found
+class _CachedValue(NamedTuple, Generic[Value]):
+    value: Value
     generation: bytes
     until: float
 
 
-class DigestCache(Generic[Found]):
+class DigestCache(Generic[Value]):
     """What was found by a digest, in this process."""
 
     def __init__(self) -> None:
-        self._kept: dict[bytes, _Kept[Found]] = {}
+        self._entries: dict[bytes, _CachedValue[Value]] = {}
 
-    def get(self, digest: bytes, look_up: Callable[[bytes], Found | None]) -> Found | None:
+    def get(self, digest: bytes, look_up: Callable[[bytes], Value | None]) -> Value | None:
         """Return what belongs to a digest; look_up finds it where it is not known to hold."""
-        entry = self._kept.get(digest)
+        entry = self._entries.get(digest)
         is_valid = (
             entry is not None
             and entry.generation == generation().now()
@@ -56,14 +56,14 @@ class DigestCache(Generic[Found]):
         )
         note_cache("tokens", hit=is_valid)
         if entry is not None and is_valid:
-            return entry.found
+            return entry.value
         # Not that of now: the request's snapshot may be older.
         since = read_since()
         value = look_up(digest)
         if value is not None:
-            if len(self._kept) >= _MOST:
-                self._kept.clear()
-            self._kept[digest] = _Kept(value, since, time.monotonic() + LONGEST_SECONDS)
+            if len(self._entries) >= _MOST:
+                self._entries.clear()
+            self._entries[digest] = _CachedValue(value, since, time.monotonic() + LONGEST_SECONDS)
         return value
 
 
@@ -264,8 +264,8 @@ def _id_of_proxy() -> str:
     environ = request.environ
     if not environ.get(VIA_PROXY):
         return ""
-    if is_request_id(named := environ.get("HTTP_X_REQUEST_ID", "")):
-        return str(named)
+    if is_request_id(request_id := environ.get("HTTP_X_REQUEST_ID", "")):
+        return str(request_id)
     trace = _TRACE_PARENT.fullmatch(environ.get("HTTP_TRACEPARENT", ""))
     return trace[1] if trace else ""
 
@@ -306,8 +306,8 @@ def refusal_reasons(token: BearerToken, error: FhirError) -> Iterator[str]:
         # Nothing is, whatever its scopes.
         return
     access = token.access()
-    left = [str(scope) for scope in access.scopes if scope.context != "patient" or access.patient]
-    yield f"What is left of these together: {' '.join(left) or 'nothing'}"
+    scopes = [str(scope) for scope in access.scopes if scope.context != "patient" or access.patient]
+    yield f"What is left of these together: {' '.join(scopes) or 'nothing'}"
 
 
 def _needed(token: BearerToken, error: FhirError) -> Iterator[str]:

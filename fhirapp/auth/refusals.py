@@ -53,12 +53,12 @@ def causes(client: Client, error: OAuth2Error) -> list[str]:
 def claimed_client() -> Client | None:
     """Return the client that the request says that it comes from; nothing is proved by that."""
     basic = _basic()
-    named = None if basic is None else basic.username
-    if named is None:
-        named = request.form.get("client_id") or _issuer(request.form.get("client_assertion", ""))
-    if named is not None:
+    name = None if basic is None else basic.username
+    if name is None:
+        name = request.form.get("client_id") or _issuer(request.form.get("client_assertion", ""))
+    if name is not None:
         # PostgreSQL refuses a text with NUL in it, instead of not finding it.
-        return db.session.get(Client, named) if named.isprintable() else None
+        return db.session.get(Client, name) if name.isprintable() else None
     # SMART's own client for JavaScript refreshes without saying who it is.
     spent = db.session.get(RefreshToken, digest(request.form.get("refresh_token", "")))
     return None if spent is None else db.session.get(Client, spent.client_id)
@@ -124,9 +124,9 @@ def _of_client(client: Client) -> Iterator[str]:
 
 
 def _of_audience(aud: object) -> Iterator[str]:
-    named = aud if isinstance(aud, list) else [aud]
-    if token_url() not in named:
-        came = ", ".join(shortened(url) if isinstance(url, str) else "no text" for url in named[:3])
+    urls = aud if isinstance(aud, list) else [aud]
+    if token_url() not in urls:
+        came = ", ".join(shortened(url) if isinstance(url, str) else "no text" for url in urls[:3])
         fault = "is missing" if aud is None else f"is {came or 'empty'}"
         yield f"aud of the assertion must be {token_url()}; it {fault}."
 

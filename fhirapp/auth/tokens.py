@@ -144,8 +144,8 @@ def revoke_grants(connection: Connection, *conditions: Any) -> int:
 def revoke_of_patient(connection: Connection, patient_id: str) -> int:
     """Revoke whatever has a patient in context; return how many consents and tokens."""
     now = int(time.time())
-    for begun in (Launch, ParkedRequest):
-        unused = update(begun).where(begun.patient_id == patient_id, begun.used_at.is_(None))
+    for table in (Launch, ParkedRequest):
+        unused = update(table).where(table.patient_id == patient_id, table.used_at.is_(None))
         connection.execute(unused.values(used_at=now))
     # Those without a consent, as of the command line.
     bare = (AccessToken.patient_id == patient_id, AccessToken.grant_id.is_(None))

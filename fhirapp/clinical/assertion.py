@@ -318,8 +318,8 @@ def substance(resource: Resource) -> Mapping[str, Any]:
     )
     if is_nothing and assertion_of(resource).kind is AssertionKind.ALLERGY:
         reactions = resource.get("reaction", ())
-        named = [reaction["substance"] for reaction in reactions if reaction.get("substance")]
-        return named[0] if named and all(other == named[0] for other in named) else {}
+        concepts = [reaction["substance"] for reaction in reactions if reaction.get("substance")]
+        return concepts[0] if concepts and all(other == concepts[0] for other in concepts) else {}
     return code
 
 
@@ -412,7 +412,7 @@ def _statements(code: Mapping[str, Any]) -> list[Assertion | None]:
     ]
     coded = [_of_coding(coding) for coding in codings if "code" in coding]
     beside = next(filter(None, coded), None)
-    named = [coding["display"] for coding in codings if "code" not in coding]
+    texts = [coding["display"] for coding in codings if "code" not in coding]
     if text := code.get("text"):
         assertion = _of_text(text, beside)
         if (
@@ -422,8 +422,8 @@ def _statements(code: Mapping[str, Any]) -> list[Assertion | None]:
         ):
             # A nullFlavor says that there is no code; the text says why there is none.
             return [assertion]
-        named.append(text)
-    return [*coded, *(_of_text(name, beside) for name in named)]
+        texts.append(text)
+    return [*coded, *(_of_text(name, beside) for name in texts)]
 
 
 def _is_silent(coding: Mapping[str, Any]) -> bool:
@@ -495,7 +495,7 @@ def _exposure(resource: Resource) -> tuple[str, Mapping[str, Any]] | None:
         parts = {part.get("url"): part for part in extension.get("extension", ())}
         codings = parts.get("exposureRisk", {}).get("valueCodeableConcept", {}).get("coding", ())
         risks = {coding.get("code") for coding in codings}
-        named = parts.get("substance", {}).get("valueCodeableConcept", {})
-        if named:
-            return (_NO_RISK if risks == {_NO_RISK} else "", named)
+        substance = parts.get("substance", {}).get("valueCodeableConcept", {})
+        if substance:
+            return (_NO_RISK if risks == {_NO_RISK} else "", substance)
     return None

@@ -114,7 +114,7 @@ def other_names(about: Mapping[str, Any]) -> frozenset[str]:
 
 def _named(texts: Iterable[str | None]) -> frozenset[str]:
     """Return names for comparison, without those that name no substance."""
-    named = (
+    names = (
         text for text in texts if text and not (assertion.is_placeholder(text) or is_kind(text))
     )
-    return frozenset(map(assertion.plain_name, map(shortened, named))) - {""}
+    return frozenset(map(assertion.plain_name, map(shortened, names))) - {""}

@@ -58,13 +58,13 @@ def two_substances(about: Mapping[str, Any]) -> tuple[str, str] | None:
 def _names(about: Mapping[str, Any]) -> Iterator[_Named]:
     """Yield the names of a substance that are known, and are not those of a group."""
     codings = about.get("coding", ())
-    named = [(text, _mentioned(text)) for text in (about.get("text"), *map(_display, codings))]
-    named += [
+    names = [(text, _mentioned(text)) for text in (about.get("text"), *map(_display, codings))]
+    names += [
         (concept.display, frozenset({concept}))
         for coding in codings
         if (concept := _BY_CODE.get((coding.get("system", ""), coding.get("code", ""))))
     ]
-    for name, concepts in named:
+    for name, concepts in names:
         if name and concepts and not any(concept.display in _GROUPS for concept in concepts):
             yield _Named(name, concepts)
 

@@ -123,8 +123,8 @@ def backbone(
     **elements: Check,
 ) -> Complex:
     """Return a BackboneElement: a datatype that may also carry modifierExtension."""
-    named = _BASE | {"modifierExtension": _any_extension} | _fhir_names(elements)
-    return _complex(named, required, choices, summary)
+    members = _BASE | {"modifierExtension": _any_extension} | _fhir_names(elements)
+    return _complex(members, required, choices, summary)
 
 
 def _complex(

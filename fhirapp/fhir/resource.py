@@ -160,8 +160,7 @@ class ResourceSchema(Schema):
     def load(self, data: Any, **_options: Any) -> dict[str, Any]:
         """Check a resource and return its elements by FHIR name, in their normal form.
 
-        `_name` siblings of primitives are among them, resourceType is not. Raises InvalidResource
-        with every fault found.
+        With `_name` siblings, without resourceType. Raises InvalidResource with every fault.
         """
         if type(data) is not dict:
             raise InvalidResource([(self.resource_type, "must be a JSON object")])

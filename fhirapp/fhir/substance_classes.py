@@ -140,7 +140,7 @@ def same_class(substance: Mapping[str, Any]) -> list[str]:
     for substance_class in CLASSES.values():
         if own := {name.lower() for code, name in substance_class.codes.items() if code in codes}:
             others = {name.lower(): name for name in substance_class.codes.values()}
-            named = [worded(name) for plain, name in others.items() if plain not in own | _WHOLE]
-            if named:
-                lines.append(f"{worded(substance_class.title)}: {', '.join(named)}")
+            names = [worded(name) for plain, name in others.items() if plain not in own | _WHOLE]
+            if names:
+                lines.append(f"{worded(substance_class.title)}: {', '.join(names)}")
     return lines

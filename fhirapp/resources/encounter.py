@@ -307,7 +307,7 @@ blueprint = ResourceBlueprint(
         care=("date",),
         doc="Visits and stays of a patient.",
         labels=Labels(
-            one=Marked("a visit"),
+            singular=Marked("a visit"),
             plural=Marked("visits"),
             scope=Marked("visits"),
         ),

@@ -165,7 +165,7 @@ blueprint = ResourceBlueprint(
         searchable=True,
         doc="Groups of patients, for example for an export.",
         labels=Labels(
-            one=Marked("a list of patients"),
+            singular=Marked("a list of patients"),
             plural=Marked("lists of patients"),
             scope=Marked("lists of patients"),
         ),

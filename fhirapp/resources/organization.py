@@ -135,7 +135,7 @@ blueprint = ResourceBlueprint(
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-organization",),
         doc="Organizations: custodians and senders of records.",
         labels=Labels(
-            one=Marked("a clinic or hospital"),
+            singular=Marked("a clinic or hospital"),
             plural=Marked("clinics and hospitals"),
             scope=Marked("clinics and hospitals"),
         ),

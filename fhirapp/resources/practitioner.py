@@ -92,7 +92,7 @@ blueprint = ResourceBlueprint(
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-practitioner",),
         doc="Practitioners: authors and recorders.",
         labels=Labels(
-            one=Marked("a clinician"),
+            singular=Marked("a clinician"),
             plural=Marked("clinicians"),
             scope=Marked("names of clinicians"),
         ),

@@ -152,7 +152,7 @@ blueprint = ResourceBlueprint(
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-provenance",),
         doc="Who created or transmitted a resource.",
         labels=Labels(
-            one=Marked("a record of who made or sent a resource"),
+            singular=Marked("a record of who made or sent a resource"),
             plural=Marked("records of who made or sent a resource"),
             scope=Marked("who recorded what, and when"),
         ),

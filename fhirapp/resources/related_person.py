@@ -106,7 +106,7 @@ blueprint = ResourceBlueprint(
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-relatedperson",),
         doc="Related persons: parents, carers and others who are close to a patient.",
         labels=Labels(
-            one=Marked("a related person"),
+            singular=Marked("a related person"),
             plural=Marked("related persons"),
             scope=Marked("names, contact details and dates of birth of related persons"),
         ),

@@ -225,7 +225,7 @@ blueprint = ResourceBlueprint(
         visibility=Visibility.ANY_SCOPE,
         doc="Value sets: codes chosen for a purpose, to search by.",
         labels=Labels(
-            one=Marked("a value set"),
+            singular=Marked("a value set"),
             plural=Marked("value sets"),
             scope=Marked("value sets"),
         ),

@@ -43,8 +43,7 @@ def visible(
 ) -> AnyCondition | None:
     """Return the condition that a row `r` may be seen; None where every row may.
 
-    Of a CARRIER type carried_visibly says it, a resource at a time. nested is how often a target
-    may be of a TARGETS type itself.
+    For a CARRIER type use has_visible_carrier. nested limits targets that are of TARGETS types.
     """
     if definition.visibility is not Visibility.SCOPE and not access.allows_any(permission):
         own_id = access.own_id(definition.name, permission)
@@ -149,7 +148,7 @@ def _seen(
     target is the SQL of its id. One that was deleted is judged by what it was.
     """
     if definition.visibility is Visibility.CARRIER:
-        return _carried(access, target)
+        return _carrier_condition(access, target)
     if definition.visibility is Visibility.SCOPE and not access.grants(definition.name, permission):
         return None
     if definition.visibility is Visibility.TARGETS and nested == 0:
@@ -179,11 +178,10 @@ def _ids(definition: Definition, access: Access, permission: str, nested: int) -
     )
 
 
-def _carrying(access: Access) -> list[tuple[Definition, str, Condition]]:
+def _readable_carriers(access: Access) -> list[tuple[Definition, str, Condition]]:
     """Return the types that the token may read and that carry Binaries.
 
-    Each with the table of what its versions carry, `a` in SQL, and the condition that one may be
-    read.
+    Each with its index table of references, `a` in SQL, and the condition that a version is read.
     """
     return [
         (carrier, quoted(carrier.tables.reference.name), _where(visible(carrier, access, "r")))
@@ -192,7 +190,7 @@ def _carrying(access: Access) -> list[tuple[Definition, str, Condition]]:
     ]
 
 
-def _carried(access: Access, target: Condition) -> Condition | None:
+def _carrier_condition(access: Access, target: Condition) -> Condition | None:
     """Return the condition that a version that carries a Binary may be read; None where none may.
 
     target is the SQL of the Binary's id.
@@ -203,14 +201,14 @@ def _carried(access: Access, target: Condition) -> Condition | None:
             f" AND {_covered(carrier, limit)})",
             (CARRIES, *target.values, *limit.values, *limit.values),
         )
-        for carrier, carries, limit in _carrying(access)
+        for carrier, carries, limit in _readable_carriers(access)
     ]
     return any_of(carried).where() if carried else None
 
 
 def _carried_ids(access: Access) -> Condition:
     """Return the SELECT of the ids of Binaries of which a carrier may be read, as _ids does."""
-    carrying = _carrying(access)
+    carrying = _readable_carriers(access)
     return Condition(
         " UNION ALL ".join(
             f"SELECT a.target_id FROM {carries} a WHERE a.param = ? AND {_covered(carrier, limit)}"
@@ -224,10 +222,9 @@ def _carried_ids(access: Access) -> Condition:
 
 
 def _covered(definition: Definition, limit: Condition) -> str:
-    """Return the SQL that the version whose index row is `a` may be seen: it, and its resource yet.
+    """Return the SQL that the version with index row `a`, and its resource now, may be seen.
 
-    As in rest/read.py: the past of what a scope no longer covers is out of reach. It holds the
-    limit twice.
+    As in rest/read.py, no past is in reach that no scope covers now. It contains the limit twice.
     """
     table = definition.sql_table
     return (
@@ -242,9 +239,9 @@ def _where(limit: AnyCondition | None) -> Condition:
     return ANYTHING if limit is None else limit.where()
 
 
-def carried_visibly(reader: Reader, access: Access, binary_id: str) -> bool:
+def has_visible_carrier(reader: Reader, access: Access, binary_id: str) -> bool:
     """Say whether some version that carries the Binary may be read."""
-    return _holds(reader, _carried(access, Condition("?", (binary_id,))))
+    return _holds(reader, _carrier_condition(access, Condition("?", (binary_id,))))
 
 
 def _holds(reader: Reader, condition: Condition | None) -> bool:
@@ -354,7 +351,7 @@ def check_patients(
     if None in patients:
         return
     of_patients = [pair for pair in applied if _is_of_patients(definition, pair[0])]
-    for name, target in _named(definition, of_patients, context):
+    for name, target in _named_targets(definition, of_patients, context):
         if target[1] not in patients or target[0] not in ("", "Patient"):
             raise insufficient_scope(
                 f"{name}: the token is for one patient, and this is another.",
@@ -380,14 +377,14 @@ def check_merged(
     if is_empty and access.patient and definition.compartment:
         check_not_merged(reader, access.patient)
     for pair in applied:
-        named = {
+        names = {
             patient_id: name
-            for name, (type_name, patient_id) in _named(definition, [pair], context)
+            for name, (type_name, patient_id) in _named_targets(definition, [pair], context)
             if type_name in ("", "Patient")
         }
-        if named and (is_empty or len(named) > 1):
-            for patient_id, name in named.items():
-                if merged_target(reader, patient_id) not in named:
+        if names and (is_empty or len(names) > 1):
+            for patient_id, name in names.items():
+                if merged_target(reader, patient_id) not in names:
                     check_not_merged(reader, patient_id, name)
 
 
@@ -401,7 +398,7 @@ def check_not_merged(reader: Reader, patient_id: str, parameter: str = "patient"
         )
 
 
-def _named(
+def _named_targets(
     definition: Definition, applied: Sequence[tuple[str, str]], context: Context
 ) -> Iterator[tuple[str, tuple[str | None, str]]]:
     """Yield each parameter that names a resource by id, and the (type, id)."""

@@ -64,7 +64,7 @@ def answer_batch() -> Response:
     check_known(parameters, FORM_PARAMETERS)
     layout = negotiate(parameters)
     authenticate()
-    kind, entries = _asked()
+    kind, entries = _read_bundle()
     # Each entry takes a snapshot of its own.
     forget_reader()
     try:
@@ -99,7 +99,7 @@ class _Request(NamedTuple):
     headers: Mapping[str, str]
 
 
-def _asked() -> tuple[str, list[Any]]:
+def _read_bundle() -> tuple[str, list[Any]]:
     """Return the Bundle's type and entries. Raises FhirError."""
     if request.mimetype not in JSON_NAMES | XML_NAMES:
         raise UnsupportedMediaType(f"A batch takes a body of type {FHIR_JSON} or {FHIR_XML}.")
@@ -130,15 +130,15 @@ def _answers(entries: list[Any], *, is_transaction: bool) -> Iterator[Entry]:
         if isinstance(answer, FhirError):
             if is_transaction:
                 raise answer
-            yield _refused(answer.status, answer.outcome())
+            yield _error_entry(answer.status, answer.outcome())
         elif answer.status >= HTTPStatus.BAD_REQUEST:
             if is_transaction:
                 raise _Failed(answer)
             # To HEAD there is no body.
-            yield _refused(answer.status, answer.json() if answer.body else None)
+            yield _error_entry(answer.status, answer.json() if answer.body else None)
         else:
             size += answer.size
-            yield _found(answer)
+            yield _success_entry(answer)
 
 
 def _read(entry: Any, place: str) -> _Request | FhirError:
@@ -200,7 +200,7 @@ def _answer(item: _Request | FhirError, size: int, until: float) -> InternalResp
     return answer
 
 
-def _found(answer: InternalResponse) -> Entry:
+def _success_entry(answer: InternalResponse) -> Entry:
     """Return the entry of an answer that is no refusal."""
     fields = {"status": _status(answer.status)}
     if etag := answer.headers.get("ETag"):
@@ -211,11 +211,11 @@ def _found(answer: InternalResponse) -> Entry:
     changed = content.get("meta", {}).get("lastUpdated")
     if changed:
         fields["lastModified"] = changed
-    named = f"{content['resourceType']}/{content['id']}" if changed and "id" in content else ""
-    return Entry(fhir_address(named) if named else "", answer.body, beside(response=fields))
+    path = f"{content['resourceType']}/{content['id']}" if changed and "id" in content else ""
+    return Entry(fhir_address(path) if path else "", answer.body, beside(response=fields))
 
 
-def _refused(status: int, outcome: Any) -> Entry:
+def _error_entry(status: int, outcome: Any) -> Entry:
     fields = {"status": _status(status)} | ({"outcome": outcome} if outcome else {})
     return Entry("", None, beside(response=fields)[1:])
 

@@ -36,8 +36,7 @@ def is_of_patients(definition: Definition) -> bool:
 class ResourceBlueprint(Blueprint):
     """The blueprint of a type: read, vread and history; search where the type is searchable.
 
-    Each view takes the definition and the ids in the address. operations are the views of the
-    definition's operations, by name.
+    Views take the definition and the ids in the address. operations: their views, by name.
     """
 
     def __init__(

@@ -38,8 +38,7 @@ _FEW = 10
 class Chains:
     """Reads the chained parameters of a search, for its token.
 
-    Its snapshot is taken at the first: what is refused without one touches no data. statements keep
-    what is run, where it is explained.
+    The snapshot is taken at the first chain. statements, if given, run and keep its SELECTs.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class Chains:
             raise UnsupportedParameter(name, f"{leaf} cannot be searched of {definition.name}")
         return steps, rest
 
-    def _referred(
+    def _referrer_condition(
         self,
         step: _Referrer,
         target: Definition,
@@ -125,7 +124,7 @@ class Chains:
                 f" WHERE {refers} AND {selection.current} LIMIT {MOST + 1}",
                 (*values, *selection.values),
             )
-            if (ids := self._listed(rows)) is not None:
+            if (ids := self._ids_within_limit(rows)) is not None:
                 return replace(is_in("r.id", ids), narrows=True) if ids else NOTHING
         _check_depth(definition, name)
         holds = all_of(conditions)
@@ -153,8 +152,8 @@ class Chains:
             for target in step.targets
         ]
         if isinstance(step, _Referrer):
-            return [self._referred(step, definition, branches[0][1], name)]
-        return [self._led(step, branches, name)]
+            return [self._referrer_condition(step, definition, branches[0][1], name)]
+        return [self._lead_condition(step, branches, name)]
 
     def _leaf(self, definition: Definition, name: str, last: str, value: str) -> list[AnyCondition]:
         """Return what a chain's last parameter asks. Raises FhirError, which names the chain."""
@@ -165,7 +164,7 @@ class Chains:
         except ParameterError as error:
             raise type(error)(name, error.diagnostics.partition(": ")[2]) from None
 
-    def _led(
+    def _lead_condition(
         self, lead: _Lead, branches: Sequence[tuple[Definition, list[AnyCondition]]], name: str
     ) -> AnyCondition:
         """Return the condition that a reference leads to what fits."""
@@ -197,9 +196,9 @@ class Chains:
             f"SELECT r.id FROM {target.sql_table} r WHERE {selection.current} LIMIT {MOST + 1}",
             selection.values,
         )
-        return self._listed(rows)
+        return self._ids_within_limit(rows)
 
-    def _listed(self, rows: Sequence[tuple[Any, ...]]) -> list[str] | None:
+    def _ids_within_limit(self, rows: Sequence[tuple[Any, ...]]) -> list[str] | None:
         if len(rows) > min(MOST, self._left):
             return None
         self._left -= len(rows)

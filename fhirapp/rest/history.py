@@ -32,7 +32,7 @@ from fhirapp.rest import response
 from fhirapp.rest.access import access_to, reaches
 from fhirapp.rest.paging import bundle_id, page_link
 from fhirapp.rest.read import COLUMNS, StoredVersion, find_version, visible_versions
-from fhirapp.rest.recorder import all_served
+from fhirapp.rest.recorder import note_all_served
 from fhirapp.search.query import parse_count
 from fhirapp.search.values import SHOWN, Condition, all_of, is_in
 
@@ -84,16 +84,16 @@ def history_instance(definition: Definition, resource_id: str) -> Response:
     if find_version(reader(), definition, access, resource_id) is None:
         raise NotFound(f"{path} is not known here.")
     own = Condition("h.id = ?", (resource_id,))
-    walked = _History(f"{path}/_history", (own,), ("version_id",), is_counted=True)
-    return _answer(definition, access, parameters, walked)
+    history = _History(f"{path}/_history", (own,), ("version_id",), is_counted=True)
+    return _answer(definition, access, parameters, history)
 
 
 def history_type(definition: Definition) -> Response:
     """Return the history of all resources of a type. Raises a ParameterError."""
     access, parameters = access_to(definition, "r"), _parameters()
     order = ("last_updated", "pk")
-    walked = _History(f"{definition.name}/_history", (), order, is_counted=False)
-    return _answer(definition, access, parameters, walked)
+    history = _History(f"{definition.name}/_history", (), order, is_counted=False)
+    return _answer(definition, access, parameters, history)
 
 
 @blueprint.get("/fhir/_history")
@@ -111,8 +111,8 @@ def history_system() -> Response:
     if not served:
         raise insufficient_scope("The token's scope covers no read.", "system/*.r")
     parameters = _parameters()
-    walked = _History("_history", (), ("last_updated", "pk"), is_counted=False)
-    snapshot, signer = reader(), _signer(walked, parameters)
+    history = _History("_history", (), ("last_updated", "pk"), is_counted=False)
+    snapshot, signer = reader(), _signer(history, parameters)
     place = _place(signer, parameters.cursor, 3)
     keys: list[tuple[str, int, int, Definition]] = []
     for rank, definition in enumerate(served):
@@ -133,17 +133,17 @@ def history_system() -> Response:
         keys += [(updated, -rank, pk, definition) for updated, pk in rows]
     keys.sort(key=lambda key: key[:3], reverse=True)
     chosen, more = keys[: parameters.count], len(keys) > parameters.count
-    page = _chosen(snapshot, chosen)
+    page = _versions_of(snapshot, chosen)
     total = len(page) if place is None and not more else None
-    links = _links(walked, parameters.values)
+    links = _links(history, parameters.values)
     if chosen and more:
         updated, _, pk, last = chosen[-1]
         further = signer.dumps([updated, last.name, pk])
-        links.append(("next", _link(walked, {**parameters.values, "_cursor": further})))
+        links.append(("next", _link(history, {**parameters.values, "_cursor": further})))
     return _respond(page, links, total, parameters)
 
 
-def _chosen(
+def _versions_of(
     snapshot: Reader, chosen: Sequence[tuple[str, int, int, Definition]]
 ) -> list[tuple[Definition, StoredVersion]]:
     """Return the versions of these keys, in their order: a SELECT for each type."""
@@ -236,8 +236,7 @@ def _in_time(definition: Definition, parameters: _Parameters) -> Iterable[Condit
         yield Condition("h.last_updated >= ?", (parameters.since,))
     if parameters.at is not None:
         start, end = parameters.at
-        # A version was current at some time of the interval: published before its end, and not
-        # replaced by its start.
+        # Current within the interval: published before its end, and not replaced by its start.
         yield Condition("h.last_updated < ?", (end,))
         yield Condition(
             f"NOT EXISTS (SELECT 1 FROM {definition.sql_table} n WHERE n.id = h.id"
@@ -321,11 +320,10 @@ def _link(history: _History, values: Mapping[str, str]) -> str:
 def _entry(definition: Definition, version: StoredVersion) -> Entry:
     """Return the entry of a version.
 
-    The first is an update as create (http §3.1.0.4.1): the id is the source's own, which a POST of
-    it elsewhere would lose.
+    The first is an update as create (http §3.1.0.4.1): a POST of it elsewhere would lose its id.
     """
     path = f"{definition.name}/{version.id}"
-    all_served(definition.name, [version])
+    note_all_served(definition.name, [version])
     if version.deleted:
         method, status = "DELETE", "204 No Content"
     elif version.version_id == 1:

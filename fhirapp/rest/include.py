@@ -148,15 +148,15 @@ def _referring(
         definition = types()[source]
         choices: list[AnyCondition] = []
         for target, ids in by_type.items():
-            named = {
+            params = {
                 name
                 for join in joins
                 if join.reverse and join.source == source and join.target in ("", target)
                 for name in join.params
                 if may_point(definition.references[name], target)
             }
-            if named:
-                of_targets = all_of([is_in("t.param", sorted(named)), is_in("t.target_id", ids)])
+            if params:
+                of_targets = all_of([is_in("t.param", sorted(params)), is_in("t.target_id", ids)])
                 values = (*of_targets.values, target)
                 choices.append(Condition(f"({of_targets.sql} AND t.target_type = ?)", values))
         if not choices:
@@ -206,8 +206,8 @@ def _targets(
             if target_type in served and any(
                 join.leads(param, target_type) for join in from_source
             ):
-                named = versions.get(pk, {}).get((param, target_type, target_id), {0})
-                targets.update(Target(target_type, target_id, version) for version in named)
+                numbers = versions.get(pk, {}).get((param, target_type, target_id), {0})
+                targets.update(Target(target_type, target_id, version) for version in numbers)
     return targets
 
 
@@ -219,14 +219,14 @@ def _versions(
     By the parameter, and the type and the id of the target.
     """
     resource = orjson.loads(body)
-    named: dict[tuple[str, str, str], set[int]] = {}
+    versions: dict[tuple[str, str, str], set[int]] = {}
     for name in params:
         for path in definition.params.by_name[name].paths:
             for value in values_at(resource, f"{path}.reference"):
                 if match := _VERSIONED.fullmatch(value):
                     target = (name, match[1], match[2])
-                    named.setdefault(target, set()).add(int(match[3] or 0))
-    return named
+                    versions.setdefault(target, set()).add(int(match[3] or 0))
+    return versions
 
 
 def _resources(

@@ -56,20 +56,20 @@ def referring(definition: Definition) -> list[str]:
     """Return the values of `_revinclude` on a type."""
     if definition.provenance_alone:
         return [REVINCLUDE]
-    named = [
+    values = [
         f"{source.name}:{name}"
         for source in sorted_types()
         for name, parameter in source.references.items()
         if source.searchable and may_point(parameter, definition.name)
     ]
-    return [*named, *([_ANY] if named else [])]
+    return [*values, *([_ANY] if values else [])]
 
 
 def sorted_types() -> list[Definition]:
     return [definition for _, definition in sorted(types().items())]
 
 
-def brought_types(joins: Sequence[Join]) -> list[str]:
+def joined_types(joins: Sequence[Join]) -> list[str]:
     """Return the types that are served and that the joins may bring, by name."""
     reached = {join.source for join in joins if join.reverse}
     for join in joins:
@@ -92,9 +92,9 @@ def parse_includes(
     _check_provenance_alone(definition, includes)
     joins: list[Join] = []
     for include in dict.fromkeys(includes):
-        is_reverse = include.base == "_revinclude"
+        reverse = include.base == "_revinclude"
         joins += (
-            _reversed(definition, access, include) if is_reverse else _followed(definition, include)
+            _revincludes(definition, access, include) if reverse else _includes(definition, include)
         )
     return tuple(joins)
 
@@ -115,11 +115,11 @@ def _check_provenance_alone(definition: Definition, includes: Sequence[Include])
         raise outcome.InvalidParameter("_revinclude", message)
 
 
-def _followed(definition: Definition, include: Include) -> Iterable[Join]:
+def _includes(definition: Definition, include: Include) -> Iterable[Join]:
     """Return what one `_include` follows. Raises InvalidParameter."""
     if include.value == _ANY:
         served = included_types()
-        sources = [definition for definition in sorted_types() if definition.name in served]
+        sources = [source for source in sorted_types() if source.name in served]
         for source in sources if include.iterate else (definition,):
             if join := _join(source, [_ANY], include.iterate):
                 yield join
@@ -130,30 +130,30 @@ def _followed(definition: Definition, include: Include) -> Iterable[Join]:
         holder = definition
     join = _join(holder, rest, include.iterate) if holder else None
     if join is None:
-        raise _not_included(include, includable(holder or definition), "from this type")
+        raise _include_error(include, includable(holder or definition), "from this type")
     yield join
 
 
-def _reversed(definition: Definition, access: Access, include: Include) -> Iterable[Join]:
+def _revincludes(definition: Definition, access: Access, include: Include) -> Iterable[Join]:
     """Return what one `_revinclude` brings; of `*`, each type that the token may search."""
     if include.value == _ANY:
         for source in sorted_types():
-            named = _referring_by(source, "" if include.iterate else definition.name)
-            if named and source.searchable and reaches(source, access, "s"):
-                yield Join(source.name, named, "", include.iterate, reverse=True)
+            params = _referring_by(source, "" if include.iterate else definition.name)
+            if params and source.searchable and reaches(source, access, "s"):
+                yield Join(source.name, params, "", include.iterate, reverse=True)
         return
     source_name, *rest = include.value.split(":")
     holder = types().get(source_name)
     joined = _join(holder, rest, include.iterate) if holder and holder.searchable else None
     target = joined.target if joined else ""
     if holder is None or joined is None or not (include.iterate or target in ("", definition.name)):
-        raise _not_included(include, referring(definition), "with this type")
+        raise _include_error(include, referring(definition), "with this type")
     reached = _referring_by(holder, target if include.iterate else definition.name)
-    named = tuple(name for name in joined.params if name in reached)
-    if not named:
-        raise _not_included(include, referring(definition), "with this type")
+    params = tuple(name for name in joined.params if name in reached)
+    if not params:
+        raise _include_error(include, referring(definition), "with this type")
     check_reaches(holder, access, include.name)
-    yield joined._replace(params=named, reverse=True)
+    yield joined._replace(params=params, reverse=True)
 
 
 def _referring_by(source: Definition, target: str) -> tuple[str, ...]:
@@ -165,10 +165,10 @@ def _referring_by(source: Definition, target: str) -> tuple[str, ...]:
     )
 
 
-def _not_included(include: Include, choices: Sequence[str], where: str) -> outcome.ParameterError:
-    wanted = f"use {', '.join(choices)}" if choices else f"nothing can be, {where}"
+def _include_error(include: Include, choices: Sequence[str], where: str) -> outcome.ParameterError:
+    hint = f"use {', '.join(choices)}" if choices else f"nothing can be, {where}"
     return outcome.InvalidParameter(
-        include.name, f"{include.value[:SHOWN]!r} cannot be included; {wanted}"
+        include.name, f"{include.value[:SHOWN]!r} cannot be included; {hint}"
     )
 
 
@@ -177,12 +177,12 @@ def _join(definition: Definition, rest: Sequence[str], iterate: bool) -> Join | 
     param, target = (*rest, "", "")[:2]
     if not param or len(rest) > 2 or (len(rest) == 2 and not target):
         return None
-    named = tuple(
+    params = tuple(
         name
         for name, parameter in definition.references.items()
         if param in (_ANY, name) and (not target or may_point(parameter, target))
     )
-    return Join(definition.name, named, target, iterate) if named else None
+    return Join(definition.name, params, target, iterate) if params else None
 
 
 def may_point(parameter: Reference, target: str) -> bool:
@@ -192,7 +192,7 @@ def may_point(parameter: Reference, target: str) -> bool:
     return target not in parameter.modifiers and parameter.accepts(target)
 
 
-def left_out(
+def ignored_includes(
     joins: Sequence[Join], access: Access, includes: Sequence[Include]
 ) -> list[tuple[str, str]]:
     """Return, as Query.ignored has it, the types of which nothing is included, and why."""

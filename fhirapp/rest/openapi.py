@@ -29,7 +29,7 @@ from fhirapp.rest.openapi_parts import (
     Node,
     PathDescriptions,
     content,
-    instead,
+    error_responses,
     object_of,
     ref,
 )
@@ -64,7 +64,7 @@ def oauth_paths() -> Node:
                 "security": [],
                 "tags": ["Authorization"],
                 "summary": doc,
-                "responses": {"200": plain, **instead()},
+                "responses": {"200": plain, **error_responses()},
             }
         }
         for path, doc in _DISCOVERY
@@ -85,7 +85,7 @@ def oauth_paths() -> Node:
         method: {
             "tags": ["Authorization"],
             "summary": "Say who the user of an access token is",
-            "responses": {"200": plain, **instead(), **refused},
+            "responses": {"200": plain, **error_responses(), **refused},
         }
         for method in ("get", "post")
     }
@@ -127,7 +127,7 @@ _GUARDED = (400, 401, 403, 406, 429, 503)
 _OPEN: Node = {"security": []}
 
 
-class _Made(NamedTuple):
+class _Document(NamedTuple):
     """The document as it is sent: as JSON and in gzip, which is a twentieth of it."""
 
     plain: bytes
@@ -139,7 +139,7 @@ class _Made(NamedTuple):
 @blueprint.get("/openapi.json")
 def openapi() -> Response:
     """Return the OpenAPI document, in gzip to who accepts it."""
-    made: _Made = current_app.extensions[_EXTENSION](base_url())
+    made: _Document = current_app.extensions[_EXTENSION](base_url())
     is_packed = accepts_gzip()
     body = made.packed if is_packed else made.plain
     response = respond(body, Layout(), etag=made.etag, content_type=JSON)
@@ -165,17 +165,17 @@ def describe(app: Flask, described: Callable[[], PathDescriptions]) -> None:
     app.extensions.setdefault(_DESCRIBED, []).append(described)
 
 
-def _make(_base_url: str) -> _Made:
+def _make(_base_url: str) -> _Document:
     """Make the document; the server's address is in it."""
     plain = fhir_json.dumps(document())
-    return _Made(plain, gzip.compress(plain, mtime=0), document_etag(plain))
+    return _Document(plain, gzip.compress(plain, mtime=0), document_etag(plain))
 
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI document of the types that the app serves."""
     served = [definition for _, definition in sorted(types().items())]
     paths: Node = {}
-    groups: list[Group] = [parts.several()]
+    groups: list[Group] = [parts.system_search()]
     others: list[str] = []
     for definition in served:
         paths |= _interactions(definition)
@@ -184,7 +184,7 @@ def document() -> dict[str, Any]:
             groups.append(parts.search(definition))
         for operation in definition.operations:
             paths |= _operation(definition, operation)
-            groups.append(_asked(definition, operation))
+            groups.append(_own_parameters(definition, operation))
     for described in current_app.extensions.get(_DESCRIBED, []):
         further = described()
         paths |= further.paths
@@ -220,8 +220,8 @@ def _with_ids(paths: Node) -> Node:
 def _operation_id(method: str, path: str) -> str:
     """Return getPatientByIdEverything of GET /fhir/Patient/{id}/$everything."""
     words = re.findall(r"\{\w+\}|\w+|\*", re.sub(r"^/fhir/(?=[A-Z])", "", path))
-    named = [f"By{word[1:-1].title()}" if word[0] == "{" else _word(word) for word in words]
-    return method + "".join(named)
+    names = [f"By{word[1:-1].title()}" if word[0] == "{" else _word(word) for word in words]
+    return method + "".join(names)
 
 
 def _word(word: str) -> str:
@@ -272,7 +272,7 @@ def _as_bytes(read: Node) -> None:
     read["parameters"] += [ref("parameters", name) for name in parts.RANGES]
     read["responses"]["200"]["content"]["*/*"] = {}
     read["responses"]["206"] = {"description": "The range of bytes", "content": {"*/*": {}}}
-    read["responses"] |= instead(412, 416)
+    read["responses"] |= error_responses(412, 416)
 
 
 def _search(definition: Definition) -> Node:
@@ -298,7 +298,7 @@ def _search(definition: Definition) -> Node:
     return paths
 
 
-def _asked(definition: Definition, operation: Operation) -> Group:
+def _own_parameters(definition: Definition, operation: Operation) -> Group:
     """Return the parameters of an operation by their names among the components."""
     prefix = f"{definition.name}-{operation.name}"
     return parts.operation_parameters(prefix, operation.parameters)
@@ -307,7 +307,7 @@ def _asked(definition: Definition, operation: Operation) -> Group:
 def _operation(definition: Definition, operation: Operation) -> Node:
     """Return the path of an operation."""
     name = definition.name
-    own = _asked(definition, operation)
+    own = _own_parameters(definition, operation)
     declared = {node["name"] for node in own.values()}
     pages: Node = {}
     if operation.is_paged:
@@ -339,7 +339,7 @@ def get_operation(
         "tags": [tag],
         "summary": summary,
         "parameters": [ref("parameters", name) for name in parameters],
-        "responses": {"200": _found(answer), **instead(304, *statuses)},
+        "responses": {"200": _success(answer), **error_responses(304, *statuses)},
     }
 
 
@@ -357,11 +357,11 @@ def _post(
         "summary": summary,
         "parameters": [ref("parameters", name) for name in parameters],
         "requestBody": body,
-        "responses": {"200": _found(content(answer)), **instead(413, 415, *statuses)},
+        "responses": {"200": _success(content(answer)), **error_responses(413, 415, *statuses)},
     }
 
 
-def _found(answer: Node) -> Node:
+def _success(answer: Node) -> Node:
     headers = {"ETag": {"required": True, "schema": {"type": "string"}}}
     return {"description": "What was asked for", "headers": headers, "content": answer}
 
@@ -373,9 +373,9 @@ def _system() -> Node:
     summary = "Read and search several times at once: a Bundle of type batch or transaction"
     statuses = (*_GUARDED, 404, 405, 410)
     batch = _post("Batch", summary, body, parameters, statuses)
-    searching = (*parts.several(), *parts.CONDITIONS, *parts.PREFERENCES)
+    searching = (*parts.system_search(), *parts.CONDITIONS, *parts.PREFERENCES)
     history = (*parts.HISTORY, *parts.PAGES, *parts.FORM_PARAMETERS, *parts.CONDITIONS)
-    form = {"content": parts.form(parts.several().values())}
+    form = {"content": parts.form(parts.system_search().values())}
     search, record = "Search several types", "Search what is about a patient"
 
     def by_url(doc: str, place: Sequence[str] = ()) -> Node:
@@ -454,6 +454,6 @@ def _others() -> Node:
         )
     }
     for path in paths.values():
-        path["get"]["responses"] |= instead()
+        path["get"]["responses"] |= error_responses()
     paths["/health/ready"]["get"]["responses"]["503"] = plain | {"description": "It cannot"}
     return paths | oauth_paths()

@@ -154,7 +154,7 @@ def search(definition: Definition) -> Group:
     return {**own, **PAGES, **CONTROLS, **FORM_PARAMETERS}
 
 
-def several() -> Group:
+def system_search() -> Group:
     """Return the parameters of a search of several types."""
     own = {f"system.{param.name}": _search_param(param) for param in COMMON}
     return {**own, **PAGES, **SEVERAL, **FORM_PARAMETERS}
@@ -196,9 +196,9 @@ def operation_parameters(prefix: str, parameters: Iterable[OperationParameter]) 
 
 def form(parameters: Iterable[Node]) -> Node:
     """Return the content of a form with these parameters."""
-    given = list(parameters)
-    properties = {node["name"]: node["schema"] for node in given}
-    required = [node["name"] for node in given if node["required"]]
+    nodes = list(parameters)
+    properties = {node["name"]: node["schema"] for node in nodes}
+    required = [node["name"] for node in nodes if node["required"]]
     schema: Node = {"type": "object", "properties": properties}
     return {_FORM: {"schema": {**schema, "required": required} if required else schema}}
 
@@ -241,7 +241,7 @@ _TOLD_IN = {
 }
 
 
-def instead(*statuses: int) -> Node:
+def error_responses(*statuses: int) -> Node:
     """Return references to other answers, by status; those that anything may get among them."""
     return {str(status): ref("responses", str(status)) for status in sorted({*statuses, 414, 431})}
 
@@ -286,12 +286,12 @@ def object_of(required: Mapping[str, Node], **optional: Node) -> Node:
     }
 
 
-def _some(items: Node) -> Node:
+def _array(items: Node) -> Node:
     return {"type": "array", "minItems": 1, "items": items}
 
 
 def _schemas(further: Iterable[str]) -> Node:
-    named = {name: {"const": name} for name in ("Bundle", "OperationOutcome", "Parameters")}
+    const = {name: {"const": name} for name in ("Bundle", "OperationOutcome", "Parameters")}
     own = ("CapabilityStatement", *(definition.type for definition in definitions.SERVED), *further)
     entry = object_of(
         {},
@@ -304,31 +304,31 @@ def _schemas(further: Iterable[str]) -> Node:
     link = object_of({"relation": STRING, "url": STRING})
     issue = object_of(
         {"severity": STRING, "code": STRING, "diagnostics": STRING},
-        expression=_some(STRING),
+        expression=_array(STRING),
     )
     kind = {"enum": ["searchset", "history"]}
     return {
         **{name: _resource(name) for name in sorted(types())},
         **{name: object_of({"resourceType": {"const": name}}) for name in own},
         "Bundle": object_of(
-            {"resourceType": named["Bundle"], "id": STRING, "type": kind, "link": _some(link)},
+            {"resourceType": const["Bundle"], "id": STRING, "type": kind, "link": _array(link)},
             total=NUMBER,
-            entry=_some(entry),
+            entry=_array(entry),
         ),
         "DocumentBundle": object_of(
             {
-                "resourceType": named["Bundle"],
+                "resourceType": const["Bundle"],
                 "id": STRING,
                 "identifier": object_of({"system": STRING, "value": STRING}),
                 "type": {"const": "document"},
                 "timestamp": STRING,
-                "entry": _some(entry),
+                "entry": _array(entry),
             }
         ),
         "OperationOutcome": object_of(
-            {"resourceType": named["OperationOutcome"], "issue": _some(issue)}
+            {"resourceType": const["OperationOutcome"], "issue": _array(issue)}
         ),
-        "Parameters": object_of({"resourceType": named["Parameters"]}, parameter={"type": "array"}),
+        "Parameters": object_of({"resourceType": const["Parameters"]}, parameter={"type": "array"}),
         "Token": object_of(
             {
                 "access_token": STRING,

@@ -12,7 +12,7 @@ from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.rest import response
 from fhirapp.rest.access import NOTHING, access_to, visible
-from fhirapp.rest.recorder import all_served
+from fhirapp.rest.recorder import note_all_served
 from fhirapp.rest.subset import check_subset, subset
 from fhirapp.search.query import Controls, parse_controls
 from fhirapp.search.values import Condition, all_of, is_in
@@ -143,7 +143,7 @@ def _respond(
     if version.deleted or version.body is None:
         raise Gone(f"{name} was deleted.")
     layout, controls = shape
-    all_served(definition.name, [version])
+    note_all_served(definition.name, [version])
     body = version.body
     if controls is not None:
         body = subset(definition, body, controls.summary, controls.elements)

@@ -88,16 +88,16 @@ def init_app(app: Flask) -> None:
     app.after_request(_note)
 
 
-def served(type_name: str, resource_id: str, version_id: int, patient_id: str | None) -> None:
+def note_served(type_name: str, resource_id: str, version_id: int, patient_id: str | None) -> None:
     """Record that a resource is in the answer to this request, and whose record it is."""
-    noted: dict[str, str | None] = g.setdefault(_SERVED, {})
-    noted[f"{type_name}/{resource_id}/{version_id}"] = patient_id
+    patients: dict[str, str | None] = g.setdefault(_SERVED, {})
+    patients[f"{type_name}/{resource_id}/{version_id}"] = patient_id
 
 
-def all_served(type_name: str, versions: Iterable[ServedVersion]) -> None:
+def note_all_served(type_name: str, versions: Iterable[ServedVersion]) -> None:
     """Record that resources of a type are in the answer to this request."""
-    noted: dict[str, str | None] = g.setdefault(_SERVED, {})
-    noted.update(
+    patients: dict[str, str | None] = g.setdefault(_SERVED, {})
+    patients.update(
         {
             f"{type_name}/{version.id}/{version.version_id}": version.patient_id
             for version in versions
@@ -152,14 +152,14 @@ def _note(response: Response) -> Response:
     }
     if key.own != key.shown:
         line["id"] = key.own
-    named: Sequence[str] = ()
+    patients: Sequence[str] = ()
     if by_page is not None:
         _add_page(line, environ, by_page)
     elif token is not None:
-        named = _add_known(line, environ, token)
+        patients = _add_known(line, environ, token)
     else:
         _add_stranger(line, environ)
-    line["patients"] = [*dict.fromkeys(filter(None, (*named, *answered.values())))]
+    line["patients"] = [*dict.fromkeys(filter(None, (*patients, *answered.values())))]
     if left_out:
         line["body"] = f"and {left_out} more since the last line of this kind"
     try:
@@ -372,7 +372,7 @@ def patients_of_earlier(lines: Sequence[Mapping[str, Any]]) -> list[set[str]]:
 def _named_by(line: Mapping[str, Any]) -> Sequence[str]:
     """Return the patients that were noted; of the first edition's entries by their text."""
     if "named" in line or "event" in line:
-        named: Sequence[str] = line.get("named", ())
-        return named
+        patients: Sequence[str] = line.get("named", ())
+        return patients
     path, _, query = line["path"].partition("?")
     return patients_named(path, query, line["body"]) if line["status"] < 400 else ()

@@ -143,11 +143,11 @@ def prefers_resource() -> bool:
     """
     if request.args.get("_format"):
         return True
-    named = [(_essence(media), quality) for media, quality in request.accept_mimetypes]
+    ranges = [(_essence(media), quality) for media, quality in request.accept_mimetypes]
     ours = JSON_NAMES | {FHIR_XML}
-    quality = max((quality for media, quality in named if media in ours), default=0)
+    quality = max((quality for media, quality in ranges if media in ours), default=0)
     others = max(
-        (quality for media, quality in named if media not in ours | _WIDE.keys()), default=0
+        (quality for media, quality in ranges if media not in ours | _WIDE.keys()), default=0
     )
     return quality > 0 and quality >= others
 
@@ -197,12 +197,12 @@ def _is_xml_accepted() -> bool:
     accept = request.environ.get("HTTP_ACCEPT")
     if accept is None or accept in (FHIR_JSON, "*/*") or not request.accept_mimetypes:
         return False
-    named = [(_essence(value), value, quality) for value, quality in request.accept_mimetypes]
+    accepted = [(_essence(value), value, quality) for value, quality in request.accept_mimetypes]
     misfits: list[str] = []
-    json = _best(named, _JSON_RANGES, _OTHER_JSON, misfits)
-    xml = _best(named, _XML_RANGES, _OTHER_XML, misfits)
+    json = _best(accepted, _JSON_RANGES, _OTHER_JSON, misfits)
+    xml = _best(accepted, _XML_RANGES, _OTHER_XML, misfits)
     if max(json, xml)[0] > 0:
-        is_page = xml[1] < _XML_RANGES[FHIR_XML] and any(media in _PAGES for media, *_ in named)
+        is_page = xml[1] < _XML_RANGES[FHIR_XML] and any(media in _PAGES for media, *_ in accepted)
         return xml > json and not (is_page and json[0])
     if misfits and json == xml == _NOTHING:
         raise outcome.NotAcceptable(f"The Accept header: {_refusal(misfits[0])}")
@@ -216,7 +216,7 @@ _NOTHING = (0.0, -1)
 
 
 def _best(
-    named: Iterable[tuple[str, str, float]],
+    accepted: Iterable[tuple[str, str, float]],
     ranges: Mapping[str, int],
     others: Container[str],
     misfits: list[str],
@@ -226,7 +226,7 @@ def _best(
     misfits receives a parameter of each range that no answer has.
     """
     matching = [(-1, 0, 0.0)]
-    for media, value, quality in named:
+    for media, value, quality in accepted:
         # To refuse one of the other names does not refuse the format.
         if media not in ranges or (media in others and not quality):
             continue

@@ -24,8 +24,8 @@ from fhirapp.rest.access import access_to, check_id, check_merged, check_patient
 from fhirapp.rest.chains import Chains
 from fhirapp.rest.explain import Statements, explain_limits
 from fhirapp.rest.include import Inclusion, included_with
-from fhirapp.rest.include_parameters import brought_types, left_out, parse_includes
-from fhirapp.rest.recorder import all_served
+from fhirapp.rest.include_parameters import ignored_includes, joined_types, parse_includes
+from fhirapp.rest.recorder import note_all_served
 from fhirapp.rest.subset import check_subset, subset
 from fhirapp.rest.terminology import Terminology, class_warnings
 from fhirapp.search.explain import Issue, explain_answer, explain_query
@@ -65,7 +65,7 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     ignored = [*query.ignored]
     if controls.is_part:
         ignored += check_subset(definition, controls, strict=strict)
-    ignored += left_out(joins, access, controls.includes)
+    ignored += ignored_includes(joins, access, controls.includes)
 
     direct = query.direct
     check_patients(definition, access, direct, context)
@@ -109,7 +109,7 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
         issues += explain_query(definition.params, query, context)
         issues += explain_answer(controls)
         led_to = [name for chained in query.chains.values() for name in chained.types]
-        issues += explain_limits([definition.name, *led_to, *brought_types(joins)], access)
+        issues += explain_limits([definition.name, *led_to, *joined_types(joins)], access)
         issues += statements.explain() if statements else ()
     matched = [(match.id, match.version_id) for match in page.matches]
     included = [resource.name for resource in inclusion.resources]
@@ -207,9 +207,9 @@ def _entries(
     """Yield the matches, then what is included with them, then the outcome."""
     name, base, known = definition.name, response.fhir_address(""), types()
     is_part = controls.is_part
-    all_served(name, page.matches)
+    note_all_served(name, page.matches)
     for resource in inclusion.resources:
-        all_served(resource.type, [resource])
+        note_all_served(resource.type, [resource])
 
     def shown(definition: Definition, body: bytes, elements: Sequence[str]) -> bytes:
         if is_part:

@@ -71,8 +71,7 @@ def _unmodified_since() -> datetime | None:
 def wanted_span(length: int, last_modified: str | None) -> Span | None:
     """Return the part of so many bytes that the request asks for; None where it gets the whole.
 
-    last_modified is an instant, None where it does not tell the version from all others. Raises
-    RangeNotSatisfiable.
+    last_modified is an instant, None if other versions may share it. Raises RangeNotSatisfiable.
     """
     header = request.headers.get("Range")
     # RFC 9110 §14.2: of GET only.

@@ -57,7 +57,7 @@ def unknown_elements(definition: Definition, elements: Sequence[str]) -> list[st
     schema = definition.schema
     reasons = []
     for name in dict.fromkeys(elements):
-        if not _named(schema, name):
+        if not _elements_of(schema, name):
             element, names = name[:SHOWN], [*schema.elements, *_choices(schema)]
             near = get_close_matches(element.removeprefix(f"{definition.name}."), names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -73,18 +73,18 @@ def subset(definition: Definition, body: bytes, summary: str, elements: Sequence
     if summary == "false" and not elements:
         return body
     schema = definition.schema
-    names = _kept(schema, summary, elements)
+    names = _selected_names(schema, summary, elements)
     whole = members_of(body)
     part = {name: text for name, text in whole.items() if name.lstrip("_") in names}
     if summary == "true":
         part = _summarised(schema, part)
     if "contained" in whole and "contained" not in part:
         part = _with_contained(whole, part)
-    part["meta"] = _marked(part["meta"])
+    part["meta"] = _with_tag(part["meta"])
     return body_of(part)
 
 
-def _kept(schema: ResourceSchema, summary: str, elements: Sequence[str]) -> set[str]:
+def _selected_names(schema: ResourceSchema, summary: str, elements: Sequence[str]) -> set[str]:
     """Return the names of the elements that stay."""
     declared = schema.elements
     if summary == "data":
@@ -96,11 +96,11 @@ def _kept(schema: ResourceSchema, summary: str, elements: Sequence[str]) -> set[
     if summary == "true":
         chosen = {name for name, element in declared.items() if element.summary}
     else:
-        chosen = {name for listed in elements for name in _named(schema, listed)}
+        chosen = {name for listed in elements for name in _elements_of(schema, listed)}
     return {*_ALWAYS, *mandatory, *modifiers, *chosen}
 
 
-def _named(schema: ResourceSchema, name: str) -> set[str]:
+def _elements_of(schema: ResourceSchema, name: str) -> set[str]:
     """Return the elements that a name names: of a choice, as `onset` or `onset[x]`, all of it."""
     if name in schema.elements or name in _ALWAYS:
         return {name}
@@ -180,7 +180,7 @@ def _local_references(text: bytes) -> list[str]:
     return [reference.decode() for reference in _LOCAL.findall(text)]
 
 
-def _marked(meta: bytes) -> bytes:
+def _with_tag(meta: bytes) -> bytes:
     """Return Resource.meta with the tag that says that the resource is only a part of itself."""
     content = fhir_json.loads(meta)
     tags = content.get("tag", [])

@@ -34,7 +34,7 @@ from fhirapp.rest.blueprint import compartment_types
 from fhirapp.rest.chains import Chains
 from fhirapp.rest.explain import explain_limits
 from fhirapp.rest.paging import Match, bundle_id, fingerprint, page_link, total_of
-from fhirapp.rest.recorder import all_served
+from fhirapp.rest.recorder import note_all_served
 from fhirapp.rest.response import fhir_address, is_strict, negotiate, respond, with_addresses
 from fhirapp.rest.search import impossible_values, search_arguments, warnings
 from fhirapp.rest.subset import check_subset, subset, unknown_elements
@@ -92,20 +92,20 @@ def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Res
     access = authenticate().access()
     parameters = search_arguments()
     layout, strict, config = negotiate(parameters), is_strict(), settings()
-    named = _named(parameters, searched)
-    wanted = sorted(named or searched, key=lambda definition: rank(definition.name))
-    chosen, left_out = _reached(access, wanted, is_named=bool(named))
+    requested = _requested_types(parameters, searched)
+    wanted = sorted(requested or searched, key=lambda definition: rank(definition.name))
+    chosen, uncovered = _searchable_types(access, wanted, is_named=bool(requested))
     rest = [(name, value) for name, value in parameters if name != _TYPE]
     controls = parse_controls(rest, default=config.page_size, greatest=config.page_max)
     _check_controls(controls)
 
     queries = [_query(definition, access, controls, within, strict=strict) for definition in chosen]
     ignored = _ignored(queries, controls, strict=strict)
-    if left_out:
-        names = ", ".join(definition.name for definition in left_out)
+    if uncovered:
+        names = ", ".join(definition.name for definition in uncovered)
         ignored.append((_TYPE, f"{names} not searched: the token's scope does not cover it"))
     applied = [pair for pair in queries[0].query.applied if pair not in within]
-    applied += [(_TYPE, ",".join(definition.name for definition in named))] if named else []
+    applied += [(_TYPE, ",".join(definition.name for definition in requested))] if requested else []
     made_for = fingerprint(path or "/", applied)
 
     snapshot = reader()
@@ -145,10 +145,10 @@ def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Res
     return respond(body, layout, etag=f'W/"{digest}"')
 
 
-def _named(parameters: Arguments, searched: Sequence[Definition]) -> list[Definition]:
+def _requested_types(parameters: Arguments, searched: Sequence[Definition]) -> list[Definition]:
     """Return the types that `_type` names, none without it. Raises InvalidParameter."""
     by_name = {choice.name: choice for choice in sorted(searched, key=lambda choice: choice.name)}
-    named: dict[str, Definition] = {}
+    requested: dict[str, Definition] = {}
     for name, value in parameters:
         if name.partition(":")[0] != _TYPE:
             continue
@@ -158,11 +158,11 @@ def _named(parameters: Arguments, searched: Sequence[Definition]) -> list[Defini
             if code not in by_name:
                 names = ", ".join(by_name)
                 raise outcome.InvalidParameter(_TYPE, f"{code[:SHOWN]!r} is not one of {names}")
-            named[code] = by_name[code]
-    return [named[name] for name in sorted(named)]
+            requested[code] = by_name[code]
+    return [requested[name] for name in sorted(requested)]
 
 
-def _reached(
+def _searchable_types(
     access: Access, searched: Sequence[Definition], *, is_named: bool
 ) -> tuple[list[Definition], list[Definition]]:
     """Return the types that the token may search, and those that it may not. Raises Forbidden."""
@@ -253,7 +253,7 @@ def _entries(
     page: Sequence[tuple[Definition, Match]], controls: Controls, issues: Sequence[Issue]
 ) -> Iterator[Entry]:
     for definition, match in page:
-        all_served(definition.name, [match])
+        note_all_served(definition.name, [match])
         body = match.body
         if controls.is_part:
             body = subset(definition, body, controls.summary, controls.elements)

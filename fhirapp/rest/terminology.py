@@ -99,8 +99,7 @@ def substance_class(name: str) -> str:
 def class_warnings(applied: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     """Yield a warning for each substance class in a search: it does not list every substance.
 
-    Without it, an answer that lacks an allergy recorded in words, or by another code, reads as
-    "none".
+    Without it, an answer that lacks an allergy in words or by another code would read as "none".
     """
     for name, value in dict.fromkeys(applied):
         if name.rpartition(":")[2] not in ("below", "in", "not-in"):
@@ -178,8 +177,7 @@ class _Expander:
     def expand(self, value_set: _ValueSet, above: tuple[str, ...] = ()) -> Codes:
         """Return all codes of a value set; above are those that include it. Raises ParameterError.
 
-        Its compose counts, or the expansion that it came with where the compose cannot be
-        evaluated.
+        Its compose counts or, where that cannot be evaluated, its stored expansion.
         """
         name = value_set.name
         if value_set.id in self._expanded:
@@ -280,11 +278,11 @@ def _listed(expansion: Mapping[str, Any]) -> Codes | None:
         if parameter["name"] in _NARROWING and value not in (False, 0):
             return None
     codes: Codes = set()
-    left, count = [*expansion["contains"]], 0
-    while left:
-        concept = left.pop()
+    pending, count = [*expansion["contains"]], 0
+    while pending:
+        concept = pending.pop()
         count += 1
-        left += concept.get("contains", ())
+        pending += concept.get("contains", ())
         if "code" in concept:
             if "system" not in concept:
                 return None

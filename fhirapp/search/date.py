@@ -106,7 +106,7 @@ class Date(Parameter):
 
     def _within(self, bounds: Sequence[SearchedDate], context: Context) -> AnyCondition:
         """Return the condition that one value lies within all bounds: one look, not one each."""
-        where = narrowed(self.name, bounds)
+        where = range_condition(self.name, bounds)
         compared = [compare(bound, "k.low", "k.high") for bound in bounds]
         return IndexCondition(
             self.table(context),
@@ -206,7 +206,7 @@ def _written(milliseconds: int) -> str:
     return text.removesuffix("T00:00:00.000+00:00").replace(".000+", "+")
 
 
-def narrowed(name: str, bounds: Sequence[SearchedDate]) -> Condition:
+def range_condition(name: str, bounds: Sequence[SearchedDate]) -> Condition:
     """Return what holds of every index row of a parameter that lies within all bounds.
 
     It says no more than compare(), but so that an index leads to the rows: one is in the order of
@@ -242,8 +242,7 @@ def compare(
 ) -> tuple[str, tuple[Any, ...]]:
     """Return the SQL that compares a stored interval [low, high) with a searched one.
 
-    low and high are SQL expressions; with instants both are the text of one moment, which is an
-    interval of a millisecond.
+    low and high are SQL expressions; with instants, both are the text of one millisecond.
     """
     prefix, (start, end) = covered(searched)
     if instants:
@@ -293,7 +292,7 @@ _IS_DATED = "k.param = ? AND (k.low > ? OR k.high < ?)"
 _ALWAYS = (temporal.EARLIEST, temporal.LATEST)
 
 
-def cared_for(
+def care_overlap(
     tables: IndexTables, names: Sequence[str], time: temporal.Interval, *, undated: bool
 ) -> Condition:
     """Return the condition that a resource's care overlaps a time.

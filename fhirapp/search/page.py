@@ -233,8 +233,7 @@ def _sorted(selection: Selection, order: Order, cursor: Cursor | None, limit: in
 def _moved(selection: Selection, order: Order, cursor: Cursor, limit: int) -> Condition:
     """Return the SELECT of what changed since the first page, each where it stood then.
 
-    It must have matched then too: what did not has no place, and the token may not see where it
-    would have been.
+    Only of what matched then too: nothing else had a place that the token may see.
     """
     names = [f"k{at}" for at in range(len(order.keys))]
     columns = order.columns("p")

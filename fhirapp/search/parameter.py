@@ -139,7 +139,7 @@ class Parameter:
         """The names of the index rows that the parameter sorts by."""
         return self.names
 
-    def named(self, suffix: str = "") -> tuple[str, tuple[str, ...]]:
+    def name_filter(self, suffix: str = "") -> tuple[str, tuple[str, ...]]:
         """Return the SQL, and its values, that picks the parameter's index rows.
 
         suffix tells rows for a modifier: those of `code:text` from those of `code`.
@@ -187,9 +187,9 @@ class Parameter:
 
         Raises InvalidParameter where nothing is left: to ignore it would widen the answer.
         """
-        return self.listed(split(value, ","))
+        return self.distinct_values(split(value, ","))
 
-    def listed(self, values: Sequence[str]) -> list[str]:
+    def distinct_values(self, values: Sequence[str]) -> list[str]:
         """Return values each once and nothing empty. Raises InvalidParameter for none."""
         choices = [value for value in dict.fromkeys(values) if value.strip()]
         if not choices:
@@ -210,7 +210,7 @@ class Parameter:
     def missing(self, value: str, context: Context) -> AnyCondition:
         """Return the condition that a resource has no value, or with "false" that it has one."""
         negated = parse_boolean(f"{self.name}:missing", value)
-        sql, names = self.named()
+        sql, names = self.name_filter()
         return IndexCondition(self.table(context), sql, names, negated=negated)
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
@@ -305,8 +305,8 @@ class Parameters:
     _first_of: tuple[Parameter, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        named = {parameter.name: parameter for parameter in self.declared}
-        object.__setattr__(self, "by_name", named)
+        by_name = {parameter.name: parameter for parameter in self.declared}
+        object.__setattr__(self, "by_name", by_name)
         indexed = [param for param in self.declared if param.indexed and not param.searches]
         places = _Place()
         for parameter in indexed:

@@ -81,8 +81,8 @@ class Duration(Date):
             return []
         number, code = Decimal(str(amount)), value.get("code")
         is_known = value.get("system") == UCUM and code in UNITS
-        length = _held(number * UNITS[code], comparator) if is_known else self.nothing
-        alone = _held(number * _THOUSANDTHS, comparator)
+        length = _interval_of(number * UNITS[code], comparator) if is_known else self.nothing
+        alone = _interval_of(number * _THOUSANDTHS, comparator)
         return [DateRow(self.name, *length), DateRow(self.name + NUMBER, *alone)]
 
     @property
@@ -90,17 +90,17 @@ class Duration(Date):
         return self.names
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
-        quantity = self._asked(value)
+        quantity = self._parse(value)
         rows = replace(self, name=self.name + quantity.suffix)
         return any_of([rows._within([comparison], context) for comparison in quantity.comparisons])
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
-        return self._asked(value).words
+        return self._parse(value).words
 
     def interval(self, value: str) -> None:  # noqa: ARG002
         return None
 
-    def _asked(self, value: str) -> SearchedQuantity:
+    def _parse(self, value: str) -> SearchedQuantity:
         """Read a prefix, a number and a unit. Raises InvalidParameter."""
         prefix = value[:2] if value[:2] in PREFIXES else ""
         text, *unit = split(value[len(prefix) :], "|")
@@ -135,7 +135,7 @@ def _comparisons(prefix: str, number: Decimal, scale: Decimal) -> list[SearchedD
     return [SearchedDate(comparator, sought) for comparator in _COMPARED.get(prefix, (prefix,))]
 
 
-def _held(amount: Decimal, comparator: str) -> Interval:
+def _interval_of(amount: Decimal, comparator: str) -> Interval:
     """Return what a value covers, [low, high): all that "< 5" may be."""
     point = _whole(amount)
     low = -_MOST if comparator.startswith("<") else point

@@ -160,8 +160,8 @@ _OF_FEW = {"_id", "patient", "subject", "patient.identifier", "subject.identifie
 def require_patient_or_id(parameters: Sequence[str]) -> None:
     """Refuse a search that names no patient and no id (decisions 2.4). Raises MissingParameter."""
     naming = (name for name in parameters if name.partition(":")[2] not in ("not", "missing"))
-    named = {re.sub(r":\w+", "", name) for name in naming}
-    if not _OF_FEW & named:
+    names = {re.sub(r":\w+", "", name) for name in naming}
+    if not _OF_FEW & names:
         raise MissingParameter("patient", "is required when _id is not given")
 
 

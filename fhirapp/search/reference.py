@@ -159,7 +159,7 @@ class TokenReference(Parameter):
         if not code:
             raise self.invalid("has no code; use code$reference or system|code$reference")
         address = f"{target_type}/{target_id}" if target_type else target_id
-        sql, names = self.named()
+        sql, names = self.name_filter()
         # Its systems are of those where case counts.
         arguments = (*names, key(f"{code}${address}"))
         if system is None:

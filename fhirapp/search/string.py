@@ -72,7 +72,7 @@ class String(Parameter):
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
         table, value = self.table(context), unescape(value)
-        sql, names = self.named()
+        sql, names = self.name_filter()
         if modifier == "exact":
             # The folded text is in the index's order, what it was folded from beside it.
             sql = f"{sql} AND k.folded = ? AND k.exact = ?"
@@ -84,7 +84,7 @@ class String(Parameter):
         if len(folded) > longest:
             raise self.invalid(f"has {len(folded)} characters; {longest} are the most")
         if modifier == "contains":
-            _, further = self.named(FURTHER)
+            _, further = self.name_filter(FURTHER)
             contains, pattern = holds(folded)
             marks = ", ".join("?" * len(names) * 2)
             values = (*names, *further, *pattern)
@@ -116,7 +116,7 @@ class Phonetic(String):
         return [StringRow(self.name, code, code) for code in sorted(codes)]
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
-        sql, names = self.named()
+        sql, names = self.name_filter()
         values = (*names, soundex(self._word(value)))
         return IndexCondition(self.table(context), f"{sql} AND k.folded = ?", values)
 
@@ -197,7 +197,7 @@ class Uri(Parameter):
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
         value, own = unescape(value), f"{context.base_url}/fhir/"
-        sql, names = self.named()
+        sql, names = self.name_filter()
         # FHIR R4 §3.1.1.4.13: above and below hold of URLs only
         if modifier and "://" not in value:
             raise self.invalid(

@@ -128,7 +128,7 @@ class Token(Parameter):
         if modifier in _SETS:
             return self._one_of(modifier, value, context)
         code, system = self.parse(value)
-        sql, names = self.named()
+        sql, names = self.name_filter()
         values: tuple[str, ...] = names
         if code and system is None and not self._is_cased and (folded := code.casefold()) != code:
             # A row that has capitals is of a system where case counts. With the parameter in each
@@ -160,7 +160,7 @@ class Token(Parameter):
             return f"has the identifier {identifier} of the type {code} of the system {system}"
         if modifier in _SETS:
             verb = "lacks every code" if modifier == "not-in" else "has a code"
-            return f"{verb} of {self._resolved(modifier, value, context).doc}"
+            return f"{verb} of {self._resolve(modifier, value, context).doc}"
         verb = "lacks" if modifier == "not" else "has"
         code, system_of = self.parse(value)
         noun = "identifier" if self.of_identifier else "code"
@@ -184,7 +184,7 @@ class Token(Parameter):
             return parts[1], parts[0]
         raise self.invalid("is not a token; use code, system|code, |code or system|")
 
-    def _resolved(self, modifier: str, value: str, context: Context) -> ResolvedCodes:
+    def _resolve(self, modifier: str, value: str, context: Context) -> ResolvedCodes:
         """Return the codes that a value of a modifier stands for. Raises ParameterError."""
         if context.terminology is None:
             raise UnsupportedParameter(f"{self.name}:{modifier}", "is not supported here")
@@ -193,9 +193,9 @@ class Token(Parameter):
     def _one_of(self, modifier: str, value: str, context: Context) -> AnyCondition:
         """Return the condition that a code is one of those that a value stands for."""
         by_system: dict[str, dict[str, None]] = {}
-        for system, code in self._resolved(modifier, value, context).codes:
+        for system, code in self._resolve(modifier, value, context).codes:
             by_system.setdefault(system, {})[key(self._folded(code, system))] = None
-        sql, names = self.named()
+        sql, names = self.name_filter()
         # With the parameter in each choice, so that an index leads to the rows of each.
         choices, values = [], []
         # Of one row: || '' keeps the index of codes out, which would be asked for each of many.
@@ -213,7 +213,7 @@ class Token(Parameter):
             f"({' OR '.join(choices)})",
             tuple(values),
             negated=modifier == "not-in",
-            each=Condition(f"{sql} AND ({' OR '.join(of_row)})", tuple(row_values)),
+            per_row=Condition(f"{sql} AND ({' OR '.join(of_row)})", tuple(row_values)),
         )
 
     def _text(self, value: str, context: Context) -> AnyCondition:
@@ -221,8 +221,8 @@ class Token(Parameter):
         folded = fold(unescape(value))
         if not folded or len(folded) > STEP:
             raise self.invalid(f":text takes 1 to {STEP} characters")
-        _, names = self.named(_TEXT)
-        _, further = self.named(_TEXT + FURTHER)
+        _, names = self.name_filter(_TEXT)
+        _, further = self.name_filter(_TEXT + FURTHER)
         begins, bounds = begins_with(folded)
         contains, pattern = holds(" " + folded)
         marks = ", ".join("?" * len(names))
@@ -238,7 +238,7 @@ class Token(Parameter):
         if len(parts) != 3 or not all(parts):
             raise self.invalid("is not an identifier of a type; use system|code|value")
         system, code, identifier = parts
-        sql, names = self.named(_OF_TYPE)
+        sql, names = self.name_filter(_OF_TYPE)
         return IndexCondition(
             self.table(context),
             f"{sql} AND k.code = ? AND k.system = ?",
@@ -267,7 +267,7 @@ class ContactToken(Token):
 
     def missing(self, value: str, context: Context) -> AnyCondition:
         negated = parse_boolean(f"{self.name}:missing", value)
-        sql, names = self.named()
+        sql, names = self.name_filter()
         values = (*names, self.system)
         return IndexCondition(self.table(context), f"{sql} AND k.system = ?", values, negated)
 
@@ -314,7 +314,7 @@ class MediaType(Token):
         code = code.removesuffix("/*")
         if not code or len(code) >= KEY_LENGTH:
             raise self.invalid(":below takes a media type, or what stands before its slash")
-        sql, names = self.named()
+        sql, names = self.name_filter()
         # Of a type what follows its slash, of a media type its parameters.
         beginning = code + (";" if "/" in code else "/")
         sql = f"({sql} AND k.code = ? OR {sql} AND k.code >= ? AND k.code < ?)"

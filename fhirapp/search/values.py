@@ -111,13 +111,13 @@ class IndexCondition:
     # The column of the index table that holds the row's number.
     number: str = "pk"
     # The piece that asks each row, where it is another.
-    each: Condition | None = None
+    per_row: Condition | None = None
 
     narrows: ClassVar[bool] = False
 
     def where(self) -> Condition:
         """Return the condition that asks each row on its own."""
-        per_row = self.each or self
+        per_row = self.per_row or self
         return Condition(
             f"{'NOT ' if self.negated else ''}EXISTS (SELECT 1 FROM {self.table} k"
             f" WHERE k.{self.number} = r.pk AND {per_row.sql})",
@@ -158,9 +158,9 @@ def any_of(conditions: Sequence[AnyCondition]) -> AnyCondition:
     if len(alike) == len(conditions):
         # One look at the index table, not one for each.
         sql = f"({' OR '.join(condition.sql for condition in alike)})"
-        tests = [condition.each for condition in alike if condition.each]
+        tests = [condition.per_row for condition in alike if condition.per_row]
         per_row = Condition(f"({' OR '.join(test.sql for test in tests)})", _values(tests))
-        return replace(alike[0], sql=sql, values=_values(alike), each=per_row if tests else None)
+        return replace(alike[0], sql=sql, values=_values(alike), per_row=per_row if tests else None)
     rendered = [condition.where() for condition in conditions]
     sql = f"({' OR '.join(condition.sql for condition in rendered)})"
     narrows = all(condition.narrows for condition in conditions)

@@ -36,7 +36,7 @@ _UNITS = (
     r"|months?|years?|yrs?|tabs?|tablets?|caps?|capsules?|puffs?|drops?"
 )
 _BETWEEN_TAGS = re.compile(r">([^<]+)")
-_ASKED = re.compile(
+_TERM = re.compile(
     r'"(?P<phrase>[^"]*)"(?P<end>\*?)'
     rf'|(?P<dose>(?<![^\s(])\.?\d[\d.,]*[ ]+(?:{_UNITS})(?=[\s"()]|\Z))'
     r'|(?P<word>[^\s"*()]+)(?P<star>\*?)|\s+',
@@ -137,7 +137,7 @@ class Words(Parameter):
                 choices.append("")
             else:
                 choices[-1] += piece
-        return self.listed(choices)
+        return self.distinct_values(choices)
 
     def _choices(self, value: str) -> list[list[Phrase]]:
         return [self.phrases(unescape(choice)) for choice in self.choices(value)]
@@ -150,7 +150,7 @@ class Words(Parameter):
         phrases: list[Phrase] = []
         place = 0
         while place < len(value) <= MAX_LENGTH:
-            match = _ASKED.match(value, place)
+            match = _TERM.match(value, place)
             if match is None:
                 raise self.invalid(
                     'is not understood; use words, "words that stand together" and beginnings*'

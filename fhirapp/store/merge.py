@@ -26,11 +26,11 @@ def move(value: Any, merged: Mapping[str, str]) -> bool:
     """
     moved = False
     if isinstance(value, dict):
-        type_name, _, named = str(value.get("reference")).partition("/")
-        source = named.partition("/_history/")[0]
+        type_name, _, target = str(value.get("reference")).partition("/")
+        source = target.partition("/_history/")[0]
         if type_name == "Patient" and source in merged:
             # With the version that it names, which the other patient has not.
-            mark = {"url": MERGED_FROM, "valueString": named}
+            mark = {"url": MERGED_FROM, "valueString": target}
             value["reference"] = f"Patient/{merged[source]}"
             value["extension"] = [*value.get("extension", ()), mark]
             moved = True
@@ -47,9 +47,9 @@ def move_back(value: Any, source: str, target: str) -> bool:
     if isinstance(value, dict):
         marks = value.get("extension", ()) if value.get("reference") == f"Patient/{target}" else ()
         for mark in marks:
-            named = str(mark.get("valueString")) if mark.get("url") == MERGED_FROM else ""
-            if named.partition("/_history/")[0] == source:
-                value["reference"] = f"Patient/{named}"
+            original = str(mark.get("valueString")) if mark.get("url") == MERGED_FROM else ""
+            if original.partition("/_history/")[0] == source:
+                value["reference"] = f"Patient/{original}"
                 _without(value, "extension", mark)
                 moved = True
                 break

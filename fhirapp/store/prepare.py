@@ -335,9 +335,9 @@ class DocumentTextReader:
         return {"words": normalised(reading.text), "machine_read": text}
 
     def _name(self, reason: str, name: str) -> None:
-        named = self.unread_in.setdefault(reason, [])
-        if name not in named[-1:] and len(named) < _NAMED:
-            named.append(name)
+        names = self.unread_in.setdefault(reason, [])
+        if name not in names[-1:] and len(names) < _NAMED:
+            names.append(name)
 
 
 def blob_ids(batch: Sequence[PreparedResource]) -> list[str]:

@@ -21,7 +21,7 @@ from fhirapp.store.write import Rendering, Writer
 _TAKEN = (Change.NEW, Change.CHANGED, Change.SAME)
 
 
-class Brought:
+class ImportedRows:
     """The rows that one import wrote, by type: those of others may stand between them."""
 
     def __init__(self) -> None:
@@ -48,10 +48,10 @@ class Brought:
 class Publisher:
     """Writes versions within one transaction; binary is the type that takes the attachments.
 
-    source_id is noted with what is published, where it is given; else a resource keeps its own.
-    brought has the rows of the import so far, so that twice can list what it brought more than
-    once, as Type/id. With is_apart there are other sources, whose ids may mean something
-    else; shared then lists what this one has just as another brought it.
+    source_id, if given, is stored with what is published; else a resource keeps its own.
+    imported_rows are the rows of the import so far; duplicates lists what it has more than once, as
+    Type/id. With isolate_source other sources' ids may mean something else; shared then lists what
+    two sources have alike.
     """
 
     def __init__(
@@ -62,20 +62,20 @@ class Publisher:
         rendering: Rendering,
         binary: Definition,
         source_id: int | None = None,
-        brought: Brought | None = None,
-        strangers: set[str] | None = None,
-        is_apart: bool = False,
+        imported_rows: ImportedRows | None = None,
+        unknown_patients: set[str] | None = None,
+        isolate_source: bool = False,
     ) -> None:
-        self.twice: list[str] = []
+        self.duplicates: list[str] = []
         self.shared: list[str] = []
         # Ids of patients that mean another patient here.
-        self._strangers = set() if strangers is None else strangers
+        self._unknown_ids = set() if unknown_patients is None else unknown_patients
         self.connection, self.rendering = connection, rendering
         self._writer = Writer(connection, now=now, rendering=rendering, binary=binary)
         self.now = now
         self._source_id = source_id
-        self._brought = Brought() if brought is None else brought
-        self._is_apart = is_apart and source_id is not None
+        self._imported_rows = ImportedRows() if imported_rows is None else imported_rows
+        self._isolate_source = isolate_source and source_id is not None
 
     def publish(
         self, batch: Sequence[PreparedResource], *, hold_older: bool = False
@@ -90,7 +90,7 @@ class Publisher:
             return []
         definition = batch[0].definition
         standing = self._writer.standing(definition, [prepared.id for prepared in batch])
-        self._note_strangers(batch)
+        self._note_unknown_patients(batch)
         claimed = self.claimed(definition, {prepared.id for prepared in batch} - standing.keys())
         if any(prepared.blobs for prepared in batch):
             self._publish_blobs(
@@ -100,7 +100,7 @@ class Publisher:
             )
             # What carries them may have a new version by that.
             standing = self._writer.standing(definition, [prepared.id for prepared in batch])
-        older = self._held(definition, batch, standing) if hold_older else frozenset()
+        older = self._older_ids(definition, batch, standing) if hold_older else frozenset()
         pk = self._writer.begin(definition)
         versions: dict[int, Version] = {}
         replaced: dict[int, int] = {}
@@ -118,10 +118,10 @@ class Publisher:
                 adopted.append(before.pk)
             if change not in (Change.NEW, Change.CHANGED):
                 continue
-            if before and self._brought.has(definition.name, before.pk):
-                self.twice.append(f"{definition.name}/{prepared.id}")
+            if before and self._imported_rows.has(definition.name, before.pk):
+                self.duplicates.append(f"{definition.name}/{prepared.id}")
             pk += 1
-            self._brought.add(definition.name, [pk])
+            self._imported_rows.add(definition.name, [pk])
             version_id = before.version_id + 1 if before else 1
             now = self._writer.after(before)
             source_id = self._source_id or (before.source_id if before else None)
@@ -162,7 +162,7 @@ class Publisher:
             )
             for pk, restored in enumerate(versions, self._writer.last_row(definition) + 1)
         ]
-        self._brought.add(definition.name, [version.pk for version in written])
+        self._imported_rows.add(definition.name, [version.pk for version in written])
         standing = self._writer.standing(definition, {version.prepared.id for version in versions})
         first = {version.prepared.id: version.pk for version in reversed(written)}
         self._writer.replace(
@@ -206,8 +206,8 @@ class Publisher:
         self._writer.replace(definition.table, {before.pk: pk})
         now = self._writer.after(before)
         version_id, source_id = before.version_id + 1, before.source_id
-        gone = Version(prepared, version_id, now, pk, deleted=True, source_id=source_id)
-        self._writer.write(definition, [gone])
+        deletion = Version(prepared, version_id, now, pk, deleted=True, source_id=source_id)
+        self._writer.write(definition, [deletion])
         if definition is self._writer.binary:
             self._renew_carriers([resource_id])
         return Change.DELETED
@@ -248,7 +248,7 @@ class Publisher:
         """
         if before and not before.deleted and before.digest == prepared.digest:
             return Change.SAME
-        if prepared.columns["patient_id"] in self._strangers:
+        if prepared.columns["patient_id"] in self._unknown_ids:
             return Change.FOREIGN
         if before is None:
             return Change.CLAIMED if prepared.id in claimed else Change.NEW
@@ -258,7 +258,7 @@ class Publisher:
             return Change.FOREIGN if is_foreign else Change.CHANGED
         if self.is_foreign(before.source_id):
             return Change.FOREIGN
-        if is_anothers and self._brought.has(prepared.definition.name, before.pk):
+        if is_anothers and self._imported_rows.has(prepared.definition.name, before.pk):
             return Change.MISFILED
         return Change.CHANGED
 
@@ -268,7 +268,7 @@ class Publisher:
         """Note what was learnt of this source's ids."""
         definition = prepared.definition
         if change in (Change.FOREIGN, Change.CLAIMED) and definition.compartment == "id":
-            self._strangers.add(prepared.id)
+            self._unknown_ids.add(prepared.id)
         if change is Change.SAME and before and self.is_foreign(before.source_id):
             self.shared.append(f"{definition.name}/{prepared.id}")
 
@@ -279,7 +279,7 @@ class Publisher:
     def claimed(self, definition: Definition, ids: Collection[str]) -> set[str]:
         """Return which of these ids of a type records of other sources refer to."""
         claimed: set[str] = set()
-        if not (self._is_apart and ids):
+        if not (self._isolate_source and ids):
             return claimed
         for other in types().values():
             if other.view:
@@ -297,23 +297,23 @@ class Publisher:
             claimed.update(self._writer.connection.execute(referred).scalars())
         return claimed
 
-    def _note_strangers(self, batch: Sequence[PreparedResource]) -> None:
+    def _note_unknown_patients(self, batch: Sequence[PreparedResource]) -> None:
         """Note which patients of these resources are not here, and records of others name them."""
-        if not self._is_apart:
+        if not self._isolate_source:
             return
         patients = types()["Patient"]
-        ids = {prepared.columns["patient_id"] for prepared in batch} - {None} - self._strangers
+        ids = {prepared.columns["patient_id"] for prepared in batch} - {None} - self._unknown_ids
         ids -= self._writer.standing(patients, ids).keys()
         if batch[0].definition is not patients:
-            self._strangers |= self.claimed(patients, ids)
+            self._unknown_ids |= self.claimed(patients, ids)
 
     def _adopt(self, table: Table, rows: Sequence[int]) -> None:
         """Note the source of versions that came from nowhere that has a name."""
         if rows:
-            noted = update(table).where(table.c.pk.in_(rows)).values(source_id=self._source_id)
-            self._writer.connection.execute(noted)
+            adoption = update(table).where(table.c.pk.in_(rows)).values(source_id=self._source_id)
+            self._writer.connection.execute(adoption)
 
-    def _held(
+    def _older_ids(
         self,
         definition: Definition,
         batch: Sequence[PreparedResource],

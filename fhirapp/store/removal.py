@@ -42,7 +42,7 @@ def belongings(connection: Connection, patient_id: str, *, deleted: bool) -> Ids
     else carries. With deleted also what was deleted already.
     """
     found: dict[str, list[str]] = {}
-    for definition in _in_order():
+    for definition in _ordered_types():
         if definition.compartment:
             columns = definition.table.c
             newest = columns.replaced_pk.is_(None) if deleted else columns.is_current
@@ -55,16 +55,16 @@ def belongings(connection: Connection, patient_id: str, *, deleted: bool) -> Ids
             found[definition.name] = _carried_by_these_only(connection, found)
         else:
             continue
-        found[definition.name] = _there(
+        found[definition.name] = _stored_ids(
             connection, definition.table, found[definition.name], deleted=deleted
         )
-    return {type_.name: ids for type_ in _in_order() if (ids := found.get(type_.name))}
+    return {type_.name: ids for type_ in _ordered_types() if (ids := found.get(type_.name))}
 
 
-def naming(connection: Connection, patient_id: str, gone: Ids) -> Counter[str]:
+def count_references(connection: Connection, patient_id: str, gone: Ids) -> Counter[str]:
     """Return how many current resources of each type name a patient, but those that go."""
-    named: Counter[str] = Counter()
-    for definition in _in_order():
+    counts: Counter[str] = Counter()
+    for definition in _ordered_types():
         columns, index = definition.table.c, definition.tables.reference.c
         query = (
             select(columns.id)
@@ -74,8 +74,8 @@ def naming(connection: Connection, patient_id: str, gone: Ids) -> Counter[str]:
         )
         others = {*connection.execute(query).scalars()} - {*gone.get(definition.name, ())}
         if others:
-            named[definition.name] = len(others)
-    return named
+            counts[definition.name] = len(others)
+    return counts
 
 
 def delete_all(publisher: Publisher, gone: Ids, patient_id: str) -> Counter[str]:
@@ -89,10 +89,10 @@ def delete_all(publisher: Publisher, gone: Ids, patient_id: str) -> Counter[str]
             if publisher.delete(types()[name], resource_id) is Change.DELETED:
                 deleted[name] += 1
         table = types()[name].table
-        for batch in _pieces(ids):
+        for batch in _batches(ids):
             last = (table.c.id.in_(batch), table.c.deleted, table.c.replaced_pk.is_(None))
-            noted = update(table).where(*last).values(patient_id=patient_id)
-            publisher.connection.execute(noted)
+            assignment = update(table).where(*last).values(patient_id=patient_id)
+            publisher.connection.execute(assignment)
     return deleted
 
 
@@ -101,7 +101,7 @@ def erase_all(connection: Connection, gone: Ids, rendering: Rendering) -> None:
     _write_zeros(connection)
     for name, ids in gone.items():
         for definition in (types()[name], *views_of(types()[name])):
-            for batch in _pieces(ids):
+            for batch in _batches(ids):
                 _erase(connection, definition, batch, rendering)
     raise_generation(connection)
 
@@ -152,16 +152,18 @@ def _blank(connection: Connection, definition: Definition, which: ColumnElement[
     connection.execute(update(table).where(which).values(blank))
 
 
-def _in_order() -> list[Definition]:
+def _ordered_types() -> list[Definition]:
     """Return the types, what refers to others first: documents before bytes, people last."""
     stored = [definition for definition in types().values() if not definition.view]
     return sorted(stored, key=lambda definition: (-definition.rank, definition.name))
 
 
-def _there(connection: Connection, table: Table, ids: Sequence[str], *, deleted: bool) -> list[str]:
+def _stored_ids(
+    connection: Connection, table: Table, ids: Sequence[str], *, deleted: bool
+) -> list[str]:
     """Return those of some ids that are stored, with deleted also in the past."""
     stored: list[str] = []
-    for batch in _pieces(ids):
+    for batch in _batches(ids):
         newest = table.c.replaced_pk.is_(None) if deleted else table.c.is_current
         query = select(table.c.id).where(table.c.id.in_(batch), newest).order_by(table.c.id)
         stored += connection.execute(query).scalars()
@@ -176,12 +178,12 @@ def _about_these_only(connection: Connection, definition: Definition, found: Ids
     )
     touched: set[str] = set()
     for name, ids in found.items():
-        for batch in _pieces(ids):
+        for batch in _batches(ids):
             which = targets.where(index.target_type == name, index.target_id.in_(batch))
             touched.update(row.id for row in connection.execute(which))
     these = {(name, resource_id) for name, ids in found.items() for resource_id in ids}
     about = dict.fromkeys(sorted(touched), True)
-    for batch in _pieces([*about]):
+    for batch in _batches([*about]):
         for resource_id, *target in connection.execute(targets.where(columns.id.in_(batch))):
             about[resource_id] = about[resource_id] and tuple(target) in these
     return [resource_id for resource_id, is_only in about.items() if is_only]
@@ -198,10 +200,10 @@ def _carried_by_these_only(connection: Connection, found: Ids) -> list[str]:
             index.pk == columns.pk, index.param == CARRIES
         )
         these = {*found.get(carrier.name, ())}
-        for ids in _pieces([*these]):
+        for ids in _batches([*these]):
             for row in connection.execute(carried.where(columns.id.in_(ids))):
                 own.setdefault(row.target_id, True)
-        for ids in _pieces([*own]):
+        for ids in _batches([*own]):
             for binary_id, carrier_id in connection.execute(
                 carried.where(index.target_id.in_(ids))
             ):
@@ -209,6 +211,6 @@ def _carried_by_these_only(connection: Connection, found: Ids) -> list[str]:
     return sorted(binary_id for binary_id, is_own in own.items() if is_own)
 
 
-def _pieces(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(ids), _IDS):
         yield ids[start : start + _IDS]

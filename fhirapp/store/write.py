@@ -44,8 +44,7 @@ from fhirapp.store.version import (
     set_state,
 )
 
-# To be raised with each change of what index rows or words are made of: a start then makes them
-# anew.
+# Raise it with each change of how index rows or words are made: a start then makes them anew.
 RULES = "5"
 
 
@@ -67,10 +66,9 @@ def stored_rendering(connection: Connection) -> Rendering | None:
 
 
 def rendering_in_force(connection: Connection, configured: Rendering) -> Rendering:
-    """Return the settings that bodies are made with, in a new database those wanted.
+    """Return the settings that bodies are made with, in a new database the configured ones.
 
-    All bodies are made with the same; where the server's settings differ, its start makes them
-    anew.
+    All bodies are made with the same ones; a start with other settings makes them all anew.
     """
     stored = stored_rendering(connection)
     if stored is None:

@@ -122,7 +122,7 @@ def plural_of(type_name: str) -> str:
 
 def one_of(type_name: str) -> str:
     """Return what a resource of a type is called, with its article: an allergy."""
-    return _(_labels(type_name).one or type_name)
+    return _(_labels(type_name).singular or type_name)
 
 
 def _labels(type_name: str) -> Labels:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, instant_of, interval, period_interval
-from fhirapp.search.date import PREFIXES, Date, SearchedDate, compare, narrowed
+from fhirapp.search.date import PREFIXES, Date, SearchedDate, compare, range_condition
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.effort import sample
 
@@ -172,7 +172,7 @@ def test_every_pair_of_bounds_is_a_range_in_either_order(fhir):
 @given(st.sampled_from(PREFIXES), SPELLED, st.sampled_from(PREFIXES), SPELLED, STORED)
 def test_index_bounds_of_a_date_leave_out_no_match(first, low, second, high, stored):
     bounds = [SearchedDate(first, interval(low)), SearchedDate(second, interval(high))]
-    leads = narrowed("date", bounds)
+    leads = range_condition("date", bounds)
     compared = [compare(one, "k.low", "k.high") for one in bounds]
     fits = " AND ".join(sql for sql, _ in compared)
     values = (*stored, *(value for _, given in compared for value in given), *leads.values)

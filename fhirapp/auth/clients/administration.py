@@ -253,12 +253,12 @@ def reject(connection: Connection, client_id: str) -> None:
 
 def _delete(connection: Connection, client_id: str) -> bool:
     """Delete a client unless it is approved; return whether it was not."""
-    gone = connection.execute(
+    result = connection.execute(
         delete(Client).where(Client.client_id == client_id, Client.approved_at.is_(None))
     )
-    if gone.rowcount:
+    if result.rowcount:
         connection.execute(delete(Refusal).where(Refusal.client_id == client_id))
-    return gone.rowcount > 0
+    return result.rowcount > 0
 
 
 # From one address.

@@ -61,7 +61,7 @@ class KeySetUnavailable(Exception):
     """No key set came from an address; str() says why, to the log and not to the client."""
 
 
-class Fetched(NamedTuple):
+class FetchedKeys(NamedTuple):
     """A key set, and the seconds for which its server lets it be kept; None where it says none."""
 
     keys: KeySet
@@ -78,7 +78,7 @@ def is_public(address: str) -> bool:
     return ip.is_global and not any(ip in network for network in _NO_SERVERS)
 
 
-def fetch_keys(uri: str, *, private: bool, seconds: float = SECONDS) -> Fetched:
+def fetch_keys(uri: str, *, private: bool, seconds: float = SECONDS) -> FetchedKeys:
     """Return the key set at an address; private allows http, and addresses that are not public.
 
     Raises KeySetUnavailable, after so many seconds at the latest.
@@ -93,7 +93,7 @@ def fetch_keys(uri: str, *, private: bool, seconds: float = SECONDS) -> Fetched:
         raise KeySetUnavailable(type(error).__name__) from None
     directives = parse_cache_control_header((cache_control or "").lower(), cls=ResponseCacheControl)
     max_age = 0 if directives.no_store or directives.no_cache else directives.max_age
-    return Fetched(KeySet.import_key_set(keys), max_age)
+    return FetchedKeys(KeySet.import_key_set(keys), max_age)
 
 
 def _get(uri: str, private: bool, deadline: float) -> tuple[bytes, str | None]:

@@ -27,14 +27,14 @@ _MOST_NAMESAKES = 5
 _MOST_WORDS = 8
 
 
-class Listed(NamedTuple):
+class ListedClient(NamedTuple):
     """A client, and when the newest of its tokens was issued that has not been swept out."""
 
     client: Client
     token_at: int | None
 
 
-def list_with_tokens() -> Sequence[Listed]:
+def list_with_tokens() -> Sequence[ListedClient]:
     """Return every client: first those that wait for approval, then by name."""
     issued = union_all(
         *(
@@ -54,7 +54,7 @@ def list_with_tokens() -> Sequence[Listed]:
         .options(joinedload(Client.origin))
         .order_by(Client.approved_at.is_not(None), func.lower(Client.name), Client.client_id)
     )
-    return [Listed(client, at) for client, at in rows]
+    return [ListedClient(client, at) for client, at in rows]
 
 
 def find_client(client_id: str) -> Client | None:

@@ -66,7 +66,7 @@ class AuthorizationRequest(OAuth2Request):  # type: ignore[misc]
         self.payload = BasicOAuth2Payload(dict(parameters))
 
 
-def checked(values: MultiDict[str, str]) -> dict[str, str]:
+def check_request(values: MultiDict[str, str]) -> dict[str, str]:
     """Return the parameters that are kept, of the scope what the client may ask for.
 
     Raises OAuth2Error.
@@ -93,8 +93,8 @@ def checked(values: MultiDict[str, str]) -> dict[str, str]:
 
 def _other_audience(aud: str | None) -> str:
     """Say which address aud must be; what came holds neither quotes nor backslashes then."""
-    came = "is missing" if aud is None else f"is {_UNSAID.sub('?', shortened(aud))}"
-    return f"aud must be the FHIR base address of this server, {fhir_url()}; it {came}."
+    fault = "is missing" if aud is None else f"is {_UNSAID.sub('?', shortened(aud))}"
+    return f"aud must be the FHIR base address of this server, {fhir_url()}; it {fault}."
 
 
 def is_state(state: str) -> bool:

@@ -26,7 +26,7 @@ from fhirapp.auth.clients.overview import find_client as find_registered
 from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, Client, ParkedRequest, User, digest
 from fhirapp.auth.oauth import authorization_request
-from fhirapp.auth.oauth.authorization_request import AuthorizationRequest, checked, is_state
+from fhirapp.auth.oauth.authorization_request import AuthorizationRequest, check_request, is_state
 from fhirapp.auth.oauth.grants import CodeGrant
 from fhirapp.auth.oauth.server import authorization_server, find_client
 from fhirapp.auth.refusals import is_waiting
@@ -127,7 +127,7 @@ def park(values: MultiDict[str, str]) -> str:
     client = _client_of(values)
     _throttle()
     try:
-        parameters = checked(values)
+        parameters = check_request(values)
     except OAuth2Error as error:
         raise _sent_back(values, error.error, error.description or "") from None
     handle = new_token()

@@ -44,8 +44,8 @@ class TokenRecord(NamedTuple):
 
     def scope(self) -> str:
         """Return what is left of its scope, as client and user are now (decisions §6)."""
-        left = grantable(self.token.scope.split(), self.client.scope, _CONTEXTS, enforceable)
-        return " ".join(left if self.user is None else of_role(left, self.user.role))
+        scopes = grantable(self.token.scope.split(), self.client.scope, _CONTEXTS, enforceable)
+        return " ".join(scopes if self.user is None else of_role(scopes, self.user.role))
 
     def context(self) -> dict[str, Any]:
         """Return the patient in context, and what else its app got with the token."""

@@ -64,8 +64,8 @@ class _OfUser:
 
     def lifetime(self) -> int:
         """Return how many seconds an access token lives: not longer than its grant."""
-        left: int = self.request.grant.expires_at - int(time.time())
-        return max(1, min(tokens.USER_SECONDS, left))
+        seconds: int = self.request.grant.expires_at - int(time.time())
+        return max(1, min(tokens.USER_SECONDS, seconds))
 
     def can_refresh(self) -> bool:
         """Say whether user and client, as it is registered now, allow access beyond this hour."""

@@ -37,7 +37,7 @@ KEPT_SECONDS = 86_400
 _PUBLIC = ("kty", "n", "e", "kid", "alg", "use")
 
 
-class Published(NamedTuple):
+class PublishedKey(NamedTuple):
     """A published key; signs_from is in seconds since 1970, 0 for the one of the first start."""
 
     kid: str
@@ -64,9 +64,9 @@ def public_keys() -> dict[str, Any]:
     return {"keys": [{name: key[name] for name in _PUBLIC if name in key} for key in keys]}
 
 
-def published() -> list[Published]:
+def published() -> list[PublishedKey]:
     """Return which keys are published, the one that signs last first."""
-    keys = [Published(entry["key"]["kid"], entry["signs_from"]) for entry in _stored()]
+    keys = [PublishedKey(entry["key"]["kid"], entry["signs_from"]) for entry in _stored()]
     return sorted(keys, key=lambda key: key.signs_from, reverse=True)
 
 

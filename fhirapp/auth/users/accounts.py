@@ -240,12 +240,12 @@ def unlink(connection: Connection, user_id: str, patient_id: str) -> bool:
 
 
 def _unlink(connection: Connection, user_id: str, patient_id: str) -> bool:
-    gone = connection.execute(
+    result = connection.execute(
         delete(UserPatient).where(
             UserPatient.user_id == user_id, UserPatient.patient_id == patient_id
         )
     )
-    return gone.rowcount == 1
+    return result.rowcount == 1
 
 
 def new_setup_code(connection: Connection, user_id: str | None = None) -> str:
@@ -298,8 +298,8 @@ def spend_setup_code(connection: Connection, code: str) -> bool:
 
 def has_administrator(connection: Connection) -> bool:
     """Say whether an active administrator exists."""
-    of_them = select(User.id).where(User.role == ADMINISTRATOR, User.disabled.is_(False))
-    return bool(connection.execute(select(exists(of_them))).scalar())
+    administrators = select(User.id).where(User.role == ADMINISTRATOR, User.disabled.is_(False))
+    return bool(connection.execute(select(exists(administrators))).scalar())
 
 
 def fhir_user_of(user: User, patient_id: str | None) -> str | None:
@@ -389,8 +389,7 @@ def active_grants(user_id: str) -> list[tuple[Grant, Client]]:
 def revoke_consent(connection: Connection, grant_id: str, user_id: str) -> bool | None:
     """Revoke what this user allowed the same app about the same record, however often.
 
-    False if all was revoked already, None where the consent is not the user's, or there is
-    no such thing.
+    False if all was revoked already; None if the consent is not the user's, or does not exist.
     """
     mine = Grant.user_id == user_id
     query = select(Grant.client_id, Grant.patient_id).where(Grant.id == grant_id, mine)
@@ -402,6 +401,6 @@ def revoke_consent(connection: Connection, grant_id: str, user_id: str) -> bool 
     of_record = Grant.patient_id.is_not_distinct_from(patient_id)
     if not revoke_grants(connection, mine, Grant.client_id == client_id, of_record):
         return False
-    named = () if patient_id is None else (patient_id,)
-    record("app-ended", about=f"app/{client_id}", named=named)
+    patients = () if patient_id is None else (patient_id,)
+    record("app-ended", about=f"app/{client_id}", named=patients)
     return True

@@ -34,8 +34,7 @@ class SignInRefused(Exception):
 def enter(arrived: ProviderIdentity, *, by_rule: bool, instead_of: str | None = None) -> NewSession:
     """Begin a session of whom the provider proved. Raises SignInRefused.
 
-    by_rule says whether a rule gives the role; instead_of is the id of the session that this
-    browser had.
+    by_rule: whether a rule gives the role. instead_of: the id of this browser's earlier session.
     """
     with writing() as connection:
         result = _enter(connection, arrived, by_rule, instead_of)
@@ -154,12 +153,12 @@ def unlink(
     connection: Connection, user_id: str, issuer: str, subject: str, *, keep_apps: bool = False
 ) -> None:
     """Take the link away; the user's sessions end. Raises RefusedCommand where there is none."""
-    gone = connection.execute(
+    result = connection.execute(
         delete(Identity).where(
             Identity.issuer == issuer, Identity.subject == subject, Identity.user_id == user_id
         )
     )
-    if gone.rowcount != 1:
+    if result.rowcount != 1:
         raise RefusedCommand("That account is not linked.")
     sessions.sign_out_everywhere(connection, user_id, keep_apps=keep_apps)
     record("provider-unlinked", about=f"user/{user_id}", what=f"{issuer}, {subject}")

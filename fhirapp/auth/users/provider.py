@@ -138,7 +138,7 @@ class Provider:
         self.rule = rule
         self._settings = settings
         self._client: OAuth2Mixin | None = None
-        self._asked_at = 0.0
+        self._read_at = 0.0
         self._lock = Lock()
 
     @property
@@ -149,34 +149,34 @@ class Provider:
     def begin(self, redirect_uri: str, back: str, *, fresh: bool) -> tuple[str, PendingSignIn]:
         """Return the address at the provider, and what the browser keeps. Raises Unreachable."""
         # 43 characters and more, as RFC 7636 asks of a verifier.
-        begun = PendingSignIn(new_token(), new_token(), new_token(), int(time.time()), fresh, back)
+        login = PendingSignIn(new_token(), new_token(), new_token(), int(time.time()), fresh, back)
         again = {"prompt": "login", "max_age": 0} if fresh else {}
-        with self._asked() as client:
+        with self._open_client() as client:
             authorization = client.create_authorization_url(
                 redirect_uri,
-                state=begun.state,
-                nonce=begun.nonce,
-                code_verifier=begun.verifier,
+                state=login.state,
+                nonce=login.nonce,
+                code_verifier=login.verifier,
                 **again,
             )
-        return str(authorization["url"]), begun
+        return str(authorization["url"]), login
 
     def finish(
-        self, redirect_uri: str, answer: Mapping[str, str], begun: PendingSignIn
+        self, redirect_uri: str, answer: Mapping[str, str], login: PendingSignIn
     ) -> ProviderIdentity:
         """Return who it is that comes back with an answer. Raises Unproved, Unreachable."""
-        if answer.get("state") != begun.state:
+        if answer.get("state") != login.state:
             raise Unproved("the answer belongs to another request")
-        with self._asked() as client:
+        with self._open_client() as client:
             names_itself = client.load_server_metadata().get(_NAMES_ITSELF)
             if answer.get("iss", "" if names_itself else self.issuer) != self.issuer:
                 raise Unproved("the answer is another issuer's")
             if "error" in answer:
                 raise Unproved(f"the provider answers {answer['error'][:100]!r}")
             token = client.fetch_access_token(
-                redirect_uri, code=answer.get("code", ""), code_verifier=begun.verifier
+                redirect_uri, code=answer.get("code", ""), code_verifier=login.verifier
             )
-            claims = self._proved(client, token, begun)
+            claims = self._proved(client, token, login)
         role = self.rule.role(claims) if self.rule else None
         username = _text(claims, "preferred_username") or _text(claims, "email")
         name = _text(claims, "name") or username
@@ -189,14 +189,14 @@ class Provider:
 
         Raises Unreachable.
         """
-        with self._asked() as client:
+        with self._open_client() as client:
             if not client.load_server_metadata().get("end_session_endpoint"):
                 return ""
             logout = client.create_logout_url(back, client_id=self._settings.oidc_client_id)
         return str(logout["url"])
 
     def _proved(
-        self, client: Any, token: Mapping[str, Any], begun: PendingSignIn
+        self, client: Any, token: Mapping[str, Any], login: PendingSignIn
     ) -> dict[str, Any]:
         """Return the claims of an id token, and of the userinfo endpoint. Raises Unproved."""
         audience = self._settings.oidc_client_id
@@ -205,11 +205,11 @@ class Provider:
             "aud": {"essential": True, "value": audience},
         }
         # Without a class of claims of ours: Authlib compares at_hash with its own only.
-        claims = client.parse_id_token(token, begun.nonce, options, leeway=_LEEWAY_SECONDS)
+        claims = client.parse_id_token(token, login.nonce, options, leeway=_LEEWAY_SECONDS)
         subject = claims.get("sub") if claims else None
         if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST:
             raise Unproved("there is no id token, or it names nobody")
-        if begun.fresh and not self._is_fresh(claims.get("auth_time"), begun):
+        if login.fresh and not self._is_fresh(claims.get("auth_time"), login):
             raise Unproved("the person was to sign in anew, and did not")
         known = dict(claims)
         needs = self.rule is not None and _claim(known, self.rule.claim) is None
@@ -224,11 +224,11 @@ class Provider:
         return known | {"amr": claims.get("amr") or []}
 
     @staticmethod
-    def _is_fresh(auth_time: object, begun: PendingSignIn) -> bool:
-        return isinstance(auth_time, int | float) and auth_time >= begun.at - _LEEWAY_SECONDS
+    def _is_fresh(auth_time: object, login: PendingSignIn) -> bool:
+        return isinstance(auth_time, int | float) and auth_time >= login.at - _LEEWAY_SECONDS
 
     @contextmanager
-    def _asked(self) -> Iterator[Any]:
+    def _open_client(self) -> Iterator[Any]:
         """Yield Authlib's client; what goes wrong between it and the provider is one of two."""
         from authlib.common.errors import AuthlibBaseError
         from joserfc.errors import JoseError
@@ -237,7 +237,7 @@ class Provider:
         if not _AT_ONCE.acquire(timeout=SECONDS):
             raise Unreachable("others wait for it already")
         try:
-            yield self._made()
+            yield self._current_client()
         except RequestException as error:
             # Not its words: an address with a code may be in them.
             raise Unreachable(type(error).__name__) from None
@@ -248,15 +248,15 @@ class Provider:
         finally:
             _AT_ONCE.release()
 
-    def _made(self) -> OAuth2Mixin:
+    def _current_client(self) -> OAuth2Mixin:
         """Return the client, which knows what the provider says of itself. Raises Unproved."""
         with self._lock:
-            if self._client is None or self._asked_at < time.monotonic() - _KNOWN_SECONDS:
-                self._client = self._client_anew()
-                self._asked_at = time.monotonic()
+            if self._client is None or self._read_at < time.monotonic() - _KNOWN_SECONDS:
+                self._client = self._new_client()
+                self._read_at = time.monotonic()
             return self._client
 
-    def _client_anew(self) -> OAuth2Mixin:
+    def _new_client(self) -> OAuth2Mixin:
         from authlib.integrations.base_client import BaseApp, OAuth2Mixin, OpenIDMixin
         from authlib.integrations.requests_client import OAuth2Session
 

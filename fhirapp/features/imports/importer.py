@@ -42,7 +42,7 @@ from fhirapp.fhir.temporal import instant
 from fhirapp.files import shared_files
 from fhirapp.store.import_models import PATIENCE, TURN
 from fhirapp.store.prepare import DocumentTextReader, PreparedResource, blob_ids
-from fhirapp.store.publish import Brought, Publisher
+from fhirapp.store.publish import ImportedRows, Publisher
 from fhirapp.store.version import Change
 from fhirapp.store.write import Rendering, rendering_in_force
 
@@ -134,7 +134,7 @@ class Import:
         self._rejects = Rejects(self._folder)
         self._run = runs.ActiveRun(0, None, {}, {})
         self._strangers: set[str] = set()
-        self._brought = Brought()
+        self._brought = ImportedRows()
 
     def begin(self, inputs: Sequence[str]) -> None:
         """Record that the run begins."""
@@ -239,7 +239,7 @@ class Import:
                     outcomes = batches.publish(publisher, connection, ready)
                     self._record_shared(publisher, connection)
                 # Only what is committed is reported.
-                self.report.add_twice(publisher.twice)
+                self.report.add_twice(publisher.duplicates)
                 for record, type_name, outcome in outcomes:
                     self._report_outcome(record, type_name, outcome)
             self._admission.published()
@@ -300,9 +300,9 @@ class Import:
             rendering=rendering_in_force(connection, self._rendering),
             binary=self._definitions["Binary"],
             source_id=source_id,
-            brought=self._brought,
-            strangers=self._strangers if source_id else None,
-            is_apart=self._admission.source_ids.are_checked,
+            imported_rows=self._brought,
+            unknown_patients=self._strangers if source_id else None,
+            isolate_source=self._admission.source_ids.are_checked,
         )
 
     def _record_shared(self, publisher: Publisher, connection: Connection) -> None:

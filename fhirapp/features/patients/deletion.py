@@ -55,7 +55,7 @@ def belongings(connection: Connection, patient_id: str) -> Belongings:
     counts = {name: len(ids) for name, ids in gone.items()}
     return Belongings(
         counts,
-        removal.naming(connection, patient_id, gone),
+        removal.count_references(connection, patient_id, gone),
         linked_accounts(connection, patient_id),
     )
 

@@ -32,7 +32,7 @@ from fhirapp.fhir.terminology import ReactionWords
 from fhirapp.rest.access import access_to, check_not_merged, check_patients, visible
 from fhirapp.rest.operation import parse_operation
 from fhirapp.rest.read import find_version
-from fhirapp.rest.recorder import all_served, served
+from fhirapp.rest.recorder import note_all_served, note_served
 from fhirapp.rest.response import negotiate, respond
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import select
@@ -170,7 +170,7 @@ def summary(definition: Definition) -> Response:
         check_not_merged(snapshot, patient_id)
     patient = _record(snapshot, access, patient_id, is_needed=not rows)
     for row_id, version_id, _ in rows:
-        served(definition.name, row_id, version_id, patient_id)
+        note_served(definition.name, row_id, version_id, patient_id)
     entries = entries_of(fhir_json.loads(body) for _, _, body in rows)
     findings = [*findings_of(entries), *other_records(patient)]
     is_limited = all(grant.filters for grant in access.grants(definition.name, "s"))
@@ -201,7 +201,7 @@ def _record(snapshot: Reader, access: Access, patient_id: str, *, is_needed: boo
         return {}
     version = find_version(snapshot, patients, access, patient_id)
     if version is not None and version.body is not None:
-        all_served(patients.name, [version])
+        note_all_served(patients.name, [version])
         found: Resource = fhir_json.loads(version.body)
         return found
     if is_needed and version is None:

@@ -44,7 +44,7 @@ blueprint = ResourceBlueprint(
         operations=(SUMMARY,),
         doc="Allergies and intolerances of a patient.",
         labels=Labels(
-            one=Marked("an allergy"),
+            singular=Marked("an allergy"),
             plural=Marked("allergies and intolerances"),
             scope=Marked("allergies and intolerances"),
         ),

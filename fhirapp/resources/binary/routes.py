@@ -20,9 +20,9 @@ from fhirapp.resources.binary.content import (
 )
 from fhirapp.resources.binary.model import Binary
 from fhirapp.resources.binary.schema import BinarySchema
-from fhirapp.rest.access import access_to, carried_visibly
+from fhirapp.rest.access import access_to, has_visible_carrier
 from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.rest.recorder import patients_of, served
+from fhirapp.rest.recorder import note_served, patients_of
 from fhirapp.rest.response import (
     FHIR_JSON,
     FORM_PARAMETERS,
@@ -56,14 +56,14 @@ def read(definition: Definition, resource_id: str) -> Response:
     layout = negotiate(parameters) if prefers_resource() else None
     snapshot = reader()
     version = newest_version(snapshot, resource_id)
-    if version is None or not carried_visibly(snapshot, access, resource_id):
+    if version is None or not has_visible_carrier(snapshot, access, resource_id):
         raise NotFound(f"Binary/{resource_id} is not known here.")
     if version.deleted:
         raise Gone(f"Binary/{resource_id} was deleted.")
     check_preconditions(version.version_id, version.last_updated)
     name = f"{definition.name}/{resource_id}/{version.version_id}"
     whose = patients_of({name}, snapshot)[name]
-    served(definition.name, resource_id, version.version_id, whose)
+    note_served(definition.name, resource_id, version.version_id, whose)
     # Asked last: that it is here must not show in how long a refusal takes.
     stored = StoredBytes.of(snapshot, version)
     if layout is None:
@@ -116,7 +116,7 @@ blueprint = ResourceBlueprint(
         derive=_size_and_hash,
         doc="Content of attachments.",
         labels=Labels(
-            one=Marked("an attached file"),
+            singular=Marked("an attached file"),
             plural=Marked("attached files"),
             scope=Marked("files attached to notes"),
             sensitive=True,

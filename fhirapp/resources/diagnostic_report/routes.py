@@ -35,7 +35,7 @@ blueprint = ResourceBlueprint(
         doc="Documents that are laboratory, imaging, cardiology, pathology or procedure reports: "
         "each has the id, the version and the attachments of its DocumentReference.",
         labels=Labels(
-            one=Marked("a report"),
+            singular=Marked("a report"),
             plural=Marked("reports"),
             scope=Marked("reports"),
             sensitive=True,

@@ -22,9 +22,9 @@ from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.rest.access import access_to, check_not_merged, check_patients, visible
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import bundle_id, further_links, page_link, read_page, total_of
-from fhirapp.rest.recorder import all_served
+from fhirapp.rest.recorder import note_all_served
 from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
-from fhirapp.search.date import cared_for
+from fhirapp.search.date import care_overlap
 from fhirapp.search.page import NEWEST_FIRST
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import Controls, select
@@ -76,7 +76,7 @@ def docref(definition: Definition) -> Response:
     shown = [(one.id, one.version_id) for one in page.matches]
     key = repr((links, total, shown, config.inline_max, config.empty_content))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
-    all_served(definition.name, page.matches)
+    note_all_served(definition.name, page.matches)
     entries = (
         Entry(
             fhir_address(f"{definition.name}/{one.id}"),
@@ -111,7 +111,7 @@ def _conditions(
         for condition in definition.params.by_name[name].conditions("", [value], context)
     ]
     if care := operation.care():
-        conditions.append(cared_for(definition.tables, definition.care, care, undated=False))
+        conditions.append(care_overlap(definition.tables, definition.care, care, undated=False))
     if parse_boolean("on-demand", operation.value("on-demand") or "false"):
         conditions.append(Condition("1 = 0", narrows=True))
     return conditions

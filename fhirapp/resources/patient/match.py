@@ -30,9 +30,9 @@ from fhirapp.fhir.temporal import stored_interval
 from fhirapp.rest.access import access_to, visible
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import bundle_id, page_link
-from fhirapp.rest.recorder import all_served
+from fhirapp.rest.recorder import note_all_served
 from fhirapp.rest.response import document_etag, fhir_address, negotiate, respond, with_addresses
-from fhirapp.search.date import SearchedDate, narrowed
+from fhirapp.search.date import SearchedDate, range_condition
 from fhirapp.search.index import KEY_LENGTH, DateRow, StringRow
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import MAX_VALUES, parse_count
@@ -111,7 +111,7 @@ def match(definition: Definition) -> Response:
     best = sorted(grades, key=lambda one: (-_SCORES[grades[one]], one))
     is_cut = any(len(one or ()) > _COMPARED for one in (by_number, by_name))
     shown = [(here[one], grades[one]) for one in best[:count]]
-    all_served(definition.name, [record for record, _ in shown])
+    note_all_served(definition.name, [record for record, _ in shown])
     found = [(one.id, one.version_id, grade) for one, grade in shown]
     tag = document_etag(repr((found, len(best), is_cut)).encode())
     links = [("self", page_link(f"{definition.name}/${MATCH.name}", ()))]
@@ -158,7 +158,7 @@ def _name_and_birth(definition: Definition, sought: Resource) -> list[AnyConditi
     context = Context(definition.tables, base_url())
     among = is_in("k.folded", names)
     born = stored_interval(birth)
-    near = narrowed("birthdate", [SearchedDate("ge", born), SearchedDate("le", born)])
+    near = range_condition("birthdate", [SearchedDate("ge", born), SearchedDate("le", born)])
     return [
         IndexCondition(
             context.table(StringRow), f"k.param = ? AND {among.sql}", ("name", *among.values)

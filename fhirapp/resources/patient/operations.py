@@ -30,10 +30,10 @@ from fhirapp.rest.include_parameters import Join
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import Match, bundle_id, page_link, total_of
 from fhirapp.rest.read import find_version
-from fhirapp.rest.recorder import all_served
+from fhirapp.rest.recorder import note_all_served
 from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
 from fhirapp.rest.walk import BY_NUMBER, Part, begin_at, cursor_after, part, rank, read_parts
-from fhirapp.search.date import cared_for
+from fhirapp.search.date import care_overlap
 from fhirapp.search.query import select
 from fhirapp.search.values import SHOWN, AnyCondition, Condition
 
@@ -122,7 +122,7 @@ def _parts(
         if limit := visible(definition, access, "r"):
             conditions.append(limit)
         if care and definition.care:
-            conditions.append(cared_for(definition.tables, definition.care, care, undated=True))
+            conditions.append(care_overlap(definition.tables, definition.care, care, undated=True))
         selection = select(definition.sql_table, conditions, snapshot.all)
         parts.append(part(snapshot.all, definition, selection, marks))
     return parts
@@ -165,11 +165,11 @@ def resources_beside(
 
 def _entries(page: Sequence[tuple[Definition, Match]], beside: Inclusion) -> Iterator[Entry]:
     for definition, one in page:
-        all_served(definition.name, [one])
+        note_all_served(definition.name, [one])
         body = with_addresses(one.body, definition.attachments)
         yield Entry(fhir_address(f"{definition.name}/{one.id}"), body, MATCH)
     for found in beside.resources:
-        all_served(found.type, [found])
+        note_all_served(found.type, [found])
         body = with_addresses(found.body, types()[found.type].attachments)
         yield Entry(fhir_address(f"{found.type}/{found.id}"), body, INCLUDE)
     if beside.is_cut:

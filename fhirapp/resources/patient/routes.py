@@ -33,7 +33,7 @@ blueprint = ResourceBlueprint(
         operations=(EVERYTHING, MATCH, SUMMARY, SUMMARY_BY_IDENTIFIER),
         doc="Patients: the subjects of the records.",
         labels=Labels(
-            one=Marked("personal details"),
+            singular=Marked("personal details"),
             plural=Marked("patients"),
             scope=Marked("name, date of birth, address and other personal details"),
         ),

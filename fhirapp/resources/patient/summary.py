@@ -38,7 +38,7 @@ from fhirapp.rest.capability import software_version
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import Match
 from fhirapp.rest.read import find_version
-from fhirapp.rest.recorder import all_served
+from fhirapp.rest.recorder import note_all_served
 from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
 from fhirapp.search.page import NEWEST_FIRST, find_page
 from fhirapp.search.parameter import Context
@@ -130,9 +130,9 @@ def summary(definition: Definition, resource_id: str = "") -> Response:
     key = repr((sections, [one[:3] for one in shown], settings().inline_max))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
     for one, match in page:
-        all_served(one.name, [match])
+        note_all_served(one.name, [match])
     for resource in beside:
-        all_served(resource.type, [resource])
+        note_all_served(resource.type, [resource])
     return respond(_document(resource_id, sections, shown), layout, etag=f'W/"{digest}"')
 
 

@@ -15,7 +15,7 @@ from fhirapp.rest.openapi_parts import (
     Node,
     PathDescriptions,
     content,
-    instead,
+    error_responses,
     object_of,
     ref,
 )
@@ -77,13 +77,13 @@ def _kick_off(operation: Operation, own: Group) -> Node:
         "get": {
             **common,
             "parameters": [*place, *by_url, _PREFER],
-            "responses": {"202": accepted, **instead(*statuses)},
+            "responses": {"202": accepted, **error_responses(*statuses)},
         },
         "post": {
             **common,
             "parameters": [*place, _PREFER],
             "requestBody": body,
-            "responses": {"202": accepted, **instead(413, 415, *statuses)},
+            "responses": {"202": accepted, **error_responses(413, 415, *statuses)},
         },
     }
 
@@ -118,7 +118,7 @@ def _status() -> Node:
             "200": done,
             "202": {"description": "In progress", "headers": progress},
             "500": failed,
-            **instead(*_OWN),
+            **error_responses(*_OWN),
         },
     }
 
@@ -130,7 +130,7 @@ def _cancel() -> Node:
         "parameters": [_EXPORT],
         "responses": {
             "202": {"description": "Deleted", "content": content("OperationOutcome")},
-            **instead(*_OWN),
+            **error_responses(*_OWN),
         },
     }
 
@@ -149,7 +149,7 @@ def _fetch() -> Node:
         "responses": {
             "200": {"description": "A resource on each line", "content": lines},
             "206": {"description": "The range of bytes", "content": lines},
-            **instead(416, *_OWN),
+            **error_responses(416, *_OWN),
         },
     }
 
