@@ -124,9 +124,9 @@ def _of_client(client: Client) -> Iterator[str]:
 
 
 def _of_audience(aud: object) -> Iterator[str]:
-    urls = aud if isinstance(aud, list) else [aud]
-    if token_url() not in urls:
-        came = ", ".join(shortened(url) if isinstance(url, str) else "no text" for url in urls[:3])
+    auds = aud if isinstance(aud, list) else [aud]
+    if token_url() not in auds:
+        came = ", ".join(shortened(url) if isinstance(url, str) else "no text" for url in auds[:3])
         fault = "is missing" if aud is None else f"is {came or 'empty'}"
         yield f"aud of the assertion must be {token_url()}; it {fault}."
 
@@ -138,11 +138,11 @@ def shortened(text: str) -> str:
 
 
 def _of_scope(client: Client, requested: str) -> Iterator[str]:
-    yield f"It requested: {' '.join(map(_named, requested.split())) or 'no scope'}"
+    yield f"It requested: {' '.join(map(_scope_name, requested.split())) or 'no scope'}"
     yield f"The client is registered for: {client.scope}"
 
 
-def _named(text: str) -> str:
+def _scope_name(text: str) -> str:
     """Return a scope; what is none may be anything."""
     is_known = text in SESSION_SCOPES or parse_scope(text) is not None
     return text if is_known else "(no scope that this server knows)"
@@ -233,7 +233,7 @@ def record(
         "user_id": user_id,
         "status": status,
         "asked": f"{request.method} {rule.rule if rule else '(unknown address)'}",
-        "reasons": [_kept(reason) for reason in reasons[:MOST_REASONS]],
+        "reasons": [_storable_reason(reason) for reason in reasons[:MOST_REASONS]],
     }
     db.session.rollback()
     try:
@@ -280,7 +280,7 @@ def record_oauth(response: Response, client_id: str | None, error: OAuth2Error) 
     record(client.client_id, response.status_code, causes(client, error), of="oauth")
 
 
-def _kept(reason: str) -> str:
+def _storable_reason(reason: str) -> str:
     """Return a reason as it is kept: not too long, without the values that scopes filter by."""
     text = _FILTER.sub(r"\1…", reason)
     return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"

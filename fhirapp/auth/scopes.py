@@ -148,7 +148,7 @@ def grantable(
         if scope in reached and not _writes(text):
             granted[text] = None
         else:
-            granted.update(dict.fromkeys(_written(text, part) for part in reached))
+            granted.update(dict.fromkeys(_scope_text(text, part) for part in reached))
     return list(granted)
 
 
@@ -183,7 +183,7 @@ def _writes(text: str) -> bool:
     return suffix == "*" or (suffix not in _NAMED and bool(set(suffix or "") & set("cud")))
 
 
-def _written(text: str, scope: Scope) -> str:
+def _scope_text(text: str, scope: Scope) -> str:
     """Return what is left of a requested scope, in the syntax of the request where that fits."""
     if _suffix(text) in ("*", "read") and scope.permissions == READ + SEARCH:
         scope = scope._replace(permissions="read")

@@ -83,7 +83,7 @@ class Terminology:
                 " the codes",
             )
         expander = _Expander(self._read(), f"{parameter}:{modifier}")
-        value_set = expander.stored(name)
+        value_set = expander.find_value_set(name)
         expansion = expander.expand(value_set)
         return ResolvedCodes(
             tuple(sorted(expansion)), f"the value set {value_set.name} ({_count(expansion)})"
@@ -120,7 +120,7 @@ class _Expander:
         self._expanded: dict[str, Codes] = {}
         self._includes = 0
 
-    def stored(self, name: str) -> _ValueSet:
+    def find_value_set(self, name: str) -> _ValueSet:
         """Return the value set that a canonical address, or one of this server, names.
 
         Raises UnknownTerminology where that is none, or several.
@@ -183,17 +183,17 @@ class _Expander:
         if value_set.id in self._expanded:
             return self._expanded[value_set.id]
         if value_set.id in above:
-            raise self._refused(f"the value set {name} includes itself")
+            raise self._error(f"the value set {name} includes itself")
         if len(above) >= _MAX_DEPTH or len(self._expanded) >= MAX_VALUE_SETS:
             raise TooCostly(self._parameter, f"{name} is made of too many value sets")
         if b'"modifierExtension"' in value_set.body:
-            raise self._refused(f"the value set {name} has an extension that changes its meaning")
+            raise self._error(f"the value set {name} has an extension that changes its meaning")
         compose = value_set.content.get("compose")
-        listed = _listed(value_set.content.get("expansion", {}))
+        listed = _expansion_codes(value_set.content.get("expansion", {}))
         try:
             if compose is None:
-                raise self._not_listed(name, "lists no codes, or not all of them")
-            codes = self._composed(compose, name, (*above, value_set.id))
+                raise self._list_error(name, "lists no codes, or not all of them")
+            codes = self._evaluate(compose, name, (*above, value_set.id))
         except (UnknownTerminology, UnsupportedParameter):
             if listed is None:
                 raise
@@ -206,27 +206,27 @@ class _Expander:
         if len(codes) > MAX_CODES:
             raise TooCostly(self._parameter, f"{name} has more than {MAX_CODES} codes")
 
-    def _refused(self, reason: str) -> UnsupportedParameter:
+    def _error(self, reason: str) -> UnsupportedParameter:
         return UnsupportedParameter(self._parameter, reason)
 
-    def _not_listed(self, name: str, reason: str) -> UnsupportedParameter:
-        return self._refused(
+    def _list_error(self, name: str, reason: str) -> UnsupportedParameter:
+        return self._error(
             f"the value set {name} {reason}; import it with a list of its codes, or with a"
             " complete expansion"
         )
 
-    def _composed(self, compose: Mapping[str, Any], name: str, above: tuple[str, ...]) -> Codes:
+    def _evaluate(self, compose: Mapping[str, Any], name: str, above: tuple[str, ...]) -> Codes:
         if compose.get("inactive") is False:
-            raise self._not_listed(name, "leaves out inactive codes without saying which these are")
+            raise self._list_error(name, "leaves out inactive codes without saying which these are")
         codes: Codes = set()
         for include in compose["include"]:
-            codes |= self._included(include, compose, name, above)
+            codes |= self._part_codes(include, compose, name, above)
             self._check_size(codes, name)
         for exclude in compose.get("exclude", ()):
-            codes -= self._included(exclude, compose, name, above)
+            codes -= self._part_codes(exclude, compose, name, above)
         return codes
 
-    def _included(
+    def _part_codes(
         self,
         include: Mapping[str, Any],
         compose: Mapping[str, Any],
@@ -240,18 +240,18 @@ class _Expander:
         system, concepts = include.get("system", ""), include.get("concept", ())
         value_sets = include.get("valueSet", ())
         if "filter" in include:
-            raise self._not_listed(name, "takes codes by a filter")
+            raise self._list_error(name, "takes codes by a filter")
         if system and not concepts:
-            raise self._not_listed(name, f"takes every code of {system}")
+            raise self._list_error(name, f"takes every code of {system}")
         if not (concepts or value_sets):
-            raise self._not_listed(name, "has a part without codes")
+            raise self._list_error(name, "has a part without codes")
         if concepts and not system:
-            raise self._not_listed(name, "has codes without a system")
+            raise self._list_error(name, "has codes without a system")
         if len(value_sets) > 1:
             # R4's definition makes a union of them, and its algorithm an intersection.
-            raise self._not_listed(name, "takes several value sets in one part")
+            raise self._list_error(name, "takes several value sets in one part")
         if "lockedDate" in compose and any("|" not in url for url in value_sets):
-            raise self._not_listed(name, "takes a value set as it was on its lockedDate")
+            raise self._list_error(name, "takes a value set as it was on its lockedDate")
         codes: Codes = {(system, concept["code"]) for concept in concepts}
         for url in value_sets:
             members = self._members(url, above)
@@ -262,14 +262,14 @@ class _Expander:
         """Return the codes of a value set that another one includes."""
         if class_name := substance_class(url):
             return {*CLASSES[class_name].codes}
-        return self.expand(self.stored(url), above)
+        return self.expand(self.find_value_set(url), above)
 
 
 # Parameters of an expansion that make it only part of its value set.
 _NARROWING = {"filter", "activeOnly", "limitedExpansion", "excludeNotForUI", "offset"}
 
 
-def _listed(expansion: Mapping[str, Any]) -> Codes | None:
+def _expansion_codes(expansion: Mapping[str, Any]) -> Codes | None:
     """Return the codes of an expansion that came with its value set; None if it is incomplete."""
     if "contains" not in expansion or "extension" in expansion:
         return None

@@ -59,7 +59,7 @@ def register_client() -> Response:
         return _error(_METADATA, str(error), 400)
     except TooOften as error:
         return _error(_LATER, "Too many registrations from your address.", 429, wait=error.seconds)
-    return _answer(_registered(applied, metadata), 201)
+    return _answer(_registration_answer(applied, metadata), 201)
 
 
 def _metadata() -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _texts(
     return tuple(value)
 
 
-def _registered(applied: PendingClient, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _registration_answer(applied: PendingClient, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was registered (RFC 7591 §3.2.1), and that it waits for approval."""
     client = find_client(applied.client_id)
     assert client is not None

@@ -47,26 +47,26 @@ class PublishedKey(NamedTuple):
 def active_key(now: float | None = None) -> RSAKey:
     """Return the key that signs now: the newest of those whose time has come."""
     moment = time.time() if now is None else now
-    stored = [entry for entry in _stored() if entry["signs_from"] <= moment]
+    stored = [entry for entry in _read_keys() if entry["signs_from"] <= moment]
     newest = max(stored, key=lambda entry: entry["signs_from"])
-    return _opened(json.dumps(newest["key"]))
+    return _import_key(json.dumps(newest["key"]))
 
 
 @lru_cache(maxsize=2)
-def _opened(key: str) -> RSAKey:
+def _import_key(key: str) -> RSAKey:
     """Return a key from its JSON; to check its primes takes 0.15 s."""
     return RSAKey.import_key(json.loads(key))
 
 
 def public_keys() -> dict[str, Any]:
     """Return the JSON Web Key Set of the keys to check id tokens with."""
-    keys = [entry["key"] for entry in _stored()]
+    keys = [entry["key"] for entry in _read_keys()]
     return {"keys": [{name: key[name] for name in _PUBLIC if name in key} for key in keys]}
 
 
 def published() -> list[PublishedKey]:
     """Return which keys are published, the one that signs last first."""
-    keys = [PublishedKey(entry["key"]["kid"], entry["signs_from"]) for entry in _stored()]
+    keys = [PublishedKey(entry["key"]["kid"], entry["signs_from"]) for entry in _read_keys()]
     return sorted(keys, key=lambda key: key.signs_from, reverse=True)
 
 
@@ -84,7 +84,7 @@ def rotate(now: int) -> int:
 
 def make_first() -> bytes:
     """Return what is kept at first: one key, which signs from the beginning."""
-    return _written([_new(0)])
+    return _format_keys([_new(0)])
 
 
 def prepare() -> None:
@@ -92,12 +92,12 @@ def prepare() -> None:
 
     Raises ConfigurationError.
     """
-    _stored()
+    _read_keys()
 
 
 def _with(content: bytes, new: dict[str, Any], now: int) -> bytes:
     """Return the keys with another one, without those that are of no use any more."""
-    stored = _parsed(content)
+    stored = _parse_keys(content)
     begun = sorted(entry["signs_from"] for entry in stored if entry["signs_from"] <= now)
     # The active one, and those it took over from not long ago.
     current = [
@@ -105,14 +105,14 @@ def _with(content: bytes, new: dict[str, Any], now: int) -> bytes:
         for place, entry in enumerate(sorted(stored, key=lambda entry: entry["signs_from"]))
         if place + 1 >= len(begun) or begun[place + 1] > now - KEPT_SECONDS
     ]
-    return _written([*current, new])
+    return _format_keys([*current, new])
 
 
-def _stored() -> list[dict[str, Any]]:
-    return _parsed(server_secrets().read(NAME, make_first))
+def _read_keys() -> list[dict[str, Any]]:
+    return _parse_keys(server_secrets().read(NAME, make_first))
 
 
-def _parsed(content: bytes) -> list[dict[str, Any]]:
+def _parse_keys(content: bytes) -> list[dict[str, Any]]:
     try:
         keys: list[dict[str, Any]] = json.loads(content)["keys"]
     except (ValueError, KeyError, TypeError):
@@ -130,7 +130,7 @@ def _new(signs_from: int) -> dict[str, Any]:
     return {"signs_from": signs_from, "key": key.as_dict(private=True)}
 
 
-def _written(stored: list[dict[str, Any]]) -> bytes:
+def _format_keys(stored: list[dict[str, Any]]) -> bytes:
     return json.dumps({"keys": stored}, indent=2).encode()
 
 
