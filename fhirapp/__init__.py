@@ -32,8 +32,8 @@ def create_app(settings: Settings | None = None) -> Flask:
 def _all_parts(settings: Settings | None) -> Flask:
     # Imported here: commands and background tasks are without pages (core.py), and start sooner.
     from fhirapp import audit, auth, db, resources, rest, web
-    from fhirapp.config import load_settings
     from fhirapp.core import bare_app
+    from fhirapp.environment import load_settings
     from fhirapp.feature import features, imported
     from fhirapp.jobs import worker
     from fhirapp.rest import recorder

@@ -1,17 +1,15 @@
 """Every setting, once: its name, type, default and meaning.
 
 Settings come from the environment with the prefix FHIRAPP_; a command-line option of the same name
-wins. A value that cannot be used stops the start with one sentence (ConfigurationError). Those that
-are marked as live can be changed while the server runs (server/live_settings.py).
-
-Beside them the server's own address, which is one of them or the request's (decisions §1).
+wins (environment.py). Settings that are marked as live can be changed while the server runs
+(server/live_settings.py).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import Field as Declared
 from dataclasses import dataclass, field, fields
 from datetime import UTC, tzinfo
@@ -19,22 +17,21 @@ from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-from flask import Flask, current_app, has_app_context, has_request_context, request
+from flask import Flask, current_app
 from marshmallow import ValidationError
 from marshmallow.fields import Boolean, Field, Integer, String
 from marshmallow.validate import OneOf, Range, Regexp
 
-from fhirapp.urls import normalise_address, normalise_authority
+from fhirapp.url_syntax import normalise_address
 
 PREFIX = "FHIRAPP_"
-# Where a value comes from; what comes from nowhere is the default.
+# Origins of a value; a value without an origin is the default.
 ENVIRONMENT, COMMAND_LINE, STORED = "environment", "command line", "admin page"
-# In the instance folder, unless the database is PostgreSQL.
+# Name of the key's file in the instance folder; there is none with PostgreSQL.
 SECRET_KEY = "secret.key"
-_LEAST_SECRET = 32
 
 
 class ConfigurationError(Exception):
@@ -42,7 +39,7 @@ class ConfigurationError(Exception):
 
 
 class Marked(str):
-    """A value of a sentence that is translated too."""
+    """A value of a message that is translated like the message."""
 
 
 class _Address(String):
@@ -72,11 +69,11 @@ def _setting(
     secret: bool = False,
     live: bool = False,
 ) -> Any:
-    """Declare a setting; shown is the default as the manual's table has it.
+    """Declare a setting; shown is the default in the manual's table.
 
-    No page and no trail shows a secret. A live one can be changed on a page while the server runs:
-    nothing that is stored was made with it, nothing is opened by it, and whoever could sign in as
-    an administrator opens the server to no others by it.
+    No page and no audit entry shows a secret. A live setting can be changed on a page while the
+    server runs: no stored data depends on it, and an administrator who changes it cannot open the
+    server to anyone else.
     """
     metadata = {"parser": parser, "doc": doc, "shown": shown, "secret": secret, "live": live}
     return field(default=default, metadata=metadata)
@@ -101,7 +98,7 @@ def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
 
 
-# No option and no path among them.
+# The value is an argument of the command tesseract: no option and no path matches.
 _LANGUAGES = r"[A-Za-z]\w*(\+[A-Za-z]\w*)*\Z"
 _NO_LANGUAGES = "it is not a list of Tesseract's languages, such as eng or eng+deu."
 
@@ -115,7 +112,7 @@ class Settings:
         "",
         "Database: empty, a path `sqlite:///file.db`, or `postgresql://user:password@host/name`",
         shown="`fhirapp.db` in the instance folder (`demo.db` in demo mode)",
-        # A password may be in it.
+        # It may contain a password.
         secret=True,
     )
     secret: str = _setting(
@@ -336,19 +333,19 @@ class Settings:
     log_format: str = _setting(
         String(validate=OneOf(["text", "json"])), "text", "How it is logged: `text` or `json`"
     )
-    # Where each value comes from that is not the default.
+    # The origin of each value that is not the default.
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def folder(self) -> Path:
-        """The folder that the settings name, absolute."""
+        """The absolute path of the folder that instance_path names."""
         return Path(self.instance_path or _project() / "instance").absolute()
 
     @property
     def instance(self) -> Path:
-        """The folder of keys, trail, backups and uploads, absolute.
+        """The absolute path of the folder of keys, audit trail, backups and uploads.
 
-        The demo has its own: whoever signs in there may fetch what lies in it.
+        The demo has a folder of its own, since everyone can sign in there and download its files.
         """
         return self.folder / "demo" if self.demo else self.folder
 
@@ -356,9 +353,9 @@ class Settings:
     def database_uri(self) -> str:
         """The SQLAlchemy URL of the database."""
         if not self.database_url:
-            path = self.folder / ("demo.db" if self.demo else "fhirapp.db")
-            return sqlite_url(path)
-        return _with_driver(self.database_url)
+            return sqlite_url(self.folder / ("demo.db" if self.demo else "fhirapp.db"))
+        # With the driver that is installed.
+        return re.sub("^postgres(ql)?(?=://)", "postgresql+psycopg", self.database_url)
 
     @property
     def is_postgresql(self) -> bool:
@@ -367,7 +364,7 @@ class Settings:
 
     @cached_property
     def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
-        """The networks of the reverse proxies that are believed."""
+        """The networks of the trusted reverse proxies."""
         return _networks(self.trusted_proxy)
 
     @cached_property
@@ -376,24 +373,13 @@ class Settings:
         return (_zone(self.timezone) if self.timezone else _machine_zone()) or UTC
 
 
-_DECLARED = tuple(one for one in fields(Settings) if "doc" in one.metadata)
-
-
-def _with_driver(address: str) -> str:
-    """Return a database's address with the driver that is ours."""
-    scheme, separator, rest = address.partition("://")
-    if scheme in ("postgres", "postgresql"):
-        scheme = "postgresql+psycopg"
-    return scheme + separator + rest
-
-
 _LOCALTIME = Path("/etc/localtime")
 
 
 def _machine_zone() -> tzinfo | None:
     """Return the machine's time zone, None where it is unknown."""
     if name := os.environ.get("TZ", "").removeprefix(":"):
-        # A path too, as :/usr/share/zoneinfo/Europe/Berlin.
+        # TZ may name a file: :/usr/share/zoneinfo/Europe/Berlin.
         return _zone(name.rpartition("zoneinfo/")[2])
     try:
         path = _LOCALTIME.resolve(strict=True)
@@ -414,92 +400,24 @@ def _zone(name: str) -> tzinfo | None:
 
 
 def sqlite_url(path: Path) -> str:
-    """Return the SQLAlchemy URL of a SQLite file: ?, # and % mean only themselves in its name."""
+    """Return the SQLAlchemy URL of a SQLite file, whose name may contain ?, # and %."""
     return f"sqlite:///{quote(str(path), safe='/:')}"
 
 
 def _project() -> Path:
-    """Return the checkout that this code lies in, or the working folder where it is installed."""
+    """Return the folder of the checkout, or the working folder if the package is installed."""
     root = Path(__file__).resolve().parent.parent
     return root if (root / "app.py").exists() else Path.cwd()
 
 
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-_EVERYWHERE = frozenset({"0.0.0.0", "::", ""})
-LAST_PORT = 65_535
-# urlsplit() finds ::1 in http://evil[::1]/ too, which browsers do not.
-_LOOPBACK_AUTHORITY = re.compile(r"(127\.0\.0\.1|\[::1\]|localhost)(:[0-9]{1,5})?", re.I)
-
-
-def is_loopback(authority: str) -> bool:
-    """Say whether host[:port] of an address names this machine, and nothing else."""
-    match = _LOOPBACK_AUTHORITY.fullmatch(authority)
-    return match is not None and int((match[2] or ":0")[1:]) <= LAST_PORT
-
-
-def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
-    """Read the settings from environ (default: the process's own), overrides on top.
-
-    An override of None counts as not given. Raises ConfigurationError.
-    """
-    source = os.environ if environ is None else environ
-    known = {setting.name for setting in declared()}
-    for name in source:
-        setting_name = name.removeprefix(PREFIX).lower()
-        if not name.startswith(PREFIX) or setting_name in known | FOREIGN:
-            continue
-        if advice := _REMOVED.get(setting_name):
-            raise ConfigurationError(f"{name} is no longer a setting: {advice}")
-        raise ConfigurationError(f"{name} is not a setting; `fhirapp docs clinic` lists them.")
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for setting in declared():
-        given = overrides.get(setting.name)
-        text = str(given) if given is not None else source.get(variable_of(setting.name), "")
-        if text == "":
-            continue
-        values[setting.name] = parsed(setting, text)
-        origins[setting.name] = COMMAND_LINE if given is not None else ENVIRONMENT
-    settings = Settings(**values, origins=origins)
-    check_together(settings)
-    return settings
-
-
 def declared() -> tuple[Declared[Any], ...]:
     """Return the declarations of all settings, in their order."""
-    return _DECLARED
+    return tuple(setting for setting in fields(Settings) if "doc" in setting.metadata)
 
 
 def variable_of(name: str) -> str:
     """Return the environment variable of a setting."""
     return PREFIX + name.upper()
-
-
-def parsed(setting: Declared[Any], text: str) -> Any:
-    """Return a setting's value as a variable has it. Raises ConfigurationError."""
-    try:
-        return setting.metadata["parser"].deserialize(text)
-    except ValidationError as error:
-        reason = " ".join(map(str, error.messages))
-        raise ConfigurationError(
-            f"{variable_of(setting.name)}={text!r} cannot be used: {reason}"
-        ) from None
-
-
-_NO_REPLICAS = (
-    "unset FHIRAPP_REPLICA_URLS and FHIRAPP_REPLICA_LAG. All records are read from the database "
-    "that FHIRAPP_DATABASE_URL names; `fhirapp docs scale` says how many requests one can serve."
-)
-# Settings that were removed, and what to do instead.
-_REMOVED = {"replica_urls": _NO_REPLICAS, "replica_lag": _NO_REPLICAS}
-
-# Read by the tests and the benchmark, not by the server.
-FOREIGN = frozenset(
-    {
-        *("backup_passphrase", "test_browser", "test_cluster", "test_deploy"),
-        *("test_node", "test_postgresql", "test_servers"),
-    }
-)
 
 
 def settings() -> Settings:
@@ -511,180 +429,3 @@ def settings_of(app: Flask) -> Settings:
     """Return an app's settings."""
     found: Settings = app.config["FHIRAPP"]
     return found
-
-
-def check_together(settings: Settings) -> None:
-    """Raise ConfigurationError where settings do not fit each other."""
-    if settings.page_size > settings.page_max:
-        raise ConfigurationError(
-            f"FHIRAPP_PAGE_SIZE={settings.page_size} is more than "
-            f"FHIRAPP_PAGE_MAX={settings.page_max}; lower the one or raise the other."
-        )
-    if settings.base_url and not _is_address(settings.base_url):
-        raise ConfigurationError(
-            f"FHIRAPP_BASE_URL={settings.base_url!r} is not an address; "
-            "use for example https://fhir.clinic.example"
-        )
-    if settings.base_url.endswith("/fhir"):
-        raise ConfigurationError(f"FHIRAPP_BASE_URL={settings.base_url!r}: leave out /fhir.")
-    path = urlsplit(settings.base_url).path
-    if not re.fullmatch(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*", path):
-        raise ConfigurationError(
-            f"FHIRAPP_BASE_URL={settings.base_url!r}: its path may have letters, digits, "
-            "and . _ ~ - between slashes."
-        )
-    if settings.oidc_issuer or settings.oidc_client_id:
-        _check_provider(settings)
-    if settings.demo and settings.database_url:
-        raise ConfigurationError(
-            "Demo mode has its own database and never touches the clinic's: "
-            "leave out FHIRAPP_DATABASE_URL, or leave out --demo."
-        )
-    _check_secret(settings)
-    if settings.files:
-        _check_files(settings)
-
-
-def _check_secret(settings: Settings) -> None:
-    if not settings.is_postgresql:
-        if settings.secret:
-            raise ConfigurationError(
-                "FHIRAPP_SECRET has no effect with SQLite, whose key is a file of the instance "
-                "folder; leave it out."
-            )
-        return
-    if len(settings.secret.strip()) >= _LEAST_SECRET:
-        return
-    path = settings.instance / SECRET_KEY
-    former = (
-        f"; to go on with the key that this server has, FHIRAPP_SECRET=$(base64 -w0 {path})"
-        if path.is_file()
-        else ", for example what `openssl rand -base64 32` prints"
-    )
-    raise ConfigurationError(
-        f"With PostgreSQL FHIRAPP_SECRET is needed, {_LEAST_SECRET} characters or more and the "
-        f"same on each server{former}."
-    )
-
-
-# No part of the prefix is . or ..
-_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.\.?(/|$))[\w.~-]+)*")
-
-
-def _check_files(settings: Settings) -> None:
-    if settings.demo:
-        raise ConfigurationError(
-            "Demo mode keeps its files in its own folder: leave out FHIRAPP_FILES, or leave out "
-            "--demo."
-        )
-    if "://" not in settings.files:
-        if not Path(settings.files).is_absolute():
-            raise ConfigurationError(
-                f"FHIRAPP_FILES={settings.files!r} is not a whole path; it begins with a slash."
-            )
-    elif re.search("[@?#]", settings.files):
-        # It may be a key: it is not shown.
-        raise ConfigurationError(
-            "FHIRAPP_FILES takes s3://bucket/prefix and nothing else; keys are set in "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-        )
-    elif not _BUCKET.fullmatch(settings.files):
-        raise ConfigurationError(
-            f"FHIRAPP_FILES={settings.files!r} is neither a folder nor s3://bucket/prefix."
-        )
-
-
-def check_listening(settings: Settings) -> None:
-    """Raise ConfigurationError where a server cannot listen as it is set.
-
-    A command that only works on the data needs no address.
-    """
-    if settings.host not in LOOPBACK and not settings.base_url:
-        raise ConfigurationError(
-            f"To listen on {settings.host}, which others can reach, set FHIRAPP_BASE_URL "
-            "to the address under which clients reach this server."
-        )
-
-
-def _check_provider(settings: Settings) -> None:
-    parts = urlsplit(settings.oidc_issuer)
-    is_safe = parts.scheme == "https" or is_loopback(parts.netloc)
-    if not (_is_address(settings.oidc_issuer) and is_safe):
-        raise ConfigurationError(
-            f"FHIRAPP_OIDC_ISSUER={settings.oidc_issuer!r} is no https:// address of an issuer."
-        )
-    if not settings.oidc_client_id:
-        raise ConfigurationError(
-            "FHIRAPP_OIDC_ISSUER needs FHIRAPP_OIDC_CLIENT_ID: its client id there."
-        )
-    if "openid" not in settings.oidc_scope.split():
-        raise ConfigurationError("FHIRAPP_OIDC_SCOPE must contain openid.")
-
-
-def _is_address(text: str) -> bool:
-    """Say whether text is http(s)://host[:port][/path], and nothing after that."""
-    try:
-        parts = urlsplit(text)
-        named = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        return False
-    readable = re.fullmatch(r"[!#-;=?-\[\]_a-z~]+", text) is not None
-    plain = not (parts.query or parts.fragment or "@" in parts.netloc)
-    return parts.scheme in ("http", "https") and named and readable and plain
-
-
-_KNOWN = "fhirapp.base_url"
-
-
-def base_url() -> str:
-    """Return the address of the server, without a trailing slash and without /fhir."""
-    configured = settings().base_url
-    if configured:
-        return configured
-    if not has_request_context():
-        return _listening()
-    # An answer asks for it with each of its entries.
-    environ = request.environ
-    found: str | None = environ.get(_KNOWN)
-    if found is None:
-        host = normalise_authority(request.host, "http")
-        found = f"http://{host}" if is_loopback(host) else _listening()
-        environ[_KNOWN] = found
-    return found
-
-
-def path_of_service() -> str:
-    """Return the path below which the service stands on its host: /records; empty for none."""
-    return urlsplit(settings().base_url).path
-
-
-def own_prefix() -> str:
-    """Return what the absolute addresses of this server's resources begin with, empty if unset."""
-    configured = settings().base_url if has_app_context() else ""
-    return f"{configured}/fhir/" if configured else ""
-
-
-def fhir_url() -> str:
-    """Return the FHIR base address, which is also the audience (`aud`) that apps must name."""
-    return f"{base_url()}/fhir"
-
-
-def token_url() -> str:
-    """Return the address of the token endpoint, which is also the audience of assertions."""
-    return f"{base_url()}/oauth/token"
-
-
-def with_parameters(uri: str, parameters: Sequence[tuple[str, str]]) -> str:
-    """Return an address of somebody else's with parameters added; its own query stays as it is.
-
-    RFC 6749 §3.1.2. It has no fragment.
-    """
-    between = "?" if "?" not in uri else "" if uri.endswith(("?", "&")) else "&"
-    return f"{uri}{between}{urlencode(parameters)}"
-
-
-def _listening() -> str:
-    configured = settings()
-    # Of a command, such as one in a container whose server listens everywhere.
-    host = "localhost" if configured.host in _EVERYWHERE else configured.host
-    return f"http://{host}:{configured.port}"

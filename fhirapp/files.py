@@ -29,8 +29,9 @@ from secrets import token_hex
 from tempfile import mkstemp
 from typing import Any, NamedTuple, Protocol
 
-from fhirapp.config import ConfigurationError, Settings, load_settings
+from fhirapp.config import ConfigurationError, Settings
 from fhirapp.disk import copy_owner, need_writable, reason_of, sync, sync_folder
+from fhirapp.environment import load_settings
 
 SCHEME = "s3://"
 # Bytes that are read or sent at a time: each request is answered within its time.

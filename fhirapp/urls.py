@@ -1,55 +1,58 @@
-"""Addresses of this server in their normal form. RFC 3986 §6.2.2, §6.2.3."""
+"""Addresses of the server: below the base URL or, without one, the request's (decisions §1)."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from ipaddress import AddressValueError, IPv6Address
 from urllib.parse import urlsplit
 
-_PORTS = {"http": 80, "https": 443}
-_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]\\]+)(?::([0-9]{0,5}))?")
+from flask import has_app_context, has_request_context, request
+
+from fhirapp.config import settings
+from fhirapp.url_syntax import is_loopback, normalise_authority
+
+_ALL_INTERFACES = frozenset({"0.0.0.0", "::", ""})
+# Key of the WSGI environment: an answer needs the address for each of its entries.
+_CACHED = "fhirapp.base_url"
 
 
-def normalise_address(address: str) -> str:
-    """Return an http(s) address in its normal form; what is none stays as it is.
-
-    Scheme and host are in lower case, an international name is in ASCII, an IPv6 address is in its
-    shortest form. The scheme's own port, the final dot of the host and slashes at the end go.
-    """
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return address
-    authority = normalise_authority(parts.netloc, parts.scheme)
-    if parts.scheme not in _PORTS or not authority or parts.query or parts.fragment:
-        return address
-    return f"{parts.scheme}://{authority}{parts.path.rstrip('/')}"
-
-
-def normalise_authority(authority: str, scheme: str) -> str:
-    """Return host[:port] of an address or a Host header in its normal form; "" for what is none."""
-    match = _AUTHORITY.fullmatch(authority)
-    if match is None:
-        return ""
-    host = _normalise_host(match[1])
-    port = int(match[2] or _PORTS.get(scheme, 0))
-    return host if not host or port == _PORTS.get(scheme, 0) else f"{host}:{port}"
+def base_url() -> str:
+    """Return the address of the server, without a trailing slash and without /fhir."""
+    configured = settings().base_url
+    if configured:
+        return configured
+    if not has_request_context():
+        return _listening_url()
+    environ = request.environ
+    url: str | None = environ.get(_CACHED)
+    if url is None:
+        host = normalise_authority(request.host, "http")
+        url = f"http://{host}" if is_loopback(host) else _listening_url()
+        environ[_CACHED] = url
+    return url
 
 
-def _normalise_host(host: str) -> str:
-    if host.startswith("["):
-        try:
-            return f"[{IPv6Address(host[1:-1]).compressed}]"
-        except AddressValueError:
-            return ""
-    # The ideographic full stop is a dot too.
-    labels = unicodedata.normalize("NFKC", host).lower().replace("\u3002", ".").split(".")
-    if len(labels) > 1 and not labels[-1]:
-        del labels[-1]
-    return ".".join(map(_in_ascii, labels)) if all(labels) else ""
+def path_of_service() -> str:
+    """Return the path of the base URL, such as /records; empty if it has none."""
+    return urlsplit(settings().base_url).path
 
 
-def _in_ascii(label: str) -> str:
-    """Return a label as DNS has it. RFC 3492: xn-- and Punycode where it is not ASCII."""
-    return label if label.isascii() else f"xn--{label.encode('punycode').decode('ascii')}"
+def own_prefix() -> str:
+    """Return the prefix of absolute URLs of this server's resources; empty without a base URL."""
+    configured = settings().base_url if has_app_context() else ""
+    return f"{configured}/fhir/" if configured else ""
+
+
+def fhir_url() -> str:
+    """Return the FHIR base address, which is also the audience (`aud`) that apps must name."""
+    return f"{base_url()}/fhir"
+
+
+def token_url() -> str:
+    """Return the address of the token endpoint, which is also the audience of assertions."""
+    return f"{base_url()}/oauth/token"
+
+
+def _listening_url() -> str:
+    """Return the address at which commands on this machine reach the server."""
+    configured = settings()
+    host = "localhost" if configured.host in _ALL_INTERFACES else configured.host
+    return f"http://{host}:{configured.port}"

@@ -13,15 +13,9 @@ import pytest
 from sqlalchemy import make_url
 
 from fhirapp import create_app
-from fhirapp.config import (
-    PREFIX,
-    SECRET_KEY,
-    ConfigurationError,
-    Settings,
-    check_listening,
-    load_settings,
-)
+from fhirapp.config import PREFIX, SECRET_KEY, ConfigurationError, Settings
 from fhirapp.disk import database_path
+from fhirapp.environment import check_listening, load_settings
 from fhirapp.keys import derived_key, secret_key
 from tests.support.helpers import shared_secret
 

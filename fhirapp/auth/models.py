@@ -19,10 +19,11 @@ from urllib.parse import urlsplit
 from sqlalchemy import ForeignKey, Integer, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
+from fhirapp import urls
 from fhirapp.audit.events import RequestKey
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, enforceable, grantable
-from fhirapp.config import LAST_PORT, base_url, is_loopback
 from fhirapp.db import Base
+from fhirapp.url_syntax import LAST_PORT, is_loopback
 
 
 def digest(secret: str) -> bytes:
@@ -92,7 +93,7 @@ class Client(Base):
         registered = self.redirect_uris or ()
         if ANY_LOOPBACK in registered and _is_loopback(redirect_uri):
             return True
-        own = [base_url() + uri for uri in registered if uri[0] == "/"]
+        own = [urls.base_url() + uri for uri in registered if uri[0] == "/"]
         others = [_without_port(uri) for uri in registered if uri[0] != "/"]
         return redirect_uri in own or _without_port(redirect_uri) in others
 

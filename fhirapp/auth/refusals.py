@@ -18,6 +18,7 @@ from flask import Response, current_app, request
 from sqlalchemy import Select, delete, func, insert, or_, select
 from werkzeug.datastructures import Authorization
 
+from fhirapp import urls
 from fhirapp.auth import protector
 from fhirapp.auth.models import (
     BASIC,
@@ -32,7 +33,6 @@ from fhirapp.auth.models import (
 from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
 from fhirapp.auth.throttle import Failures
 from fhirapp.auth.unverified import InvalidJwt, read_jwt
-from fhirapp.config import token_url
 from fhirapp.db import db, is_busy, writing
 from fhirapp.fhir.temporal import exact_at
 
@@ -125,10 +125,10 @@ def _of_client(client: Client) -> Iterator[str]:
 
 def _of_audience(aud: object) -> Iterator[str]:
     auds = aud if isinstance(aud, list) else [aud]
-    if token_url() not in auds:
+    if urls.token_url() not in auds:
         came = ", ".join(shortened(url) if isinstance(url, str) else "no text" for url in auds[:3])
         fault = "is missing" if aud is None else f"is {came or 'empty'}"
-        yield f"aud of the assertion must be {token_url()}; it {fault}."
+        yield f"aud of the assertion must be {urls.token_url()}; it {fault}."
 
 
 def shortened(text: str) -> str:

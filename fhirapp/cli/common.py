@@ -13,10 +13,11 @@ from flask import Flask
 from sqlalchemy import Connection, select
 
 from fhirapp import create_app
-from fhirapp.config import RefusedCommand, check_listening, load_settings
+from fhirapp.config import RefusedCommand
 from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
+from fhirapp.environment import check_listening, load_settings
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.server.prepare import prepare
 

@@ -16,6 +16,7 @@ from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.documents.ocr import why_unusable
+from fhirapp.environment import load_settings
 from fhirapp.feature import features, imported
 from fhirapp.server import live_settings, logs
 from fhirapp.server.check import check_database, check_file
@@ -78,7 +79,7 @@ def key() -> None:
 def rotate() -> None:
     """Create a new key for id tokens; existing tokens stay valid, and nothing restarts."""
     now = int(time.time())
-    app = core_app(config.load_settings())
+    app = core_app(load_settings())
     with app.app_context():
         server_secrets().check()
         record("keys-changed", what="a new key for id tokens")
@@ -96,7 +97,7 @@ def database() -> None:
 def upgrade(demo: bool | None) -> None:
     """Upgrade the database to this release's schema."""
     # The tables of the pages too.
-    app = create_app(config.load_settings(demo=demo))
+    app = create_app(load_settings(demo=demo))
     prepare(app, say)
     with app.app_context():
         say(f"{migrate.redact_url(db.engine)} has schema {migrate.HEAD}.")
@@ -107,7 +108,7 @@ def upgrade(demo: bool | None) -> None:
 @demo_option
 def check(demo: bool | None, quick: bool) -> int:
     """Show the database's schema and what a start would do, and check for damage."""
-    with core_app(config.load_settings(demo=demo)).app_context():
+    with core_app(load_settings(demo=demo)).app_context():
         schema = migrate.schema_version(db.engine)
         if schema is None:
             state = "is empty; a start creates its tables"

@@ -17,12 +17,12 @@ from urllib.parse import urlencode
 
 from flask import Blueprint, Flask, Response
 
+from fhirapp import config, urls
 from fhirapp.audit.entries import AuditEntry, entries, entry_with, patients_named_by
 from fhirapp.audit.events import EVENTS, FAILED
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import clinical_scopes
-from fhirapp.config import fhir_url, settings
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import instant_of, interval
@@ -115,7 +115,7 @@ def resource_of(entry: AuditEntry, patients: Sequence[str]) -> dict[str, Any]:
     elif entry.status >= 400:
         content["outcomeDesc"] = f"HTTP {entry.status}"
     content["agent"] = _agents(entry)
-    content["source"] = {"site": fhir_url(), "observer": {"display": "fhirapp"}}
+    content["source"] = {"site": urls.fhir_url(), "observer": {"display": "fhirapp"}}
     if entities := _entities(entry, patients):
         content["entity"] = entities
     return content
@@ -183,7 +183,7 @@ def _agents(entry: AuditEntry) -> list[dict[str, Any]]:
 
 
 def _identified(value: str, kind: str) -> dict[str, Any]:
-    return {"identifier": {"system": f"{fhir_url()}/{kind}", "value": value}}
+    return {"identifier": {"system": f"{urls.fhir_url()}/{kind}", "value": value}}
 
 
 def _entities(entry: AuditEntry, patients: Sequence[str]) -> list[dict[str, Any]]:
@@ -321,7 +321,7 @@ def search() -> Response:
     if shown:
         bundle["entry"] = [
             {
-                "fullUrl": f"{fhir_url()}/{NAME}/{content['id']}",
+                "fullUrl": f"{urls.fhir_url()}/{NAME}/{content['id']}",
                 "resource": content,
                 "search": {"mode": "match"},
             }
@@ -339,13 +339,13 @@ def resources_of(found: Sequence[AuditEntry]) -> list[dict[str, Any]]:
 
 def _address(parameters: Sequence[tuple[str, object]]) -> str:
     query = urlencode([*parameters])
-    return f"{fhir_url()}/{NAME}" + (f"?{query}" if query else "")
+    return f"{urls.fhir_url()}/{NAME}" + (f"?{query}" if query else "")
 
 
 def _filters(parameters: Sequence[tuple[str, str]]) -> tuple[dict[str, Any], int]:
     """Return what entries() is asked for, and how many of them. Raises a ParameterError."""
     filters: dict[str, Any] = {}
-    size = settings().page_size
+    size = config.settings().page_size
     seen: set[str] = set()
     for name, value in parameters:
         if name in FORM_PARAMETERS:
@@ -360,7 +360,7 @@ def _filters(parameters: Sequence[tuple[str, str]]) -> tuple[dict[str, Any], int
         elif name in ("_count", "_before") and value.isascii() and value.isdecimal():
             number = int(value[:15])
             if name == "_count":
-                size = max(1, min(number, settings().page_max))
+                size = max(1, min(number, config.settings().page_max))
             else:
                 filters["before"] = number
         elif name in ("patient", "_count", "_before"):

@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from flask import Flask, current_app
 
+from fhirapp import urls
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Access, Permission, Scope
-from fhirapp.config import base_url
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir import outcome
@@ -50,7 +50,7 @@ def visible(
         return Condition("r.id = ?", (own_id,), narrows=True) if own_id else NOTHING
     if definition.visibility is Visibility.TARGETS:
         by_targets = current_app.extensions[_BY_TARGETS]
-        limit: Condition = by_targets(definition.name, access, permission, nested, base_url())
+        limit: Condition = by_targets(definition.name, access, permission, nested, urls.base_url())
         return limit
     if definition.visibility is not Visibility.SCOPE:
         return None
@@ -82,7 +82,7 @@ def filtered(
     definition: Definition, filters: Sequence[tuple[str, str]]
 ) -> list[AnyCondition] | None:
     """Return the conditions of a scope's filters; None where one of them cannot be enforced."""
-    context = Context(definition.tables, base_url())
+    context = Context(definition.tables, urls.base_url())
     conditions: list[AnyCondition] = []
     for name, value in filters:
         base, _, modifier = name.partition(":")

@@ -9,8 +9,8 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app
 
+from fhirapp import urls
 from fhirapp.auth.oauth.discovery import endpoints
-from fhirapp.config import base_url
 from fhirapp.definition import Definition, Operation, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import terminology
@@ -32,7 +32,7 @@ def capabilities() -> Response:
     parameters = [argument for argument in response.arguments() if argument != ("mode", "full")]
     response.check_known(parameters, response.FORM_PARAMETERS)
     layout = response.negotiate(parameters)
-    body, etag = current_app.extensions[_EXTENSION](base_url())
+    body, etag = current_app.extensions[_EXTENSION](urls.base_url())
     return response.respond(body, layout, etag=etag)
 
 
@@ -83,7 +83,7 @@ def capability_statement() -> dict[str, Any]:
     return {
         "resourceType": "CapabilityStatement",
         "id": "fhirapp",
-        "url": f"{base_url()}/fhir/metadata",
+        "url": f"{urls.base_url()}/fhir/metadata",
         "version": software_version(),
         "name": "Fhirapp",
         "title": "fhirapp: clinical notes and allergies",
@@ -94,7 +94,7 @@ def capability_statement() -> dict[str, Any]:
         "kind": "instance",
         "instantiates": [terminology.US_CORE_SERVER, *(statement for _, statement in guides)],
         "software": {"name": "fhirapp", "version": software_version()},
-        "implementation": {"description": "fhirapp", "url": f"{base_url()}/fhir"},
+        "implementation": {"description": "fhirapp", "url": f"{urls.base_url()}/fhir"},
         "fhirVersion": "4.0.1",
         "format": [response.FHIR_JSON, "json", response.FHIR_XML, "xml"],
         "implementationGuide": [

@@ -15,7 +15,7 @@ from flask import current_app, request
 from werkzeug.datastructures import Headers
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from fhirapp.config import base_url
+from fhirapp import urls
 from fhirapp.fhir import json as fhir_json
 from fhirapp.rest.recorder import VIA
 
@@ -68,7 +68,7 @@ def ask(
     path, _mark, query = path.partition("?")
     sent = Headers(headers)
     sent["Authorization"] = authorization
-    server = urlsplit(base_url())
+    server = urlsplit(urls.base_url())
     builder = EnvironBuilder(
         path,
         f"{server.scheme}://{server.netloc}",

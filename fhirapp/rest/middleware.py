@@ -15,10 +15,11 @@ from flask import Flask, Response, current_app, request
 
 from fhirapp.auth.models import ANY_LOOPBACK
 from fhirapp.auth.protector import REQUEST_ID_HEADER, request_id
-from fhirapp.config import is_loopback, settings
+from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.fhir.outcome import BodyTooLong, HeadersTooLong, UrlTooLong
 from fhirapp.rest.response import POLICY, VerbatimResponse
+from fhirapp.url_syntax import is_loopback
 
 # In bytes. Waitress is told more (server/serve.py), so that these answers are ours.
 MAX_URL = 8 * 1024

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from flask import Blueprint, Flask, Response, current_app
 
-from fhirapp.config import base_url, settings
+from fhirapp import config, urls
 from fhirapp.definition import Definition, Operation, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.rest import definitions
@@ -92,7 +92,7 @@ def oauth_paths() -> Node:
     paths["/oauth/token"] = _form("Get an access token", token, "Token")
     paths["/oauth/introspect"] = _form("Say what a token is", object_of(form, **hint), "Object")
     paths["/oauth/revoke"] = _form("End a token", object_of(form, **hint), "Object")
-    if settings().dynamic_registration:
+    if config.settings().dynamic_registration:
         path = _form("Register a client, which an administrator approves", {}, "Object")
         post = path["post"] | {"security": [], "requestBody": {"content": content("Object", JSON)}}
         post["responses"]["201"] = post["responses"].pop("200")
@@ -139,7 +139,7 @@ class _Document(NamedTuple):
 @blueprint.get("/openapi.json")
 def openapi() -> Response:
     """Return the OpenAPI document, in gzip to who accepts it."""
-    made: _Document = current_app.extensions[_EXTENSION](base_url())
+    made: _Document = current_app.extensions[_EXTENSION](urls.base_url())
     is_packed = accepts_gzip()
     body = made.packed if is_packed else made.plain
     response = respond(body, Layout(), etag=made.etag, content_type=JSON)
@@ -198,7 +198,7 @@ def document() -> dict[str, Any]:
             "description": _ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": base_url()}],
+        "servers": [{"url": urls.base_url()}],
         "security": [{"token": []}],
         "tags": [{"name": definition.name, "description": definition.doc} for definition in served],
         "paths": _with_ids(paths | _system() | _definitions() | _others()),

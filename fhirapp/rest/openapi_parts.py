@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fhirapp import urls
 from fhirapp.auth.oauth.discovery import endpoints
-from fhirapp.config import token_url
 from fhirapp.definition import Definition, OperationParameter, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest import definitions
@@ -356,7 +356,7 @@ def components(
         "user/*.rs": "to read and search what the user may see",
         "openid": "to know who the user is",
     }
-    flow = {"tokenUrl": token_url(), "scopes": scopes}
+    flow = {"tokenUrl": urls.token_url(), "scopes": scopes}
     return {
         "schemas": _schemas(further),
         "parameters": {name: node for group in (*_GROUPS, *groups) for name, node in group.items()},
@@ -373,8 +373,8 @@ def components(
                     # First, for a person who looks at the documentation signs in with it.
                     "authorizationCode": {
                         "authorizationUrl": endpoints()["authorization_endpoint"],
-                        "tokenUrl": token_url(),
-                        "refreshUrl": token_url(),
+                        "tokenUrl": urls.token_url(),
+                        "refreshUrl": urls.token_url(),
                         "scopes": user_scopes,
                     },
                     "clientCredentials": flow,

@@ -17,7 +17,7 @@ from uuid import UUID
 from flask import Flask, current_app
 from itsdangerous import BadData, URLSafeSerializer
 
-from fhirapp.config import base_url, settings
+from fhirapp import config, urls
 from fhirapp.db import Reader
 from fhirapp.db.reader import note_cache
 from fhirapp.definition import Definition
@@ -94,7 +94,7 @@ def fingerprint(resource_type: str, parameters: Sequence[tuple[str, str]]) -> st
 def page_link(path: str, parameters: Sequence[tuple[str, str]]) -> str:
     """Return the address of a page below /fhir, with the parameters that were applied."""
     query = urlencode(parameters, safe=":,/|$")
-    return f"{base_url()}/fhir/{path}".rstrip("/") + (f"?{query}" if query else "")
+    return f"{urls.base_url()}/fhir/{path}".rstrip("/") + (f"?{query}" if query else "")
 
 
 def self_link(resource_type: str) -> str:
@@ -102,7 +102,7 @@ def self_link(resource_type: str) -> str:
 
     service.md 2.1: under /api, not /fhir, and without the query; FHIR would repeat the search.
     """
-    return f"{base_url()}/api/{resource_type}"
+    return f"{urls.base_url()}/api/{resource_type}"
 
 
 def bundle_id(digest: str) -> str:
@@ -185,7 +185,7 @@ def links_of(
     """
     applied = [*parameters, *controls.applied]
     own = self_link(type_name)
-    if settings().self_link == "fhir":
+    if config.settings().self_link == "fhir":
         place = [] if controls.cursor is None else [("_cursor", controls.cursor)]
         own = page_link(type_name, [*applied, *place])
     return [("self", own), *further_links(type_name, applied, page, query_fingerprint)]

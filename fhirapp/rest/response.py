@@ -18,7 +18,7 @@ from flask import Response, g, request
 from werkzeug.datastructures import Headers
 from werkzeug.http import http_date, parse_date, parse_list_header, parse_options_header
 
-from fhirapp.config import base_url
+from fhirapp import urls
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import outcome, xml_reader
 from fhirapp.fhir import xml as fhir_xml
@@ -379,7 +379,7 @@ def accepts_gzip() -> bool:
 
 def fhir_address(path: str) -> str:
     """Return the absolute address of a path below /fhir."""
-    return f"{base_url()}/fhir/{path}"
+    return f"{urls.base_url()}/fhir/{path}"
 
 
 def with_addresses(body: bytes, attachments: str, address: str = "") -> bytes:

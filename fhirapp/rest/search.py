@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.config import base_url, settings
+from fhirapp import urls
+from fhirapp.config import settings
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
@@ -56,7 +57,7 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     layout, strict, config = response.negotiate(parameters), response.is_strict(), settings()
 
     controls = parse_controls(parameters, default=config.page_size, greatest=config.page_max)
-    context = Context(definition.tables, base_url(), Terminology().resolve)
+    context = Context(definition.tables, urls.base_url(), Terminology().resolve)
     statements = Statements() if controls.explain and config.demo else None
     chain = Chains(statements, definition, access, context)
     query = parse_query(definition.params, controls.rest, context, strict=strict, chain=chain)

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from flask import Blueprint, Response
 
+from fhirapp import urls
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Access
-from fhirapp.config import base_url, settings
+from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
@@ -187,7 +188,7 @@ def _query(
     definition: Definition, access: Access, controls: Controls, within: Arguments, *, strict: bool
 ) -> _TypeQuery:
     """Return what is asked of a type. Raises FhirError."""
-    context = Context(definition.tables, base_url(), Terminology().resolve)
+    context = Context(definition.tables, urls.base_url(), Terminology().resolve)
     chain = Chains(None, definition, access, context)
     arguments = [*within, *controls.rest]
     try:

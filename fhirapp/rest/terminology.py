@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fhirapp.config import fhir_url
+from fhirapp import urls
 from fhirapp.db import Reader, quoted, reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
@@ -128,11 +128,11 @@ class _Expander:
         definition = types().get(_VALUE_SET)
         rows = self._find(definition, name) if definition else []
         if not rows:
-            urls = self._urls(definition) if definition else []
+            system_urls = self._urls(definition) if definition else []
             raise UnknownTerminology(
                 self._parameter,
                 f"no value set {name[:_SHOWN]!r} is stored here; import it, or use one of "
-                + ", ".join([*(URL + class_name for class_name in CLASSES), *urls]),
+                + ", ".join([*(URL + class_name for class_name in CLASSES), *system_urls]),
             )
         if len(rows) > 1:
             several = ", ".join(f"{_VALUE_SET}/{row.id} ({row.name})" for row in rows[:_NAMED])
@@ -142,7 +142,7 @@ class _Expander:
         return rows[0]
 
     def _find(self, definition: Definition, name: str) -> list[_ValueSet]:
-        local = name.removeprefix(f"{fhir_url()}/")
+        local = name.removeprefix(f"{urls.fhir_url()}/")
         if local.startswith(f"{_VALUE_SET}/"):
             rows = self._rows(definition, "r.id = ?", [local.removeprefix(f"{_VALUE_SET}/")])
             if rows:
@@ -171,8 +171,8 @@ class _Expander:
             f"SELECT DISTINCT r.url FROM {definition.sql_table} r WHERE r.is_current"
             f" AND r.url IS NOT NULL ORDER BY r.url LIMIT {_NAMED + 1}"
         )
-        urls = [row[0] for row in rows]
-        return [*urls[:_NAMED], "…"] if len(urls) > _NAMED else urls
+        system_urls = [row[0] for row in rows]
+        return [*system_urls[:_NAMED], "…"] if len(system_urls) > _NAMED else system_urls
 
     def expand(self, value_set: _ValueSet, above: tuple[str, ...] = ()) -> Codes:
         """Return all codes of a value set; above are those that include it. Raises ParameterError.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fhirapp.config import fhir_url
+from fhirapp import urls
 from fhirapp.fhir.outcome import issue
 from fhirapp.search.page import BY_SCORE
 from fhirapp.search.parameter import Context, Parameter, Parameters
@@ -115,7 +115,7 @@ def explanation(
 
 def extension_url() -> str:
     """Return the address that names the extension with the values of an explanation."""
-    return f"{fhir_url()}/StructureDefinition/search-explanation"
+    return f"{urls.fhir_url()}/StructureDefinition/search-explanation"
 
 
 def text_part(name: str, text: str) -> Issue:

@@ -22,6 +22,7 @@ from fhirapp import config
 from fhirapp.audit.events import record
 from fhirapp.db import Base, database_errors, db, writing
 from fhirapp.db.generation import generation
+from fhirapp.environment import check_together, parse_setting
 
 _log = logging.getLogger(__name__)
 _EXTENSION = "fhirapp.live_settings"
@@ -181,7 +182,7 @@ def _in_force(
             ignored[name] = f"{config.variable_of(name)} is {where}."
             continue
         try:
-            values[name] = config.parsed(LIVE[name], row.value)
+            values[name] = parse_setting(LIVE[name], row.value)
         except config.ConfigurationError as error:
             ignored[name] = str(error)
     # One that fits only together with another waits for that.
@@ -192,7 +193,7 @@ def _in_force(
             origins = {**settings.origins, name: config.STORED}
             changed = replace(settings, **{name: value}, origins=origins)
             try:
-                config.check_together(changed)
+                check_together(changed)
             except config.ConfigurationError as error:
                 left[name], ignored[name] = value, str(error)
             else:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
-from fhirapp.config import LOOPBACK, Settings
+from fhirapp.config import Settings
+from fhirapp.url_syntax import LOOPBACK
 
 _log = logging.getLogger(__name__)
 HEADER = "X_FORWARDED_FOR"

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from fhirapp.config import Settings, load_settings
+from fhirapp.config import Settings
 from fhirapp.core import core_app
+from fhirapp.environment import load_settings
 from fhirapp.feature import imported
 from fhirapp.jobs import process
 from fhirapp.jobs.kinds import Work, job_kinds

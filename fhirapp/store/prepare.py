@@ -16,7 +16,7 @@ from hashlib import blake2b
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from fhirapp.config import own_prefix
+from fhirapp import urls
 from fhirapp.definition import Definition
 from fhirapp.documents import Extractor, Unreadable
 from fhirapp.fhir import json as fhir_json
@@ -178,7 +178,7 @@ def prepared_of(
 ) -> PreparedResource:
     """Return elements that were checked, by FHIR's names, as what is stored."""
     text = _canonical(definition, elements)
-    own = own_prefix()
+    own = urls.own_prefix()
     if own and own.encode() in text:
         _make_relative(elements, own)
         text = _canonical(definition, elements)

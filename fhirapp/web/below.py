@@ -3,7 +3,7 @@
 Within the service every address begins at its own root: /notes, /fhir/Patient/p1. Here, at the
 door, the path is taken off what is asked, and put before the addresses of ours in answers: in the
 tags of pages, in redirects, in the path of cookies (web/cookies.py). Absolute addresses have it
-already, from `config.base_url`.
+already, from `urls.base_url`.
 
 A proxy may pass the path on, or take it off.
 """

@@ -21,9 +21,9 @@ from sqlalchemy import make_url
 from werkzeug.datastructures import MultiDict
 from werkzeug.sansio.http import parse_cookie
 
+from fhirapp import config, urls
 from fhirapp.auth.tokens import new_token
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS
-from fhirapp.config import base_url, path_of_service, settings
 from fhirapp.keys import keyed_digest, opened, sealed
 
 SESSION, VISITOR, TYPED, PROVIDER = "session", "visitor", "typed", "provider"
@@ -101,7 +101,7 @@ def send(response: Response) -> Response:
                 secure=_is_secure(),
                 httponly=True,
                 samesite="Lax",
-                path=path_of_service() or "/",
+                path=urls.path_of_service() or "/",
             )
     return response
 
@@ -127,17 +127,17 @@ def name_of(cookie: str) -> str:
     cookie is for that path, which that prefix does not allow: others stand beside it.
     """
     # Servers on one PostgreSQL may name its host each in another way, and its password may change.
-    uri = settings().database_uri
-    own = make_url(uri).database if settings().is_postgresql else uri.rpartition("@")[2]
+    uri = config.settings().database_uri
+    own = make_url(uri).database if config.settings().is_postgresql else uri.rpartition("@")[2]
     server = keyed_digest("cookie", own or "")[:8]
     name = f"fhirapp_{cookie}_{server}"
     if not _is_secure():
         return name
-    return f"__Secure-{name}" if path_of_service() else f"__Host-{name}"
+    return f"__Secure-{name}" if urls.path_of_service() else f"__Host-{name}"
 
 
 def _is_secure() -> bool:
-    return base_url().startswith("https://")
+    return urls.base_url().startswith("https://")
 
 
 View = TypeVar("View", bound=Callable[..., Any])

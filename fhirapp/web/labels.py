@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 from fhirapp.auth import scopes
 from fhirapp.auth.models import ANY_LOOPBACK
-from fhirapp.config import LOOPBACK
 from fhirapp.definition import Labels, types
 from fhirapp.fhir.names import name_of
 from fhirapp.fhir.terminology import without_direction
+from fhirapp.url_syntax import LOOPBACK
 from fhirapp.web.texts import _
 
 # FHIR's codes in words; a code that is not here is shown as it is.

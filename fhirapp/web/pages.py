@@ -21,19 +21,19 @@ from flask import Blueprint, Flask, Response, current_app, g, render_template, r
 from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
+from fhirapp import config, urls
 from fhirapp.audit import Unwritable, acts
 from fhirapp.auth.models import ADMINISTRATOR, STAFF
 from fhirapp.auth.protector import VIA_PROXY, request_id
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
-from fhirapp.config import base_url, is_loopback, settings
 from fhirapp.db import db, is_busy, writing
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.fhir.terminology import without_direction
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.errors import ERROR_PAGE
-from fhirapp.urls import normalise_authority
+from fhirapp.url_syntax import is_loopback, normalise_authority
 from fhirapp.web import cookies, navigation, texts
 from fhirapp.web.browsers import browser
 from fhirapp.web.texts import _, ngettext, numeral
@@ -160,10 +160,10 @@ def _shared() -> dict[str, Any]:
     return {
         "signed": session if session is not None and session.complete else None,
         "token": lambda: field.format(cookies.form_token()),
-        "demo": settings().demo,
-        "base_url": base_url(),
+        "demo": config.settings().demo,
+        "base_url": urls.base_url(),
         "now": int(time.time()),
-        "zone": str(settings().zone),
+        "zone": str(config.settings().zone),
         "address_of_page": _address_of_page,
         "navigation": navigation,
     }
@@ -323,11 +323,13 @@ def _check_host() -> None:
     A site whose name leads here (DNS rebinding) would be of our origin, with our cookies. A named
     proxy checks the names itself.
     """
-    configured = urlsplit(settings().base_url)
+    configured = urlsplit(config.settings().base_url)
     host = normalise_authority(request.environ.get("HTTP_HOST", ""), configured.scheme or "http")
     is_ours = host == configured.netloc and host != ""
     if not (is_ours or is_loopback(host) or request.environ.get(VIA_PROXY)):
-        raise PageError(421, _("The address of this server is %(address)s", address=base_url()))
+        raise PageError(
+            421, _("The address of this server is %(address)s", address=urls.base_url())
+        )
 
 
 def _check_form() -> Response | None:

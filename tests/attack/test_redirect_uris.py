@@ -18,7 +18,7 @@ from flask import Flask
 from fhirapp.auth.clients.registration import check_redirect_uri, columns
 from fhirapp.auth.models import ANY_LOOPBACK, CLINICIAN, Client
 from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
-from fhirapp.config import LOOPBACK
+from fhirapp.url_syntax import LOOPBACK
 from tests.support.authorizing import (
     REDIRECT,
     Flow,

@@ -14,8 +14,9 @@ from sqlalchemy import select, update
 from fhirapp.audit.entries import ADMINISTRATION, entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Identity, User
 from fhirapp.auth.users.provider import Provider, rule_of
-from fhirapp.config import ConfigurationError, load_settings
+from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
+from fhirapp.environment import load_settings
 from fhirapp.web.cookies import PROVIDER
 from tests.support.authorizing import Flow, add_program, alter, rows
 from tests.support.browsing import Browser, add_person, id_of

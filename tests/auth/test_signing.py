@@ -34,7 +34,8 @@ from fhirapp.auth.oauth.openid import (
     rotate,
 )
 from fhirapp.auth.server_secrets import server_secrets
-from fhirapp.config import ConfigurationError, load_settings, settings_of
+from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.environment import load_settings
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.id_tokens import header_of
 from tests.support.racing import together
@@ -204,7 +205,7 @@ import sys
 from pathlib import Path
 from fhirapp import create_app
 from fhirapp.auth.oauth.openid import active_key
-from fhirapp.config import load_settings
+from fhirapp.environment import load_settings
 app = create_app(load_settings({}, instance_path=sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()

@@ -20,7 +20,7 @@ import pytest
 from werkzeug.routing import MapAdapter
 
 from fhirapp import create_app
-from fhirapp.config import load_settings
+from fhirapp.environment import load_settings
 from tests.support.page_addresses import NO_PAGES, addresses
 from tests.support.page_list import NOBODY, PAGES, added
 

@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from fhirapp.config import check_listening, load_settings
+from fhirapp.environment import check_listening, load_settings
 from tests import ROOT
 from tests.support.proxies import examples, program
 from tests.support.serving import Server, get, listening_port

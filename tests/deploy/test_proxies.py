@@ -18,9 +18,10 @@ from flask import Flask
 
 from fhirapp import create_app
 from fhirapp.audit.entries import entries
-from fhirapp.config import load_settings, settings_of
+from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
+from fhirapp.environment import load_settings
 from fhirapp.features.imports.importer import import_paths
 from tests.support import proxies
 from tests.support.balancer import balance

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from fhirapp.config import ConfigurationError, load_settings
+from fhirapp.config import ConfigurationError
 from fhirapp.documents import Extractor, Unreadable, ocr
 from fhirapp.documents.media import ExtractedText, Unread
+from fhirapp.environment import load_settings
 from tests.support.documents import clinical, lines, medium, pdf_of_pages, scanned, section
 
 pytestmark = pytest.mark.process

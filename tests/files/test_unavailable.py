@@ -16,7 +16,8 @@ import pytest
 from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR
-from fhirapp.config import ConfigurationError, load_settings, settings_of
+from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.environment import load_settings
 from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.features.health.examine import examine
 from fhirapp.files import Bucket, FilesUnavailable, UnusableFiles, shared_files

@@ -134,7 +134,7 @@ def test_process_stops_when_asked_and_is_killed_when_asked_again(
     """A job that never looks up: only its thread sees that it shall stop."""
     (tmp_path / "sleeper.py").write_text(
         "import sys, time\n"
-        "from fhirapp.config import load_settings\n"
+        "from fhirapp.environment import load_settings\n"
         "from fhirapp.core import core_app\n"
         "from fhirapp.jobs import process\n"
         "def sleep(job, tracker):\n"

@@ -6,8 +6,8 @@ import json
 import time
 
 from fhirapp import create_app
-from fhirapp.config import load_settings
 from fhirapp.db import db
+from fhirapp.environment import load_settings
 from fhirapp.server import live_settings
 from tests.support.helpers import token_for
 from tests.support.serving import WAIT_SECONDS, get, servers

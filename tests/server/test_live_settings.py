@@ -13,8 +13,9 @@ from sqlalchemy import insert
 from fhirapp import create_app
 from fhirapp.audit.entries import entries
 from fhirapp.auth.models import ADMINISTRATOR
-from fhirapp.config import ConfigurationError, load_settings, settings_of
+from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
+from fhirapp.environment import load_settings
 from fhirapp.server import live_settings
 from fhirapp.server.live_settings import LIVE, StoredSetting
 from fhirapp.server.prepare import prepare

@@ -273,7 +273,7 @@ def test_imports_take_turns_across_servers(first, second):
 
 
 HOLD = """
-from fhirapp.config import load_settings
+from fhirapp.environment import load_settings
 from fhirapp.core import core_app
 from fhirapp.db.locks import lock
 settings = load_settings()

@@ -26,8 +26,8 @@ from sqlalchemy import select
 from fhirapp import create_app
 from fhirapp.audit.entries import entries
 from fhirapp.auth.models import User
-from fhirapp.config import load_settings
 from fhirapp.db import db
+from fhirapp.environment import load_settings
 from fhirapp.server.prepare import prepare
 from fhirapp.store.migrate import HEAD, schema_version
 from tests import TESTS

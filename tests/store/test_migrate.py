@@ -27,8 +27,9 @@ from sqlalchemy import create_engine, inspect
 
 from fhirapp import create_app
 from fhirapp.audit.store import TABLES
-from fhirapp.config import ConfigurationError, load_settings, settings_of
+from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
+from fhirapp.environment import load_settings
 from fhirapp.server.prepare import prepare
 from fhirapp.store import migrate
 from fhirapp.store.migrate import HEAD, INITIAL, schema_version, upgrade

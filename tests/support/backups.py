@@ -17,9 +17,10 @@ from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.users import sign_in
-from fhirapp.config import Settings, load_settings
+from fhirapp.config import Settings
 from fhirapp.db import db, writing
 from fhirapp.definition import types
+from fhirapp.environment import load_settings
 from fhirapp.features.backups.archive import BackupManifest
 from fhirapp.features.backups.backup import back_up, unpacked
 from fhirapp.features.demo.seed import load_seed, seed_path

@@ -14,8 +14,8 @@ from flask import Flask
 
 from fhirapp import create_app
 from fhirapp.cli import cli
-from fhirapp.config import load_settings
 from fhirapp.db import db
+from fhirapp.environment import load_settings
 
 
 @contextmanager

@@ -25,8 +25,8 @@ from flask import Flask
 from werkzeug.test import Client, TestResponse
 
 from fhirapp import create_app
-from fhirapp.config import load_settings
 from fhirapp.db import db
+from fhirapp.environment import load_settings
 from tests.support.balancer import balance, through
 from tests.support.helpers import BASE_URL
 from tests.support.postgres_server import Postgres, binaries, postgres_server

@@ -19,9 +19,10 @@ from flask import Flask
 from sqlalchemy import select
 
 from fhirapp import create_app
-from fhirapp.config import load_settings, settings_of
+from fhirapp.config import settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import Definition, Visibility, types
+from fhirapp.environment import load_settings
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.reference import Reference

@@ -24,10 +24,11 @@ from sqlalchemy import create_engine, make_url, text
 
 from fhirapp import create_app
 from fhirapp.auth.oauth import openid
-from fhirapp.config import Settings, load_settings, settings_of
+from fhirapp.config import Settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.db.generation import NAME as GENERATION
 from fhirapp.definition import types
+from fhirapp.environment import load_settings
 from fhirapp.features.demo.accounts import DEMO_KEY, add_demo, demo_key
 from fhirapp.features.demo.seed import load_seed, seed_path
 from fhirapp.keys import write_new

@@ -21,8 +21,8 @@ import pytest
 from sqlalchemy import Connection
 
 from fhirapp import create_app
-from fhirapp.config import load_settings
 from fhirapp.db import db, writing
+from fhirapp.environment import load_settings
 from fhirapp.features.demo.accounts import BACKEND, DEMO_KEY, SECRET
 from tests.support.client_questions import MORE, Search
 from tests.support.contract import SERVED, Held, versions_held

@@ -22,8 +22,8 @@ from typing import Any
 from flask import Flask
 
 from fhirapp import create_app
-from fhirapp.config import load_settings
 from fhirapp.definition import types
+from fhirapp.environment import load_settings
 from fhirapp.features.imports.importer import import_paths
 from fhirapp.server.prepare import prepare
 from tests import ROOT

@@ -19,7 +19,8 @@ from babel.messages.pofile import read_po
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.throttle import TooOften
-from fhirapp.config import ConfigurationError, load_settings
+from fhirapp.config import ConfigurationError
+from fhirapp.environment import load_settings
 from fhirapp.features.learn import lesson
 from fhirapp.web import texts
 from fhirapp.web.pages import title_and_advice, wait

@@ -17,8 +17,9 @@ from fhirapp.auth.clients.administration import count_test
 from fhirapp.auth.clients.key_sets import KeySetUnavailable, fetch_keys
 from fhirapp.auth.clients.registration import public_keys
 from fhirapp.auth.models import ADMINISTRATOR, BASIC, CLINICIAN, PATIENT, ROLES, SIGNED, Client
-from fhirapp.config import LOOPBACK, Marked, RefusedCommand, settings
+from fhirapp.config import Marked, RefusedCommand, settings
 from fhirapp.db import db, forget_reader
+from fhirapp.url_syntax import LOOPBACK
 
 _log = logging.getLogger(__name__)
 

@@ -23,7 +23,8 @@ from fhirapp.audit.events import record
 from fhirapp.auth.models import BASIC, NONE, SIGNED, Client, digest
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, SESSION_SCOPES, enforceable, parse_scope
 from fhirapp.auth.tokens import new_token
-from fhirapp.config import Marked, RefusedCommand, is_loopback, settings
+from fhirapp.config import Marked, RefusedCommand, settings
+from fhirapp.url_syntax import is_loopback
 
 KINDS = tuple(CONTEXTS_OF_KIND)
 METHODS: Mapping[str, tuple[str, ...]] = {

@@ -16,11 +16,12 @@ from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from sqlalchemy import Connection, delete, insert, select, update
 from werkzeug.datastructures import MultiDict
 
+from fhirapp import urls
 from fhirapp.auth.models import Launch, digest
 from fhirapp.auth.oauth.server import authorization_server
 from fhirapp.auth.refusals import shortened
 from fhirapp.auth.tokens import new_token
-from fhirapp.config import base_url, fhir_url, with_parameters
+from fhirapp.url_syntax import with_parameters
 
 _LONGEST = 2000
 _PRINTABLE = re.compile(r"[ -~]*")
@@ -83,7 +84,7 @@ def check_request(values: MultiDict[str, str]) -> dict[str, str]:
         if name in parameters and not re.fullmatch(form, parameters[name]):
             error = _ERRORS.get(name, "invalid_request")
             raise OAuth2Error(f"{name} {sentence}.", error=error)
-    if parameters.get("aud", "").rstrip("/") != fhir_url():
+    if parameters.get("aud", "").rstrip("/") != urls.fhir_url():
         raise InvalidRequestError(_other_audience(parameters.get("aud")))
     request = AuthorizationRequest(parameters)
     authorization_server().get_authorization_grant(request).validate_authorization_request()
@@ -94,7 +95,7 @@ def check_request(values: MultiDict[str, str]) -> dict[str, str]:
 def _other_audience(aud: str | None) -> str:
     """Say which address aud must be; what came holds neither quotes nor backslashes then."""
     fault = "is missing" if aud is None else f"is {_UNSAID.sub('?', shortened(aud))}"
-    return f"aud must be the FHIR base address of this server, {fhir_url()}; it {fault}."
+    return f"aud must be the FHIR base address of this server, {urls.fhir_url()}; it {fault}."
 
 
 def is_state(state: str) -> bool:
@@ -138,8 +139,8 @@ def start(
     }
     connection.execute(insert(Launch), [row])
     # The demo's own app is registered by its path.
-    address = base_url() + launch_uri if launch_uri.startswith("/") else launch_uri
-    return with_parameters(address, [("iss", fhir_url()), ("launch", launch)])
+    address = urls.base_url() + launch_uri if launch_uri.startswith("/") else launch_uri
+    return with_parameters(address, [("iss", urls.fhir_url()), ("launch", launch)])
 
 
 def spend(connection: Connection, launch: str, client_id: str) -> dict[str, Any] | None:

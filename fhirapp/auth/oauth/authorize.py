@@ -47,8 +47,8 @@ from fhirapp.auth.throttle import Failures
 from fhirapp.auth.tokens import CODE_SECONDS, OFFLINE_SECONDS, USER_SECONDS, new_token
 from fhirapp.auth.users.accounts import fhir_user_of
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, Signed
-from fhirapp.config import with_parameters
 from fhirapp.db import db, writing
+from fhirapp.url_syntax import with_parameters
 
 PARKED_SECONDS = 15 * 60
 # A request is up to 6 kB; anybody may send one.

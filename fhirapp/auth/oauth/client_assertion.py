@@ -21,10 +21,10 @@ from joserfc.jwk import KeySet
 from sqlalchemy import delete, insert
 from sqlalchemy.exc import IntegrityError
 
+from fhirapp import config, urls
 from fhirapp.auth.clients.key_sets import KeySets, KeySetUnavailable
 from fhirapp.auth.models import Client, UsedAssertion
 from fhirapp.auth.unverified import InvalidJwt, read_jwt
-from fhirapp.config import settings, token_url
 from fhirapp.db import db, writing
 
 ALGORITHMS = ["RS384", "ES384"]
@@ -50,7 +50,7 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
         self._key_sets = KeySets()
 
     def get_audiences(self) -> list[str]:
-        return [token_url()]
+        return [urls.token_url()]
 
     def resolve_client_public_key(self, client: Client) -> _Keys:
         """Return the client's keys; none is fetched before it is asked for."""
@@ -64,7 +64,7 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
         # Nothing of the database is held while another server is waited for.
         db.session.rollback()
         try:
-            yield from self._key_sets.at(uri, settings())
+            yield from self._key_sets.at(uri, config.settings())
         except KeySetUnavailable:
             # The same whatever was found there, so that nobody explores a network by our answers.
             raise InvalidClientError(

@@ -14,12 +14,12 @@ from typing import Any
 
 from flask import Flask, Response, jsonify, request
 
+from fhirapp import config, urls
 from fhirapp.auth.clients.administration import PendingClient, TooManyWaiting, apply
 from fhirapp.auth.clients.overview import find_client
 from fhirapp.auth.clients.registration import Registration, check_redirect_uris, has_private_part
 from fhirapp.auth.models import BASIC, NONE, SIGNED
 from fhirapp.auth.throttle import TooOften
-from fhirapp.config import RefusedCommand, base_url, settings_of
 from fhirapp.fhir import json as fhir_json
 
 MOST_BYTES = 64 * 1024
@@ -42,7 +42,7 @@ class _Refused(Exception):
 
 def init_app(app: Flask) -> None:
     """Register the endpoint where the settings let clients register themselves."""
-    if settings_of(app).dynamic_registration:
+    if config.settings_of(app).dynamic_registration:
         app.add_url_rule("/oauth/register", "register_client", register_client, methods=["POST"])
 
 
@@ -55,7 +55,7 @@ def register_client() -> Response:
         return _error(error.error, str(error), error.status)
     except TooManyWaiting as error:
         return _error(_LATER, str(error), 503, wait=_FULL_SECONDS)
-    except RefusedCommand as error:
+    except config.RefusedCommand as error:
         return _error(_METADATA, str(error), 400)
     except TooOften as error:
         return _error(_LATER, "Too many registrations from your address.", 429, wait=error.seconds)
@@ -87,7 +87,7 @@ def _registration(metadata: Mapping[str, Any]) -> Registration:
     try:
         uris = _texts(metadata, "redirect_uris")
         check_redirect_uris(kind, uris)
-    except (_Refused, RefusedCommand) as error:
+    except (_Refused, config.RefusedCommand) as error:
         raise _Refused(str(error), _REDIRECT_URI) from None
     name = _text(metadata, "client_name")
     if name is None:
@@ -174,7 +174,7 @@ def _registration_answer(applied: PendingClient, metadata: Mapping[str, Any]) ->
         "approval_description": "An administrator of this server must approve this client before it"
         " can be used. Its state is shown at approval_page: keep that address secret, for whoever"
         " has it can manage the client.",
-        "approval_page": f"{base_url()}/apps/{applied.owner_code}",
+        "approval_page": f"{urls.base_url()}/apps/{applied.owner_code}",
     }
 
 

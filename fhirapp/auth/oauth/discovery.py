@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fhirapp import config, urls
 from fhirapp.auth.oauth.client_assertion import ALGORITHMS
 from fhirapp.auth.oauth.grants import METHOD
 from fhirapp.auth.oauth.openid import ALGORITHM
 from fhirapp.auth.scopes import supported
-from fhirapp.config import base_url, settings, token_url
 
 CLAIMS = (
     "iss",
@@ -52,11 +52,11 @@ _CAPABILITIES = (
 
 def endpoints() -> dict[str, str]:
     """Return the addresses, by their names in every kind of metadata."""
-    base = base_url()
-    can_register = settings().dynamic_registration
+    base = urls.base_url()
+    can_register = config.settings().dynamic_registration
     return {
         "authorization_endpoint": f"{base}/oauth/authorize",
-        "token_endpoint": token_url(),
+        "token_endpoint": urls.token_url(),
         "introspection_endpoint": f"{base}/oauth/introspect",
         "revocation_endpoint": f"{base}/oauth/revoke",
         "userinfo_endpoint": f"{base}/oauth/userinfo",
@@ -67,7 +67,7 @@ def endpoints() -> dict[str, str]:
 
 def smart_configuration() -> dict[str, Any]:
     """Return /.well-known/smart-configuration."""
-    base = base_url()
+    base = urls.base_url()
     return {
         **_metadata(),
         "management_endpoint": f"{base}/account/apps",
@@ -89,7 +89,7 @@ def openid_configuration() -> dict[str, Any]:
 
 def _metadata() -> dict[str, Any]:
     return {
-        "issuer": base_url(),
+        "issuer": urls.base_url(),
         **endpoints(),
         "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
         "response_types_supported": ["code"],

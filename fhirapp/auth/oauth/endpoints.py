@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 
+from fhirapp import urls
 from fhirapp.auth.models import AccessToken, Client, Grant, RefreshToken, User, digest
 from fhirapp.auth.oauth.grants import launch_parameters
 from fhirapp.auth.scopes import FHIR_USER, enforceable, grantable, of_role
 from fhirapp.auth.tokens import revoke_access_token, revoke_replayed
 from fhirapp.auth.users.accounts import fhir_user_of
-from fhirapp.config import base_url
 from fhirapp.db import db
 
 # Of whatever kind its client is: the operator's tokens may have any.
@@ -102,7 +102,7 @@ class Introspection(_Checked, IntrospectionEndpoint):  # type: ignore[misc]
             return {"active": False}
         content: dict[str, Any] = {
             "active": True,
-            "iss": base_url(),
+            "iss": urls.base_url(),
             "client_id": token.client.client_id,
             "scope": scope,
             "iat": token.token.issued_at,
@@ -115,7 +115,7 @@ class Introspection(_Checked, IntrospectionEndpoint):  # type: ignore[misc]
         if token.user is not None and FHIR_USER in scope.split():
             who = fhir_user_of(token.user, token.grant.patient_id if token.grant else None)
             if who is not None:
-                content["fhirUser"] = f"{base_url()}/fhir/{who}"
+                content["fhirUser"] = f"{urls.base_url()}/fhir/{who}"
         return content
 
 

@@ -23,12 +23,13 @@ from authlib.oauth2.rfc6749.grants import (
 from authlib.oauth2.rfc7636 import CodeChallenge
 from sqlalchemy import insert
 
+from fhirapp import urls
 from fhirapp.audit.events import record
 from fhirapp.auth import models, tokens
 from fhirapp.auth.links import linked_patients
 from fhirapp.auth.scopes import LAUNCH
-from fhirapp.config import base_url, with_parameters
 from fhirapp.db import db
+from fhirapp.url_syntax import with_parameters
 
 _AUTH_METHODS = ["client_secret_basic", "private_key_jwt", "none"]
 
@@ -198,7 +199,7 @@ def launch_parameters(grant: models.Grant, user: models.User) -> dict[str, Any]:
         context["fhirContext"] = [{"reference": f"DocumentReference/{grant.document_id}"}]
     if LAUNCH in grant.scope.split() or grant.patient_id is not None:
         context["need_patient_banner"] = grant.need_patient_banner
-        context["smart_style_url"] = f"{base_url()}/smart-style.json"
+        context["smart_style_url"] = f"{urls.base_url()}/smart-style.json"
     return context
 
 

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 from authlib.oidc.core import OpenIDCode, UserInfo
 from joserfc.jwk import KeySet, RSAKey
 
+from fhirapp import urls
 from fhirapp.auth import scopes
 from fhirapp.auth.models import User
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.auth.users.accounts import fhir_user_of
-from fhirapp.config import ConfigurationError, base_url, settings
+from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import db
 
 ALGORITHM = "RS256"
@@ -163,7 +164,7 @@ class IdToken(OpenIDCode):  # type: ignore[misc]
         now = int(time.time())
         return {
             **claims_about(request.user, request.granted, request.grant.patient_id),
-            "iss": base_url(),
+            "iss": urls.base_url(),
             "aud": request.client.client_id,
             "iat": now,
             "exp": now + SECONDS,
@@ -179,7 +180,7 @@ def claims_about(user: User, granted: Collection[str], patient_id: str | None) -
     claims = UserInfo(sub=user.id)
     who = fhir_user_of(user, patient_id)
     if scopes.FHIR_USER in granted and who is not None:
-        claims["fhirUser"] = f"{base_url()}/fhir/{who}"
+        claims["fhirUser"] = f"{urls.base_url()}/fhir/{who}"
     if scopes.PROFILE in granted:
         claims["name"] = user.name
         claims["preferred_username"] = user.username

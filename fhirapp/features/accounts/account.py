@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from flask import Response, request
 
+from fhirapp import config, urls
 from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, Client, Grant
 from fhirapp.auth.throttle import TooOften
@@ -16,7 +17,6 @@ from fhirapp.auth.users.accounts import active_grants, revoke_consent
 from fhirapp.auth.users.provider import provider
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS, Signed, must_have_factor
 from fhirapp.auth.users.sign_in import prove, show_second_factor
-from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
 from fhirapp.keys import opened, sealed
 from fhirapp.web.cookies import set_session
@@ -190,7 +190,7 @@ def password() -> Response:
             set_session(sessions.renewed(connection, session_id))
     except TooOften as error:
         return too_often(_password, error)
-    except RefusedCommand as error:
+    except config.RefusedCommand as error:
         return _password(reason_of(error), 400)
     return page("accounts/password.html", user=signed_in().user, is_done=True)
 
@@ -231,7 +231,7 @@ def turn_second_factor() -> Response:
                 connection, user_id, but=session_id, keep_apps=keeps_apps()
             )
             set_session(sessions.renewed(connection, session_id))
-    except RefusedCommand:
+    except config.RefusedCommand:
         return see_other("/account/second-factor")
     return page("accounts/second_factor_codes.html", codes=codes)
 
@@ -360,7 +360,7 @@ def _connected(
     return ConnectedApp(
         newest.id,
         client,
-        returns_to(client.redirect_uris or (), base_url()),
+        returns_to(client.redirect_uris or (), urls.base_url()),
         len(grants),
         moment(newest.created_at),
         _("you sign out, or %(until)s at the latest", until=until) if last.session_id else until,

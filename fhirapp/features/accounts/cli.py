@@ -14,11 +14,12 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
+from fhirapp import urls
 from fhirapp.auth.links import RecordLink, lapse_of
 from fhirapp.auth.models import PATIENT, ROLES
 from fhirapp.auth.users import accounts
 from fhirapp.cli.common import changing, demo_option, known_id, reading, say
-from fhirapp.config import RefusedCommand, base_url
+from fhirapp.config import RefusedCommand
 
 # Longer than any password, in bytes: a line without an end is not read on.
 _LONGEST_LINE = 10_000
@@ -267,7 +268,7 @@ def _prompted() -> str:
 
 
 def _setup_address(connection: Connection, user_id: str) -> str:
-    return f"{base_url()}/setup?code={accounts.new_setup_code(connection, user_id)}"
+    return f"{urls.base_url()}/setup?code={accounts.new_setup_code(connection, user_id)}"
 
 
 def _print_setup(address: str) -> None:

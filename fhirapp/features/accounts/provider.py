@@ -9,12 +9,12 @@ import time
 from flask import Response, current_app, request
 from werkzeug.exceptions import NotFound
 
+from fhirapp import urls
 from fhirapp.audit.events import record
 from fhirapp.auth.oauth.authorize import asks_anew
 from fhirapp.auth.throttle import Failures, TooOften
 from fhirapp.auth.users import identities
 from fhirapp.auth.users.provider import PendingSignIn, Provider, Unproved, Unreachable, provider
-from fhirapp.config import base_url
 from fhirapp.db import db
 from fhirapp.features.accounts.sign_in import after_sign_in, sign_in_form
 from fhirapp.web import pages
@@ -88,7 +88,7 @@ def leave() -> Response:
     """Lead to where one signs out of the provider."""
     chosen, done = _provider(), "/sign-in?done=signed-out"
     try:
-        return pages.see_other(chosen.leave(f"{base_url()}{done}") or done)
+        return pages.see_other(chosen.leave(f"{urls.base_url()}{done}") or done)
     except (Unreachable, Unproved) as error:
         return _failed(chosen, "/account", error)
 
@@ -102,7 +102,7 @@ def _provider() -> Provider:
 
 def _address_of_answer() -> str:
     """Return the address that the provider has registered of this server."""
-    return f"{base_url()}/sign-in/provider/answer"
+    return f"{urls.base_url()}/sign-in/provider/answer"
 
 
 def _begun() -> PendingSignIn | None:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from flask import Response, request
 
+from fhirapp import config, urls
 from fhirapp.auth.models import ADMINISTRATOR, User
 from fhirapp.auth.public_accounts import public_accounts
 from fhirapp.auth.throttle import TooOften
@@ -15,7 +16,6 @@ from fhirapp.auth.users import accounts
 from fhirapp.auth.users.provider import provider
 from fhirapp.auth.users.sign_in import NewSession, proved_otherwise, show_second_factor
 from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
-from fhirapp.config import RefusedCommand, path_of_service
 from fhirapp.db import db, writing
 from fhirapp.web import pages
 from fhirapp.web.cookies import end_session, form_fields, keeps, set_session
@@ -123,7 +123,7 @@ def leave() -> Response:
     )
     # What scripts keep in the browser, such as the token of /api-docs, is the person's too.
     # Below a path of the host others keep theirs beside it.
-    if not path_of_service():
+    if not urls.path_of_service():
         response.headers["Clear-Site-Data"] = '"storage"'
     return response
 
@@ -160,7 +160,7 @@ def setup() -> Response:
             else:
                 accounts.set_password(connection, user_id, password)
                 proved_otherwise(connection, user_id, request.remote_addr or "")
-    except RefusedCommand as error:
+    except config.RefusedCommand as error:
         return _setup(code, reason_of(error))
     done = "administrator" if user_id is None else "password"
     return pages.see_other(f"/sign-in?{urlencode({'done': done, 'next': _first_page(user_id)})}")

@@ -11,6 +11,7 @@ from flask import Response, request
 from sqlalchemy import Connection
 from werkzeug.exceptions import NotFound
 
+from fhirapp import urls
 from fhirapp.audit.entries import ADMINISTRATION, entries
 from fhirapp.audit.events import FAILED
 from fhirapp.auth.clients import overview
@@ -19,7 +20,7 @@ from fhirapp.auth.models import PATIENT, ROLES, User
 from fhirapp.auth.users import accounts, identities, sessions
 from fhirapp.auth.users.provider import provider
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS, failed_lately
-from fhirapp.config import RefusedCommand, base_url
+from fhirapp.config import RefusedCommand
 from fhirapp.db import db, reader, writing
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
@@ -238,7 +239,7 @@ def _form(message: str = "") -> Response:
 
 
 def _setup_address(user_id: str, name: str, code: str) -> Response:
-    address, back = f"{base_url()}/setup?code={code}", f"/admin/users/{user_id}"
+    address, back = f"{urls.base_url()}/setup?code={code}", f"/admin/users/{user_id}"
     return page("once.html", kind="setup", secret=address, name=name, back=back)
 
 

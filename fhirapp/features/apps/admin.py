@@ -10,11 +10,11 @@ from flask import Response, request
 from sqlalchemy import Connection
 from werkzeug.exceptions import NotFound
 
+from fhirapp import config, urls
 from fhirapp.auth.clients import administration, overview
 from fhirapp.auth.clients.registration import owner_code
 from fhirapp.auth.models import Client
 from fhirapp.auth.refusals import KEPT_SECONDS, find_refusals, newest_refusals, refusals_of
-from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
 from fhirapp.features.apps import clients as shown
 from fhirapp.web import pages
@@ -24,7 +24,7 @@ from fhirapp.web.texts import _, reason_of
 blueprint = pages.blueprint_of("admin_clients", __name__)
 # Somebody else was faster, or the page was old.
 blueprint.register_error_handler(
-    RefusedCommand, lambda error: pages.error_page(409, reason_of(error))
+    config.RefusedCommand, lambda error: pages.error_page(409, reason_of(error))
 )
 _LONGEST_LIST = 12_000
 
@@ -121,7 +121,7 @@ def change(client_id: str) -> Response:
             is_changed = administration.edit(
                 connection, client_id, scope=scope, redirect_uris=uris.split()
             )
-    except RefusedCommand as error:
+    except config.RefusedCommand as error:
         found = _client(client_id)
         return _client_page(found, message=reason_of(error), status=400, scope=scope, uris=uris)
     return pages.see_other(
@@ -149,7 +149,7 @@ def new_owner_address(client_id: str) -> Response:
     db.session.rollback()
     with writing() as connection:
         code = owner_code(connection, client_id)
-    secret, back = f"{base_url()}/apps/{code}", f"/admin/clients/{client_id}"
+    secret, back = f"{urls.base_url()}/apps/{code}", f"/admin/clients/{client_id}"
     return pages.page("once.html", kind="owner", secret=secret, name=name, back=back)
 
 

@@ -12,13 +12,13 @@ from dataclasses import replace
 from flask import Response, request
 from werkzeug.datastructures import MultiDict
 
+from fhirapp import urls
 from fhirapp.auth.links import links_of
 from fhirapp.auth.models import ParkedRequest
 from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import DURATIONS, Offer, SendBack, Unanswerable
 from fhirapp.auth.scopes import LAUNCH_ENCOUNTER, OFFLINE, ONLINE
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, Signed
-from fhirapp.config import base_url
 from fhirapp.db import reader
 from fhirapp.features.apps.launch import LaunchOption, encounters_of
 from fhirapp.fhir.datatypes import ID_PATTERN
@@ -245,7 +245,7 @@ def _consent(
         leaves=True,
         handle=handle,
         client=offer.client,
-        host=returns_to([parked.parameters["redirect_uri"]], base_url()),
+        host=returns_to([parked.parameters["redirect_uri"]], urls.base_url()),
         patient=_patient(offer),
         can_change=parked.user_id is None and _can_change(offer),
         picks_encounter=offer.picks_encounter,

@@ -13,7 +13,7 @@ from joserfc.jwk import import_key
 from fhirapp.auth import models
 from fhirapp.auth.clients.diagnosis import can_be_granted, describe_keys, roles_that_can_allow
 from fhirapp.auth.clients.registration import METHODS
-from fhirapp.config import LOOPBACK
+from fhirapp.url_syntax import LOOPBACK
 from fhirapp.web.labels import ScopeLabel, in_words
 from fhirapp.web.texts import _
 

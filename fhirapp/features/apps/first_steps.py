@@ -15,10 +15,10 @@ from urllib.parse import urlencode
 
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
+from fhirapp import urls
 from fhirapp.auth.clients.diagnosis import can_be_granted
 from fhirapp.auth.models import ANY_LOOPBACK, BASIC, SIGNED, Client
 from fhirapp.auth.scopes import LAUNCH, OFFLINE, ONLINE, SEARCH, clinical_scopes
-from fhirapp.config import base_url, fhir_url, token_url
 from fhirapp.definition import featured_types, types
 from fhirapp.keys import keyed_digest
 
@@ -40,7 +40,7 @@ END"""
 
 def discovery_url() -> str:
     """Return the address at which clients find all others."""
-    return f"{fhir_url()}/.well-known/smart-configuration"
+    return f"{urls.fhir_url()}/.well-known/smart-configuration"
 
 
 def first_steps(client: Client) -> Mapping[str, Any]:
@@ -62,7 +62,7 @@ def first_steps(client: Client) -> Mapping[str, Any]:
         "redirect_uri": redirect_uri,
         "scope": scope,
         "state": keyed_digest("state", client.client_id)[:16],
-        "aud": fhir_url(),
+        "aud": urls.fhir_url(),
         "code_challenge": create_s256_code_challenge(verifier),
         "code_challenge_method": "S256",
     }
@@ -77,9 +77,9 @@ def first_steps(client: Client) -> Mapping[str, Any]:
         "scope": scope,
         "redirect_uri": redirect_uri,
         "verifier": verifier,
-        "authorize_url": f"{base_url()}/oauth/authorize?{urlencode(authorize)}",
-        "token_url": token_url(),
-        "search_url": f"{fhir_url()}/{searchable}?_count=5" if searchable else "",
+        "authorize_url": f"{urls.base_url()}/oauth/authorize?{urlencode(authorize)}",
+        "token_url": urls.token_url(),
+        "search_url": f"{urls.fhir_url()}/{searchable}?_count=5" if searchable else "",
         "asks_offline": OFFLINE in scope.split(),
         "has_offline": OFFLINE in registered,
         "has_online": ONLINE in registered,

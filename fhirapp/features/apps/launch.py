@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 from flask import Response, jsonify, request
 from sqlalchemy import select
 
+from fhirapp import urls
 from fhirapp.auth.models import Client
 from fhirapp.auth.oauth import authorization_request
-from fhirapp.config import base_url
 from fhirapp.db import db, reader, writing
 from fhirapp.fhir.document_date import date_of
 from fhirapp.store.merge import merged_target
@@ -195,7 +195,7 @@ def _startable() -> Sequence[Client]:
 
 
 def _apps(patient: Person) -> Response:
-    here = base_url()
+    here = urls.base_url()
     apps = [(client, returns_to([str(client.launch_uri)], here)) for client in _startable()]
     encounters, notes = encounters_of(patient.id)[0], documents_of(patient.id)
     # A form's answer leads to the app.

@@ -13,8 +13,9 @@ from typing import TypeVar
 import click
 
 from fhirapp.cli.common import demo_option, say
-from fhirapp.config import Settings, load_settings
+from fhirapp.config import Settings
 from fhirapp.disk import human_size
+from fhirapp.environment import load_settings
 from fhirapp.features.backups.archive import InvalidBackup
 from fhirapp.features.backups.backup import MissingPassphrase, back_up
 from fhirapp.features.backups.passphrase import VARIABLE, read_passphrase

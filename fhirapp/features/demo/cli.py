@@ -8,8 +8,8 @@ import click
 
 from fhirapp import create_app
 from fhirapp.cli.common import say
-from fhirapp.config import load_settings
 from fhirapp.db import db
+from fhirapp.environment import load_settings
 from fhirapp.features.demo.reset import refuse_others, reset
 from fhirapp.server.lock import in_use
 from fhirapp.server.prepare import prepare

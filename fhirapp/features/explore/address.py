@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, unquote_plus, urlencode
 
 from flask import request
 
-from fhirapp.config import base_url
+from fhirapp import urls
 from fhirapp.definition import Definition, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest.blueprint import ROOTS
@@ -88,7 +88,7 @@ def read_address(typed: str) -> Address:
         )
     text = _VERSION.sub("", _METHOD.sub("", _SPACES.sub("", typed), count=1))
     text = quote(text.partition("#")[0], safe=_PLAIN, errors="replace")
-    own = base_url()
+    own = urls.base_url()
     if text.startswith(f"{own}/"):
         text = text.removeprefix(own)
     elif text.startswith("fhir/"):
@@ -161,7 +161,7 @@ def link(text: str) -> str | None:
     """Return the page that sends an address of ours, or reads what a reference names; else None."""
     # These belong to the request that is shown, not to another.
     without = {"method": "", "narrow": "", "if_none_match": ""}
-    own = base_url()
+    own = urls.base_url()
     relative = _RELATIVE.fullmatch(text)
     if relative and relative[1] in types():
         return again(f"/fhir/{text}", **without)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from werkzeug.datastructures import Headers
 
-from fhirapp.config import base_url
+from fhirapp import urls
 from fhirapp.features.explore.address import HEADERS, SENT_VIA, Address, NoAddressError
 from fhirapp.features.explore.explanation import Note, issues_of, note_of
 from fhirapp.rest.internal import InternalResponse
@@ -99,7 +99,7 @@ def send(
         method, target, body = "POST", f"/fhir/{address.searched.name}/_search", address.query
         headers["Content-Type"] = FORM
     shown = [
-        ("Host", base_url().partition("://")[2].partition("/")[0]),
+        ("Host", urls.base_url().partition("://")[2].partition("/")[0]),
         ("Authorization", f"Bearer {secret[:6]}…"),
         *headers.items(),
     ]

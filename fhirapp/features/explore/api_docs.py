@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from flask import Response
 
+from fhirapp import urls
 from fhirapp.auth.clients.first_party import REDIRECT_PATH, add_documentation
 from fhirapp.auth.clients.registration import API_DOCS
 from fhirapp.auth.models import PATIENT
 from fhirapp.auth.public_accounts import public_accounts
-from fhirapp.config import base_url, fhir_url
 from fhirapp.web.pages import blueprint_of, current_session, page
 
 blueprint = blueprint_of("api_docs", __name__)
@@ -25,8 +25,8 @@ def api_docs() -> Response:
         "explore/api_docs.html",
         scripts=True,
         client_id=API_DOCS,
-        fhir_url=fhir_url(),
-        redirect_uri=base_url() + REDIRECT_PATH,
+        fhir_url=urls.fhir_url(),
+        redirect_uri=urls.base_url() + REDIRECT_PATH,
         scope=_OF_PATIENTS if is_patient else _OF_STAFF,
         public=public_accounts(),
     )

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, quote
 
 from flask import current_app
 
+from fhirapp import urls
 from fhirapp.auth.public_accounts import public_accounts
-from fhirapp.config import base_url, token_url
 
 # What may stand in an address as it is (RFC 3986); but brackets and braces, which curl takes for a
 # pattern, and a #, after which nothing is sent.
@@ -48,7 +48,7 @@ def snippets(
     if is_post:
         rest = f"{rest.rstrip('/').removesuffix('/_search')}/_search"
         body, mark, query = "&".join(filter(None, (encoded(form), query))), "", ""
-    server = f"{base_url()}/{root}"
+    server = f"{urls.base_url()}/{root}"
     parameters: dict[str, list[str]] = {}
     for name, value in parse_qsl(body or query, keep_blank_values=True):
         parameters.setdefault(name, []).append(value)
@@ -84,7 +84,7 @@ def how_to_get_a_token() -> str:
         return ""
     return (
         f"export TOKEN=$(curl -s -u {public.backend}:{public.secret}"
-        f" -d grant_type=client_credentials -d scope='system/*.rs' {shlex.quote(token_url())}"
+        f" -d grant_type=client_credentials -d scope='system/*.rs' {shlex.quote(urls.token_url())}"
         f" | python3 -c {shlex.quote(_TAKES_TOKEN_OUT)})"
     )
 

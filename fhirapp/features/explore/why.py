@@ -14,8 +14,8 @@ from typing import Any
 
 from flask import Response, request
 
+from fhirapp import urls
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.config import base_url
 from fhirapp.definition import Definition
 from fhirapp.features.explore.address import NoAddressError, explorer_link, read_address
 from fhirapp.features.explore.explanation import VIA, Count, Search, count, search_of
@@ -103,7 +103,7 @@ def why_missing(address: str, reference: str, token: OwnToken) -> Iterator[str]:
 
 
 def _without_base(reference: str) -> str:
-    for base in (base_url(), ""):
+    for base in (urls.base_url(), ""):
         for root in ("/fhir/", "/api/"):
             if reference.startswith(f"{base}{root}"):
                 return reference.removeprefix(f"{base}{root}")

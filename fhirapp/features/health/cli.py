@@ -10,8 +10,9 @@ import click
 
 from fhirapp import create_app
 from fhirapp.cli.common import demo_option
-from fhirapp.config import RefusedCommand, load_settings
+from fhirapp.config import RefusedCommand
 from fhirapp.db import db
+from fhirapp.environment import load_settings
 from fhirapp.features.health.examine import examine
 from fhirapp.probe import GOOD, NOTE, WRONG, Cost
 from fhirapp.server import live_settings

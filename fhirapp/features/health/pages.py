@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.config import STORED, base_url, settings
+from fhirapp import urls
+from fhirapp.config import STORED, settings
 from fhirapp.db import db
 from fhirapp.disk import scale_size
 from fhirapp.feature import features, imported
@@ -71,7 +72,7 @@ def overview() -> Response:
         started=started_at(),
         processes=processes(),
         threads=settings().threads,
-        address=base_url(),
+        address=urls.base_url(),
         counts=record_counts(),
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from fhirapp.config import own_prefix
+from fhirapp import urls
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
 from fhirapp.features.imports.batches import (
@@ -86,7 +86,7 @@ class Admission:
         self._options = options
         self._scratch = scratch
         self._report = report
-        own = own_prefix()
+        own = urls.own_prefix()
         bases = frozenset([*options.bases, *([own] if own else [])])
         self._resolver = Resolver(definitions, scratch, bases, options.prefix)
         self.source_ids = SourceIds(definitions)

@@ -14,8 +14,9 @@ import click
 from flask import Flask
 
 from fhirapp.cli.common import demo_option, opened_app, progress_bar, say
-from fhirapp.config import Settings, load_settings, settings_of
+from fhirapp.config import Settings, settings_of
 from fhirapp.db import with_patience
+from fhirapp.environment import load_settings
 from fhirapp.feature import features, imported
 from fhirapp.features.imports import ID_PREFIX
 from fhirapp.features.imports.downloads import Downloads, import_downloads, is_address

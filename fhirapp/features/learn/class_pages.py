@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from flask import Response, request
 
+from fhirapp import config, urls
 from fhirapp.audit.entries import AuditEntry
 from fhirapp.auth.models import User
 from fhirapp.auth.throttle import TooOften
-from fhirapp.config import RefusedCommand, base_url, settings_of
 from fhirapp.db import db
 from fhirapp.features.learn import classes, progress
 from fhirapp.features.learn.lesson import Lesson, lessons
@@ -33,7 +33,7 @@ _COLUMNS = ("learner", "number", "lesson", "started", "done", "steps met", "step
 def _sweep(state: object) -> None:
     """End classes in time, where the server's worker sweeps up."""
     app = state.app  # type: ignore[attr-defined]
-    if settings_of(app).demo:
+    if config.settings_of(app).demo:
         worker.register(app, sweep=classes.sweep)
 
 
@@ -50,7 +50,7 @@ def join() -> Response:
     again = partial(_join_page, code=code, nickname=nickname)
     try:
         secret = classes.join(code, nickname, request.remote_addr or "", _session_id())
-    except RefusedCommand as error:
+    except config.RefusedCommand as error:
         return again(reason_of(error), 400)
     except TooOften as error:
         return pages.too_often(again, error)
@@ -128,7 +128,7 @@ def make() -> Response:
         class_id = classes.make_class(
             teacher.id, name, int(days) if days.isdecimal() else 0, request.remote_addr or ""
         )
-    except RefusedCommand as error:
+    except config.RefusedCommand as error:
         return _list_page(pages.signed_in().user, reason_of(error), 400, name)
     except TooOften as error:
         return pages.too_often(
@@ -163,7 +163,7 @@ def show(class_id: str) -> Response:
         scripts=True,
         found=found,
         code=classes.grouped(found.code),
-        join_address=f"{base_url()}/learn/join?code={found.code}",
+        join_address=f"{urls.base_url()}/learn/join?code={found.code}",
         seats=_seats(classes.learners_of(class_id), own),
         lessons=own,
         # Those of the class first, in its order.

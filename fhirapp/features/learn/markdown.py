@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from markdown_it.token import Token
 from markupsafe import Markup
 
-from fhirapp.config import base_url
+from fhirapp import urls
 from fhirapp.web.markdown import Renderer, cleaned, parser
 from fhirapp.web.texts import _
 
@@ -25,7 +25,7 @@ _OPEN = _("Open it in the explorer")
 
 def rendered(text: str, lesson: str = "") -> Markup:
     """Return the Markdown of a lesson as HTML, with this server's address filled in."""
-    return as_html(text.replace(SERVER, base_url()), lesson, _(_OPEN))
+    return as_html(text.replace(SERVER, urls.base_url()), lesson, _(_OPEN))
 
 
 @lru_cache(maxsize=200)

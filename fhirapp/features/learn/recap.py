@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.config import base_url
+from fhirapp import urls
 from fhirapp.features.learn import progress
 from fhirapp.features.learn.classes import learner_of
 from fhirapp.features.learn.interaction import Interaction
@@ -67,7 +67,7 @@ def certificate() -> Response:
         done=_done(user.id),
         all=len(own_lessons()),
         version=software_version(),
-        server=base_url(),
+        server=urls.base_url(),
     )
 
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from flask import Response, request
 from markupsafe import Markup
 
+from fhirapp import config, urls
 from fhirapp.auth.models import STAFF, User
-from fhirapp.config import base_url, settings
 from fhirapp.features.demo.accounts import BACKEND, SECRET
 from fhirapp.features.explore.routes import OWN_PATIENT
 from fhirapp.features.explore.snippets import Snippet, encoded, snippets
@@ -43,7 +43,7 @@ _STOP = 286
 @blueprint.before_request
 def only_in_the_demo() -> None:
     """Refuse every page of the lessons elsewhere. Raises PageError."""
-    if not settings().demo:
+    if not config.settings().demo:
         raise pages.PageError(404, _("Lessons are part of the demo. Start it with app.py --demo."))
 
 
@@ -81,7 +81,7 @@ def writing() -> Response:
         "learn/writing.html",
         scripts=True,
         text=as_html(_WRITING.read_text(encoding="utf-8")),
-        folder=settings().lessons,
+        folder=config.settings().lessons,
         faults=lessons()[1],
     )
 
@@ -207,7 +207,7 @@ def _programs(text: str) -> Sequence[Snippet]:
     if found is None:
         return ()
     sent = {snippet.label: snippet for snippet in snippets(found[1])}
-    server = urlsplit(base_url())
+    server = urlsplit(urls.base_url())
     lines = (
         f"GET {server.path}{encoded(found[1])} HTTP/1.1",
         f"Host: {server.netloc}",

@@ -17,8 +17,8 @@ from flask import Response, render_template, request
 from markupsafe import Markup
 from sqlalchemy import select
 
+from fhirapp import urls
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.config import base_url
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.documents import Unreadable
@@ -107,7 +107,7 @@ def _fetched(plain: Attachment, url: str, token: OwnToken) -> Attachment:
                 "The note refers to a document, but contains neither its data nor its address."
             )
         )
-    path = url.removeprefix(f"{base_url()}/fhir/")
+    path = url.removeprefix(f"{urls.base_url()}/fhir/")
     if not path.startswith("Binary/"):
         where = shortened(url)
         problem = _("Stored on another server, and not loaded from there: %(where)s", where=where)

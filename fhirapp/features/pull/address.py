@@ -64,7 +64,6 @@ def _listed(value: Any) -> list[Any]:
 
 _READABLE = re.compile(r"[!-~]+")
 _PORTS = {"http": 80, "https": 443}
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class Origin(NamedTuple):

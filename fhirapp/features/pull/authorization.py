@@ -22,7 +22,6 @@ from joserfc.jwk import ECKey, KeySet, RSAKey
 
 from fhirapp.features.imports.export_address import sanitize
 from fhirapp.features.pull.address import (
-    LOOPBACK,
     RemoteError,
     following,
     origin,
@@ -31,6 +30,7 @@ from fhirapp.features.pull.address import (
 )
 from fhirapp.features.pull.connection import Clock, Wire, retry
 from fhirapp.fhir import json as fhir_json
+from fhirapp.url_syntax import LOOPBACK
 
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_SECONDS = 240

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from fhirapp.config import ConfigurationError, RefusedCommand, Settings, with_parameters
+from fhirapp.config import ConfigurationError, RefusedCommand, Settings
 from fhirapp.core import current_core
 from fhirapp.db import with_patience
 from fhirapp.feature import N_
@@ -24,6 +24,7 @@ from fhirapp.jobs.process import MADE, Tracker
 from fhirapp.jobs.queue import WORKS, Job
 from fhirapp.jobs.schedules import Schedule
 from fhirapp.store.import_models import PATIENCE
+from fhirapp.url_syntax import with_parameters
 
 
 def pull(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:

@@ -19,10 +19,10 @@ from typing import Any
 
 from flask import Response
 
+from fhirapp import urls
 from fhirapp.auth.scopes import Access
 from fhirapp.clinical.contradictions import Discrepancy, findings_of, other_records
 from fhirapp.clinical.summary import SummaryEntry, SummaryGroup, conclusion_of, entries_of
-from fhirapp.config import base_url
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
@@ -155,7 +155,7 @@ def summary(definition: Definition) -> Response:
     operation = parse_operation(SUMMARY)
     layout = negotiate(operation.parameters)
     patient_id = _patient(operation.values["patient"][0])
-    context = Context(definition.tables, base_url())
+    context = Context(definition.tables, urls.base_url())
     check_patients(definition, access, [("patient", patient_id)], context)
     conditions = definition.params.by_name["patient"].conditions("", [patient_id], context)
     if limit := visible(definition, access, "s"):

@@ -13,7 +13,8 @@ from hashlib import blake2b
 
 from flask import Response
 
-from fhirapp.config import base_url, settings
+from fhirapp import urls
+from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.definition import Definition, Operation, OperationParameter
 from fhirapp.fhir.datatypes import ID_PATTERN
@@ -53,7 +54,7 @@ def docref(definition: Definition) -> Response:
     access = access_to(definition, "s")
     operation = parse_operation(DOCREF)
     layout = negotiate(operation.parameters)
-    context = Context(definition.tables, base_url())
+    context = Context(definition.tables, urls.base_url())
     patient = _patient(operation)
     check_patients(definition, access, [("patient", patient)], context)
     conditions = _conditions(definition, operation, patient, context)

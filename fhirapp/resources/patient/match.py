@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from flask import Response
 
-from fhirapp.config import base_url
+from fhirapp import urls
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter
 from fhirapp.fhir import json as fhir_json
@@ -141,7 +141,7 @@ def _numbers(definition: Definition, sought: Resource) -> list[AnyCondition]:
     """Return the condition that a patient has one of the numbers; nothing without any."""
     numbers = known_by(sought.get("identifier", ()))
     values = ",".join(f"{escape(system)}|{escape(value)}" for system, value in numbers)
-    context = Context(definition.tables, base_url())
+    context = Context(definition.tables, urls.base_url())
     parameter = definition.params.by_name["identifier"]
     return parameter.conditions("", [values], context) if values else []
 
@@ -155,7 +155,7 @@ def _name_and_birth(definition: Definition, sought: Resource) -> list[AnyConditi
     birth = sought.get("birthDate")
     if not names or not birth:
         return []
-    context = Context(definition.tables, base_url())
+    context = Context(definition.tables, urls.base_url())
     among = is_in("k.folded", names)
     born = stored_interval(birth)
     near = range_condition("birthdate", [SearchedDate("ge", born), SearchedDate("le", born)])

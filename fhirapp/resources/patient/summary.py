@@ -17,12 +17,12 @@ from uuid import uuid4
 
 from flask import Response
 
+from fhirapp import config, urls
 from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.clinical.assertion import SECTION
 from fhirapp.clinical.narrative import section
 from fhirapp.clinical.summary import entries_of
-from fhirapp.config import base_url, settings
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
@@ -127,7 +127,7 @@ def summary(definition: Definition, resource_id: str = "") -> Response:
     shown = [(one.name, match.id, match.version_id, match.body) for one, match in page]
     shown += [(one.type, one.id, one.version_id, one.body) for one in beside]
     sections = _sections(text, [one.reference for one in listed])
-    key = repr((sections, [one[:3] for one in shown], settings().inline_max))
+    key = repr((sections, [one[:3] for one in shown], config.settings().inline_max))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
     for one, match in page:
         note_all_served(one.name, [match])
@@ -154,7 +154,7 @@ def _identified(
     assert isinstance(parameter, Token)
     if not parameter.parse(value)[0]:
         raise InvalidParameter("identifier", "has no value; use system|value")
-    conditions = [parameter.condition("", value, Context(definition.tables, base_url()))]
+    conditions = [parameter.condition("", value, Context(definition.tables, urls.base_url()))]
     if limit := visible(definition, access, "s"):
         conditions.append(limit)
     selection = select(definition.sql_table, conditions, snapshot.all)

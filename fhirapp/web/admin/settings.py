@@ -17,7 +17,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 from werkzeug.exceptions import NotFound
 
-from fhirapp import config
+from fhirapp import config, urls
 from fhirapp.audit.events import record
 from fhirapp.auth.oauth import openid
 from fhirapp.db import db
@@ -233,7 +233,7 @@ def _listed(known: StoredSettings) -> Iterator[_SettingView]:
     now = config.settings()
     in_effect = {
         "database_url": shown_url(db.engine.url),
-        "base_url": config.base_url(),
+        "base_url": urls.base_url(),
         "instance_path": str(now.instance),
         "processes": str(processes()),
         "timezone": str(now.zone),

@@ -17,8 +17,8 @@ from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Grant, Session, User
 from fhirapp.auth.scopes import OFFLINE, ONLINE
 from fhirapp.auth.users import sessions, sign_in
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
-from fhirapp.config import load_settings
 from fhirapp.db import writing
+from fhirapp.environment import load_settings
 from fhirapp.web.times import moment
 from tests.support.authorizing import Flow, add_program, alter, rows
 from tests.support.browsing import PASSWORD, Browser, add_person, cookie_name, id_of

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fhirapp.config import Settings, load_settings
+from fhirapp.config import Settings
+from fhirapp.environment import load_settings
 from fhirapp.features.backups import prepared as prepared_module
 from fhirapp.features.backups.archive import InvalidBackup
 from fhirapp.features.backups.backup import back_up

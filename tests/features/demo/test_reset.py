@@ -15,8 +15,9 @@ from fhirapp import create_app
 from fhirapp.auth.models import PATIENT, Client, User, UserPatient
 from fhirapp.auth.users import sessions
 from fhirapp.cli.common import ready_app
-from fhirapp.config import ConfigurationError, load_settings
+from fhirapp.config import ConfigurationError
 from fhirapp.db import db, writing
+from fhirapp.environment import load_settings
 from fhirapp.features.demo.accounts import PEOPLE, SECRET
 from fhirapp.features.demo.reset import refuse_others, reset
 from fhirapp.server.scheduler import run_due

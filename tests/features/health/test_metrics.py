@@ -6,7 +6,8 @@ import pytest
 from flask import Flask
 
 from fhirapp.audit.events import ON_EVENT
-from fhirapp.config import ConfigurationError, load_settings
+from fhirapp.config import ConfigurationError
+from fhirapp.environment import load_settings
 from fhirapp.features.health import metrics
 
 

@@ -20,9 +20,10 @@ from sqlalchemy import insert, update
 
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR, ServerSecret, User
-from fhirapp.config import load_settings, settings_of
+from fhirapp.config import settings_of
 from fhirapp.db import base, writing
 from fhirapp.disk import database_path
+from fhirapp.environment import load_settings
 from fhirapp.features.backups import probes as backup_probes
 from fhirapp.features.backups.rotation import Backup
 from fhirapp.features.health import address, probes

@@ -15,9 +15,9 @@ from typing import Any
 
 from flask import request
 
+from fhirapp import urls
 from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.scopes import Access
-from fhirapp.config import base_url, own_prefix
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.features.exports.bulk.export_request import (
@@ -95,7 +95,7 @@ def read_export_request(level: str, group: str, access: Access, snapshot: Reader
     return ExportRequest(
         level=level,
         request=_address(),
-        base_url=base_url(),
+        base_url=urls.base_url(),
         scope=" ".join(map(str, access.scopes)),
         types=tuple(definition.name for definition in chosen),
         group=group,
@@ -111,7 +111,7 @@ def read_export_request(level: str, group: str, access: Access, snapshot: Reader
 def _address() -> str:
     """Return the URL of the HTTP request, with its query as the client wrote it."""
     query = request.environ.get("QUERY_STRING", "")
-    return base_url() + request.path + (f"?{query}" if query else "")
+    return urls.base_url() + request.path + (f"?{query}" if query else "")
 
 
 def _read_parameters() -> Parameters:
@@ -292,7 +292,7 @@ def _parse_patients(values: Sequence[str], level: str) -> tuple[str, ...] | None
         return None
     if level == SYSTEM:
         raise InvalidParameter(PATIENT_PARAMETER, "does not go with an export of the whole server")
-    prefix = own_prefix()
+    prefix = urls.own_prefix()
     matches = [_PATIENT.fullmatch(value.removeprefix(prefix)) for value in values]
     if None in matches:
         raise InvalidParameter(
@@ -324,7 +324,7 @@ def _parse_filter(text: str, exported: Sequence[str]) -> Filter:
         )
     pairs = tuple(response.parse_form(query.encode()))
     definition = types()[name]
-    context = Context(definition.tables, base_url(), Terminology().resolve)
+    context = Context(definition.tables, urls.base_url(), Terminology().resolve)
     try:
         conditions_of(definition, pairs, reader())
         query = parse_query(definition.params, pairs, context, strict=True)
@@ -342,7 +342,7 @@ def conditions_of(
     shaping = [name for name, value in pairs if (name, value) not in controls.rest]
     if shaping:
         raise UnsupportedParameter(shaping[0][:SHOWN], "shapes an answer, and selects nothing")
-    context = Context(definition.tables, base_url(), Terminology(lambda: snapshot).resolve)
+    context = Context(definition.tables, urls.base_url(), Terminology(lambda: snapshot).resolve)
     query = parse_query(definition.params, pairs, context, strict=True)
     if query.ignored:
         name, reason = query.ignored[0]
