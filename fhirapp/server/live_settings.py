@@ -1,8 +1,8 @@
 """Settings that an administrator changes on a page while the server runs.
 
-They are in a table. A variable or an option of the start wins over it, and it wins over the
-default. Each process reads the table when the database's generation is another, twice a second and
-beside the requests; commands of the shell read it when they make the database ready.
+They are stored in a table. A variable or an option of the start overrides the table, and the table
+overrides the default. A thread of each process reads the table within half a second of a change of
+the database's generation; commands of the shell read it when they prepare the database.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ from fhirapp.environment import check_together, parse_setting
 _log = logging.getLogger(__name__)
 _EXTENSION = "fhirapp.live_settings"
 _LOOK_SECONDS = 0.5
-LIVE: Mapping[str, Any] = {one.name: one for one in config.declared() if one.metadata["live"]}
+LIVE = {setting.name: setting for setting in config.declared() if setting.metadata["live"]}
 
 
 class StoredSetting(Base):
-    """A setting's value as an administrator chose it; the table's name is not this release's.
+    """The value that an administrator chose for a setting.
 
-    A release may no longer know a name or take a value: such a row is shown and has no effect.
+    Another release may have stored a name or a value that this one does not know. Pages show such
+    a row; it has no effect.
     """
 
     __tablename__ = "setting"
 
     name: Mapped[str] = mapped_column(primary_key=True)
-    # As its environment variable would have it.
+    # As the text of the environment variable.
     value: Mapped[str]
     changed_at: Mapped[int] = mapped_column(Integer)
-    # A user's id.
+    # Id of a user.
     changed_by: Mapped[str]
 
 
 class SettingRow(NamedTuple):
-    """A row of the table."""
+    """A row of the table, without its name."""
 
     value: str
     changed_at: int
@@ -55,23 +56,23 @@ class SettingRow(NamedTuple):
 
 
 class StoredSettings(NamedTuple):
-    """What the table says: its rows by name, and why one of them has no effect."""
+    """The rows of the table by name; ignored has the reason for each row without effect."""
 
     rows: Mapping[str, SettingRow]
     ignored: Mapping[str, str]
 
 
 class _State(NamedTuple):
-    """The settings with which the server was started, and what was read since."""
+    """The settings with which the server was started, and the table as it was read last."""
 
     started: config.Settings
     chosen: StoredSettings = StoredSettings({}, {})
-    # The database's generation before it was read.
-    since: bytes | None = None
+    # The database's generation before the table was read.
+    generation: bytes | None = None
 
 
 def chosen() -> StoredSettings:
-    """Return what administrators chose, as this process knows it."""
+    """Return the stored settings as this process read them last."""
     return _state(current_app).chosen
 
 
@@ -86,19 +87,19 @@ def _state(app: Flask) -> _State:
 
 
 def refresh(app: Flask) -> None:
-    """Put in force what the table says, if it may have changed; within the app's context.
+    """Apply the stored settings if they may have changed. Needs the app's context.
 
-    Where the database cannot be queried, or is empty, all stays as it is.
+    If the database cannot be queried, or is empty, the settings stay as they are.
     """
     state, now = _state(app), generation().now()
-    if now == state.since:
+    if now == state.generation:
         return
     try:
         with db.engine.connect() as connection:
             rows = _rows(connection)
     except database_errors():
         return
-    settings, ignored = _in_force(state.started, rows)
+    settings, ignored = _apply(state.started, rows)
     for name, reason in ignored.items():
         if state.chosen.ignored.get(name) != reason:
             _log.warning("the setting %s of the admin page has no effect: %s", name, reason)
@@ -111,45 +112,45 @@ def refresh(app: Flask) -> None:
 
 
 def change(name: str, value: str | None, user_id: str) -> bool:
-    """Store a live setting's value, or remove it with None, and put it in force.
+    """Store the value of a live setting, or remove it with None, and apply it.
 
-    False where that changes nothing. Raises ConfigurationError where it cannot be used, or not
-    with the others as they are.
+    Return False if that changes nothing. Raises ConfigurationError if the value cannot be used, or
+    if another stored value would have no effect any more.
     """
     app = current_app._get_current_object()  # type: ignore[attr-defined]
     state, table = _state(app), cast(Table, StoredSetting.__table__)
     with writing() as connection:
         rows = _rows(connection)
-        before, ignored = _in_force(state.started, rows)
-        wanted = {key: row for key, row in rows.items() if key != name}
+        before, ignored = _apply(state.started, rows)
+        new_rows = {key: row for key, row in rows.items() if key != name}
         if value is not None:
-            wanted[name] = SettingRow(value, int(time.time()), user_id)
-        after, refused = _in_force(state.started, wanted)
+            new_rows[name] = SettingRow(value, int(time.time()), user_id)
+        after, refused = _apply(state.started, new_rows)
         for key, reason in refused.items():
-            if (key == name and value is not None) or key not in ignored:
+            if key == name or key not in ignored:
                 raise config.ConfigurationError(reason)
+        has_effect = name not in ignored and name not in state.started.origins
         if value is None:
             is_same = name not in rows
         else:
-            has_effect = name not in ignored and name not in state.started.origins
             is_same = has_effect and getattr(before, name) == getattr(after, name)
         if is_same:
             return False
         connection.execute(delete(table).where(table.c.name == name))
         if value is not None:
-            connection.execute(insert(table), [{"name": name, **wanted[name]._asdict()}])
-        if value is None and name in rows and (name in ignored or name in state.started.origins):
+            connection.execute(insert(table), [{"name": name, **new_rows[name]._asdict()}])
+        if value is None and not has_effect:
             what = f"{name} {rows[name].value!r} removed, which had no effect"
         else:
-            was, is_now = (str(getattr(one, name)) for one in (before, after))
-            what = f"{name} {was!r} to {is_now!r}{' (the default)' if value is None else ''}"
+            old, new = str(getattr(before, name)), str(getattr(after, name))
+            what = f"{name} {old!r} to {new!r}{' (the default)' if value is None else ''}"
         record("setting-changed", what=what)
     refresh(app)
     return True
 
 
 def watch(app: Flask) -> None:
-    """Have a thread of this process put in force what is changed in another."""
+    """Start a thread that applies the settings that other processes store."""
     Thread(target=_watch, args=(app, time.sleep), name="settings", daemon=True).start()
 
 
@@ -167,17 +168,17 @@ def _rows(connection: Connection) -> dict[str, SettingRow]:
     return {name: SettingRow(value, at, by) for name, value, at, by in found}
 
 
-def _in_force(
+def _apply(
     started: config.Settings, rows: Mapping[str, SettingRow]
 ) -> tuple[config.Settings, Mapping[str, str]]:
-    """Return the settings with what the rows say, and why a row of them cannot be used."""
+    """Return the settings with the stored values, and the reason for each row without effect."""
     values: dict[str, Any] = {}
     ignored: dict[str, str] = {}
     for name, row in rows.items():
         if name in started.origins:
             continue
         if name not in LIVE:
-            is_known = name in {one.name for one in config.declared()}
+            is_known = any(setting.name == name for setting in config.declared())
             where = "set where the server is started" if is_known else "no setting of this release"
             ignored[name] = f"{config.variable_of(name)} is {where}."
             continue
@@ -185,21 +186,22 @@ def _in_force(
             values[name] = parse_setting(LIVE[name], row.value)
         except config.ConfigurationError as error:
             ignored[name] = str(error)
-    # One that fits only together with another waits for that.
-    settings, waits = started, values
-    while waits:
-        left: dict[str, Any] = {}
-        for name, value in waits.items():
-            origins = {**settings.origins, name: config.STORED}
-            changed = replace(settings, **{name: value}, origins=origins)
+    try:
+        return _with_stored(started, values), ignored
+    except config.ConfigurationError:
+        # The values do not fit together: each is left out that does not fit with those before it.
+        settings = started
+        for name, value in values.items():
             try:
-                check_together(changed)
+                settings = _with_stored(settings, {name: value})
             except config.ConfigurationError as error:
-                left[name], ignored[name] = value, str(error)
-            else:
-                settings = changed
-                ignored.pop(name, None)
-        if len(left) == len(waits):
-            break
-        waits = left
-    return settings, ignored
+                ignored[name] = str(error)
+        return settings, ignored
+
+
+def _with_stored(settings: config.Settings, values: Mapping[str, Any]) -> config.Settings:
+    """Return settings with stored values. Raises ConfigurationError if they do not fit together."""
+    origins = {**settings.origins, **dict.fromkeys(values, config.STORED)}
+    changed = replace(settings, **values, origins=origins)
+    check_together(changed)
+    return changed

@@ -149,6 +149,26 @@ def test_stored_setting_that_is_no_longer_valid_does_not_stop_the_start(app, cap
     assert "FHIRAPP_PAGE_SIZE=500 is more than FHIRAPP_PAGE_MAX=200" in logged[1]
 
 
+def test_stored_settings_that_do_not_fit_together_are_left_out_in_order(app, started):
+    values = {"page_max": "50", "page_size": "60", "self_link": "fhir"}
+    with app.app_context(), writing() as connection:
+        rows = [
+            {"name": name, "value": value, "changed_at": 0, "changed_by": "ann"}
+            for name, value in values.items()
+        ]
+        connection.execute(insert(StoredSetting), rows)
+    other = started(app)
+    found = settings_of(other)
+    assert (found.page_max, found.page_size, found.self_link) == (1000, 60, "fhir")
+    assert found.origins.keys() >= {"page_size", "self_link"}
+    assert "page_max" not in found.origins
+    with other.app_context():
+        assert live_settings.chosen().ignored == {
+            "page_max": "FHIRAPP_PAGE_SIZE=100 is more than FHIRAPP_PAGE_MAX=50; lower the one or "
+            "raise the other."
+        }
+
+
 def test_log_level_follows_the_setting(app):
     change(app, "log_level", "ERROR")
     assert logging.getLogger().level == logging.ERROR
