@@ -1,7 +1,4 @@
-"""Files and folders: written whole or not at all, locked in use, private to the server's user.
-
-The system releases locks whatever way a process ends.
-"""
+"""Files and folders: written whole or not at all, private to the server's user."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp, mkstemp
 from typing import BinaryIO
@@ -20,6 +17,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from fhirapp.config import ConfigurationError, Settings
+from fhirapp.file_locks import directory_lock, is_abandoned, lock
 
 
 def try_lock(descriptor: int, *, alone: bool) -> bool | None:
@@ -41,12 +39,6 @@ def try_lock(descriptor: int, *, alone: bool) -> bool | None:
     return True
 
 
-def is_abandoned(path: Path) -> bool:
-    """Say whether the process that made and locked a file or folder has ended."""
-    with lock_abandoned(path) as is_ours:
-        return is_ours
-
-
 @contextmanager
 def lock_abandoned(path: Path) -> Iterator[bool]:
     """Lock a file or folder whose maker has ended; False where its maker still locks it."""
@@ -57,23 +49,6 @@ def lock_abandoned(path: Path) -> Iterator[bool]:
         return
     try:
         yield try_lock(descriptor, alone=True) is True
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def directory_lock(folder: Path) -> Iterator[None]:
-    """Lock a folder: creating a locked file or folder in it is one step for other processes."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
     finally:
         os.close(descriptor)
 
@@ -106,13 +81,13 @@ def file_lock(path: Path, waits: Callable[[], None]) -> Iterator[None]:
         os.close(descriptor)
 
 
-# Bytes that are moved at a time.
+# Bytes that are copied at a time.
 CHUNK = 1024 * 1024
-# Left free beside what is written, for the server's log.
+# Bytes that stay free for the server's log.
 _SPARE = 16 * 1024 * 1024
-# The shared memory of a database's log, and a page of each.
+# Bytes that a start writes: the shared memory of SQLite's log, a page of log and of database.
 _LEAST = 64 * 1024
-# Of files that are not whole yet.
+# Names of files that are not complete yet.
 _PREFIX = ".fhirapp-"
 _SUFFIX = ".part"
 
@@ -138,7 +113,7 @@ def sibling(path: Path, suffix: str) -> Path:
 
 
 def is_older(path: Path, moment: float) -> bool:
-    """Say whether a file or folder is here, and was changed last before a moment."""
+    """Say whether a file or folder exists and was last changed before a moment."""
     try:
         return path.stat().st_mtime < moment
     except OSError:
@@ -152,7 +127,7 @@ def reason_of(error: OSError | sqlite3.Error) -> str:
 
 
 def need_space(folder: Path, size: int, what: str) -> None:
-    """Check that a folder has room for bytes; what are they. Raises ConfigurationError."""
+    """Check that a folder has room for size bytes of what. Raises ConfigurationError."""
     free = shutil.disk_usage(folder).free
     if free < size + _SPARE:
         raise ConfigurationError(
@@ -162,7 +137,7 @@ def need_space(folder: Path, size: int, what: str) -> None:
 
 
 def need_writable(folder: Path) -> None:
-    """Check that a folder can be written, and has room for the least that a start needs.
+    """Check that a folder can be written and has the room that a start needs.
 
     Raises ConfigurationError.
     """
@@ -196,57 +171,53 @@ def human_size(size: float) -> str:
 
 @contextmanager
 def write_atomically(path: Path, *, like: Path | None = None) -> Iterator[BinaryIO]:
-    """Open a file that takes a path's place when the block ends well, and else leaves nothing.
+    """Open a file that replaces a path if the block succeeds, and is removed otherwise.
 
-    Only this user may read it, or the owner of another file like it. It is on the disk when it is
-    there. What a process left in the folder that was killed is removed.
+    Only this user can read it, or the owner of the file that like names. It is flushed to the disk
+    before it has its name. Partial files of processes that were killed are removed.
     """
-    with directory_lock(path.parent):
-        for left in path.parent.glob(f"{_PREFIX}*{_SUFFIX}"):
-            if is_abandoned(left):
-                left.unlink(missing_ok=True)
-        descriptor, name = mkstemp(dir=path.parent, prefix=_PREFIX, suffix=_SUFFIX)
-        # Held until it has its place.
-        held = None if sys.platform == "win32" else os.dup(descriptor)
-        try_lock(descriptor, alone=True)
-    part = Path(name)
-    try:
-        with os.fdopen(descriptor, "w+b") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        copy_owner(part, like or path)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    finally:
-        if held is not None:
-            os.close(held)
+    with ExitStack() as stack:
+        with directory_lock(path.parent):
+            for leftover in path.parent.glob(f"{_PREFIX}*{_SUFFIX}"):
+                if is_abandoned(leftover):
+                    leftover.unlink(missing_ok=True)
+            descriptor, name = mkstemp(dir=path.parent, prefix=_PREFIX, suffix=_SUFFIX)
+            part = Path(name)
+            stack.enter_context(lock(part, wait=False))
+        try:
+            with os.fdopen(descriptor, "w+b") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            copy_owner(part, like or path)
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
     sync_folder(path.parent)
 
 
 def copy_into(path: Path, target: Path) -> None:
-    """Copy a file to a place, whole or not at all."""
+    """Copy a file to a path, completely or not at all."""
     with path.open("rb") as source, write_atomically(target, like=path) as file:
         shutil.copyfileobj(source, file, CHUNK)
 
 
 def sync(path: Path) -> None:
-    """Have a file's content on the disk."""
+    """Flush a file's content to the disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk, where the system does so."""
+    """Flush the names in a folder to the disk, if the system can."""
     if sys.platform == "win32":
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some file systems of a network cannot.
+        # Some network file systems cannot.
         if error.errno != errno.EINVAL:
             raise
     finally:
@@ -254,9 +225,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def copy_owner(path: Path, other: Path) -> None:
-    """Give a file to the owner of another, or of the folder where that is none.
+    """Give a file to the owner of another, or of its folder if there is no other file.
 
-    So that a server reads what the administrator of the machine restored.
+    Only root does so: the server can then read what root restored.
     """
     if sys.platform != "win32" and os.geteuid() == 0:
         with suppress(OSError):
@@ -269,35 +240,25 @@ _TEMPORARY_PREFIX = ".fhirapp-scratch-"
 
 @contextmanager
 def temporary_folder(folder: Path) -> Iterator[Path]:
-    """Make a folder in a folder, which only this user may read; it is removed at the end.
+    """Create a folder in a folder, which only this user can read; it is removed at the end.
 
-    What a process left that was killed is removed by the next. Raises ConfigurationError.
+    Folders of processes that were killed are removed. Raises ConfigurationError.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path, descriptor = _make(folder)
-    except OSError as error:
-        raise ConfigurationError(
-            f"The folder {folder} cannot be written ({reason_of(error)}); run this as the server's "
-            "own user, or name another in FHIRAPP_INSTANCE_PATH."
-        ) from None
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-def _make(folder: Path) -> tuple[Path, int | None]:
-    """Make and lock a folder; remove those whose makers have ended."""
-    with directory_lock(folder):
-        for path in folder.glob(f"{_TEMPORARY_PREFIX}*"):
-            if is_abandoned(path):
-                shutil.rmtree(path, ignore_errors=True)
-        made = Path(mkdtemp(prefix=_TEMPORARY_PREFIX, dir=folder))
-        if sys.platform == "win32":
-            return made, None
-        held = os.open(made, os.O_RDONLY)
-        try_lock(held, alone=True)
-        return made, held
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with directory_lock(folder):
+                for leftover in folder.glob(f"{_TEMPORARY_PREFIX}*"):
+                    if is_abandoned(leftover):
+                        shutil.rmtree(leftover, ignore_errors=True)
+                path = Path(mkdtemp(prefix=_TEMPORARY_PREFIX, dir=folder))
+                stack.enter_context(lock(path, wait=False))
+        except OSError as error:
+            raise ConfigurationError(
+                f"The folder {folder} cannot be written ({reason_of(error)}); run this as the "
+                "server's own user, or name another in FHIRAPP_INSTANCE_PATH."
+            ) from None
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)

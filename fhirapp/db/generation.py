@@ -1,7 +1,7 @@
-"""The generation: a value that changes whenever something was written, wherever that was.
+"""The generation: a value that changes with each commit of any server.
 
-The processes of one server share it as a file in memory. Servers on one PostgreSQL tell each other
-by NOTIFY, which comes with the commit: one process of each server listens.
+The processes of one server share it as a memory-mapped file. Servers on one PostgreSQL notify each
+other by NOTIFY, which is sent with the commit: one process of each server listens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db.base import db
-from fhirapp.disk import try_lock
+from fhirapp.file_locks import lock
 
 _SIZE = 8
 NAME = "generation"
@@ -31,22 +31,22 @@ EXTENSION = "fhirapp.generation"
 
 
 class Generation:
-    """A value that is another one after each write, whichever process writes."""
+    """A value that changes with each write of any process."""
 
     def __init__(self, instance: Path) -> None:
         self.path = instance / NAME
 
     def now(self) -> bytes:
-        """Return the value; read it before what is kept with it."""
+        """Return the value; read it before the data that is cached with it."""
         return self._shared[:]
 
     def change(self) -> None:
-        """Say that something was committed."""
+        """Change the value after a commit."""
         self._shared[:] = os.urandom(_SIZE)
 
     @cached_property
     def _shared(self) -> mmap.mmap:
-        """The file in memory, made at first. Raises ConfigurationError."""
+        """The memory-mapped file, created if it is missing. Raises ConfigurationError."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -64,23 +64,23 @@ class Generation:
 
 
 def generation() -> Generation:
-    """Return the running app's."""
+    """Return the generation of the current app."""
     found: Generation = current_app.extensions[EXTENSION]
     return found
 
 
-# Of one database: PostgreSQL's channels are.
+# Name of the channel of NOTIFY, which belongs to one database.
 CHANNEL = "fhirapp_written"
 _LISTEN = f"LISTEN {CHANNEL}"
-# How soon a process takes over from the one that listened, or tries to connect again; how long
-# nothing comes before the connection is tried.
+# How soon a process takes over from the listening one, or connects again; how long no notification
+# comes before the connection is checked.
 _POLL_SECONDS, _QUIET_SECONDS = 0.5, 5.0
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
 def following_others(app: Flask) -> Iterator[None]:
-    """Have this server learn meanwhile what others write to its PostgreSQL."""
+    """Follow what other servers write to PostgreSQL, until the block ends."""
     if not settings_of(app).is_postgresql:
         yield
         return
@@ -97,8 +97,8 @@ def following_others(app: Flask) -> Iterator[None]:
 class _Listener(Thread):
     """Changes the generation when another server has written.
 
-    Nothing is missed: it changes too whenever listening begins. What is kept until the generation
-    changes is kept for a second at the most, so no longer than that while nobody listens.
+    No write is missed: the generation also changes whenever listening begins. Caches that depend on
+    the generation expire after a second, so they are never older while no process listens.
     """
 
     def __init__(self, engine: Engine, generation: Generation) -> None:
@@ -109,24 +109,20 @@ class _Listener(Thread):
         self._is_away = False
 
     def run(self) -> None:
-        descriptor = os.open(self._generation.path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            # One of the server's processes; when that ends, another.
-            while try_lock(descriptor, alone=True) is False:
-                if self.ended.wait(_POLL_SECONDS):
-                    return
-            while not self.ended.is_set():
-                if not self._listen():
-                    self.ended.wait(_POLL_SECONDS)
-        finally:
-            os.close(descriptor)
+        while not self.ended.is_set():
+            # One of the server's processes listens; when that ends, another does.
+            with lock(self._generation.path, wait=False, create=True) as is_ours:
+                while is_ours is not False and not self.ended.is_set():
+                    if not self._listen():
+                        self.ended.wait(_POLL_SECONDS)
+            self.ended.wait(_POLL_SECONDS)
 
     def _listen(self) -> bool:
         """Listen until the connection is lost or the server ends; return whether there was one."""
         driver: Any = None
         listened = False
         try:
-            # Not of the pool, which would give it to others.
+            # It does not return to the pool, which would lend it to others.
             pooled = self._engine.raw_connection()
             driver = pooled.driver_connection
             pooled.detach()
@@ -155,6 +151,6 @@ class _Listener(Thread):
                 self._generation.change()
             quiet = 0.0 if found else quiet + _POLL_SECONDS
             if quiet >= _QUIET_SECONDS:
-                # A host that vanished says nothing.
+                # A lost host does not close the connection.
                 driver.execute(_LISTEN)
                 quiet = 0.0

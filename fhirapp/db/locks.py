@@ -1,7 +1,7 @@
-"""Named locks between processes, whichever server they belong to.
+"""Named locks between the processes of all servers on one database.
 
 On SQLite a lock of a file in the instance folder; on PostgreSQL an advisory lock, held by a
-connection of its own. Both are released whatever way the process ends.
+connection of its own. Both are released however the process ends.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from sqlalchemy import ColumnElement, column, func, literal, select, table
 from sqlalchemy.exc import DBAPIError
 
-from fhirapp import disk
-from fhirapp.config import Settings
+from fhirapp import file_locks
+from fhirapp.config import ConfigurationError, Settings
 from fhirapp.db.base import db
 
-# Not the number of the lock of use (db/__init__.py), which each connection holds.
+# Differs from the lock of use (db/__init__.py), which each connection holds.
 _LOCK_CLASS = 0x66687475
 _POLL_SECONDS = 0.25
 _LOCKS = table("pg_locks", *map(column, ("locktype", "classid", "objid", "objsubid", "database")))
@@ -33,23 +33,31 @@ def lock(settings: Settings, name: str, waits: Callable[[], None]) -> Iterator[N
     lock before the block ends. Raises ConfigurationError.
     """
     if not settings.is_postgresql:
-        with disk.file_lock(settings.instance / f"{name}.lock", waits):
+        path = settings.instance / f"{name}.lock"
+        with ExitStack() as stack:
+            try:
+                is_free = stack.enter_context(file_locks.lock(path, wait=False, create=True))
+            except OSError as error:
+                raise ConfigurationError(f"{path} cannot be held ({error.strerror}).") from None
+            if is_free is False:
+                waits()
+                stack.enter_context(file_locks.lock(path))
             yield
         return
     with db.engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT")
-        # Not given back to the pool: it is closed, and the lock released.
+        # It does not return to the pool: closing it releases the lock.
         connection.detach()
         take = select(func.pg_try_advisory_lock(_LOCK_CLASS, _number(name)))
         is_waiting = False
-        # Not the lock that waits, which would wait on in the database where this process is ended.
+        # pg_advisory_lock() would go on waiting in the database after this process is killed.
         while not connection.execute(take).scalar_one():
             if not is_waiting:
                 waits()
             is_waiting = True
             time.sleep(_POLL_SECONDS)
         yield
-        # The next has it at once. Where the connection was lost, it has it already.
+        # If the connection was lost, the lock is released already.
         with suppress(DBAPIError):
             connection.execute(select(func.pg_advisory_unlock(_LOCK_CLASS, _number(name))))
 
@@ -58,7 +66,7 @@ def is_locked(settings: Settings, name: str) -> bool:
     """Say whether a process has the lock of a name."""
     if not settings.is_postgresql:
         path = settings.instance / f"{name}.lock"
-        return path.exists() and not disk.is_abandoned(path)
+        return path.exists() and not file_locks.is_abandoned(path)
     own = select(_DATABASES.c.oid).where(_DATABASES.c.datname == func.current_database())
     held: list[ColumnElement[bool]] = [
         _LOCKS.c.locktype == literal("advisory"),
@@ -71,5 +79,5 @@ def is_locked(settings: Settings, name: str) -> bool:
 
 
 def _number(name: str) -> int:
-    """Return the number of a name: PostgreSQL's locks have no others."""
+    """Return the number of a name: PostgreSQL's advisory locks have numbers."""
     return zlib.crc32(name.encode()) >> 1

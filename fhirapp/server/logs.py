@@ -2,8 +2,8 @@
 
 Logs never hold patient data or tokens. decisions §1.
 
-Each process appends warnings and errors to a file of the instance folder; a full file is kept until
-the next is full, so both are bounded.
+Each process appends warnings and errors to a file of the instance folder. A full file is kept until
+the next file is full, so the size of both is limited.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flask import has_request_context
 
 from fhirapp.auth.protector import request_id
 from fhirapp.config import Settings
-from fhirapp.disk import directory_lock
+from fhirapp.file_locks import directory_lock
 
 FOLDER, NAME, OLDER = "logs", "errors.ndjson", "errors.older.ndjson"
 # The entries that are shown.
@@ -131,7 +131,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
 
 def last_errors(instance: Path) -> Sequence[LogEntry]:
-    """Return the last entries that are kept in an instance folder, newest first."""
+    """Return the last entries of an instance folder's log, newest first."""
     newest = deque(_read(instance / FOLDER), MOST)
     return [*reversed(newest)]
 

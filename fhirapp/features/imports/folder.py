@@ -1,12 +1,13 @@
-"""The job of a watched folder: each unit in it is imported.
+"""The job of a watched folder: each unit in it (a file or a folder) is imported.
 
-    FOLDER/lab.ndjson               a unit, taken once it is quiet
-    FOLDER/.fhirapp/<job>/…         one that a run has taken; the next takes what a dead one left
-    FOLDER/done/lab.ndjson          all of it is stored; its report lies beside it where files
-                                    in it were skipped
-    FOLDER/failed/lab.ndjson        something was rejected; its report lies beside it
+    FOLDER/lab.ndjson               a unit, imported once it no longer changes
+    FOLDER/.fhirapp/<job>/…         a unit that a run imports; if the run is killed, the next
+                                    run imports it
+    FOLDER/done/lab.ndjson          a unit that is stored completely; a report is beside it if
+                                    files in it were skipped
+    FOLDER/failed/lab.ndjson        a unit of which something was rejected, with its report
 
-Imports are idempotent, so a unit that broke off is simply taken again.
+Imports are idempotent, so a unit whose import was interrupted is imported again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any, TypeVar
 from fhirapp.config import ConfigurationError, RefusedCommand, Settings
 from fhirapp.core import current_core
 from fhirapp.db import with_patience
-from fhirapp.disk import database_path, directory_lock, try_lock
+from fhirapp.disk import database_path
 from fhirapp.feature import N_
 from fhirapp.features.imports.downloads import Downloads
 from fhirapp.features.imports.inputs import path_text, total_bytes
@@ -41,6 +42,7 @@ from fhirapp.features.imports.watched import (
     state_of,
     waiting,
 )
+from fhirapp.file_locks import directory_lock, lock
 from fhirapp.jobs import queue
 from fhirapp.jobs.kinds import FormField, ScheduleKind
 from fhirapp.jobs.process import Tracker
@@ -51,27 +53,28 @@ from fhirapp.store.import_models import PATIENCE
 
 _T = TypeVar("_T")
 _WORK = ".fhirapp"
-# In a work folder: what a living run holds, and what it makes of a unit.
+# Names in a run's work folder: the file that the run locks, and the folder of a unit's reports.
 _HELD, _MADE = ".held", ".made"
 _SHOWN = 20
-# Of a unit's name, so many bytes begin those of its reports.
+# Bytes of a unit's name with which the names of its reports begin.
 _LONGEST_NAME = 150
-# How long a folder on another machine may take to be listed, while nothing else is begun.
+# How long listing a folder on another machine may delay the start of other jobs.
 _LOOK_SECONDS = 5.0
-# Who looked into a folder last, since when: into one that does not answer nobody else looks.
-_looking: dict[Path, tuple[Thread, float]] = {}
+# The last thread that listed a folder, and when it began: no second thread lists a folder that
+# does not answer.
+_listing: dict[Path, tuple[Thread, float]] = {}
 
 
 def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
-    """Import each unit of a watched folder. Raises ConfigurationError where one has failed."""
+    """Import each unit of a watched folder. Raises ConfigurationError if an import fails."""
     folder, notes = Path(job.request["folder"]), tracker.progress.notes
     with with_patience(PATIENCE), current_core(settings), _work_folder(folder, job.id) as work:
-        units = [*waiting(folder, job.request["now"]), *_left(folder, job.id)]
+        units = [*waiting(folder, job.request["now"]), *_leftovers(folder, job.id)]
         if not units:
             return "There was nothing to import."
         tracker.phase(WORKS, total_bytes([unit for unit in units if not unit.is_symlink()]))
         importing, failed = ScheduledImport(settings, job, tracker), 0
-        # Files are named as they lay there.
+        # Reports name files by their paths in the folder.
         os.chdir(work)
         try:
             for unit in units:
@@ -82,8 +85,8 @@ def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str
                     notes.append(f"{path_text(Path(unit.name))}: {fault or _skipped(skipped)}")
         finally:
             os.chdir(tracker.folder)
-            for left in {unit.parent for unit in units} - {folder}:
-                _remove_empty(left)
+            for leftover in {unit.parent for unit in units} - {folder}:
+                _remove_empty(leftover)
     if failed:
         raise ConfigurationError(
             f"{failed} of {len(units)} were not fully imported; what failed is in "
@@ -98,63 +101,58 @@ def _skipped(count: int) -> str:
 
 @contextmanager
 def _work_folder(folder: Path, job_id: str) -> Iterator[Path]:
-    """Make the folder of a run, and hold it as long as this process lives."""
+    """Create the work folder of a run, and lock it until the run or this process ends."""
     if not folder.is_dir():
         raise ConfigurationError(f"There is no folder {folder}.")
     for name in (DONE_FOLDER, FAILED_FOLDER):
         own_folder(folder / name)
     work = own_folder(own_folder(folder / _WORK) / job_id)
-    descriptor = os.open(work / _HELD, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        try_lock(descriptor, alone=True)
-        yield work
+        with lock(work / _HELD, wait=False, create=True):
+            yield work
     finally:
-        os.close(descriptor)
         _remove_empty(work)
 
 
 def _remove_empty(work: Path) -> None:
-    """Remove the folder of a run, unless a unit is in it."""
+    """Remove the work folder of a run, unless it contains a unit."""
     shutil.rmtree(work / _MADE, ignore_errors=True)
-    # Another run may be about to do so, too.
+    # Another run may remove it at the same time.
     with suppress(OSError):
         if {path.name for path in work.iterdir()} <= {_HELD}:
             (work / _HELD).unlink(missing_ok=True)
             work.rmdir()
 
 
-def _left(folder: Path, job_id: str) -> list[Path]:
-    """Return the units that runs had taken whose processes are gone.
+def _leftovers(folder: Path, job_id: str) -> list[Path]:
+    """Return the units of runs whose processes have ended.
 
-    They come last, since one of them may be what ended the process.
+    They are imported last, since such a unit may be the reason why the process ended.
     """
     works = [path for path in (folder / _WORK).iterdir() if queue.is_id(path.name)]
-    gone = [work for work in sorted(works) if work.name != job_id and _is_gone(work)]
-    for work in gone:
+    ended = [work for work in sorted(works) if work.name != job_id and _has_ended(work)]
+    for work in ended:
         _remove_empty(work)
     return [
-        unit for work in gone if work.is_dir() for unit in work.iterdir() if unit.name[0] != "."
+        unit for work in ended if work.is_dir() for unit in work.iterdir() if unit.name[0] != "."
     ]
 
 
-def _is_gone(work: Path) -> bool:
+def _has_ended(work: Path) -> bool:
+    """Say whether the process of a run's work folder has ended."""
     try:
-        descriptor = os.open(work / _HELD, os.O_RDWR)
+        with lock(work / _HELD, wait=False) as is_free:
+            if is_free is not None:
+                return is_free
     except OSError:
         return False
-    try:
-        held = try_lock(descriptor, alone=True)
-    finally:
-        os.close(descriptor)
-    if held is None:
-        # A file system without locks: then the table knows, if it is a run of this database.
-        job = queue.find(work.name, FOLDER)
-        return job is not None and not job.is_under_way
-    return held
+    # A file system without locks: the queue knows the runs of this database.
+    job = queue.find(work.name, FOLDER)
+    return job is not None and not job.is_under_way
 
 
 def _take_unit(unit: Path, folder: Path, work: Path, importing: ScheduledImport) -> tuple[str, int]:
-    """Import a unit, and move it to where it belongs.
+    """Import a unit, and move it to done/ or failed/.
 
     Return why it failed, empty if it did not, and how many files in it were skipped.
     """
@@ -164,14 +162,14 @@ def _take_unit(unit: Path, folder: Path, work: Path, importing: ScheduledImport)
     try:
         unit.rename(taken)
     except FileNotFoundError:
-        # Another server has it.
+        # Another server imports it.
         return "", 0
     try:
         before = state_of(taken)
         made.mkdir(mode=0o700, exist_ok=True)
         fault, skipped = _import_unit(taken, made, before, importing)
         if state_of(taken) != before:
-            # Whoever writes it has not finished.
+            # It is still being written.
             _put_back(taken, folder)
             return "it changed while it was read, and is imported again.", 0
         if fault:
@@ -192,7 +190,7 @@ def _import_unit(
     """Import a unit and write its report; return what _take_unit does."""
     fault = next(filter(None, map(_not_to_be_read, found)), "")
     if not fault:
-        # A name that an import takes for standard input.
+        # The name - means standard input.
         named = unit if unit.name == "-" else Path(unit.name)
         try:
             report = importing.run(Downloads(paths=[named]), made)
@@ -215,21 +213,21 @@ def _not_to_be_read(path: Path) -> str:
 
 
 def _put_back(taken: Path, folder: Path) -> None:
-    """Put a unit back where it was; where that fails, the next run finds it in its work folder."""
+    """Move a unit back into the folder; if that fails, the next run finds it in the work folder."""
     with suppress(OSError):
         if not os.path.lexists(folder / taken.name):
             taken.rename(folder / taken.name)
 
 
 def _move(unit: Path, folder: Path, made: Path | None = None) -> None:
-    """Move a unit into a folder, under another name where there is one; with its reports first."""
+    """Move a unit and its reports into a folder, the reports first; a name in use is changed."""
     with directory_lock(folder):
         name, moment = unit.name, f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
         if os.path.lexists(folder / name):
             name = f"{moment}-{name}"
         stem = os.fsencode(name)[:_LONGEST_NAME].decode(errors="ignore")
         for path in sorted(made.iterdir()) if made else ():
-            # On another file system it cannot be renamed, and is copied.
+            # shutil.move() copies a report from another file system.
             shutil.move(path, folder / f"{stem}.{path.name}")
         unit.rename(folder / name)
 
@@ -264,44 +262,45 @@ def _check(settings: Settings, _name: str, options: Mapping[str, Any]) -> None:
 
 
 def _make_folders(options: Mapping[str, Any]) -> None:
-    """Make done/ and failed/ in a folder to watch. Raises ConfigurationError."""
+    """Create done/ and failed/ in a folder to watch. Raises ConfigurationError."""
     if Path(options.get("folder", "")).is_dir():
         for own in (DONE_FOLDER, FAILED_FOLDER):
             own_folder(Path(options["folder"], own))
 
 
 def _has_work(schedule: Schedule, now: int) -> bool:
-    """Return whether a watched folder holds what can be taken. Raises ConfigurationError."""
+    """Say whether a watched folder has units to import. Raises ConfigurationError."""
     folder = Path(schedule.options["folder"])
 
     def look() -> bool:
         try:
-            left = folder / ".fhirapp"
-            return bool(waiting(folder, now)) or (left.is_dir() and any(left.iterdir()))
+            works = folder / _WORK
+            return bool(waiting(folder, now)) or (works.is_dir() and any(works.iterdir()))
         except OSError:
             return True
 
-    return _looked(folder, look)
+    return _within_time(folder, look)
 
 
 def _count_failed(schedule: Schedule) -> int:
-    """Return how many units lie in a watched folder's failed/; 0 where that cannot be told."""
+    """Return the number of units in a watched folder's failed/; 0 if it cannot be listed."""
     folder = Path(schedule.options["folder"])
     try:
-        return _looked(folder, lambda: len(failed_units(folder)))
+        return _within_time(folder, lambda: len(failed_units(folder)))
     except (ConfigurationError, OSError):
-        # Its next run tells.
+        # The next run reports the error.
         return 0
 
 
-def _looked(folder: Path, look: Callable[[], _T]) -> _T:
-    """Return what a look at a folder found. Raises what it raises, or ConfigurationError.
+def _within_time(folder: Path, look: Callable[[], _T]) -> _T:
+    """Return the result of look(), or raise its error; it runs in a thread of its own.
 
-    One on another machine that does not answer holds a thread of its own, and no other.
+    A folder on another machine that does not answer blocks that thread alone. Raises
+    ConfigurationError then.
     """
     found: Future[_T] = Future()
     silent = ConfigurationError(f"The watched folder {folder} does not answer.")
-    before, began = _looking.get(folder, (None, 0.0))
+    before, began = _listing.get(folder, (None, 0.0))
     if before and before.is_alive() and time.monotonic() - began > _LOOK_SECONDS:
         raise silent
 
@@ -312,7 +311,7 @@ def _looked(folder: Path, look: Callable[[], _T]) -> _T:
             found.set_exception(error)
 
     thread = Thread(target=work, name="watched folder", daemon=True)
-    _looking[folder] = thread, time.monotonic()
+    _listing[folder] = thread, time.monotonic()
     thread.start()
     try:
         return found.result(timeout=_LOOK_SECONDS)
@@ -321,7 +320,7 @@ def _looked(folder: Path, look: Callable[[], _T]) -> _T:
 
 
 def _request(schedule: Schedule) -> Mapping[str, Any]:
-    # What the page of an import calls its files.
+    # The page of an import shows these names of files.
     return {"names": [schedule.options["folder"]], "count": 1, "provenance": True}
 
 

@@ -1,9 +1,9 @@
 """The folder of a download, and its progress in state.json, so that another run can continue.
 
-output/, deleted/ and error/ hold complete files; parts/ the one that is being fetched. All names
-are our own.
+output/, deleted/ and error/ hold complete files, parts/ the file that is being fetched. The names
+of files are chosen here; the manifest of the other server names none.
 
-The manifest lists the files of the export, and what was deleted meanwhile.
+The manifest lists the files of the export, and the resources that were deleted since.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -20,9 +20,11 @@ from typing import Any, BinaryIO, NamedTuple
 from fhirapp.features.imports.export_address import sanitize
 from fhirapp.features.pull.address import RemoteError, following, place
 from fhirapp.fhir import json as fhir_json
+from fhirapp.file_locks import lock
 
 OUTPUT, DELETED, ERROR = KINDS = ("output", "deleted", "error")
-# Whole, since what narrows an export may stand at its end.
+_FOLDERS = ("parts", *KINDS)
+# Characters of a request; the parameters that limit the export may be at its end.
 _LONGEST_REQUEST = 20_000
 
 
@@ -47,7 +49,7 @@ class ManifestPage(NamedTuple):
 
 
 def read_manifest(body: bytes, address: str) -> ManifestPage:
-    """Return what a manifest at an address says. Raises RemoteError where it is none."""
+    """Parse the manifest that was fetched from an address. Raises RemoteError if it is invalid."""
     try:
         content = fhir_json.loads(body)
     except ValueError:
@@ -69,23 +71,23 @@ def _entries(content: dict[str, Any], address: str) -> Iterator[ManifestEntry]:
         listed = content.get(kind) or []
         if not isinstance(listed, list):
             raise _no_manifest(address, f"its {kind} is no list")
-        for one in listed:
-            url = one.get("url") if isinstance(one, dict) else None
+        for entry in listed:
+            url = entry.get("url") if isinstance(entry, dict) else None
             if not isinstance(url, str) or not url:
                 raise _no_manifest(address, f"a file of its {kind} has no url")
-            type_name = _text(one.get("type")) or ""
-            size = _number(one.get("fileSize"))
+            type_name = _text(entry.get("type")) or ""
+            size = _number(entry.get("fileSize"))
             yield ManifestEntry(
-                kind, type_name, following(address, url), _number(one.get("count")), size
+                kind, type_name, following(address, url), _number(entry.get("count")), size
             )
 
 
 def _next(content: dict[str, Any], address: str) -> str | None:
-    """Return where a manifest that comes in pages goes on."""
+    """Return the address of the manifest's next page, None on the last page."""
     links = content.get("link")
-    for one in links if isinstance(links, list) else ():
-        if isinstance(one, dict) and one.get("relation") == "next":
-            url = one.get("url")
+    for link in links if isinstance(links, list) else ():
+        if isinstance(link, dict) and link.get("relation") == "next":
+            url = link.get("url")
             if not isinstance(url, str):
                 raise _no_manifest(address, "its next page has no url")
             return following(address, url)
@@ -109,11 +111,6 @@ def _no_manifest(address: str, why: str) -> RemoteError:
     )
 
 
-try:
-    import fcntl
-except ImportError:  # Windows: two runs in one folder are not kept apart there.
-    fcntl = None  # type: ignore[assignment]
-
 _STATE, _LOCK = "state.json", "lock"
 _VERSION = 1
 _TYPE = re.compile("[A-Za-z]{1,64}")
@@ -121,7 +118,7 @@ _TYPE = re.compile("[A-Za-z]{1,64}")
 
 @dataclass
 class FileState:
-    """A file that is offered; length is its size in bytes here, once it is complete."""
+    """A file of the export; length is its size in bytes here, once it is complete."""
 
     kind: str
     type: str
@@ -141,21 +138,21 @@ class DownloadState:
     job: str | None = None
     transaction_time: str | None = None
     requires_token: bool | None = None
-    # None until the server has told.
+    # None until the manifest was read.
     files: list[FileState] | None = None
     is_finished: bool = False
-    # How the export was asked for, as the server tells it.
+    # The request of the export, from the manifest.
     request: str | None = None
     version: int = field(default=_VERSION, kw_only=True)
 
     def take(self, entries: Sequence[ManifestEntry], transaction_time: str | None) -> bool:
-        """Take up what is offered; False where it is not what was offered before."""
-        offered = [(one.kind, one.type, one.resources, one.size) for one in entries]
+        """Note the files of a manifest; False if they differ from those noted before."""
+        offered = [(entry.kind, entry.type, entry.resources, entry.size) for entry in entries]
         if self.files is not None:
-            known = [(one.kind, one.type, one.resources, one.size) for one in self.files]
+            known = [(file.kind, file.type, file.resources, file.size) for file in self.files]
             if (known, self.transaction_time) != (offered, transaction_time):
                 return False
-            # The same files; their addresses may have been signed anew.
+            # The files are the same; their addresses may have new signatures.
             for known_file, entry in zip(self.files, entries, strict=True):
                 known_file.address = entry.address
             return True
@@ -179,22 +176,22 @@ class DownloadFolder:
         self.folder = folder
 
     def part(self, file: FileState) -> Path:
-        """Return where a file is while it is fetched."""
+        """Return the path of a file while it is fetched."""
         return self.folder / "parts" / file.name
 
     def whole(self, file: FileState) -> Path:
-        """Return where a file is when it is whole."""
+        """Return the path of a complete file."""
         return self.folder / file.kind / file.name
 
     def is_whole(self, file: FileState) -> bool:
-        """Say whether a file is here as it was fetched."""
+        """Say whether a file is complete, with the length that was fetched."""
         try:
             return file.length is not None and self.whole(file).stat().st_size == file.length
         except FileNotFoundError:
             return False
 
     def load(self, address: str) -> DownloadState:
-        """Return how far the download of an address is. Raises RemoteError for another one's."""
+        """Return the progress of the download. Raises RemoteError if its address is another."""
         try:
             content = json.loads((self.folder / _STATE).read_bytes())
         except FileNotFoundError:
@@ -215,7 +212,7 @@ class DownloadFolder:
         return state
 
     def save(self, state: DownloadState) -> None:
-        """Write how far the download is."""
+        """Store the progress of the download."""
         draft = self.folder / f"{_STATE}.new"
         with private_file(draft) as file:
             file.write(json.dumps(asdict(state), indent=1).encode())
@@ -224,8 +221,8 @@ class DownloadFolder:
         draft.replace(self.folder / _STATE)
 
     def clear(self) -> None:
-        """Forget the download; nothing else in the folder is touched."""
-        for name in ("parts", "output", "deleted", "error"):
+        """Remove the download; other files in the folder stay."""
+        for name in _FOLDERS:
             for path in (self.folder / name).glob("*.ndjson*"):
                 path.unlink()
         (self.folder / _STATE).unlink(missing_ok=True)
@@ -240,7 +237,7 @@ def _state(content: Any) -> DownloadState | None:
         state.files = None if files is None else [_file_state(file) for file in files]
     except (TypeError, KeyError):
         return None
-    # What a name leads to is written to: it must be one of ours.
+    # A name is a path that is written to, so only generated names are valid.
     names = [_name(number, file.type) for number, file in enumerate(state.files or (), 1)]
     if [file.name for file in state.files or ()] != names:
         return None
@@ -253,7 +250,7 @@ def _file_state(content: dict[str, Any]) -> FileState:
 
 
 def private_file(path: Path) -> BinaryIO:
-    """Open a new or emptied file that only this user may read."""
+    """Open a new file, in place of an earlier one, that only this user can read."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     return path.open("wb")
@@ -261,20 +258,14 @@ def private_file(path: Path) -> BinaryIO:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[DownloadFolder]:
-    """Hold a folder, made where there is none. Raises RemoteError where another run has it."""
-    try:
-        for name in ("parts", "output", "deleted", "error"):
-            (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise RemoteError(f"The folder {folder} cannot be made: {error.strerror}.") from None
-    try:
-        if fcntl is not None:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise RemoteError(f"Another run downloads into {folder}; wait for it.") from None
+    """Create and lock a folder of a download. Raises RemoteError if another run has locked it."""
+    with ExitStack() as stack:
+        try:
+            for name in _FOLDERS:
+                (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+            is_ours = stack.enter_context(lock(folder / _LOCK, wait=False, create=True))
+        except OSError as error:
+            raise RemoteError(f"The folder {folder} cannot be made: {error.strerror}.") from None
+        if is_ours is False:
+            raise RemoteError(f"Another run downloads into {folder}; wait for it.")
         yield DownloadFolder(folder)
-    finally:
-        with suppress(OSError):
-            os.close(descriptor)
