@@ -6,14 +6,24 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from ipaddress import AddressValueError, IPv6Address
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 
-_PORTS = {"http": 80, "https": 443}
+PORTS = {"http": 80, "https": 443}
 LAST_PORT = 65_535
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # urlsplit() finds the host ::1 in http://evil[::1]/ too; browsers do not.
 _LOOPBACK_AUTHORITY = re.compile(r"(127\.0\.0\.1|\[::1\]|localhost)(:[0-9]{1,5})?", re.I)
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]\\]+)(?::([0-9]{0,5}))?")
+
+
+def split_address(address: str) -> SplitResult:
+    """Return the parts of an address; all are empty if the address or its port is invalid."""
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return urlsplit("")
+    return parts
 
 
 def normalise_address(address: str) -> str:
@@ -22,12 +32,9 @@ def normalise_address(address: str) -> str:
     Scheme and host are in lower case, an international name is in ASCII, an IPv6 address is in its
     shortest form. The scheme's default port, the host's final dot and final slashes are removed.
     """
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return address
+    parts = split_address(address)
     authority = normalise_authority(parts.netloc, parts.scheme)
-    if parts.scheme not in _PORTS or not authority or parts.query or parts.fragment:
+    if parts.scheme not in PORTS or not authority or parts.query or parts.fragment:
         return address
     return f"{parts.scheme}://{authority}{parts.path.rstrip('/')}"
 
@@ -38,8 +45,8 @@ def normalise_authority(authority: str, scheme: str) -> str:
     if match is None:
         return ""
     host = _normalise_host(match[1])
-    port = int(match[2] or _PORTS.get(scheme, 0))
-    return host if not host or port == _PORTS.get(scheme, 0) else f"{host}:{port}"
+    port = int(match[2] or PORTS.get(scheme, 0))
+    return host if not host or port == PORTS.get(scheme, 0) else f"{host}:{port}"
 
 
 def _normalise_host(host: str) -> str:
@@ -68,11 +75,8 @@ def is_loopback(authority: str) -> bool:
 
 def is_http_address(text: str) -> bool:
     """Say whether text is http(s)://host[:port][/path], and nothing after that."""
-    try:
-        parts = urlsplit(text)
-        has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        return False
+    parts = split_address(text)
+    has_host = bool(parts.hostname) and parts.port != 0
     is_printable = re.fullmatch(r"[!#-;=?-\[\]_a-z~]+", text) is not None
     is_plain = not (parts.query or parts.fragment or "@" in parts.netloc)
     return parts.scheme in ("http", "https") and has_host and is_printable and is_plain

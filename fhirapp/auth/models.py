@@ -14,7 +14,6 @@ import hashlib
 import hmac
 import re
 from typing import Any
-from urllib.parse import urlsplit
 
 from sqlalchemy import ForeignKey, Integer, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column, relationship
@@ -23,7 +22,7 @@ from fhirapp import urls
 from fhirapp.audit.events import RequestKey
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, enforceable, grantable
 from fhirapp.db import Base
-from fhirapp.url_syntax import LAST_PORT, is_loopback
+from fhirapp.url_syntax import LAST_PORT, is_loopback, split_address
 
 
 def digest(secret: str) -> bytes:
@@ -130,10 +129,7 @@ def _without_port(uri: str) -> str:
 
 
 def _is_loopback(uri: str) -> bool:
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        return False
+    parts = split_address(uri)
     return parts.scheme == "http" and is_loopback(parts.netloc) and not parts.fragment
 
 

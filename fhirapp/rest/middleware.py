@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from urllib.parse import urlsplit
 
 from flask import Flask, Response, current_app, request
 
@@ -19,7 +18,7 @@ from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.fhir.outcome import BodyTooLong, HeadersTooLong, UrlTooLong
 from fhirapp.rest.response import POLICY, VerbatimResponse
-from fhirapp.url_syntax import is_loopback
+from fhirapp.url_syntax import PORTS, is_loopback, split_address
 
 # In bytes. Waitress is told more (server/serve.py), so that these answers are ours.
 MAX_URL = 8 * 1024
@@ -49,7 +48,6 @@ _SHOWS = (
 _MAX_AGE_SECONDS = 600
 # A year. Not of subdomains, which may be other programs'.
 _HSTS = "max-age=31536000"
-_PORTS = {"http": 80, "https": 443}
 _CLIENTS = (
     "SELECT redirect_uris FROM oauth_client"
     " WHERE redirect_uris IS NOT NULL AND NOT disabled AND approved_at IS NOT NULL"
@@ -151,16 +149,13 @@ def _is_at(uri: str, origin: str) -> bool:
 
 
 def _origin_of(uri: str) -> str:
-    """Return the origin of an address as browsers write it: without the scheme's own port.
+    """Return the origin of an address as browsers write it: without the scheme's default port.
 
-    Nothing of what has none: an app's own scheme, `null`.
+    Empty for an address without an origin: an app's own scheme, `null`.
     """
-    try:
-        parts = urlsplit(uri)
-        scheme, host, port = parts.scheme, parts.hostname, parts.port
-    except ValueError:
-        return ""
-    if scheme not in _PORTS or not host:
+    parts = split_address(uri)
+    scheme, host, port = parts.scheme, parts.hostname, parts.port
+    if scheme not in PORTS or not host:
         return ""
     host = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{host}" + ("" if port in (None, _PORTS[scheme]) else f":{port}")
+    return f"{scheme}://{host}" + ("" if port in (None, PORTS[scheme]) else f":{port}")

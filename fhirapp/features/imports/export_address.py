@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
+
+from fhirapp.url_syntax import split_address
 
 _LONGEST = 300
 EXPORT = re.compile(r"(?P<base>.*?)/+(?P<level>Patient/+|Group/+[^/]+/+)?(?:\$|%24)export/*")
@@ -26,10 +28,7 @@ def sanitize(text: str, longest: int = _LONGEST) -> str:
 
 def left_out(address: str) -> str:
     """Return by what the address of an export asks for less than all, empty where by nothing."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        parts = urlsplit("")
+    parts = split_address(address)
     found = EXPORT.fullmatch(parts.path)
     if found is None:
         return "another address than …/$export"

@@ -12,6 +12,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 from fhirapp.config import ConfigurationError
 from fhirapp.features.imports.export_address import EXPORT, sanitize
 from fhirapp.fhir import json as fhir_json
+from fhirapp.url_syntax import PORTS, split_address
 
 
 class RemoteError(ConfigurationError):
@@ -44,11 +45,11 @@ def diagnostics_of(body: bytes) -> tuple[str, bool]:
         return "", False
     if not isinstance(content, dict):
         return "", False
-    issues = [one for one in _listed(content.get("issue")) if isinstance(one, dict)]
-    texts = [_words(one) for one in issues]
+    issues = [issue for issue in _listed(content.get("issue")) if isinstance(issue, dict)]
+    texts = [_words(issue) for issue in issues]
     texts += [content.get("error"), content.get("error_description")]
-    text = sanitize(" ".join(one for one in texts if isinstance(one, str)))
-    passes = any(one.get("code") == "transient" for one in issues)
+    text = sanitize(" ".join(text for text in texts if isinstance(text, str)))
+    passes = any(issue.get("code") == "transient" for issue in issues)
     return f": {text.rstrip('.')}" if text else "", passes
 
 
@@ -63,7 +64,6 @@ def _listed(value: Any) -> list[Any]:
 
 
 _READABLE = re.compile(r"[!-~]+")
-_PORTS = {"http": 80, "https": 443}
 
 
 class Origin(NamedTuple):
@@ -76,16 +76,13 @@ class Origin(NamedTuple):
 
 def origin(address: str) -> Origin:
     """Return the origin of an address. Raises RemoteError where it cannot be asked."""
-    try:
-        parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port, parts = None, None, urlsplit("")
-    if not host or parts.scheme not in _PORTS or not _READABLE.fullmatch(address):
+    parts = split_address(address)
+    host, port = parts.hostname, parts.port
+    if not host or parts.scheme not in PORTS or not _READABLE.fullmatch(address):
         raise RemoteError(f"{sanitize(address)} is not an http:// or https:// address.")
     if "@" in parts.netloc:
         raise RemoteError("An address must not hold a user name or a password; leave them out.")
-    return Origin(parts.scheme, host.lower(), _PORTS[parts.scheme] if port is None else port)
+    return Origin(parts.scheme, host.lower(), PORTS[parts.scheme] if port is None else port)
 
 
 def following(address: str, named: str) -> str:
@@ -121,10 +118,7 @@ def is_export(address: str) -> bool:
 
 def fhir_base(address: str) -> str | None:
     """Return the base of the FHIR server that an export address belongs to, None for others."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return None
+    parts = split_address(address)
     found = EXPORT.fullmatch(parts.path)
     if found is None:
         return None
