@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp, mkstemp
@@ -18,68 +18,6 @@ from sqlalchemy.exc import ArgumentError
 
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.file_locks import directory_lock, is_abandoned, lock
-
-
-def try_lock(descriptor: int, *, alone: bool) -> bool | None:
-    """Try to lock an open file: False where another process has the lock, None without locks.
-
-    Forked processes share the lock.
-    """
-    if sys.platform == "win32":
-        return None
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        # A file system without locks.
-        return None
-    return True
-
-
-@contextmanager
-def lock_abandoned(path: Path) -> Iterator[bool]:
-    """Lock a file or folder whose maker has ended; False where its maker still locks it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | (0 if sys.platform == "win32" else os.O_NOFOLLOW))
-    except OSError:
-        yield False
-        return
-    try:
-        yield try_lock(descriptor, alone=True) is True
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def file_lock(path: Path, waits: Callable[[], None]) -> Iterator[None]:
-    """Lock a file, which is created if it is missing; wait while another process has the lock.
-
-    waits is called once before waiting. Raises ConfigurationError.
-    """
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be held ({error.strerror}).") from None
-    if os.geteuid() == 0:
-        # The server's user needs the lock too.
-        owner = path.parent.stat()
-        os.fchown(descriptor, owner.st_uid, owner.st_gid)
-    try:
-        if try_lock(descriptor, alone=True) is False:
-            waits()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
 
 # Bytes that are copied at a time.
 CHUNK = 1024 * 1024

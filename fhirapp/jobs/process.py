@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -35,8 +35,9 @@ from sqlalchemy.exc import DBAPIError
 
 from fhirapp.config import PREFIX, ConfigurationError, Settings, declared, settings, settings_of
 from fhirapp.db import Busy, Reader, database_errors, db, writing
-from fhirapp.disk import is_older, lock_abandoned, reason_of, try_lock
+from fhirapp.disk import is_older, reason_of
 from fhirapp.feature import requeued_kinds
+from fhirapp.file_locks import lock, lock_abandoned
 from fhirapp.files import StoredFile, orphans, shared_files
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE, FAILED, STOPPED, Job, Progress, is_id
@@ -325,15 +326,13 @@ class Tracker:
         self._app = app
         self._shown = replace(self.progress)
         self._noted = 0.0
-        self._held: int | None = None
+        # No other process stores the files of the folder before this one has ended.
+        self._locks = ExitStack()
         self._ended = Event()
         self._thread = Thread(target=self._keep, name="lease", daemon=True)
 
     def __enter__(self) -> Tracker:
-        if sys.platform != "win32":
-            # Until this process ends, no other takes what it made.
-            self._held = os.open(self.folder, os.O_RDONLY)
-            try_lock(self._held, alone=True)
+        self._locks.enter_context(lock(self.folder, wait=False))
         self._keep_room()
         self._thread.start()
         return self

@@ -20,7 +20,8 @@ from shutil import copyfile, rmtree
 from typing import Any, NamedTuple
 
 from fhirapp.config import ConfigurationError, settings
-from fhirapp.disk import file_lock, is_older, need_space, reason_of, write_atomically
+from fhirapp.disk import is_older, need_space, reason_of, write_atomically
+from fhirapp.file_locks import lock
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import is_id
 
@@ -194,7 +195,7 @@ def add(upload_id: str, user_id: str, piece: UploadChunk) -> int:
         if is_first:
             folder.parent.mkdir(mode=0o700, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-        with file_lock(folder / "lock", lambda: None):
+        with lock(folder / "lock", create=True):
             _append(folder, user_id, piece)
     except OSError as error:
         raise ConfigurationError(

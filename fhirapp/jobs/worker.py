@@ -19,7 +19,7 @@ from fhirapp.audit import Unwritable
 from fhirapp.config import settings_of
 from fhirapp.db import Busy, database_errors
 from fhirapp.db.generation import generation
-from fhirapp.disk import try_lock
+from fhirapp.file_locks import lock
 
 _log = logging.getLogger(__name__)
 
@@ -107,11 +107,13 @@ class Worker(Thread):
                 self._jobs.awake.wait(_LOOK_SECONDS)
 
     def _wait_for_turn(self) -> None:
-        with (settings_of(self._app).instance / _LOCK).open("wb") as file:
-            while not self._stopping and try_lock(file.fileno(), alone=True) is False:
-                self._jobs.awake.wait(_LOOK_SECONDS)
-                self._jobs.awake.clear()
-            self._run()
+        path = settings_of(self._app).instance / _LOCK
+        with lock(path, wait=False, create=True) as is_ours:
+            if is_ours is not False:
+                self._run()
+                return
+        self._jobs.awake.wait(_LOOK_SECONDS)
+        self._jobs.awake.clear()
 
     def _run(self) -> None:
         with self._app.app_context():

@@ -9,7 +9,8 @@ from threading import Thread
 
 from fhirapp.config import ConfigurationError
 from fhirapp.db.sqlite_file import integrity_faults, opened
-from fhirapp.disk import reason_of, sibling, try_lock
+from fhirapp.disk import reason_of, sibling
+from fhirapp.file_locks import lock
 
 # A file up to this size is checked before the server answers.
 _CHECKED_FIRST = 128 * 1024 * 1024
@@ -38,8 +39,8 @@ def check_meanwhile(database: Path) -> Thread | None:
 
     def check() -> None:
         try:
-            with sibling(database, ".checking").open("wb") as file:
-                if try_lock(file.fileno(), alone=True) is False:
+            with lock(sibling(database, ".checking"), wait=False, create=True) as is_ours:
+                if is_ours is False:
                     return
                 if fault := fault_of(database):
                     _log.error("the database %s is damaged: %s", database, fault)

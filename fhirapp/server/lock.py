@@ -8,20 +8,20 @@ which each connection of ours holds too (db/__init__.py).
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import NullPool
 
+from fhirapp import file_locks
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.db import checked_url, connect_args, lock_of_use
-from fhirapp.disk import copy_owner, database_path, reason_of, sibling, try_lock
+from fhirapp.disk import copy_owner, database_path, reason_of, sibling
 from fhirapp.store.migrate import redact_url, unusable
 
 
@@ -127,19 +127,18 @@ def _held(database: Path, *, alone: bool) -> Iterator[bool | None]:
         # No database: opening it raises the error.
         yield None
         return
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        if alone:
-            raise ConfigurationError(
-                f"The file {path} cannot be written ({reason_of(error)}); run this as the server's "
-                "own user."
-            ) from None
-        # A folder that cannot be written to fails at the next step.
-        yield None
-        return
-    try:
-        copy_owner(path, database)
-        yield try_lock(descriptor, alone=alone)
-    finally:
-        os.close(descriptor)
+    with ExitStack() as stack:
+        held = None
+        try:
+            held = stack.enter_context(
+                file_locks.lock(path, shared=not alone, wait=False, create=True)
+            )
+            copy_owner(path, database)
+        except OSError as error:
+            # A command that shares the lock fails at its next step: the folder cannot be written.
+            if alone:
+                raise ConfigurationError(
+                    f"The file {path} cannot be written ({reason_of(error)}); run this as the "
+                    "server's own user."
+                ) from None
+        yield held

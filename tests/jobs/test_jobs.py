@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Barrier, Event
 
@@ -16,10 +14,10 @@ from flask import Flask
 
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import writing
-from fhirapp.disk import try_lock
 from fhirapp.features.backups.jobs import BACKUP, VERIFICATION
 from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.features.imports.jobs import IMPORT
+from fhirapp.file_locks import lock
 from fhirapp.jobs import process, queue, uploads, worker
 from fhirapp.jobs.queue import INTERRUPTED, LEASE_SECONDS, RUNNING, STOPPED, Job, Progress
 from fhirapp.server.jobs import DAY, sweep
@@ -43,17 +41,6 @@ def found(app: Flask, job_id: str) -> Job:
         job = queue.find(job_id, IMPORT, EXPORT, BACKUP, VERIFICATION)
     assert job is not None
     return job
-
-
-@contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold a folder as the process does that works in it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        assert try_lock(descriptor, alone=True)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 BOTH = pytest.mark.databases(SQLITE, THREE_SERVERS)
@@ -195,7 +182,7 @@ def test_files_of_a_killed_process_are_kept_once_it_is_gone(app):
         process.keep_left()
         assert path.exists()
         queue.interrupt(job)
-        with held(path):
+        with lock(path):
             process.keep_left()
             assert path.exists()
         process.keep_left()
