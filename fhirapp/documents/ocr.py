@@ -120,8 +120,8 @@ def why_unusable(languages: str) -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return "tesseract does not work; install it again"
-    lacking = [one for one in languages.split("+") if one.encode() not in listed.stdout.split()]
+    lacking = [code for code in languages.split("+") if code.encode() not in listed.stdout.split()]
     if not lacking:
         return ""
-    packages = " ".join(f"tesseract-ocr-{one.lower().replace('_', '-')}" for one in lacking)
+    packages = " ".join(f"tesseract-ocr-{code.lower().replace('_', '-')}" for code in lacking)
     return f"tesseract lacks {', '.join(lacking)}; on Debian: apt-get install {packages}"

@@ -190,9 +190,9 @@ def _entities(entry: AuditEntry, patients: Sequence[str]) -> list[dict[str, Any]
     patient_role = {"system": _ROLES, "code": "1", "display": "Patient"}
     person = {"system": _ENTITIES, "code": "1", "display": "Person"}
     entities: list[dict[str, Any]] = [
-        {"what": {"reference": f"Patient/{one}"}, "type": person, "role": patient_role}
-        for one in patients[:_MOST_ENTITIES]
-        if _ID.fullmatch(one)
+        {"what": {"reference": f"Patient/{patient_id}"}, "type": person, "role": patient_role}
+        for patient_id in patients[:_MOST_ENTITIES]
+        if _ID.fullmatch(patient_id)
     ]
     system_object = {"system": _ENTITIES, "code": "2", "display": "System Object"}
     for name in entry.served[:_MOST_ENTITIES]:
@@ -219,7 +219,7 @@ def _check_access(permission: str) -> None:
     token = authenticate()
     # In what was allowed, not only in what is left of it: user/*.rs does not name it.
     named = all(
-        any(one.resource_type == NAME and permission in one.permissions for one in part)
+        any(scope.resource_type == NAME and permission in scope.permissions for scope in part)
         for part in (clinical_scopes(token.scope), token.access().scopes)
     )
     if token.role != ADMINISTRATOR or not named:
@@ -273,13 +273,13 @@ def _described() -> PathDescriptions:
     )
     shaping = (*parts.FORM_PARAMETERS, *parts.CONDITIONS)
     statuses = (400, 401, 403, 406, 429, 503)
-    one = get_operation(
+    instance = get_operation(
         NAME, f"Read an {NAME}", parts.content(NAME), ("path.id", *shaping), (*statuses, 404)
     )
-    many = get_operation(
+    collection = get_operation(
         NAME, f"Search {NAME}", parts.content("Bundle"), (*own, *shaping), statuses
     )
-    paths = {f"/fhir/{NAME}/{{id}}": {"get": one}, f"/fhir/{NAME}": {"get": many}}
+    paths = {f"/fhir/{NAME}/{{id}}": {"get": instance}, f"/fhir/{NAME}": {"get": collection}}
     return PathDescriptions(paths, [own], [NAME])
 
 
@@ -310,7 +310,7 @@ def search() -> Response:
     links = [{"relation": "self", "url": _address(parameters)}]
     if len(found) > size:
         links.append({"relation": "next", "url": _address([*query, ("_before", shown[-1].number)])})
-    shown_ids = repr([one.id for one in found]).encode()
+    shown_ids = repr([entry.id for entry in found]).encode()
     digest = hashlib.blake2b(shown_ids, digest_size=16)
     bundle: dict[str, Any] = {
         "resourceType": "Bundle",
@@ -333,8 +333,8 @@ def search() -> Response:
 
 def resources_of(found: Sequence[AuditEntry]) -> list[dict[str, Any]]:
     """Return the AuditEvents of entries, in their order."""
-    patients = patients_named_by([one.number for one in found])
-    return [resource_of(one, patients.get(one.number, ())) for one in found]
+    patients = patients_named_by([entry.number for entry in found])
+    return [resource_of(entry, patients.get(entry.number, ())) for entry in found]
 
 
 def _address(parameters: Sequence[tuple[str, object]]) -> str:

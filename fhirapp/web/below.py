@@ -46,9 +46,9 @@ def init_app(app: Flask) -> None:
     inner = app.wsgi_app
 
     def without_path(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
-        asked: str = environ["PATH_INFO"]
-        if asked == path or asked.startswith(f"{path}/"):
-            environ["PATH_INFO"] = asked.removeprefix(path) or "/"
+        requested: str = environ["PATH_INFO"]
+        if requested == path or requested.startswith(f"{path}/"):
+            environ["PATH_INFO"] = requested.removeprefix(path) or "/"
         return inner(environ, start_response)
 
     def with_path(response: Response) -> Response:

@@ -73,7 +73,7 @@ def _counts(user: User) -> Sequence[_Count]:
     if user.role == PATIENT:
         numbers = _counted(names)
     else:
-        names = [*(name for name, each in types().items() if each.compartment == "id"), *names]
+        names = [*(name for name, type_ in types().items() if type_.compartment == "id"), *names]
         numbers = kept_for_state(
             ("counts", user.role),
             lambda: _counted(names),

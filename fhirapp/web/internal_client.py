@@ -77,9 +77,9 @@ def read(path: str, token: OwnToken | None = None, via: str = "pages") -> dict[s
 
 def cursor_of(bundle: dict[str, Any]) -> str:
     """Return the cursor of the next page of a search, empty on the last."""
-    for one in bundle.get("link", ()):
-        if one["relation"] == "next":
-            query = parse_qs(urlsplit(str(one["url"])).query)
+    for link in bundle.get("link", ()):
+        if link["relation"] == "next":
+            query = parse_qs(urlsplit(str(link["url"])).query)
             return query.get("_cursor", [""])[0]
     return ""
 

@@ -97,11 +97,11 @@ _Criteria = list[tuple[str, str]]
 def _criteria(typed: str) -> tuple[_Criteria, _Criteria, _Criteria]:
     """Return what searches by name, by record number and by id; a number and an id are one word."""
     words = typed.replace("\0", "").replace(",", " ").split()[:_MOST_WORDS]
-    one = [escape(word) for word in words] if len(words) == 1 else []
+    single = [escape(word) for word in words] if len(words) == 1 else []
     return (
         [("name", escape(word)) for word in words],
-        [("identifier", word) for word in one],
-        [("_id", word) for word in one],
+        [("identifier", word) for word in single],
+        [("_id", word) for word in single],
     )
 
 
@@ -156,7 +156,7 @@ def people(ids: Iterable[str]) -> Sequence[Person]:
     if persons:
         # Not read over FHIR, where the request would be logged: a name is a record too.
         shown_on = f"on the page {request.url_rule}" if has_request_context() else ""
-        events.record("patients-found", named=[one.id for one in persons], what=shown_on)
+        events.record("patients-found", named=[patient.id for patient in persons], what=shown_on)
     return persons
 
 

@@ -80,8 +80,8 @@ def _end_factor(connection: Connection, user_id: str) -> bool:
 
 
 def _end_sessions(connection: Connection, user_id: str) -> bool:
-    if one := field("session", 100):
-        return sessions.end_one(connection, user_id, one)
+    if session_id := field("session", 100):
+        return sessions.end_one(connection, user_id, session_id)
     return sessions.sign_out_everywhere(connection, user_id, keep_apps=keeps_apps())
 
 
@@ -245,7 +245,7 @@ def _setup_address(user_id: str, name: str, code: str) -> Response:
 
 def _user_page(user: User, *, done: str = "", message: str = "", status: int = 200) -> Response:
     found: Mapping[str, Any] = _found_patients() if user.role == PATIENT else {}
-    links = [(one, person(one.patient_id), _related_name(one)) for one in all_links(user.id)]
+    links = [(link, person(link.patient_id), _related_name(link)) for link in all_links(user.id)]
     chosen = provider()
     about = f"user/{user.id}"
     history = entries(kind=ADMINISTRATION, about=about, before=before(), limit=_SHOWN + 1)
@@ -284,11 +284,11 @@ def _found_patients() -> dict[str, Any]:
     except NoDate:
         return {"fault": _("Enter the date as 1958-04-12, 1958-04 or 1958.")}
     related = {
-        one.id: [
-            (each["id"], name_of(each) or each["id"], concepts(each.get("relationship", ())))
-            for each in related_to(one.id)
+        patient.id: [
+            (kin["id"], name_of(kin) or kin["id"], concepts(kin.get("relationship", ())))
+            for kin in related_to(patient.id)
         ]
-        for one in people
+        for patient in people
     }
     return {"people": people, "related": related, "more": more}
 

@@ -115,7 +115,7 @@ def registered_itself(client: models.Client) -> bool:
 
 def mixes_letters(client: models.Client) -> bool:
     """Return whether a name mixes alphabets whose letters look alike: Latin, Greek, Cyrillic."""
-    scripts = {unicodedata.name(one, "").partition(" ")[0] for one in client.name}
+    scripts = {unicodedata.name(character, "").partition(" ")[0] for character in client.name}
     return len(scripts & {"LATIN", "GREEK", "CYRILLIC"}) > 1
 
 

@@ -230,7 +230,7 @@ def _listed(
         "apps/consents.html",
         which=which,
         found=found,
-        patients=patients_named(one.grant.patient_id for one in found if one.grant.patient_id),
+        patients=patients_named(row.grant.patient_id for row in found if row.grant.patient_id),
         in_words=in_words,
         older=_address(which, older=older) if older else "",
         first=_address(which) if after else "",

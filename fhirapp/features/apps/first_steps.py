@@ -94,5 +94,5 @@ def _searchable(client: Client) -> str | None:
         for scope in clinical_scopes(client.scope)
         if SEARCH in scope.permissions
     }
-    names = [*featured_types(), *(name for name, each in types().items() if each.searchable)]
+    names = [*featured_types(), *(name for name, type_ in types().items() if type_.searchable)]
     return next((name for name in names if {name, "*"} & searched), None)

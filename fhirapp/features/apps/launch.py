@@ -43,16 +43,18 @@ def encounters_of(
     narrowed["status:not"] = "cancelled,entered-in-error"
     encounters, cursor = _latest("Encounter", patient_id, via, narrowed)
     return [
-        _dated(each, _kind_of_encounter(each), each.get("period", {}).get("start", ""))
-        for each in encounters
+        _dated(
+            encounter, _kind_of_encounter(encounter), encounter.get("period", {}).get("start", "")
+        )
+        for encounter in encounters
     ], cursor
 
 
 def documents_of(patient_id: str) -> Sequence[LaunchOption]:
     """Return a patient's latest documents, the latest first. Raises PageError."""
     return [
-        _dated(each, _concept(each.get("type", {})) or _("Document"), date_of(each))
-        for each in _latest("DocumentReference", patient_id, VIA, {})[0]
+        _dated(document, _concept(document.get("type", {})) or _("Document"), date_of(document))
+        for document in _latest("DocumentReference", patient_id, VIA, {})[0]
     ]
 
 

@@ -172,7 +172,10 @@ def test(code: str) -> Response:
     """Show what keeps the app from working."""
     client = _client(code)
     try:
-        findings = [one._replace(text=sentence(one.text, one.values)) for one in diagnose(client)]
+        findings = [
+            finding._replace(text=sentence(finding.text, finding.values))
+            for finding in diagnose(client)
+        ]
     except TooOften as error:
         raise pages.PageError(
             429, f"{_('This app was tested too often.')} {pages.wait(error)}"

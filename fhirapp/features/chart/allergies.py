@@ -168,16 +168,18 @@ def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
     entries = {
         _one(group, "code"): list(_parts(group, "entry")) for group in _parts(answer, "group")
     }
-    lines = {code: [_line(entry, code) for entry in held] for code, held in entries.items()}
+    lines = {code: [_line(entry, code) for entry in members] for code, members in entries.items()}
     (conclusion,) = _parts(answer, "conclusion")
     absence = _ABSENCES.get(_one(conclusion, "code"))
-    names = {line.id: line.substance for held in lines.values() for line in held}
+    names = {line.id: line.substance for group_lines in lines.values() for line in group_lines}
     holding = [code for code in entries if code not in _FOLDED]
     severe = [entry for code in holding for entry in entries[code] if _is(entry, "severe")]
     shown = severe[:_MOST_SEVERE]
     unstated = [code for code in holding if code not in _STATED]
     others = [line for code in unstated for line in lines[code] if not line.severe]
-    stated = [] if absence is None else [one for code in _STATED for one in entries.get(code, ())]
+    stated = (
+        [] if absence is None else [entry for code in _STATED for entry in entries.get(code, ())]
+    )
     # The names of those who recorded it: each may be a request.
     add_names([_author(entry)[1] for entry in (*shown, *stated)], token, VIA)
     return Allergies(
@@ -186,7 +188,7 @@ def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
         also=_named(others) if severe else "",
         conclusion=_one(conclusion, "text"),
         absence=Absence(_(absence[0]), absence[1], _statements(stated)) if absence else None,
-        look_twice=[_look_twice(one, patient_id, names) for one in _parts(answer, "finding")],
+        look_twice=[_look_twice(part, patient_id, names) for part in _parts(answer, "finding")],
         sections=list(_sections(lines)),
     )
 
@@ -197,9 +199,9 @@ def _sections(lines: Mapping[str, Sequence[ChartRow]]) -> Iterator[ChartSection]
     unknown = [code for code in lines if code not in known]
     for codes, title, is_folded in _SECTIONS:
         wanted = [*codes, *unknown] if codes == _SECTIONS[0][0] else codes
-        held = [line for code in wanted for line in lines.get(code, ())]
-        if held:
-            yield ChartSection(_(title), held, is_folded, _named(held) if is_folded else "")
+        members = [line for code in wanted for line in lines.get(code, ())]
+        if members:
+            yield ChartSection(_(title), members, is_folded, _named(members) if is_folded else "")
 
 
 def _named(lines: Sequence[ChartRow]) -> str:
@@ -226,7 +228,7 @@ def _line(entry: Json, group: str) -> ChartRow:
         coded_as=_coded_as(entry),
         same_class="; ".join(_all(entry, "sameClass")),
         severe=_reason(entry),
-        kind=", ".join(word(one) for one in kinds if one and kind == "allergy"),
+        kind=", ".join(word(term) for term in kinds if term and kind == "allergy"),
         reaction=_(_STATEMENTS[kind]) if kind in _STATEMENTS else _reactions(entry),
         comments=_all(entry, "comment"),
         status=_status(entry),
@@ -276,8 +278,8 @@ def _is_grave(entry: Json) -> bool:
     return (
         _one(entry, "criticality") != "high"
         or bool(_one(entry, "describedAs"))
-        or any(_one(one, "severity") == "severe" for one in reactions)
-        or any(described_severely(_one(one, "text")) for one in reactions)
+        or any(_one(reaction, "severity") == "severe" for reaction in reactions)
+        or any(described_severely(_one(reaction, "text")) for reaction in reactions)
     )
 
 
@@ -286,8 +288,8 @@ def _worst(entry: Json) -> str:
     if words := _one(entry, "describedAs"):
         return f"“{words}”"
     reactions = list(_parts(entry, "reaction"))
-    severe = [one for one in reactions if _one(one, "severity") == "severe"]
-    texts = dict.fromkeys(_one(one, "text") for one in severe or reactions)
+    severe = [reaction for reaction in reactions if _one(reaction, "severity") == "severe"]
+    texts = dict.fromkeys(_one(reaction, "text") for reaction in severe or reactions)
     return shortened("; ".join(texts), _REACTION) or _("reaction not recorded")
 
 
@@ -306,16 +308,16 @@ def _reason(entry: Json) -> str:
         return _("high criticality")
     if words := _one(entry, "describedAs"):
         return _("described as “%(words)s”", words=words)
-    severities = {_one(one, "severity") for one in _parts(entry, "reaction")}
+    severities = {_one(reaction, "severity") for reaction in _parts(entry, "reaction")}
     return _("severe reaction") if "severe" in severities else _("anaphylaxis")
 
 
 def _reactions(entry: Json) -> str:
     found = []
-    for one in _parts(entry, "reaction"):
-        text = ": ".join(filter(None, (_one(one, "text"), _one(one, "description"))))
-        words = _one(one, "severityText")
-        severities = (word(_one(one, "severity")), f"“{words}”" if words else "")
+    for reaction in _parts(entry, "reaction"):
+        text = ": ".join(filter(None, (_one(reaction, "text"), _one(reaction, "description"))))
+        words = _one(reaction, "severityText")
+        severities = (word(_one(reaction, "severity")), f"“{words}”" if words else "")
         severity = ", ".join(filter(None, severities)) or _("severity not recorded")
         found.append(f"{text} ({severity})")
     return " · ".join(found) or _("reaction not recorded")
@@ -332,13 +334,13 @@ def _dates(entry: Json) -> list[LabelledDate]:
         LabelledDate(_("last occurred"), _one(entry, "lastOccurrence")),
         LabelledDate(_("recorded"), _one(entry, "recorded")),
     ]
-    return [one for one in dates if one.text] or [LabelledDate(_("onset"), _("not recorded"))]
+    return [dated for dated in dates if dated.text] or [LabelledDate(_("onset"), _("not recorded"))]
 
 
 def _look_twice(finding: Json, patient_id: str, names: Mapping[str, str]) -> LookTwice:
     places = {}
-    for one in _all(finding, "source"):
-        kind, _slash, row_id = str(one["reference"]).partition("/")
+    for source in _all(finding, "source"):
+        kind, _slash, row_id = str(source["reference"]).partition("/")
         if kind == "Patient":
             places[f"/patients/{row_id}"] = _("the other record")
         else:
@@ -346,26 +348,29 @@ def _look_twice(finding: Json, patient_id: str, names: Mapping[str, str]) -> Loo
     return LookTwice(_one(finding, "text"), dict(list(places.items())[:10]))
 
 
-def _parts(held: Json, name: str) -> Iterator[Json]:
+def _parts(node: Json, name: str) -> Iterator[Json]:
     """Yield the parameters, or parts, of a name."""
-    for one in held.get("parameter", held.get("part", ())):
-        if one["name"] == name:
-            yield one
+    for part in node.get("parameter", node.get("part", ())):
+        if part["name"] == name:
+            yield part
 
 
-def _all(held: Json, name: str) -> list[Any]:
+def _all(node: Json, name: str) -> list[Any]:
     """Return the values of the parts of a name."""
     return [
-        value for one in _parts(held, name) for key, value in one.items() if key.startswith("value")
+        value
+        for part in _parts(node, name)
+        for key, value in part.items()
+        if key.startswith("value")
     ]
 
 
-def _one(held: Json, name: str) -> str:
-    return str(next(iter(_all(held, name)), ""))
+def _one(node: Json, name: str) -> str:
+    return str(next(iter(_all(node, name)), ""))
 
 
-def _is(held: Json, name: str) -> bool:
-    return True in _all(held, name)
+def _is(node: Json, name: str) -> bool:
+    return True in _all(node, name)
 
 
 def _source(entry: Json) -> str:

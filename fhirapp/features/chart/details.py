@@ -66,12 +66,12 @@ def read_allergy(
         raise unknown()
     parameters = {"patient": patient_id, "_id": allergy_id, "_revinclude": "Provenance:target"}
     bundle = read(f"/fhir/AllergyIntolerance?{urlencode(parameters)}", token, via=VIA)
-    resources = [one["resource"] for one in bundle.get("entry", ())]
+    resources = [entry["resource"] for entry in bundle.get("entry", ())]
     add_names(resources, token, VIA)
-    allergies = [one for one in resources if one["resourceType"] == "AllergyIntolerance"]
+    allergies = [record for record in resources if record["resourceType"] == "AllergyIntolerance"]
     if not allergies:
         raise unknown()
-    return allergies[0], [one for one in resources if one["resourceType"] == "Provenance"]
+    return allergies[0], [record for record in resources if record["resourceType"] == "Provenance"]
 
 
 def details_of(allergy: Json, encounter: str = "") -> Details:
@@ -83,12 +83,12 @@ def details_of(allergy: Json, encounter: str = "") -> Details:
         title=entry.substance or _("Substance not recorded"),
         severe=entry.why_severe,
         standing=_(STANDINGS.get(entry.group, "")),
-        look_twice=[_("This entry %(fault)s.", fault=one) for one in entry.faults],
+        look_twice=[_("This entry %(fault)s.", fault=fault) for fault in entry.faults],
         facts=[
             Fact(_("Substance"), "code", entry.substance or _(_NOT_TOLD), codings(code)),
             *(
-                Fact(_("Same class"), "code", f"{one}. {_(_NOT_ALL_REACT)}")
-                for one in entry.same_class
+                Fact(_("Same class"), "code", f"{drug}. {_(_NOT_ALL_REACT)}")
+                for drug in entry.same_class
             ),
             Fact(_("Clinical status"), "clinicalStatus", _status(allergy, "clinicalStatus")),
             Fact(_("Verification"), "verificationStatus", _status(allergy, "verificationStatus")),
@@ -103,8 +103,8 @@ def details_of(allergy: Json, encounter: str = "") -> Details:
             Fact(_("Visit"), "encounter", encounter or _(_NOT_TOLD)),
         ],
         reactions=[
-            _reaction(one)
-            for one in sorted(reactions, key=lambda one: severity_rank(one.get("severity") or ""))
+            _reaction(reaction)
+            for reaction in sorted(reactions, key=lambda r: severity_rank(r.get("severity") or ""))
         ],
         notes=notes(allergy.get("note")),
     )
@@ -116,8 +116,8 @@ _NOT_ALL_REACT = _("Whoever reacts to one need not react to the others.")
 
 def _reaction(reaction: Json) -> list[Fact]:
     """Return a reaction; only what it tells, beside what happened and how severe it was."""
-    names = [concept(one) for one in reaction.get("manifestation", ())]
-    all_codes = [code for one in reaction.get("manifestation", ()) for code in codings(one)]
+    names = [concept(symptom) for symptom in reaction.get("manifestation", ())]
+    all_codes = [code for symptom in reaction.get("manifestation", ()) for code in codings(symptom)]
     text = ", ".join(filter(None, names)) or _(_NOT_TOLD)
     facts = [
         Fact(_("Reaction"), "manifestation", shortened(text), all_codes),
@@ -128,7 +128,7 @@ def _reaction(reaction: Json) -> list[Fact]:
         Fact(_("Description"), "description", shortened(reaction.get("description") or "", LONG)),
         Fact(_("Notes"), "note", "; ".join(notes(reaction.get("note")))),
     ]
-    return [one for one in facts if one.text]
+    return [fact for fact in facts if fact.text]
 
 
 def _severity(reaction: Json) -> str:
@@ -139,20 +139,20 @@ def _severity(reaction: Json) -> str:
 
 def _status(allergy: Json, name: str) -> str:
     found = allergy.get(name) or {}
-    codes = [one["code"] for one in found.get("coding", ()) if one.get("code")]
+    codes = [coding["code"] for coding in found.get("coding", ()) if coding.get("code")]
     return ", ".join(map(word, codes)) or concept(found) or _(_NOT_TOLD)
 
 
-def _word(held: Json, name: str) -> str:
-    return word(str(held[name])) if held.get(name) else _(_NOT_TOLD)
+def _word(element: Json, name: str) -> str:
+    return word(str(element[name])) if element.get(name) else _(_NOT_TOLD)
 
 
-def _day(held: Json, name: str) -> str:
-    return when(held.get(name)) or _(_NOT_TOLD)
+def _day(element: Json, name: str) -> str:
+    return when(element.get(name)) or _(_NOT_TOLD)
 
 
-def _who(held: Json, name: str) -> str:
-    return reference(held.get(name), held) or _(_NOT_TOLD)
+def _who(element: Json, name: str) -> str:
+    return reference(element.get(name), element) or _(_NOT_TOLD)
 
 
 _NOTE = re.compile(f"DocumentReference/({ID_PATTERN})")
@@ -203,13 +203,16 @@ class AllergyProvenance(NamedTuple):
 
 def origins(provenances: Sequence[Json]) -> list[AllergyProvenance]:
     """Return where something comes from, the latest first."""
-    ordered = sorted(provenances, key=lambda one: str(one.get("recorded", "")), reverse=True)
-    return [AllergyProvenance(_what(one), list(_deeds(one)), list(_also(one))) for one in ordered]
+    ordered = sorted(provenances, key=lambda entry: str(entry.get("recorded", "")), reverse=True)
+    return [
+        AllergyProvenance(_what(provenance), list(_deeds(provenance)), list(_also(provenance)))
+        for provenance in ordered
+    ]
 
 
 def _what(provenance: Json) -> str:
     activity = provenance.get("activity") or {}
-    codes = [one.get("code") for one in activity.get("coding", ())]
+    codes = [coding.get("code") for coding in activity.get("coding", ())]
     known = next((_(_ACTIVITIES[code]) for code in codes if code in _ACTIVITIES), "")
     what = known or concept(activity) or _("Recorded")
     day = when(str(provenance.get("recorded") or "")) or _("date not recorded")
@@ -219,7 +222,7 @@ def _what(provenance: Json) -> str:
 def _deeds(provenance: Json) -> Iterator[str]:
     for agent in provenance.get("agent", ()):
         kind = agent.get("type") or {}
-        codes = [one.get("code") for one in kind.get("coding", ())]
+        codes = [coding.get("code") for coding in kind.get("coding", ())]
         deed = next((_(_DEEDS[code]) for code in codes if code in _DEEDS), "")
         role = concept(kind) or _("role not recorded")
         deed = deed or f"{role}:"

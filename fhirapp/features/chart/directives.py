@@ -70,18 +70,18 @@ def directives_of(
     found |= {note["id"]: note for note in notes if _label(note) and note["id"] not in found}
     add_names(list(found.values()), token, VIA)
     lines = [(note, line(note)) for note in found.values() if note.get("status") == "current"]
-    lines.sort(key=lambda one: one[1].date, reverse=True)
+    lines.sort(key=lambda pair: pair[1].date, reverse=True)
     return [
         Directive(
-            one.id,
-            _("Directive") if one.id in coded else _label(note),
-            ": ".join(dict.fromkeys(filter(None, (one.kind, about(note))))),
-            one.day,
-            one.author,
-            one.status.word,
+            item.id,
+            _("Directive") if item.id in coded else _label(note),
+            ": ".join(dict.fromkeys(filter(None, (item.kind, about(note))))),
+            item.day,
+            item.author,
+            item.status.word,
         )
-        for note, one in lines
-        if not one.status.is_past
+        for note, item in lines
+        if not item.status.is_past
     ]
 
 

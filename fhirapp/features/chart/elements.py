@@ -59,10 +59,10 @@ def references(values: Iterable[Json] | None) -> str:
 def notes(values: Iterable[Json] | None) -> list[str]:
     """Return annotations in words: the text, and who wrote it when."""
     found = []
-    for one in values or ():
-        who = reference(one.get("authorReference")) or shortened(one.get("authorString") or "")
-        author = ", ".join(filter(None, (who, when(one.get("time")))))
-        text = shortened(one.get("text") or "", LONG) or _("no text")
+    for note in values or ():
+        who = reference(note.get("authorReference")) or shortened(note.get("authorString") or "")
+        author = ", ".join(filter(None, (who, when(note.get("time")))))
+        text = shortened(note.get("text") or "", LONG) or _("no text")
         found.append(f"{text} ({author})" if author else text)
     return found
 
@@ -70,11 +70,11 @@ def notes(values: Iterable[Json] | None) -> list[str]:
 def codings(value: Json | None) -> list[str]:
     """Return the codes of a CodeableConcept, each with its system."""
     return [
-        shortened(f"{one.get('display') or ''} {one.get('system') or ''}|{one['code']}").strip()
-        for one in (value or {}).get("coding", ())
-        if one.get("code")
+        shortened(f"{code.get('display') or ''} {code.get('system') or ''}|{code['code']}").strip()
+        for code in (value or {}).get("coding", ())
+        if code.get("code")
     ]
 
 
 def category(codes: Iterable[str] | None) -> str:
-    return ", ".join(word(one) for one in codes or () if one)
+    return ", ".join(word(code) for code in codes or () if code)

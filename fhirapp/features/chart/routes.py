@@ -116,8 +116,8 @@ def summary(patient_id: str) -> Response:
         return see_other(f"/patients/{target}/summary")
     composition = _document(patient_id, token)["entry"][0]["resource"]
     sections = [
-        {"title": one["title"], "text": Markup(sanitise(one["text"]["div"]))}
-        for one in composition["section"]
+        {"title": section["title"], "text": Markup(sanitise(section["text"]["div"]))}
+        for section in composition["section"]
     ]
     return page(
         "chart/summary.html",

@@ -46,8 +46,8 @@ def versions_of(allergy_id: str, token: OwnToken) -> tuple[list[AllergyVersion],
     bundle = read(path, token, via=VIA)
     entries = bundle.get("entry", ())
     _name_encounters(entries, token)
-    add_names([one.get("resource") for one in entries], token, VIA)
-    more = any(one["relation"] == "next" for one in bundle.get("link", ()))
+    add_names([entry.get("resource") for entry in entries], token, VIA)
+    more = any(link["relation"] == "next" for link in bundle.get("link", ()))
     found = []
     for at, entry in enumerate(entries):
         before = entries[at + 1] if at + 1 < len(entries) else None
@@ -104,35 +104,35 @@ def changes(before: Json, after: Json) -> Iterator[ElementChange]:
 
 
 def _coded(name: str) -> Callable[[Json], str]:
-    return lambda one: concept(one.get(name) or {})
+    return lambda allergy: concept(allergy.get(name) or {})
 
 
 def _status(name: str) -> Callable[[Json], str]:
-    def words(one: Json) -> str:
-        codings = (one.get(name) or {}).get("coding", ())
+    def words(allergy: Json) -> str:
+        codings = (allergy.get(name) or {}).get("coding", ())
         return ", ".join(word(coding["code"]) for coding in codings if coding.get("code"))
 
     return words
 
 
-def _reactions(one: Json) -> str:
+def _reactions(allergy: Json) -> str:
     texts = []
-    for reaction in reactions(one):
+    for reaction in reactions(allergy):
         text = reaction.text or _("reaction not recorded")
         texts.append(f"{text} ({word(reaction.severity)})" if reaction.severity else text)
     return shortened("; ".join(texts))
 
 
 def _word(name: str) -> Callable[[Json], str]:
-    return lambda one: word(plain(one[name])) if one.get(name) else ""
+    return lambda allergy: word(plain(allergy[name])) if allergy.get(name) else ""
 
 
 def _day(name: str) -> Callable[[Json], str]:
-    return lambda one: when(one.get(name))
+    return lambda allergy: when(allergy.get(name))
 
 
 def _who(name: str) -> Callable[[Json], str]:
-    return lambda one: reference(one.get(name), one)
+    return lambda allergy: reference(allergy.get(name), allergy)
 
 
 _ONSETS = ("onsetDateTime", "onsetAge", "onsetPeriod", "onsetRange", "onsetString")
@@ -143,11 +143,11 @@ _ELEMENTS: Sequence[tuple[str, tuple[str, ...], Callable[[Json], str]]] = (
     (_("verification"), ("verificationStatus",), _status("verificationStatus")),
     (_("criticality"), ("criticality",), _word("criticality")),
     (_("type"), ("type",), _word("type")),
-    (_("category"), ("category",), lambda one: category(one.get("category"))),
+    (_("category"), ("category",), lambda allergy: category(allergy.get("category"))),
     (_("reactions"), ("reaction",), _reactions),
     (_("onset"), _ONSETS, onset),
     (_("last occurred"), ("lastOccurrence",), _day("lastOccurrence")),
-    (_("notes"), ("note",), lambda one: shortened("; ".join(notes(one.get("note"))))),
+    (_("notes"), ("note",), lambda allergy: shortened("; ".join(notes(allergy.get("note"))))),
     (_("patient"), ("patient",), _who("patient")),
     (_("visit"), ("encounter",), _who("encounter")),
     (_("recorded on"), ("recordedDate",), _day("recordedDate")),

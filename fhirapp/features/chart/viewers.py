@@ -41,21 +41,21 @@ def looks_at(patient_id: str, before: int | None) -> tuple[list[Look], int | Non
     """Return who looked, the newest first; and what the next page begins before, if any."""
     found = entries(patient_id=patient_id, before=before, kind=None, limit=SHOWN + 1)
     shown = found[:SHOWN]
-    people = _names(User.id, User.name, {one.user_id for one in shown})
-    apps = _names(Client.client_id, Client.name, {one.client_id for one in shown})
+    people = _names(User.id, User.name, {entry.user_id for entry in shown})
+    apps = _names(Client.client_id, Client.name, {entry.client_id for entry in shown})
     own_pages = _own_pages()
-    whose = patients_of({name for one in shown for name in one.served})
+    whose = patients_of({name for entry in shown for name in entry.served})
     looks = []
     for together in _together(shown):
         last = together[0]
         seen = [
             name
-            for one in together
-            if one.status < 400
-            for name in one.served
+            for entry in together
+            if entry.status < 400
+            for name in entry.served
             if whose.get(name) == patient_id
         ]
-        refused = all(one.status >= 400 for one in together)
+        refused = all(entry.status >= 400 for entry in together)
         looks.append(
             Look(
                 _who(last, people),
@@ -72,12 +72,12 @@ def looks_at(patient_id: str, before: int | None) -> tuple[list[Look], int | Non
 def _together(found: Sequence[AuditEntry]) -> list[list[AuditEntry]]:
     """Return requests that follow one another, of one person through one app in one minute."""
     together: list[list[AuditEntry]] = []
-    for one in found:
+    for entry in found:
         last = together[-1][-1] if together else None
-        if last is not None and _key(last) == _key(one):
-            together[-1].append(one)
+        if last is not None and _key(last) == _key(entry):
+            together[-1].append(entry)
         else:
-            together.append([one])
+            together.append([entry])
     return together
 
 
@@ -86,7 +86,7 @@ def _key(entry: AuditEntry) -> tuple[object, ...]:
 
 
 def _names(key: object, name: object, wanted: Iterable[str | None]) -> Mapping[str, str]:
-    ids = [one for one in wanted if one]
+    ids = [id_ for id_ in wanted if id_]
     if not ids:
         return {}
     rows = db.session.execute(select(key, name).where(key.in_(ids)))  # type: ignore[call-overload,attr-defined]

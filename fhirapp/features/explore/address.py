@@ -176,7 +176,7 @@ def pages_of(content: Any) -> list[tuple[str, str]]:
     words = {"previous": _("Previous page"), "next": _("Next page")}
     is_bundle = isinstance(content, dict) and content.get("resourceType") == "Bundle"
     links = content.get("link", ()) if is_bundle else ()
-    pages = {each.get("relation"): link(str(each.get("url"))) for each in links}
+    pages = {page_link.get("relation"): link(str(page_link.get("url"))) for page_link in links}
     return [(words[name], href) for name in words if (href := pages.get(name))]
 
 

@@ -291,6 +291,6 @@ def _corrected(text: str, definition: Definition) -> str:
             for wrong in impossible_values(definition, [(name, value)]):
                 code = wrong.value.rpartition("|")[2]
                 right = wrong.value.removesuffix(code) + wrong.similar if wrong.similar else ""
-                choices = [right or each if each == wrong.value else each for each in choices]
+                choices = [right or part if part == wrong.value else part for part in choices]
     corrected = name, ",".join(choices)
     return text if corrected == pair(text) else piece(*corrected)

@@ -154,7 +154,7 @@ def _difference(entry: AuditEntry) -> _Difference:
     )
     # As the audit trail counts, then and now.
     recorded = entries(user_id=signed_in().user.id, via=VIA, limit=_ON_A_PAGE)
-    again = next((each for each in recorded if read_address(each.path) == address), None)
+    again = next((repeat for repeat in recorded if read_address(repeat.path) == address), None)
     if again is None:
         raise PageError(503, _("The response was not recorded. Try again in a moment."))
     then, now = set(entry.served), set(again.served)

@@ -152,7 +152,7 @@ def _reaches(access: Access) -> Sequence[Reach]:
         searched = _of_whom(definition, access, "s") if definition.searchable else ""
         reach = _of_whom(definition, access, "r"), searched, definition.searchable
         names.setdefault(reach, []).append(definition.name)
-    return [Reach(each, *reach) for reach, each in names.items()]
+    return [Reach(type_names, *reach) for reach, type_names in names.items()]
 
 
 def _of_whom(definition: Definition, access: Access, permission: str) -> str:

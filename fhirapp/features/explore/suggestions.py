@@ -72,7 +72,7 @@ def offered(*groups: Sequence[FieldOption]) -> Sequence[FieldOption]:
     words: dict[str, str] = {}
     for value, meaning in (choice for group in groups for choice in group):
         words[value] = words.get(value) or meaning
-    return [FieldOption(*each) for each in words.items()]
+    return [FieldOption(*option) for option in words.items()]
 
 
 def patients(typed: str, recent: Sequence[FieldOption], secret: str) -> Sequence[FieldOption]:
@@ -83,7 +83,7 @@ def patients(typed: str, recent: Sequence[FieldOption], secret: str) -> Sequence
     typed = typed.strip()[:_LONGEST].removeprefix("Patient/")
     if not typed:
         ids = [choice.value.removeprefix("Patient/") for choice in recent]
-        people = people_of([each for each in ids if _ID.fullmatch(each)], secret, via=_VIA)
+        people = people_of([id_ for id_ in ids if _ID.fullmatch(id_)], secret, via=_VIA)
     elif len(typed) >= _LEAST_TYPED:
         people = suggest_people(typed, secret, via=_VIA)
     else:
@@ -161,7 +161,7 @@ def _codes_in(
     matches: Sequence[Mapping[str, Any]], definition: Definition, parameter: Parameter
 ) -> Sequence[FieldOption]:
     searched = [definition.params.by_name[name] for name in parameter.searches] or [parameter]
-    paths = [path for each in searched for path in each.paths]
+    paths = [path for component in searched for path in component.paths]
     # By code: its systems, and words.
     codes: dict[str, tuple[set[str], str]] = {}
     for match in matches:

@@ -215,7 +215,7 @@ def name_of(resource: Resource) -> str:
 def text_of(value: Any) -> str:
     """Return an element in a line: a code's display, a name, a period, what a reference names."""
     if isinstance(value, list):
-        if any(isinstance(each, dict) and {"family", "given"} & each.keys() for each in value):
+        if any(isinstance(item, dict) and {"family", "given"} & item.keys() for item in value):
             value = in_order(value)
         texts = [*dict.fromkeys(filter(None, map(text_of, value[:5])))]
         return _cut(", ".join(texts) + (" …" if len(value) > 5 else ""))

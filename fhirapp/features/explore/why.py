@@ -155,7 +155,7 @@ def _of_parameters(search: Search, resource_id: str, token: OwnToken) -> Iterato
 def _sentence(name: str, matches: Count, value: str) -> str:
     if name == "_id":
         return _("_id excludes it: it lists other ids.")
-    sought = next((each.sought for each in matches.reading.applied if each.name == name), "")
+    sought = next((param.sought for param in matches.reading.applied if param.name == name), "")
     if not sought:
         return _("%(name)s excludes it.", name=name)
     if value:

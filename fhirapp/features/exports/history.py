@@ -117,14 +117,14 @@ def history_of(bundle: Any) -> History:
     entries = bundle.get("entry")
     if type(entries) is not list or not entries:
         raise InvalidResource([("Bundle.entry", "must be a list of at least one version")])
-    found = [_read_entry(f"Bundle.entry[{place}]", one) for place, one in enumerate(entries)]
+    found = [_read_entry(f"Bundle.entry[{place}]", item) for place, item in enumerate(entries)]
     (type_name, resource_id), _ = found[0]
     for place, (name, _) in enumerate(found):
         if name != (type_name, resource_id):
             where = f"Bundle.entry[{place}]"
             problem = f"must be a version of {type_name}/{resource_id}, as the first entry is"
             raise InvalidResource([(where, problem)])
-    versions = sorted((version for _, version in found), key=lambda one: one.version_id)
+    versions = sorted((version for _, version in found), key=lambda version: version.version_id)
     for before, after in pairwise(versions):
         if before.version_id == after.version_id:
             problem = f"must hold each version once; {after.version_id} stands twice"

@@ -155,7 +155,7 @@ def _form(message: str = "") -> Response:
         jobs=listed,
         begun=begun,
         is_under_way=any(job.is_under_way for job in listed)
-        or any(one.is_under_way for one in begun),
+        or any(export.is_under_way for export in begun),
         running=admin_jobs,
         kept_until=_kept_until,
         hours=settings().export_hours,
@@ -164,7 +164,7 @@ def _form(message: str = "") -> Response:
 
 def _types() -> Sequence[str]:
     """Return the names of the types that are stored, and not made of others."""
-    return sorted(name for name, one in types().items() if not one.view)
+    return sorted(name for name, definition in types().items() if not definition.view)
 
 
 def _kept_until(job: Job) -> int:

@@ -246,7 +246,7 @@ class Admission:
         """Say whether versions were made with versions of Binaries that are not here yet."""
         binary = self._definitions["Binary"].sql_table
         version = f"SELECT 1 FROM {binary} WHERE id = ? AND version_id = ?"
-        made_with = {pair for each in history.versions for pair in (each.made_with or {}).items()}
+        made_with = {pair for item in history.versions for pair in (item.made_with or {}).items()}
         return any(snapshot.first(version, pair) is None for pair in made_with)
 
     def _resource(

@@ -102,9 +102,9 @@ def _present(
     for type_name, ids in by_type.items():
         columns = definitions[type_name].table.c
         for start in range(0, len(ids), _IDS):
-            some = columns.id.in_(ids[start : start + _IDS])
-            here = connection.execute(select(columns.id).where(columns.is_current, some)).scalars()
-            present.update((type_name, resource_id) for resource_id in here)
+            batch = columns.id.in_(ids[start : start + _IDS])
+            rows = connection.execute(select(columns.id).where(columns.is_current, batch)).scalars()
+            present.update((type_name, resource_id) for resource_id in rows)
     return present
 
 
@@ -133,8 +133,8 @@ def _without_target(
     known: list[ColumnElement[bool]] = []
     for other in definitions.values():
         # An alias takes time to make, and only the definition's own table needs one.
-        held = (other.table.alias() if other is definition else other.table).c
-        exists = select(held.pk).where(held.id == index.target_id, ~held.deleted).exists()
+        target = (other.table.alias() if other is definition else other.table).c
+        exists = select(target.pk).where(target.id == index.target_id, ~target.deleted).exists()
         known.append(and_(index.target_type == other.name, exists))
     missing = (
         select(columns.id, index.target_type, index.target_id)

@@ -42,8 +42,8 @@ def count_missing(
     with db.engine.connect() as connection:
         for definition in definitions.values():
             columns = definition.table.c
-            held = select(func.count()).where(columns.is_current, columns.source_id == source_id)
-            total += connection.execute(held).scalar_one()
+            current = select(func.count()).where(columns.is_current, columns.source_id == source_id)
+            total += connection.execute(current).scalar_one()
     return missing, total
 
 

@@ -286,10 +286,10 @@ class Import:
         table = self._definitions["Binary"].sql_table
         stored: set[str] = set()
         for start in range(0, len(ids), _IDS):
-            some = ids[start : start + _IDS]
-            marks = ", ".join("?" * len(some))
+            batch = ids[start : start + _IDS]
+            marks = ", ".join("?" * len(batch))
             current = f"SELECT id FROM {table} WHERE is_current AND id IN ({marks})"
-            stored.update(row[0] for row in snapshot.all(current, some))
+            stored.update(row[0] for row in snapshot.all(current, batch))
         return frozenset(stored)
 
     def _publisher(self, connection: Connection, source_id: int | None) -> Publisher:

@@ -94,7 +94,7 @@ def _run_rows() -> Iterator[tuple[int, ImportRow]]:
     newest = None
     for run, source in db.session.execute(named.order_by(ImportRun.id.desc()).limit(_RUNS)):
         newest = newest or run.id
-        inputs = ", ".join(one.rsplit("/", 1)[-1] for one in run.inputs[:3])
+        inputs = ", ".join(path.rsplit("/", 1)[-1] for path in run.inputs[:3])
         if run.outcome is not None:
             phase = _("done")
         elif run.ended_at is None and run.id == newest and is_locked(settings(), TURN):
@@ -172,7 +172,7 @@ def begin() -> Response:
     message = _fault(found, source, prefix, delete_missing=options["delete_missing"])
     if message or found is None:
         return _form(job_id, message)
-    what = {"names": [one.name for one in found.files[:_NAMED]], "size": found.size}
+    what = {"names": [upload_file.name for upload_file in found.files[:_NAMED]], "size": found.size}
     options |= {"source": source, "prefix": prefix, "count": len(found.files), **what}
     jobs.begin(IMPORT, options)
     return pages.see_other(f"/admin/imports/{job_id}")
@@ -252,12 +252,12 @@ def _form(
         scripts=True,
         job_id=upload_id if upload or known else queue.new_id(),
         upload=upload,
-        unfinished=[one for one in mine if one.id != upload_id],
+        unfinished=[other for other in mine if other.id != upload_id],
         typed=filled,
         message=message,
         done=_("Upload removed.") if request.args.get("done") else "",
         runs=found,
-        is_under_way=any(one.is_under_way for one in found),
+        is_under_way=any(run.is_under_way for run in found),
         sources=db.session.scalars(select(ImportSource.name).order_by(ImportSource.name)).all(),
         running=jobs,
         most=uploads.MOST_FILES,
@@ -283,7 +283,7 @@ def _fault(upload: Upload | None, source: str, prefix: str, *, delete_missing: b
 def _spoilt(report: Mapping[str, Any] | None) -> list[str]:
     """Return the files that were refused as a whole, or broke off: no line of theirs is named."""
     faults = report["rejected"] if report else []
-    return [one["place"] for one in faults if not one["path"] and ":" not in one["place"]]
+    return [fault["place"] for fault in faults if not fault["path"] and ":" not in fault["place"]]
 
 
 def _report(job: Job) -> dict[str, Any] | None:

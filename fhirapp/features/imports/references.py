@@ -286,7 +286,7 @@ class Resolver:
         if type_name == "Patient" and len(found) > 1:
             # Records that were merged are one person's.
             merged = patients_merged(snapshot)
-            found = {merged.get(one, one) for one in found}
+            found = {merged.get(patient_id, patient_id) for patient_id in found}
         if len(found) == 1 and len(rows) < _FOUND:
             return found.pop()
         if rows:

@@ -24,8 +24,8 @@ def shown_by(question: Question, who: tuple[str, ...], status: int) -> Sequence[
     """Return which requests show what a question asks for: any of them, answered with status."""
     path, _mark, query = question.address.partition("?")
     named = named_by(path)
-    patterns = tuple((each.text,) for each in parameters_of(query) if each.name not in SHAPING)
-    asked = Expected(
+    patterns = tuple((param.text,) for param in parameters_of(query) if param.name not in SHAPING)
+    expected = Expected(
         who=who,
         status=(status,),
         parameters=patterns,
@@ -36,12 +36,12 @@ def shown_by(question: Question, who: tuple[str, ...], status: int) -> Sequence[
         **named._asdict(),
     )
     if status == 200 and named.interaction == "search":
-        return asked, Expected(who=who, type=named.type, same_as=(question.address,))
+        return expected, Expected(who=who, type=named.type, same_as=(question.address,))
     if status == 200 and named.interaction in ("read", "vread"):
         # As a match of a search, say, or in the history.
         names = filter(None, (named.type, named.id, named.version))
         return (Expected(who=who, serves=("/".join(names),)),)
-    return (asked,)
+    return (expected,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def last_of(
     for request in requests[0]:
         if before is not None and request.entry.number <= before.entry.number:
             continue
-        if all(each.met for each in expected[0].conditions(request, before, answer_of)):
+        if all(condition.met for condition in expected[0].conditions(request, before, answer_of)):
             if len(expected) == 1:
                 return request
             last = last_of(expected[1:], requests[1:], request, answer_of)
@@ -98,7 +98,7 @@ def meeting(
     return {
         request.entry.number
         for request in requests
-        if all(each.met for each in expected.conditions(request, answer_of=answer_of))
+        if all(condition.met for condition in expected.conditions(request, answer_of=answer_of))
     }
 
 
@@ -139,7 +139,7 @@ def _nearest(
         if request.entry.number in spent and request.entry.status in step.status:
             continue
         conditions = step.conditions(request, before, answer_of)
-        lacking = [each.missing for each in conditions if not each.met]
+        lacking = [condition.missing for condition in conditions if not condition.met]
         if lacking and (best is None or len(lacking) <= fewest):
             best, fewest = Nearest(request, lacking[0]), len(lacking)
     return best

@@ -269,14 +269,14 @@ def _seat(
     learner: Learner, user: User, began: Mapping[str, LessonProgress], own: Sequence[Lesson]
 ) -> Seat:
     rows = [
-        (number, one, began[one.name]) for number, one in enumerate(own, 1) if one.name in began
+        (n, lesson, began[lesson.name]) for n, lesson in enumerate(own, 1) if lesson.name in began
     ]
-    open_rows = [each for each in rows if each[2].done_at is None]
+    open_rows = [row for row in rows if row[2].done_at is None]
     last = progress.last_request(user.id)
     done = len(rows) - len(open_rows)
     if not open_rows:
         return Seat(user, learner.joined_at, 0, None, 0, done, last)
-    number, lesson, row = max(open_rows, key=lambda each: each[2].began_at)
+    number, lesson, row = max(open_rows, key=lambda row: row[2].began_at)
     return Seat(user, learner.joined_at, number, lesson, _met(row, lesson), done, last)
 
 

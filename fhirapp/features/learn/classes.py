@@ -339,7 +339,7 @@ def _nickname(text: str) -> str:
     """
     nickname = " ".join(unicodedata.normalize("NFC", text).split())
     is_name = all(
-        each in _OF_NICKNAMES or unicodedata.category(each)[0] in "LMN" for each in nickname
+        char in _OF_NICKNAMES or unicodedata.category(char)[0] in "LMN" for char in nickname
     )
     if not is_name or not 1 <= len(nickname) <= LONGEST_NICKNAME or not nickname[0].isalnum():
         raise RefusedCommand(

@@ -92,15 +92,15 @@ class Expected:
         signs: list[bool] = []
         if self.id:
             is_alike = SequenceMatcher(None, self.id, named.id).ratio() >= _ALIKE
-            is_served = any(_is_served(f"{self.type}/{self.id}", each) for each in request.gathered)
+            is_served = any(_is_served(f"{self.type}/{self.id}", name) for name in request.gathered)
             signs.append(is_alike or is_served)
         if patterns := self._patterns:
-            sent = {each.name for each in request.parameters}
+            sent = {parameter.name for parameter in request.parameters}
             signs += [
-                any(matches(each, p) for each in some for p in request.parameters)
-                for some in patterns
+                any(matches(option, p) for option in group for p in request.parameters)
+                for group in patterns
             ]
-            signs.append(all(any(_name(each) in sent for each in some) for some in patterns))
+            signs.append(all(any(_name(option) in sent for option in group) for group in patterns))
         return any(signs) if signs else self._is_of_kind(request)
 
     def _is_of_kind(self, request: Interaction) -> bool:
@@ -110,18 +110,18 @@ class Expected:
     def _patterns(self) -> tuple[tuple[str, ...], ...]:
         """The parameters that are expected, with their values in the first address of same_as."""
         query = self.same_as[0].partition("?")[2] if self.same_as else ""
-        left = [each for each in parameters_of(query) if each.name not in SHAPING]
+        left = [parameter for parameter in parameters_of(query) if parameter.name not in SHAPING]
         patterns: list[tuple[str, ...]] = []
-        for some in self.parameters:
-            names = [_name(each) for each in some]
-            found = next((each for each in left if each.name in names), None)
+        for group in self.parameters:
+            names = [_name(option) for option in group]
+            found = next((parameter for parameter in left if parameter.name in names), None)
             if found is not None:
                 left.remove(found)
-            is_any = found is not None and not any("=" in each for each in some)
+            is_any = found is not None and not any("=" in option for option in group)
             patterns.append(
-                tuple(f"{n}={found.value}" for n in names) if found and is_any else some
+                tuple(f"{n}={found.value}" for n in names) if found and is_any else group
             )
-        return (*patterns, *((each.text,) for each in left))
+        return (*patterns, *((parameter.text,) for parameter in left))
 
     def conditions(
         self,
@@ -164,7 +164,7 @@ class Expected:
             yield RequestCondition(is_one, _("it was sent with %(method)s", method=method))
             if is_one and method == "POST" and named.interaction == "search":
                 query = parameters_of(request.entry.path.partition("?")[2])
-                is_empty = all(each.name in SHAPING for each in query)
+                is_empty = all(parameter.name in SHAPING for parameter in query)
                 yield RequestCondition(
                     is_empty, _("the search parameters are in the address instead of the body")
                 )
@@ -194,15 +194,15 @@ class Expected:
     def _of_same(self, request: Interaction, answer_of: AnswerOf) -> Iterator[RequestCondition]:
         """Yield nothing for the same records, else by which parameter they differ."""
         gathered = _records(request.named.type, request.gathered)
-        some = [_records(request.named.type, answer_of(each) or ()) for each in self.same_as]
-        if request.entry.status != 200 or gathered in some:
+        answers = [_records(request.named.type, answer_of(url) or ()) for url in self.same_as]
+        if request.entry.status != 200 or gathered in answers:
             return
         likely = Expected(parameters=self._patterns, exactly=True)
-        differing = [each for each in likely._of_parameters(request) if not each.met]
-        own = {each.missing for each in self._of_parameters(request) if not each.met}
-        yield from (each for each in differing if each.missing not in own)
+        differing = [condition for condition in likely._of_parameters(request) if not condition.met]
+        own = {condition.missing for condition in self._of_parameters(request) if not condition.met}
+        yield from (condition for condition in differing if condition.missing not in own)
         if not differing:
-            fewer = any(gathered < each for each in some)
+            fewer = any(gathered < answer for answer in answers)
             yield RequestCondition(
                 False,
                 _("the response has fewer resources than expected")
@@ -214,32 +214,32 @@ class Expected:
         left = [parameter for parameter in request.parameters if parameter.value]
         unmet: set[str] = set()
         for patterns in self.parameters:
-            match = next((each for each in left if any(matches(p, each) for p in patterns)), None)
-            names = [each.partition("=")[0].rstrip("*") for each in patterns]
+            match = next((p for p in left if any(matches(option, p) for option in patterns)), None)
+            names = [option.partition("=")[0].rstrip("*") for option in patterns]
             if match is not None:
                 left.remove(match)
             else:
-                unmet |= {_name(each) for each in names}
-            sent = {each.name for each in request.parameters}
-            name = next((each for each in names if _name(each) in sent), names[0])
+                unmet |= {_name(name) for name in names}
+            sent = {parameter.name for parameter in request.parameters}
+            name = next((name for name in names if _name(name) in sent), names[0])
             yield RequestCondition(match is not None, _lacking(name, request.parameters))
         if self.exactly:
-            others = [each for each in left if each.name not in SHAPING | unmet]
+            others = [parameter for parameter in left if parameter.name not in SHAPING | unmet]
             yield RequestCondition(
                 not others, _too_much(others[0].name_and_modifier if others else "")
             )
         for pattern in self.without:
             yield RequestCondition(
-                not any(matches(pattern, each) for each in request.parameters),
+                not any(matches(pattern, parameter) for parameter in request.parameters),
                 _too_much(pattern.partition("=")[0]),
             )
 
 
 def _lacking(name: str, sent: Sequence[QueryParameter]) -> str:
     """Return why none of the parameters that were sent is the expected one."""
-    if any(each.name_and_modifier == name for each in sent):
+    if any(parameter.name_and_modifier == name for parameter in sent):
         return _("its parameter %(name)s has a different value than expected", name=name)
-    if any(each.name == name.partition(":")[0] for each in sent):
+    if any(parameter.name == name.partition(":")[0] for parameter in sent):
         return _("it has %(name)s with a different modifier, or without one", name=name)
     return _("the parameter %(name)s is missing", name=name)
 

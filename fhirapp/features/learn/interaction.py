@@ -74,7 +74,7 @@ class Interaction:
     def is_next_of(self, before: Interaction) -> bool:
         """Return whether this is a further page of the search before, by a next link."""
         # The server's own link leaves out what it ignored.
-        selecting = {each for each in self.parameters if each.name != _CURSOR}
+        selecting = {parameter for parameter in self.parameters if parameter.name != _CURSOR}
         served, served_before = set(self.entry.served), set(before.entry.served)
         return (
             self._has_cursor
@@ -191,14 +191,14 @@ def fits(pattern: str, text: str) -> bool:
 
 def _is_same(pattern: str, value: str) -> bool:
     """Return whether alternatives, joined with commas, are the same ones in whatever order."""
-    wanted, sent = pattern.split(","), value.split(",")
-    if len(sent) != len(wanted) and not ("*" in wanted and len(sent) > len(wanted)):
+    patterns, values = pattern.split(","), value.split(",")
+    if len(values) != len(patterns) and not ("*" in patterns and len(values) > len(patterns)):
         return False
-    for alternative in sorted(wanted, key=lambda each: each == "*"):
-        found = next((each for each in sent if _is_same_alternative(alternative, each)), None)
-        if found is None:
+    for alternative in sorted(patterns, key=lambda item: item == "*"):
+        match = next((item for item in values if _is_same_alternative(alternative, item)), None)
+        if match is None:
             return False
-        sent.remove(found)
+        values.remove(match)
     return True
 
 

@@ -281,14 +281,14 @@ class _Front:
             return value
         values = value if isinstance(value, list) else [value]
         if name == "status":
-            are_numbers = all(type(each) is int for each in values)
+            are_numbers = all(type(number) is int for number in values)
             self._need(are_numbers, _("status must be a number or a list of numbers."), name)
             return tuple(values)
         if name != "parameters":
             return self._texts(values, name)
-        alternatives = [each if isinstance(each, list) else [each] for each in values]
+        alternatives = [item if isinstance(item, list) else [item] for item in values]
         self._need(all(alternatives), _("A list of parameters must not be empty."), name)
-        return tuple(self._texts(each, name) for each in alternatives)
+        return tuple(self._texts(texts, name) for texts in alternatives)
 
     def _texts(self, values: Any, name: str) -> tuple[str, ...]:
         are_texts = isinstance(values, list) and all(

@@ -50,8 +50,8 @@ class _Renderer(Renderer):
         shown = super().fence(tokens, at, options, env)
         if tokens[at].info.strip() != "fhir":
             return shown
-        asked = tokens[at].content.strip().removeprefix("GET ").strip()
-        address = escape(_explorer(asked, env["lesson"]))
+        request = tokens[at].content.strip().removeprefix("GET ").strip()
+        address = escape(_explorer(request, env["lesson"]))
         return f'{shown}<p><a class="target" href="{address}">{escape(env["link_text"])}</a></p>'
 
 

@@ -150,8 +150,8 @@ def lesson_state(lesson: Lesson, user_id: str, began_at: str, met: Collection[st
     counted: dict[int, Interaction] = {}
     for check in lesson.checks:
         for expected in check.requests:
-            counted |= {each.entry.number: each for each in trail.of(expected)}
-    newest = sorted(counted.values(), key=lambda each: each.entry.number, reverse=True)
+            counted |= {request.entry.number: request for request in trail.of(expected)}
+    newest = sorted(counted.values(), key=lambda request: request.entry.number, reverse=True)
     return LessonState(states, newest)
 
 
@@ -199,8 +199,8 @@ def _not_yet(step: Expected, trail: _Trail) -> str:
     nothing = _("No matching request yet.")
     for who, sent in _SENT.items():
         others = () if who in step.who else trail.of(Expected(who=(who,)))
-        counted = {each.entry.number for each in trail.of(step)}
-        if any(step.is_near(each) and each.entry.number not in counted for each in others):
+        counted = {request.entry.number for request in trail.of(step)}
+        if any(step.is_near(request) and request.entry.number not in counted for request in others):
             how = _("A request was sent %(how)s, which does not count here.", how=_(sent))
             return f"{nothing} {how} {_(_TO_SEND[step.who[0]])}"
     return nothing
@@ -210,7 +210,7 @@ def is_shown(lesson: Lesson, check: Check, user_id: str, began_at: str, status: 
     """Return whether a request that counts showed the learner what a question asks for."""
     if check.question is None:
         return False
-    who = {each for one in lesson.checks for expected in one.requests for each in expected.who}
+    who = {kind for item in lesson.checks for expected in item.requests for kind in expected.who}
     trail = _Trail(user_id, began_at)
     return any(
         last_of([expected], [trail.of(expected)], answer_of=trail.answer_of)
@@ -236,7 +236,7 @@ def _served_by(address: str, _who: tuple[Path, str, int]) -> frozenset[str] | No
         if entry.get("search", {}).get("mode", "match") == "match"
     )
     return frozenset(
-        f"{each['resourceType']}/{each['id']}/{each['meta']['versionId']}" for each in resources
+        f"{match['resourceType']}/{match['id']}/{match['meta']['versionId']}" for match in resources
     )
 
 
@@ -246,11 +246,11 @@ def requests_for(
     """Return the requests that were meant for a lesson's checks, the oldest first."""
     trail = _Trail(user_id, began_at, done_at)
     found = {
-        each.entry.number: each
+        request.entry.number: request
         for check in lesson.checks
         for step in check.requests
-        for each in trail.of(step)
-        if step.is_near(each)
+        for request in trail.of(step)
+        if step.is_near(request)
     }
     return [found[number] for number in sorted(found)]
 
@@ -279,12 +279,12 @@ class _Trail:
 
     def of(self, expected: Expected) -> Sequence[Interaction]:
         """Return the requests of the senders that count, the oldest first."""
-        requests = {each.entry.number: each for who in expected.who for each in self._of(who)}
-        return sorted(requests.values(), key=lambda each: each.entry.number)
+        found = {request.entry.number: request for who in expected.who for request in self._of(who)}
+        return sorted(found.values(), key=lambda request: request.entry.number)
 
     def answer_of(self, address: str) -> frozenset[str] | None:
         """Return the records that an address answers to the learner now."""
-        newest = max((each[-1].entry.number for each in self._read.values() if each), default=0)
+        newest = max((trail[-1].entry.number for trail in self._read.values() if trail), default=0)
         return _served_by(address, (settings().instance, self._user_id, newest))
 
     def consents_to(self, client_id: str) -> Sequence[str]:

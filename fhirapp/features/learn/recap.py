@@ -41,7 +41,7 @@ def recap() -> Response:
     done = _done(user_id)
     return page(
         "learn/recap.html",
-        done=[(each, _requests(user_id, each)) for each in done],
+        done=[(lesson, _requests(user_id, lesson)) for lesson in done],
         all=len(own_lessons()),
     )
 

@@ -58,7 +58,7 @@ def overview() -> Response:
     return pages.page(
         "learn/overview.html",
         lessons=known,
-        levels=[(level, [*some]) for level, some in groupby(known, lambda lesson: lesson.level)],
+        levels=[(level, [*group]) for level, group in groupby(known, lambda lesson: lesson.level)],
         number={lesson.name: number for number, lesson in enumerate(known, 1)},
         began=began,
         done=done,
@@ -258,7 +258,7 @@ def _values(place: _Place) -> dict[str, Any]:
         if state.is_done or not set(state.met) <= set(row.met):
             progress.note(user_id, lesson.name, row.began_at, state.met, is_done=state.is_done)
     newest = state.requests[0].entry.number if state.requests else 0
-    states = [(each.is_met, each.missing) for each in state.states]
+    states = [(check.is_met, check.missing) for check in state.states]
     # Changes when the progress does.
     digest = sha256(repr((values["began"], states, newest)).encode()).hexdigest()[:16]
     return values | {"found": state, "state": digest}

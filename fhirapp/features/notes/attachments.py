@@ -156,7 +156,7 @@ def way(found: Attachment) -> Way:
 
 def picture_type(data: bytes) -> str:
     """Return the media type of a picture that a browser may show, by how it begins."""
-    return next((one for start, one in _PICTURES if data.startswith(start)), "")
+    return next((media_type for start, media_type in _PICTURES if data.startswith(start)), "")
 
 
 def plain_text(found: Attachment) -> tuple[str, bool]:

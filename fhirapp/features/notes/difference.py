@@ -95,7 +95,7 @@ def _paragraphs(lines: Sequence[str]) -> list[str]:
             found.append([])
         if line.strip():
             found[-1].append(line)
-    return ["\n".join(one) for one in found if one]
+    return ["\n".join(paragraph) for paragraph in found if paragraph]
 
 
 def _compared(old: Sequence[str], new: Sequence[str]) -> list[DiffRow] | None:
@@ -113,9 +113,9 @@ def _compared(old: Sequence[str], new: Sequence[str]) -> list[DiffRow] | None:
         left = [(line, head + low + at) for at, line in enumerate(middle_old[low:high], 1)]
         right = [(line, head + from_ + at) for at, line in enumerate(middle_new[from_:to], 1)]
         if tag == "equal":
-            rows += [_same(one, n, m) for (one, n), (_, m) in zip(left, right, strict=True)]
+            rows += [_same(line, n, m) for (line, n), (_, m) in zip(left, right, strict=True)]
         else:
-            rows += [_pair(one, other) for one, other in zip_longest(left, right)]
+            rows += [_pair(before, after) for before, after in zip_longest(left, right)]
     shift = len(new) - len(old)
     start = len(old) - tail
     rows += [_same(line, start + at, start + at + shift) for at, line in enumerate(old[start:], 1)]
@@ -137,8 +137,8 @@ def _pair(left: _Numbered | None, right: _Numbered | None) -> DiffRow:
         return DiffRow("removed", left=_whole(left[0]), left_number=left[1])
     assert left is not None
     assert right is not None
-    one, other = _words(left[0], right[0])
-    return DiffRow("changed", one, other, left[1], right[1])
+    left_spans, right_spans = _words(left[0], right[0])
+    return DiffRow("changed", left_spans, right_spans, left[1], right[1])
 
 
 def _whole(line: str) -> tuple[DiffSpan, ...]:
@@ -158,15 +158,15 @@ def _words(left: str, right: str) -> tuple[tuple[DiffSpan, ...], tuple[DiffSpan,
     if matcher.ratio() < 0.3:
         # Two lines that happen to stand beside one another.
         return _whole(left), _whole(right)
-    one: list[DiffSpan] = []
-    other: list[DiffSpan] = []
+    left_spans: list[DiffSpan] = []
+    right_spans: list[DiffSpan] = []
     for tag, low, high, from_, to in matcher.get_opcodes():
         left_text, right_text = "".join(old[low:high]), "".join(new[from_:to])
         # A space between two words that changed is no place to begin anew.
         is_changed = tag != "equal" or not left_text.strip()
-        _add(one, left_text, is_changed=is_changed)
-        _add(other, right_text, is_changed=is_changed)
-    return tuple(one), tuple(other)
+        _add(left_spans, left_text, is_changed=is_changed)
+        _add(right_spans, right_text, is_changed=is_changed)
+    return tuple(left_spans), tuple(right_spans)
 
 
 def _add(pieces: list[DiffSpan], text: str, *, is_changed: bool) -> None:

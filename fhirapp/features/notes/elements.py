@@ -79,9 +79,9 @@ def about(note: Json) -> str:
     """Return what a note is about, by its description or the titles of its documents."""
     if description := note.get("description"):
         return labels.shortened(str(description))
-    titles = [(one.get("attachment") or {}).get("title") for one in note.get("content", ())]
+    titles = [(content.get("attachment") or {}).get("title") for content in note.get("content", ())]
     kind = kind_of_note(note).casefold()
-    titled = dict.fromkeys(str(one) for one in titles if one and str(one).casefold() != kind)
+    titled = dict.fromkeys(str(text) for text in titles if text and str(text).casefold() != kind)
     return labels.shortened(", ".join(titled))
 
 
@@ -89,9 +89,9 @@ def concept(value: Json | None) -> str:
     """Return a CodeableConcept in words: its text, a display, or a code; "" where it has none."""
     if not value:
         return ""
-    codings = [one for one in value.get("coding", ()) if one]
-    displays = (one.get("display") for one in codings)
-    codes = (one.get("code") for one in codings)
+    codings = [coding for coding in value.get("coding", ()) if coding]
+    displays = (coding.get("display") for coding in codings)
+    codes = (coding.get("code") for coding in codings)
     return labels.shortened(next(filter(None, (value.get("text"), *displays, *codes)), ""))
 
 
@@ -125,8 +125,8 @@ def status(note: Json) -> Status:
 def formats(note: Json) -> tuple[str, ...]:
     """Return in what formats a note's documents are, each once."""
     found = [
-        labels.format_of(str((one.get("attachment") or {}).get("contentType", "")))
-        for one in note.get("content", ())
+        labels.format_of(str((content.get("attachment") or {}).get("contentType", "")))
+        for content in note.get("content", ())
     ]
     return tuple(dict.fromkeys(found)) or (_("no document"),)
 
@@ -177,25 +177,25 @@ def add_names(resources: Any, token: OwnToken, via: str) -> None:
     In resources, or a list of them, as FHIR has them; as far as may be read.
     """
     names: dict[str, str] = {}
-    for one in _unnamed(resources):
-        address = one["reference"]
+    for element in _unnamed(resources):
+        address = element["reference"]
         if address not in names and len(names) < _MOST:
             names[address] = _name_of(address, token, via)
         if found := names.get(address):
-            one["display"] = found
+            element["display"] = found
 
 
-def _unnamed(held: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(held, list):
-        for one in held:
-            yield from _unnamed(one)
-    elif isinstance(held, dict):
-        address = held.get("reference")
-        if isinstance(address, str) and not held.get("display") and _NAMED.fullmatch(address):
-            yield held
-        for key, one in held.items():
+def _unnamed(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, list):
+        for child in value:
+            yield from _unnamed(child)
+    elif isinstance(value, dict):
+        address = value.get("reference")
+        if isinstance(address, str) and not value.get("display") and _NAMED.fullmatch(address):
+            yield value
+        for key, child in value.items():
             if key not in _LEFT_OUT:
-                yield from _unnamed(one)
+                yield from _unnamed(child)
 
 
 # Shown elsewhere, or the resource itself.

@@ -41,14 +41,18 @@ def search(parameters: Parameters, token: OwnToken) -> Listing:
     bundle = _ask(parameters, token)
     entries = bundle.get("entry", ())
     of = {
-        mode: [one["resource"] for one in entries if one["search"]["mode"] == mode]
+        mode: [entry["resource"] for entry in entries if entry["search"]["mode"] == mode]
         for mode in _MODES
     }
-    names = {one["id"]: full_name(one) for one in of["include"] if one["resourceType"] == "Patient"}
+    names = {
+        resource["id"]: full_name(resource)
+        for resource in of["include"]
+        if resource["resourceType"] == "Patient"
+    }
     add_names(of["match"], token, VIA)
     notes = tuple(of["match"])
-    lines = (line(one) for one in notes)
-    named = tuple(one._replace(patient=names.get(one.patient_id, one.patient)) for one in lines)
+    lines = (line(note) for note in notes)
+    named = tuple(item._replace(patient=names.get(item.patient_id, item.patient)) for item in lines)
     # What very many notes have is not ranked: its matches have no score.
     is_ranked = any("score" in entry["search"] for entry in entries)
     total = int(bundle.get("total", 0))
@@ -68,7 +72,7 @@ def every(
         sent = [*first, ("_cursor", cursor)] if cursor else first
         bundle = read(f"/fhir/{kind}?{urlencode(sent, quote_via=quote)}", token, via=VIA)
         found = [
-            one["resource"] for one in bundle.get("entry", ()) if one["search"]["mode"] == "match"
+            hit["resource"] for hit in bundle.get("entry", ()) if hit["search"]["mode"] == "match"
         ]
         yield from found[:most]
         most -= len(found)

@@ -102,15 +102,15 @@ class NotePatient(NamedTuple):
     born: str
 
 
-def patient_of(one: OpenNote) -> NotePatient:
+def patient_of(opened: OpenNote) -> NotePatient:
     """Return whose record a note is in, as far as may be read and is recorded."""
-    subject = one.note.get("subject") or {}
+    subject = opened.note.get("subject") or {}
     patient_id = elements.local_id(subject, "Patient")
     recorded = NotePatient(patient_id, elements.reference(subject), "")
     if not patient_id:
         return recorded
     try:
-        patient = read(f"/fhir/Patient/{quote(patient_id)}", one.token, via=attachments.VIA)
+        patient = read(f"/fhir/Patient/{quote(patient_id)}", opened.token, via=attachments.VIA)
     except PageError:
         return recorded
     born = patient.get("birthDate")
@@ -121,10 +121,10 @@ def patient_of(one: OpenNote) -> NotePatient:
 _TURNED = re.compile("[\u202d\u202e]")
 
 
-def document_views(one: OpenNote, phrases: Sequence[Phrase]) -> list[DocumentView]:
+def document_views(opened: OpenNote, phrases: Sequence[Phrase]) -> list[DocumentView]:
     """Return a note's documents, what was looked for marked in them."""
-    count = min(len(one.note.get("content", ())), attachments.MAX_ATTACHMENTS)
-    found = (attachments.attachment(one.note, number, one.token) for number in range(1, count + 1))
+    count = min(len(opened.note.get("content", ())), attachments.MAX_ATTACHMENTS)
+    found = (attachments.attachment(opened.note, n, opened.token) for n in range(1, count + 1))
     until = time.monotonic() + _SECONDS
     return [_shown(document, phrases, until) for document in found if document is not None]
 
@@ -173,8 +173,8 @@ def _unread(parts: Sequence[Unread]) -> str:
     if not parts:
         return ""
     named = [
-        f"{terminology.shortened(one.section) or _('outside of a section')} ({one.reason})"
-        for one in parts[:_MOST_PARTS]
+        f"{terminology.shortened(part.section) or _('outside of a section')} ({part.reason})"
+        for part in parts[:_MOST_PARTS]
     ]
     if len(parts) > _MOST_PARTS:
         named.append(_("%(count)s more", count=len(parts) - _MOST_PARTS))
@@ -203,7 +203,7 @@ def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
     """Return what a note's heading has beside its kind and its day."""
     context = note.get("context") or {}
     period = context.get("period") or {}
-    encounters = [encounter_in_words(one, token) for one in context.get("encounter", ())[:5]]
+    encounters = [encounter_in_words(target, token) for target in context.get("encounter", ())[:5]]
     facts = [
         (_("Description"), note.get("description", "")),
         (_("Signed by"), elements.reference(note.get("authenticator"))),
@@ -218,8 +218,8 @@ def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
 
 def _numbers(note: Mapping[str, Any]) -> Iterator[str]:
     """Yield by what others know a note; an address or UUID is for programs."""
-    for one in [note.get("masterIdentifier") or {}, *note.get("identifier", ())][:5]:
-        value = str(one.get("value") or "")
+    for identifier in [note.get("masterIdentifier") or {}, *note.get("identifier", ())][:5]:
+        value = str(identifier.get("value") or "")
         if value and not value.startswith("urn:") and not _UUID.fullmatch(value):
             yield shortened(value, 80)
 
@@ -254,7 +254,7 @@ def encounter_in_words(
         encounter = read(f"/fhir/{quote(place)}", token, via=via)
     except PageError:
         return elements.reference(value)
-    kinds = (elements.concept(one) for one in encounter.get("type", ()))
+    kinds = (elements.concept(type_) for type_ in encounter.get("type", ()))
     kind = next(filter(None, kinds), "") or str((encounter.get("class") or {}).get("display", ""))
     return f"{kind or _('a visit')}, {_span(encounter.get('period') or {})}"
 
@@ -301,9 +301,9 @@ def relations(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, eleme
     try:
         for other in every("DocumentReference", naming, token, 10):
             codes = [
-                str(one.get("code"))
-                for one in other.get("relatesTo", ())
-                if str((one.get("target") or {}).get("reference", "")).split("/")[1:2] == [here]
+                str(link.get("code"))
+                for link in other.get("relatesTo", ())
+                if str((link.get("target") or {}).get("reference", "")).split("/")[1:2] == [here]
             ]
             word = _(_RELATIONS.get(codes[0] if codes else "", "relates to"))
             found.append(

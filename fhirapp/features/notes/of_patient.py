@@ -94,8 +94,8 @@ def of_patient(
         whole = tuple(every("DocumentReference", newest, token, READ_WHOLE))
         add_names(list(whole), token, VIA)
     lines = found.lines if whole is None or whole is found.resources else tuple(map(line, whole))
-    holding = tuple(one for one in lines if not one.status.is_past)
-    past = tuple(one for one in lines if one.status.is_past)
+    holding = tuple(item for item in lines if not item.status.is_past)
+    past = tuple(item for item in lines if item.status.is_past)
     result = NotesOfPatient(
         patient_id=patient_id,
         total=found.total,
@@ -162,12 +162,12 @@ def _filters(
             )
             for value, number in counts.most_common()
         ]
-        rest = [one for one in choices[_MOST_LINKS:] if not one.is_chosen]
+        rest = [choice for choice in choices[_MOST_LINKS:] if not choice.is_chosen]
         # One choice of all is none.
         if len(choices) > 1 or chosen or (name == "status" and choices):
             found[name] = NoteFilter(
-                [one for one in choices if one not in rest],
-                sorted(rest, key=lambda one: one.value.casefold()),
+                [choice for choice in choices if choice not in rest],
+                sorted(rest, key=lambda choice: choice.value.casefold()),
                 others,
             )
     return found
@@ -185,9 +185,9 @@ def timeline_of(
     if notes is None:
         newest = [("patient", patient_id), ("_sort", "-date")]
         # One after the other: their documents come with them.
-        dots = [_dot(one) for one in every("DocumentReference", newest, token, MOST_DRAWN + 1)]
+        dots = [_dot(note) for note in every("DocumentReference", newest, token, MOST_DRAWN + 1)]
     else:
-        dots = [_dot(one) for one in notes]
+        dots = [_dot(note) for note in notes]
     encounters = _encounters(patient_id, token) if dots else ()
     drawn = timeline(patient_id, dots[:MOST_DRAWN], encounters)
     return drawn._replace(is_cut=len(dots) > MOST_DRAWN)
@@ -204,7 +204,8 @@ def _encounters(patient_id: str, token: OwnToken) -> list[EncounterSpan]:
     parameters = [("patient", patient_id), ("_elements", "period,type")]
     try:
         return [
-            _encounter_span(one) for one in every("Encounter", parameters, token, _MOST_ENCOUNTERS)
+            _encounter_span(encounter)
+            for encounter in every("Encounter", parameters, token, _MOST_ENCOUNTERS)
         ]
     except PageError:
         return []

@@ -57,24 +57,24 @@ def origins(note_id: str, token: OwnToken) -> list[NoteProvenance] | None:
     except PageError:
         return None
     elements.add_names(found, token, VIA)
-    return [_origin(one, f"DocumentReference/{note_id}") for one in found]
+    return [_origin(provenance, f"DocumentReference/{note_id}") for provenance in found]
 
 
-def _origin(provenance: Mapping[str, Any], here: str) -> NoteProvenance:
+def _origin(provenance: Mapping[str, Any], document: str) -> NoteProvenance:
     codings = (provenance.get("activity") or {}).get("coding") or []
-    codes = [str(one.get("code", "")) for one in codings]
+    codes = [str(coding.get("code", "")) for coding in codings]
     named = elements.concept(provenance.get("activity"))
     done = next((_(_DONE[code]) for code in codes if code in _DONE), named) or _("Recorded")
     heading = f"{done}, {elements.moment_of(provenance.get('recorded'))}"
-    agents = [_agent(one) for one in provenance.get("agent", ())[:20]]
-    entities = [_entity(one, here) for one in provenance.get("entity", ())[:20]]
+    agents = [_agent(agent) for agent in provenance.get("agent", ())[:20]]
+    entities = [_entity(entity, document) for entity in provenance.get("entity", ())[:20]]
     signatures = [
         _(
             "Signed by %(who)s, %(when)s.",
-            who=elements.reference(one.get("who")) or _("an unnamed person"),
-            when=elements.moment_of(one.get("when")),
+            who=elements.reference(signature.get("who")) or _("an unnamed person"),
+            when=elements.moment_of(signature.get("when")),
         )
-        for one in provenance.get("signature", ())[:5]
+        for signature in provenance.get("signature", ())[:5]
     ]
     reasons = ", ".join(filter(None, map(elements.concept, provenance.get("reason", ()))))
     others = [
@@ -97,7 +97,7 @@ def _happened(provenance: Mapping[str, Any]) -> str:
 
 def _agent(agent: Mapping[str, Any]) -> str:
     codings = (agent.get("type") or {}).get("coding") or []
-    codes = [str(one.get("code", "")) for one in codings]
+    codes = [str(coding.get("code", "")) for coding in codings]
     role = next((_(_ROLES[code]) for code in codes if code in _ROLES), "") or elements.concept(
         agent.get("type")
     )
@@ -112,9 +112,9 @@ def _agent(agent: Mapping[str, Any]) -> str:
     )
 
 
-def _entity(entity: Mapping[str, Any], here: str) -> str:
+def _entity(entity: Mapping[str, Any], document: str) -> str:
     source = entity.get("what") or {}
-    what = _("this document") if source.get("reference") == here else elements.reference(source)
+    what = _("this document") if source.get("reference") == document else elements.reference(source)
     what = what or _("not recorded")
     return f"{_(_FROM.get(str(entity.get('role')), 'made from'))} {what}"
 

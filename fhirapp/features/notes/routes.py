@@ -33,35 +33,35 @@ blueprint.record_once(lambda state: state.app.extensions.update({SLOW_PATHS: ("/
 def find() -> Response:
     """Find notes by their words; of one patient, list them all. Aborts with 400, 403."""
     try:
-        wanted = search.query_of(request.args)
+        query = search.query_of(request.args)
     except InvalidNoteSearch as error:
         return _found(NoteQuery(request.args.get("q", "")[:500]), str(error))
     is_patient = signed_in().user.role == PATIENT
     if is_patient:
         # Their record: there is nothing to rank among, and no other to choose.
-        wanted = wanted._replace(patient=wanted.patient or _first_record(), newest=True)
-    token = token_of(wanted.patient if is_patient else None)
+        query = query._replace(patient=query.patient or _first_record(), newest=True)
+    token = token_of(query.patient if is_patient else None)
     if request.args.get("part") == "timeline":
-        if not wanted.patient:
+        if not query.patient:
             raise PageError(400, _("Choose one patient for a timeline."))
-        return _page("notes/_timeline.html", timeline=timeline_of(wanted.patient, token))
-    if wanted.is_empty:
-        return _found(wanted)
+        return _page("notes/_timeline.html", timeline=timeline_of(query.patient, token))
+    if query.is_empty:
+        return _found(query)
     try:
-        found = search.find(wanted, token)
+        found = search.find(query, token)
     except InvalidNoteSearch as error:
-        return _found(wanted, str(error))
-    following = wanted.address(cursor=found.listing.next) if found.listing.next else ""
+        return _found(query, str(error))
+    following = query.address(cursor=found.listing.next) if found.listing.next else ""
     if request.args.get("part") == "lines":
         return _page(
             "notes/_lines.html",
             lines=found.listing.lines,
-            whose=not wanted.patient,
+            whose=not query.patient,
             next_address=following,
         )
-    drawn = timeline_of(wanted.patient, token) if request.args.get("timeline") else None
-    name = name_of_patient(wanted.patient, token) if wanted.patient else ""
-    return _found(wanted, found=found, next_address=following, timeline=drawn, name=name)
+    drawn = timeline_of(query.patient, token) if request.args.get("timeline") else None
+    name = name_of_patient(query.patient, token) if query.patient else ""
+    return _found(query, found=found, next_address=following, timeline=drawn, name=name)
 
 
 _NOT_READ = _("Scanned pages cannot be searched.")
@@ -72,20 +72,20 @@ _MACHINE_READ = _(
 
 
 def _found(
-    wanted: NoteQuery, refused: str = "", *, found: SearchResult | None = None, **values: Any
+    query: NoteQuery, refused: str = "", *, found: SearchResult | None = None, **values: Any
 ) -> Response:
     """Return the page of a search."""
     return _page(
         "notes/find.html",
         400 if refused else 200,
-        query=wanted,
+        query=query,
         refused=refused,
         found=found,
         kinds=search.KINDS,
         statuses=search.STATUSES,
         best=search.BEST,
         is_patient=signed_in().user.role == PATIENT,
-        others=_others(wanted),
+        others=_others(query),
         scans=_(_MACHINE_READ if settings().ocr_languages else _NOT_READ),
         **{"next_address": "", "timeline": None, "name": "", **values},
     )
@@ -99,7 +99,7 @@ def _first_record() -> str:
     return linked[0]
 
 
-def _others(wanted: NoteQuery) -> list[tuple[str, str]]:
+def _others(query: NoteQuery) -> list[tuple[str, str]]:
     """Return where a patient finds the same in the other records that are linked: address, name.
 
     A search is of one record: each has a token of its own.
@@ -107,9 +107,9 @@ def _others(wanted: NoteQuery) -> list[tuple[str, str]]:
     if signed_in().user.role != PATIENT:
         return []
     return [
-        (wanted.address(patient=one, cursor=""), name_of_patient(one, token_of(one)) or one)
-        for one in _linked()
-        if one != wanted.patient
+        (query.address(patient=id_, cursor=""), name_of_patient(id_, token_of(id_)) or id_)
+        for id_ in _linked()
+        if id_ != query.patient
     ]
 
 
@@ -126,24 +126,24 @@ def _page(template: str, status: int = 200, **values: Any) -> Response:
 def show(note_id: str) -> Response:
     """Show a note and its documents; an earlier version with ?version=. Aborts with 404."""
     version = _version("version")
-    one = note.open_note(note_id, version)
-    newest = _newest(note_id) if version else version_of(one.note)
+    opened = note.open_note(note_id, version)
+    newest = _newest(note_id) if version else version_of(opened.note)
     q = request.args.get("q", "")[:500]
     return _page(
         "notes/note.html",
-        note=line(one.note),
-        when=moment_of(date_of(one.note)),
-        told_status=str(one.note.get("status", "")),
-        text_status=str(one.note.get("docStatus", "")),
+        note=line(opened.note),
+        when=moment_of(date_of(opened.note)),
+        told_status=str(opened.note.get("status", "")),
+        text_status=str(opened.note.get("docStatus", "")),
         newest=newest,
-        whose=note.patient_of(one),
-        facts=note.facts(one.note, one.token),
-        relations=note.relations(one.note, one.token),
-        documents=note.document_views(one, search.phrases_of(q)),
-        count=len(one.note.get("content", ())),
+        whose=note.patient_of(opened),
+        facts=note.facts(opened.note, opened.token),
+        relations=note.relations(opened.note, opened.token),
+        documents=note.document_views(opened, search.phrases_of(q)),
+        count=len(opened.note.get("content", ())),
         most=MAX_ATTACHMENTS,
         most_pages=note.MOST_PAGES,
-        origins=origins(note_id, one.token),
+        origins=origins(note_id, opened.token),
         q=q,
     )
 
@@ -152,12 +152,12 @@ def show(note_id: str) -> Response:
 @for_signed_in
 def list_versions(note_id: str) -> Response:
     """List a note's versions. Aborts with 404."""
-    one = note.open_note(note_id)
-    found = versions(note_id, one.token)
+    opened = note.open_note(note_id)
+    found = versions(note_id, opened.token)
     return _page(
         "notes/versions.html",
-        note=line(one.note),
-        whose=note.patient_of(one),
+        note=line(opened.note),
+        whose=note.patient_of(opened),
         versions=found,
         most=MOST,
     )
@@ -204,8 +204,8 @@ def save(note_id: str, number: int) -> Response:
 
 def _document(note_id: str, number: int) -> Attachment:
     """Return a note's document. Raises PageError."""
-    one = note.open_note(note_id, _version("version"))
-    found = attachment(one.note, number, one.token)
+    opened = note.open_note(note_id, _version("version"))
+    found = attachment(opened.note, number, opened.token)
     if found is None:
         raise PageError(404, _("This note has no document with that number."))
     return found

@@ -24,7 +24,7 @@ from fhirapp.search.tokenizer import locate_words
 from fhirapp.search.values import unescape
 from fhirapp.web.texts import _
 
-_CONTENT = next(one for one in WORDS if one.name == "_content")
+_CONTENT = next(parameter for parameter in WORDS if parameter.name == "_content")
 # Characters before and after a hit, and how many pieces of a note.
 _AROUND, _PIECES = 90, 3
 _MOST_HITS = 1_000
@@ -48,28 +48,28 @@ def phrases_of(query: str) -> list[Phrase]:
         return []
     try:
         choices = _CONTENT.choices(query)
-        return [phrase for one in choices for phrase in _CONTENT.phrases(unescape(one))]
+        return [phrase for choice in choices for phrase in _CONTENT.phrases(unescape(choice))]
     except InvalidParameter:
         return []
 
 
-def marked(text: str, wanted: Sequence[Phrase]) -> list[TextSpan]:
+def marked(text: str, phrases: Sequence[Phrase]) -> list[TextSpan]:
     """Return the whole of a text, cut where hits begin and end."""
-    return list(_cut(text, _merged(_spans(text, wanted)), 0, len(text)))
+    return list(_cut(text, _merged(_spans(text, phrases)), 0, len(text)))
 
 
-def count(text: str, wanted: Sequence[Phrase]) -> int:
-    return len(_merged(_spans(text, wanted)))
+def count(text: str, phrases: Sequence[Phrase]) -> int:
+    return len(_merged(_spans(text, phrases)))
 
 
-def snippets(text: str, wanted: Sequence[Phrase]) -> list[list[TextSpan]]:
+def snippets(text: str, phrases: Sequence[Phrase]) -> list[list[TextSpan]]:
     """Return the words around some hits, those of different phrases first."""
-    by_phrase = [_spans(text, [one]) for one in wanted]
+    by_phrase = [_spans(text, [phrase]) for phrase in phrases]
     order = [spans[place] for place in range(_PIECES) for spans in by_phrase if place < len(spans)]
     taken: list[tuple[int, int]] = []
     for start, end in order:
         low, high = _stretch(text, start, end)
-        if len(taken) < _PIECES and all(high <= one or low >= other for one, other in taken):
+        if len(taken) < _PIECES and all(high <= begin or low >= stop for begin, stop in taken):
             taken.append((low, high))
     every = _merged(span for spans in by_phrase for span in spans)
     found = []
@@ -87,30 +87,30 @@ def _stretch(text: str, start: int, end: int) -> tuple[int, int]:
     low, high = max(0, start - _AROUND), min(len(text), end + _AROUND)
     if low and (space := re.search(r"\s", text[low:start])):
         low += space.end()
-    if high < len(text) and (at := max(text.rfind(one, end, high) for one in " \n")) > 0:
+    if high < len(text) and (at := max(text.rfind(blank, end, high) for blank in " \n")) > 0:
         high = at
     return low, high
 
 
-def _spans(text: str, wanted: Sequence[Phrase]) -> list[tuple[int, int]]:
+def _spans(text: str, phrases: Sequence[Phrase]) -> list[tuple[int, int]]:
     """Return where phrases stand, in the text's order."""
-    if not wanted:
+    if not phrases:
         return []
-    longest = max(len(phrase.words) for phrase in wanted)
+    longest = max(len(phrase.words) for phrase in phrases)
     found: list[tuple[int, int]] = []
     # The words up to here, as many as a phrase has: a text may have hundreds of thousands.
     latest: deque[_Word] = deque(maxlen=longest)
     for word in locate_words(text):
         latest.append(word)
-        for phrase, last in ((phrase, phrase.words[-1]) for phrase in wanted):
+        for phrase, last in ((phrase, phrase.words[-1]) for phrase in phrases):
             # Most words are no end of a hit: ask of one word before of all.
             if not (word[0] == last or (phrase.prefix and word[0].startswith(last))):
                 continue
             length = len(phrase.words)
             latest_words = [*latest][-length:]
             if len(latest_words) == length and all(
-                one[0] == expected
-                for one, expected in zip(latest_words[:-1], phrase.words, strict=False)
+                word_before[0] == expected
+                for word_before, expected in zip(latest_words[:-1], phrase.words, strict=False)
             ):
                 found.append((latest_words[0][1], word[2]))
         if len(found) >= _MOST_HITS:
@@ -247,10 +247,10 @@ def query_of(arguments: MultiDict[str, str]) -> NoteQuery:
 _NAMES = ("q", "patient", "kind", "status", "from", "to", "order", "cursor")
 
 
-def find(wanted: NoteQuery, token: OwnToken) -> SearchResult:
+def find(query: NoteQuery, token: OwnToken) -> SearchResult:
     """Return the notes, the best or the newest first. Raises InvalidNoteSearch, PageError."""
-    listing = search(_parameters(wanted), token)
-    phrases = phrases_of(wanted.q)
+    listing = search(_parameters(query), token)
+    phrases = phrases_of(query.q)
     until = time.monotonic() + _SECONDS
     found = tuple(
         _hit(line, note, phrases, token, until)
@@ -259,18 +259,18 @@ def find(wanted: NoteQuery, token: OwnToken) -> SearchResult:
     return SearchResult(listing, found)
 
 
-def _parameters(wanted: NoteQuery) -> list[tuple[str, str]]:
+def _parameters(query: NoteQuery) -> list[tuple[str, str]]:
     values = [
-        ("_content", wanted.q),
-        ("patient", wanted.patient),
-        ("type", wanted.kind),
-        ("status", wanted.status),
-        ("date", _since(wanted.since)),
-        ("date", _until(wanted.until)),
-        ("_sort", "_score" if wanted.is_ranked else "-date"),
-        ("_count", str(BEST if wanted.q else PAGE)),
-        ("_cursor", wanted.cursor),
-        ("_include", "" if wanted.patient else "DocumentReference:patient"),
+        ("_content", query.q),
+        ("patient", query.patient),
+        ("type", query.kind),
+        ("status", query.status),
+        ("date", _since(query.since)),
+        ("date", _until(query.until)),
+        ("_sort", "_score" if query.is_ranked else "-date"),
+        ("_count", str(BEST if query.q else PAGE)),
+        ("_cursor", query.cursor),
+        ("_include", "" if query.patient else "DocumentReference:patient"),
     ]
     return [(name, value) for name, value in values if value]
 

@@ -82,7 +82,7 @@ def timeline(
     """Return the picture of a patient's notes."""
     dated = sorted(
         ((day, dot) for dot in dots if (day := _day(dot.date)) is not None),
-        key=lambda one: (one[0], one[1].id),
+        key=lambda pair: (pair[0], pair[1].id),
     )
     undated = len(dots) - len(dated)
     if not dated:
@@ -151,7 +151,7 @@ def _bands(encounters: Iterable[EncounterSpan], scale: _Scale, height: int) -> I
 
 
 def _axis(scale: _Scale, height: int) -> Iterator[Markup]:
-    step = next((one for one in _STEPS if (scale.last - scale.first) / one <= _MOST_YEARS), 100)
+    step = next((step for step in _STEPS if (scale.last - scale.first) / step <= _MOST_YEARS), 100)
     base = height - _AXIS
     yield Markup('<path class="axis" d="M{} {}H{}"/>').format(_LABELS, base + 0.5, _WIDTH)
     for year in range(scale.first, scale.last + 1, step):
@@ -174,8 +174,8 @@ def _links(
     places = {kind: place for place, kind in enumerate(rows)}
     last = len(rows) - 1
     placed = [(places.get(dot.kind, last), scale.x(day), day, dot) for day, dot in dated]
-    placed.sort(key=lambda one: (one[0], one[1]))
-    for place, notes in groupby(placed, key=lambda one: one[0]):
+    placed.sort(key=lambda mark: (mark[0], mark[1]))
+    for place, notes in groupby(placed, key=lambda mark: mark[0]):
         y = place * _ROW + _ROW / 2
         for near in _gathered([(x, day, dot) for _place, x, day, dot in notes]):
             x = round(min((near[0][0] + near[-1][0]) / 2, near[0][0] + _ASIDE), 1)
@@ -188,11 +188,11 @@ _Near = list[tuple[float, date, Dot]]
 def _gathered(notes: _Near) -> Iterator[_Near]:
     """Yield the notes of a row, those together that would lie on one another."""
     together: _Near = []
-    for one in notes:
-        if together and one[0] - together[0][0] >= _APART:
+    for note in notes:
+        if together and note[0] - together[0][0] >= _APART:
             yield together
             together = []
-        together.append(one)
+        together.append(note)
     yield together
 
 

@@ -104,8 +104,8 @@ def _facts(note: Json) -> dict[str, str]:
     context = note.get("context") or {}
     period = context.get("period") or {}
     related = (
-        f"{one.get('code')} {elements.reference(one.get('target'))}"
-        for one in note.get("relatesTo", ())
+        f"{relation.get('code')} {elements.reference(relation.get('target'))}"
+        for relation in note.get("relatesTo", ())
     )
     details = {
         _("Type"): elements.concept(note.get("type")),
@@ -142,7 +142,7 @@ def _documents(before: Any, after: Any) -> Iterator[str]:
 
 
 def _document_changes(which: str, before: Json, after: Json) -> Iterator[str]:
-    old, new = (one.get("attachment") or {} for one in (before, after))
+    old, new = (content.get("attachment") or {} for content in (before, after))
     key = ("hash", "size") if old.get("hash") and new.get("hash") else ("url", "data")
     if any(old.get(name) != new.get(name) for name in key):
         was, now = _document(before), _document(after)
@@ -150,10 +150,10 @@ def _document_changes(which: str, before: Json, after: Json) -> Iterator[str]:
             "%(which)s, content changed: was %(was)s, now %(now)s.", which=which, was=was, now=now
         )
     elif old.get("contentType") != new.get("contentType"):
-        was, now = (str(one.get("contentType") or _("not recorded")) for one in (old, new))
+        was, now = (str(file.get("contentType") or _("not recorded")) for file in (old, new))
         yield _("%(which)s, format: was %(was)s, now %(now)s.", which=which, was=was, now=now)
     if old.get("title") != new.get("title"):
-        was, now = (shortened(str(one.get("title") or _("none"))) for one in (old, new))
+        was, now = (shortened(str(file.get("title") or _("none"))) for file in (old, new))
         yield _(
             "%(which)s, title: was “%(was)s”, now “%(now)s”.",
             which=which,
@@ -191,15 +191,15 @@ class Compared(NamedTuple):
 
 def compared(before: OpenNote, after: OpenNote) -> Compared:
     """Return what differs. Raises PageError."""
-    count = max(len(one.note.get("content", ())) for one in (before, after))
+    count = max(len(side.note.get("content", ())) for side in (before, after))
     documents = [_compared(n, before, after) for n in range(1, min(count, _MOST_DOCUMENTS) + 1)]
     remarks = tuple(changes(before.note, after.note))
     return Compared(remarks, tuple(documents), max(count - _MOST_DOCUMENTS, 0))
 
 
 def _compared(number: int, before: OpenNote, after: OpenNote) -> Documents:
-    old, new = (attachments.attachment(one.note, number, one.token) for one in (before, after))
-    title = next((one.title for one in (new, old) if one is not None and one.title), "")
+    old, new = (attachments.attachment(side.note, number, side.token) for side in (before, after))
+    title = next((file.title for file in (new, old) if file is not None and file.title), "")
     remarks: list[str] = []
     old_text = _text(old, _("The earlier version"), remarks)
     new_text = _text(new, _("The later version"), remarks)

@@ -52,7 +52,7 @@ def merge(
     source: str, target: str, reason: str, move_accounts: bool, yes: bool, demo: bool | None
 ) -> None:
     """Merge a patient's record ID into INTO, another record of the same person."""
-    source, target = (one.removeprefix("Patient/") for one in (source, target))
+    source, target = (reference.removeprefix("Patient/") for reference in (source, target))
     if (
         not yes
         and click.prompt("Type the id of the merged record (ID) to confirm", err=True) != source

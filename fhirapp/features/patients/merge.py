@@ -68,8 +68,12 @@ def merge_patients(
         _check(connection, source, target)
         publisher = deletion.publisher_of(connection, settings)
         counts = _move_all(publisher, source, partial(merge.move, merged={source: target}))
-        _publish_patient(publisher, source, lambda one: merge.link(one, target, is_replaced=True))
-        _publish_patient(publisher, target, lambda one: merge.link(one, source, is_replaced=False))
+        _publish_patient(
+            publisher, source, lambda patient: merge.link(patient, target, is_replaced=True)
+        )
+        _publish_patient(
+            publisher, target, lambda patient: merge.link(patient, source, is_replaced=False)
+        )
         links = select(UserPatient.user_id, UserPatient.is_self, UserPatient.related_person)
         of_source = connection.execute(links.where(UserPatient.patient_id == source)).all()
         of_target = {
@@ -81,13 +85,13 @@ def merge_patients(
         moved = []
         for user_id, is_self, related in of_source:
             # A link to the one who stays that does not hold now makes room, until an undo.
-            held = of_target.get(user_id)
-            lapses = held is not None and bool(lapse_of(target, held))
+            link = of_target.get(user_id)
+            lapses = link is not None and bool(lapse_of(target, link))
             is_moved = move_accounts and (user_id not in of_target or lapses)
             accounts.unlink(connection, user_id, source)
             if is_moved:
                 accounts.link(connection, user_id, target, is_self=is_self, related_person=related)
-            moved.append([user_id, is_self, is_moved, related, held if is_moved else None])
+            moved.append([user_id, is_self, is_moved, related, link if is_moved else None])
         revoke_of_patient(connection, source)
         change_id = deletion.note(connection, MERGED, source, reason, who)
         row = {"change_id": change_id, "target_id": target, "accounts": moved}
@@ -117,21 +121,21 @@ def undo_merge(settings: Settings, source: str, reason: str) -> Mapping[str, int
         publisher = deletion.publisher_of(connection, settings)
         back = partial(merge.move_back, source=source, target=target)
         counts = _move_all(publisher, target, back)
-        _publish_patient(publisher, source, lambda one: merge.unlink(one, target))
-        _publish_patient(publisher, target, lambda one: merge.unlink(one, source))
-        here = {*connection.execute(select(User.id).where(User.role == PATIENT)).scalars()}
+        _publish_patient(publisher, source, lambda patient: merge.unlink(patient, target))
+        _publish_patient(publisher, target, lambda patient: merge.unlink(patient, source))
+        users = {*connection.execute(select(User.id).where(User.role == PATIENT)).scalars()}
         # Merges before schema 0011 have no RelatedPersons.
-        for user_id, is_self, is_moved, related, held in (
+        for user_id, is_self, is_moved, related, link in (
             [*moved, None, None][:5] for moved in row["accounts"]
         ):
-            if user_id not in here:
+            if user_id not in users:
                 continue
             # From whom the record was taken since, it stays so.
             if is_moved and not accounts.unlink(connection, user_id, target):
                 continue
             accounts.link(connection, user_id, source, is_self=is_self, related_person=related)
-            if held is not None:
-                accounts.link(connection, user_id, target, related_person=held)
+            if link is not None:
+                accounts.link(connection, user_id, target, related_person=link)
         revoke_of_patient(connection, target)
         ended = update(PatientChange).where(PatientChange.id == row["change_id"])
         connection.execute(ended.values(ended_at=deletion.now()))
@@ -143,9 +147,9 @@ def _check(connection: Connection, source: str, target: str) -> None:
     """Raise RefusedCommand where two records cannot be merged."""
     if source == target:
         raise RefusedCommand("Choose a different record: these are the same.")
-    for one in (source, target):
-        if _current(connection, one) is None:
-            raise RefusedCommand("Unknown patient: %(id)s.", id=one)
+    for patient_id in (source, target):
+        if _current(connection, patient_id) is None:
+            raise RefusedCommand("Unknown patient: %(id)s.", id=patient_id)
     # Several records may be merged into one, but none that has others in it.
     if deletion.is_merged(connection, source) or deletion.is_merged(
         connection, target, into_another=True
@@ -154,7 +158,7 @@ def _check(connection: Connection, source: str, target: str) -> None:
             "One of these records is already part of a merge. Undo that merge first."
         )
     # Names and numbers differ between two records of one person; that is how they came to be two.
-    first, other = (_elements(connection, one) for one in (source, target))
+    first, other = (_elements(connection, patient_id) for patient_id in (source, target))
     if contradiction({name: first.get(name) for name in ("birthDate", "gender")}, other):
         raise RefusedCommand(
             "The dates of birth or the sexes of these records differ. Correct the record that is"
@@ -186,8 +190,8 @@ def _moved(
     )
     rows = [*connection.execute(found.order_by(table.c.pk)).scalars()]
     for at in range(0, len(rows), _ROWS):
-        some = select(table).where(table.c.pk.in_(rows[at : at + _ROWS])).order_by(table.c.pk)
-        for row in connection.execute(some).mappings().all():
+        batch = select(table).where(table.c.pk.in_(rows[at : at + _ROWS])).order_by(table.c.pk)
+        for row in connection.execute(batch).mappings().all():
             elements = elements_of(definition, row)
             if move(elements):
                 yield row["id"], elements
@@ -199,11 +203,11 @@ def _movable() -> list[Definition]:
     Bytes name nobody; where a version comes from is told of that version.
     """
     return [
-        one
-        for one in types().values()
-        if not one.view
-        and one.compartment != "id"
-        and one.visibility not in (Visibility.TARGETS, Visibility.CARRIER)
+        definition
+        for definition in types().values()
+        if not definition.view
+        and definition.compartment != "id"
+        and definition.visibility not in (Visibility.TARGETS, Visibility.CARRIER)
     ]
 
 

@@ -172,10 +172,10 @@ def merge_with(patient_id: str) -> Response:
     whose, typed_into = person(_checked(patient_id)), field("into", _LONGEST_NAME)
     reason = field("why_merged", LONGEST_REASON)
     found = (
-        {one.id: one for one in (person(typed_into),) if one} if _ID.fullmatch(typed_into) else {}
+        {hit.id: hit for hit in (person(typed_into),) if hit} if _ID.fullmatch(typed_into) else {}
     )
     if typed_into and not found:
-        found = {one.id: one for one in find_people(typed_into, via=VIA)[0]}
+        found = {hit.id: hit for hit in find_people(typed_into, via=VIA)[0]}
     if whose is None or len(found) != 1:
         return _detail(
             patient_id,
@@ -207,7 +207,7 @@ def merge_with(patient_id: str) -> Response:
             moved = merge.preview(connection, patient_id, into.id)
     except RefusedCommand as error:
         return _detail(patient_id, reason_of(error))
-    both = [read(f"/fhir/Patient/{one}", token_of(), via=VIA) for one in (patient_id, into.id)]
+    both = [read(f"/fhir/Patient/{id_}", token_of(), via=VIA) for id_ in (patient_id, into.id)]
     return page(
         "patients/merge.html",
         400 if message else 200,
@@ -215,7 +215,7 @@ def merge_with(patient_id: str) -> Response:
         whose=whose,
         into=into,
         names={name: _(words) for name, words in _FIELDS.items()},
-        details=[_details(one) for one in both],
+        details=[_details(patient) for patient in both],
         counts=_counted(moved.counts),
         linked=moved.linked,
         reason=reason,
@@ -260,7 +260,7 @@ def _index(message: str = "") -> Response:
     query = select(PatientChange).order_by(PatientChange.id.desc()).limit(_SHOWN)
     changes = db.session.scalars(query).all()
     merges = select(PatientMerge.change_id, PatientMerge.target_id)
-    numbers = [one.id for one in changes]
+    numbers = [change.id for change in changes]
     found = db.session.execute(merges.where(PatientMerge.change_id.in_(numbers)))
     into = {row.change_id: row.target_id for row in found}
     return page(
@@ -271,7 +271,7 @@ def _index(message: str = "") -> Response:
         people=people,
         more=more,
         changes=changes,
-        named=patients_named([*(one.patient_id for one in changes), *into.values()]),
+        named=patients_named([*(change.patient_id for change in changes), *into.values()]),
         into=into,
         kinds={kind: _(words) for kind, words in _KINDS.items()},
         deletions=(DELETED, ERASED),
@@ -357,7 +357,7 @@ def _rename(patient: dict[str, Any], after: Mapping[str, str]) -> None:
         name["family"] = after["family"]
     if after["given"]:
         name["given"] = after["given"].split()
-    patient["name"] = [one for one in names if one]
+    patient["name"] = [human_name for human_name in names if human_name]
 
 
 def _checked(patient_id: str) -> str:
@@ -378,4 +378,6 @@ def _counted(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 def _is_named(typed: str, patient_id: str, whose: Person | None) -> bool:
     """Say whether somebody typed whose record it is: the number, the id or the name."""
     names = {patient_id, *((whose.identifier, whose.name) if whose else ())} - {""}
-    return " ".join(typed.split()).casefold() in {" ".join(one.split()).casefold() for one in names}
+    return " ".join(typed.split()).casefold() in {
+        " ".join(name.split()).casefold() for name in names
+    }

@@ -48,7 +48,7 @@ def diagnostics_of(body: bytes) -> tuple[str, bool]:
     issues = [issue for issue in _listed(content.get("issue")) if isinstance(issue, dict)]
     texts = [_words(issue) for issue in issues]
     texts += [content.get("error"), content.get("error_description")]
-    text = sanitize(" ".join(text for text in texts if isinstance(text, str)))
+    text = sanitize(" ".join(part for part in texts if isinstance(part, str)))
     passes = any(issue.get("code") == "transient" for issue in issues)
     return f": {text.rstrip('.')}" if text else "", passes
 

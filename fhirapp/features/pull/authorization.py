@@ -71,7 +71,7 @@ def read_key(path: Path) -> _Key:
         raise RemoteError(f"The key {path} is not JSON; it must be a JSON Web Key.") from None
     try:
         keys = KeySet.import_key_set(content if "keys" in content else {"keys": [content]}).keys
-        private = [one for one in keys if isinstance(one, RSAKey | ECKey) and one.is_private]
+        private = [key for key in keys if isinstance(key, RSAKey | ECKey) and key.is_private]
     except (JoseError, ValueError, TypeError, KeyError):
         private = []
     if len(private) != 1:
@@ -102,7 +102,7 @@ class Authorization:
         self._key = read_key(credentials.key)
         self._bases = possible_bases(address)
         self._home = origin(address)
-        self._origins = {self._home, *(origin(one) for one in credentials.origins)}
+        self._origins = {self._home, *(origin(url) for url in credentials.origins)}
         self._endpoint: tuple[str, str] | None = None
         self._token: str | None = None
         self._renew_at = 0.0
@@ -233,14 +233,14 @@ class RemoteServer:
         Raises TransientError, RemoteError.
         """
         # False: the address is the proof, and a token beside it is too much (Bulk Data §2.5.6).
-        wanted = self.requires_token is not False
+        with_token = self.requires_token is not False
         authorization = self.authorization
         if self.requires_token and authorization and not authorization.goes_to(address):
             raise RemoteError(
                 f"{place(address)} wants a token, which only goes to the server of the export; "
                 "if it may, name the origin of that address too."
             )
-        with self.open("GET", address, headers, with_token=wanted) as answer:
+        with self.open("GET", address, headers, with_token=with_token) as answer:
             yield answer
 
     def fault(self, what: str, address: str, answer: HTTPResponse) -> Exception:

@@ -282,9 +282,9 @@ class _Download:
     def _manifest(self) -> DownloadManifest:
         def of(kind: str) -> tuple[RemoteFile, ...]:
             return tuple(
-                RemoteFile(self._place.whole(one), one.type, place(one.address))
-                for one in self._state.files or ()
-                if one.kind == kind
+                RemoteFile(self._place.whole(file), file.type, place(file.address))
+                for file in self._state.files or ()
+                if file.kind == kind
             )
 
         state = self._state

@@ -225,14 +225,14 @@ def _parameters(
     for finding in findings:
         yield _statement("finding", *finding)
     for group in SummaryGroup:
-        members = [_entry(one) for one in entries if one.group is group]
+        members = [_entry(entry) for entry in entries if entry.group is group]
         if members:
             about = [_code("code", group.code), _string("text", group.title)]
             yield {"name": "group", "part": [*about, *members]}
 
 
 def _statement(name: str, code: str, text: str, sources: Iterable[str]) -> Part:
-    named = [{"name": "source", "valueReference": {"reference": one}} for one in sources]
+    named = [{"name": "source", "valueReference": {"reference": source}} for source in sources]
     return {"name": name, "part": [_code("code", code), _string("text", text), *named]}
 
 
@@ -243,25 +243,25 @@ def _entry(entry: SummaryEntry) -> Part:
         _code("kind", entry.assertion.kind.value),
         *([] if entry.is_allergy else [_code("about", entry.assertion.about.value)]),
         _string("substance", entry.substance),
-        *(_string("codedAs", one) for one in entry.coded_as),
-        *(_string("sameClass", one) for one in entry.same_class),
+        *(_string("codedAs", name) for name in entry.coded_as),
+        *(_string("sameClass", drug) for drug in entry.same_class),
         _code("type", entry.type),
         {"name": "severe", "valueBoolean": entry.is_severe},
         _string("describedAs", entry.severity.words),
         _code("clinicalStatus", entry.clinical_status),
         _code("verificationStatus", entry.verification_status),
         _code("criticality", entry.criticality),
-        *(_code("category", one) for one in entry.categories),
-        *(_reaction(one) for one in entry.reactions),
+        *(_code("category", category) for category in entry.categories),
+        *(_reaction(reaction) for reaction in entry.reactions),
         _string("onset", entry.onset),
         _string("lastOccurrence", entry.last_occurrence),
         _string("recorded", entry.recorded),
         _reference("recorder", entry.recorder),
         _reference("asserter", entry.asserter),
-        *(_string("comment", one) for one in entry.comments),
-        *(_string("note", one) for one in (*entry.faults, *entry.missing)),
+        *(_string("comment", comment) for comment in entry.comments),
+        *(_string("note", note) for note in (*entry.faults, *entry.missing)),
     ]
-    return {"name": "entry", "part": [one for one in parts if len(one) > 1]}
+    return {"name": "entry", "part": [part for part in parts if len(part) > 1]}
 
 
 def _reaction(reaction: ReactionWords) -> Part:
@@ -272,7 +272,7 @@ def _reaction(reaction: ReactionWords) -> Part:
         _string("severityText", reaction.severity_text),
         _string("onset", reaction.onset),
     ]
-    return {"name": "reaction", "part": [one for one in parts if len(one) > 1]}
+    return {"name": "reaction", "part": [part for part in parts if len(part) > 1]}
 
 
 def _reference(name: str, value: Resource) -> Part:

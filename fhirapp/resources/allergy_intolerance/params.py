@@ -36,8 +36,8 @@ class ClinicalStatus(Token):
         return [] if is_entered_in_error(resource) else super().rows(resource)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
-        asked = super().describe(modifier, value, context)
-        return f"{asked}; what is entered in error has none"
+        description = super().describe(modifier, value, context)
+        return f"{description}; what is entered in error has none"
 
 
 PARAMS = Parameters(

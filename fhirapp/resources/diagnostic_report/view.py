@@ -71,22 +71,22 @@ def report_of(document: Content) -> dict[str, Any] | None:
         "encounter": _encounter(document),
         **_times(document),
         "performer": [
-            one for one in document.get("author", ()) if _type(one, document) in (None, *PERFORMERS)
+            ref for ref in document.get("author", ()) if _type(ref, document) in (None, *PERFORMERS)
         ],
         # Who attests a report is responsible for its conclusions.
         "resultsInterpreter": [
-            one for one in [document.get("authenticator", {})] if _type(one, document) in PERFORMERS
+            ref for ref in [document.get("authenticator", {})] if _type(ref, document) in PERFORMERS
         ],
-        "basedOn": [one for one in related if _type(one, document) in REQUESTS],
-        "result": [one for one in related if _type(one, document) == "Observation"],
-        "media": [{"link": one} for one in related if _type(one, document) == "Media"],
+        "basedOn": [ref for ref in related if _type(ref, document) in REQUESTS],
+        "result": [ref for ref in related if _type(ref, document) == "Observation"],
+        "media": [{"link": ref} for ref in related if _type(ref, document) == "Media"],
         "presentedForm": list(_attachments(document)),
     }
     report = {name: value for name, value in elements.items() if value}
     report["contained"] = _contained(document, report)
     report["meta"] = _meta(document, report)
-    given = {name: value for name, value in report.items() if value}
-    return {"resourceType": "DiagnosticReport", "id": document["id"], **given}
+    value = {name: value for name, value in report.items() if value}
+    return {"resourceType": "DiagnosticReport", "id": document["id"], **value}
 
 
 def _is_modified(document: Content) -> bool:
@@ -97,13 +97,13 @@ def _is_modified(document: Content) -> bool:
 
 def _categories(document: Content) -> Iterator[Content]:
     """Yield the categories of the report: the document's, else that of its type."""
-    given = [
+    categories = [
         category
         for category in document.get("category", ())
         if any(map(_is_section, category.get("coding", ())))
     ]
-    if given:
-        yield from given
+    if categories:
+        yield from categories
         return
     for coding in document.get("type", {}).get("coding", ()):
         if coding.get("system") == LOINC and coding.get("code") in REPORTS:
@@ -129,8 +129,8 @@ def _status(document: Content) -> str:
 
 def _encounter(document: Content) -> Content | None:
     """Return the encounter, where there is one: a report has no place for more."""
-    given = document.get("context", {}).get("encounter", ())
-    found = [one for one in given if _type(one, document) in (None, "Encounter")]
+    encounters = document.get("context", {}).get("encounter", ())
+    found = [ref for ref in encounters if _type(ref, document) in (None, "Encounter")]
     return found[0] if len(found) == 1 else None
 
 
@@ -161,7 +161,10 @@ def _type(reference: Content, document: Content) -> str | None:
     """Return the type that a reference is to, None where it does not tell, empty for nothing."""
     literal = reference.get("reference", "")
     if literal.startswith("#"):
-        types = {f"#{one.get('id')}": one["resourceType"] for one in document.get("contained", ())}
+        types = {
+            f"#{resource.get('id')}": resource["resourceType"]
+            for resource in document.get("contained", ())
+        }
         return str(types.get(literal, ""))
     if literal:
         found = _TYPE.search(literal)
@@ -171,7 +174,7 @@ def _type(reference: Content, document: Content) -> str | None:
 
 def _contained(document: Content, report: Content) -> list[Content]:
     """Return the contained resources that the report refers to, or that these do."""
-    left = {f"#{one.get('id')}": one for one in document.get("contained", ())}
+    left = {f"#{resource.get('id')}": resource for resource in document.get("contained", ())}
     kept: list[Content] = []
     reached = list(_local(report))
     while reached:
@@ -197,12 +200,12 @@ def _local(value: Any) -> Iterator[str]:
 
 def _meta(document: Content, report: Content) -> dict[str, Any]:
     """Return the document's labels, its security labels among them, and the profile that fits."""
-    given = document.get("meta", {})
-    meta = {name: given[name] for name in ("source", "tag") if name in given}
+    document_meta = document.get("meta", {})
+    meta = {name: document_meta[name] for name in ("source", "tag") if name in document_meta}
     labels = [
-        coding for one in document.get("securityLabel", ()) for coding in one.get("coding", ())
+        coding for label in document.get("securityLabel", ()) for coding in label.get("coding", ())
     ]
-    if security := [*given.get("security", ()), *labels]:
+    if security := [*document_meta.get("security", ()), *labels]:
         meta["security"] = security
     if profile := _profile(report):
         meta["profile"] = [profile]
@@ -213,7 +216,7 @@ def _profile(report: Content) -> str | None:
     """Return the profile of US Core that a report meets: us-core-8, us-core-9, us-core-10."""
     is_void = report["status"] == "entered-in-error"
     has_time = "effectivePeriod" in report or "effectiveDateTime" in report
-    laboratory = [one for one in report["category"] if any(map(_is_laboratory, one["coding"]))]
+    laboratory = [kind for kind in report["category"] if any(map(_is_laboratory, kind["coding"]))]
     if len(laboratory) == 1 and (is_void or (has_time and "issued" in report)):
         return terminology.US_CORE_REPORT_LAB
     return terminology.US_CORE_REPORT_NOTE if is_void or has_time else None

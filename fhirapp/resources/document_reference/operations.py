@@ -74,17 +74,17 @@ def docref(definition: Definition) -> Response:
         *further_links(path, operation.applied, page, made_for),
     ]
     config = settings()
-    shown = [(one.id, one.version_id) for one in page.matches]
+    shown = [(match.id, match.version_id) for match in page.matches]
     key = repr((links, total, shown, config.inline_max, config.empty_content))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
     note_all_served(definition.name, page.matches)
     entries = (
         Entry(
-            fhir_address(f"{definition.name}/{one.id}"),
-            with_addresses(one.body, definition.attachments),
+            fhir_address(f"{definition.name}/{match.id}"),
+            with_addresses(match.body, definition.attachments),
             MATCH,
         )
-        for one in page.matches
+        for match in page.matches
     )
     body = bundle(bundle_id(digest), "searchset", total, links, entries)
     return respond(body, layout, etag=f'W/"{digest}"')

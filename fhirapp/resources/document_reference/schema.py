@@ -39,15 +39,15 @@ Context = datatypes.backbone(
 class DocumentMeta(MetaElement):
     """Resource.meta of a document."""
 
-    def claims(self, given: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
+    def claims(self, meta: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
         """Leave out profiles that the document, as it is served, does not meet.
 
         decisions 2.12: one without content does not claim US Core, which requires content. Its
         profile of advance directives requires their category too.
         """
-        profiles = given.get("profile")
+        profiles = meta.get("profile")
         if not profiles:
-            return given
+            return meta
         refused = _NEVER_CLAIMED
         if not source.elements.get("content"):
             refused |= {terminology.US_CORE_DOCUMENT, terminology.US_CORE_ADVANCE_DIRECTIVE}
@@ -62,10 +62,10 @@ class DocumentMeta(MetaElement):
         ]
         claimed = {
             name: [values[place] for place in kept if place < len(values)]
-            for name, values in given.items()
+            for name, values in meta.items()
             if name in ("profile", "_profile")
         }
-        rest = {name: value for name, value in given.items() if name not in claimed}
+        rest = {name: value for name, value in meta.items() if name not in claimed}
         return {name: values for name, values in claimed.items() if any(values)} | rest
 
 
@@ -100,9 +100,9 @@ class CategoryElement(Elements):
     """
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
-        given: list[Any] = obj.elements.get("category") or []
-        has_it = _has_coding(given, terminology.DOCUMENT_CATEGORY, "clinical-note")
-        return given if has_it else [*given, _CLINICAL_NOTE]
+        categories: list[Any] = obj.elements.get("category") or []
+        has_it = _has_coding(categories, terminology.DOCUMENT_CATEGORY, "clinical-note")
+        return categories if has_it else [*categories, _CLINICAL_NOTE]
 
 
 def _has_coding(concepts: Iterable[Mapping[str, Any]], system: str, code: str) -> bool:

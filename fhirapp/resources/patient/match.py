@@ -103,16 +103,16 @@ def match(definition: Definition) -> Response:
     by_name = _alike(snapshot, definition, limit, _name_and_birth(definition, sought))
     if by_number is None and by_name is None:
         raise InvalidParameter("resource", _NOTHING)
-    here = {one.id: one for one in (*(by_number or ()), *(by_name or ()))}
-    here |= {one.id: one for one in _merged_targets(snapshot, definition, limit, here)}
-    grades = _graded(sought, by_number or (), by_name or (), here)
+    by_id = {record.id: record for record in (*(by_number or ()), *(by_name or ()))}
+    by_id |= {record.id: record for record in _merged_targets(snapshot, definition, limit, by_id)}
+    grades = _graded(sought, by_number or (), by_name or (), by_id)
     if is_strict:
-        grades = {one: grade for one, grade in grades.items() if grade == _CERTAIN}
-    best = sorted(grades, key=lambda one: (-_SCORES[grades[one]], one))
-    is_cut = any(len(one or ()) > _COMPARED for one in (by_number, by_name))
-    shown = [(here[one], grades[one]) for one in best[:count]]
+        grades = {patient_id: grade for patient_id, grade in grades.items() if grade == _CERTAIN}
+    best = sorted(grades, key=lambda patient_id: (-_SCORES[grades[patient_id]], patient_id))
+    is_cut = any(len(found_by or ()) > _COMPARED for found_by in (by_number, by_name))
+    shown = [(by_id[patient_id], grades[patient_id]) for patient_id in best[:count]]
     note_all_served(definition.name, [record for record, _ in shown])
-    found = [(one.id, one.version_id, grade) for one, grade in shown]
+    found = [(record.id, record.version_id, grade) for record, grade in shown]
     tag = document_etag(repr((found, len(best), is_cut)).encode())
     links = [("self", page_link(f"{definition.name}/${MATCH.name}", ()))]
     entries = _entries(definition, shown, is_cut=is_cut)
@@ -151,7 +151,7 @@ def _name_and_birth(definition: Definition, sought: Resource) -> list[AnyConditi
 
     Of each an index leads to the rows.
     """
-    names = sorted({one[:KEY_LENGTH] for one in (*_families(sought), *_whole_names(sought))})
+    names = sorted({name[:KEY_LENGTH] for name in (*_families(sought), *_whole_names(sought))})
     birth = sought.get("birthDate")
     if not names or not birth:
         return []
@@ -180,7 +180,10 @@ def _alike(
     """Return the records for which conditions hold, one beyond the most; None without any."""
     if not conditions:
         return None
-    gathered = [one.gathered() if isinstance(one, IndexCondition) else one for one in conditions]
+    gathered = [
+        condition.gathered() if isinstance(condition, IndexCondition) else condition
+        for condition in conditions
+    ]
     return _read(snapshot, definition, [*gathered, *([limit] if limit else [])])
 
 
@@ -188,13 +191,13 @@ def _merged_targets(
     snapshot: Reader,
     definition: Definition,
     limit: AnyCondition | None,
-    here: Mapping[str, _Record],
+    by_id: Mapping[str, _Record],
 ) -> list[_Record]:
     """Return those into whom some of these were merged and who are not among them."""
-    wanted = {merged_into(one.resource) for one in here.values()} - {"", *here}
-    if not wanted:
+    missing = {merged_into(record.resource) for record in by_id.values()} - {"", *by_id}
+    if not missing:
         return []
-    return _read(snapshot, definition, [is_in("r.id", wanted), *([limit] if limit else [])])
+    return _read(snapshot, definition, [is_in("r.id", missing), *([limit] if limit else [])])
 
 
 def _read(
@@ -213,53 +216,53 @@ def _graded(
     sought: Resource,
     by_number: Sequence[_Record],
     by_name: Sequence[_Record],
-    here: Mapping[str, _Record],
+    by_id: Mapping[str, _Record],
 ) -> dict[str, str]:
     """Return how sure it is of each, by id; of records that were merged, of the one that stays."""
     unnumbered = {name: value for name, value in sought.items() if name != "identifier"}
     grades: dict[str, str] = {}
 
     def staying(record: _Record) -> _Record:
-        return here.get(merged_into(record.resource), record)
+        return by_id.get(merged_into(record.resource), record)
 
     def note(record: _Record, grade: str) -> None:
         known = grades.get(staying(record).id, grade)
         grades[staying(record).id] = max(known, grade, key=_SCORES.__getitem__)
 
-    people = {staying(one).id for one in by_number}
-    for one in by_number:
+    people = {staying(hit).id for hit in by_number}
+    for hit in by_number:
         # An import asks the record that stays, whose numbers may be others.
-        is_doubtful = contradiction(sought, one.resource) or contradiction(
-            unnumbered, staying(one).resource
+        is_doubtful = contradiction(sought, hit.resource) or contradiction(
+            unnumbered, staying(hit).resource
         )
         sure = _CERTAIN if len(people) == 1 else _PROBABLE
-        note(one, _POSSIBLE if is_doubtful else sure)
-    for one in by_name:
-        if _is_called(sought, one.resource) and not contradiction(unnumbered, one.resource):
-            is_same = _is_same(sought, one.resource) and not contradiction(sought, one.resource)
-            note(one, _PROBABLE if is_same else _POSSIBLE)
+        note(hit, _POSSIBLE if is_doubtful else sure)
+    for hit in by_name:
+        if _is_called(sought, hit.resource) and not contradiction(unnumbered, hit.resource):
+            is_same = _is_same(sought, hit.resource) and not contradiction(sought, hit.resource)
+            note(hit, _PROBABLE if is_same else _POSSIBLE)
     return grades
 
 
-def _is_called(sought: Resource, here: Resource) -> bool:
+def _is_called(sought: Resource, patient: Resource) -> bool:
     """Say whether a name is the same; the index also finds a given name for a family name."""
-    return any(not names(sought).isdisjoint(names(here)) for names in (_families, _whole_names))
+    return any(not names(sought).isdisjoint(names(patient)) for names in (_families, _whole_names))
 
 
-def _is_same(sought: Resource, here: Resource) -> bool:
+def _is_same(sought: Resource, patient: Resource) -> bool:
     """Say whether whole name, day of birth and gender are recorded and the same."""
     return (
-        not _whole_names(sought).isdisjoint(_whole_names(here))
+        not _whole_names(sought).isdisjoint(_whole_names(patient))
         and len(sought["birthDate"]) == len("YYYY-MM-DD")
-        and sought["birthDate"] == here.get("birthDate")
+        and sought["birthDate"] == patient.get("birthDate")
         and sought.get("gender") in _GENDERS
-        and sought.get("gender") == here.get("gender")
+        and sought.get("gender") == patient.get("gender")
     )
 
 
 def _families(patient: Resource) -> set[str]:
     """Return the family names, without case and accents."""
-    return {fold(one["family"]) for one in patient.get("name", ()) if one.get("family")} - {""}
+    return {fold(name["family"]) for name in patient.get("name", ()) if name.get("family")} - {""}
 
 
 def _whole_names(patient: Resource) -> set[str]:
@@ -267,22 +270,22 @@ def _whole_names(patient: Resource) -> set[str]:
     wholes = set()
     for name in patient.get("name", ()):
         # A name that is not known may be null beside an extension.
-        given, family = [one for one in name.get("given", ()) if one], name.get("family")
+        given, family = [part for part in name.get("given", ()) if part], name.get("family")
         wholes.add(fold(name.get("text") or ""))
         if given and family:
-            wholes |= {fold(" ".join([*some, family])) for some in (given[:1], given)}
+            wholes |= {fold(" ".join([*parts, family])) for parts in (given[:1], given)}
     return wholes - {""}
 
 
 def _entries(
     definition: Definition, shown: Sequence[tuple[_Record, str]], *, is_cut: bool
 ) -> Iterator[Entry]:
-    for one, grade in shown:
+    for record, grade in shown:
         extension = [{"url": _GRADE, "valueCode": grade}]
         search = {"extension": extension, "mode": "match", "score": _SCORES[grade]}
         yield Entry(
-            fhir_address(f"{definition.name}/{one.id}"),
-            with_addresses(one.body, definition.attachments),
+            fhir_address(f"{definition.name}/{record.id}"),
+            with_addresses(record.body, definition.attachments),
             beside(search=search),
         )
     if is_cut:

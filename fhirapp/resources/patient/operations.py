@@ -80,11 +80,11 @@ def everything(definition: Definition, resource_id: str) -> Response:
     if page and len(found) > operation.count:
         further = [*operation.applied, ("_cursor", cursor_after(parts, *page[-1], made_for))]
         links.append(("next", page_link(path, further)))
-    total = sum(total_of(snapshot, one.selection) for one in parts)
+    total = sum(total_of(snapshot, type_part.selection) for type_part in parts)
     beside = resources_beside(snapshot, access, page, wanted)
     config = settings()
-    shown = [(held.name, one.id, one.version_id) for held, one in page]
-    key = (links, total, shown, [one.name for one in beside.resources], beside.is_cut)
+    shown = [(kind.name, match.id, match.version_id) for kind, match in page]
+    key = (links, total, shown, [resource.name for resource in beside.resources], beside.is_cut)
     rendering = (config.inline_max, config.empty_content)
     digest = blake2b(repr((key, rendering)).encode(), digest_size=16).hexdigest()
     body = bundle(bundle_id(digest), "searchset", total, links, _entries(page, beside))
@@ -135,7 +135,7 @@ def _compartment(access: Access, wanted: Iterable[str]) -> list[Definition]:
         for name, definition in types().items()
         if definition.compartment and name in wanted and access.grants(name, "r")
     ]
-    return sorted(found, key=lambda one: rank(one.name))
+    return sorted(found, key=lambda kind: rank(kind.name))
 
 
 def resources_beside(
@@ -148,8 +148,8 @@ def resources_beside(
     outside = [name for name in wanted if not types()[name].compartment]
     origins = Join("Provenance", ("target",), "", iterate=False, reverse=True)
     by_type: dict[str, list[Match]] = {}
-    for definition, one in page:
-        by_type.setdefault(definition.name, []).append(one)
+    for definition, match in page:
+        by_type.setdefault(definition.name, []).append(match)
     beside: dict[object, PageResource] = {}
     is_cut = False
     for name, matches in by_type.items():
@@ -157,17 +157,17 @@ def resources_beside(
         named = tuple(definition.references)
         joins = [Join(name, named, target, iterate=False) for target in outside]
         joins += [origins] if "Provenance" in outside else []
-        brought = included_with(snapshot, definition, access, joins, matches, "r")
-        beside.update((found.name, found) for found in brought.resources)
-        is_cut = is_cut or brought.is_cut
+        included = included_with(snapshot, definition, access, joins, matches, "r")
+        beside.update((found.name, found) for found in included.resources)
+        is_cut = is_cut or included.is_cut
     return Inclusion(list(beside.values()), is_cut)
 
 
 def _entries(page: Sequence[tuple[Definition, Match]], beside: Inclusion) -> Iterator[Entry]:
-    for definition, one in page:
-        note_all_served(definition.name, [one])
-        body = with_addresses(one.body, definition.attachments)
-        yield Entry(fhir_address(f"{definition.name}/{one.id}"), body, MATCH)
+    for definition, match in page:
+        note_all_served(definition.name, [match])
+        body = with_addresses(match.body, definition.attachments)
+        yield Entry(fhir_address(f"{definition.name}/{match.id}"), body, MATCH)
     for found in beside.resources:
         note_all_served(found.type, [found])
         body = with_addresses(found.body, types()[found.type].attachments)

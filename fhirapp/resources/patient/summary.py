@@ -93,8 +93,8 @@ def summary(definition: Definition, resource_id: str = "") -> Response:
         raise InvalidParameter("profile", f"is not supported; use {_PROFILES[0]}")
     if not resource_id:
         access_to(definition, "s")
-    whole = [one for one in access.grants(_ALLERGIES, "r") if not one.filters]
-    if not whole:
+    grants = [grant for grant in access.grants(_ALLERGIES, "r") if not grant.filters]
+    if not grants:
         raise _incomplete()
     snapshot = reader()
     if not resource_id:
@@ -104,15 +104,15 @@ def summary(definition: Definition, resource_id: str = "") -> Response:
         raise NotFound(f"Patient/{resource_id} is not known here.")
     if version.deleted or version.body is None:
         raise Gone(f"Patient/{resource_id} was deleted.")
-    if not any(one.patient in (None, resource_id) for one in whole):
+    if not any(grant.patient in (None, resource_id) for grant in grants):
         raise _incomplete()
     check_not_merged(
         snapshot, resource_id, "id" if operation.value("identifier") is None else "identifier"
     )
     patient = fhir_json.loads(version.body)
-    held = _allergies(snapshot, access, resource_id)
-    listed, text = section(patient, entries_of(fhir_json.loads(one.body) for one in held))
-    named = {f"{_ALLERGIES}/{one.id}": one for one in held}
+    allergies = _allergies(snapshot, access, resource_id)
+    listed, text = section(patient, entries_of(fhir_json.loads(match.body) for match in allergies))
+    named = {f"{_ALLERGIES}/{match.id}": match for match in allergies}
     own = Match(
         *(version.id, version.version_id, version.last_updated, version.pk, version.body),
         version.patient_id,
@@ -120,17 +120,17 @@ def summary(definition: Definition, resource_id: str = "") -> Response:
     )
     page = [
         (definition, own),
-        *((types()[_ALLERGIES], named[one.reference]) for one in listed),
+        *((types()[_ALLERGIES], named[entry.reference]) for entry in listed),
     ]
     # What is beyond the most that comes with a page is read at its address.
     beside = resources_beside(snapshot, access, page, _BESIDE).resources
-    shown = [(one.name, match.id, match.version_id, match.body) for one, match in page]
-    shown += [(one.type, one.id, one.version_id, one.body) for one in beside]
-    sections = _sections(text, [one.reference for one in listed])
-    key = repr((sections, [one[:3] for one in shown], config.settings().inline_max))
+    shown = [(kind.name, match.id, match.version_id, match.body) for kind, match in page]
+    shown += [(extra.type, extra.id, extra.version_id, extra.body) for extra in beside]
+    sections = _sections(text, [entry.reference for entry in listed])
+    key = repr((sections, [row[:3] for row in shown], config.settings().inline_max))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
-    for one, match in page:
-        note_all_served(one.name, [match])
+    for kind, match in page:
+        note_all_served(kind.name, [match])
     for resource in beside:
         note_all_served(resource.type, [resource])
     return respond(_document(resource_id, sections, shown), layout, etag=f'W/"{digest}"')
@@ -161,7 +161,7 @@ def _identified(
     rows = find_page(snapshot.all, selection, NEWEST_FIRST, None, _FOUND)
     ids = [str(row[0]) for row in rows]
     merged = merged_among(snapshot, ids)
-    staying = [one for one in ids if merged.get(one) not in ids]
+    staying = [patient_id for patient_id in ids if merged.get(patient_id) not in ids]
     if not staying:
         raise NotFound("No patient with this identifier is known here.")
     if len(staying) > 1:
@@ -226,7 +226,7 @@ def _section(
         "text": generated(text, terminology.language()),
     }
     if references:
-        return content | {"entry": [{"reference": fhir_address(one)} for one in references]}
+        return content | {"entry": [{"reference": fhir_address(ref)} for ref in references]}
     return content | {"emptyReason": {"coding": [_UNAVAILABLE]}}
 
 

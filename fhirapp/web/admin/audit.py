@@ -75,7 +75,7 @@ class AuditFilter:
 
     def query(self, **more: object) -> str:
         """Return the query of an address that asks for the same."""
-        return urlencode({name: one for name, one in {**self.typed, **more}.items() if one})
+        return urlencode({name: value for name, value in {**self.typed, **more}.items() if value})
 
 
 def filter_of_form() -> AuditFilter:
@@ -164,7 +164,10 @@ def _patients(**searched: str) -> list[AuditCandidate]:
         for entry in answer.json().get("entry", ())
         if entry["resource"]["resourceType"] == "Patient"
     ]
-    return [AuditCandidate(f"Patient/{one.id}", one.name, one.born or one.id) for one in people]
+    return [
+        AuditCandidate(f"Patient/{patient.id}", patient.name, patient.born or patient.id)
+        for patient in people
+    ]
 
 
 def _one_of(found: AuditFilter, name: str, choices: Sequence[AuditCandidate], none: str) -> bool:
@@ -313,7 +316,7 @@ def _fhir(which: AuditFilter) -> Iterator[bytes]:
             issue = {"severity": "information", "code": "incomplete", "diagnostics": found}
             yield fhir_json.dumps({"resourceType": "OperationOutcome", "issue": [issue]}) + b"\n"
         else:
-            yield from (fhir_json.dumps(one) + b"\n" for one in resources_of(found))
+            yield from (fhir_json.dumps(event) + b"\n" for event in resources_of(found))
 
 
 # By the kind: its media type, the file's name, and what writes it.
@@ -360,13 +363,13 @@ def _found(which: AuditFilter) -> Iterator[Sequence[AuditEntry] | str]:
 
 
 def _named(found: Sequence[AuditEntry]) -> Iterator[dict[str, Any]]:
-    users = users_named(one.user_id for one in found)
-    clients = clients_named(one.client_id for one in found)
-    for one in found:
+    users = users_named(entry.user_id for entry in found)
+    clients = clients_named(entry.client_id for entry in found)
+    for entry in found:
         row = {
-            **one._asdict(),
-            "user_name": users.get(one.user_id or ""),
-            "client_name": clients.get(one.client_id or ""),
-            "records": len(one.served),
+            **entry._asdict(),
+            "user_name": users.get(entry.user_id or ""),
+            "client_name": clients.get(entry.client_id or ""),
+            "records": len(entry.served),
         }
         yield {name: row[name] for name in _COLUMNS}

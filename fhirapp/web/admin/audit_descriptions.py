@@ -34,12 +34,12 @@ _ELEMENTS = "name,birthDate,identifier"
 
 def patients_named(ids: Iterable[str]) -> Mapping[str, Person]:
     """Return these patients by id, as far as the administrator can read them."""
-    wanted = sorted({one for one in ids if _ID.fullmatch(one)})
+    wanted = sorted({patient_id for patient_id in ids if _ID.fullmatch(patient_id)})
     found: dict[str, Person] = {}
     size = min(_AT_ONCE, settings().page_max)
     for at in range(0, len(wanted), size):
-        some = wanted[at : at + size]
-        query = urlencode({"_id": ",".join(some), "_count": len(some), "_elements": _ELEMENTS})
+        batch = wanted[at : at + size]
+        query = urlencode({"_id": ",".join(batch), "_count": len(batch), "_elements": _ELEMENTS})
         answer = ask(f"/fhir/Patient?{query}", token_of().secret, via=VIA)
         if answer.status != 200:
             continue
@@ -52,16 +52,16 @@ def patients_named(ids: Iterable[str]) -> Mapping[str, Person]:
 
 def users_named(ids: Iterable[str | None]) -> Mapping[str, str]:
     """Return the names of people who can sign in, by id."""
-    wanted = {one for one in ids if one}
+    wanted = {user_id for user_id in ids if user_id}
     query = select(User.id, User.name).where(User.id.in_(wanted))
-    return {one: name for one, name in db.session.execute(query)}  # noqa: C416
+    return {user_id: name for user_id, name in db.session.execute(query)}  # noqa: C416
 
 
 def clients_named(ids: Iterable[str | None]) -> Mapping[str, str]:
     """Return the names of apps, by id."""
-    wanted = {one for one in ids if one}
+    wanted = {client_id for client_id in ids if client_id}
     query = select(Client.client_id, Client.name).where(Client.client_id.in_(wanted))
-    return {one: name for one, name in db.session.execute(query)}  # noqa: C416
+    return {client_id: name for client_id, name in db.session.execute(query)}  # noqa: C416
 
 
 # Of one entry, so many patients are named.
@@ -119,10 +119,10 @@ class AuditDescription(NamedTuple):
 
 def described(found: Sequence[AuditEntry]) -> list[AuditDescription]:
     """Return entries in words; names of patients are read with the administrator's own token."""
-    of = patients_of({ref for one in found for ref in one.served})
-    named = {one.number: _named(one, of) for one in found if not one.event}
-    named |= patients_named_by([one.number for one in found if one.event])
-    named = {one.number: named.get(one.number, []) for one in found}
+    of = patients_of({ref for entry in found for ref in entry.served})
+    named = {entry.number: _named(entry, of) for entry in found if not entry.event}
+    named |= patients_named_by([entry.number for entry in found if entry.event])
+    named = {entry.number: named.get(entry.number, []) for entry in found}
     people = patients_named(
         patient_id for whose in named.values() for patient_id in whose[:MOST_NAMED]
     )
@@ -130,20 +130,20 @@ def described(found: Sequence[AuditEntry]) -> list[AuditDescription]:
     clients = clients_named([*_client_ids(found)])
     return [
         AuditDescription(
-            about=_about(one, users, clients),
-            link=_link(one),
-            entry=one,
-            who=_who(one, users, clients),
-            through=_through(one, clients),
-            did=_did(one),
+            about=_about(entry, users, clients),
+            link=_link(entry),
+            entry=entry,
+            who=_who(entry, users, clients),
+            through=_through(entry, clients),
+            did=_did(entry),
             patients=[
                 NamedPatient(patient_id, _called(patient_id, people))
-                for patient_id in named[one.number][:MOST_NAMED]
+                for patient_id in named[entry.number][:MOST_NAMED]
             ],
-            more=max(0, len(named[one.number]) - MOST_NAMED),
-            result=_result(one),
+            more=max(0, len(named[entry.number]) - MOST_NAMED),
+            result=_result(entry),
         )
-        for one in found
+        for entry in found
     ]
 
 
@@ -151,17 +151,17 @@ _USER, _APP = "user/", "app/"
 
 
 def _user_ids(found: Sequence[AuditEntry]) -> Iterator[str | None]:
-    for one in found:
-        yield one.user_id
-        if one.about.startswith(_USER):
-            yield one.about.removeprefix(_USER)
+    for entry in found:
+        yield entry.user_id
+        if entry.about.startswith(_USER):
+            yield entry.about.removeprefix(_USER)
 
 
 def _client_ids(found: Sequence[AuditEntry]) -> Iterator[str | None]:
-    for one in found:
-        yield one.client_id
-        if one.about.startswith(_APP):
-            yield one.about.removeprefix(_APP)
+    for entry in found:
+        yield entry.client_id
+        if entry.about.startswith(_APP):
+            yield entry.about.removeprefix(_APP)
 
 
 def _about(entry: AuditEntry, users: Mapping[str, str], clients: Mapping[str, str]) -> str:
@@ -206,7 +206,7 @@ def _through(entry: AuditEntry, clients: Mapping[str, str]) -> str:
 def _parts(entry: AuditEntry) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the steps of a path after /fhir, and the parameters of its query and its form."""
     path, _sign, query = entry.path.partition("?")
-    steps = [one for one in _ROOT.sub("", path, count=1).split("/") if one]
+    steps = [step for step in _ROOT.sub("", path, count=1).split("/") if step]
     return steps, [*parse_qsl(query), *parse_qsl(entry.body)]
 
 
@@ -222,28 +222,28 @@ def _did(entry: AuditEntry) -> str:
     if not steps or steps[0] in ("_search", "_history", "*"):
         return _of_several(entry.method, steps, happened)
     kind, rest = steps[0], steps[1:]
-    many, one = plural_of(kind), one_of(kind)
+    plural, singular = plural_of(kind), one_of(kind)
     if kind == "metadata":
         return _("read the CapabilityStatement")
     if operation := next((step for step in steps if step.startswith("$")), ""):
         return _operation(operation, happened)
     if entry.method not in ("GET", "HEAD") and rest != ["_search"]:
-        return _("tried to change %(what)s", what=many)
+        return _("tried to change %(what)s", what=plural)
     if entry.via == VIA and kind == "Patient" and happened:
         return _("read patient names")
     if not rest or rest == ["_search"]:
         found = any(name in ("_content", "_text") for name, _value in parameters)
-        what = _("%(what)s by full text", what=many) if found else many
+        what = _("%(what)s by full text", what=plural) if found else plural
         return (_("searched %(what)s") if happened else _("tried to search %(what)s")) % {
             "what": what
         }
     if "_history" in rest[-1:]:
-        what = one if len(rest) > 1 else many
+        what = singular if len(rest) > 1 else plural
         looked = _("viewed the history of %(what)s")
         return (looked if happened else _("tried to view the history of %(what)s")) % {"what": what}
     opened = _("opened %(what)s") if happened else _("tried to open %(what)s")
     earlier = "_history" in rest
-    return opened % {"what": _("one version of %(what)s", what=one) if earlier else one}
+    return opened % {"what": _("one version of %(what)s", what=singular) if earlier else singular}
 
 
 def _within_record(steps: list[str]) -> list[str]:
@@ -322,6 +322,6 @@ def _named(entry: AuditEntry, of: Mapping[str, str | None]) -> list[str]:
     found = [steps[1]] if is_patient else []
     for name, value in parameters:
         if name in _WHOSE:
-            found += [match[1] for one in value.split(",") if (match := _PATIENT.fullmatch(one))]
+            found += [match[1] for ref in value.split(",") if (match := _PATIENT.fullmatch(ref))]
     found += [patient_id for ref in entry.served if (patient_id := of.get(ref))]
     return list(dict.fromkeys(found))

@@ -61,7 +61,7 @@ def rotate() -> Response:
 
 def _waits(now: int) -> bool:
     """Say whether a key is published that does not sign yet."""
-    return any(one.signs_from > now for one in openid.published())
+    return any(key.signs_from > now for key in openid.published())
 
 
 def _keys(*, asks: bool = False, done: bool = False) -> Response:
@@ -183,13 +183,13 @@ def change(name: str) -> Response:
 
 def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Response:
     known = chosen()
-    listed = {one.name: one for one in _listed(known)}
+    listed = {view.name: view for view in _listed(known)}
     groups = [(title, [listed[name] for name in names.split()]) for title, names in GROUPS]
     return pages.page(
         "admin/settings.html",
         status,
         groups=groups,
-        changed=[one for one in listed.values() if one.origin == config.STORED],
+        changed=[view for view in listed.values() if view.origin == config.STORED],
         unknown={name: row for name, row in known.rows.items() if name not in listed},
         names=users_named(row.changed_by for row in known.rows.values()),
         origins={
@@ -239,24 +239,24 @@ def _listed(known: StoredSettings) -> Iterator[_SettingView]:
         "timezone": str(now.zone),
     }
     typed = form_fields()
-    for one in config.declared():
-        name, value = one.name, getattr(now, one.name)
+    for field in config.declared():
+        name, value = field.name, getattr(now, field.name)
         shown = _as_text(value)
-        if one.metadata["secret"] and value:
+        if field.metadata["secret"] and value:
             shown = masked(value) if name == "database_url" else _("not shown")
-        is_unset = value == one.default and name in in_effect
+        is_unset = value == field.default and name in in_effect
         origin = now.origins.get(name, "")
         is_live = name in live_settings.LIVE
         yield _SettingView(
             name,
-            one.metadata["doc"],
+            field.metadata["doc"],
             "" if is_unset else shown,
             in_effect[name] if is_unset else "",
-            one.metadata["shown"] or f"`{_as_text(one.default)}`",
+            field.metadata["shown"] or f"`{_as_text(field.default)}`",
             origin,
             is_open=is_live and origin in ("", config.STORED),
-            options=_options(one.metadata["parser"]),
-            is_number=isinstance(one.metadata["parser"], Integer),
+            options=_options(field.metadata["parser"]),
+            is_number=isinstance(field.metadata["parser"], Integer),
             typed=typed.get(name, str(value)) if is_live else "",
             stored=known.rows.get(name),
             ignored=known.ignored.get(name, ""),
@@ -275,5 +275,5 @@ def _options(parser: Parser[Any]) -> list[tuple[str, str]]:
         return [("True", _("on")), ("False", _("off"))]
     for validator in parser.validators:
         if isinstance(validator, OneOf):
-            return [(str(one), str(one)) for one in validator.choices]
+            return [(str(choice), str(choice)) for choice in validator.choices]
     return []

@@ -122,8 +122,8 @@ def language() -> str:
             g.language = chosen
         else:
             # de-CH is German; of best_match() it would come after any en.
-            asked = (code.partition("-")[0].lower() for code, q in request.accept_languages if q)
-            g.language = next((code for code in asked if code in known), ENGLISH)
+            accepted = (code.partition("-")[0].lower() for code, q in request.accept_languages if q)
+            g.language = next((code for code in accepted if code in known), ENGLISH)
     found: str = g.language
     return found
 
@@ -172,13 +172,13 @@ def _gettext(text: str) -> str:
     return _translation().gettext(text) if text else text
 
 
-def _ngettext(one: str, many: str, count: int) -> str:
-    return _translation().ngettext(one, many, count)
+def _ngettext(singular: str, plural: str, count: int) -> str:
+    return _translation().ngettext(singular, plural, count)
 
 
-def ngettext(one: str, many: str, count: int) -> str:
+def ngettext(singular: str, plural: str, count: int) -> str:
     """Return the text of one, or of so many; %(num)s stands for the number."""
-    return _ngettext(one, many, count) % {"num": count}
+    return _ngettext(singular, plural, count) % {"num": count}
 
 
 def _translation() -> NullTranslations:

@@ -138,7 +138,7 @@ def part_of(
         if selections is None:
             selections = [Selection(definition.sql_table, "1 = 1", ())]
         judged = _own(definition, export_request, patients, dated=False)
-        ids = [_deleted(snapshot, each, judged, export_request, mark) for each in selections]
+        ids = [_deleted(snapshot, query, judged, export_request, mark) for query in selections]
         deleted = sorted(set().union(*ids))
     return ExportPart(definition, own, after, mark, rows, deleted)
 

@@ -109,8 +109,8 @@ class CcdaEntry:
             code = code_of(
                 self._substance(narrative, ""), self.observation, self.concern, self.texts
             )
-            said = [{"display": code["text"]}] if is_none_known(code) else []
-            return present({"coding": said, "text": words})
+            coding = [{"display": code["text"]}] if is_none_known(code) else []
+            return present({"coding": coding, "text": words})
         substance = self._substance(narrative, self.cell(Column.SUBSTANCE))
         return code_of(substance, self.observation, self.concern, self.texts)
 

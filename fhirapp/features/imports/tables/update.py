@@ -29,28 +29,28 @@ _NOTHING_KNOWN = (AssertionKind.NO_INFORMATION, AssertionKind.NOT_ASKED)
 
 
 def updated(
-    here: Mapping[str, Any], stated: Mapping[str, Any], defaults: Collection[str]
+    current: Mapping[str, Any], stated: Mapping[str, Any], defaults: Collection[str]
 ) -> dict[str, Any]:
     """Return the record that is here with what a row states of it.
 
     defaults names the elements of stated that no cell states. A row about another substance
     replaces a record that is no valid allergy; others are checked by is_other_allergy before.
     """
-    if stated["resourceType"] == "AllergyIntolerance" and not _is_same_substance(here, stated):
+    if stated["resourceType"] == "AllergyIntolerance" and not _is_same_substance(current, stated):
         return {**stated}
-    result = {**here}
+    result = {**current}
     for name, value in stated.items():
-        if name in defaults and name in here:
+        if name in defaults and name in current:
             continue
         merge = _MERGES.get(name)
-        result[name] = merge(here[name], value) if merge and name in here else value
-        if result[name] != here.get(name):
+        result[name] = merge(current[name], value) if merge and name in current else value
+        if result[name] != current.get(name):
             _drop_absence(result, name)
     if stated["resourceType"] == "AllergyIntolerance":
-        _complete_statuses(result, here, stated, defaults)
+        _complete_statuses(result, current, stated, defaults)
         _drop_other_onsets(result, stated)
-    is_generated = here.get("text", {}).get("status") in _NARRATIVES
-    if is_generated and result != here:
+    is_generated = current.get("text", {}).get("status") in _NARRATIVES
+    if is_generated and result != current:
         del result["text"]
     return result
 
@@ -72,11 +72,11 @@ def _drop_absence(result: dict[str, Any], name: str) -> None:
 
 
 def _identifiers(
-    here: Sequence[Mapping[str, Any]], stated: Sequence[Mapping[str, Any]]
+    current: Sequence[Mapping[str, Any]], stated: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
-    known = {(identifier.get("system"), identifier.get("value")) for identifier in here}
+    known = {(identifier.get("system"), identifier.get("value")) for identifier in current}
     return [
-        *here,
+        *current,
         *(
             identifier
             for identifier in stated
@@ -85,34 +85,34 @@ def _identifiers(
     ]
 
 
-def _moment(here: str, stated: str) -> str:
+def _moment(current: str, stated: str) -> str:
     """Return a date or time; one that only says less than the one here changes nothing."""
-    return here if here.startswith(stated) else stated
+    return current if current.startswith(stated) else stated
 
 
-def _gender(here: str, stated: str) -> str:
-    return here if stated == "unknown" else stated
+def _gender(current: str, stated: str) -> str:
+    return current if stated == "unknown" else stated
 
 
 # Names of patients.
 
 
-def _names(here: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) -> list[Any]:
+def _names(current: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) -> list[Any]:
     """Return the names of a patient; the one that is in use changes, the others stay."""
-    (said,) = stated
-    known = [name for name in here if any(part in name for part in _OF_THE_NAME)]
-    if any(adds_nothing(said, name) for name in known):
-        return [*here]
+    (stated_name,) = stated
+    known = [name for name in current if any(part in name for part in _OF_THE_NAME)]
+    if any(adds_nothing(stated_name, name) for name in known):
+        return [*current]
     in_use = sorted(
         (name for name in known if _is_in_use(name) and _has_parts(name)),
         key=lambda name: _CURRENT_USES.index(name.get("use")),
     )
     changed = next(
-        (name for name in in_use if may_be_called({"name": [name]}, {"name": [said]})), None
+        (name for name in in_use if may_be_called({"name": [name]}, {"name": [stated_name]})), None
     )
-    if changed is None or not _is_comparable(changed, said):
-        return [*known, said]
-    return [_renamed(name, said) if name is changed else name for name in known]
+    if changed is None or not _is_comparable(changed, stated_name):
+        return [*known, stated_name]
+    return [_renamed(name, stated_name) if name is changed else name for name in known]
 
 
 def _is_in_use(name: Mapping[str, Any]) -> bool:
@@ -147,24 +147,24 @@ def _renamed(name: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, An
 # Allergies.
 
 
-def is_other_allergy(here: Mapping[str, Any], stated: Mapping[str, Any]) -> bool:
+def is_other_allergy(current: Mapping[str, Any], stated: Mapping[str, Any]) -> bool:
     """Say whether a row would replace a valid allergy by one to another substance, or by none."""
     return (
         stated["resourceType"] == "AllergyIntolerance"
-        and _status(here, "verificationStatus") != "entered-in-error"
-        and assertion_of(here).kind in (AssertionKind.ALLERGY, AssertionKind.WORDS_ONLY)
-        and not _is_same_substance(here, stated)
+        and _status(current, "verificationStatus") != "entered-in-error"
+        and assertion_of(current).kind in (AssertionKind.ALLERGY, AssertionKind.WORDS_ONLY)
+        and not _is_same_substance(current, stated)
     )
 
 
-def _is_same_substance(here: Mapping[str, Any], stated: Mapping[str, Any]) -> bool:
-    known, said = substance(here), stated["code"]
-    if _says_nothing(said):
+def _is_same_substance(current: Mapping[str, Any], stated: Mapping[str, Any]) -> bool:
+    known, code = substance(current), stated["code"]
+    if _says_nothing(code):
         return True
-    kinds = [assertion_of(entry).kind is AssertionKind.NONE_KNOWN for entry in (here, stated)]
+    kinds = [assertion_of(entry).kind is AssertionKind.NONE_KNOWN for entry in (current, stated)]
     if kinds[0] != kinds[1]:
         return False
-    return not _is_named(known) or bool((keys(known) | other_names(known)) & keys(said))
+    return not _is_named(known) or bool((keys(known) | other_names(known)) & keys(code))
 
 
 def _is_named(code: Mapping[str, Any]) -> bool:
@@ -176,29 +176,29 @@ def _says_nothing(concept: Mapping[str, Any]) -> bool:
     return concept.get("coding") == [NO_INFORMATION]
 
 
-def _substance(here: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+def _substance(current: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the code of an allergy: all codes and names of the one substance."""
     if _says_nothing(stated):
-        return {**here}
-    if not _is_named(here):
+        return {**current}
+    if not _is_named(current):
         return {**stated}
-    merged, name = _with_codes(here, stated), stated["text"]
+    merged, name = _with_codes(current, stated), stated["text"]
     if fold(name) not in _words(merged):
         merged["coding"] = [*merged.get("coding", ()), {"display": name}]
     return merged
 
 
-def _concept(here: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+def _concept(current: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return a concept; one that is the same keeps what is known of it."""
-    return _with_codes(here, stated) if _is_same_concept(here, stated) else {**stated}
+    return _with_codes(current, stated) if _is_same_concept(current, stated) else {**stated}
 
 
-def _with_codes(here: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+def _with_codes(current: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return a concept with the codes that are stated added to it."""
-    codes = {_code(coding) for coding in here.get("coding", ())}
+    codes = {_code(coding) for coding in current.get("coding", ())}
     added = [coding for coding in stated.get("coding", ()) if _code(coding) not in codes]
-    coding = [*here.get("coding", ()), *added]
-    return {**stated, **here, **({"coding": coding} if coding else {})}
+    coding = [*current.get("coding", ()), *added]
+    return {**stated, **current, **({"coding": coding} if coding else {})}
 
 
 def _is_same_concept(concept: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -218,56 +218,56 @@ def _words(concept: Mapping[str, Any]) -> set[str]:
     return {fold(name) for name in (concept.get("text"), *displays) if name}
 
 
-def _reactions(here: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) -> list[Any]:
+def _reactions(current: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) -> list[Any]:
     """Return the reactions of an allergy: those of the row are added.
 
     A severity that is stated replaces that of the one reaction it is about: the one with the same
     manifestation, or the only one where the row does not name the manifestation.
     """
-    (said,) = stated
-    severity = said.get("severity")
-    result, added = [*here], []
-    for concept in said["manifestation"]:
+    (stated_reaction,) = stated
+    severity = stated_reaction.get("severity")
+    result, added = [*current], []
+    for concept in stated_reaction["manifestation"]:
         is_unknown = _is_same_concept(concept, {"coding": [UNKNOWN_REACTION.coding()]})
         about = [
             place
-            for place, reaction in enumerate(here)
+            for place, reaction in enumerate(current)
             if is_unknown or _is_one_of(concept, reaction["manifestation"])
         ]
-        if about and severity in (None, *(here[place].get("severity") for place in about)):
+        if about and severity in (None, *(current[place].get("severity") for place in about)):
             continue
         if len(about) == 1 and (
             is_unknown
             or all(
-                _is_one_of(other, said["manifestation"])
-                for other in here[about[0]]["manifestation"]
+                _is_one_of(other, stated_reaction["manifestation"])
+                for other in current[about[0]]["manifestation"]
             )
         ):
-            result[about[0]] = {**here[about[0]], "severity": severity}
+            result[about[0]] = {**current[about[0]], "severity": severity}
         else:
             added.append(concept)
-    return [*result, {**said, "manifestation": added}] if added else result
+    return [*result, {**stated_reaction, "manifestation": added}] if added else result
 
 
 def _is_one_of(concept: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> bool:
     return any(_is_same_concept(concept, other) for other in others)
 
 
-def _notes(here: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) -> list[Any]:
+def _notes(current: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) -> list[Any]:
     """Return the notes, with those of the row that are not there yet."""
-    known = {note.get("text") for note in here}
-    return [*here, *(note for note in stated if note["text"] not in known)]
+    known = {note.get("text") for note in current}
+    return [*current, *(note for note in stated if note["text"] not in known)]
 
 
 def _complete_statuses(
     result: dict[str, Any],
-    here: Mapping[str, Any],
+    current: Mapping[str, Any],
     stated: Mapping[str, Any],
     defaults: Collection[str],
 ) -> None:
     """Let the statuses fit together: FHIR R4 ait-1, ait-2."""
     is_stated = "clinicalStatus" in stated and "clinicalStatus" not in defaults
-    was = _status(here, "verificationStatus")
+    was = _status(current, "verificationStatus")
     now = _status(stated, "verificationStatus")
     if now == "entered-in-error":
         result.pop("clinicalStatus", None)
@@ -298,45 +298,45 @@ def _drop_other_onsets(result: dict[str, Any], stated: Mapping[str, Any]) -> Non
 # Documents.
 
 
-def _references(here: Sequence[Any], stated: Sequence[Any]) -> list[Any]:
+def _references(current: Sequence[Any], stated: Sequence[Any]) -> list[Any]:
     """Return references to people; one with the same name or id keeps what is known of it."""
     return [
-        next((known for known in here if _is_same_reference(known, said)), said) for said in stated
+        next((known for known in current if _is_same_reference(known, new)), new) for new in stated
     ]
 
 
-def _reference(here: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
-    return here if _is_same_reference(here, stated) else stated
+def _reference(current: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
+    return current if _is_same_reference(current, stated) else stated
 
 
-def _is_same_reference(here: Mapping[str, Any], stated: Mapping[str, Any]) -> bool:
-    return all(here.get(name) == value for name, value in stated.items())
+def _is_same_reference(current: Mapping[str, Any], stated: Mapping[str, Any]) -> bool:
+    return all(current.get(name) == value for name, value in stated.items())
 
 
-def _contents(here: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) -> list[Any]:
+def _contents(current: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) -> list[Any]:
     """Return the contents of a document; several of another source stay beside the row's."""
-    (said,) = stated
-    attachment = said["attachment"]
+    (stated_content,) = stated
+    attachment = stated_content["attachment"]
     digest = sha1(base64.b64decode(attachment["data"]))
-    for place, content in enumerate(here):
+    for place, content in enumerate(current):
         known = content.get("attachment", {})
         if known.get("hash") == digest:
             title = {name: attachment[name] for name in ("title",) if name in attachment}
             merged = {**content, "attachment": {**known, **title}}
-            return [*here[:place], merged, *here[place + 1 :]]
-    if len(here) != 1:
-        return [*here, said]
-    title = here[0].get("attachment", {}).get("title")
+            return [*current[:place], merged, *current[place + 1 :]]
+    if len(current) != 1:
+        return [*current, stated_content]
+    title = current[0].get("attachment", {}).get("title")
     kept = {"title": title} if title else {}
     return [{"attachment": {**kept, **attachment}}]
 
 
-def _context(here: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {**here, **stated}
+def _context(current: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**current, **stated}
     if "period" in stated:
-        merged["period"] = {**here.get("period", {}), **stated["period"]}
+        merged["period"] = {**current.get("period", {}), **stated["period"]}
     if "encounter" in stated:
-        merged["encounter"] = _references(here.get("encounter", ()), stated["encounter"])
+        merged["encounter"] = _references(current.get("encounter", ()), stated["encounter"])
     return merged
 
 
@@ -346,7 +346,7 @@ _MERGES: Mapping[str, Callable[[Any, Any], Any]] = {
     "birthDate": _moment,
     "gender": _gender,
     "code": _substance,
-    "type": lambda here, stated: stated if isinstance(stated, str) else _concept(here, stated),
+    "type": lambda current, new: new if isinstance(new, str) else _concept(current, new),
     "reaction": _reactions,
     "note": _notes,
     "onsetDateTime": _moment,
