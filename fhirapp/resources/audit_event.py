@@ -240,7 +240,7 @@ _DOCUMENTED: Mapping[str, tuple[str, str, str]] = {
 @blueprint.record_once
 def _offer(state: Any) -> None:
     app: Flask = state.app
-    describe(app, _described)
+    describe(app, _api_paths)
     add_resource(
         app,
         {
@@ -262,7 +262,7 @@ def _offer(state: Any) -> None:
     )
 
 
-def _described() -> PathDescriptions:
+def _api_paths() -> PathDescriptions:
     """Return the paths of /openapi.json."""
     kinds: Mapping[str, parts.Node] = {"date": parts.DATE, "reference": parts.STRING}
     own = parts.query_parameters(

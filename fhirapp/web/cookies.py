@@ -50,20 +50,20 @@ def end_session() -> None:
     g.session_secret = ""
 
 
-def at_provider() -> str:
+def provider_state() -> str:
     """Return what this browser keeps while somebody is at the identity provider, once."""
     sent = _sent(PROVIDER) or ""
     if sent:
-        g.at_provider = ""
+        g.provider_state = ""
     try:
         return opened(sent.encode()) if sent else ""
     except ValueError:
         return ""
 
 
-def set_at_provider(text: str) -> None:
+def set_provider_state(text: str) -> None:
     """Let the browser keep a text that it cannot read."""
-    g.at_provider = sealed(text).decode()
+    g.provider_state = sealed(text).decode()
 
 
 def language() -> str:
@@ -87,7 +87,7 @@ def send(response: Response) -> Response:
         (SESSION, g.get("session_secret"), ABSOLUTE_SECONDS),
         (VISITOR, g.get("new_visitor"), ABSOLUTE_SECONDS),
         (TYPED, g.get("typed"), _TYPED_SECONDS),
-        (PROVIDER, g.get("at_provider"), PROVIDER_SECONDS),
+        (PROVIDER, g.get("provider_state"), PROVIDER_SECONDS),
         (LANGUAGE, g.get("chosen_language"), _LANGUAGE_SECONDS),
     )
     for cookie, value, seconds in changed:

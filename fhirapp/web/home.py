@@ -71,18 +71,18 @@ def _counts(user: User) -> Sequence[_Count]:
     """
     names = featured_types()
     if user.role == PATIENT:
-        numbers = _counted(names)
+        numbers = _totals(names)
     else:
         names = [*(name for name, type_ in types().items() if type_.compartment == "id"), *names]
         numbers = kept_for_state(
             ("counts", user.role),
-            lambda: _counted(names),
+            lambda: _totals(names),
             is_whole=lambda counted: len(counted) == len(names),
         )
     return [_Count(name, plural_of(name), number) for name, number in numbers.items()]
 
 
-def _counted(names: Sequence[str]) -> Mapping[str, int]:
+def _totals(names: Sequence[str]) -> Mapping[str, int]:
     try:
         token = token_of()
     except pages.PageError:

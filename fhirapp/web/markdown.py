@@ -41,7 +41,7 @@ def parser(renderer: type[Renderer]) -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}, renderer_cls=renderer).enable("table")
 
 
-def cleaned(html: str, more: Mapping[str, set[str]] | None = None) -> Markup:
+def clean_html(html: str, more: Mapping[str, set[str]] | None = None) -> Markup:
     """Return HTML with the elements of texts and no others; more are further ones, or attributes.
 
     By the name of the element: the attributes that it may have.

@@ -123,14 +123,14 @@ def _search(criteria: _Criteria, secret: str, born: str, via: str) -> tuple[list
         if entry.get("search", {}).get("mode") == "match"
     ]
     if any(merged_into(patient) for patient in patients):
-        patients = _staying(patients, secret, via)
+        patients = _survivors(patients, secret, via)
     # Those of one family by their given names.
     patients.sort(key=_sort_key)
     more = any(link["relation"] == "next" for link in bundle["link"])
     return [person_of(patient["id"], patient) for patient in patients], more
 
 
-def _staying(patients: Sequence[dict[str, Any]], secret: str, via: str) -> list[dict[str, Any]]:
+def _survivors(patients: Sequence[dict[str, Any]], secret: str, via: str) -> list[dict[str, Any]]:
     """Return patients, for those who were merged the ones who have their record now."""
     found = {patient["id"]: patient for patient in patients if not merged_into(patient)}
     wanted = {target for patient in patients if (target := merged_into(patient))} - found.keys()
@@ -195,7 +195,7 @@ def _sort_key(patient: dict[str, Any]) -> tuple[bool, str, str]:
 _ID = re.compile(ID_PATTERN)
 
 
-def linked() -> list[Person]:
+def linked_records() -> list[Person]:
     """Return the records that are linked to the signed-in person, as far as they exist."""
     persons = []
     for link in links_of(signed_in().user.id):

@@ -108,7 +108,7 @@ def apps() -> Response:
     for grant, client in active_grants(user.id):
         of_record.setdefault((client.client_id, grant.patient_id), []).append((grant, client))
     connected = [
-        _connected([grant for grant, _client in consents], consents[0][1], theirs)
+        _connected_app([grant for grant, _client in consents], consents[0][1], theirs)
         for consents in of_record.values()
     ]
     done = _(_DONE.get(request.args.get("done", ""), ""))
@@ -211,7 +211,7 @@ def turn_second_factor() -> Response:
     session = proved_by_password()
     user_id, session_id = session.user.id, session.session_id
     sealed_secret = field("secret", 1000)
-    secret = _opened(sealed_secret, user_id)
+    secret = _decrypt(sealed_secret, user_id)
     if secret is None:
         return _second_factor(_("The QR code has expired. Scan the new one."), 400)
     interval = sign_in.interval_of(secret, field("code", 50))
@@ -295,10 +295,10 @@ def _second_factor(message: str = "", status: int = 200, sealed_secret: str = ""
             message=message,
             by=session.issuer,
         )
-    secret = _opened(sealed_secret, user.id)
+    secret = _decrypt(sealed_secret, user.id)
     if secret is None:
         secret = sign_in.new_secret()
-        sealed_secret = _sealed(secret, user.id)
+        sealed_secret = _encrypt(secret, user.id)
     address = sign_in.address(secret, user.username)
     return page(
         "accounts/second_factor.html",
@@ -314,12 +314,12 @@ def _second_factor(message: str = "", status: int = 200, sealed_secret: str = ""
     )
 
 
-def _sealed(secret: str, user_id: str) -> str:
+def _encrypt(secret: str, user_id: str) -> str:
     """Return a secret for the form, encrypted for this user and a limited time."""
     return sealed(f"{_PURPOSE} {user_id} {int(time.time()) + _SECRET_SECONDS} {secret}").decode()
 
 
-def _opened(sealed_secret: str, user_id: str) -> str | None:
+def _decrypt(sealed_secret: str, user_id: str) -> str | None:
     """Return the secret in a form of this user; None where it is too old, or not theirs."""
     try:
         purpose, whose, until, secret = opened(sealed_secret.encode()).split(" ")
@@ -344,7 +344,7 @@ def _password(message: str = "", status: int = 200) -> Response:
     return page("accounts/password.html", status, user=session.user, message=message, by=by)
 
 
-def _connected(
+def _connected_app(
     grants: Sequence[Grant], client: Client, theirs: Collection[str] | None
 ) -> ConnectedApp:
     """Return an app's consents about one record; grants has the newest first.

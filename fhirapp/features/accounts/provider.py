@@ -18,7 +18,7 @@ from fhirapp.auth.users.provider import PendingSignIn, Provider, Unproved, Unrea
 from fhirapp.db import db
 from fhirapp.features.accounts.sign_in import after_sign_in, sign_in_form
 from fhirapp.web import pages
-from fhirapp.web.cookies import PROVIDER_SECONDS, at_provider, set_at_provider
+from fhirapp.web.cookies import PROVIDER_SECONDS, provider_state, set_provider_state
 from fhirapp.web.texts import _
 
 blueprint = pages.blueprint_of("provider", __name__)
@@ -56,14 +56,14 @@ def begin() -> Response:
         address, begun = chosen.begin(_address_of_answer(), back, fresh=fresh)
     except (Unreachable, Unproved) as error:
         return _failed(chosen, back, error)
-    set_at_provider(json.dumps(begun))
+    set_provider_state(json.dumps(begun))
     return pages.see_other(address)
 
 
 @blueprint.get("/sign-in/provider/answer")
 def answer() -> Response:
     """Begin a session of whom the provider sends back."""
-    chosen, begun = _provider(), _begun()
+    chosen, begun = _provider(), _pending_sign_in()
     if begun is None:
         return sign_in_form("/account", _(_TOO_LATE), 400)
     back = pages.local_path(begun.back)
@@ -105,9 +105,9 @@ def _address_of_answer() -> str:
     return f"{urls.base_url()}/sign-in/provider/answer"
 
 
-def _begun() -> PendingSignIn | None:
+def _pending_sign_in() -> PendingSignIn | None:
     """Return what this browser began, None where it began nothing, or too long ago."""
-    kept = at_provider()
+    kept = provider_state()
     begun = PendingSignIn(*json.loads(kept)) if kept else None
     return begun if begun and begun.at > time.time() - PROVIDER_SECONDS else None
 

@@ -142,13 +142,13 @@ def setup() -> Response:
         return _setup(code, _("The passwords do not match. Enter the same password twice."))
     setup_code = accounts.setup_code(code)
     if setup_code is None:
-        raise _spent()
+        raise _link_error()
     user_id = setup_code.user_id
     db.session.rollback()
     try:
         with writing() as connection:
             if not accounts.spend_setup_code(connection, code):
-                raise _spent()
+                raise _link_error()
             if user_id is None:
                 accounts.add_user(
                     connection,
@@ -218,7 +218,7 @@ def _may_leave(back: str) -> bool:
 def _setup(code: str, message: str = "") -> Response:
     setup_code = accounts.setup_code(code)
     if setup_code is None:
-        raise _spent()
+        raise _link_error()
     user_id = setup_code.user_id
     user = None if user_id is None else db.session.get(User, user_id)
     return pages.page(
@@ -232,7 +232,7 @@ def _setup(code: str, message: str = "") -> Response:
     )
 
 
-def _spent() -> pages.PageError:
+def _link_error() -> pages.PageError:
     return pages.PageError(
         404,
         _(

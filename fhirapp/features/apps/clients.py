@@ -87,16 +87,16 @@ class ScopeLine(NamedTuple):
 
 def kind_of(client: models.Client) -> ClientKind:
     """Return a client's kind in words."""
-    return kind_named(client.kind)
+    return kind_by_name(client.kind)
 
 
-def kind_named(kind: str) -> ClientKind:
+def kind_by_name(kind: str) -> ClientKind:
     """Return a kind in words."""
     name, sentence = KINDS.get(kind) or _OTHER_KINDS[kind]
     return ClientKind(_(name), _(sentence))
 
 
-def proof_named(method: str) -> str:
+def proof_by_name(method: str) -> str:
     """Return an authentication method in words."""
     return _(PROOFS[method])
 
@@ -121,7 +121,7 @@ def mixes_letters(client: models.Client) -> bool:
 
 def proofs_of(client: models.Client) -> Sequence[str]:
     """Return a client's authentication methods in words."""
-    return [proof_named(method) for method in client.auth_method.split()]
+    return [proof_by_name(method) for method in client.auth_method.split()]
 
 
 def has_secret(client: models.Client) -> bool:

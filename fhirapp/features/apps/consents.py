@@ -151,10 +151,10 @@ _CURSOR_PARTS = 2
 @pages.for_administrators
 def index() -> Response:
     """List the consents, the newest first, or those that a filter finds."""
-    which = ConsentFilter(_asked("person"), _asked("app"), ended="ended" in request.args)
+    which = ConsentFilter(_argument("person"), _argument("app"), ended="ended" in request.args)
     done = request.args.get("done", "")
     number = int(done) if done.isascii() and done.isdecimal() and len(done) <= 9 else None
-    return _listed(which, _cursor(request.args.get("older", "")), number=number)
+    return _list_page(which, _cursor(request.args.get("older", "")), number=number)
 
 
 @blueprint.post("/admin/grants/<uuid:key>/take-back")
@@ -179,14 +179,14 @@ def revoke_all() -> Response:
         raise pages.PageError(400, _("Enter a user or an app first."))
     until = pages.field("until", 20)
     if not (until.isascii() and until.isdecimal()):
-        return _listed(which, asks=True)
+        return _list_page(which, asks=True)
     db.session.rollback()
     with writing() as connection:
         number = revoke_matching(connection, which, int(until))
     return pages.see_other(_address(which, done=number))
 
 
-def _asked(name: str) -> str:
+def _argument(name: str) -> str:
     text = request.args.get(name, "")[:_LONGEST]
     # PostgreSQL takes no NUL in a text, and nobody's name has a line break.
     return text if text.isprintable() else ""
@@ -214,7 +214,7 @@ def _address(which: ConsentFilter, **more: object) -> str:
     return f"/admin/grants?{query}" if query else "/admin/grants"
 
 
-def _listed(
+def _list_page(
     which: ConsentFilter,
     after: ConsentCursor | None = None,
     *,

@@ -43,7 +43,7 @@ def encounters_of(
     narrowed["status:not"] = "cancelled,entered-in-error"
     encounters, cursor = _latest("Encounter", patient_id, via, narrowed)
     return [
-        _dated(
+        _option(
             encounter, _kind_of_encounter(encounter), encounter.get("period", {}).get("start", "")
         )
         for encounter in encounters
@@ -53,7 +53,7 @@ def encounters_of(
 def documents_of(patient_id: str) -> Sequence[LaunchOption]:
     """Return a patient's latest documents, the latest first. Raises PageError."""
     return [
-        _dated(document, _concept(document.get("type", {})) or _("Document"), date_of(document))
+        _option(document, _concept(document.get("type", {})) or _("Document"), date_of(document))
         for document in _latest("DocumentReference", patient_id, VIA, {})[0]
     ]
 
@@ -68,7 +68,7 @@ def _latest(
     return found, cursor_of(bundle)
 
 
-def _dated(resource: dict[str, Any], kind: str, day: str) -> LaunchOption:
+def _option(resource: dict[str, Any], kind: str, day: str) -> LaunchOption:
     return LaunchOption(
         resource["id"], f"{kind}, {partial(day) if day else _('date not recorded')}"
     )

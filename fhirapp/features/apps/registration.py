@@ -131,7 +131,7 @@ def form() -> Response:
     kind = kept.get("kind", request.args.get("kind", ""))
     if kind not in shown.KINDS:
         return pages.page(
-            "apps/kind.html", kinds={kind: shown.kind_named(kind) for kind in shown.KINDS}
+            "apps/kind.html", kinds={kind: shown.kind_by_name(kind) for kind in shown.KINDS}
         )
     return _form(draft_of(kept) if kept else empty_draft(kind))
 
@@ -164,7 +164,7 @@ def send() -> Response:
 @blueprint.get("/apps/<code>")
 def owned(code: str) -> Response:
     """Show an app to whoever registered it. 404 for an unknown code."""
-    return _owned(code, _client(code))
+    return _owner_page(code, _client(code))
 
 
 @blueprint.post("/apps/<code>/test")
@@ -180,7 +180,7 @@ def test(code: str) -> Response:
         raise pages.PageError(
             429, f"{_('This app was tested too often.')} {pages.wait(error)}"
         ) from None
-    return _owned(code, client, findings)
+    return _owner_page(code, client, findings)
 
 
 @blueprint.post("/apps/<code>/secret")
@@ -210,7 +210,7 @@ def _client(code: str) -> Client:
     return client
 
 
-def _owned(code: str, client: Client, findings: list[AppFinding] | None = None) -> Response:
+def _owner_page(code: str, client: Client, findings: list[AppFinding] | None = None) -> Response:
     works = client.approved_at is not None and not client.disabled
     return pages.page(
         "apps/owned.html",
@@ -230,8 +230,8 @@ def _form(draft: Draft, message: str = "", status: int = 200) -> Response:
         "apps/register.html",
         status,
         draft=draft,
-        kind=shown.kind_named(draft.kind),
-        proofs=[(method, shown.proof_named(method)) for method in METHODS[draft.kind]],
+        kind=shown.kind_by_name(draft.kind),
+        proofs=[(method, shown.proof_by_name(method)) for method in METHODS[draft.kind]],
         can_sign=SIGNED in METHODS[draft.kind],
         scopes=[in_words(text) for text in _offered_scopes(draft.kind)],
         make_keys=MAKE_KEYS,

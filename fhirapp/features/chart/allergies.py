@@ -166,14 +166,14 @@ def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
     query = urlencode({"patient": patient_id})
     answer = read(f"/fhir/AllergyIntolerance/$summary?{query}", token, via=VIA)
     entries = {
-        _one(group, "code"): list(_parts(group, "entry")) for group in _parts(answer, "group")
+        _text(group, "code"): list(_parts(group, "entry")) for group in _parts(answer, "group")
     }
     lines = {code: [_line(entry, code) for entry in members] for code, members in entries.items()}
     (conclusion,) = _parts(answer, "conclusion")
-    absence = _ABSENCES.get(_one(conclusion, "code"))
+    absence = _ABSENCES.get(_text(conclusion, "code"))
     names = {line.id: line.substance for group_lines in lines.values() for line in group_lines}
     holding = [code for code in entries if code not in _FOLDED]
-    severe = [entry for code in holding for entry in entries[code] if _is(entry, "severe")]
+    severe = [entry for code in holding for entry in entries[code] if _flag(entry, "severe")]
     shown = severe[:_MOST_SEVERE]
     unstated = [code for code in holding if code not in _STATED]
     others = [line for code in unstated for line in lines[code] if not line.severe]
@@ -185,8 +185,8 @@ def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
     return Allergies(
         severe=[_severe_one(entry) for entry in shown],
         more_severe=len(severe) - len(shown),
-        also=_named(others) if severe else "",
-        conclusion=_one(conclusion, "text"),
+        also=_names(others) if severe else "",
+        conclusion=_text(conclusion, "text"),
         absence=Absence(_(absence[0]), absence[1], _statements(stated)) if absence else None,
         look_twice=[_look_twice(part, patient_id, names) for part in _parts(answer, "finding")],
         sections=list(_sections(lines)),
@@ -201,17 +201,17 @@ def _sections(lines: Mapping[str, Sequence[ChartRow]]) -> Iterator[ChartSection]
         wanted = [*codes, *unknown] if codes == _SECTIONS[0][0] else codes
         members = [line for code in wanted for line in lines.get(code, ())]
         if members:
-            yield ChartSection(_(title), members, is_folded, _named(members) if is_folded else "")
+            yield ChartSection(_(title), members, is_folded, _names(members) if is_folded else "")
 
 
-def _named(lines: Sequence[ChartRow]) -> str:
-    names = [_named_line(line) for line in lines[:_MOST_NAMED]]
+def _names(lines: Sequence[ChartRow]) -> str:
+    names = [_name_of(line) for line in lines[:_MOST_NAMED]]
     if more := len(lines) - len(names):
         names.append(_("%(count)s more", count=more))
     return ", ".join(names)
 
 
-def _named_line(line: ChartRow) -> str:
+def _name_of(line: ChartRow) -> str:
     """Return the name of an entry in a list; where its codes have another name, that too."""
     name = shortened(line.substance, _NAME)
     if not line.coded_as:
@@ -220,17 +220,17 @@ def _named_line(line: ChartRow) -> str:
 
 
 def _line(entry: Json, group: str) -> ChartRow:
-    kind = _one(entry, "kind")
-    kinds = [_one(entry, "type"), category(_all(entry, "category"))]
+    kind = _text(entry, "kind")
+    kinds = [_text(entry, "type"), category(_values(entry, "category"))]
     return ChartRow(
         id=_source(entry),
         substance=_substance(entry),
         coded_as=_coded_as(entry),
-        same_class="; ".join(_all(entry, "sameClass")),
+        same_class="; ".join(_values(entry, "sameClass")),
         severe=_reason(entry),
         kind=", ".join(word(term) for term in kinds if term and kind == "allergy"),
         reaction=_(_STATEMENTS[kind]) if kind in _STATEMENTS else _reactions(entry),
-        comments=_all(entry, "comment"),
+        comments=_values(entry, "comment"),
         status=_status(entry),
         dates=_dates(entry),
         is_past=group in _FOLDED,
@@ -238,13 +238,13 @@ def _line(entry: Json, group: str) -> ChartRow:
 
 
 def _substance(entry: Json) -> str:
-    substance = _one(entry, "substance") or _("Substance not recorded")
+    substance = _text(entry, "substance") or _("Substance not recorded")
     # As HL7 writes it for machines.
     return _("No information") if substance == "NoInformation" else substance
 
 
 def _coded_as(entry: Json) -> str:
-    return ", ".join(_all(entry, "codedAs"))
+    return ", ".join(_values(entry, "codedAs"))
 
 
 def _severe_one(entry: Json) -> Severe:
@@ -253,16 +253,16 @@ def _severe_one(entry: Json) -> Severe:
         word=_("Severe") if _is_grave(entry) else _("High criticality"),
         substance=shortened(_substance(entry), _REACTION),
         coded_as=_coded_as(entry),
-        reaction=_worst(entry),
+        reaction=_worst_reaction(entry),
         status=_status(entry),
         source=_source_of(entry),
-        comments=_all(entry, "comment"),
+        comments=_values(entry, "comment"),
     )
 
 
 def _statements(entries: Sequence[Json]) -> list[AbsenceStatement]:
     return [
-        AbsenceStatement(_substance(entry), _source_of(entry), _all(entry, "comment"))
+        AbsenceStatement(_substance(entry), _source_of(entry), _values(entry, "comment"))
         for entry in entries[:_MOST_STATED]
     ]
 
@@ -276,76 +276,76 @@ def _is_grave(entry: Json) -> bool:
     """Say whether it is severe by more than its criticality."""
     reactions = list(_parts(entry, "reaction"))
     return (
-        _one(entry, "criticality") != "high"
-        or bool(_one(entry, "describedAs"))
-        or any(_one(reaction, "severity") == "severe" for reaction in reactions)
-        or any(described_severely(_one(reaction, "text")) for reaction in reactions)
+        _text(entry, "criticality") != "high"
+        or bool(_text(entry, "describedAs"))
+        or any(_text(reaction, "severity") == "severe" for reaction in reactions)
+        or any(described_severely(_text(reaction, "text")) for reaction in reactions)
     )
 
 
-def _worst(entry: Json) -> str:
+def _worst_reaction(entry: Json) -> str:
     """Return what happened when it was worst; of words that alone say so, these."""
-    if words := _one(entry, "describedAs"):
+    if words := _text(entry, "describedAs"):
         return f"“{words}”"
     reactions = list(_parts(entry, "reaction"))
-    severe = [reaction for reaction in reactions if _one(reaction, "severity") == "severe"]
-    texts = dict.fromkeys(_one(reaction, "text") for reaction in severe or reactions)
+    severe = [reaction for reaction in reactions if _text(reaction, "severity") == "severe"]
+    texts = dict.fromkeys(_text(reaction, "text") for reaction in severe or reactions)
     return shortened("; ".join(texts), _REACTION) or _("reaction not recorded")
 
 
 def _author(entry: Json) -> tuple[str, dict[str, Any]]:
     """Return who recorded an entry, or else who reported it, with the word for that."""
-    for recorder in _all(entry, "recorder"):
+    for recorder in _values(entry, "recorder"):
         return _("recorded by"), recorder
-    return _("reported by"), next(iter(_all(entry, "asserter")), {})
+    return _("reported by"), next(iter(_values(entry, "asserter")), {})
 
 
 def _reason(entry: Json) -> str:
     """Return why an entry is shown as severe; empty where it is not."""
-    if not _is(entry, "severe"):
+    if not _flag(entry, "severe"):
         return ""
-    if _one(entry, "criticality") == "high":
+    if _text(entry, "criticality") == "high":
         return _("high criticality")
-    if words := _one(entry, "describedAs"):
+    if words := _text(entry, "describedAs"):
         return _("described as “%(words)s”", words=words)
-    severities = {_one(reaction, "severity") for reaction in _parts(entry, "reaction")}
+    severities = {_text(reaction, "severity") for reaction in _parts(entry, "reaction")}
     return _("severe reaction") if "severe" in severities else _("anaphylaxis")
 
 
 def _reactions(entry: Json) -> str:
     found = []
     for reaction in _parts(entry, "reaction"):
-        text = ": ".join(filter(None, (_one(reaction, "text"), _one(reaction, "description"))))
-        words = _one(reaction, "severityText")
-        severities = (word(_one(reaction, "severity")), f"“{words}”" if words else "")
+        text = ": ".join(filter(None, (_text(reaction, "text"), _text(reaction, "description"))))
+        words = _text(reaction, "severityText")
+        severities = (word(_text(reaction, "severity")), f"“{words}”" if words else "")
         severity = ", ".join(filter(None, severities)) or _("severity not recorded")
         found.append(f"{text} ({severity})")
     return " · ".join(found) or _("reaction not recorded")
 
 
 def _status(entry: Json) -> str:
-    statuses = [_one(entry, "clinicalStatus"), _one(entry, "verificationStatus")]
-    return ", ".join([*(word(status) for status in statuses if status), *_all(entry, "note")])
+    statuses = [_text(entry, "clinicalStatus"), _text(entry, "verificationStatus")]
+    return ", ".join([*(word(status) for status in statuses if status), *_values(entry, "note")])
 
 
 def _dates(entry: Json) -> list[LabelledDate]:
     dates = [
-        LabelledDate(_("onset"), _one(entry, "onset")),
-        LabelledDate(_("last occurred"), _one(entry, "lastOccurrence")),
-        LabelledDate(_("recorded"), _one(entry, "recorded")),
+        LabelledDate(_("onset"), _text(entry, "onset")),
+        LabelledDate(_("last occurred"), _text(entry, "lastOccurrence")),
+        LabelledDate(_("recorded"), _text(entry, "recorded")),
     ]
     return [dated for dated in dates if dated.text] or [LabelledDate(_("onset"), _("not recorded"))]
 
 
 def _look_twice(finding: Json, patient_id: str, names: Mapping[str, str]) -> LookTwice:
     places = {}
-    for source in _all(finding, "source"):
+    for source in _values(finding, "source"):
         kind, _slash, row_id = str(source["reference"]).partition("/")
         if kind == "Patient":
             places[f"/patients/{row_id}"] = _("the other record")
         else:
             places[f"/patients/{patient_id}/allergies/{row_id}"] = names.get(row_id, row_id)
-    return LookTwice(_one(finding, "text"), dict(list(places.items())[:10]))
+    return LookTwice(_text(finding, "text"), dict(list(places.items())[:10]))
 
 
 def _parts(node: Json, name: str) -> Iterator[Json]:
@@ -355,7 +355,7 @@ def _parts(node: Json, name: str) -> Iterator[Json]:
             yield part
 
 
-def _all(node: Json, name: str) -> list[Any]:
+def _values(node: Json, name: str) -> list[Any]:
     """Return the values of the parts of a name."""
     return [
         value
@@ -365,14 +365,14 @@ def _all(node: Json, name: str) -> list[Any]:
     ]
 
 
-def _one(node: Json, name: str) -> str:
-    return str(next(iter(_all(node, name)), ""))
+def _text(node: Json, name: str) -> str:
+    return str(next(iter(_values(node, name)), ""))
 
 
-def _is(node: Json, name: str) -> bool:
-    return True in _all(node, name)
+def _flag(node: Json, name: str) -> bool:
+    return True in _values(node, name)
 
 
 def _source(entry: Json) -> str:
-    (source,) = _all(entry, "source")
+    (source,) = _values(entry, "source")
     return str(source["reference"]).partition("/")[2]

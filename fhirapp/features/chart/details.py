@@ -186,7 +186,7 @@ _ROLES = {
 }
 
 
-class Also(NamedTuple):
+class ProvenanceReason(NamedTuple):
     """Why, or from what; address is that of a note of ours, else empty."""
 
     text: str
@@ -198,19 +198,19 @@ class AllergyProvenance(NamedTuple):
 
     what: str
     deeds: Sequence[str]
-    also: Sequence[Also]
+    also: Sequence[ProvenanceReason]
 
 
 def origins(provenances: Sequence[Json]) -> list[AllergyProvenance]:
     """Return where something comes from, the latest first."""
     ordered = sorted(provenances, key=lambda entry: str(entry.get("recorded", "")), reverse=True)
     return [
-        AllergyProvenance(_what(provenance), list(_deeds(provenance)), list(_also(provenance)))
-        for provenance in ordered
+        AllergyProvenance(_activity(entry), list(_agents(entry)), list(_reasons(entry)))
+        for entry in ordered
     ]
 
 
-def _what(provenance: Json) -> str:
+def _activity(provenance: Json) -> str:
     activity = provenance.get("activity") or {}
     codes = [coding.get("code") for coding in activity.get("coding", ())]
     known = next((_(_ACTIVITIES[code]) for code in codes if code in _ACTIVITIES), "")
@@ -219,7 +219,7 @@ def _what(provenance: Json) -> str:
     return f"{what}, {day}"
 
 
-def _deeds(provenance: Json) -> Iterator[str]:
+def _agents(provenance: Json) -> Iterator[str]:
     for agent in provenance.get("agent", ()):
         kind = agent.get("type") or {}
         codes = [coding.get("code") for coding in kind.get("coding", ())]
@@ -233,10 +233,10 @@ def _deeds(provenance: Json) -> Iterator[str]:
         yield _("%(text)s, on behalf of %(whom)s", text=text, whom=behalf) if is_other else text
 
 
-def _also(provenance: Json) -> Iterator[Also]:
+def _reasons(provenance: Json) -> Iterator[ProvenanceReason]:
     for reason in provenance.get("reason", ()):
         if text := concept(reason):
-            yield Also(_("reason: %(reason)s", reason=text))
+            yield ProvenanceReason(_("reason: %(reason)s", reason=text))
     for entity in provenance.get("entity", ()):
         source = entity.get("what") or {}
         what = reference(source, provenance)
@@ -244,6 +244,6 @@ def _also(provenance: Json) -> Iterator[Also]:
         note = _NOTE.fullmatch(str(source.get("reference") or ""))
         if note:
             named = what if source.get("display") else _("a note")
-            yield Also(f"{role} {named}", f"/notes/{note[1]}")
+            yield ProvenanceReason(f"{role} {named}", f"/notes/{note[1]}")
         elif what:
-            yield Also(f"{role} {what}")
+            yield ProvenanceReason(f"{role} {what}")

@@ -32,7 +32,7 @@ from fhirapp.store.merge import merged_here, merged_into
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import sex
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, signed_in
-from fhirapp.web.people import NoDate, Person, find_people, linked, person_of, record
+from fhirapp.web.people import NoDate, Person, find_people, linked_records, person_of, record
 from fhirapp.web.texts import _, language, translator
 from fhirapp.web.times import moment_of
 
@@ -57,7 +57,7 @@ def _in_words(view: Callable[..., Response]) -> Callable[..., Response]:
 def patients() -> Response:
     """Find a patient; a patient user sees the records that are linked to them."""
     if signed_in().user.role == PATIENT:
-        own = linked()
+        own = linked_records()
         if len(own) == 1:
             return see_other(f"/patients/{own[0].id}")
         return page("chart/linked.html", people=own)

@@ -46,7 +46,7 @@ class Reach(NamedTuple):
 @for_signed_in
 def own() -> Response:
     """Show what the token of our pages gives access to."""
-    return _shown(_own_secret())
+    return _token_page(_own_secret())
 
 
 @blueprint.post("/explore/token")
@@ -54,13 +54,13 @@ def own() -> Response:
 def pasted() -> Response:
     """Show what a pasted token gives access to, or the own token itself. 404 for another's."""
     if field("show", 10):
-        return _shown(_own_secret(), reveals=True)
+        return _token_page(_own_secret(), reveals=True)
     words = field("token", _LONGEST_TOKEN).split()
     # As the header has it.
     secret = "".join(words[1:] if words[:1] == ["Bearer"] else words)
     if not secret:
         raise PageError(400, _("Paste a token."))
-    return _shown(secret, is_pasted=True)
+    return _token_page(secret, is_pasted=True)
 
 
 def _own_secret() -> str:
@@ -75,7 +75,7 @@ def _own_secret() -> str:
         raise PageError(error.status, message, _("You have no token yet")) from None
 
 
-def _shown(secret: str, *, is_pasted: bool = False, reveals: bool = False) -> Response:
+def _token_page(secret: str, *, is_pasted: bool = False, reveals: bool = False) -> Response:
     token = look_up(digest(secret))
     is_demo = settings().demo
     if token is None or not (is_demo or token.user_id == signed_in().user.id):
@@ -83,17 +83,17 @@ def _shown(secret: str, *, is_pasted: bool = False, reveals: bool = False) -> Re
     return page(
         "explore/token.html",
         scripts=True,
-        inspected=_described(token),
+        inspected=_token_values(token),
         is_pasted=is_pasted,
         secret=secret if reveals else "",
     )
 
 
-def _described(token: BearerToken) -> dict[str, Any]:
+def _token_values(token: BearerToken) -> dict[str, Any]:
     """Return what the page shows of a token."""
     client = db.session.get(Client, token.client_id)
     user = db.session.get(User, token.user_id) if token.user_id else None
-    over = _over(token)
+    over = _why_inactive(token)
     access = Access((), None) if over else token.access()
     reaches = _reaches(access)
     return {
@@ -117,7 +117,7 @@ def _described(token: BearerToken) -> dict[str, Any]:
     }
 
 
-def _over(token: BearerToken) -> str:
+def _why_inactive(token: BearerToken) -> str:
     """Return why a token gives no access any more; empty where it does."""
     if token.revoked or token.grant_revoked:
         return _("It was revoked.")

@@ -46,7 +46,7 @@ from fhirapp.features.explore.explanation import correction_of, narrowing, readi
 from fhirapp.features.explore.form import read_form, type_names, write_address
 from fhirapp.features.explore.snippets import how_to_get_a_token, snippets
 from fhirapp.features.explore.tables import around, names_of_patients, tables_of
-from fhirapp.features.explore.views import folded, visible
+from fhirapp.features.explore.views import fold_json, visible
 from fhirapp.resources.audit_event import SCOPE as TRAIL_SCOPE
 from fhirapp.rest.middleware import LONG_URLS
 from fhirapp.web import pages
@@ -169,7 +169,7 @@ def codes() -> Response:
         )
     occurring = suggestions.occurring_codes(definition, secret)
     offers = {
-        field.name: suggestions.offered(
+        field.name: suggestions.merge_options(
             recent.get(field.name, ()), field.offers, occurring[field.name]
         )
         for field in fields
@@ -243,7 +243,7 @@ def _answered(typed: str, address: Address) -> Response:
     view = _view(answer.content)
     more: dict[str, Any] = {}
     if view == "json":
-        more["folded"] = folded(answer.content, link)
+        more["folded"] = fold_json(answer.content, link)
     elif view == "table":
         tables = more["tables"] = tables_of(answer.content)
         more["around"] = around(answer.content)
@@ -320,7 +320,7 @@ def _values(typed: str, address: Address | None, **values: Any) -> dict[str, Any
         "stood": mark_of(str(write_address(form.sent))),
         "type_names": type_names(),
         "offers": {
-            field.name: suggestions.offered(recent.get(field.name, ()), field.offers)
+            field.name: suggestions.merge_options(recent.get(field.name, ()), field.offers)
             for field in form.fields()
         },
         "address": "",

@@ -67,7 +67,7 @@ def occurring_codes(definition: Definition, secret: str) -> Suggestions:
     return kept[1]
 
 
-def offered(*groups: Sequence[FieldOption]) -> Sequence[FieldOption]:
+def merge_options(*groups: Sequence[FieldOption]) -> Sequence[FieldOption]:
     """Return suggestions of several kinds, each value once, with the words that a group has."""
     words: dict[str, str] = {}
     for value, meaning in (choice for group in groups for choice in group):
@@ -88,7 +88,7 @@ def patients(typed: str, recent: Sequence[FieldOption], secret: str) -> Sequence
         people = suggest_people(typed, secret, via=_VIA)
     else:
         people = ()
-    return [FieldOption(person.id, _described(person)) for person in people]
+    return [FieldOption(person.id, _describe(person)) for person in people]
 
 
 def patients_meant(address: Address, secret: str) -> Iterator[Correction]:
@@ -108,7 +108,7 @@ def patients_meant(address: Address, secret: str) -> Iterator[Correction]:
         return
 
 
-def _described(person: Person) -> str:
+def _describe(person: Person) -> str:
     if not person.born:
         return person.name
     return _("%(name)s, born %(day)s", name=person.name, day=partial(person.born))

@@ -28,18 +28,18 @@ _OPEN_ENTRIES, _MOST_BRIEF = 3, 100
 _FOLDED = frozenset({"meta", "text", "link", "extension"})
 
 
-class Folded(NamedTuple):
+class FoldedJson(NamedTuple):
     """JSON as markup; is_cut says that a part of it is left out."""
 
     markup: Markup
     is_cut: bool
 
 
-def folded(content: Any, link: Link, most: int = MOST) -> Folded:
+def fold_json(content: Any, link: Link, most: int = MOST) -> FoldedJson:
     """Return JSON as markup that folds."""
     view = _View(link, most)
     view.write("", content, "", 0)
-    return Folded(Markup("".join(view.parts)), view.is_cut)
+    return FoldedJson(Markup("".join(view.parts)), view.is_cut)
 
 
 def visible(text: str) -> str:

@@ -97,7 +97,7 @@ def why_missing(address: str, reference: str, token: OwnToken) -> Iterator[str]:
     if alone.total is None:
         yield _refused(alone, _("Your token does not allow searching %(name)s.", name=name))
     elif alone.total == 0:
-        yield _unseen(name, resource_id, token)
+        yield _why_unsearchable(name, resource_id, token)
     else:
         yield from _of_parameters(search, resource_id, token)
 
@@ -110,7 +110,7 @@ def _without_base(reference: str) -> str:
     return reference
 
 
-def _unseen(name: str, resource_id: str, token: OwnToken) -> str:
+def _why_unsearchable(name: str, resource_id: str, token: OwnToken) -> str:
     """Return why a resource cannot be searched at all, as far as a read tells."""
     answer = ask(f"/fhir/{name}/{resource_id}", token.secret, via=VIA)
     if answer.status == 200:

@@ -33,7 +33,7 @@ blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(40
 _LISTED = 100
 
 
-class _Begun(NamedTuple):
+class _BulkExport(NamedTuple):
     """An export that a client began."""
 
     id: str
@@ -140,7 +140,7 @@ def _form(message: str = "") -> Response:
         "cancelled": _("Export cancelled. Its files were removed."),
         "removed": _("The files of the export were removed."),
     }
-    listed, begun, filled = queue.jobs(EXPORT), _begun(), form_fields()
+    listed, begun, filled = queue.jobs(EXPORT), _bulk_exports(), form_fields()
     return page(
         "exports/exports.html",
         400 if message else 200,
@@ -171,7 +171,7 @@ def _kept_until(job: Job) -> int:
     return (job.ended_at or job.created_at) + settings().export_hours * 3_600
 
 
-def _begun() -> list[_Begun]:
+def _bulk_exports() -> list[_BulkExport]:
     """Return the exports that clients began, newest first."""
     exports = queue.jobs(bulk.KIND, limit=_LISTED)
     owners = {job.owner for job in exports}
@@ -184,7 +184,7 @@ def _begun() -> list[_Begun]:
         FAILED: _("failed"),
     }
     return [
-        _Begun(
+        _BulkExport(
             job.id,
             job.owner,
             names.get(job.owner) or job.owner,

@@ -42,7 +42,7 @@ from fhirapp.features.imports.references import (
 from fhirapp.features.imports.repair import repair
 from fhirapp.features.imports.report import Repaired, Report
 from fhirapp.features.imports.runs import Options
-from fhirapp.features.imports.tables.update import is_other_allergy, updated
+from fhirapp.features.imports.tables.update import is_other_allergy, merge_row
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.identity import contradiction
 from fhirapp.fhir.resource import InvalidResource
@@ -343,7 +343,7 @@ class Admission:
                 f" {concept(here.get('code', {})) or 'without a name'}; {_OTHER_ALLERGY}",
                 "AllergyIntolerance.code",
             )
-        return updated(here, stated, record.defaults)
+        return merge_row(here, stated, record.defaults)
 
     def _identify(self, record: ImportRecord, definition: Definition) -> None:
         """Give a resource the id that it has here, and repair it where that is wanted."""

@@ -118,7 +118,7 @@ def unreachable(
             for resource_id, target in _without_target(connection, definitions, definition, last):
                 yield f"{name}/{resource_id}", f"its target {target} is not here", _IMPORT_TARGETS
         elif definition.visibility is Visibility.CARRIER:
-            for resource_id in _uncarried(connection, definitions, definition, last):
+            for resource_id in _unattached(connection, definitions, definition, last):
                 yield f"{name}/{resource_id}", "no document links to it", _IMPORT_CARRIER
 
 
@@ -149,7 +149,7 @@ def _without_target(
         previous = row.id
 
 
-def _uncarried(
+def _unattached(
     connection: Connection,
     definitions: Mapping[str, Definition],
     definition: Definition,

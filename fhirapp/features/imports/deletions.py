@@ -101,8 +101,8 @@ def partial_export_reason(request: object) -> str:
         limits = dict.fromkeys(word for word in arguments if word not in _COMPLETE_OPTIONS)
         names = [word for word in limits if word.startswith("--")] or limits
         return f"requested with {export_address.sanitize(' '.join(names), 100)}" if limits else ""
-    left_out = export_address.left_out(request)
-    return f"requested with {left_out}" if left_out else ""
+    restriction = export_address.restriction_of(request)
+    return f"requested with {restriction}" if restriction else ""
 
 
 def _manifest_reason(opens: Callable[[], BinaryIO]) -> str:

@@ -26,7 +26,7 @@ def sanitize(text: str, longest: int = _LONGEST) -> str:
     return words if len(words) <= longest else f"{words[: longest - 1]}…"
 
 
-def left_out(address: str) -> str:
+def restriction_of(address: str) -> str:
     """Return by what the address of an export asks for less than all, empty where by nothing."""
     parts = split_address(address)
     found = EXPORT.fullmatch(parts.path)

@@ -91,7 +91,7 @@ def last_of(
     return None
 
 
-def meeting(
+def numbers_meeting(
     expected: Expected, requests: Sequence[Interaction], answer_of: AnswerOf = no_answer
 ) -> set[int]:
     """Return the numbers of the requests that have all traits."""

@@ -15,7 +15,7 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from fhirapp import urls
-from fhirapp.web.markdown import Renderer, cleaned, parser
+from fhirapp.web.markdown import Renderer, clean_html, parser
 from fhirapp.web.texts import _
 
 # What the address of this server stands for in the text.
@@ -23,7 +23,7 @@ SERVER = "{server}"
 _OPEN = _("Open it in the explorer")
 
 
-def rendered(text: str, lesson: str = "") -> Markup:
+def lesson_html(text: str, lesson: str = "") -> Markup:
     """Return the Markdown of a lesson as HTML, with this server's address filled in."""
     return as_html(text.replace(SERVER, urls.base_url()), lesson, _(_OPEN))
 
@@ -31,7 +31,7 @@ def rendered(text: str, lesson: str = "") -> Markup:
 @lru_cache(maxsize=200)
 def as_html(text: str, lesson: str = "", link_text: str = _OPEN) -> Markup:
     """Return Markdown as HTML; link_text is the text of its links to the explorer."""
-    return cleaned(_PARSER.render(text, {"lesson": lesson, "link_text": link_text}))
+    return clean_html(_PARSER.render(text, {"lesson": lesson, "link_text": link_text}))
 
 
 def _explorer(address: str, lesson: str) -> str:

@@ -19,7 +19,7 @@ from fhirapp.config import settings
 from fhirapp.db import db, writing
 from fhirapp.features.demo.accounts import APP, BACKEND
 from fhirapp.features.learn import expected as senders
-from fhirapp.features.learn.checks import Check, last_of, meeting, nearest, shown_by
+from fhirapp.features.learn.checks import Check, last_of, nearest, numbers_meeting, shown_by
 from fhirapp.features.learn.classes import learner_of
 from fhirapp.features.learn.expected import Expected
 from fhirapp.features.learn.interaction import Interaction, interaction_of, with_pages
@@ -49,7 +49,7 @@ def of_people(user_ids: Collection[str]) -> Mapping[str, Mapping[str, LessonProg
 def begin(user_id: str, lesson: str) -> None:
     """Start a lesson, or start it again: earlier requests do not count."""
     row = {"user_id": user_id, "lesson": lesson, "began_at": _now(), "hints": 0, "met": []}
-    with _written() as connection:
+    with _writing() as connection:
         connection.execute(delete(LessonProgress).where(*_is_row(user_id, lesson)))
         connection.execute(insert(LessonProgress), [row])
 
@@ -57,7 +57,7 @@ def begin(user_id: str, lesson: str) -> None:
 def one_more_hint(user_id: str, lesson: str, most: int) -> None:
     """Show one more hint, up to most."""
     shown = LessonProgress.hints
-    with _written() as connection:
+    with _writing() as connection:
         connection.execute(
             update(LessonProgress)
             .where(*_is_row(user_id, lesson), shown < most)
@@ -68,7 +68,7 @@ def one_more_hint(user_id: str, lesson: str, most: int) -> None:
 def note(user_id: str, lesson: str, began_at: str, met: Collection[str], *, is_done: bool) -> None:
     """Record the checks that are met, unless the lesson was started again meanwhile."""
     began = LessonProgress.began_at == began_at
-    with _written() as connection:
+    with _writing() as connection:
         found = connection.execute(
             select(LessonProgress.met, LessonProgress.done_at).where(
                 *_is_row(user_id, lesson), began
@@ -85,7 +85,7 @@ def note(user_id: str, lesson: str, began_at: str, met: Collection[str], *, is_d
         )
 
 
-def _written() -> Any:
+def _writing() -> Any:
     """Open the writing transaction, after the reading one of the page ends."""
     db.session.expunge_all()
     db.session.rollback()
@@ -141,7 +141,7 @@ def lesson_state(lesson: Lesson, user_id: str, began_at: str, met: Collection[st
     trail = _Trail(user_id, began_at)
     first = [check.requests[0] for check in lesson.checks if check.requests]
     spent = set[int]().union(
-        *(meeting(expected, trail.of(expected), trail.answer_of) for expected in first)
+        *(numbers_meeting(expected, trail.of(expected), trail.answer_of) for expected in first)
     )
     states = [
         CheckState(check, True) if check.says in met else _state(check, trail, spent)

@@ -21,7 +21,7 @@ from fhirapp.features.explore.snippets import Snippet, encoded, snippets
 from fhirapp.features.learn import classes, progress
 from fhirapp.features.learn.checks import is_right, right_answer
 from fhirapp.features.learn.lesson import LARGEST, Lesson, lessons
-from fhirapp.features.learn.markdown import as_html, rendered
+from fhirapp.features.learn.markdown import as_html, lesson_html
 from fhirapp.features.learn.models import LessonProgress
 from fhirapp.features.learn.progress import CheckState, LessonState, lesson_state
 from fhirapp.web import pages
@@ -222,7 +222,7 @@ def _rendered(text: str, lesson: str) -> Markup:
     user = _user()
     learner = classes.learner_of(user.id) if user else None
     own = f"{learner.client_id}:{classes.own_secret(learner.user_id)}" if learner else ""
-    return rendered(text.replace(_BACKEND, own or f"{BACKEND}:{SECRET}"), lesson)
+    return lesson_html(text.replace(_BACKEND, own or f"{BACKEND}:{SECRET}"), lesson)
 
 
 def _user() -> User | None:

@@ -11,7 +11,7 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from fhirapp.features.manual.contents import anchor_of
-from fhirapp.web.markdown import Renderer, cleaned, parser
+from fhirapp.web.markdown import Renderer, clean_html, parser
 
 _MORE = {
     "div": {"class", "tabindex"},
@@ -27,7 +27,7 @@ _PAGE = re.compile(r"(?P<page>[a-z]+)\.md(?P<anchor>#.*)?")
 @lru_cache(maxsize=50)
 def manual_html(text: str) -> Markup:
     """Return a page of the manual as HTML."""
-    return cleaned(_PARSER.render(_COMMENT.sub("", text)), _MORE)
+    return clean_html(_PARSER.render(_COMMENT.sub("", text)), _MORE)
 
 
 class _Renderer(Renderer):

@@ -18,7 +18,7 @@ def contents() -> Response:
     words = request.args.get("q", "")[:200]
     if not words.strip():
         return manual_page("index")
-    return page("manual/search.html", words=words, found=search(words), pages=_listed())
+    return page("manual/search.html", words=words, found=search(words), pages=_page_links())
 
 
 @blueprint.get("/docs/<name>")
@@ -27,10 +27,10 @@ def manual_page(name: str) -> Response:
     shown = pages().get(name)
     if shown is None:
         raise PageError(404, _("The manual does not have this page."))
-    return page("manual/page.html", shown=shown, text=manual_html(shown.text), pages=_listed())
+    return page("manual/page.html", shown=shown, text=manual_html(shown.text), pages=_page_links())
 
 
-def _listed() -> list[tuple[str, str]]:
+def _page_links() -> list[tuple[str, str]]:
     """Return the address and title of each page, in the order of the contents."""
     return [
         ("/docs" if name == "index" else f"/docs/{name}", shown.title)

@@ -85,8 +85,8 @@ def attachment(note: Mapping[str, Any], number: int, token: OwnToken) -> Attachm
     if int(element.get("size") or 0) > MAX_BYTES:
         return plain._replace(problem=_(_TOO_LARGE))
     if "data" in element:
-        return _checked(_inline(plain, str(element["data"])), element)
-    return _checked(_fetched(plain, str(element.get("url", "")), token), element)
+        return _check_hash(_inline(plain, str(element["data"])), element)
+    return _check_hash(_fetch(plain, str(element.get("url", "")), token), element)
 
 
 _TOO_LARGE = _("Larger than 20 MB, too large to show here. An app can download it.")
@@ -99,7 +99,7 @@ def _inline(plain: Attachment, data: str) -> Attachment:
         return plain._replace(problem=_("Its data is not valid base64, so it cannot be shown."))
 
 
-def _fetched(plain: Attachment, url: str, token: OwnToken) -> Attachment:
+def _fetch(plain: Attachment, url: str, token: OwnToken) -> Attachment:
     """Return an attachment with its bytes, from the address that it names, if that is ours."""
     if not url:
         return plain._replace(
@@ -127,7 +127,7 @@ def _fetched(plain: Attachment, url: str, token: OwnToken) -> Attachment:
     )
 
 
-def _checked(found: Attachment, element: Mapping[str, Any]) -> Attachment:
+def _check_hash(found: Attachment, element: Mapping[str, Any]) -> Attachment:
     """Say so where the bytes are not those that the note was made with."""
     expected = element.get("hash")
     if found.data is None or not expected or sha1(found.data) == expected:
@@ -201,7 +201,7 @@ def content(found: Attachment) -> Response:
     """Return what is shown of a document: HTML for a frame, or a picture. Raises PageError."""
     data = _bytes(found)
     if kind := picture_type(data):
-        return _cached(data, kind, data)
+        return _cacheable(data, kind, data)
     if way(found) != "frame":
         raise PageError(404, _("This document cannot be shown in a frame."))
     try:
@@ -218,10 +218,10 @@ def page_picture(found: Attachment, number: int) -> Response:
     data = _bytes(found)
     if number < 1 or way(found) != "pdf":
         raise PageError(404, _("This document does not have that page."))
-    if _known(data, number):
-        return _cached(data, "image/png", b"", number)
+    if _is_cached(data, number):
+        return _cacheable(data, "image/png", b"", number)
     try:
-        return _cached(data, "image/png", shared_extractor().page_of(data, number), number)
+        return _cacheable(data, "image/png", shared_extractor().page_of(data, number), number)
     except Unreadable as error:
         raise PageError(404, _("This page cannot be shown: %(why)s.", why=str(error))) from None
 
@@ -248,14 +248,14 @@ def _etag(data: bytes, number: int) -> str:
     return f'"{sha256(data).hexdigest()[:32]}-{number}"'
 
 
-def _known(data: bytes, number: int) -> bool:
+def _is_cached(data: bytes, number: int) -> bool:
     """Say whether the browser has it already."""
     return request.headers.get("If-None-Match") == _etag(data, number)
 
 
-def _cached(data: bytes, kind: str, shown: bytes, number: int = 0) -> Response:
+def _cacheable(data: bytes, kind: str, shown: bytes, number: int = 0) -> Response:
     """Return a picture that the browser keeps for its person, and asks about each time."""
-    response = _answer(b"", kind, 304) if _known(data, number) else _answer(shown, kind)
+    response = _answer(b"", kind, 304) if _is_cached(data, number) else _answer(shown, kind)
     response.headers["Cache-Control"] = "private, no-cache"
     response.headers["ETag"] = _etag(data, number)
     response.headers["Vary"] = "Cookie"

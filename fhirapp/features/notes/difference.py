@@ -74,17 +74,17 @@ class Difference(NamedTuple):
 def difference(before: str, after: str) -> Difference:
     """Return how two texts differ."""
     old, new = before.splitlines(), after.splitlines()
-    rows = _compared(old, new)
+    rows = _diff_rows(old, new)
     if rows is not None:
-        return _counted(rows, "lines")
-    rows = _compared(_paragraphs(old), _paragraphs(new))
-    return Difference((), "", 0, 0) if rows is None else _counted(rows, "paragraphs")
+        return _count(rows, "lines")
+    rows = _diff_rows(_paragraphs(old), _paragraphs(new))
+    return Difference((), "", 0, 0) if rows is None else _count(rows, "paragraphs")
 
 
-def _counted(rows: list[DiffRow], unit: Literal["lines", "paragraphs"]) -> Difference:
+def _count(rows: list[DiffRow], unit: Literal["lines", "paragraphs"]) -> Difference:
     added = sum(row.state in ("added", "changed") for row in rows)
     removed = sum(row.state in ("removed", "changed") for row in rows)
-    return Difference(tuple(_folded(rows)), unit, added, removed)
+    return Difference(tuple(_fold(rows)), unit, added, removed)
 
 
 def _paragraphs(lines: Sequence[str]) -> list[str]:
@@ -98,7 +98,7 @@ def _paragraphs(lines: Sequence[str]) -> list[str]:
     return ["\n".join(paragraph) for paragraph in found if paragraph]
 
 
-def _compared(old: Sequence[str], new: Sequence[str]) -> list[DiffRow] | None:
+def _diff_rows(old: Sequence[str], new: Sequence[str]) -> list[DiffRow] | None:
     """Return every line beside its like; None where there are too many that differ."""
     most = min(len(old), len(new))
     head = next((at for at in range(most) if old[at] != new[at]), most)
@@ -176,7 +176,7 @@ def _add(pieces: list[DiffSpan], text: str, *, is_changed: bool) -> None:
         pieces.append(DiffSpan(text, is_changed))
 
 
-def _folded(rows: Sequence[DiffRow]) -> Iterator[DiffRow]:
+def _fold(rows: Sequence[DiffRow]) -> Iterator[DiffRow]:
     """Yield the rows, long stretches that are alike as one that tells how many.
 
     After such a stretch the heading of the section is repeated, unless it stands there anyway.

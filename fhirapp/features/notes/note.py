@@ -16,8 +16,7 @@ from fhirapp.documents.extractor import shared_extractor
 from fhirapp.documents.media import Unread
 from fhirapp.features.notes import attachments, elements
 from fhirapp.features.notes.listing import every
-from fhirapp.features.notes.search import TextSpan
-from fhirapp.features.notes.search import marked as mark_hits
+from fhirapp.features.notes.search import TextSpan, mark_hits
 from fhirapp.fhir import terminology
 from fhirapp.search.fulltext import Phrase
 from fhirapp.web.internal_client import read, token_of
@@ -126,10 +125,10 @@ def document_views(opened: OpenNote, phrases: Sequence[Phrase]) -> list[Document
     count = min(len(opened.note.get("content", ())), attachments.MAX_ATTACHMENTS)
     found = (attachments.attachment(opened.note, n, opened.token) for n in range(1, count + 1))
     until = time.monotonic() + _SECONDS
-    return [_shown(document, phrases, until) for document in found if document is not None]
+    return [_view(document, phrases, until) for document in found if document is not None]
 
 
-def _shown(
+def _view(
     document: attachments.Attachment, phrases: Sequence[Phrase], until: float
 ) -> DocumentView:
     problem = document.problem
@@ -149,16 +148,16 @@ def _shown(
             text, is_cut = attachments.plain_text(document)
         elif kind not in ("picture", "download"):
             text, unread, is_machine_read = attachments.read_words(document)
-            remark = _unread(unread)
+            remark = _unread_remark(unread)
         else:
             text = attachments.machine_read(document)
             is_machine_read = bool(text)
     except Unreadable as error:
         remark = _("Its text cannot be read: %(reason)s.", reason=str(error))
     about = _(attachments.MACHINE_READ) if is_machine_read else ""
-    remark = " ".join(filter(None, (remark, about, _turned(text))))
+    remark = " ".join(filter(None, (remark, about, _bidi_warning(text))))
     if kind == "download":
-        remark = f"{_not_shown(document)} {remark}".rstrip()
+        remark = f"{_why_not_shown(document)} {remark}".rstrip()
     elif not document.data:
         remark = _("This document is empty.")
     elif kind == "pdf" and not text and not remark:
@@ -168,7 +167,7 @@ def _shown(
     return DocumentView(document, kind, marked, hits, is_cut, pages, remark, is_machine_read)
 
 
-def _unread(parts: Sequence[Unread]) -> str:
+def _unread_remark(parts: Sequence[Unread]) -> str:
     """Return which files within a document no search finds, by their sections."""
     if not parts:
         return ""
@@ -183,7 +182,7 @@ def _unread(parts: Sequence[Unread]) -> str:
     )
 
 
-def _turned(text: str) -> str:
+def _bidi_warning(text: str) -> str:
     """Return a warning where a text may be read otherwise than it was written."""
     if not _TURNED.search(text):
         return ""
@@ -193,7 +192,7 @@ def _turned(text: str) -> str:
     )
 
 
-def _not_shown(document: attachments.Attachment) -> str:
+def _why_not_shown(document: attachments.Attachment) -> str:
     if "svg" in document.content_type.lower():
         return _("SVG images can contain scripts, so they are not shown here.")
     return _("This file type cannot be shown here. Save the file and open it in another program.")

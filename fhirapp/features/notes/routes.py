@@ -16,7 +16,7 @@ from fhirapp.features.notes.listing import InvalidNoteSearch, name_of_patient
 from fhirapp.features.notes.of_patient import timeline_of
 from fhirapp.features.notes.origin import origins
 from fhirapp.features.notes.search import NoteQuery, SearchResult
-from fhirapp.features.notes.versions import MOST, compared, versions
+from fhirapp.features.notes.versions import MOST, compare_notes, versions
 from fhirapp.fhir.document_date import date_of
 from fhirapp.rest.middleware import SLOW_PATHS
 from fhirapp.web.internal_client import token_of
@@ -171,7 +171,7 @@ def compare(note_id: str) -> Response:
     if not first or not second:
         raise PageError(400, _("Name the two versions to compare: ?from=1&to=2."))
     before, after = note.open_note(note_id, first), note.open_note(note_id, second)
-    found = compared(before, after)
+    found = compare_notes(before, after)
     return _page(
         "notes/difference.html",
         before=line(before.note),

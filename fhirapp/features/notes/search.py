@@ -53,7 +53,7 @@ def phrases_of(query: str) -> list[Phrase]:
         return []
 
 
-def marked(text: str, phrases: Sequence[Phrase]) -> list[TextSpan]:
+def mark_hits(text: str, phrases: Sequence[Phrase]) -> list[TextSpan]:
     """Return the whole of a text, cut where hits begin and end."""
     return list(_cut(text, _merged(_spans(text, phrases)), 0, len(text)))
 

@@ -177,7 +177,7 @@ def _links(
     placed.sort(key=lambda mark: (mark[0], mark[1]))
     for place, notes in groupby(placed, key=lambda mark: mark[0]):
         y = place * _ROW + _ROW / 2
-        for near in _gathered([(x, day, dot) for _place, x, day, dot in notes]):
+        for near in _clusters([(x, day, dot) for _place, x, day, dot in notes]):
             x = round(min((near[0][0] + near[-1][0]) / 2, near[0][0] + _ASIDE), 1)
             yield _single(near[0][2], x, y) if len(near) == 1 else _several(patient_id, near, x, y)
 
@@ -185,7 +185,7 @@ def _links(
 _Near = list[tuple[float, date, Dot]]
 
 
-def _gathered(notes: _Near) -> Iterator[_Near]:
+def _clusters(notes: _Near) -> Iterator[_Near]:
     """Yield the notes of a row, those together that would lie on one another."""
     together: _Near = []
     for note in notes:

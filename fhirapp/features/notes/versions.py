@@ -172,7 +172,7 @@ def _document(content: Json) -> str:
 _MOST_DOCUMENTS = 5
 
 
-class Documents(NamedTuple):
+class DocumentChange(NamedTuple):
     """The documents of one place in both versions; difference is None where remarks says why."""
 
     number: int
@@ -181,31 +181,31 @@ class Documents(NamedTuple):
     remarks: tuple[str, ...]
 
 
-class Compared(NamedTuple):
+class NoteComparison(NamedTuple):
     """What differs between two versions."""
 
     changes: tuple[str, ...]
-    documents: tuple[Documents, ...]
+    documents: tuple[DocumentChange, ...]
     more: int
 
 
-def compared(before: OpenNote, after: OpenNote) -> Compared:
+def compare_notes(before: OpenNote, after: OpenNote) -> NoteComparison:
     """Return what differs. Raises PageError."""
     count = max(len(side.note.get("content", ())) for side in (before, after))
-    documents = [_compared(n, before, after) for n in range(1, min(count, _MOST_DOCUMENTS) + 1)]
+    documents = [_compare(n, before, after) for n in range(1, min(count, _MOST_DOCUMENTS) + 1)]
     remarks = tuple(changes(before.note, after.note))
-    return Compared(remarks, tuple(documents), max(count - _MOST_DOCUMENTS, 0))
+    return NoteComparison(remarks, tuple(documents), max(count - _MOST_DOCUMENTS, 0))
 
 
-def _compared(number: int, before: OpenNote, after: OpenNote) -> Documents:
+def _compare(number: int, before: OpenNote, after: OpenNote) -> DocumentChange:
     old, new = (attachments.attachment(side.note, number, side.token) for side in (before, after))
     title = next((file.title for file in (new, old) if file is not None and file.title), "")
     remarks: list[str] = []
     old_text = _text(old, _("The earlier version"), remarks)
     new_text = _text(new, _("The later version"), remarks)
     if old_text is None or new_text is None:
-        return Documents(number, title, None, tuple(remarks))
-    return Documents(number, title, difference(old_text, new_text), tuple(remarks))
+        return DocumentChange(number, title, None, tuple(remarks))
+    return DocumentChange(number, title, difference(old_text, new_text), tuple(remarks))
 
 
 def _text(found: attachments.Attachment | None, which: str, remarks: list[str]) -> str | None:

@@ -67,7 +67,7 @@ def delete_patient(
 
     Return how many resources of each type that was. Raises RefusedCommand.
     """
-    reason = checked(reason)
+    reason = check_reason(reason)
     with changing(settings) as connection:
         gone = removal.belongings(connection, patient_id, deleted=erase)
         if "Patient" not in gone:
@@ -104,7 +104,7 @@ def correct_patient(
     resource has the version that was corrected; changed names the elements, for the trail. What the
     source said before is not taken from it again. Raises RefusedCommand.
     """
-    reason = checked(reason)
+    reason = check_reason(reason)
     definition = types()["Patient"]
     try:
         prepared = prepare(definition, resource)
@@ -158,7 +158,7 @@ def publisher_of(connection: Connection, settings: Settings) -> Publisher:
     return Publisher(connection, now=now(), rendering=rendering, binary=types()["Binary"])
 
 
-def checked(reason: str) -> str:
+def check_reason(reason: str) -> str:
     """Return a reason on one line. Raises RefusedCommand."""
     reason = " ".join(reason.split())
     if not SHORTEST_REASON <= len(reason) <= LONGEST_REASON:

@@ -49,10 +49,10 @@ def preview(connection: Connection, source: str, target: str) -> Merge:
     _check(connection, source, target)
     move = partial(merge.move, merged={source: target})
     counts = {
-        definition.name: sum(1 for _ in _moved(connection, definition, source, move))
+        definition.name: sum(1 for _ in _changed(connection, definition, source, move))
         for definition in _movable()
     }
-    return Merge(_there(counts), deletion.linked_accounts(connection, source))
+    return Merge(_nonzero(counts), deletion.linked_accounts(connection, source))
 
 
 def merge_patients(
@@ -63,7 +63,7 @@ def merge_patients(
     With move_accounts those who saw the record that is merged see the one that stays; otherwise
     they see neither. Raises RefusedCommand.
     """
-    reason = deletion.checked(reason)
+    reason = deletion.check_reason(reason)
     with deletion.changing(settings) as connection:
         _check(connection, source, target)
         publisher = deletion.publisher_of(connection, settings)
@@ -108,7 +108,7 @@ def undo_merge(settings: Settings, source: str, reason: str) -> Mapping[str, int
     saw instead, was taken since. Apps that were started for the record that stays
     lose access, since they may hold the other's. Raises RefusedCommand.
     """
-    reason = deletion.checked(reason)
+    reason = deletion.check_reason(reason)
     with deletion.changing(settings) as connection:
         of_it = select(PatientMerge.change_id, PatientMerge.target_id, PatientMerge.accounts).join(
             PatientChange, PatientChange.id == PatientMerge.change_id
@@ -173,13 +173,13 @@ def _move_all(publisher: Publisher, holder: str, move: Move) -> Mapping[str, int
     """
     counts: Counter[str] = Counter()
     for definition in _movable():
-        moved = [*_moved(publisher.connection, definition, holder, move)]
+        moved = [*_changed(publisher.connection, definition, holder, move)]
         publisher.publish([prepared_of(definition, name, elements) for name, elements in moved])
         counts[definition.name] = len(moved)
-    return _there(counts)
+    return _nonzero(counts)
 
 
-def _moved(
+def _changed(
     connection: Connection, definition: Definition, holder: str, move: Move
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the id and the elements of each current resource that a move changes, changed."""
@@ -231,5 +231,5 @@ def _current(connection: Connection, patient_id: str) -> RowMapping | None:
     return connection.execute(query).mappings().first()
 
 
-def _there(counts: Mapping[str, int]) -> Mapping[str, int]:
+def _nonzero(counts: Mapping[str, int]) -> Mapping[str, int]:
     return {name: count for name, count in counts.items() if count}

@@ -93,7 +93,7 @@ def detail(patient_id: str) -> Response:
 @for_administrators
 def delete(patient_id: str) -> Response:
     """Delete a record, or erase it, once the administrator saw what goes and typed whose it is."""
-    whose = person(_checked(patient_id))
+    whose = person(_check_id(patient_id))
     kind = ERASED if field("history") == "erase" else DELETED
     reason, typed = field("reason", LONGEST_REASON), field("typed", _LONGEST_NAME)
     message = ""
@@ -119,8 +119,8 @@ def delete(patient_id: str) -> Response:
         400 if message else 200,
         id=patient_id,
         whose=whose,
-        counts=_counted(found.counts),
-        naming=_counted(found.naming),
+        counts=_type_counts(found.counts),
+        naming=_type_counts(found.naming),
         linked=found.linked,
         erases=kind == ERASED,
         reason=reason,
@@ -133,7 +133,7 @@ def delete(patient_id: str) -> Response:
 @for_administrators
 def correct(patient_id: str) -> Response:
     """Correct whose record it is, once the administrator saw before and after side by side."""
-    resource = read(f"/fhir/Patient/{_checked(patient_id)}", token_of(), via=VIA)
+    resource = read(f"/fhir/Patient/{_check_id(patient_id)}", token_of(), via=VIA)
     reason, before = field("why", LONGEST_REASON), _details(resource)
     after = {name: field(name, _LONGEST_NAME) for name in _FIELDS}
     changed = [name for name in _FIELDS if after[name] != before[name]]
@@ -169,7 +169,7 @@ def correct(patient_id: str) -> Response:
 @for_administrators
 def merge_with(patient_id: str) -> Response:
     """Merge a record into another, once the administrator saw both and typed whose goes."""
-    whose, typed_into = person(_checked(patient_id)), field("into", _LONGEST_NAME)
+    whose, typed_into = person(_check_id(patient_id)), field("into", _LONGEST_NAME)
     reason = field("why_merged", LONGEST_REASON)
     found = (
         {hit.id: hit for hit in (person(typed_into),) if hit} if _ID.fullmatch(typed_into) else {}
@@ -216,7 +216,7 @@ def merge_with(patient_id: str) -> Response:
         into=into,
         names={name: _(words) for name, words in _FIELDS.items()},
         details=[_details(patient) for patient in both],
-        counts=_counted(moved.counts),
+        counts=_type_counts(moved.counts),
         linked=moved.linked,
         reason=reason,
         message=message,
@@ -231,7 +231,7 @@ def separate(patient_id: str) -> Response:
     reason = field("why_separated", LONGEST_REASON)
     db.session.rollback()
     try:
-        merge.undo_merge(settings(), _checked(patient_id), reason)
+        merge.undo_merge(settings(), _check_id(patient_id), reason)
     except RefusedCommand as error:
         return _detail(patient_id, reason_of(error))
     return see_other("/admin/patients?done=separated")
@@ -243,7 +243,7 @@ def admit(patient_id: str) -> Response:
     """Let imports bring a record again."""
     db.session.rollback()
     try:
-        deletion.admit_again(_checked(patient_id))
+        deletion.admit_again(_check_id(patient_id))
     except RefusedCommand as error:
         return _index(reason_of(error))
     return see_other("/admin/patients?done=admitted")
@@ -281,7 +281,7 @@ def _index(message: str = "") -> Response:
 
 
 def _detail(patient_id: str, message: str = "") -> Response:
-    whose = person(_checked(patient_id))
+    whose = person(_check_id(patient_id))
     with db.engine.connect() as connection:
         found = deletion.belongings(connection, patient_id)
     if whose is None and "Patient" not in found.counts:
@@ -292,7 +292,7 @@ def _detail(patient_id: str, message: str = "") -> Response:
         409 if message else 200,
         id=patient_id,
         whose=whose,
-        counts=_counted(found.counts),
+        counts=_type_counts(found.counts),
         linked=found.linked,
         longest=LONGEST_REASON,
         typed=form_fields(),
@@ -360,14 +360,14 @@ def _rename(patient: dict[str, Any], after: Mapping[str, str]) -> None:
     patient["name"] = [human_name for human_name in names if human_name]
 
 
-def _checked(patient_id: str) -> str:
+def _check_id(patient_id: str) -> str:
     """Return the id of a patient. Raises NotFound where it can be none."""
     if not _ID.fullmatch(patient_id):
         raise NotFound
     return patient_id
 
 
-def _counted(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def _type_counts(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return numbers of resources, each with what the type's are called."""
     return [
         (one_of(name) if name == "Patient" else plural_of(name), count)

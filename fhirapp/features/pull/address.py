@@ -45,7 +45,7 @@ def diagnostics_of(body: bytes) -> tuple[str, bool]:
         return "", False
     if not isinstance(content, dict):
         return "", False
-    issues = [issue for issue in _listed(content.get("issue")) if isinstance(issue, dict)]
+    issues = [issue for issue in _as_list(content.get("issue")) if isinstance(issue, dict)]
     texts = [_words(issue) for issue in issues]
     texts += [content.get("error"), content.get("error_description")]
     text = sanitize(" ".join(part for part in texts if isinstance(part, str)))
@@ -59,7 +59,7 @@ def _words(issue: dict[str, Any]) -> Any:
     return issue.get("diagnostics") or text or issue.get("code")
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 

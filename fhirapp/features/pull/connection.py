@@ -47,7 +47,7 @@ class Clock:
     wait: Callable[[float], None] = time.sleep
 
 
-def asked_wait(retry_after: str | None, now: float) -> float | None:
+def parse_retry_after(retry_after: str | None, now: float) -> float | None:
     """Return the seconds that a Retry-After asks for, at least one; None where it is unreadable."""
     text = (retry_after or "").strip()
     if text.isascii() and text.isdigit():
@@ -162,7 +162,7 @@ class Wire:
             text, passes = "", False
         reason = f"{place(address)} answers {answer.status}{text}"
         if answer.status in _PASSING or (passes and answer.status >= 500):
-            wait = asked_wait(answer.getheader("Retry-After"), self._clock.now())
+            wait = parse_retry_after(answer.getheader("Retry-After"), self._clock.now())
             return TransientError(reason, wait)
         return RemoteError(f"{what}: {reason}.")
 

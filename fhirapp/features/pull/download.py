@@ -94,7 +94,7 @@ def download(
     origin(address)
     try:
         with opened(folder) as where:
-            return _begun(_Download(address, where, credentials, say, bounds, clock), where, say)
+            return _run(_Download(address, where, credentials, say, bounds, clock), where, say)
     except OSError as error:
         raise RemoteError(
             f"The folder {folder} cannot be written: {error.strerror}; fix that, run this again, "
@@ -102,7 +102,7 @@ def download(
         ) from None
 
 
-def _begun(run: _Download, where: DownloadFolder, say: Say) -> DownloadManifest:
+def _run(run: _Download, where: DownloadFolder, say: Say) -> DownloadManifest:
     try:
         return run.run()
     except ExportExpired:
@@ -218,7 +218,9 @@ class _Download:
             with self._server.open("GET", address, headers) as answer:
                 if answer.status == 202:
                     self._tell(answer.getheader("X-Progress"))
-                    wait = connection.asked_wait(answer.getheader("Retry-After"), self._clock.now())
+                    wait = connection.parse_retry_after(
+                        answer.getheader("Retry-After"), self._clock.now()
+                    )
                     return connection.next_wait(waits + 1, wait)
                 if answer.status in (404, 410):
                     raise ExportExpired(

@@ -35,7 +35,7 @@ class BinaryVersion(NamedTuple):
     before: str | None
 
     @property
-    def dated(self) -> str | None:
+    def last_modified(self) -> str | None:
         """When it was published; None where an HTTP date, in whole seconds, is not its alone."""
         shared = self.before is not None and self.before[:_SECONDS] == self.last_updated[:_SECONDS]
         return None if shared else self.last_updated

@@ -85,7 +85,7 @@ def _bytes(stored: StoredBytes) -> Response:
         stored.version.id, stored.content_type
     )
     if response.status_code == 200:
-        span = wanted_span(stored.length, stored.version.dated)
+        span = wanted_span(stored.length, stored.version.last_modified)
         if span is not None:
             response.status_code = 206
             response.headers["Content-Range"] = span.content_range(stored.length)

@@ -192,7 +192,7 @@ def _sections(allergies: str, references: Sequence[str]) -> list[Resource]:
         _section(
             worded("Medications"),
             {"code": "10160-0", "display": "History of Medication use Narrative"},
-            _not_held(
+            _paragraph(
                 worded(
                     "Medications are not held on this server. This does not mean that the patient"
                     " takes none."
@@ -202,7 +202,7 @@ def _sections(allergies: str, references: Sequence[str]) -> list[Resource]:
         _section(
             worded("Problems"),
             {"code": "11450-4", "display": "Problem list - Reported"},
-            _not_held(
+            _paragraph(
                 worded(
                     "Problems and diagnoses are not held on this server. This does not mean that"
                     " the patient has none."
@@ -212,7 +212,7 @@ def _sections(allergies: str, references: Sequence[str]) -> list[Resource]:
     ]
 
 
-def _not_held(text: str) -> str:
+def _paragraph(text: str) -> str:
     return f"<p>{written(text)}</p>"
 
 

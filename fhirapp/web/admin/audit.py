@@ -338,7 +338,7 @@ def _rows(which: AuditFilter) -> Iterator[dict[str, Any]]:
         if isinstance(found, str):
             yield {"more": found}
         else:
-            yield from _named(found)
+            yield from _named_rows(found)
 
 
 def _found(which: AuditFilter) -> Iterator[Sequence[AuditEntry] | str]:
@@ -362,7 +362,7 @@ def _found(which: AuditFilter) -> Iterator[Sequence[AuditEntry] | str]:
         )
 
 
-def _named(found: Sequence[AuditEntry]) -> Iterator[dict[str, Any]]:
+def _named_rows(found: Sequence[AuditEntry]) -> Iterator[dict[str, Any]]:
     users = users_named(entry.user_id for entry in found)
     clients = clients_named(entry.client_id for entry in found)
     for entry in found:

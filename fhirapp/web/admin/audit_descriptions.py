@@ -120,7 +120,7 @@ class AuditDescription(NamedTuple):
 def described(found: Sequence[AuditEntry]) -> list[AuditDescription]:
     """Return entries in words; names of patients are read with the administrator's own token."""
     of = patients_of({ref for entry in found for ref in entry.served})
-    named = {entry.number: _named(entry, of) for entry in found if not entry.event}
+    named = {entry.number: _patient_ids(entry, of) for entry in found if not entry.event}
     named |= patients_named_by([entry.number for entry in found if entry.event])
     named = {entry.number: named.get(entry.number, []) for entry in found}
     people = patients_named(
@@ -312,7 +312,7 @@ def _result(entry: AuditEntry) -> str:
     return _("%(count)s records", count=count) if count else _("no record")
 
 
-def _named(entry: AuditEntry, of: Mapping[str, str | None]) -> list[str]:
+def _patient_ids(entry: AuditEntry, of: Mapping[str, str | None]) -> list[str]:
     """Return the ids of the patients whom a request names, and of whom its answer is.
 
     of is whose record each resource is.

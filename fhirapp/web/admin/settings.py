@@ -183,7 +183,7 @@ def change(name: str) -> Response:
 
 def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Response:
     known = chosen()
-    listed = {view.name: view for view in _listed(known)}
+    listed = {view.name: view for view in _views(known)}
     groups = [(title, [listed[name] for name in names.split()]) for title, names in GROUPS]
     return pages.page(
         "admin/settings.html",
@@ -229,7 +229,7 @@ def shown_url(url: URL) -> str:
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
-def _listed(known: StoredSettings) -> Iterator[_SettingView]:
+def _views(known: StoredSettings) -> Iterator[_SettingView]:
     now = config.settings()
     in_effect = {
         "database_url": shown_url(db.engine.url),

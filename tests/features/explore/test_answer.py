@@ -27,7 +27,7 @@ from fhirapp.features.explore.tables import (
     names_of_patients,
     tables_of,
 )
-from fhirapp.features.explore.views import MOST, folded
+from fhirapp.features.explore.views import MOST, fold_json
 from fhirapp.rest.internal import InternalResponse, _body
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.helpers import BASE_URL, FHIR_JSON, token_for
@@ -321,7 +321,7 @@ def test_folded_json_is_the_json_and_none_of_it_is_markup():
         {"div": f"<div>{IMAGE}</div>", IMAGE: [IMAGE, {IMAGE: IMAGE}]},
         {"a": 'quote " & <b>', "b": "line\nbreak\ttab", "c": "é☃", "d": "\u202eevil\u200b"},
     ):
-        view = folded(content, lambda _text: None)
+        view = fold_json(content, lambda _text: None)
         assert not view.is_cut
         assert json.loads(loose(view.markup), parse_float=Decimal) == content
         assert not re.search("[\u202e\u200b]", view.markup)
@@ -336,7 +336,7 @@ def test_deep_and_long_json_is_cut():
     long = {"resourceType": "X", "text": "<" * 1_000_000, "a": list(range(100_000))}
     wide = {f"name{number}": IMAGE * 20 for number in range(2_000)}
     for content in (deep, long, wide, [wide] * 10):
-        view = folded(content, lambda _text: None)
+        view = fold_json(content, lambda _text: None)
         assert view.is_cut
         assert len(view.markup) < MOST * 1.2
         assert "<img" not in view.markup
@@ -350,7 +350,7 @@ def test_entries_beyond_the_limit_have_a_line_each():
         {"fullUrl": f"{fhir}/a{number}", "resource": resource | {"id": f"a{number}"}}
         for number in range(1000)
     ]
-    view = folded(
+    view = fold_json(
         {"resourceType": "Bundle", "entry": entry},
         lambda text: f"/explore?{text}" if text.startswith(BASE_URL) else None,
         most=5_000,

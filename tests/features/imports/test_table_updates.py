@@ -12,7 +12,7 @@ from flask import Flask
 
 from fhirapp.config import settings_of
 from fhirapp.features.imports.report import Report
-from fhirapp.features.imports.tables.update import updated
+from fhirapp.features.imports.tables.update import merge_row
 from fhirapp.features.patients.deletion import correct_patient
 from fhirapp.features.patients.merge import merge_patients
 from tests.support.ccda_people import RECORD, document
@@ -639,10 +639,10 @@ def test_document_keeps_its_other_attachments(take, rows, empty):
 def test_narrative_that_would_contradict_a_change_is_dropped():
     text = {"status": "generated", "div": "<div>Ute Meier</div>"}
     known, renamed = {**UTE, "text": text}, patient("p30", name=[{"family": "Huber"}])
-    assert "text" not in updated(known, renamed, ())
-    assert updated(known, patient("p30", name=NAME), ())["text"] == text
+    assert "text" not in merge_row(known, renamed, ())
+    assert merge_row(known, patient("p30", name=NAME), ())["text"] == text
     additional = {**text, "status": "additional"}
-    assert updated({**known, "text": additional}, renamed, ())["text"] == additional
+    assert merge_row({**known, "text": additional}, renamed, ())["text"] == additional
 
 
 # Repeated imports, corrections and merged patients.

@@ -13,7 +13,7 @@ from flask import Flask
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.models import PATIENT
 from fhirapp.features.notes import listing, of_patient
-from fhirapp.features.notes.search import marked, phrases_of, snippets
+from fhirapp.features.notes.search import mark_hits, phrases_of, snippets
 from tests.support.browsing import Page
 from tests.support.noted import MARKUP, SCRIPTED, TWO_PAGES, attached, note
 from tests.support.pages import browser_of, elements, links, submit_to, texts
@@ -265,11 +265,11 @@ def test_marked_words_are_those_that_the_search_finds():
         ("nothing", "", "nothing"),
     ]
     for text, query, expected in cases:
-        pieces = marked(text, phrases_of(query))
+        pieces = mark_hits(text, phrases_of(query))
         found = "".join(f"[{piece.text}]" if piece.is_hit else piece.text for piece in pieces)
         assert found == expected, (text, query)
     text = "a\u0301\n\t<b>\u202ex\u202c hives \ud83d" * 50
-    assert "".join(piece.text for piece in marked(text, phrases_of("hives"))) == text
+    assert "".join(piece.text for piece in mark_hits(text, phrases_of("hives"))) == text
 
 
 def test_every_page_of_a_search_is_read(monkeypatch):

@@ -83,10 +83,10 @@ def read_export_request(level: str, group: str, access: Access, snapshot: Reader
     since, until = _time("_since", once), _time("_until", once)
     if since and until and since >= until:
         raise InvalidParameter("_until", "must be later than _since")
-    named = _listed("_type", lists["_type"])
+    named = _items("_type", lists["_type"])
     chosen = _types(level, named, access, notes)
     filters = _parse_filters(lists[_TYPE_FILTER], [definition.name for definition in chosen])
-    elements = _elements(_listed("_elements", lists["_elements"]), chosen, notes)
+    elements = _elements(_items("_elements", lists["_elements"]), chosen, notes)
     if lists["includeAssociatedData"]:
         _ignore_or_refuse("includeAssociatedData", _ASSOCIATED, notes, refused=response.is_strict())
     patients = _parse_patients(lists[PATIENT_PARAMETER], level)
@@ -204,7 +204,7 @@ def _time(name: str, once: Mapping[str, str]) -> str | None:
     return instant_of(low)
 
 
-def _listed(name: str, values: Sequence[str]) -> list[str]:
+def _items(name: str, values: Sequence[str]) -> list[str]:
     """Return the distinct items of comma-separated values. Raises InvalidParameter."""
     items = (item.strip() for value in values for item in value.split(","))
     named = [item for item in dict.fromkeys(items) if item]

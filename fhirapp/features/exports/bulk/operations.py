@@ -44,7 +44,7 @@ _PREFER: Node = {
 }
 
 
-def _described(offered: Mapping[str, Operation]) -> PathDescriptions:
+def _api_paths(offered: Mapping[str, Operation]) -> PathDescriptions:
     """Return the OpenAPI paths, with the parameters of the operations as components."""
     groups: list[Group] = []
     paths: Node = {}
@@ -214,4 +214,4 @@ def init_app(app: Flask) -> None:
         capability.offer(app, operation, type_name)
     guide = _GUIDE + "ImplementationGuide/hl7.fhir.uv.bulkdata"
     capability.follow(app, guide, _GUIDE + "CapabilityStatement/bulk-data")
-    describe(app, lambda: _described(offered))
+    describe(app, lambda: _api_paths(offered))

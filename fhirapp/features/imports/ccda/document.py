@@ -267,7 +267,7 @@ def _status(period: dict[str, Any] | None, made: str) -> str:
 def _class(encompassing: CcdaElement) -> dict[str, Any]:
     code = encompassing.first("code") or NOTHING
     classes = (coding for coding in values.codings(code) if coding.get("system") == values.ACT_CODE)
-    return next(classes, None) or values.extended(values.absent(code.null_flavor))
+    return next(classes, None) or values.extension_only(values.absent(code.null_flavor))
 
 
 def _types(encompassing: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:
@@ -279,7 +279,7 @@ def _types(encompassing: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]
     if others:
         return [{**kind, "coding": others}]
     # US Core requires a type.
-    return [{"text": kind["text"]} if "text" in kind else values.extended(values.absent())]
+    return [{"text": kind["text"]} if "text" in kind else values.extension_only(values.absent())]
 
 
 def _participants(encompassing: CcdaElement, record: CcdaRecord) -> list[dict[str, Any]]:

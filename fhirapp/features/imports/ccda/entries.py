@@ -196,7 +196,7 @@ def entries_in(
             yield from entries_in(element, texts, element if element.name == "act" else concern)
 
 
-def happened(entry: CcdaEntry) -> bool:
+def is_actual(entry: CcdaEntry) -> bool:
     """Say whether an entry is about what is, not about what is planned."""
     return entry.observation.get("moodCode") in _MOODS
 

@@ -61,7 +61,7 @@ def add_patient(role: CcdaElement, record: CcdaRecord) -> None:
         patient.update(_person(person, record))
     patient = {element: value for element, value in patient.items() if value or value is False}
     if "name" not in patient:
-        patient["name"] = [values.extended(values.absent())]
+        patient["name"] = [values.extension_only(values.absent())]
     # US Core requires a gender; of what none is known, its code for that.
     patient.setdefault("gender", "unknown")
     record.patient = record.add(patient)
@@ -75,7 +75,7 @@ def _person(person: CcdaElement, record: CcdaRecord) -> dict[str, Any]:
             *_groups("race", person),
             *_groups("ethnicity", person),
         ],
-        "name": [_marked(name) for name in names(person.all("name"))],
+        "name": [_mark_unknown(name) for name in names(person.all("name"))],
         "maritalStatus": marital,
         "contact": [
             contact
@@ -90,12 +90,12 @@ def _person(person: CcdaElement, record: CcdaRecord) -> dict[str, Any]:
     return patient
 
 
-def _marked(name: dict[str, Any]) -> dict[str, Any]:
+def _mark_unknown(name: dict[str, Any]) -> dict[str, Any]:
     """Mark a name without parts as unknown: US Core us-core-6."""
     return (
         name
         if "family" in name or "given" in name
-        else {**name, **values.extended(values.absent())}
+        else {**name, **values.extension_only(values.absent())}
     )
 
 
@@ -105,7 +105,7 @@ def _put_gender(patient: dict[str, Any], code: CcdaElement | None) -> None:
     if gender := _GENDERS.get(code.get("code")):
         patient["gender"] = gender
     elif code.get("code"):
-        patient["_gender"] = values.extended(values.original(code.get("code")))
+        patient["_gender"] = values.extension_only(values.original(code.get("code")))
 
 
 def _put_birth(patient: dict[str, Any], birth: CcdaElement | None) -> None:
@@ -113,7 +113,7 @@ def _put_birth(patient: dict[str, Any], birth: CcdaElement | None) -> None:
     moment = patient.get("birthDate", "")
     if len(moment) > 10:
         patient["birthDate"] = moment[:10]
-        patient["_birthDate"] = values.extended({"url": _BIRTH_TIME, "valueDateTime": moment})
+        patient["_birthDate"] = values.extension_only({"url": _BIRTH_TIME, "valueDateTime": moment})
 
 
 def _put_death(patient: dict[str, Any], person: CcdaElement) -> None:
@@ -170,7 +170,7 @@ def _guardian(guardian: CcdaElement, record: CcdaRecord) -> dict[str, Any] | Non
     }
     known = values.present(details)
     if relationship and not known:
-        known = {"name": values.extended(values.absent())}
+        known = {"name": values.extension_only(values.absent())}
     if not known:
         return None
     return {"relationship": [_GUARDIAN, *([relationship] if relationship else [])], **known}

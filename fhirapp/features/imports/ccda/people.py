@@ -19,7 +19,7 @@ from fhirapp.features.imports.ccda.values import (
     absent,
     concept,
     distinct,
-    extended,
+    extension_only,
     has_code,
     identifiers,
     present,
@@ -170,7 +170,7 @@ def practitioner(assigned: CcdaElement, record: CcdaRecord) -> dict[str, Any] | 
             "address": addresses(assigned.all("addr")),
         }
     )
-    display = spoken(named)
+    display = name_in_words(named)
     if not (named or any(map(key, resource.get("identifier", [])))):
         return None
     identified = resource.get("identifier", [])
@@ -257,7 +257,7 @@ def _contained(resource: dict[str, Any], on_behalf_of: dict[str, Any] | None) ->
     if "deviceName" in resource:
         display = resource["deviceName"][0]["name"]
     else:
-        display = spoken(resource.get("name", []))
+        display = name_in_words(resource.get("name", []))
     reference = _reference(f"#{resource['id']}", display)
     return Actor(reference, (resource,), on_behalf_of)
 
@@ -266,7 +266,7 @@ def _reference(target: str, display: str) -> dict[str, Any]:
     return {"reference": target, "display": display} if display else {"reference": target}
 
 
-def spoken(named: list[dict[str, Any]]) -> str:
+def name_in_words(named: list[dict[str, Any]]) -> str:
     """Return a person's current name in words; "" without one."""
     return in_words(current(named) or {})
 
@@ -281,7 +281,7 @@ def complete(resource: dict[str, Any]) -> None:
 
     Source: US Core general guidance, missing data.
     """
-    unknown = extended(absent())
+    unknown = extension_only(absent())
     type_name = resource["resourceType"]
     if type_name == "Organization":
         resource.setdefault("_active", unknown)
@@ -322,7 +322,7 @@ def provenance(
         "contained": list(contained.values()),
         "target": [{"reference": target}],
         "activity": _CREATE,
-        "agent": agents or [_agent("author", "Author", extended(absent()), None)],
+        "agent": agents or [_agent("author", "Author", extension_only(absent()), None)],
         "entity": [{"role": "source", "what": {"reference": document}}],
     }
     values.put(resource, "occurredDateTime", occurred)
@@ -330,14 +330,14 @@ def provenance(
     if instant := values.instant(recorded):
         resource["recorded"] = instant
     else:
-        resource["_recorded"] = extended(absent())
+        resource["_recorded"] = extension_only(absent())
     return present(resource)
 
 
 def _on_behalf_of(actor: Actor) -> dict[str, Any] | None:
     """Return on whose behalf an actor acts; US Core requires it of some (provenance-1)."""
     if actor.on_behalf_of is None and actor.type_name in ("Practitioner", "Device"):
-        return extended(absent())
+        return extension_only(absent())
     return actor.on_behalf_of
 
 

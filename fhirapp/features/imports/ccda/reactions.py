@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fhirapp.clinical.assertion import is_placeholder
 from fhirapp.clinical.severity import GRADES, grade
 from fhirapp.features.imports.ccda import narrative, values
-from fhirapp.features.imports.ccda.substances import inner, observed
+from fhirapp.features.imports.ccda.substances import inner, observations_of
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.fhir.terminology import SEVERITY_TEXT, SNOMED_CT, UNKNOWN_REACTION, is_unknown
 from fhirapp.search.string import fold
@@ -54,7 +54,7 @@ class ReactionSeverity(NamedTuple):
         if self.code:
             reaction["severity"] = self.code
             if self.words and fold(self.words) != self.code:
-                reaction["_severity"] = values.extended(values.original(self.words))
+                reaction["_severity"] = values.extension_only(values.original(self.words))
         elif self.words:
             reaction["extension"] = [{"url": SEVERITY_TEXT, "valueString": self.words}]
 
@@ -64,7 +64,7 @@ NOT_GRADED = ReactionSeverity("")
 
 def severity_in(statements: list[CcdaElement], texts: narrative.Texts) -> ReactionSeverity:
     """Return the gravest severity that is observed in statements."""
-    observations = observed(statements, _SEVERITY, "SEV")
+    observations = observations_of(statements, _SEVERITY, "SEV")
     typed = [
         observation
         for observation in _manifestations(statements)
@@ -79,7 +79,7 @@ def severity_in(statements: list[CcdaElement], texts: narrative.Texts) -> Reacti
 
 def severity_named(words: str) -> ReactionSeverity:
     """Return the severity that a cell of the narrative holds."""
-    return ReactionSeverity(grade(words), words) if _says(words) else NOT_GRADED
+    return ReactionSeverity(grade(words), words) if _is_stated(words) else NOT_GRADED
 
 
 def gravest(severities: Iterable[ReactionSeverity]) -> ReactionSeverity:
@@ -95,7 +95,7 @@ def gravest(severities: Iterable[ReactionSeverity]) -> ReactionSeverity:
 def criticality_in(statements: list[CcdaElement], texts: narrative.Texts, cell: str) -> str:
     """Return the gravest criticality; "" where none is known."""
     criticalities = [_by_words(cell)]
-    for observation in observed(statements, _CRITICALITY, "82606-5"):
+    for observation in observations_of(statements, _CRITICALITY, "82606-5"):
         for value in observation.all("value"):
             coded = [
                 known for code, known in _CRITICALITIES.items() if values.has_code(value, code)
@@ -136,7 +136,7 @@ def _severities(observation: CcdaElement, texts: narrative.Texts) -> Iterator[Re
 
 def _severity(value: CcdaElement, texts: narrative.Texts) -> ReactionSeverity:
     codes = [severity for code, severity in _SEVERITIES.items() if values.has_code(value, code)]
-    words = [text for text in words_of_value(value, texts) if _says(text)]
+    words = [text for text in words_of_value(value, texts) if _is_stated(text)]
     # A local code, such as H, is read as a word where no other word is there.
     coded = () if codes else (value, *value.all("translation"))
     local = [code for code in map(values.code_in, coded) if any(map(str.isalpha, code))]
@@ -161,7 +161,7 @@ def _names_severity(value: CcdaElement, texts: narrative.Texts) -> bool:
     return bool(words) and not is_coded and all(map(_ONLY_GRADES.fullmatch, map(fold, words)))
 
 
-def _says(words: str) -> bool:
+def _is_stated(words: str) -> bool:
     return bool(words) and not is_placeholder(words)
 
 
@@ -317,7 +317,7 @@ def _manifestations_of(
 ) -> list[dict[str, Any]]:
     """Return what happened: by each value's codes, in words, or that it is not known."""
     found = [_manifestation(value, texts) for value in observation.all("value")] or [{}]
-    known = [manifestation for manifestation in found if _is_told(manifestation)]
+    known = [manifestation for manifestation in found if _has_value(manifestation)]
     if known:
         return known
     absent = found[0]
@@ -345,7 +345,7 @@ def _manifestation(value: CcdaElement, texts: narrative.Texts) -> dict[str, Any]
     return manifestation
 
 
-def _is_told(manifestation: dict[str, Any]) -> bool:
+def _has_value(manifestation: dict[str, Any]) -> bool:
     """Say whether a manifestation has a text, or a code that is no nullFlavor."""
     return "text" in manifestation or any(
         coding != values.null_coding(coding["code"]) for coding in manifestation.get("coding", ())

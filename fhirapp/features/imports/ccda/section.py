@@ -37,7 +37,7 @@ from fhirapp.features.imports.ccda.entries import (
     CcdaEntry,
     entries_in,
     entry_elements,
-    happened,
+    is_actual,
     link,
     may_name_several,
 )
@@ -189,7 +189,7 @@ def _read(section: CcdaElement, record: CcdaRecord, writers: list[Actor]) -> _Pa
     unread = []
     for element in entry_elements(section):
         within = list(entries_in(element, record.texts))
-        entries += filter(happened, within)
+        entries += filter(is_actual, within)
         if not within:
             unread.append(element)
     link(entries, narrative)
@@ -249,7 +249,7 @@ def _words_only(part: _Part, record: CcdaRecord, *, has_allergy: bool) -> list[R
     left = [
         block
         for block in _left_over(narrative, coded, has_allergy=has_allergy)
-        if not _noted(block, coded, record)
+        if not _add_note(block, coded, record)
     ]
     none_known = _none_known(left)
     if none_known and not unread:
@@ -294,7 +294,7 @@ def _left_over(
         if block not in linked
         and not (block.is_aside and not _says_more(block))
         and not (has_allergy and about_none_known(block.text) is not None)
-        and not (allergies and _is_held(block, held, is_denied=any(denials)))
+        and not (allergies and _is_covered(block, held, is_denied=any(denials)))
         and not any(map(words_in([block.text]).issubset, known))
     ]
 
@@ -306,7 +306,7 @@ def _says_more(block: Block) -> bool:
     return not headings.is_heading(block.text)
 
 
-def _noted(block: Block, coded: list[tuple[CcdaEntry, CcdaAllergy]], record: CcdaRecord) -> bool:
+def _add_note(block: Block, coded: list[tuple[CcdaEntry, CcdaAllergy]], record: CcdaRecord) -> bool:
     """Make a text that is about one of the allergies a note on that; say whether it is.
 
     An allergy that is over or refuted is no place for it: its notes are read last.
@@ -413,7 +413,7 @@ def _pieces(blocks: Iterable[str]) -> Iterator[str]:
         yield text
 
 
-def _is_held(block: Block, held: list[str], *, is_denied: bool) -> bool:
+def _is_covered(block: Block, held: list[str], *, is_denied: bool) -> bool:
     """Say whether allergies hold the words of a block, or it only says that there is nothing."""
     if not block.is_line and (headings.is_heading(block.text) or status_named(block.text)):
         return True

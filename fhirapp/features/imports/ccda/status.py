@@ -14,7 +14,7 @@ from fhirapp.features.imports.ccda.entries import CcdaEntry
 from fhirapp.features.imports.ccda.narrative import Column, Texts, plain, unique
 from fhirapp.features.imports.ccda.reactions import words_of_value
 from fhirapp.features.imports.ccda.status_words import status_named, statuses_in
-from fhirapp.features.imports.ccda.substances import observed
+from fhirapp.features.imports.ccda.substances import observations_of
 from fhirapp.features.imports.ccda.times import calendar_time, date_time, is_placeholder
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.features.imports.ccda.values import MAPS, has_code, is_ahead
@@ -63,16 +63,16 @@ def observed_statuses(entry: CcdaEntry) -> tuple[list[str], list[str]]:
     for statement in entry.statements:
         statuses: list[str] = []
         unclear: list[str] = []
-        for observation in observed([statement], _STATUS_TEMPLATE, "33999-4"):
+        for observation in observations_of([statement], _STATUS_TEMPLATE, "33999-4"):
             values = [_read_value(value, entry.texts) for value in observation.all("value")]
             text = entry.texts.of(observation.first("text"))
-            known = [status for codes, words in values for status in (*codes, *_named(words))]
-            known += _named([text])
+            known = [status for codes, words in values for status in (*codes, *_statuses_in(words))]
+            known += _statuses_in([text])
             statuses += known
             unclear += [
                 word
                 for codes, words in (*values, ([], [] if known else [text]))
-                if not (codes or _named(words))
+                if not (codes or _statuses_in(words))
                 for word in words
             ]
         if statuses or any(unclear):
@@ -86,7 +86,7 @@ def _read_value(value: CcdaElement, texts: Texts) -> tuple[list[str], list[str]]
     return codes, words_of_value(value, texts)
 
 
-def _named(words: Iterable[str]) -> list[str]:
+def _statuses_in(words: Iterable[str]) -> list[str]:
     return [status for text in words for status in statuses_in(text)]
 
 

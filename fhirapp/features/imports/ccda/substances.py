@@ -420,7 +420,7 @@ def _observations(holder: CcdaElement) -> Iterator[CcdaElement]:
             yield from _observations(child)
 
 
-def observed(statements: list[CcdaElement], template: str, *codes: str) -> list[CcdaElement]:
+def observations_of(statements: list[CcdaElement], template: str, *codes: str) -> list[CcdaElement]:
     """Return the observations in statements that have a template or one of these codes."""
     return [
         observation

@@ -100,7 +100,7 @@ def distinct(items: Iterable[dict[str, Any] | None]) -> list[dict[str, Any]]:
     return unique
 
 
-def extended(*extensions: dict[str, Any]) -> dict[str, Any]:
+def extension_only(*extensions: dict[str, Any]) -> dict[str, Any]:
     """Return what holds nothing but extensions."""
     return {"extension": list(extensions)}
 
@@ -173,7 +173,7 @@ def identifier(element: CcdaElement) -> dict[str, Any] | None:
 
 
 def _identified(root: str, extension: str, null_flavor: str) -> dict[str, Any] | None:
-    unknown = extended(absent(null_flavor))
+    unknown = extension_only(absent(null_flavor))
     if not root:
         return {"_system": unknown, "value": extension} if extension else None
     system = identifier_system(root) or f"urn:hl7ii:{quote(root, safe='')}"
@@ -209,11 +209,11 @@ def put(
     if date:
         resource[name] = date
     if written and not date and is_placeholder(written):
-        resource[f"_{name}"] = extended(absent(), original(written))
+        resource[f"_{name}"] = extension_only(absent(), original(written))
     elif written and not (date and is_exact(written, date)):
-        resource[f"_{name}"] = extended(original(written))
+        resource[f"_{name}"] = extension_only(original(written))
     elif not written and element.null_flavor:
-        resource[f"_{name}"] = extended(absent(element.null_flavor))
+        resource[f"_{name}"] = extension_only(absent(element.null_flavor))
 
 
 def start_of(times: CcdaElement | None) -> CcdaElement | None:
@@ -238,7 +238,7 @@ def period(times: CcdaElement | None) -> dict[str, Any] | None:
     if "start" in ends and "end" in ends and _is_before(ends["end"], ends["start"]):
         end = times.first("high")
         del ends["end"]
-        ends["_end"] = extended(original(end.get("value") if end else ""))
+        ends["_end"] = extension_only(original(end.get("value") if end else ""))
     return comparable(ends) or None
 
 

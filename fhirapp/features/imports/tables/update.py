@@ -28,7 +28,7 @@ _NOT_VALID = ("refuted", "entered-in-error")
 _NOTHING_KNOWN = (AssertionKind.NO_INFORMATION, AssertionKind.NOT_ASKED)
 
 
-def updated(
+def merge_row(
     current: Mapping[str, Any], stated: Mapping[str, Any], defaults: Collection[str]
 ) -> dict[str, Any]:
     """Return the record that is here with what a row states of it.
