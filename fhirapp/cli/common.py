@@ -32,10 +32,7 @@ def say(message: str) -> None:
 
 
 def ready_app(*, serving: bool = False, is_restart: bool = False, **overrides: Any) -> Flask:
-    """Return an app whose database is ready, with pages if it is served.
-
-    Raises ConfigurationError.
-    """
+    """Return an app with a ready database, with pages if served. Raises ConfigurationError."""
     settings = load_settings(**overrides)
     if serving:
         check_listening(settings)
@@ -46,10 +43,9 @@ def ready_app(*, serving: bool = False, is_restart: bool = False, **overrides: A
 
 @contextmanager
 def opened_app(demo: bool | None, **overrides: Any) -> Iterator[Flask]:
-    """Make an app current whose database is ready, and close that in the end.
+    """Open an app with a ready database, and close it. Raises ConfigurationError.
 
-    The last to close SQLite's database takes its log into it: one file holds all. Raises
-    ConfigurationError.
+    The last connection to an SQLite database that closes merges the write-ahead log into the file.
     """
     app = ready_app(demo=demo, **overrides)
     with app.app_context():
@@ -90,15 +86,12 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 def known_id(connection: Connection, resource_type: str, text: str) -> str:
-    """Return the id of a record that is there, given as <id> or <Type>/<id>.
-
-    Raises RefusedCommand.
-    """
+    """Return the id of an existing record, given as <id> or <Type>/<id>. Raises RefusedCommand."""
     id_ = text.removeprefix(f"{resource_type}/")
     table = types()[resource_type].table
-    held = select(table.c.pk).where(table.c.id == id_, table.c.is_current)
+    query = select(table.c.pk).where(table.c.id == id_, table.c.is_current)
     if not _ID.fullmatch(id_):
         raise RefusedCommand(f"{text!r} is not a {resource_type} id.")
-    if connection.execute(held).first() is None:
+    if connection.execute(query).first() is None:
         raise RefusedCommand(f"There is no {resource_type}/{id_}.")
     return id_

@@ -90,9 +90,9 @@ class Extractor:
         return self.read(data, content_type).text
 
     def read(self, data: bytes, content_type: str) -> media.ExtractedText:
-        """Return a document's text: NFC, a single space between the words of a line, no empty line.
+        """Return the text of a document: NFC, single spaces between words, no empty lines.
 
-        At most media.MAX_CHARACTERS of it; "" if it has none. Of a C-CDA also which files within
+        At most media.MAX_CHARACTERS; "" if there is none. For a C-CDA also the enclosed files that
         could not be read. Raises Unreadable.
         """
         if len(data) > MAX_BYTES:

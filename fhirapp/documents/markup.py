@@ -65,10 +65,10 @@ def xml_characters(data: bytes, codec: str) -> str:
 
 
 class Enclosed(NamedTuple):
-    """A file within a C-CDA: its body, a section's text, or what an entry holds.
+    """A file within a C-CDA: its body, the text of a section, or the content of an entry.
 
     CDA R2 §4.2.4.2 (nonXMLBody) and §4.3.6.5 (observationMedia); data types §2.4 (ED). section is
-    the title of the section that it is in, "" outside of one.
+    the title of its section, "" outside of sections.
     """
 
     content_type: str

@@ -72,9 +72,8 @@ def codec_of(label: str) -> str:
 def decode(data: bytes, outer: str, inner: str = "") -> str:
     """Return the characters of a document.
 
-    outer is the codec that its media type names, inner the one that it names itself: either may
-    be empty or wrong. A byte order mark counts before both: WHATWG Encoding §6.1. What is nothing
-    else is windows-1252.
+    outer is the codec of its media type, inner the one that it declares itself; either may be empty
+    or wrong. A byte order mark overrides both: WHATWG Encoding §6.1. The fallback is windows-1252.
     """
     for mark, codec in _MARKS:
         if data.startswith(mark):
@@ -104,9 +103,9 @@ _LINE = re.compile(f"[^\n\v\f\r\x1c-\x1e\x85\u2028\u2029]{{1,{MAX_CHARACTERS}}}"
 
 
 def tidy(text: str) -> str:
-    """Return text in NFC, without empty lines, a single space between the words of a line.
+    """Return text in NFC, without empty lines, with single spaces between the words of a line.
 
-    Control characters are gone, and what is beyond MAX_CHARACTERS.
+    Control characters, and characters beyond MAX_CHARACTERS, are removed.
     """
     text = "\n".join(_lines(_NO_TEXT.sub(" ", _NOTHING.sub("", text))))[:MAX_CHARACTERS]
     if not text.isascii():
@@ -220,9 +219,9 @@ _START = 1024
 
 
 def kind_of(content_type: str, data: bytes) -> DocumentFormat:
-    """Return what reads a document. Raises Unreadable where nothing does.
+    """Return the format that reads a document. Raises Unreadable if there is none.
 
-    content_type may be in any case, have parameters, be empty or not be a media type at all.
+    content_type may have any case and parameters, be empty, or be no media type.
     """
     essence, _, parameters = content_type.partition(";")
     essence = essence.strip().lower()
@@ -289,9 +288,9 @@ def write_frame(stream: IO[bytes], *parts: bytes) -> None:
 
 
 def read_frame(stream: IO[bytes], most: int = LONGEST_ANSWER) -> bytes:
-    """Return one frame. Raises EOFError when the other side is gone, InvalidAnswer if it is long.
+    """Return one frame. Raises EOFError at the end of the pipe, InvalidAnswer if it is too long.
 
-    Nothing is read of one that is longer than most: a document may have taken the worker over.
+    A frame longer than most is not read: a document may control the worker.
     """
     length = int.from_bytes(_read(stream, _LENGTH))
     if length > most:

@@ -23,7 +23,7 @@ _ALL = 1e6
 def read_pdf(data: bytes, _codec: str) -> str:
     """Return the text of a PDF, page by page. Raises Unreadable.
 
-    What anybody can open without a password is read, although parts of it are encrypted.
+    Encrypted PDFs that open without a password are read.
     """
     with closing(open_pdf(data)) as document:
         return "\n".join(texts_of(document))

@@ -46,10 +46,10 @@ _ATTRIBUTES = {
 
 
 def show(kind: DocumentFormat, data: bytes) -> bytes:
-    """Return what is shown of a document; of a PDF kind.codec is the page, from 1, or 0.
+    """Return a document as it is displayed; kind.codec is the page of a PDF, from 1, or 0.
 
-    Page 0 is the number of pages, in digits; `1:ocr` is page 1, larger and grey. Raises
-    Unreadable, and MemoryError.
+    Page 0 is the number of pages, in digits; `1:ocr` is page 1, larger and gray. Raises Unreadable,
+    MemoryError.
     """
     return _SHOWN[kind.reader](data, kind.codec)
 

@@ -54,9 +54,9 @@ def read(kind: media.DocumentFormat, data: bytes) -> media.ExtractedText:
 
 
 def _read_clinical(kind: media.DocumentFormat, data: bytes) -> media.ExtractedText:
-    """Return the text of XML and of the files within; base64 in base64 soon comes to an end.
+    """Return the text of XML and of the files within; nested base64 shrinks, so this ends.
 
-    A file that cannot be read takes nothing from the others.
+    A file that cannot be read does not affect the others.
     """
     text, enclosed = read_xml(data, kind.codec)
     texts, unread = [text], []

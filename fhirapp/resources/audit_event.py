@@ -122,9 +122,9 @@ def resource_of(entry: AuditEntry, patients: Sequence[str]) -> dict[str, Any]:
 
 
 def _event_id(entry: AuditEntry) -> str:
-    """Return the id of an entry's AuditEvent; a proxy's id in a first edition's line may be none.
+    """Return the id of the AuditEvent of an entry: letters, digits, - and . (FHIR R4 datatypes).
 
-    FHIR R4 datatypes: an id has letters, digits, - and .
+    An entry of the first edition may have a request id of a proxy, with other characters.
     """
     return entry.id.replace("_", "-")
 

@@ -31,9 +31,9 @@ Environ = dict[str, Any]
 
 
 def init_app(app: Flask) -> None:
-    """Serve below the path of the base address, if it has one; after all routes are known.
+    """Serve below the path of the base address, if it has one; call it after all routes are known.
 
-    Raises ConfigurationError where an address of ours begins with that path.
+    Raises ConfigurationError if one of our addresses begins with that path.
     """
     path = urlsplit(settings_of(app).base_url).path
     if not path:

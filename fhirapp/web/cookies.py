@@ -149,9 +149,9 @@ _MOST = 3_500
 def keeps(
     *names: str, page: str = "", more: Callable[[], Iterable[str]] = lambda: ()
 ) -> Callable[[View], View]:
-    """Name the fields of a form that are kept; page is the form's, if it is not a path above.
+    """Name the form fields that are kept; page is the path of the form, unless it is a parent path.
 
-    more returns the names of further ones, when a form is kept.
+    more returns further names when a form is kept.
     """
 
     def named(view: View) -> View:

@@ -65,9 +65,9 @@ def _variant() -> tuple[str, Mapping[str, Any]]:
 
 
 def _counts(user: User) -> Sequence[_Count]:
-    """Return the numbers of records that a user may read; empty where they may read none.
+    """Return the record counts that a user may read; empty if there are none.
 
-    Those of a role that sees all patients are counted once for each state of the records.
+    Counts of roles that see all patients are cached for each state of the records.
     """
     names = featured_types()
     if user.role == PATIENT:

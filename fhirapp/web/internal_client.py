@@ -34,7 +34,7 @@ _REFUSED = {
 
 
 def token_of(patient_id: str | None = None) -> OwnToken:
-    """Return the signed-in person's token; a patient's is for one record, by default their own.
+    """Return the token of the user; a patient's is for one record, by default their own.
 
     Raises PageError for a record that is not linked to them.
     """
@@ -96,9 +96,9 @@ def _reason(answer: InternalResponse) -> str:
 
 
 def kept_for_state(key: Hashable, make: Callable[[], T], *, is_whole: Callable[[T], bool]) -> T:
-    """Return what make() returns, which is asked once for each state of the records.
+    """Return the cached result of make() for the present state of the records.
 
-    What is not whole, since something was refused or too busy, is asked for again next time.
+    Incomplete results, after a refusal or overload, are not cached.
     """
     state = get_state(db.session.connection(), GENERATION)
     kept = current_app.extensions.get(_KEPT)

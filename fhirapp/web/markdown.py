@@ -42,10 +42,7 @@ def parser(renderer: type[Renderer]) -> MarkdownIt:
 
 
 def clean_html(html: str, more: Mapping[str, set[str]] | None = None) -> Markup:
-    """Return HTML with the elements of texts and no others; more are further ones, or attributes.
-
-    By the name of the element: the attributes that it may have.
-    """
+    """Return HTML with text elements only; more maps further elements to their attributes."""
     more = more or {}
     return Markup(
         nh3.clean(

@@ -79,7 +79,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 class PageError(Exception):
     """A page cannot be shown; str() tells the person why and what to do.
 
-    title is the heading, where that of the status does not fit; form the path of the form's page.
+    title replaces the heading of the status; form is the path of the page with the form.
     """
 
     def __init__(self, status: int, message: str, title: str = "", form: str = "") -> None:
@@ -318,10 +318,10 @@ def from_elsewhere(view: View) -> View:
 
 
 def _check_host() -> None:
-    """Refuse a page under another name than ours. Raises PageError.
+    """Refuse a page under another host name than ours. Raises PageError.
 
-    A site whose name leads here (DNS rebinding) would be of our origin, with our cookies. A named
-    proxy checks the names itself.
+    A host name that resolves to us (DNS rebinding) would share our origin and cookies. A named
+    proxy checks host names itself.
     """
     configured = urlsplit(config.settings().base_url)
     host = normalise_authority(request.environ.get("HTTP_HOST", ""), configured.scheme or "http")

@@ -133,10 +133,10 @@ def _search(criteria: _Criteria, secret: str, born: str, via: str) -> tuple[list
 def _survivors(patients: Sequence[dict[str, Any]], secret: str, via: str) -> list[dict[str, Any]]:
     """Return patients, for those who were merged the ones who have their record now."""
     found = {patient["id"]: patient for patient in patients if not merged_into(patient)}
-    wanted = {target for patient in patients if (target := merged_into(patient))} - found.keys()
-    if wanted:
+    targets = {target for patient in patients if (target := merged_into(patient))} - found.keys()
+    if targets:
         answer = ask(
-            f"/fhir/Patient?{urlencode({'_id': ','.join(sorted(wanted))})}", secret, via=via
+            f"/fhir/Patient?{urlencode({'_id': ','.join(sorted(targets))})}", secret, via=via
         )
         bundle = answer.json() if answer.status == 200 else {}
         found |= {entry["resource"]["id"]: entry["resource"] for entry in bundle.get("entry", ())}

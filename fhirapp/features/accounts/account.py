@@ -62,7 +62,7 @@ _DONE = {
 
 
 class ConnectedApp(NamedTuple):
-    """The consents of an app about a record; person is None where the record is not shown.
+    """The consents to an app about a record; person is None if the record is not shown.
 
     id is that of the newest consent, times their number, until the end of the last one.
     """
@@ -269,9 +269,9 @@ def _turn_off() -> Response:
 
 
 def _unproved(session: Signed) -> str:
-    """Return why it is not sure who wants to change how they sign in; empty where it is.
+    """Return why the user must prove their identity again; empty if they need not.
 
-    By the password; or, of whom the identity provider proved, by how lately. Raises TooOften.
+    Proof is the password, or a recent sign-in at the identity provider. Raises TooOften.
     """
     if session.issuer is None:
         proved = prove(session.user.id, password_field("password"), request.remote_addr or "")
@@ -347,7 +347,7 @@ def _password(message: str = "", status: int = 200) -> Response:
 def _connected_app(
     grants: Sequence[Grant], client: Client, theirs: Collection[str] | None
 ) -> ConnectedApp:
-    """Return an app's consents about one record; grants has the newest first.
+    """Return the consents to an app about one record; grants are sorted newest first.
 
     theirs are the records that a patient user may see now.
     """

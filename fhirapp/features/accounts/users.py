@@ -62,9 +62,9 @@ _SHOWN = 20
 
 
 class _Action(NamedTuple):
-    """What a button or a form does to a user, and what is said when it is done.
+    """An action of a button or a form on a user, and the message after it.
 
-    run returns False where that changes nothing.
+    run returns False if nothing changes.
     """
 
     run: Callable[[Connection, str], bool]

@@ -30,9 +30,9 @@ _LONGEST_LIST = 12_000
 
 
 class _Action(NamedTuple):
-    """What a button does to a client, and what is said when it is done.
+    """An action of a button on a client, and the message after it.
 
-    run returns False where that changes nothing.
+    run returns False if nothing changes.
     """
 
     run: Callable[[Connection, str], bool]

@@ -59,9 +59,9 @@ class ConsentCursor(NamedTuple):
 
 
 class Consent(NamedTuple):
-    """A consent, who gave it to which app, and when the app fetched its newest token by it.
+    """A consent with its user and app, and the time of its newest token, None if none is stored.
 
-    None where none is kept. A token lives an hour, so what is used is fetched again.
+    Tokens last an hour, so this tells when an app was last used.
     """
 
     grant: Grant

@@ -35,10 +35,9 @@ class LaunchOption(NamedTuple):
 def encounters_of(
     patient_id: str, via: str = VIA, **narrowed: str
 ) -> tuple[list[LaunchOption], str]:
-    """Return a patient's latest encounters, the latest first, and the cursor of earlier ones.
+    """Return the latest encounters of a patient, latest first, and a cursor. Raises PageError.
 
-    narrowed is what they are searched by too. Cancelled encounters, and those entered in error, are
-    not among them. Raises PageError.
+    narrowed adds search parameters. Cancelled and entered-in-error encounters are excluded.
     """
     narrowed["status:not"] = "cancelled,entered-in-error"
     encounters, cursor = _latest("Encounter", patient_id, via, narrowed)
@@ -197,8 +196,8 @@ def _startable() -> Sequence[Client]:
 
 
 def _apps(patient: Person) -> Response:
-    here = urls.base_url()
-    apps = [(client, returns_to([str(client.launch_uri)], here)) for client in _startable()]
+    server = urls.base_url()
+    apps = [(client, returns_to([str(client.launch_uri)], server)) for client in _startable()]
     encounters, notes = encounters_of(patient.id)[0], documents_of(patient.id)
     # A form's answer leads to the app.
     return page(

@@ -136,9 +136,9 @@ class AbsenceStatement(NamedTuple):
 
 
 class Absence(NamedTuple):
-    """That no allergy is shown, and why; is_known where it is recorded that there is none.
+    """Why no allergy is shown; is_known if the record states that there is none.
 
-    statements are what says so, each in its words.
+    statements are the entries that state it.
     """
 
     title: str
@@ -147,9 +147,9 @@ class Absence(NamedTuple):
 
 
 class Allergies(NamedTuple):
-    """What the chart shows of allergies; absence is None where one may hold.
+    """The allergies section of the chart; absence is None if any may be current.
 
-    also names the others that may hold, for whoever reads the banner alone.
+    also names the other possible ones in the banner.
     """
 
     severe: Sequence[Severe]

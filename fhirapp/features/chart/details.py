@@ -43,10 +43,10 @@ class Fact(NamedTuple):
 
 
 class Details(NamedTuple):
-    """An allergy; title is what it is about.
+    """An allergy; title is its substance.
 
-    severe is why it is shown as severe, standing that it holds no more or never did, look_twice
-    what contradicts itself or is not understood: sentences, empty where there is nothing to say.
+    severe says why it is shown as severe, standing that it is not current or never was, look_twice
+    what is contradictory or not understood: sentences, empty if there are none.
     """
 
     title: str

@@ -56,10 +56,7 @@ class Directive(NamedTuple):
 def directives_of(
     patient_id: str, token: OwnToken, notes: tuple[dict[str, Any], ...] = ()
 ) -> list[Directive]:
-    """Return them, the newest first. notes are those at hand, read by their words.
-
-    Raises PageError.
-    """
+    """Return advance directives, newest first; notes are those already loaded. Raises PageError."""
     by_type = ",".join(f"{LOINC}|{code}" for code in _CODES)
     found = {
         note["id"]: note

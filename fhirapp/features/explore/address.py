@@ -132,9 +132,9 @@ def piece(name: str, value: str) -> str:
 
 
 def pair(text: str) -> tuple[str, str] | None:
-    """Return the name and value of a piece; None where no field can show it.
+    """Return the name and value of a piece; None if no field can show it.
 
-    No field shows an empty value, bytes that are not UTF-8, or control characters.
+    Fields do not show empty values, invalid UTF-8, or control characters.
     """
     name, _equals, value = text.partition("=")
     try:

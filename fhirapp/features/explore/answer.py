@@ -116,9 +116,9 @@ def send(
 
 
 def headers_of(form: Mapping[str, str], *, is_binary: bool = False) -> dict[str, str]:
-    """Return the headers that a program sends to get the explorer's answer.
+    """Return the headers with which a program gets the answer of the explorer.
 
-    The default Accept matters for a Binary alone: other types of Accept get its bytes.
+    The default Accept matters only for a Binary: other Accept headers get its bytes.
     """
     default = {"Accept": FHIR_JSON} if is_binary else {}
     typed = _typed_headers(form).items()
@@ -158,10 +158,7 @@ class ResponseDescription(NamedTuple):
 
 
 def described(answer: InternalResponse, *, is_bytes: bool = False) -> ResponseDescription:
-    """Return an answer in words.
-
-    is_bytes: the body may be that of a Binary, which may hold any JSON; it is not parsed.
-    """
+    """Describe an answer; is_bytes: the body may be a Binary with any JSON, and is not parsed."""
     is_refused = answer.status >= 400
     content = None if is_bytes and not is_refused else _content(answer)
     issues = issues_of(content)

@@ -228,9 +228,9 @@ class NarrowingStep(NamedTuple):
 
 
 def narrowing(address: str, token: OwnToken) -> Sequence[NarrowingStep]:
-    """Return the matches left after each parameter of a search, in MOST_REQUESTS requests at most.
+    """Return the matches left after each parameter of a search, with up to MOST_REQUESTS requests.
 
-    Empty where the address is no search. A parameter's repetitions count together.
+    Empty if the address is no search. Repetitions of a parameter count together.
     """
     search = search_of(address)
     if search is None:

@@ -117,9 +117,9 @@ def _sent_request(entry: AuditEntry) -> SentRequest:
 
 
 def _address(entry: AuditEntry) -> tuple[str, str]:
-    """Return a request's address, and the page that sends it again; empty where it was cut off.
+    """Return the address of a request, and the page that sends it again; empty if truncated.
 
-    A search by POST is written as its address, and sent as POST.
+    A search by POST is shown as an address, and sent as POST.
     """
     path = entry.path
     if len(path) >= _LONGEST or len(entry.body) >= _LONGEST:

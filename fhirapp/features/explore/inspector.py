@@ -31,9 +31,9 @@ _UNKNOWN = _("This server has no such token of yours. Tokens are removed a day a
 
 
 class Reach(NamedTuple):
-    """What a token gives access to, for some types: of whom it may read, and search.
+    """The access of a token to some types: whose resources it may read and search.
 
-    Empty for none; searchable is False for types that nobody can search.
+    Empty for none; searchable is False for types without search.
     """
 
     names: Sequence[str]

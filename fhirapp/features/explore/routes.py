@@ -211,9 +211,9 @@ def _no_change() -> Response:
 
 
 def _changed(typed: str) -> str:
-    """Return the address to send where form and address are sent together.
+    """Return the address to send, if form and address are submitted together.
 
-    That of the form where it alone was changed; both were in step when they were shown.
+    The form wins if only the form was changed; both were equal when shown.
     """
     written = str(write_address(request.args))
     is_changed = request.args.get("was") != mark_of(typed)

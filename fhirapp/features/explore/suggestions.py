@@ -76,9 +76,9 @@ def merge_options(*groups: Sequence[FieldOption]) -> Sequence[FieldOption]:
 
 
 def patients(typed: str, recent: Sequence[FieldOption], secret: str) -> Sequence[FieldOption]:
-    """Return the patients whom a field suggests: those of what is typed, or else the recent ones.
+    """Return the suggested patients: matches of the typed text, or else the recent ones.
 
-    Empty while too little is typed, and where nobody was searched for before.
+    Empty for too little text, and without recent patients.
     """
     typed = typed.strip()[:_LONGEST].removeprefix("Patient/")
     if not typed:

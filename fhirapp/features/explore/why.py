@@ -72,10 +72,7 @@ def _address(typed: str) -> str:
 
 
 def why_missing(address: str, reference: str, token: OwnToken) -> Iterator[str]:
-    """Yield in sentences why a search does not find a resource, AllergyIntolerance/al-p1-latex.
-
-    Nothing where the address is no search.
-    """
+    """Yield the reasons why a search does not find a resource; none if the address is no search."""
     search = search_of(address)
     if search is None:
         return

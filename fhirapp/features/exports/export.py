@@ -115,10 +115,7 @@ class ExportManifest:
 def types_to_export(
     definitions: Mapping[str, Definition], names: Sequence[str]
 ) -> list[Definition]:
-    """Return these types, or all where none is named; what others refer to comes first.
-
-    Raises ConfigurationError.
-    """
+    """Return these types, or all; referenced types come first. Raises ConfigurationError."""
     stored = {name: definition for name, definition in definitions.items() if not definition.view}
     for name in names:
         view = definitions[name].view if name in definitions else None
@@ -141,10 +138,10 @@ def export_to(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     user_id: str | None = None,
 ) -> ExportManifest:
-    """Export to a new or empty folder, which is left empty where it fails.
+    """Export to a new or empty folder, which is emptied again on failure.
 
-    The audit trail names the patients whose records it holds, and user_id, who asked for it.
-    Raises ConfigurationError, or sqlalchemy's OperationalError where the database stays locked.
+    The audit trail names the patients, and user_id as the requester. Raises ConfigurationError, or
+    OperationalError of sqlalchemy if the database stays locked.
     """
     with ExportFolder(path) as folder, snapshot_at(clock) as (snapshot, taken):
         manifest = ExportManifest(taken, request)

@@ -106,9 +106,9 @@ def _interaction(
 
 
 def history_of(bundle: Any) -> History:
-    """Return what a history Bundle says, whichever server wrote it, if it is of one resource.
+    """Return the content of a history Bundle of one resource, from any server.
 
-    Raises InvalidResource. The resources are as they stand there, unchecked.
+    Raises InvalidResource. The resources are not validated.
     """
     if type(bundle) is not dict or bundle.get("resourceType") != "Bundle":
         raise InvalidResource([("resourceType", "must be Bundle")])
@@ -189,13 +189,13 @@ def _number(path: str, version_id: Any, etag: Any) -> int:
 
 def _moment(path: str, last_updated: Any, last_modified: Any) -> str:
     """Return when a version was published, as this server writes it."""
-    given, where = last_updated, f"{path}.resource.meta.lastUpdated"
-    if given is None:
-        given, where = last_modified, f"{path}.response.lastModified"
+    instant, where = last_updated, f"{path}.resource.meta.lastUpdated"
+    if instant is None:
+        instant, where = last_modified, f"{path}.response.lastModified"
     try:
-        if type(given) is not str or len(given) <= 10:
+        if type(instant) is not str or len(instant) <= 10:
             raise ValueError("must be an instant: YYYY-MM-DDThh:mm:ss with a zone")
-        return instant_of(interval(normalise_date_time(given)).low)
+        return instant_of(interval(normalise_date_time(instant)).low)
     except ValueError as error:
         raise InvalidResource([(where, str(error))]) from None
 

@@ -26,11 +26,11 @@ def export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> 
     tracker.phase(WORKS)
     names, since, history = (job.request[name] for name in ("types", "since", "history"))
     with current_core(settings):
-        wanted = ExportOptions(types_to_export(types(), names), since or None, history)
+        options = ExportOptions(types_to_export(types(), names), since or None, history)
         made = tracker.folder / MADE
         manifest = export_to(
             made,
-            wanted,
+            options,
             types()["Binary"],
             request=_request(job),
             progress=tracker.at,

@@ -80,9 +80,9 @@ def _published(condition: str, since: str | None) -> Condition:
 
 @contextmanager
 def snapshot_at(clock: Callable[[], datetime]) -> Iterator[tuple[Reader, str]]:
-    """Open a snapshot and return its instant: a version that is not in it is dated then or later.
+    """Open a snapshot and return its instant: later versions are dated at or after it.
 
-    Raises sqlalchemy's OperationalError where another writer does not end.
+    Raises OperationalError of sqlalchemy if another writer does not end.
     """
     # A writer takes its time with the write lock: while it is held here, nobody else has an earlier
     # time and will commit later.
@@ -174,8 +174,8 @@ def _marks(values: Sequence[Any]) -> str:
 class SourceJson:
     """Writes the rows of one type as JSON.
 
-    columns is the SQL of what a row must have, size that of its size. The first three columns are
-    meta, extra, and the Binaries that the version was made with.
+    columns is the SQL of the columns, size that of the size. The first three columns are meta,
+    extra, and the Binaries that the version was made with.
     """
 
     def __init__(self, definition: Definition) -> None:

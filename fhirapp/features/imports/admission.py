@@ -143,9 +143,9 @@ class Admission:
     def admit(
         self, record: ImportRecord, snapshot: Reader, *, final: bool
     ) -> AdmittedResource | None:
-        """Return what a record is published as; None where it is skipped or deferred.
+        """Return what a record is published as; None if it is skipped or deferred.
 
-        Once final, nothing is deferred. Raises Rejected, or PublishFirst.
+        If final, nothing is deferred. Raises Rejected, PublishFirst.
         """
         if record.faults:
             raise Rejected(faults=record.faults)
@@ -331,19 +331,19 @@ class Admission:
         name = f"{definition.name}/{prepared.id}"
         # A row does not change another source's record: it is the same, or is rejected.
         is_foreign = self.source_ids.is_foreign(name, snapshot)
-        here = None if is_foreign else self._known.find(prepared, snapshot)
-        if here is None:
+        stored = None if is_foreign else self._known.find(prepared, snapshot)
+        if stored is None:
             return {**stated}
-        if definition.compartment == "id" and (difference := contradiction(stated, here)):
+        if definition.compartment == "id" and (difference := contradiction(stated, stored)):
             self._disputed.add(record.bundle)
-            raise Rejected(_other_person("has the id", name, difference, stated, here, _REMEDY))
-        if is_other_allergy(here, stated):
+            raise Rejected(_other_person("has the id", name, difference, stated, stored, _REMEDY))
+        if is_other_allergy(stored, stated):
             raise Rejected(
                 f"is {concept(stated['code'])}, but this id has another allergy here,"
-                f" {concept(here.get('code', {})) or 'without a name'}; {_OTHER_ALLERGY}",
+                f" {concept(stored.get('code', {})) or 'without a name'}; {_OTHER_ALLERGY}",
                 "AllergyIntolerance.code",
             )
-        return merge_row(here, stated, record.defaults)
+        return merge_row(stored, stated, record.defaults)
 
     def _identify(self, record: ImportRecord, definition: Definition) -> None:
         """Give a resource the id that it has here, and repair it where that is wanted."""
@@ -378,9 +378,9 @@ class Admission:
     def _is_wanted(
         self, record: ImportRecord, definition: Definition, snapshot: Reader, *, final: bool
     ) -> bool:
-        """Say whether a resource that comes with a condition is published; give it its id.
+        """Say whether a resource with a condition is published, and assign its id.
 
-        False where another resource is used instead, or where it is deferred. Raises Rejected, or
+        False if another resource is used instead, or if it is deferred. Raises Rejected,
         PublishFirst.
         """
         own = name_of(record.resource)
@@ -447,14 +447,16 @@ class Admission:
     ) -> None:
         """Reject a patient who shares an identifier, or the id, with another person here.
 
-        Twins share numbers, and placeholders for unknown numbers belong to many people.
+        Twins may share numbers, and placeholder numbers belong to many people.
         """
-        here = fhir_json.loads(current(snapshot, definition, match.partition("/")[2], "body"))
-        if difference := contradiction(record.resource, here):
+        patient = fhir_json.loads(current(snapshot, definition, match.partition("/")[2], "body"))
+        if difference := contradiction(record.resource, patient):
             self._dispute(record)
-            shared = f"has {_shared_identifier(record.resource, here)}"
+            shared = f"has {_shared_identifier(record.resource, patient)}"
             remedy = _REMEDY if record.table_kind else ""
-            raise Rejected(_other_person(shared, match, difference, record.resource, here, remedy))
+            raise Rejected(
+                _other_person(shared, match, difference, record.resource, patient, remedy)
+            )
 
     def _resolve(
         self, record: ImportRecord, snapshot: Reader, *, final: bool
@@ -514,9 +516,9 @@ class Admission:
         unresolved: Sequence[Unresolved],
         snapshot: Reader,
     ) -> None:
-        """Reject what came as another patient's before in this import.
+        """Reject a resource that came as another patient's in this import.
 
-        And what has a patient here, and would lose it because the reference cannot be resolved.
+        Reject it too if it would lose its patient here because the reference cannot be resolved.
         """
         definition, patient_id = prepared.definition, prepared.columns["patient_id"]
         if patient_id is not None:
@@ -553,23 +555,23 @@ def _other_person(
     name: str,
     difference: str,
     coming: Mapping[str, Any],
-    here: Mapping[str, Any],
+    known: Mapping[str, Any],
     remedy: str = "",
 ) -> str:
     """Return why a patient who comes is not the one, Type/id, who is here."""
-    born, born_here = (patient.get("birthDate", "not recorded") for patient in (coming, here))
+    born, born_here = (patient.get("birthDate", "not recorded") for patient in (coming, known))
     message = f"{shared} of {name}, who {difference}: birth date {born}, there {born_here}"
     return f"{message}; {remedy}" if remedy else message
 
 
-def _shared_identifier(resource: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+def _shared_identifier(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     """Return the first identifier that two patients share, however it is written, or the id."""
 
     def key(identifier: Mapping[str, Any]) -> tuple[Any, str]:
         value = str(identifier.get("value")).replace("-", "").casefold()
         return identifier.get("system"), value
 
-    keys = {key(identifier) for identifier in here.get("identifier", ())}
+    keys = {key(identifier) for identifier in known.get("identifier", ())}
     for identifier in resource.get("identifier", ()):
         if key(identifier) in keys:
             return f"the number {identifier.get('system')}|{identifier.get('value')}"

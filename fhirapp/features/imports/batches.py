@@ -162,15 +162,15 @@ def restore(
 ) -> list[Change | str]:
     """Publish histories of one type; return the change of each, or why it does not fit.
 
-    Versions that are here are left alone: those that come must continue them without a gap.
+    Existing versions are not changed: new ones must continue them without a gap.
     """
     definition = histories[0].definition
-    here = _stored_versions(connection, histories)
-    claimed = publisher.claimed(definition, {history.id for history in histories} - here.keys())
+    versions = _stored_versions(connection, histories)
+    claimed = publisher.claimed(definition, {history.id for history in histories} - versions.keys())
     outcomes: list[Change | str] = []
     accepted: list[RestoredVersion] = []
     for history in histories:
-        stored = here.setdefault(history.id, {})
+        stored = versions.setdefault(history.id, {})
         if history.id in claimed:
             outcomes.append(_CLAIMED)
             continue
@@ -229,21 +229,21 @@ def _misfit(
     newest = max(stored, default=0)
     new = [version for version in history.versions if version.version_id not in stored]
     if new and stored:
-        first, held = new[0], stored[newest]
-        if publisher.is_foreign(held.source_id):
+        first, last = new[0], stored[newest]
+        if publisher.is_foreign(last.source_id):
             return "is known from another source, as version 1 is here; give it other ids"
-        if first.last_updated < held.last_updated:
+        if first.last_updated < last.last_updated:
             return f"continues with version {first.version_id}, dated before version {newest} here"
         # A deletion alone does not tell whose record it was.
         has_patient = len(new) == len(history.versions) and not first.deleted
-        if has_patient and held.patient_id not in (None, first.prepared.columns["patient_id"]):
+        if has_patient and last.patient_id not in (None, first.prepared.columns["patient_id"]):
             return f"is another patient's than version {newest}, which is here"
     if history.versions[-1].last_updated > publisher.now:
         return "is dated in the future: the clock of its server or of this one is wrong"
     for version in history.versions:
-        if here := stored.get(version.version_id):
+        if existing := stored.get(version.version_id):
             content = (version.last_updated, version.prepared.digest or None)
-            if (here.last_updated, here.digest) != content:
+            if (existing.last_updated, existing.digest) != content:
                 return (
                     f"has another version {version.version_id} than this server, so these are two "
                     "histories; import the resource as it is now, without its history"
@@ -259,9 +259,9 @@ def _misfit(
 
 
 def tune_gc() -> None:
-    """Prepare a process that imports: collect no garbage within a batch, nor what exists before.
+    """Prepare an import process: no garbage collection within a batch, or of existing objects.
 
-    A batch makes so many objects that the collector would look through them again and again.
+    The many objects of a batch would be traversed again and again.
     """
     gc.collect()
     gc.freeze()

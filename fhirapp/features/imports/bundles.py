@@ -295,9 +295,9 @@ def _read_request(
 
 
 def entry_id(entry: BundleEntry) -> str | None:
-    """Return the id that an entry's resource gets: its own, else the one in its fullUrl.
+    """Return the id for the resource of an entry: its own, else that in its fullUrl.
 
-    It is the same at every import; without one of them a new id would differ each time.
+    It is the same at every import; a generated one would differ.
     """
     own = (entry.resource or {}).get("id")
     if type(own) is str:

@@ -56,9 +56,9 @@ class InputFormat(Enum):
 
 
 class Unknown(Broken):
-    """Content in no format that is imported; str() says what it is.
+    """Content of an unsupported format; str() describes it.
 
-    may_be_skipped where such files often lie beside records, and hold none.
+    may_be_skipped for files that often accompany records without containing any.
     """
 
     def __init__(self, message: str = _UNKNOWN, *, may_be_skipped: bool = False) -> None:
@@ -72,9 +72,9 @@ def claims_records(name: str) -> bool:
 
 
 def detect(head: bytes, name: str) -> tuple[InputFormat, str]:
-    """Return what begins with these bytes, of a table also its kind. Raises Unknown.
+    """Return the format of content by its first bytes, for a table its kind. Raises Unknown.
 
-    head has the whole first line, unless that is very long.
+    head contains the first line, unless that is very long.
     """
     if table := is_table(head):
         return InputFormat.TABLE, table
@@ -126,10 +126,7 @@ def _below(head: bytes) -> Unknown | None:
 
 
 def office_reason(names: Collection[str], head: bytes) -> str:
-    """Return why a zip archive is the file of an office program, "" where it is none.
-
-    names are those of its files where they are known.
-    """
+    """Return why a zip archive is an office file, "" if it is none; names are its known files."""
     if b"mimetype" + _OPEN_DOCUMENT in head[:200]:
         return _SPREADSHEET if _OPEN_DOCUMENT + b"spreadsheet" in head[:200] else _OFFICE
     if "[Content_Types].xml" in names or b"[Content_Types].xml" in head[:200]:

@@ -74,10 +74,7 @@ def missing_pages(
 
 
 def refuse_partial_exports(paths: Sequence[Path], spool: Path, archives: Archives) -> None:
-    """Refuse to delete for an import of partial exports; spool has what came by a pipe.
-
-    Raises ConfigurationError.
-    """
+    """Raise ConfigurationError for deletions by partial exports; spool has piped input."""
     for name, opens in _manifests([*paths, *sorted(spool.iterdir())], archives):
         if reason := _manifest_reason(opens):
             raise partial_export_error(name, reason)

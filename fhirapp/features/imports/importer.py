@@ -185,9 +185,9 @@ class Import:
             self.report.notes.append("Nothing was imported: no file holds records.")
 
     def _publish_deferred(self) -> None:
-        """Publish what was deferred, what others refer to first.
+        """Publish deferred records, referenced ones first.
 
-        References that still cannot be resolved when the turn of their record comes are kept.
+        References that cannot be resolved by then are kept.
         """
         self._publish_waiting()
         while types := self._scratch.deferred_types():

@@ -298,10 +298,7 @@ def _head(stream: BinaryIO) -> bytes:
 
 
 def in_order(inputs: Iterable[Input], definitions: Mapping[str, Definition]) -> list[Input]:
-    """Return the inputs, those first whose type the others refer to.
-
-    Resources that come too early all the same are deferred, which takes longer.
-    """
+    """Return the inputs, those with referenced types first: it saves deferring resources."""
 
     def key(source: Input) -> tuple[float, int, bytes]:
         rank = _rank(source, definitions)

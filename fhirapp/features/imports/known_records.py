@@ -46,9 +46,9 @@ class KnownRecords:
         return digest == prepared.digest
 
     def find(self, prepared: PreparedResource, snapshot: Reader) -> dict[str, Any] | None:
-        """Return a resource as it is, None where it is not here, or has no patient here.
+        """Return the current resource; None if there is none, or it has no patient here.
 
-        Raises Rejected where it is another patient's.
+        Raises Rejected if it is another patient's.
         """
         definition = prepared.definition
         name = f"{definition.name}/{prepared.id}"

@@ -23,9 +23,9 @@ def rejected_rows(path: Path, kind: str) -> Path:
 
 
 def conflict(output: Path, inputs: Sequence[Path]) -> str:
-    """Return why a file must not be written, "" where no input is overwritten.
+    """Return why a file must not be written, "" if no input is overwritten.
 
-    Files are compared, not names: a link, a hard link and another spelling lead to the same file.
+    Files are compared by identity, not by name: links and spellings may lead to the same file.
     """
     place, file = output.resolve(), _file_at(output)
     for path in inputs:

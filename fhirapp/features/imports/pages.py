@@ -50,11 +50,11 @@ class ImportRow(NamedTuple):
 
 def runs() -> list[ImportRow]:
     """Return the imports, newest first: those of the pages, and those of the command line."""
-    here = queue.jobs(*IMPORTS, limit=_RUNS)
+    import_jobs = queue.jobs(*IMPORTS, limit=_RUNS)
     # Of a dry run it is a number in the copy.
-    of_jobs = {job.progress.run for job in here if not job.request.get("dry_run")}
+    of_jobs = {job.progress.run for job in import_jobs if not job.request.get("dry_run")}
     found = [
-        *map(_run_of_job, here),
+        *map(_run_of_job, import_jobs),
         *(run for run_id, run in _run_rows() if run_id not in of_jobs),
     ]
     return sorted(found, key=lambda run: run.began_at, reverse=True)[:_RUNS]

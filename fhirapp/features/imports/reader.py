@@ -354,10 +354,7 @@ def _is_list(source: Input) -> bool:
 
 
 def _outline(pieces: Iterable[bundles.BundlePiece]) -> dict[str, Any]:
-    """Return the type of a document, of a Bundle its kind and its links.
-
-    `entry` is only there where it is no list.
-    """
+    """Return the type of a document, of a Bundle also kind and links; `entry` only if no list."""
     members: dict[str, Any] = {}
     for piece in pieces:
         if piece.name in ("resourceType", "type", "entry", "link"):

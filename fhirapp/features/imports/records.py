@@ -295,9 +295,9 @@ class Scratch(AbstractContextManager["Scratch"]):
         return self._bundles
 
     def add_address(self, bundle: int, full_url: str, target: str, condition: str) -> None:
-        """Note that an entry of a Bundle is the resource Type/id, or the one that condition finds.
+        """Note that a Bundle entry is the resource Type/id, or the one that its condition finds.
 
-        The first of several entries with one address counts.
+        For entries with the same address, the first counts.
         """
         self._connection.execute(
             "INSERT OR IGNORE INTO address VALUES (?, ?, ?, ?)",

@@ -279,10 +279,7 @@ class Rejects:
         self._replacing: dict[Path, Path] = {}
 
     def add(self, record: ImportRecord) -> None:
-        """Write a record as one line of JSON, or as a row below its heading.
-
-        Raises ConfigurationError where it cannot be written.
-        """
+        """Write a record as a JSON line, or a row below its heading. Raises ConfigurationError."""
         try:
             if not record.table_kind:
                 if line := record.rejected_line():

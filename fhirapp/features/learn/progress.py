@@ -256,9 +256,9 @@ def requests_for(
 
 
 def last_request(user_id: str) -> AuditEntry | None:
-    """Return what a learner of a class requested last: themselves, as the patient, or as backend.
+    """Return the last request of a learner of a class: as themselves, the patient, or the backend.
 
-    The pages of this server ask in their name, too.
+    Requests of our pages in their name do not count.
     """
     own = learner_of(user_id)
     found = [*entries(user_id=user_id, limit=_MOST_OF_PAGES)]

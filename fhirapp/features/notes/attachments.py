@@ -179,10 +179,7 @@ MACHINE_READ = _("Machine-read (OCR): may be wrong or incomplete. Compare it wit
 
 
 def machine_read(found: Attachment) -> str:
-    """Return the text of a document that OCR read of it, "" where it read none.
-
-    Whoever was given its bytes may see its words.
-    """
+    """Return the OCR text of a document, "" for none. Who may read the bytes may read it."""
     row = types()["Binary"].table.c
     same = (row.id == found.binary_id, row.hash == sha1(found.data or b""))
     read = select(row.machine_read).where(*same, row.machine_read.is_not(None)).limit(1)

@@ -172,9 +172,9 @@ _NAMED = re.compile(f"(?:Patient|Practitioner|Organization|DocumentReference)/{I
 
 
 def add_names(resources: Any, token: OwnToken, via: str) -> None:
-    """Put displays where references of people, organizations and notes have none.
+    """Add displays to references of people, organizations and notes, as far as readable.
 
-    In resources, or a list of them, as FHIR has them; as far as may be read.
+    resources is one resource or a list, as FHIR JSON.
     """
     names: dict[str, str] = {}
     for element in _unnamed(resources):

@@ -46,7 +46,7 @@ class FilterOption(NamedTuple):
 
 
 class NoteFilter(NamedTuple):
-    """The choices of a filter: links, the most frequent first, and others in alphabetical order.
+    """The choices of a filter: links are the most frequent, others the rest, alphabetically.
 
     kept are the values of the other filters.
     """
@@ -82,7 +82,7 @@ def of_patient(
 ) -> NotesOfPatient:
     """Return the notes that the token may see, the newest first. Raises PageError.
 
-    chosen are the filters: type, status, author, by their words.
+    chosen are the values of the filters: type, status, author.
     """
     wanted = {name: value for name, value in (chosen or {}).items() if value and name in _FACETS}
     newest = [("patient", patient_id), ("_sort", "-date")]

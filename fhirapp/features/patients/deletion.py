@@ -63,9 +63,9 @@ def belongings(connection: Connection, patient_id: str) -> Belongings:
 def delete_patient(
     settings: Settings, patient_id: str, reason: str, who: str, *, erase: bool
 ) -> Mapping[str, int]:
-    """Delete a patient's record, with erase the content of all of its versions.
+    """Delete a patient's record; with erase also the content of all versions.
 
-    Return how many resources of each type that was. Raises RefusedCommand.
+    Return the number of resources by type. Raises RefusedCommand.
     """
     reason = check_reason(reason)
     with changing(settings) as connection:

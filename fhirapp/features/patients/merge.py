@@ -200,7 +200,7 @@ def _changed(
 def _movable() -> list[Definition]:
     """Return the types whose resources a merge moves.
 
-    Bytes name nobody; where a version comes from is told of that version.
+    Binaries name no patient; a Provenance is about its version.
     """
     return [
         definition

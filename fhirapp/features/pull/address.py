@@ -86,10 +86,7 @@ def origin(address: str) -> Origin:
 
 
 def following(address: str, named: str) -> str:
-    """Return an address that an answer from another one names, absolute or relative to it.
-
-    Raises RemoteError where it leads from https to http.
-    """
+    """Resolve an address against the one that named it. Raises RemoteError from https to http."""
     try:
         found = urljoin(address, named.strip())
     except ValueError:

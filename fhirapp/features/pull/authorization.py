@@ -212,10 +212,7 @@ class RemoteServer:
     def open(
         self, method: str, address: str, headers: dict[str, str], *, with_token: bool = True
     ) -> Iterator[HTTPResponse]:
-        """Open an answer; a token that is not taken is renewed once.
-
-        Raises TransientError, RemoteError.
-        """
+        """Open an answer; renew a refused token once. Raises TransientError, RemoteError."""
         authorization = self.authorization if with_token else None
         authorize = authorization.header if authorization else _nothing
         for is_last in (False, True):

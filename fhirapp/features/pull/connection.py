@@ -102,9 +102,9 @@ Authorize = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Bounds:
-    """What another server may cost: bytes and seconds.
+    """Limits for another server: bytes and seconds.
 
-    In each `seconds` at least least_bytes must come, else the connection counts as lost.
+    A connection that sends less than least_bytes in `seconds` counts as lost.
     """
 
     seconds: float = 60.0

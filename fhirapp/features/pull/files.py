@@ -131,10 +131,7 @@ class Fetch:
         self._misfits = 0
 
     def attempt(self) -> None:
-        """Fetch the file, check it, and store its length.
-
-        Raises TransientError, FileGone, RemoteError.
-        """
+        """Fetch, check and store the file. Raises TransientError, FileGone, RemoteError."""
         try:
             is_packed, is_framed = self._receive()
             try:

@@ -147,10 +147,7 @@ def _numbers(definition: Definition, sought: Resource) -> list[AnyCondition]:
 
 
 def _name_and_birth(definition: Definition, sought: Resource) -> list[AnyCondition]:
-    """Return the conditions that a name is the same and a birth date may be; nothing without both.
-
-    Of each an index leads to the rows.
-    """
+    """Return the indexed conditions on name and birth date; nothing without both."""
     names = sorted({name[:KEY_LENGTH] for name in (*_families(sought), *_whole_names(sought))})
     birth = sought.get("birthDate")
     if not names or not birth:

@@ -148,7 +148,7 @@ def _identified(
 ) -> str:
     """Return the id of the one patient with an identifier. Raises NotFound, InvalidParameter.
 
-    Of records that are one person's, that of the one who has it all.
+    Of merged records, the surviving one.
     """
     parameter, (value,) = definition.params.by_name["identifier"], operation.values["identifier"]
     assert isinstance(parameter, Token)

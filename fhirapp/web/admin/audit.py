@@ -50,9 +50,9 @@ class AuditCandidate(NamedTuple):
 
 @dataclass
 class AuditFilter:
-    """What was typed, what entries() is called with, and what of it is not known.
+    """The typed values, the arguments for entries(), and the faults of the values.
 
-    choices are by the field; names is whom each field means.
+    choices are by field; names are the names of the chosen records by field.
     """
 
     typed: Mapping[str, str]

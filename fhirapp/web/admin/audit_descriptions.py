@@ -313,10 +313,7 @@ def _result(entry: AuditEntry) -> str:
 
 
 def _patient_ids(entry: AuditEntry, of: Mapping[str, str | None]) -> list[str]:
-    """Return the ids of the patients whom a request names, and of whom its answer is.
-
-    of is whose record each resource is.
-    """
+    """Return the ids of the patients in a request and its answer; of maps resources to patients."""
     steps, parameters = _parts(entry)
     is_patient = len(steps) > 1 and steps[0] == "Patient" and steps[1][0] not in "$_"
     found = [steps[1]] if is_patient else []

@@ -61,10 +61,7 @@ def resources_of(
 
 
 def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str]]]:
-    """Return the identifiers, system and value, by which a resource, Type/id, may be known already.
-
-    Only people and organizations have some.
-    """
+    """Return the (system, value) identifiers that may match a known person or organization."""
     identities_ = {}
     for resource in resources:
         keys = known_by(resource.get("identifier", ()))

@@ -79,7 +79,7 @@ def statement_of(
 ) -> CcdaAllergy:
     """Return the allergy of an entry; its id is empty.
 
-    CDA R2 §4.4: the innermost author counts; writers, those of the document, where there is none.
+    CDA R2 §4.4: the innermost author counts; the authors of the document, if there is none.
     """
     allergy: Resource = {
         "resourceType": "AllergyIntolerance",
@@ -175,11 +175,11 @@ def _put_details(allergy: Resource, entry: CcdaEntry) -> list[Note]:
         entry.reactions, severity=severity, lines=entry.reaction_lines
     )
     notes = [{"text": f"The onset is not known: {onset} is a placeholder."}] if onset else []
-    held = list(terminology.strings(allergy["reaction"]))
+    texts = list(terminology.strings(allergy["reaction"]))
     for words in (coded.words or coded.code, named.words or named.code):
-        if not has_words(held, words):
+        if not has_words(texts, words):
             notes.append({"text": f"Severity also recorded in the document: {words}"})
-            held.append(words)
+            texts.append(words)
     return [
         *notes,
         *({"text": f"Recorded as absent: no {words}"} for words in entry.reactions.absent),
@@ -237,9 +237,9 @@ def _put_onset(allergy: Resource, interval: CcdaElement | None) -> str:
 def _put_recorded(
     allergy: Resource, written: list[CcdaElement], actors: list[Actor], concern: CcdaElement | None
 ) -> CcdaElement | None:
-    """Set who recorded it last and when it was first recorded; return when it was last.
+    """Set recorder (the last) and recordedDate (the first); return the last time of recording.
 
-    A concern begins when it is first written down.
+    A concern begins when it is first recorded.
     """
     recorders = [actor for actor in actors if actor.type_name in ("Practitioner", "Patient")]
     if recorders:
@@ -331,11 +331,11 @@ def _narrative_notes(entry: CcdaEntry, allergy: Resource) -> Iterator[Note]:
     if entry.block is not None and is_named(allergy):
         cells = entry.block.cells
         words.append(entry.cell(Column.NOTE) if cells else shortened(entry.block.text))
-    held = list(terminology.strings(allergy))
+    texts = list(terminology.strings(allergy))
     for text in words:
-        if not has_words(held, text) and not is_placeholder(text):
+        if not has_words(texts, text) and not is_placeholder(text):
             yield {"text": f"The document says in words: {text}"}
-            held.append(text)
+            texts.append(text)
 
 
 def _notes_of_other_columns(
@@ -347,7 +347,7 @@ def _notes_of_other_columns(
     """
     if entry.block is None or not is_named(allergy):
         return
-    held = [*terminology.strings(allergy), *terminology.strings(noted)]
+    texts = [*terminology.strings(allergy), *terminology.strings(noted)]
     kept = entry.block.clinical
     kept += [
         cell for cell in entry.block.others if cell not in kept and described_severely(cell[1])
@@ -356,6 +356,6 @@ def _notes_of_other_columns(
         is_label = is_heading(words) and not status_named(words)
         if is_label or is_kind(words) or is_placeholder(words):
             continue
-        if not has_words(held, words):
+        if not has_words(texts, words):
             yield {"text": f"The document says in words: {f'{head}: ' if head else ''}{words}"}
-            held.append(words)
+            texts.append(words)

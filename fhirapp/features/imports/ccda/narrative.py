@@ -325,10 +325,7 @@ def _is_nesting(element: CcdaElement) -> bool:
 
 
 def _rows(table: CcdaElement) -> Iterator[Block]:
-    """Yield the rows of a table, with their cells where the heads of the columns say what is in.
-
-    A head of one cell is a title.
-    """
+    """Yield the rows of a table, with known cells by column; a head of one cell is a title."""
     yield from _captions(table)
     rows = [row for part in table.elements for row in _rows_in(part)]
     above = table.all("thead/tr")

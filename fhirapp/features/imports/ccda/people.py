@@ -277,10 +277,7 @@ def _first(named: list[dict[str, Any]]) -> str:
 
 
 def complete(resource: dict[str, Any]) -> None:
-    """Mark what US Core requires of people and organizations, and the source lacks, as unknown.
-
-    Source: US Core general guidance, missing data.
-    """
+    """Mark elements required by US Core that the source lacks as unknown: US Core, missing data."""
     unknown = extension_only(absent())
     type_name = resource["resourceType"]
     if type_name == "Organization":

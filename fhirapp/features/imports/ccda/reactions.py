@@ -110,10 +110,7 @@ def _by_words(words: str) -> str:
 
 
 def words_of_value(value: CcdaElement | None, texts: narrative.Texts) -> list[str]:
-    """Return the words of a coded value: original text, display names, its content.
-
-    A local code counts as a word.
-    """
+    """Return the words of a coded value: original text, displays, local codes, and its content."""
     value = value or NOTHING
     words = []
     for coded in (value, *value.all("translation")):

@@ -170,9 +170,9 @@ def allergies_in(
 
 
 class _Part(NamedTuple):
-    """A section: its narrative, its authors, its entries with the allergies they become.
+    """A section with its narrative, authors, and entries with their allergies.
 
-    unread are the entries that no allergy can be made of.
+    unread are the entries that cannot be made into an allergy.
     """
 
     section: CcdaElement
@@ -259,10 +259,10 @@ def _words_only(part: _Part, record: CcdaRecord, *, has_allergy: bool) -> list[R
     # Beside entries each line is a statement of its own.
     texts = [[block.text] for block in left] if coded else [[block.text for block in left]]
     pieces = [piece for blocks in texts for piece in _pieces(blocks)]
-    held = [*(text for allergy in allergies for text in strings(allergy)), *pieces]
+    known_texts = [*(text for allergy in allergies for text in strings(allergy)), *pieces]
     for element in unread:
         words = _unread_words(element, record.texts)
-        if words and not covers(held, words):
+        if words and not covers(known_texts, words):
             pieces += _pieces([words])
     if not coded and not pieces and section.null_flavor in _WHY_EMPTY:
         return [_absent_entry(section.null_flavor, record.patient)]
@@ -281,7 +281,7 @@ def _left_over(
     """
     allergies = [statement.allergy for _, statement in coded]
     denials = [substances.is_none_known(allergy["code"]) for allergy in allergies]
-    held = [text for allergy in allergies for text in strings(allergy)]
+    texts = [text for allergy in allergies for text in strings(allergy)]
     known = [words_in(strings(allergy)) for allergy in allergies]
     linked = {
         entry.block
@@ -294,7 +294,7 @@ def _left_over(
         if block not in linked
         and not (block.is_aside and not _says_more(block))
         and not (has_allergy and about_none_known(block.text) is not None)
-        and not (allergies and _is_covered(block, held, is_denied=any(denials)))
+        and not (allergies and _is_covered(block, texts, is_denied=any(denials)))
         and not any(map(words_in([block.text]).issubset, known))
     ]
 
@@ -413,7 +413,7 @@ def _pieces(blocks: Iterable[str]) -> Iterator[str]:
         yield text
 
 
-def _is_covered(block: Block, held: list[str], *, is_denied: bool) -> bool:
+def _is_covered(block: Block, texts: list[str], *, is_denied: bool) -> bool:
     """Say whether allergies hold the words of a block, or it only says that there is nothing."""
     if not block.is_line and (headings.is_heading(block.text) or status_named(block.text)):
         return True
@@ -429,7 +429,7 @@ def _is_covered(block: Block, held: list[str], *, is_denied: bool) -> bool:
             return True
     cells = [block.cells[column] for column in _COMPARED if column in block.cells]
     cells += [words for _, words in block.clinical if not is_kind(words)]
-    return all(is_placeholder(text) or stands_in(held, text) for text in cells or [block.text])
+    return all(is_placeholder(text) or stands_in(texts, text) for text in cells or [block.text])
 
 
 def _says_nothing(clause: str, *, is_line: bool) -> bool:

@@ -25,10 +25,7 @@ _STATUSES = MAPS["statuses"]
 
 
 class End(NamedTuple):
-    """The end of an allergy in words, "" where it has none, and whether it has come.
-
-    is_doubtful: it may have come, and may not.
-    """
+    """The end of an allergy in words, "" if it has none; is_over and is_doubtful classify it."""
 
     words: str = ""
     is_over: bool = False

@@ -23,9 +23,9 @@ WINDOWS = "is not UTF-8: read as Windows-1252"
 
 
 class TableLine(NamedTuple):
-    """A line with its end, and its bytes; note and fault are empty where all is well.
+    """A line with its line end and bytes; note and fault are empty for a valid line.
 
-    Of a line that is too long, raw has only the beginning.
+    For an overlong line, raw has only the beginning.
     """
 
     text: str
@@ -80,21 +80,21 @@ def _split(raw: bytes) -> Iterator[TableLine]:
 
 def _wide(file: BinaryIO, start: bytes, mark: bytes, codec: str) -> Iterator[TableLine]:
     """Yield the lines of UTF-16, of which start was read; a broken character becomes U+FFFD."""
-    held: list[str] = []
+    parts: list[str] = []
     size = 0
     for part in _parts(file, start[len(mark) :], codec):
         if size <= LONGEST:
-            held.append(part)
+            parts.append(part)
             size += 2 * len(part)
         if part.endswith(("\r", "\n")):
-            yield _joined(held, size, mark, codec)
-            held, size, mark = [], 0, b""
-    if held:
-        yield _joined(held, size, mark, codec)
+            yield _joined(parts, size, mark, codec)
+            parts, size, mark = [], 0, b""
+    if parts:
+        yield _joined(parts, size, mark, codec)
 
 
-def _joined(held: list[str], size: int, mark: bytes, codec: str) -> TableLine:
-    text = "".join(held)
+def _joined(parts: list[str], size: int, mark: bytes, codec: str) -> TableLine:
+    text = "".join(parts)
     if size > LONGEST:
         return _too_long(mark + text[:_KEPT].encode(codec, "replace"))
     return TableLine(text, mark + text.encode(codec, "replace"))
