@@ -51,7 +51,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands:
-            # Of a command that is misspelled all are imported: one of them may be meant.
+            # For a misspelled command all are imported, to suggest a similar one.
             meant = [cmd_name] if cmd_name in commands() else commands()
             for name in meant:
                 self.add_command(imported(commands()[name][0]))
@@ -70,7 +70,7 @@ class _Commands(click.Group):
             click.echo(error.format_message(), err=True)
             status = 2
         except click.ClickException as error:
-            # click lists what could have been chosen, each on a line.
+            # click lists the choices on separate lines.
             message = " ".join(error.format_message().split()).rstrip(".")
             end = "" if message.endswith("?") else "."
             click.echo(f"fhirapp: {message}{end} See --help.", err=True)
@@ -118,7 +118,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 def main() -> None:
     """Run the command line."""
-    # Databases and keys hold what only this user may read.
+    # Databases and keys must be readable by this user only.
     os.umask(0o077)
     if isinstance(sys.stdout, TextIOWrapper) and isinstance(sys.stderr, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

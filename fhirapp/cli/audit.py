@@ -87,7 +87,7 @@ def _line(entry: AuditEntry, names: dict[str, str]) -> str:
         what = " ".join(filter(None, (entry.about, entry.body)))
         failed = "  failed" if entry.event in FAILED else ""
         return f"{entry.at}  {who}  {EVENTS.get(entry.event, entry.event)}  {what}{failed}".rstrip()
-    # One line each, whatever an address holds.
+    # One line each, even if an address contains line breaks.
     path = "".join(letter if letter.isprintable() else "�" for letter in entry.path)
     return (
         f"{entry.at}  {who}{by}  {entry.method} {path}  {entry.status}  "

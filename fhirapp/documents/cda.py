@@ -13,7 +13,7 @@ from fhirapp.documents.markup import parse_xml
 from fhirapp.documents.media import Unreadable
 
 _MAX_DEPTH = 200
-# Of the narrative: what each element is in HTML; what is not here has its content alone.
+# Narrative elements and their HTML elements; others are replaced by their content.
 _NARRATIVE: Mapping[str, str] = {
     **{name: name for name in ("br", "caption", "col", "colgroup", "sub", "sup", "table", "tbody")},
     **{name: name for name in ("td", "tfoot", "th", "thead", "tr")},
@@ -26,7 +26,7 @@ _NARRATIVE: Mapping[str, str] = {
 _EMPTY = frozenset({"br", "col"})
 _STYLES = (("bold", "b"), ("italics", "i"), ("underline", "u"), ("emphasis", "em"))
 _REVISED = {"delete": "del", "insert": "ins"}
-# The header: where each fact stands, below ClinicalDocument, and what it is called.
+# Facts of the header: their paths below ClinicalDocument, and their labels.
 _PATIENT = "recordTarget/patientRole/patient"
 _TEXTS = {
     f"{_PATIENT}/name": "Patient",
@@ -57,7 +57,7 @@ class _Narrative:
 
     def __init__(self) -> None:
         self._path: list[str] = []
-        # What the open elements of a narrative are closed with.
+        # The closing tags of the open narrative elements.
         self._closing: list[str] = []
         self._title = ""
         self._facts: list[tuple[str, str]] = []
@@ -65,7 +65,7 @@ class _Narrative:
         # The text of the fact that is being read.
         self._fact: list[str] | None = None
         self._file = ""
-        # How deep the element is whose base64 is left out; 0 outside of one.
+        # The depth of the element whose base64 is omitted; 0 outside of one.
         self._left_out = 0
         # The media types of what sections show, by id; and where in the body each is shown.
         self._media: dict[str, str] = {}
@@ -95,7 +95,7 @@ class _Narrative:
         if self._closing:
             self._open(local, attributes)
         elif local in ("title", "text") and self._path[-2:-1] == ["section"]:
-            # ClinicalDocument is the heading before all.
+            # The heading of ClinicalDocument comes first.
             level = min(1 + self._path.count("section"), 6)
             opened, closed = (
                 (f"<h{level}>", f"</h{level}>") if local == "title" else ("<div>", "</div>")

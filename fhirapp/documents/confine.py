@@ -18,7 +18,7 @@ import signal
 import sys
 from contextlib import suppress
 
-# Nobody's: files of the server's user, and of every other, are closed to it.
+# Unprivileged UID, which cannot read files of the server's user or of others.
 UID = 64_999
 # What the interpreter, its memory and its threads call while a document is read. All else fails
 # with EPERM; libraries that ask for more get an error as from a system that lacks it.
@@ -32,7 +32,7 @@ _CALLS = (
 )
 
 
-# What such a program has no use for: connections, other processes, changes of files.
+# Not needed by such a program: connections, other processes, changes of files.
 _REFUSED = (
     *("socket", "socketpair", "connect", "bind", "sendto", "sendmsg", "io_uring_setup", "bpf"),
     *("fork", "vfork", "clone", "clone3", "kill", "tkill", "tgkill", "rt_sigqueueinfo"),
@@ -59,7 +59,7 @@ def confine(megabytes: int) -> list[str]:
     """Give up all but what reading needs; return in words what this system cannot take away."""
     if sys.platform != "linux":
         return [*_limit(megabytes), *_leave_user(), f"{_UNREFUSED} (only Linux can)"]
-    # Before no file can be opened any more.
+    # Must precede the rule against opening files.
     import seccompy
 
     seccompy.supported()
@@ -67,12 +67,12 @@ def confine(megabytes: int) -> list[str]:
     calls = seccompy.Filter(seccompy.Action.ERRNO | errno.EPERM, flags=seccompy.FilterFlag.TSYNC)
     try:
         for name in _CALLS:
-            # A call that this processor does not have needs no rule.
+            # System calls that this processor lacks need no rule.
             with suppress(ValueError, LookupError):
                 calls.allow(name)
         # Of its own limits alone, by which a document's time is counted.
         calls.allow("prlimit64", args={0: 0})
-        # And of no_new_privs, so that nothing that is started gains a right.
+        # And no_new_privs, so that child processes gain no privileges.
         calls.load()
     except (OSError, seccompy.SeccompError) as error:
         # An old kernel, another processor, a container that forbids it.
@@ -121,7 +121,7 @@ def confine_program(megabytes: int, seconds: int, most_bytes: int) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(limit, (value, value))
-    # Before its files are closed to the user that this becomes.
+    # Must precede the change to a user who cannot read the files.
     import seccompy
 
     seccompy.supported()

@@ -115,7 +115,7 @@ class _Word:
         for element in root.iter():
             self._is_tracked |= element.tag in _TRACKED or element.tag.endswith("Change")
             if element.tag == "AlternateContent":
-                # The same for new programs, and for old ones.
+                # The alternatives for new and for old programs.
                 del element[1:]
         return root
 
@@ -243,7 +243,7 @@ class _Word:
         for child in parent:
             tag = child.tag
             if tag == "r":
-                # What both styles set is off: §17.7.3.
+                # A property set by both styles is off: §17.7.3.
                 styles = style ^ self._marks_of(self._chain(_value(child, "rPr/rStyle")))
                 run = _marked(child.find("rPr"), styles) | (marks & _INHERITED)
                 font = _font(child)

@@ -24,11 +24,11 @@ from fhirapp.documents.ocr import PICTURES, Recognition
 MAX_BYTES = 50_000_000
 # Plain text up to here takes a few milliseconds at worst: no reason to start a process.
 _LIGHT_BYTES = 64 * 1024
-# What the slowest machine may need until a worker is ready.
+# Seconds for a worker to start on the slowest machine.
 _START_SECONDS = 60
 
 _SCRIPT = Path(__file__).with_name("worker.py")
-# How an answer begins that is remembered of a document that the worker died of.
+# Cache marker: this document crashed the worker.
 _DIED, _DIED_SECONDS = b"D", 60
 _BROKEN = "broke down its reader"
 _SHOWERS: dict[str, media.Shower] = {
@@ -37,7 +37,7 @@ _SHOWERS: dict[str, media.Shower] = {
     "odt": "show-odt",
     "xml": "show-xml",
 }
-# A worker has no use for the database's address and password.
+# Workers do not need the database URL and password.
 _SECRET = ("FHIRAPP_", "PG")
 _OUT_OF_TIME = -signal.SIGXCPU if sys.platform != "win32" else None
 
@@ -69,7 +69,7 @@ class Extractor:
         self._remembers = remembered_megabytes > 0
         self._answers = _Answers(remembered_megabytes * 1_000_000)
         self._worker: _Worker | None = None
-        # What this system could not take from the last worker, in words.
+        # Restrictions that this system could not apply to the last worker, in words.
         self.lacking = ""
         self._lock = Lock()
 
@@ -184,7 +184,7 @@ class _Answers:
     def __init__(self, most: int) -> None:
         self._most = most
         self._size = 0
-        # Each with the time at which it is forgotten.
+        # Each with its expiry time.
         self._kept: OrderedDict[tuple[media.DocumentFormat, bytes], tuple[bytes, float]] = (
             OrderedDict()
         )
@@ -231,7 +231,7 @@ class _Worker:
                 [sys.executable, "-P", str(_SCRIPT), str(seconds), str(megabytes)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                # It might quote a document.
+                # Error output may quote a document.
                 stderr=subprocess.DEVNULL,
                 env=environment,
             )
@@ -239,7 +239,7 @@ class _Worker:
             raise media.Unreadable("no process to read it could be started") from None
         try:
             ready = self._exchange(_START_SECONDS, None, media.LONGEST_REMARK)
-            # What this system cannot take from it, in words.
+            # Restrictions that this system cannot apply, in words.
             self.lacking = ready[len(media.READY) :].decode(errors="replace")
         except BaseException:
             self.stop()
@@ -263,7 +263,7 @@ class _Worker:
     def stop(self) -> None:
         self._process.kill()
         self._process.wait()
-        # What was not sent yet cannot be any more.
+        # Unsent data can no longer be sent.
         for pipe in self._pipes():
             with suppress(OSError):
                 pipe.close()

@@ -13,7 +13,7 @@ import nh3
 
 from fhirapp.documents.media import Unreadable, codec_of, decode
 
-# What stands on a line of its own, or in a cell: it ends a word. All others may be within one.
+# Block elements and cells, which end a word. Other elements may be within a word.
 _SEPARATE = frozenset(
     {
         *("address", "article", "aside", "blockquote", "br", "caption", "center", "dd", "details"),
@@ -26,7 +26,7 @@ _SEPARATE = frozenset(
         *("g", "svg", "text", "tspan"),
     }
 )
-# Nobody sees it as text. nh3 leaves out comments.
+# Not displayed as text. nh3 removes comments.
 UNSEEN = frozenset({"iframe", "noembed", "noframes", "noscript", "script", "style", "template"})
 _TAG = re.compile("<[^>]*>")
 # HTML §13.2.3.2 looks for it in as many bytes.

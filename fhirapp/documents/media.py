@@ -17,7 +17,7 @@ from encodings import normalize_encoding
 from encodings.aliases import aliases
 from typing import IO, Literal, NamedTuple
 
-# Of a document's text; the rest is not searched.
+# Characters of a document's text that are searched.
 MAX_CHARACTERS = 1_000_000
 
 # Those of WHATWG Encoding §4.2 and the code pages of old word processors. Not every codec of
@@ -141,7 +141,7 @@ def _fewer_marks(match: re.Match[str]) -> str:
 
 # "xml-alone" leaves the files within a C-CDA unread.
 Reader = Literal["plain", "html", "xml", "xml-alone", "json", "rtf", "pdf", "docx", "odt"]
-# What shows a document, instead of reading its words.
+# Readers that display a document, instead of reading its text.
 Shower = Literal["show-html", "show-xml", "show-pdf", "show-docx", "show-odt", "show-texts"]
 
 
@@ -200,7 +200,7 @@ _FAMILIES: tuple[tuple[re.Pattern[str], Reader], ...] = (
 _NAME = "[a-z0-9][a-z0-9!#$&^_.+-]{0,126}"
 _MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^"';\s]+)""", re.IGNORECASE)
-# They mean only that there are bytes.
+# Media types for arbitrary bytes.
 _UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 
 # No document of another kind begins with these, so they count for more than the media type: a

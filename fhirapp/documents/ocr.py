@@ -73,7 +73,7 @@ def _recognize(picture: bytes, languages: str, seconds: float) -> str:
     if sys.platform != "linux" or (program := shutil.which("tesseract")) is None:
         raise Unreadable("tesseract is not installed")
     limits = map(str, (MEGABYTES, PAGE_SECONDS, _MAX_BYTES))
-    # 1: a page that lies on its side is turned.
+    # 1: rotated pages are detected.
     command = [program, "stdin", "stdout", "-l", languages, "--psm", "1"]
     # In memory: a limit of the size of files holds for it, and nothing of it is on a disk.
     with os.fdopen(os.memfd_create("text"), "w+b") as text:
@@ -82,7 +82,7 @@ def _recognize(picture: bytes, languages: str, seconds: float) -> str:
                 [sys.executable, "-P", str(_LAUNCHER), *limits, *command],
                 input=picture,
                 stdout=text,
-                # It might quote a document.
+                # Error output may quote a document.
                 stderr=subprocess.DEVNULL,
                 check=True,
                 env=_environment(),

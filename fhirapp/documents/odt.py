@@ -26,9 +26,9 @@ _BESIDE = _BOXES | {"annotation", "change-start", "change-end", "control"}
 _CHARACTERS = {"s": " ", "tab": " ", "line-break": "<br>"}
 _LINES = ("text-line-through-style", "text-line-through-type")
 _BOLD = frozenset({"bold", "600", "700", "800", "900"})
-# Of what has no style.
+# The marks of text without a style.
 _LIST, _BULLET = Element("list-style"), Element("list-level-style-bullet")
-# Of the levels of an outline.
+# The most levels of an outline.
 _DEEPEST = 10
 # Of a row or a cell that is repeated, and of the whole.
 _MOST_REPEATED, _MOST_CHARACTERS = 100, 8_000_000

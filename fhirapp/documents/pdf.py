@@ -13,7 +13,7 @@ from pypdfium2 import PdfDocument, PdfiumError, PdfPage, raw
 
 from fhirapp.documents.media import MAX_CHARACTERS, Unreadable
 
-# What PDFium writes for a hyphen at the end of a line; the line end it leaves out.
+# The character that PDFium writes for a hyphen and a line break.
 _HYPHEN = "\x02"
 # A page is at most 14,400 units wide (ISO 32000-1, annex C). What stands beside it is read too:
 # what is cut off has not always been told so.

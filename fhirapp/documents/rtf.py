@@ -98,7 +98,7 @@ def read_rtf(data: bytes, _codec: str) -> str:
         place = token.end()
         kind = token.lastgroup
         if kind == "text":
-            # Where a line of the file ends means nothing.
+            # Line breaks in the file have no meaning.
             document.characters(token[0].translate(None, b"\r\n\0"))
         elif kind == "control":
             number = int(token["number"]) if token["number"] else None
@@ -127,7 +127,7 @@ class _Group:
     """What holds until a group ends."""
 
     font: int | None = None
-    # How many characters after a \u are for those who do not know it.
+    # The number of fallback characters after a \u.
     fallback: int = 1
     marked: bool = False
     read: bool = True
@@ -173,7 +173,7 @@ class _Document:
         self._fonts: dict[int | None, str] = {}
         self._font: int | None = None
         self._default_font: int | None = None
-        # Characters that are still to be left out after a \u.
+        # The fallback characters after a \u that are still to be skipped.
         self._skip = 0
         self._body, self._asides = _Stream(), _Stream()
 

@@ -129,7 +129,7 @@ def answer(stream: IO[bytes], kind: media.DocumentFormat, data: bytes) -> None:
     except media.Unreadable as error:
         media.write_frame(stream, media.UNREADABLE, str(error).encode())
     except MemoryError:
-        # What is left of the memory is in pieces.
+        # The remaining memory is fragmented.
         os._exit(media.OUT_OF_MEMORY)
     else:
         if len(answered) >= media.LONGEST_ANSWER:

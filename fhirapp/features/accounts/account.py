@@ -45,9 +45,9 @@ blueprint = blueprint_of("account", __name__)
 # How long the page that shows a new secret can be answered.
 _SECRET_SECONDS = 10 * 60
 _PURPOSE = "second-factor"
-# Who was proved by the identity provider so lately may change how they sign in.
+# Seconds after a provider sign-in in which users may change how they sign in.
 _LATELY_SECONDS = 10 * 60
-# What ends sooner is shown with its time of day.
+# Sooner expiries are shown with the time of day.
 _SOON_SECONDS = 2 * 86_400
 _WRONG_PASSWORD = _("Incorrect password. Enter your current password.")
 _ENDED = {
@@ -122,7 +122,7 @@ def revoke(grant_id: str) -> Response:
     user_id = signed_in().user.id
     db.session.rollback()
     with writing() as connection:
-        # PostgreSQL refuses a text with NUL in it, instead of not finding it.
+        # PostgreSQL refuses text that contains NUL.
         is_revoked = (
             revoke_consent(connection, grant_id, user_id) if grant_id.isprintable() else None
         )

@@ -121,7 +121,7 @@ def list_(as_json: bool, demo: bool | None) -> None:
         ]
         click.echo(json.dumps(shown, indent=2))
         return
-    # On standard error: what reads the table finds users alone.
+    # On standard error: a program that parses the table finds only users.
     say("User name\tRole\tName\tIn the records")
     for row in rows:
         state = " (disabled)" if row["disabled"] else ""

@@ -24,13 +24,13 @@ from fhirapp.web.texts import _
 blueprint = pages.blueprint_of("provider", __name__)
 _log = logging.getLogger(__name__)
 _FAILURES = "fhirapp.features.accounts.provider"
-# Of one address: each costs the provider a request.
+# Per IP address: each sends a request to the provider.
 _FAILURES_A_MINUTE = 20
 _LONGEST = 1_500
 _NO_ANSWER = _("%(provider)s is not responding correctly. Try again later.")
 _NOT_PROVED = _("%(provider)s did not confirm who you are. Try again.")
 _TOO_LATE = _("Sign-in took too long or was started in another browser. Try again.")
-# What identities.SignInRefused says.
+# The reasons of identities.SignInRefused.
 _REASONS = (
     _("Your account at the identity provider has no role on this server."),
     _(
@@ -46,11 +46,11 @@ def begin() -> Response:
     """Lead to the provider; next is where to go on afterwards."""
     chosen, back = _provider(), pages.local_path(request.args.get("next"))
     if len(back) > _LONGEST:
-        # The browser keeps no longer cookie.
+        # Browsers reject longer cookies.
         back = "/account"
     # Who is signed in and comes here is asked for it, or is somebody else.
     fresh = pages.current_session() is not None or _asks_anew(back)
-    # The provider may take its time: no snapshot stays open.
+    # The provider may be slow: do not hold a snapshot open.
     db.session.rollback()
     try:
         address, begun = chosen.begin(_address_of_answer(), back, fresh=fresh)

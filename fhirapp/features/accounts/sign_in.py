@@ -24,7 +24,7 @@ from fhirapp.web.texts import _, reason_of
 blueprint = pages.blueprint_of("sign_in", __name__)
 # The same for an unknown name and a wrong password.
 _WRONG = _("Incorrect user name or password.")
-# What was just done, by the key in the address.
+# Messages after an action, by the key in the address.
 _DONE: Mapping[str, str] = {
     "administrator": _("Administrator account created. Sign in to continue."),
     "password": _("Password saved. Sign in with your new password."),

@@ -91,7 +91,7 @@ def _set_fhir_user(connection: Connection, user_id: str) -> bool:
 
 def _link(connection: Connection, user_id: str) -> bool:
     patient_id = field("patient", 64)
-    # Not a record that may come some day: it was chosen from those that are here.
+    # The record must exist: it was chosen from a list.
     if person(patient_id) is None or merged_target(reader(), patient_id):
         raise RefusedCommand("This record does not exist.")
     related = field("related", 64) or None

@@ -22,7 +22,7 @@ from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.texts import _, reason_of
 
 blueprint = pages.blueprint_of("admin_clients", __name__)
-# Somebody else was faster, or the page was old.
+# Another administrator was faster, or the page was outdated.
 blueprint.register_error_handler(
     config.RefusedCommand, lambda error: pages.error_page(409, reason_of(error))
 )

@@ -119,7 +119,7 @@ def list_(as_json: bool, demo: bool | None) -> None:
         listed = [{name: row[name] for name in _LISTED} for row in rows]
         click.echo(fhir_json.dumps_indented(listed))
         return
-    # On standard error: what reads the table finds clients alone.
+    # On standard error: a program that parses the table finds only clients.
     say("Client id\tName\tScopes")
     for row in rows:
         state = " (waiting for approval)" if row["approved_at"] is None else ""

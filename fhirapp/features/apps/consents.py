@@ -32,7 +32,7 @@ class ConsentFilter:
 
     person: str = ""
     app: str = ""
-    # Whether those are among them that do not hold any more.
+    # Whether ended consents are included.
     ended: bool = False
 
     @property

@@ -175,7 +175,7 @@ def style() -> Response:
 
 def _patient(patient_id: str) -> Person:
     """Return the patient that was chosen. Raises PageError."""
-    # PostgreSQL refuses a text with NUL in it, instead of not finding it.
+    # PostgreSQL refuses text that contains NUL.
     patient = person(patient_id) if patient_id.isprintable() else None
     if patient is None or merged_target(reader(), patient_id):
         raise PageError(404, _("There is no record of this patient. Choose a different patient."))

@@ -38,7 +38,7 @@ _SECTIONS = (
     (("entered-in-error",), _("Entered in error"), True),
 )
 _FOLDED = frozenset(code for codes, _title, is_folded in _SECTIONS if is_folded for code in codes)
-# What is no allergy has no reactions.
+# Statements that are no allergies have no reactions.
 _STATEMENTS = {
     "none-known": _("none known"),
     "no-information": _("no information"),
@@ -73,7 +73,7 @@ class ChartRow(NamedTuple):
 
     id: str
     substance: str
-    # What its codes are called, where that differs.
+    # The display of its codes, if that differs.
     coded_as: str
     # The classes of the substance, each with what else is in it.
     same_class: str
@@ -103,7 +103,7 @@ class Severe(NamedTuple):
     # Severe, or High criticality where that alone is recorded.
     word: str
     substance: str
-    # What its codes are called, where that differs.
+    # The display of its codes, if that differs.
     coded_as: str
     reaction: str
     status: str
@@ -180,7 +180,7 @@ def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
     stated = (
         [] if absence is None else [entry for code in _STATED for entry in entries.get(code, ())]
     )
-    # The names of those who recorded it: each may be a request.
+    # The names of the recorders: each may be a request.
     add_names([_author(entry)[1] for entry in (*shown, *stated)], token, VIA)
     return Allergies(
         severe=[_severe_one(entry) for entry in shown],

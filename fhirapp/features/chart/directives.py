@@ -49,7 +49,7 @@ class Directive(NamedTuple):
     title: str
     day: str
     author: str
-    # That its text is not final.
+    # The text is not final.
     status: str
 
 
@@ -87,7 +87,7 @@ def _label(note: dict[str, Any]) -> str:
     words = " ".join((concept(note.get("type")), str(note.get("description") or "")))
     if _DIRECTIVE.search(words):
         return _("Directive")
-    # A description may speak of a warning; a type is one.
+    # Only the type counts: a description may merely mention a warning.
     return _("Warning") if _WARNING.search(concept(note.get("type"))) else ""
 
 

@@ -12,7 +12,7 @@ from fhirapp.web.labels import word
 from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
-# Of what somebody wrote at length.
+# The most characters of a long text.
 LONG = 10_000
 
 

@@ -17,7 +17,7 @@ from fhirapp.web.labels import word
 from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
-# Of one entry; more of them nobody reads.
+# The most versions of an entry that are listed.
 MOST = 100
 # Each is a request.
 _MOST_ENCOUNTERS = 10

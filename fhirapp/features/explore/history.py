@@ -57,7 +57,7 @@ class _Difference(NamedTuple):
     status: int
     resources: int
     new: Sequence[str]
-    # In another version.
+    # Present with another version.
     changed: Sequence[str]
     gone: Sequence[str]
 

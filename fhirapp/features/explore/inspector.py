@@ -56,7 +56,7 @@ def pasted() -> Response:
     if field("show", 10):
         return _token_page(_own_secret(), reveals=True)
     words = field("token", _LONGEST_TOKEN).split()
-    # As the header has it.
+    # As in the Authorization header.
     secret = "".join(words[1:] if words[:1] == ["Bearer"] else words)
     if not secret:
         raise PageError(400, _("Paste a token."))

@@ -42,7 +42,7 @@ from fhirapp.web.times import partial
 _VIA = "suggestions"
 _SECONDS, _MOST_KEPT = 60, 200
 _MOST_SEARCHED, _MOST_CODES, _MOST_RECENT, _LONGEST = 100, 40, 8, 100
-# One letter begins the names of half a clinic.
+# Too many names begin with a given letter.
 _LEAST_TYPED = 2
 # Patients of a name that was sent as if it were an id.
 _MOST_MEANT = 3

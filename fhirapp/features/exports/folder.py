@@ -46,7 +46,7 @@ class File:
     def __init__(self, path: Path, *, compressed: bool) -> None:
         self._raw = _Hashed(path)
         self._buffered = BufferedWriter(self._raw, _BUFFER)
-        # Without time and name: the same content makes the same file.
+        # Without time and name: identical content gives identical files.
         self._file = (
             gzip.GzipFile("", "wb", _LEVEL, self._buffered, mtime=0)
             if compressed

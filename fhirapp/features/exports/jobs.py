@@ -17,7 +17,7 @@ from fhirapp.jobs.process import MADE, Tracker
 from fhirapp.jobs.queue import WORKS, Job
 
 EXPORT = "export"
-# All files of an export in one.
+# The archive of all files of an export.
 ARCHIVE = "export.zip"
 
 

@@ -27,9 +27,9 @@ from fhirapp.web.pages import blueprint_of, error_page, field, for_administrator
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("admin_exports", __name__)
-# What was removed while it was looked at.
+# An export that is removed while it is shown.
 blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
-# So many of clients' are listed.
+# The most bulk exports of clients that are listed.
 _LISTED = 100
 
 
@@ -130,7 +130,7 @@ def cancel(export_id: str) -> Response:
         raise NotFound
     db.session.rollback()
     bulk.cancel(export_id)
-    # Not its id, with which its files could be asked for.
+    # Not the id, which would give access to its files.
     admin_jobs.note("cancelled an export that a client began")
     return see_other("/admin/exports?done=cancelled")
 

@@ -81,7 +81,7 @@ def publish(
         pairs = []
         for record, admitted in run:
             if _key(admitted) in held:
-                # What comes after something that is held is held too.
+                # Records after a held one are held too.
                 outcomes.append((record, admitted.definition.name, Change.OLDER))
             else:
                 pairs.append((record, admitted))

@@ -256,7 +256,7 @@ def read_entry(entry: Any, bundle_type: str) -> BundleEntry | None:
         raise InvalidEntry("Bundle.entry.resource", "must be a resource, a JSON object")
     if bundle_type not in _REQUESTS:
         search = entry.get("search")
-        # The server's own remarks on a search are no records.
+        # OperationOutcomes of a search are no records.
         is_outcome = type(search) is dict and search.get("mode") == "outcome"
         return None if resource is None or is_outcome else BundleEntry(resource, full_url)
     request = entry.get("request")

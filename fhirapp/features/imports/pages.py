@@ -30,7 +30,7 @@ from fhirapp.web.admin.jobs import job_of, watched
 from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.texts import _
 
-# So many are listed.
+# The most imports that are listed.
 _RUNS = 50
 
 
@@ -128,15 +128,15 @@ def _sum(counts: Mapping[str, Mapping[str, int]]) -> Mapping[str, int]:
 
 
 blueprint = pages.blueprint_of("admin_imports", __name__)
-# What was removed while it was looked at.
+# An import that is removed while it is shown.
 blueprint.register_error_handler(FileNotFoundError, lambda _error: pages.error_page(404))
 # More than a form brings without scripts, which send it in pieces.
 blueprint.register_error_handler(
     BodyTooLong, lambda _error: jobs.too_long("import FILES", "/admin/imports")
 )
-# So much of each list of a report is shown.
+# The most items that are shown of each list in a report.
 _SHOWN = 100
-# What was rejected lies in files whose names begin so.
+# The prefix of the names of files with rejected records.
 REJECTED = "rejected."
 # Files that are named where it is told what was imported.
 _NAMED = 3

@@ -52,7 +52,7 @@ class RecordReader:
         self._repairs = repairs
         # A Bundle was one page of several.
         self.has_pages = False
-        # Where the files lie that tables named.
+        # The locations of the files named in tables.
         self._named: set[Hashable] = set()
         # The folders and archives of files that were skipped, and of others.
         self._of_skipped: set[str] = set()

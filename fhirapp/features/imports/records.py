@@ -85,7 +85,7 @@ class ImportRecord:
     defaults: frozenset[str] = frozenset()
     # Remarks for the report: (place, text).
     remarks: Faults = field(default_factory=list)
-    # It has the id that it gets here.
+    # Its id here is assigned.
     is_identified: bool = False
     was_deferred: bool = False
     # It was deferred because an earlier version has its content, and its turn has come.
@@ -322,7 +322,7 @@ class Scratch(AbstractContextManager["Scratch"]):
         first = "SELECT patient FROM patient_of WHERE name = ?"
         return str(self._connection.execute(first, (name,)).fetchone()[0])
 
-    # What the source still holds.
+    # The resources that the source still has.
 
     def add_seen(self, names: Sequence[tuple[str, str]]) -> None:
         """Note (type, id) of resources that came."""

@@ -14,7 +14,7 @@ from fhirapp.features.imports.skipped import system_reason
 DONE_FOLDER, FAILED_FOLDER = "done", "failed"
 # What lies beside a unit that failed; of tables the kind is in the name too.
 _OF_A_REPORT = re.compile(r"\.(report\.(json|html)|rejected(\.\w+)?\.\w+)$")
-# A unit that changed less long ago may still be growing.
+# A unit that changed more recently may still be growing.
 QUIET_SECONDS = 30
 
 

@@ -41,7 +41,7 @@ _ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 _CODE, _OWN_CODE = 8, 12
 # Beside letters and digits; U+2019 is the curled apostrophe.
 _OF_NICKNAMES = frozenset(" .'-\u2019")
-# Nobody's password has this hash.
+# No password has this hash.
 _NO_PASSWORD = ""
 
 

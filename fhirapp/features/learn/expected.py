@@ -21,7 +21,7 @@ from fhirapp.features.learn.interaction import (
 )
 from fhirapp.web.texts import _
 
-# Whose requests count.
+# The senders whose requests count.
 YOU, PATIENT, APP, BACKEND, NOBODY = "you", "patient", "app", "backend", "nobody"
 WHO = (YOU, PATIENT, APP, BACKEND, NOBODY)
 # Which resources an address answers to the learner now; None where it answers no records.

@@ -29,7 +29,7 @@ RULES: Mapping[str, str] = {
 ABSENT: Mapping[str, Any] = {"url": terminology.DATA_ABSENT_REASON, "valueCode": "unknown"}
 # What FHIR takes for white space; a no-break space is a character like any other.
 SPACES = " \t\n\r\f\v"
-# What is shown of a value.
+# The most characters that are shown of a value.
 _SHOWN = 60
 
 
