@@ -20,7 +20,7 @@ from fhirapp.store.import_models import ImportRun
 from fhirapp.web import cookies, pages
 from fhirapp.web.internal_client import ask, kept_for_state, token_of
 from fhirapp.web.labels import plural_of
-from fhirapp.web.texts import _, offered
+from fhirapp.web.texts import _, offered_languages
 
 blueprint = pages.blueprint_of("start", __name__)
 _VIA = "home"
@@ -104,7 +104,7 @@ def _last_import() -> int | None:
 def choose_language() -> Response:
     """Show pages in another language from now on, in this browser."""
     code = pages.field("language", 20)
-    if code not in offered():
+    if code not in offered_languages():
         raise pages.PageError(400, _("Pages are not available in this language."))
     cookies.set_language(code)
     return pages.see_other(pages.local_path(pages.field("back", 20_000)))

@@ -140,7 +140,7 @@ def page(
     response.headers["X-Frame-Options"] = "DENY"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cache-Control"] = "no-store"
-    return texts.tell(response)
+    return texts.add_language_headers(response)
 
 
 def see_other(location: str) -> Response:

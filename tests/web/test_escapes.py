@@ -49,7 +49,7 @@ def catalogue() -> Catalogue:
 
 @pytest.fixture
 def german(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "shipped", lambda _code: catalogue)
+    monkeypatch.setattr(texts, "catalogue", lambda _code: catalogue)
     # Lessons are files, and not in brackets.
     monkeypatch.setattr(lesson, "language", lambda: texts.ENGLISH)
 

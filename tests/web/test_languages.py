@@ -28,7 +28,7 @@ def translate(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
     def take(content: str) -> None:
         catalogue = Catalogue(content)
-        monkeypatch.setattr(texts, "shipped", lambda _code: catalogue)
+        monkeypatch.setattr(texts, "catalogue", lambda _code: catalogue)
 
     return take
 

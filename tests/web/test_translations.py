@@ -81,7 +81,7 @@ def test_clinical_terms_are_exact_in_german():
         "severe": "schwer",
         "This does not mean that there are none.": "Das heißt nicht, dass es keine gibt.",
     }
-    assert {english: texts.shipped("de").gettext(english) for english in terms} == terms
+    assert {english: texts.catalogue("de").gettext(english) for english in terms} == terms
 
 
 # The same in each language: code, and addresses of links.

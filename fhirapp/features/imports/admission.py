@@ -126,11 +126,11 @@ class Admission:
             self._deferred_again.add(name)
         return True
 
-    def published(self) -> None:
+    def note_published(self) -> None:
         """Note that what was admitted is published."""
         self._unpublished.clear()
-        self._known.published()
-        self._resolver.published()
+        self._known.note_published()
+        self._resolver.note_published()
 
     def remove_prefix(self, record: ImportRecord) -> None:
         """Restore a record as it was without the prefix, so that it can be imported again."""
@@ -384,7 +384,7 @@ class Admission:
         PublishFirst.
         """
         own = name_of(record.resource)
-        if admitted := self._resolver.admitted(record.condition):
+        if admitted := self._resolver.find_admitted(record.condition):
             # Only what is published stands for another record.
             if record.on_match is OnMatch.SKIP or admitted != own:
                 raise PublishFirst

@@ -74,12 +74,12 @@ def import_paths(
     options: Options | None = None,
     progress: OnRead = lambda _bytes: None,
     waits: Callable[[], None] = lambda: None,
-    begun: Callable[[Report], None] = lambda _report: None,
+    on_begin: Callable[[Report], None] = lambda _report: None,
 ) -> Report:
     """Import files, folders and archives; "-" is standard input.
 
     Imports into one database run one after the other, as each reports what it published: waits is
-    called where this one has to wait. begun receives the report, which grows meanwhile. Raises
+    called where this one has to wait. on_begin receives the report, which grows meanwhile. Raises
     ConfigurationError for a path that is not there, and for deletions by a partial export.
     """
     settings.instance.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def import_paths(
             deletions.refuse_partial_exports(paths, spool, archives)
         run = Import(definitions, settings, options, notes, scratch)
         run.begin([path_text(path) for path in paths])
-        begun(run.report)
+        on_begin(run.report)
         for source in inputs:
             run.take(source, progress)
         run.finish()
@@ -242,7 +242,7 @@ class Import:
                 self.report.add_twice(publisher.duplicates)
                 for record, type_name, outcome in outcomes:
                     self._report_outcome(record, type_name, outcome)
-            self._admission.published()
+            self._admission.note_published()
 
     def _ready(
         self, records: Sequence[ImportRecord], *, final: bool
@@ -351,7 +351,7 @@ class Import:
                     by_id.setdefault(admitted.id, []).append((record, admitted))
                 for of_resource in by_id.values():
                     self._publish_in_order(of_resource)
-                self._admission.published()
+                self._admission.note_published()
 
     def _publish_in_order(self, ready: Sequence[batches.Ready]) -> None:
         """Publish the records of one resource, without those that are its last versions here."""

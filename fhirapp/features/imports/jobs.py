@@ -43,7 +43,7 @@ def import_uploaded(settings: Settings, job: Job, tracker: Tracker, _passphrase:
     is_dry = bool(job.request["dry_run"])
     reports: list[Report] = []
 
-    def begun(report: Report) -> None:
+    def on_begin(report: Report) -> None:
         reports.append(report)
         tracker.counts = lambda: (
             0 if is_dry else report.run,
@@ -74,7 +74,7 @@ def import_uploaded(settings: Settings, job: Job, tracker: Tracker, _passphrase:
                 options,
                 tracker.add,
                 waits=lambda: tracker.phase(WAITS),
-                begun=begun,
+                on_begin=on_begin,
             )
     finally:
         os.chdir(tracker.folder)
@@ -122,7 +122,7 @@ class ScheduledImport:
             who=job.owner,
         )
 
-        def begun(report: Report) -> None:
+        def on_begin(report: Report) -> None:
             self._tracker.counts = lambda: (report.run, self._sum(report))
             self._tracker.phase(WORKS)
 
@@ -130,7 +130,7 @@ class ScheduledImport:
             self._tracker.phase(WAITS)
 
         report = import_downloads(
-            downloads, self._settings, options, self._tracker.add, waits, begun
+            downloads, self._settings, options, self._tracker.add, waits, on_begin
         )
         counts = self._sum(report)
         self._totals = {name: Counter(of_type) for name, of_type in counts.items()}

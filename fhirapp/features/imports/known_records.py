@@ -31,7 +31,7 @@ class KnownRecords:
         """Note what a resource, Type/id, will be once that is published; None if deleted."""
         self._admitted[name] = prepared
 
-    def published(self) -> None:
+    def note_published(self) -> None:
         """Note that what was admitted is published: from now on it is read."""
         self._admitted.clear()
 

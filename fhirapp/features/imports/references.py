@@ -147,7 +147,7 @@ class Resolver:
             raise PublishFirst
         return True
 
-    def admitted(self, condition: str) -> str:
+    def find_admitted(self, condition: str) -> str:
         """Return Type/id of what came with a condition and is not published yet, "" for none."""
         return self._admitted.get(condition, "")
 
@@ -163,7 +163,7 @@ class Resolver:
         """Note that an entry of a Bundle was rejected: its address leads to no other record."""
         self._rejected.add((bundle, target))
 
-    def published(self) -> None:
+    def note_published(self) -> None:
         """Note that what was admitted is published: from now on it is looked up."""
         self._admitted.clear()
         if self._deletions:

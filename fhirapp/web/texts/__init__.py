@@ -80,7 +80,7 @@ def init_app(app: Flask) -> None:
     install(_gettext, _ngettext, newstyle=True)
     path = settings_of(app).translation
     app.extensions[_EXTENSION] = read_translation(Path(path)) if path else None
-    app.context_processor(lambda: {"language": language(), "languages": offered()})
+    app.context_processor(lambda: {"language": language(), "languages": offered_languages()})
 
 
 def read_translation(path: Path) -> GNUTranslations:
@@ -95,15 +95,17 @@ def read_translation(path: Path) -> GNUTranslations:
         ) from None
 
 
-def offered() -> Mapping[str, str]:
+def offered_languages() -> Mapping[str, str]:
     """Return the languages that a reader can choose from, by their codes."""
     if current_app.extensions.get(_EXTENSION) is not None:
         return {}
-    return {code: name for code, name in NAMES.items() if code == ENGLISH or shipped(code).is_whole}
+    return {
+        code: name for code, name in NAMES.items() if code == ENGLISH or catalogue(code).is_whole
+    }
 
 
 @cache
-def shipped(code: str) -> Catalogue:
+def catalogue(code: str) -> Catalogue:
     """Return a translation of ours, read when it is needed first."""
     return Catalogue((_FOLDER / f"{code}.po").read_text(encoding="utf-8"))
 
@@ -113,7 +115,7 @@ def language() -> str:
     if not has_request_context():
         return ENGLISH
     if "language" not in g:
-        own, known = current_app.extensions.get(_EXTENSION), offered()
+        own, known = current_app.extensions.get(_EXTENSION), offered_languages()
         chosen = cookies.language()
         if own is not None:
             # gettext writes pt_BR, HTML and scripts pt-BR.
@@ -128,7 +130,7 @@ def language() -> str:
     return found
 
 
-def tell(response: Response) -> Response:
+def add_language_headers(response: Response) -> Response:
     """Say which language a page is in, and by what that was chosen."""
     response.headers["Content-Language"] = language()
     response.vary.update(("Accept-Language", "Cookie"))
@@ -187,6 +189,6 @@ def _translation() -> NullTranslations:
     if "translation" not in g:
         own = current_app.extensions.get(_EXTENSION)
         code = ENGLISH if own is not None else language()
-        g.translation = own or (_UNTRANSLATED if code == ENGLISH else shipped(code))
+        g.translation = own or (_UNTRANSLATED if code == ENGLISH else catalogue(code))
     found: NullTranslations = g.translation
     return found

@@ -8,7 +8,7 @@ import pytest
 
 from fhirapp.features.pull import address as remote
 from fhirapp.features.pull.address import RemoteError, TransientError, diagnostics_of
-from fhirapp.features.pull.connection import Clock, asked_wait, next_wait, retry
+from fhirapp.features.pull.connection import Clock, next_wait, parse_retry_after, retry
 
 NOON = 1_769_947_200.0
 
@@ -25,7 +25,7 @@ def test_retry_after_is_seconds_or_a_date():
         "Sun, 01 Feb 2026 11:00:00 GMT": 1,
         **dict.fromkeys(["-5", "1.5", "٣", "soon", "Sun, 99 Feb 2026 12:00:30 GMT", "", None]),
     }
-    assert {text: asked_wait(text, NOON) for text in expected} == expected
+    assert {text: parse_retry_after(text, NOON) for text in expected} == expected
 
 
 def test_wait_is_what_the_server_asks_for_or_grows_with_each_failure():

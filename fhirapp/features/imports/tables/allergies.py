@@ -146,7 +146,7 @@ def _criticality(cells: Cells, none_known: vocabulary.Concept | None) -> str | N
 
 def _reactions(cells: Cells) -> list[dict[str, Any]]:
     severity = cells.code("severity", "mild", "moderate", "severe")
-    manifestations = [_manifestation(cells, name) for name in cells.several("reaction")]
+    manifestations = [_manifestation(cells, name) for name in cells.items("reaction")]
     if not manifestations and severity:
         manifestations = [{"coding": [vocabulary.UNKNOWN_REACTION.coding()]}]
     if not manifestations:

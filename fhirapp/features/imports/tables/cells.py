@@ -78,7 +78,7 @@ class Cells:
         """Return the text of a cell, empty where it has none."""
         return self._cells.get(column, "")
 
-    def several(self, column: str) -> list[str]:
+    def items(self, column: str) -> list[str]:
         """Return the items of a cell that holds a list."""
         items = [item.strip() for item in _LIST.split(self.raw(column)) if item.strip()]
         if len(items) > _MOST_ITEMS:
@@ -132,7 +132,7 @@ class Cells:
 
     def codes(self, column: str, *codes: str) -> list[str]:
         """Return some of these codes, each once."""
-        listed = [self._code(column, item, codes) for item in self.several(column)]
+        listed = [self._code(column, item, codes) for item in self.items(column)]
         return list(dict.fromkeys(filter(None, listed)))
 
     def _code(self, column: str, text: str, codes: Sequence[str]) -> str | None:
@@ -183,7 +183,7 @@ class Cells:
     def persons(self, column: str, *types: str) -> list[dict[str, Any]]:
         """Return references to people or organizations: `Type/id`, or a name to be shown."""
         references = []
-        for item in self.several(column):
+        for item in self.items(column):
             reference = _REFERENCE.fullmatch(item)
             if reference is None:
                 name = self._checked(column, item, datatypes.string)
@@ -273,7 +273,7 @@ def _patient(cells: Cells, patient_id: str, identifier: dict[str, Any] | None) -
     patient: dict[str, Any] = {"resourceType": "Patient", "id": patient_id}
     if identifier:
         patient["identifier"] = [identifier]
-    family, given_names = cells.text("patient_family"), cells.several("patient_given")
+    family, given_names = cells.text("patient_family"), cells.items("patient_given")
     for name in given_names:
         cells.check_text("patient_given", name)
     if not family and not given_names:
