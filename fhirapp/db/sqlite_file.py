@@ -17,7 +17,6 @@ _PAGES = 1_000
 _PATIENCE_SECONDS = 5
 # Faults of a file that are listed.
 _MOST_FAULTS = 20
-_NO_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
 @contextmanager
@@ -69,15 +68,23 @@ def faults_of(path: Path) -> list[str]:
 def integrity_faults(execute: Any, *, quick: bool = False) -> list[str]:
     """Return what SQLite's own check of pages, rows and indexes finds wrong."""
     pragma = "quick_check" if quick else "integrity_check"
-    faults = [str(row[0]) for row in execute(f"PRAGMA {pragma}({_MOST_FAULTS})").fetchall()]
-    return [] if faults == ["ok"] else faults
+    rows = execute(f"PRAGMA {pragma}({_MOST_FAULTS})").fetchall()
+    # A row may have several lines, under the heading *** in database main ***.
+    lines = [line for (text,) in rows for line in str(text).splitlines() if "***" not in line]
+    return [] if lines == ["ok"] else lines
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether an error means that a file is damaged, or is no database."""
+    # The higher bits have the reason.
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
 def key_faults(execute: Any) -> list[str]:
-    """Return which rows point to rows of another table that are not there."""
+    """Return which rows point to rows of another table that do not exist."""
     pairs = execute('SELECT DISTINCT "table", parent FROM pragma_foreign_key_check').fetchall()
     return [
-        f"rows of {table} point to rows of {parent} that are not there" for table, parent in pairs
+        f"rows of {table} point to rows of {parent} that do not exist" for table, parent in pairs
     ]
 
 
@@ -86,13 +93,9 @@ def schema_of(path: Path) -> str | None:
     try:
         with opened(path) as connection:
             row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
-            # No such table.
-            return None
-        raise
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF in _NO_DATABASE:
+        # SQLITE_ERROR: there is no such table.
+        if is_damage(error) or error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
             return None
         raise
     return str(row[0]) if row else None

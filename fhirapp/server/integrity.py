@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Thread
 
 from fhirapp.config import ConfigurationError
-from fhirapp.db.sqlite_file import integrity_faults, opened
+from fhirapp.db.sqlite_file import integrity_faults, is_damage, opened
 from fhirapp.disk import reason_of, sibling
 from fhirapp.file_locks import lock
 
@@ -68,16 +68,12 @@ def fault_of(database: Path) -> str:
     """
     try:
         with opened(database) as connection:
-            faults = integrity_faults(connection.execute, quick=True)
+            return next(iter(integrity_faults(connection.execute, quick=True)), "")
     except sqlite3.Error as error:
-        # The higher bits have the reason.
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        if is_damage(error):
             return reason_of(error)
         _log.warning("the database %s cannot be checked: %s", database, reason_of(error))
         return ""
-    # SQLite's list is one text of several lines.
-    lines = [line for fault in faults for line in fault.splitlines() if "***" not in line]
-    return lines[0] if lines else ""
 
 
 def _is_sqlite(path: Path) -> bool:
