@@ -97,7 +97,7 @@ class IndexBatch:
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
         # By their kind, each as (values…, pk).
-        self._rows: defaultdict[type[IndexRow], list[tuple[Any, ...]]] = defaultdict(list)
+        self.rows: defaultdict[type[IndexRow], list[tuple[Any, ...]]] = defaultdict(list)
         self.words: list[tuple[int, str, str]] = []
 
     def add(self, row: Mapping[str, Any], resource: Mapping[str, Any], words: list[str]) -> None:
@@ -108,14 +108,14 @@ class IndexBatch:
             for blob_id in local_ids(row, definition.attachments):
                 index_rows.add(ReferenceRow(CARRIES, blob_id, "Binary"))
         for index_row in index_rows:
-            self._rows[type(index_row)].append((*index_row, pk))
+            self.rows[type(index_row)].append((*index_row, pk))
         if definition.has_words:
             self.words.append((pk, *words_of(resource, words)))
 
     def write(self, connection: Connection) -> None:
         """Insert everything."""
         tables = self._definition.tables
-        for kind, rows in self._rows.items():
+        for kind, rows in self.rows.items():
             insert_many(connection, tables.of(kind), (*kind._fields, "pk"), rows)
         if self.words:
             full_text().write(connection, words_table(tables), self.words)
@@ -158,6 +158,19 @@ def read_documents(
     return [Document._make(row) for row in connection.execute(versions)]
 
 
+def documents_of(
+    connection: Connection,
+    binary: Definition,
+    rendering: Rendering,
+    rows: Iterable[Mapping[str, Any]],
+) -> Documents:
+    """Return the versions of Binaries that stored rows have as attachments."""
+    wanted = {pk for row in rows for pk in (row.get("attached") or {}).values()}
+    which = binary.table.c.pk.in_(sorted(wanted))
+    read = read_documents(connection, binary, rendering.inline_max, which) if wanted else []
+    return {document.pk: document for document in read}
+
+
 def index_of(
     connection: Connection,
     definition: Definition,
@@ -166,10 +179,7 @@ def index_of(
     rows: Sequence[dict[str, Any]],
 ) -> IndexBatch:
     """Render rows that are stored, none a deletion, anew; return what they are found by."""
-    numbers = {pk for row in rows for pk in (row.get("attached") or {}).values()}
-    which = binary.table.c.pk.in_(sorted(numbers))
-    read = read_documents(connection, binary, rendering.inline_max, which) if numbers else []
-    documents = {document.pk: document for document in read}
+    documents = documents_of(connection, binary, rendering, rows)
     index = IndexBatch(definition)
     for row in rows:
         render(definition, row, rendering, documents, index)

@@ -40,7 +40,7 @@ from fhirapp.features.backups.archive import (
 )
 from fhirapp.features.backups.backup import unpacked
 from fhirapp.features.backups.schemas import drop_loaded, holds_rows, load_beside, swap_in
-from fhirapp.server.check import check_database
+from fhirapp.server.check import Depth, check_database
 from fhirapp.server.lock import alone, alone_on_server, server_engine, unopened
 from fhirapp.store.migrate import redact_url, schema_version, upgrade
 from fhirapp.store.version import GENERATION, set_state
@@ -303,7 +303,7 @@ def _end_and_check(
             if url:
                 # A dump has none of what the planner knows.
                 connection.exec_driver_sql("ANALYZE")
-        checked = check_database(db.engine, types(), quick=False)
+        checked = check_database(db.engine, types(), Depth.STRUCTURE)
     if checked.faults:
         raise InvalidBackup(f"{path} is damaged, nothing was changed ({checked.faults[0]}).")
     return checked.versions

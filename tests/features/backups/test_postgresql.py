@@ -343,7 +343,7 @@ def test_verification_reads_every_version_in_a_database_of_its_own(clinic):
         "UPDATE patient SET body = replace(encode(body, 'escape'), 'active', 'aktive')::bytea"
     )
     found = verify_backup(clinic.settings, clinic.take(), None).faults
-    assert any("has another body than its columns make" in fault for fault in found)
+    assert any("has a body that differs from its columns" in fault for fault in found)
     left = "SELECT datname FROM pg_database WHERE datname LIKE 'fhirapp_drill_%'"
     number = clinic.sql("SELECT oid FROM pg_database WHERE datname = current_database()")[0][0]
     assert f"fhirapp_drill_{number}" not in {row[0] for row in clinic.sql(left)}

@@ -20,7 +20,7 @@ import pytest
 from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.server.check import check_database
+from fhirapp.server.check import Depth, check_database
 from tests.support.bundles import put
 from tests.support.effort import sample
 from tests.support.importing import asking, lines, load, write
@@ -260,7 +260,7 @@ def test_import_that_is_killed_at_random_is_completed_by_the_next(
             is_killed = child.exitcode == -signal.SIGKILL
             killed += is_killed
             with app.app_context():
-                assert check_database(db.engine, types(), quick=False).faults == []
+                assert check_database(db.engine, types(), Depth.STRUCTURE).faults == []
         assert child.exitcode == 0
         ended += 1
         assert content_and_index(app) == expected

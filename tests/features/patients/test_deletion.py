@@ -19,7 +19,7 @@ from fhirapp.definition import types
 from fhirapp.features.imports.report import Report
 from fhirapp.features.patients.deletion import admit_again, belongings, delete_patient
 from fhirapp.search.fulltext import words_table
-from fhirapp.server.check import check_database
+from fhirapp.server.check import Depth, check_database
 from fhirapp.store.import_models import TURN
 from tests.support.browsing import add_person
 from tests.support.helpers import Fhir, token_for
@@ -70,7 +70,7 @@ def remove(app: Flask, patient_id: str = "gone", *, erase: bool = False) -> Mapp
 
 def faults(app: Flask) -> list[str]:
     with app.app_context():
-        return check_database(db.engine, types(), quick=False).faults
+        return check_database(db.engine, types(), Depth.STRUCTURE).faults
 
 
 def administration_events(app: Flask) -> list[AuditEntry]:

@@ -20,7 +20,7 @@ from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.features.patients.deletion import correct_patient, delete_patient
 from fhirapp.features.patients.merge import merge_patients, preview, undo_merge
-from fhirapp.server.check import check_database
+from fhirapp.server.check import Depth, check_database
 from fhirapp.store.prepare import elements_of, prepared_of
 from tests.support.browsing import add_person, id_of
 from tests.support.helpers import Fhir, token_for
@@ -104,7 +104,7 @@ def contents(app: Flask) -> dict[tuple[str, str], bytes | None]:
 
 def faults(app: Flask) -> list[str]:
     with app.app_context():
-        return check_database(db.engine, types(), quick=False).faults
+        return check_database(db.engine, types(), Depth.STRUCTURE).faults
 
 
 ABOUT_MERGED = (
