@@ -8,9 +8,11 @@ from contextlib import closing
 import pytest
 from flask import Flask
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from fhirapp.db import db, writing
 from fhirapp.definition import types
+from fhirapp.server import check as server_check
 from fhirapp.server.check import Checked, Depth, Faults, check_database
 from tests.support.backups import damage, run_sql
 from tests.support.databases import POSTGRESQL, SQLITE
@@ -100,6 +102,9 @@ QUICK = {
     "DocumentReference/doc-p1-discharge-2024, version 3 points to a Binary that does not exist": (
         "DELETE FROM \"binary\" WHERE id = 'bin-p1-discharge-2024-v3'"
     ),
+    "DocumentReference/doc-p1-discharge-2024, version 3 points to a Binary that does not": (
+        "UPDATE \"binary\" SET deleted = TRUE WHERE id = 'bin-p1-discharge-2024-v3'"
+    ),
     "DocumentReference cannot be read completely (no such table: binary)": 'DROP TABLE "binary"',
     "the table allergy_intolerance_date is missing": ("DROP TABLE allergy_intolerance_date"),
 }
@@ -184,6 +189,28 @@ def test_differences_from_the_columns_are_reported(own_app):
     assert [
         name for name, (_, words) in CONTENT.items() if not any(words in x for x in found)
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("[7]", "AllergyIntolerance/al-p1-latex, version 1 cannot be rendered (AttributeError)"),
+        ("{", "has a column that is not JSON"),
+    ],
+)
+def test_version_that_cannot_be_rendered_is_one_fault(own_app, code, words):
+    change(own_app, f"UPDATE allergy_intolerance SET code = '{code}' WHERE id = 'al-p1-latex'")
+    (fault,) = check(own_app, Depth.CONTENT).faults
+    assert fault.endswith(words)
+
+
+def test_busy_database_is_not_reported_as_damage(own_app, monkeypatch):
+    def refuse(*_arguments: object, **_options: object) -> list[str]:
+        raise OperationalError("PRAGMA", {}, sqlite3.OperationalError("database is locked"))
+
+    monkeypatch.setattr(server_check, "integrity_faults", refuse)
+    with pytest.raises(OperationalError):
+        check(own_app)
 
 
 def test_full_check_runs_while_another_connection_writes(own_app):
