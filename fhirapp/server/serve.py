@@ -82,7 +82,7 @@ def _restart(listener: socket.socket) -> NoReturn:
 def listen(settings: Settings) -> socket.socket:
     """Return the listening socket. Raises ConfigurationError where the port is in use."""
     if is_restart():
-        return socket.socket(fileno=int(os.environ.pop(_LISTENER).split()[1]))
+        return socket.socket(fileno=int(os.environ[_LISTENER].split()[1]))
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -125,8 +125,11 @@ def serve(app: Flask, listener: socket.socket, side_servers: Sequence[SideServer
         # What is there now stays: no collection looks through it, or has a child copy its pages.
         gc.collect()
         gc.freeze()
-        # As PID 1 of a container it is the parent of every orphan, and must wait for them.
-        is_alone = count == 1 and not side_servers and os.getpid() != 1
+        # As PID 1 of a container it is the parent of every orphan, after a restart that of the
+        # jobs that it has started before: a supervisor waits for them.
+        has_children = os.getpid() == 1 or is_restart()
+        os.environ.pop(_LISTENER, None)
+        is_alone = count == 1 and not side_servers and not has_children
         if is_alone or not hasattr(os, "fork"):
             for side_server in side_servers:
                 Thread(target=side_server.serve, args=(app, lambda: True), daemon=True).start()

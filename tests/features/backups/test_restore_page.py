@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 import time
@@ -156,6 +157,33 @@ def test_restored_database_is_served_by_the_same_process(clinic, processes):
     assert it.admin in restored["what"]
     assert confirmed["user"] == restored["user"] is not None
     assert not (it.folder / "fhirapp.db.prepared" / "database.sqlite").exists()
+
+
+def children(server: Server) -> set[int]:
+    """Return the ids of the children of all threads of a server's process."""
+    tasks = Path(f"/proc/{server.process.pid}/task").glob("*/children")
+    return {int(pid) for path in tasks for pid in path.read_text().split()}
+
+
+def test_process_of_a_job_is_waited_for_after_a_restart(clinic):
+    it = clinic()
+    it.start()
+    it.browser.get("/admin/backups").submit("Take a backup")
+    (job,) = children(it.server)
+    os.kill(job, signal.SIGSTOP)
+    it.server.process.send_signal(signal.SIGUSR1)
+    log = it.folder / "log"
+    deadline = time.monotonic() + WAIT_SECONDS
+    while log.read_text().count("serves FHIR R4 at") < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert job in children(it.server)
+    os.kill(job, signal.SIGCONT)
+    while job in children(it.server):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert it.server.ask(get("/health/ready"))[0].status == 200
+    assert it.server.end() == 0
 
 
 def test_failed_restore_leaves_the_old_database_and_sessions(clinic):
