@@ -37,7 +37,7 @@ def _all_parts(settings: Settings | None) -> Flask:
     from fhirapp.feature import features, imported
     from fhirapp.jobs import worker
     from fhirapp.rest import recorder
-    from fhirapp.server import access_log, jobs, scheduler
+    from fhirapp.server import access_log
     from fhirapp.web import below
 
     app = bare_app(settings or load_settings())
@@ -51,8 +51,6 @@ def _all_parts(settings: Settings | None) -> Flask:
         resources,
         worker,
         web,
-        jobs,
-        scheduler,
         access_log,
     ):
         part.init_app(app)

@@ -12,10 +12,10 @@ import click
 
 from fhirapp.cli.common import demo_option, opened_app, say
 from fhirapp.config import settings_of
-from fhirapp.jobs import schedules
+from fhirapp.jobs import queue, schedules
 from fhirapp.jobs.kinds import addable_kinds
-from fhirapp.jobs.queue import DONE
-from fhirapp.server import scheduler
+from fhirapp.jobs.queue import DONE, UPLOADING, Job
+from fhirapp.jobs.schedules import ScheduleRuns
 
 _LOOK_SECONDS = 0.5
 
@@ -31,22 +31,52 @@ def schedule() -> None:
 def list_(as_json: bool, demo: bool | None) -> None:
     """List the schedules, with their next run and how the last one ended."""
     with opened_app(demo) as app:
-        zone, found = settings_of(app).zone, schedules.schedules()
-    for one in found:
-        due_at = one.due_at(zone)
+        zone, listed = settings_of(app).zone, schedules.schedules()
+        runs_of = schedules.runs_of(*listed)
+    for row in listed:
+        due_at, runs = row.due_at(zone), runs_of[row.name]
         due = datetime.fromtimestamp(due_at, zone).isoformat(timespec="minutes") if due_at else None
-        last = one.last
         if as_json:
-            click.echo(json.dumps({**one._asdict(), "next": due, "history": _shown(one)}))
-            continue
-        state = (
-            "running" if one.job_id else f"{last.outcome} {last.note}" if last else "not run yet"
-        )
-        click.echo(f"{one.name}  {one.kind}  {one.timing}  next {due or 'paused'}  {state.strip()}")
+            click.echo(json.dumps({**row._asdict(), "next": due, **_as_json(runs)}))
+        else:
+            state = _state_of(runs)
+            click.echo(f"{row.name}  {row.kind}  {row.timing}  next {due or 'paused'}  {state}")
 
 
-def _shown(one: schedules.Schedule) -> list[dict[str, Any]]:
-    return [vars(run) for run in one.history]
+def _state_of(runs: ScheduleRuns) -> str:
+    if runs.current:
+        return "running"
+    if runs.is_idle:
+        return "nothing to do"
+    return _result_of(runs.ended[0]) if runs.ended else "not run yet"
+
+
+def _result_of(job: Job) -> str:
+    """Return how a run ended, in words."""
+    result = f"{job.outcome} {job.summary}".strip()
+    if job.state == UPLOADING:
+        result += f" (its files are still being stored: {job.progress.storage_error})"
+    return result
+
+
+def _as_json(runs: ScheduleRuns) -> dict[str, Any]:
+    return {
+        "job_id": runs.current and runs.current.id,
+        "began_at": runs.current and runs.current.created_at,
+        "succeeded_at": runs.succeeded_at,
+        "failed_at": runs.failed_at,
+        "failures": len(runs.failures),
+        "history": [
+            {
+                "began_at": job.created_at,
+                "ended_at": job.ended_at,
+                "outcome": job.state,
+                "note": job.summary,
+                "job_id": job.id,
+            }
+            for job in runs.ended
+        ],
+    }
 
 
 @schedule.command("add")
@@ -74,7 +104,7 @@ def add(name: str, kind: str, when: str, demo: bool | None, **options: Any) -> N
         # The server runs in another folder.
         options[option] = str(Path(options[option]).absolute()) if options[option] else None
     with opened_app(demo):
-        timing = scheduler.add(name, kind, when, options, int(time.time()), make_folders=True)
+        timing = schedules.add(name, kind, when, options, int(time.time()), make_folders=True)
     say(f"The schedule {name} runs {timing}, while a server runs.")
 
 
@@ -84,7 +114,7 @@ def add(name: str, kind: str, when: str, demo: bool | None, **options: Any) -> N
 def remove(name: str, demo: bool | None) -> None:
     """Remove a schedule; its backups and imported records stay."""
     with opened_app(demo):
-        scheduler.remove(name)
+        schedules.remove(name)
     say(f"The schedule {name} is removed.")
 
 
@@ -94,10 +124,10 @@ def remove(name: str, demo: bool | None) -> None:
 def run(name: str, demo: bool | None) -> int:
     """Run a schedule now, and wait until the run ends."""
     with opened_app(demo):
-        scheduler.run_now(name, int(time.time()))
-        while schedules.settle(one := schedules.find(name), int(time.time())):
+        job_id = schedules.run_now(name, int(time.time()))
+        while (job := queue.find_any(job_id)) and job.is_under_way:
             time.sleep(_LOOK_SECONDS)
-        last = (schedules.find(name) if one.job_id else one).last
-    assert last is not None
-    say(f"{last.outcome}. {last.note}".strip())
-    return 0 if last.outcome == DONE else 2
+    if job is None:
+        raise click.ClickException("The job of the run was removed.")
+    say(_result_of(job).replace(" ", ". ", 1) if job.summary else f"{job.outcome}.")
+    return 0 if job.outcome == DONE else 2

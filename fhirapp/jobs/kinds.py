@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fhirapp.config import Settings
+from fhirapp.config import RefusedCommand, Settings
 from fhirapp.feature import features, imported
 from fhirapp.jobs.process import Tracker
 from fhirapp.jobs.queue import Job
-from fhirapp.jobs.schedules import Schedule
+
+if TYPE_CHECKING:
+    from fhirapp.jobs.schedules import Schedule
 
 # Does a job within its process; the text is the passphrase, or empty. Returns a note for the job's
 # page, or an empty text.
-Work = Callable[[Settings, Job, Tracker, str], str]
+JobFunction = Callable[[Settings, Job, Tracker, str], str]
 
 
 class FormField(NamedTuple):
@@ -45,13 +48,13 @@ class ScheduleKind:
     # Makes the folders that a new schedule needs; only the command asks for that. Raises
     # ConfigurationError.
     make_folders: Callable[[Mapping[str, Any]], None] = lambda _options: None
-    # Whether there is something to do at a time, in seconds since 1970. Raises ConfigurationError.
+    # Whether there is work at a time, in seconds since 1970. Raises ConfigurationError.
     has_work: Callable[[Schedule, int], bool] = lambda _schedule, _now: True
     # The passphrase of a run, which is stored nowhere. Raises ConfigurationError.
     passphrase: Callable[[Schedule], str] = lambda _schedule: ""
     # Further values of the request of a run's job, beside the options.
     request: Callable[[Schedule], Mapping[str, Any]] = lambda _schedule: {}
-    # How many files wait for somebody because they failed.
+    # How many files failed and need attention.
     count_failed: Callable[[Schedule], int] = lambda _schedule: 0
 
     @property
@@ -66,16 +69,16 @@ class BuiltInKind(ScheduleKind):
 
     # When it runs, as Timing reads it; empty for never.
     timing: Callable[[Settings], str]
-    # Does a run at once, within the server's process and an app context, at a time in seconds since
-    # 1970. Returns a note for its history.
+    # Does a run within the server's process and an app context, at a time in seconds since 1970.
+    # Returns a note for its job.
     run: Callable[[int], str]
-    # Why nobody can run, pause or remove it.
+    # Shown to a user who tries to run, pause or remove it.
     refusal: str
 
 
 def job_kinds() -> Mapping[str, str]:
-    """Return the reference of the work of each kind of job."""
-    return {kind: work for feature in features() for kind, work in feature.jobs.items()}
+    """Return the reference of the function of each kind of job."""
+    return {kind: reference for feature in features() for kind, reference in feature.jobs.items()}
 
 
 def schedule_kinds() -> Mapping[str, ScheduleKind]:
@@ -94,6 +97,15 @@ def addable_kinds() -> Mapping[str, ScheduleKind]:
 
 
 def count_failed(schedule: Schedule) -> int:
-    """Return how many files of a schedule wait for somebody because they failed."""
+    """Return how many files of a schedule failed and need attention."""
     kind = schedule_kinds().get(schedule.kind)
     return kind.count_failed(schedule) if kind else 0
+
+
+def check_folder(folder: str) -> None:
+    """Check a folder that a schedule names. Raises RefusedCommand where there is none."""
+    if not Path(folder).is_absolute() or not Path(folder).is_dir():
+        raise RefusedCommand(
+            "The folder %(folder)s does not exist. Enter an absolute path, starting with /.",
+            folder=folder,
+        )

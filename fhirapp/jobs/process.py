@@ -1,14 +1,14 @@
 """A job as a process of its own, which outlives the server process that started it.
 
-It works in a folder of its machine, work/<job> in the instance folder, and what it leaves there in
-made/ is put where all servers reach it (fhirapp/files.py): tasks/<job>/made/. The job's row lists
-that and says that the job has ended once it is there. What a process could not put there, because
-it was killed or nothing can be stored now, its machine's servers put there later.
+The process works in a folder of its machine, work/<job> in the instance folder. The files that it
+leaves there in made/ are stored where all servers reach them (fhirapp/files.py), in
+tasks/<job>/made/; the job's row lists them once all are there. Files that a process could not
+store, because it was killed or the storage fails, are stored later by the servers of its machine.
 
-The process renews the job's lease and writes its progress from a thread, since the work may hold a
-transaction for long. A passphrase reaches it by a pipe alone, so such a job is never begun again by
-itself. Jobs of the kinds that features name as `requeued` wait in the queue for their turn, and are
-begun again when their process was killed.
+A thread of the process renews the job's lease and writes its progress, since the work may hold a
+transaction for long. A passphrase reaches the process by a pipe alone, so such a job is never begun
+again automatically. Jobs of the kinds that features declare as `requeued` wait in the queue, and
+are begun again if their process was killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -34,44 +34,35 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from fhirapp.config import PREFIX, ConfigurationError, Settings, declared, settings, settings_of
-from fhirapp.db import Busy, Reader, database_errors, db, writing
+from fhirapp.db import Busy, database_errors, writing
 from fhirapp.disk import is_older, reason_of
 from fhirapp.feature import requeued_kinds
 from fhirapp.file_locks import lock, lock_abandoned
 from fhirapp.files import StoredFile, orphans, shared_files
 from fhirapp.jobs import queue
-from fhirapp.jobs.queue import DONE, FAILED, STOPPED, Job, Progress, is_id
+from fhirapp.jobs.queue import DONE, FAILED, STOPPED, UPLOADING, Job, Progress, is_id
 
 _log = logging.getLogger(__name__)
 
 # The program of a job's process.
 MODULE = "fhirapp.server.work"
-# Jobs of one kind that run at once: those that people start, and those that wait for their turn.
+# The most jobs of one kind that run at once: started by people, and taken from the queue.
 MOST, MOST_QUEUED = 4, 2
 JOBS_FOLDER, MADE = "tasks", "made"
-# The folder of a job with what was uploaded for it.
+# The folder of a job with the files that were uploaded for it.
 UPLOADED = "laid"
-# How often the process looks whether it shall stop, and writes its progress.
+# How often the process looks for a stop request, and writes its progress.
 _LOOK_SECONDS, _WRITE_SECONDS = 0.5, 2.0
-# How long the end of a job waits for another writer: it is told once.
+# How long the end of a job waits for another writer: it is recorded once.
 _PATIENCE = 60.0
-_NOT_KEPT = (
-    "What it made cannot be kept in %s (%s); it stays on the server where it ran, and is kept "
-    "as soon as that goes."
-)
-# A file whose room is kept for the end: where the disk is full by then, the table says so.
+# A file that reserves room on the disk for recording the end.
 _ROOM, _ROOM_BYTES = "room", 256 * 1024
 _EXPECTED = (ConfigurationError, DBAPIError, sqlite3.Error, OSError, MemoryError)
 
 
-def folders(instance: Path) -> Path:
-    """Return the folder where this machine's jobs work."""
-    return instance / "work"
-
-
 def folder_of(job_id: str, instance: Path) -> Path:
-    """Return the folder where a job works on this machine."""
-    return folders(instance) / job_id
+    """Return the folder where a job works on this machine; of an empty id, that of all jobs."""
+    return instance / "work" / job_id
 
 
 def _made_in(job_id: str) -> str:
@@ -79,55 +70,62 @@ def _made_in(job_id: str) -> str:
 
 
 def made_files(job: Job) -> list[StoredFile]:
-    """Return what a job made and can be fetched, by name."""
+    """Return the stored files of a job, by name; none until all of them are stored."""
+    if job.is_under_way or job.state == UPLOADING:
+        return []
     folder = _made_in(job.id)
     if job.progress.made is not None:
         return [StoredFile(f"{folder}/{name}", size, 0) for name, size in job.progress.made]
-    # One that was killed, or of an earlier release.
+    # Its process was killed, or was of an earlier release.
     return sorted(shared_files(settings()).list(folder))
 
 
 def remove(job: Job) -> None:
-    """Remove a job that has ended, with all that it made; what stays has no row, and goes later."""
+    """Remove a job that is not under way, with its files."""
     queue.delete_job(job.id)
+    _remove_files(job.id)
+
+
+def _remove_files(job_id: str) -> None:
+    """Remove the stored files of a job; remove_orphans() removes those that cannot be removed."""
     with suppress(OSError):
-        shared_files(settings()).delete_folder(f"{JOBS_FOLDER}/{job.id}")
+        shared_files(settings()).delete_folder(f"{JOBS_FOLDER}/{job_id}")
 
 
 def remove_orphans(before: float) -> None:
-    """Remove what no job made, and was put where it is before a moment."""
+    """Remove files that were stored before a moment and belong to no job."""
     known = queue.all_ids()
     store = shared_files(settings())
     for folder in orphans(store, JOBS_FOLDER, known, before):
         if is_id(folder.removeprefix(f"{JOBS_FOLDER}/")):
             store.delete_folder(folder)
-    for path in folders(settings().instance).glob("*"):
+    for path in folder_of("", settings().instance).glob("*"):
         if path.name not in known and is_id(path.name) and is_older(path, before):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def keep_left() -> None:
-    """Keep what processes of this machine made that are gone. Raises OSError."""
-    for path in folders(settings().instance).glob("*"):
+def store_leftover_files() -> None:
+    """Store the files of this machine's jobs whose processes have ended. Raises OSError."""
+    for path in folder_of("", settings().instance).glob("*"):
         job = queue.find_any(path.name) if is_id(path.name) else None
         if job is None or job.is_under_way:
             continue
-        # Held meanwhile: else what one has put there, another would miss.
+        # The lock is held until the folder is removed: two processes would list half of it each.
         with lock_abandoned(path) as is_ours:
             if is_ours:
-                queue.note_made(job.id, _keep(job.id, path))
+                queue.record_stored_files(job.id, _store_files(job.id, path))
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _keep(job_id: str, folder: Path) -> list[tuple[str, int]]:
-    """Put what a job made where all servers reach it; return names and sizes. Raises OSError."""
+def _store_files(job_id: str, folder: Path) -> list[tuple[str, int]]:
+    """Store the files that a job made; return their names and sizes. Raises OSError."""
     store, made = shared_files(settings()), folder / MADE
     if not made.is_dir():
         return []
     for path in sorted(made.iterdir()):
         if path.is_file() and not path.is_symlink() and path.name[0] != ".":
             store.put(f"{_made_in(job_id)}/{path.name}", path)
-    # Another process may have put some of it there.
+    # Another process may have stored some of them.
     return sorted((file.base, file.size) for file in store.list(_made_in(job_id)))
 
 
@@ -137,47 +135,50 @@ def start(
     *,
     owner: str,
     request: Mapping[str, Any],
+    now: int,
     passphrase: str = "",
+    schedule: str | None = None,
     claim: Callable[[Connection], bool] = lambda _connection: True,
 ) -> bool:
     """Start a job; return whether this call did: a form may be submitted twice.
 
-    claim says whether it is ours to start, in the transaction that adds it. Raises
-    ConfigurationError.
+    claim says whether the job may be added, in the same transaction. A schedule has one job under
+    way. Raises ConfigurationError.
     """
     if sys.platform == "win32" or not sys.executable:
         raise ConfigurationError("This server cannot start a process here; use the command line.")
     with writing() as connection:
-        is_ours = claim(connection)
-        is_full = is_ours and queue.count(connection, kind, under_way=True) >= MOST
-        is_new = (is_ours and not is_full) and queue.add(
-            connection, job_id, kind, owner, int(time.time()), request=request, runs=True
+        is_new = claim(connection) and queue.add(
+            connection, job_id, kind, owner, now, request=request, runs=True, schedule=schedule
         )
-    if is_full and queue.find(job_id, kind) is None:
-        raise ConfigurationError(f"{MOST} of these are already running; wait for one to end.")
+        if is_new and queue.count(connection, kind, under_way=True) > MOST:
+            # The transaction is rolled back.
+            raise ConfigurationError(f"{MOST} of these are already running; wait for one to end.")
     if not is_new:
         return False
     job = queue.find(job_id, kind)
     assert job is not None
     try:
         launch(job, passphrase)
-    except ConfigurationError:
-        queue.delete_job(job_id)
+    except ConfigurationError as error:
+        if schedule is None:
+            queue.delete_job(job_id)
+        else:
+            queue.finish(job, FAILED, now, error=str(error))
         raise
     return True
 
 
 def start_queued(now: int) -> bool:
-    """Start the next job of a kind that is begun again when its process is killed, if any.
+    """Start the next queued job of a requeued kind; return whether there was one.
 
-    Return whether there was one. Needs an app context.
+    Needs an app context.
     """
     for kind in requeued_kinds():
-        with closing(Reader(db.engine)) as snapshot:
-            if not queue.has_claimable(snapshot, kind, now):
-                continue
+        if not queue.has_claimable(kind, now):
+            continue
         with writing() as connection:
-            is_full = queue.count_running(connection, kind, now) >= MOST_QUEUED
+            is_full = queue.count(connection, kind, alive=now) >= MOST_QUEUED
             job = None if is_full else queue.claim(connection, kind, now)
         if job is not None:
             try:
@@ -212,14 +213,14 @@ def launch(job: Job, passphrase: str = "") -> None:
 
 
 def _spawn(settings: Settings, job: Job, folder: Path, passphrase: str) -> None:
-    """Start the process. What it needs to know it is given: a passphrase by a pipe alone."""
+    """Start the process, with the settings in its environment and the passphrase by a pipe."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", MODULE, job.id, str(job.attempts)],
         cwd=folder,
         env=environment(settings),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        # Neither a key at the server's terminal nor the end of this process ends it.
+        # Signals of the server's terminal and the end of this process do not end it.
         start_new_session=True,
     )
     assert process.stdin is not None
@@ -230,14 +231,14 @@ def _spawn(settings: Settings, job: Job, folder: Path, passphrase: str) -> None:
 
 
 def await_end(app: Flask, wait: Callable[[], object], job: Job) -> None:
-    """Wait for a job's process; queue or interrupt the job if it did not say how it ended."""
+    """Wait for a job's process; queue or interrupt the job if its end was not recorded."""
     wait()
     with app.app_context(), suppress(Busy, OSError, *database_errors()):
         if job.kind in requeued_kinds():
             queue.requeue(job)
         else:
             queue.interrupt(job)
-        keep_left()
+        store_leftover_files()
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -251,13 +252,16 @@ def environment(settings: Settings) -> dict[str, str]:
 
 
 class _Stopped(BaseException):
-    """A user asked the job to stop, or its row is gone."""
+    """A user asked the job to stop, its row is gone, or the service stops."""
 
 
-def perform(
+def run_job(
     app: Flask, job_id: str, attempt: int, kinds: Mapping[str, Callable[[Job, Tracker], str]]
 ) -> None:
-    """Run an attempt at a job in this process; its function returns a note, or an empty text."""
+    """Run an attempt at a job in this process, by the function of its kind.
+
+    The function returns a note, or an empty text.
+    """
     with app.app_context():
         job = queue.find(job_id, *kinds)
     if job is None or not job.is_under_way or job.attempts != attempt:
@@ -278,13 +282,13 @@ def perform(
                 tracker.end(STOPPED)
         except _EXPECTED as error:
             _ignore_stop()
-            tracker.end(FAILED, _sentence(error))
+            tracker.end(FAILED, error=_sentence(error))
         except Exception:
             _ignore_stop()
-            tracker.end(FAILED, "It failed because of an error in this server; see its log.")
+            tracker.end(FAILED, error="It failed because of an error in this server; see its log.")
             raise
         else:
-            tracker.end(DONE, note)
+            tracker.end(DONE, note=note)
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
@@ -311,16 +315,18 @@ def _sentence(error: Exception) -> str:
 
 
 class Tracker:
-    """Notes how far a job is; a thread of it writes that, and looks whether the job shall stop."""
+    """Tracks the progress of a job; its thread writes that, and looks for stop requests."""
 
     def __init__(self, app: Flask, job: Job) -> None:
         self.job = job
         self.folder = folder_of(job.id, settings_of(app).instance)
         self.progress = Progress(pid=os.getpid())
-        # What an import that is at work has counted so far, and the number of its run.
+        # The number of the run and the counts of an import that is working.
         self.counts: Callable[[], tuple[int, dict[str, dict[str, int]]]] | None = None
         # When its files expire, in seconds since 1970; None if they do not.
         self.expires_at = job.expires_at
+        # Removes files that the job stored itself, if it was deleted before its end.
+        self.discard: Callable[[], None] = lambda: None
         # Whether a user stopped or deleted the job, or another process has it.
         self.is_stop_requested = False
         self._app = app
@@ -329,11 +335,11 @@ class Tracker:
         # No other process stores the files of the folder before this one has ended.
         self._locks = ExitStack()
         self._ended = Event()
-        self._thread = Thread(target=self._keep, name="lease", daemon=True)
+        self._thread = Thread(target=self._renew_lease, name="lease", daemon=True)
 
     def __enter__(self) -> Tracker:
         self._locks.enter_context(lock(self.folder, wait=False))
-        self._keep_room()
+        self._reserve_room()
         self._thread.start()
         return self
 
@@ -341,7 +347,7 @@ class Tracker:
         self._ended.set()
 
     def phase(self, phase: str, total: int | None = None) -> None:
-        """Note that the job came so far, and how much there is to do."""
+        """Note the phase of the job, and how much there is to do."""
         self.progress.phase = phase
         self.progress.total = self.progress.total if total is None else total
         self.note()
@@ -357,60 +363,64 @@ class Tracker:
             self.note()
 
     def note(self) -> None:
-        """Give the thread that writes how far the job is a state that no longer changes."""
+        """Give the thread a copy of the progress, which no longer changes."""
         if self.counts is not None:
             self.progress.run, self.progress.counts = self.counts()
         self._shown = replace(self.progress, counts=dict(self.progress.counts))
         self._noted = time.monotonic()
 
-    def end(self, state: str, *notes: str) -> None:
-        """Keep what the job made, and write how it ended."""
+    def end(self, outcome: str, *, note: str = "", error: str | None = None) -> None:
+        """Store the files of the job and record its outcome; remove them if it was deleted."""
         (self.folder / _ROOM).unlink(missing_ok=True)
-        is_kept = True
+        self.progress.notes = [*filter(None, [note]), *self.progress.notes]
         with self._app.app_context():
             try:
-                self.progress.made = _keep(self.job.id, self.folder)
-            except OSError as error:
-                is_kept, self.progress.ends, state = False, state, FAILED
-                notes = (_NOT_KEPT % (shared_files(settings()).place, reason_of(error)), *notes)
-            self.progress.notes = [*filter(None, notes), *self.progress.notes]
+                self.progress.made = _store_files(self.job.id, self.folder)
+            except OSError as fault:
+                place = shared_files(settings()).place
+                self.progress.storage_error = f"{place}: {reason_of(fault)}"
             self.note()
             is_ours = queue.finish(
                 self.job,
-                state,
+                outcome,
                 int(time.time()),
                 progress=self._shown,
+                error=error,
                 expires_at=self.expires_at,
                 patience=_PATIENCE,
             )
             self._ended.set()
-            is_gone = queue.find_any(self.job.id) is None
-        # Another attempt has the folder where this one's lease was lost.
-        if is_gone or (is_kept and is_ours):
+            is_deleted = queue.find_any(self.job.id) is None
+            if is_deleted:
+                self.discard()
+                _remove_files(self.job.id)
+        # If the lease was lost, the folder is another attempt's.
+        if is_deleted or (is_ours and not self.progress.storage_error):
             shutil.rmtree(self.folder, ignore_errors=True)
-        _log.info("%s %s of %s: %s", self.job.kind, self.job.id, self.job.owner, state)
+        _log.info("%s %s of %s: %s", self.job.kind, self.job.id, self.job.owner, outcome)
 
-    def _keep(self) -> None:
+    def _renew_lease(self) -> None:
+        """Renew the lease, write the progress and obey stop requests until the job has ended."""
         written, shown = 0.0, None
         while not self._ended.wait(_LOOK_SECONDS):
             with self._app.app_context(), suppress(Busy, *database_errors()):
-                self._obey(queue.stop_requests(self.job.id))
+                self._check_stop_request(queue.stop_requests(self.job.id))
                 if time.monotonic() - written > _WRITE_SECONDS and (
                     self._shown is not shown or time.monotonic() - written > queue.LEASE_SECONDS / 3
                 ):
                     shown, written = self._shown, time.monotonic()
                     if not queue.renew(self.job, shown, int(time.time())):
-                        self._obey(None)
+                        self._check_stop_request(None)
 
-    def _obey(self, requests: int | None) -> None:
-        """Stop where a user asked for that, or the job was deleted; asked again, at once."""
+    def _check_stop_request(self, requests: int | None) -> None:
+        """Stop the job if a user asked for that or its row is gone; asked again, at once."""
         if requests is not None and requests > 1:
             os.killpg(os.getpid(), signal.SIGKILL)
         if requests != 0 and signal.getsignal(signal.SIGTERM) is _stop:
             self.is_stop_requested = True
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def _keep_room(self) -> None:
+    def _reserve_room(self) -> None:
         with suppress(OSError), (self.folder / _ROOM).open("wb") as file:
             file.write(bytes(_ROOM_BYTES))
             file.flush()

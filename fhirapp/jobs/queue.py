@@ -1,42 +1,64 @@
-"""The table of jobs: queued, claimed for a lease, ended, deleted.
+"""The table of jobs, which is also the record of the runs of schedules.
 
-A claim is a conditional UPDATE, so that one process has a job, for a lease that it renews. When a
-process dies, its leases run out: jobs of some kinds are then claimed again, those of the others are
-marked as interrupted. Times are seconds since 1970.
+A process claims a job by a conditional UPDATE, for a lease that it renews. When a process dies, its
+lease runs out: jobs of some kinds are then claimed again, those of the other kinds are marked as
+interrupted. Times are seconds since 1970.
+
+    queued -> running -> done, failed, stopped or interrupted
+                      -> uploading -> done, failed or stopped
+
+A job is `uploading` when its work has ended and its files cannot be stored now. Such a job does not
+hold up its schedule: its work is done, and the files may be on a machine that never returns.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Index, Integer, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Index, Integer, delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
 
-from fhirapp.db import Base, Reader, RowNumber, db, writing
+from fhirapp.db import Base, RowNumber, db, writing
 
-QUEUED, RUNNING = "queued", "running"
+QUEUED, RUNNING, UPLOADING = "queued", "running", "uploading"
 DONE, FAILED, STOPPED, INTERRUPTED = "done", "failed", "stopped", "interrupted"
+# The states of a job whose work has not ended.
 UNDER_WAY = (QUEUED, RUNNING)
-# Where a job is that runs: begun, behind another import, at work.
+_UNDER_WAY_SQL = text("state IN ('queued', 'running')")
+# The phases of a running job: starting, waiting for another import, working.
 BEGINS, WAITS, WORKS = "begins", "waits", "works"
 LEASE_SECONDS = 30
 # A job whose process dies this often is itself the cause.
 MOST_ATTEMPTS = 3
+# How many ended jobs are remembered: of a schedule, and of a kind without one.
+_REMEMBERED_RUNS, _REMEMBERED = 20, 200
 NEVER_FINISHED = "It was started several times, but never finished."
 _ID = re.compile(r"[0-9a-f]{24}")
 
 
 class JobRow(Base):
-    """A job: who asked for what, and how far it is. No patient data."""
+    """A job: who requested what, and its progress. No patient data."""
 
     __tablename__ = "job"
-    __table_args__ = (Index("ix_job_kind_owner", "kind", "owner"),)
+    __table_args__ = (
+        Index("ix_job_kind_owner", "kind", "owner"),
+        Index("ix_job_schedule_number", "schedule", "number"),
+        # Two servers never run a schedule at the same time.
+        Index(
+            "ix_job_schedule_under_way",
+            "schedule",
+            unique=True,
+            sqlite_where=_UNDER_WAY_SQL,
+            postgresql_where=_UNDER_WAY_SQL,
+        ),
+    )
 
     # In the order in which jobs were added.
     number: Mapped[int] = mapped_column(RowNumber, primary_key=True)
@@ -58,6 +80,8 @@ class JobRow(Base):
     progress: Mapped[Any]
     # Why it failed, as a sentence.
     error: Mapped[str | None]
+    # The name of the schedule that it is a run of.
+    schedule: Mapped[str | None]
 
 
 _table = JobRow.__table__
@@ -65,13 +89,13 @@ _table = JobRow.__table__
 
 @dataclass
 class Progress:
-    """How far a job is.
+    """The progress of a job.
 
-    done and total are of bytes, versions or percent, a total of None is not known; counts are by
-    type and outcome; notes are sentences.
+    done and total count bytes, versions or percent; an unknown total is None. counts are by type
+    and outcome; notes are sentences.
     """
 
-    # Of a job that runs: BEGINS, WAITS or WORKS.
+    # Of a running job: BEGINS, WAITS or WORKS.
     phase: str = BEGINS
     done: int = 0
     total: int | None = None
@@ -81,10 +105,13 @@ class Progress:
     run: int = 0
     name: str = ""
     pid: int = 0
-    # Names and sizes of what can be fetched; None until it has ended.
+    # Names and sizes of the files that the job made; None until they are stored.
     made: list[tuple[str, int]] | None = None
-    # The state of a job once what it made is kept, which its first note says that it is not yet.
-    ends: str = ""
+    # Why the files of an uploading job cannot be stored.
+    storage_error: str = ""
+
+
+_PROGRESS = {field.name for field in fields(Progress)}
 
 
 class Job(NamedTuple):
@@ -103,6 +130,7 @@ class Job(NamedTuple):
     request: Mapping[str, Any]
     progress: Progress
     error: str | None
+    schedule: str | None
 
     @property
     def is_under_way(self) -> bool:
@@ -113,8 +141,21 @@ class Job(NamedTuple):
         return self.is_under_way and self.stop_requests > 0
 
     @property
-    def reason(self) -> str:
-        """Why it failed, empty if nothing is known."""
+    def outcome(self) -> str:
+        """Its state, or for an uploading job the state that it will have."""
+        if self.state != UPLOADING:
+            return self.state
+        return FAILED if self.error else STOPPED if self.stop_requests else DONE
+
+    @property
+    def has_failed(self) -> bool:
+        return self.outcome in (FAILED, INTERRUPTED)
+
+    @property
+    def summary(self) -> str:
+        """A sentence on how it ended, empty if there is none."""
+        if self.outcome == STOPPED:
+            return ""
         return self.error or next(iter(self.progress.notes), "")
 
 
@@ -122,7 +163,9 @@ _COLUMNS = [_table.c[name] for name in Job._fields]
 
 
 def _job(row: Any) -> Job:
-    return Job(**{**row._mapping, "progress": Progress(**row.progress)})
+    # The process of an earlier release may have written other values too.
+    known = {name: value for name, value in row.progress.items() if name in _PROGRESS}
+    return Job(**{**row._mapping, "progress": Progress(**known)})
 
 
 def new_id() -> str:
@@ -145,21 +188,21 @@ def add(
     request: Mapping[str, Any] | None = None,
     expires_at: int | None = None,
     runs: bool = False,
+    schedule: str | None = None,
+    error: str | None = None,
 ) -> bool:
-    """Queue a job, or with runs note the first attempt; return whether its id was new."""
-    row = {
-        "id": job_id,
-        "kind": kind,
-        "owner": owner,
-        "state": RUNNING if runs else QUEUED,
-        "created_at": now,
-        "expires_at": expires_at,
-        "attempts": 1 if runs else 0,
-        "lease_until": now + LEASE_SECONDS if runs else None,
-        "stop_requests": 0,
-        "request": dict(request or {}),
-        "progress": asdict(Progress()),
-    }
+    """Queue a job; return False if its id is known, or its schedule has a run under way.
+
+    With runs, the row is that of the first attempt; with an error, that of a job that could not
+    begin.
+    """
+    row = {"id": job_id, "kind": kind, "owner": owner, "state": QUEUED, "created_at": now}
+    row |= {"expires_at": expires_at, "attempts": 0, "stop_requests": 0, "schedule": schedule}
+    row |= {"request": dict(request or {}), "progress": asdict(Progress())}
+    if runs:
+        row |= {"state": RUNNING, "attempts": 1, "lease_until": now + LEASE_SECONDS}
+    if error:
+        row |= {"state": FAILED, "ended_at": now, "error": error}
     with suppress(IntegrityError), connection.begin_nested():
         connection.execute(insert(JobRow), [row])
         return True
@@ -173,22 +216,21 @@ def count(
     owner: str | None = None,
     under_way: bool = False,
     unexpired: int | None = None,
+    alive: int | None = None,
 ) -> int:
-    """Return how many jobs of a kind there are: an owner's, under way, not expired at a time."""
-    conditions = [_table.c.kind == kind]
+    """Return how many jobs of a kind there are.
+
+    They are an owner's, under way, not expired at a time, or have a process at a time.
+    """
+    query = select(func.count()).where(_table.c.kind == kind)
     if owner is not None:
-        conditions.append(_table.c.owner == owner)
+        query = query.where(_table.c.owner == owner)
     if under_way:
-        conditions.append(_table.c.state.in_(UNDER_WAY))
+        query = query.where(_table.c.state.in_(UNDER_WAY))
     if unexpired is not None:
-        conditions.append(_table.c.expires_at > unexpired)
-    return connection.execute(select(func.count()).where(*conditions)).scalar() or 0
-
-
-def count_running(connection: Connection, kind: str, now: int) -> int:
-    """Return how many jobs of a kind have a process."""
-    is_alive = (_table.c.state == RUNNING, _table.c.lease_until >= now)
-    query = select(func.count()).where(_table.c.kind == kind, *is_alive)
+        query = query.where(_table.c.expires_at > unexpired)
+    if alive is not None:
+        query = query.where(_table.c.state == RUNNING, _table.c.lease_until >= alive)
     return connection.execute(query).scalar_one()
 
 
@@ -211,33 +253,48 @@ def find_any(job_id: str) -> Job | None:
 
 def jobs(*kinds: str, limit: int | None = None) -> list[Job]:
     """Return the jobs of some kinds, or of all, newest first."""
-    query = select(*_COLUMNS).order_by(_table.c.number.desc()).limit(limit)
-    if kinds:
-        query = query.where(_table.c.kind.in_(kinds))
+    query = select(*_COLUMNS).where(_table.c.kind.in_(kinds)) if kinds else select(*_COLUMNS)
+    return _newest_first(query.limit(limit))
+
+
+def runs_of_schedules(name: str | None = None) -> list[Job]:
+    """Return the jobs of all schedules or of one, newest first."""
+    which = _table.c.schedule.is_not(None) if name is None else _table.c.schedule == name
+    return _newest_first(select(*_COLUMNS).where(which))
+
+
+def _newest_first(query: Any) -> list[Job]:
     with db.engine.connect() as connection:
-        return [_job(row) for row in connection.execute(query)]
+        return [_job(row) for row in connection.execute(query.order_by(_table.c.number.desc()))]
+
+
+def has_run_under_way(schedule: str) -> bool:
+    """Return whether a schedule has a run under way."""
+    return _has_job(_table.c.schedule == schedule, _table.c.state.in_(UNDER_WAY))
+
+
+def release_runs(connection: Connection, schedule: str) -> None:
+    """Make the runs of a schedule, which is removed, jobs without a schedule."""
+    connection.execute(update(JobRow).where(_table.c.schedule == schedule).values(schedule=None))
+
+
+def _has_job(*conditions: Any) -> bool:
+    """Return whether there is such a job. Called often, so it takes no write lock."""
+    with db.engine.connect() as connection:
+        return connection.execute(select(1).where(*conditions).limit(1)).first() is not None
 
 
 def _claimable(kind: str, now: int) -> Any:
     """Return the condition for an unfinished job without a live process."""
-    lost = and_(_table.c.state == RUNNING, _table.c.lease_until < now)
-    return and_(
-        _table.c.kind == kind,
-        or_(_table.c.state == QUEUED, lost),
-        or_(_table.c.expires_at.is_(None), _table.c.expires_at > now),
-    )
+    is_lost = (_table.c.state == RUNNING) & (_table.c.lease_until < now)
+    is_waiting = (_table.c.state == QUEUED) | is_lost
+    is_kept = _table.c.expires_at.is_(None) | (_table.c.expires_at > now)
+    return (_table.c.kind == kind) & is_waiting & is_kept
 
 
-def has_claimable(snapshot: Reader, kind: str, now: int) -> bool:
-    """Return whether there is a job to claim. Called often, so it takes no write lock."""
-    return (
-        snapshot.first(
-            "SELECT 1 FROM job WHERE kind = ? AND (state = ? OR state = ? AND lease_until < ?)"
-            " AND (expires_at IS NULL OR expires_at > ?) LIMIT 1",
-            (kind, QUEUED, RUNNING, now, now),
-        )
-        is not None
-    )
+def has_claimable(kind: str, now: int) -> bool:
+    """Return whether there is a job to claim."""
+    return _has_job(_claimable(kind, now))
 
 
 def claim(connection: Connection, kind: str, now: int) -> Job | None:
@@ -285,23 +342,26 @@ def _change(
 
 
 def renew(job: Job, progress: Progress, now: int) -> bool:
-    """Renew the lease of an attempt; return whether it is still the newest one.
+    """Renew the lease of an attempt; return whether it may go on.
 
-    A job that was marked as interrupted runs again: its process was slow.
+    A job that was marked as interrupted, since its process was slow, is running again, unless its
+    schedule has another run under way.
     """
-    lease = now + LEASE_SECONDS
-    return _change(
-        job,
-        (RUNNING, INTERRUPTED),
-        state=RUNNING,
-        progress=asdict(progress),
-        lease_until=lease,
-    )
+    try:
+        return _change(
+            job,
+            (RUNNING, INTERRUPTED),
+            state=RUNNING,
+            progress=asdict(progress),
+            lease_until=now + LEASE_SECONDS,
+        )
+    except IntegrityError:
+        return False
 
 
 def finish(
     job: Job,
-    state: str,
+    outcome: str,
     now: int,
     *,
     progress: Progress | None = None,
@@ -309,36 +369,35 @@ def finish(
     expires_at: int | None = None,
     patience: float | None = None,
 ) -> bool:
-    """Mark a job as ended, waiting for another writer so long; return whether this was its process.
+    """Record that the work of a job has ended; return whether the process still owned it.
 
-    Also where it was taken for dead meanwhile: then it was slow.
+    Also a job that was marked as interrupted, since its process was slow, is changed. patience is
+    how many seconds to wait for another writer.
     """
-    values: dict[str, Any] = {"progress": asdict(progress)} if progress is not None else {}
-    values |= {"state": state, "error": error, "ended_at": now, "expires_at": expires_at}
-    return _change(job, (RUNNING, INTERRUPTED), patience, lease_until=None, **values)
+    values: dict[str, Any] = {"state": outcome}
+    if progress is not None:
+        values["progress"] = asdict(progress)
+        if progress.storage_error:
+            values |= {"state": UPLOADING, "stop_requests": int(outcome == STOPPED)}
+    values |= {"error": error, "ended_at": now, "expires_at": expires_at, "lease_until": None}
+    return _change(job, (RUNNING, INTERRUPTED), patience, **values)
 
 
-def note_made(job_id: str, made: list[tuple[str, int]]) -> None:
-    """Note what a job made that has ended, as it was kept only now."""
+def record_stored_files(job_id: str, made: list[tuple[str, int]]) -> None:
+    """Record that the files of a job that is not under way are stored only now."""
     job = find_any(job_id)
-    if job is None:
-        return
-    progress, state = replace(job.progress, made=made), job.state
-    if progress.ends:
-        state = progress.ends
-        progress = replace(progress, ends="", notes=progress.notes[1:])
-    ended = (DONE, FAILED, STOPPED, INTERRUPTED)
-    _change(job, ended, state=state, progress=asdict(progress))
+    if job is not None and not job.is_under_way:
+        progress = asdict(replace(job.progress, made=made, storage_error=""))
+        _change(job, (job.state,), state=job.outcome, progress=progress)
 
 
 def interrupt(job: Job) -> None:
-    """Mark a job whose process is known to be gone, if it still says that it runs."""
-    with writing() as connection:
-        _interrupt(connection, _table.c.id == job.id)
+    """Mark a job whose process is known to be gone as interrupted, if its state is running."""
+    _interrupt(_table.c.id == job.id)
 
 
 def requeue(job: Job, *, counts: bool = True) -> None:
-    """Queue a job again whose process is gone, if it still says that it runs.
+    """Queue a job again whose process is gone, if its state is running.
 
     counts is whether this attempt counts among the few that a job has.
     """
@@ -347,22 +406,20 @@ def requeue(job: Job, *, counts: bool = True) -> None:
     _change(job, state=QUEUED, lease_until=None, progress=none, attempts=attempts)
 
 
-def interrupt_lost(snapshot: Reader, kinds: Sequence[str], now: int) -> None:
-    """Mark the jobs of some kinds whose lease ran out."""
-    marks = ", ".join("?" * len(kinds))
-    lost = f"SELECT 1 FROM job WHERE kind IN ({marks}) AND state = ? AND lease_until < ? LIMIT 1"
-    if snapshot.first(lost, (*kinds, RUNNING, now)) is None:
-        return
+def interrupt_lost(now: int, requeued: Collection[str]) -> None:
+    """Mark the jobs whose lease ran out, except those of kinds that are queued again."""
+    lost = (_table.c.lease_until < now, _table.c.kind.not_in(requeued))
+    if _has_job(_table.c.state == RUNNING, *lost):
+        _interrupt(*lost)
+
+
+def _interrupt(*conditions: Any) -> None:
     with writing() as connection:
-        _interrupt(connection, _table.c.kind.in_(kinds), _table.c.lease_until < now)
-
-
-def _interrupt(connection: Connection, *conditions: Any) -> None:
-    connection.execute(
-        update(JobRow)
-        .where(_table.c.state == RUNNING, *conditions)
-        .values(state=INTERRUPTED, lease_until=None)
-    )
+        connection.execute(
+            update(JobRow)
+            .where(_table.c.state == RUNNING, *conditions)
+            .values(state=INTERRUPTED, lease_until=None)
+        )
 
 
 def request_stop(job_id: str) -> None:
@@ -388,16 +445,35 @@ def delete_job(job_id: str) -> None:
         connection.execute(delete(JobRow).where(_table.c.id == job_id))
 
 
-def delete_expired(snapshot: Reader, kind: str, before: int) -> list[str]:
+def delete_expired(kind: str, before: int) -> list[str]:
     """Delete the rows of a kind that expired before a moment; return their ids."""
-    expired = "SELECT 1 FROM job WHERE kind = ? AND expires_at < ? LIMIT 1"
-    if snapshot.first(expired, (kind, before)) is None:
+    expired = (_table.c.kind == kind) & (_table.c.expires_at < before)
+    if not _has_job(expired):
         return []
-    condition = and_(_table.c.kind == kind, _table.c.expires_at < before)
     with writing() as connection:
-        ids = list(connection.execute(select(_table.c.id).where(condition)).scalars())
+        ids = list(connection.execute(select(_table.c.id).where(expired)).scalars())
         connection.execute(delete(JobRow).where(_table.c.id.in_(ids)))
     return ids
+
+
+def forgettable_jobs(requeued: Collection[str]) -> list[Job]:
+    """Return the old jobs to remove, except those of kinds that are queued again, which expire.
+
+    Of each schedule the last runs stay, and always the newest that succeeded.
+    """
+    jobs_of: Counter[tuple[str | None, str]] = Counter()
+    succeeded: set[str] = set()
+    found = []
+    for job in jobs():
+        if job.is_under_way or job.kind in requeued:
+            continue
+        group = (None, job.kind) if job.schedule is None else (job.schedule, "")
+        jobs_of[group] += 1
+        if job.schedule is not None and job.outcome == DONE and job.schedule not in succeeded:
+            succeeded.add(job.schedule)
+        elif jobs_of[group] > (_REMEMBERED if job.schedule is None else _REMEMBERED_RUNS):
+            found.append(job)
+    return found
 
 
 def all_ids() -> set[str]:

@@ -1,6 +1,6 @@
-"""The thread of a server that starts jobs and schedules, and sweeps up old ones.
+"""The thread of a server that starts jobs and runs of schedules, and removes old data.
 
-Each process has it; a lock on a file of the instance folder chooses one of them.
+Each process has this thread; a lock on a file of the instance folder chooses one of them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Event, Thread
 from typing import NamedTuple
@@ -16,27 +16,32 @@ from typing import NamedTuple
 from flask import Flask, current_app
 
 from fhirapp.audit import Unwritable
+from fhirapp.audit.seals import remove_expired
 from fhirapp.config import settings_of
 from fhirapp.db import Busy, database_errors
 from fhirapp.db.generation import generation
+from fhirapp.feature import features, imported, requeued_kinds
 from fhirapp.file_locks import lock
+from fhirapp.jobs import process, queue, schedules, uploads
 
 _log = logging.getLogger(__name__)
 
 _EXTENSION = "fhirapp.jobs"
 # How soon a thread sees a job that another process queued; how often it looks for jobs whose
-# process was killed, and for expired ones.
+# process was killed; how often it removes old data.
 _POLL_SECONDS, _LOOK_SECONDS, _SWEEP_SECONDS = 0.5, 5.0, 60.0
 # How long a stopping server waits for the current step.
 _END_SECONDS = 1.0
 _LOCK = "jobs.lock"
+# How long files without a job are kept, and uploads that no job has taken, in seconds.
+DAY = 86_400
 
 
 class _Jobs(NamedTuple):
-    """What the app's worker does, and the event that wakes it.
+    """The functions that the app's worker calls, and the event that wakes it.
 
     Each of run_next starts a job that is due, and returns whether there was one; each of sweeps
-    removes old data. Both get the time in seconds since 1970.
+    removes old data. Both are given the time in seconds since 1970.
     """
 
     awake: Event
@@ -45,8 +50,34 @@ class _Jobs(NamedTuple):
 
 
 def init_app(app: Flask) -> None:
-    """Give the app a worker that has nothing to do yet."""
-    app.extensions[_EXTENSION] = _Jobs(Event(), [], [])
+    """Give the app a worker."""
+    sweeps = [
+        sweep,
+        lambda _now: process.store_leftover_files(),
+        lambda _now: remove_expired(app),
+    ]
+    app.extensions[_EXTENSION] = _Jobs(Event(), [process.start_queued, schedules.run_due], sweeps)
+
+
+def sweep(now: int) -> None:
+    """Mark lost jobs as interrupted; remove old jobs, and what features keep no longer."""
+    # Jobs of these kinds are begun again, and expire.
+    requeued = requeued_kinds()
+    queue.interrupt_lost(now, requeued)
+    own = [imported(reference) for feature in features() for reference in feature.sweeps]
+    for remove in (_remove_orphans, *own):
+        # What cannot be removed now is removed later.
+        with suppress(OSError):
+            remove(now)
+    for job in queue.forgettable_jobs(requeued):
+        process.remove(job)
+
+
+def _remove_orphans(now: int) -> None:
+    """Remove old files without a job, and old uploads."""
+    with suppress(OSError):
+        process.remove_orphans(now - DAY)
+    uploads.remove_old(now - DAY)
 
 
 def register(
@@ -55,7 +86,7 @@ def register(
     sweep: Callable[[int], None] | None = None,
     run_next: Callable[[int], bool] | None = None,
 ) -> None:
-    """Register functions that remove old data, or start due jobs, with the app's worker."""
+    """Have the app's worker call further functions."""
     jobs: _Jobs = app.extensions[_EXTENSION]
     if sweep is not None:
         jobs.sweeps.append(sweep)
@@ -102,7 +133,7 @@ class Worker(Thread):
             try:
                 self._wait_for_turn()
             except Exception:  # noqa: BLE001
-                # Such as a full disk: without this thread no job would start any more.
+                # For example a full disk: without this thread no further job would start.
                 _log.exception("jobs cannot be started now")
                 self._jobs.awake.wait(_LOOK_SECONDS)
 

@@ -49,7 +49,7 @@ from fhirapp.store import write
 from fhirapp.store.prepare import DocumentTextReader
 from fhirapp.store.version import raise_generation
 
-HEAD = "0013"
+HEAD = "0014"
 # The oldest schema that is upgraded, and the release that upgrades older ones to it.
 INITIAL, UPGRADED_BY = "0011", "0.1.0"
 _VERSIONS = "alembic_version"

@@ -176,8 +176,11 @@ def test_files_of_a_job_are_kept_once_the_store_is_back(away):
     try:
         form.submit("Start export", type="Group")
         job = newest(app, EXPORT)
-        assert job.state == "failed"
-        assert f"({away.reason})" in job.progress.notes[0]
+        assert (job.state, job.outcome) == ("uploading", "done")
+        assert job.progress.storage_error.endswith(away.reason)
+        page = admin.get(f"/admin/exports/{job.id}")
+        assert "storing files" in page.words
+        assert f"Its files are still being stored: {job.progress.storage_error}" in page.words
         assert process.folder_of(job.id, settings_of(app).instance).is_dir()
     finally:
         away.come()
@@ -186,7 +189,7 @@ def test_files_of_a_job_are_kept_once_the_store_is_back(away):
         # Its process may take a moment to end.
         while process.folder_of(job.id, settings_of(app).instance).exists():
             assert time.monotonic() < deadline
-            process.keep_left()
+            process.store_leftover_files()
         files = shared_files(settings_of(app))
         manifest = json.loads(files.read(f"tasks/{job.id}/made/manifest.json"))
     assert manifest["output"]

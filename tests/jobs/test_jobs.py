@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -19,8 +20,17 @@ from fhirapp.features.exports.jobs import EXPORT
 from fhirapp.features.imports.jobs import IMPORT
 from fhirapp.file_locks import lock
 from fhirapp.jobs import process, queue, uploads, worker
-from fhirapp.jobs.queue import INTERRUPTED, LEASE_SECONDS, RUNNING, STOPPED, Job, Progress
-from fhirapp.server.jobs import DAY, sweep
+from fhirapp.jobs.queue import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    LEASE_SECONDS,
+    RUNNING,
+    STOPPED,
+    Job,
+    Progress,
+)
+from fhirapp.jobs.worker import DAY, sweep
 from tests.support.databases import SQLITE, THREE_SERVERS
 from tests.support.jobs import wait_for
 
@@ -128,13 +138,13 @@ def test_process_stops_when_asked_and_is_killed_when_asked_again(
         "    tracker.phase('works')\n"
         "    time.sleep(60)\n"
         "app = core_app(load_settings())\n"
-        "process.perform(app, sys.argv[1], int(sys.argv[2]), {'export': sleep})\n"
+        "process.run_job(app, sys.argv[1], int(sys.argv[2]), {'export': sleep})\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     monkeypatch.setattr(process, "MODULE", "sleeper")
     job_id = queue.new_id()
     with app.app_context():
-        assert process.start(job_id, EXPORT, owner="admin", request={})
+        assert process.start(job_id, EXPORT, owner="admin", request={}, now=int(time.time()))
         while found(app, job_id).progress.phase != "works":
             time.sleep(0.05)
         for _ in range(requests):
@@ -147,7 +157,7 @@ def test_process_that_cannot_be_started_leaves_nothing(app, tmp_path, monkeypatc
     job_id = queue.new_id()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
     with app.app_context(), pytest.raises(ConfigurationError, match="No process can be started"):
-        process.start(job_id, IMPORT, owner="admin", request={})
+        process.start(job_id, IMPORT, owner="admin", request={}, now=int(time.time()))
     with app.app_context():
         assert queue.find(job_id, IMPORT) is None
     assert not process.folder_of(job_id, settings_of(app).instance).exists()
@@ -179,16 +189,75 @@ def test_files_of_a_killed_process_are_kept_once_it_is_gone(app):
     (path / "made" / "rejected.ndjson").write_bytes(b"{}\n")
     (path / "made" / ".half").write_bytes(b"")
     with app.app_context():
-        process.keep_left()
+        process.store_leftover_files()
         assert path.exists()
         queue.interrupt(job)
         with lock(path):
-            process.keep_left()
+            process.store_leftover_files()
             assert path.exists()
-        process.keep_left()
+        process.store_leftover_files()
         files = process.made_files(found(app, job.id))
     assert [(file.base, file.size) for file in files] == [("rejected.ndjson", 3)]
     assert not path.exists()
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("outcome", "error"), [(DONE, None), (FAILED, "The disk is full."), (STOPPED, None)]
+)
+def test_job_whose_files_cannot_be_stored_is_uploading_until_they_are(
+    app, outcome, error, monkeypatch
+):
+    job = added(app, IMPORT)
+    path = work(app, job.id, age=0)
+    (path / "made").mkdir()
+    (path / "made" / "report.json").write_bytes(b"{}")
+    with app.app_context():
+        queue.request_stop(job.id)
+        with monkeypatch.context() as patch:
+            patch.setattr(process, "_store_files", refuse_files)
+            with process.Tracker(app, found(app, job.id)) as tracker:
+                tracker.end(outcome, error=error, note="A remark." if not error else "")
+            os.close(tracker._held or 0)
+        waiting = found(app, job.id)
+        assert (waiting.state, waiting.outcome, waiting.error) == ("uploading", outcome, error)
+        assert waiting.progress.storage_error.endswith(": No such device or address")
+        assert (waiting.is_under_way, waiting.is_stopping) == (False, False)
+        # Nobody stops it or takes it for lost, and none of its files is offered.
+        queue.request_stop(job.id)
+        sweep(NOW + DAY)
+        assert found(app, job.id) == waiting
+        assert process.made_files(waiting) == []
+        process.store_leftover_files()
+        stored = found(app, job.id)
+        assert [file.base for file in process.made_files(stored)] == ["report.json"]
+    assert (stored.state, stored.error, stored.progress.storage_error) == (outcome, error, "")
+    assert stored.progress.notes == waiting.progress.notes
+    assert stored.ended_at == waiting.ended_at
+    assert not path.exists()
+
+
+def refuse_files(*_: object) -> list[tuple[str, int]]:
+    """Raise what a storage raises that cannot be reached."""
+    raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
+
+
+def test_process_that_begins_late_does_nothing(app):
+    """Its job is another attempt's, has ended or was deleted."""
+    second, ended, deleted = added(app, IMPORT), added(app, IMPORT), added(app, IMPORT)
+    ran: list[str] = []
+
+    def run(job: Job, _tracker: process.Tracker) -> str:
+        ran.append(job.id)
+        return ""
+
+    with app.app_context():
+        queue.finish(ended, DONE, NOW)
+        queue.delete_job(deleted.id)
+    for job, attempt in ((second, second.attempts - 1), (ended, 1), (deleted, 1)):
+        process.run_job(app, job.id, attempt, {IMPORT: run})
+    assert ran == []
+    assert found(app, second.id) == second
 
 
 @BOTH
@@ -203,7 +272,7 @@ def test_files_of_a_killed_process_are_kept_by_one_of_two(app):
     def keep(_number: int) -> None:
         with app.app_context():
             together.wait()
-            process.keep_left()
+            process.store_leftover_files()
 
     with app.app_context():
         queue.interrupt(job)

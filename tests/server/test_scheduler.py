@@ -20,16 +20,14 @@ from fhirapp.features.backups.jobs import BACKUP, VERIFICATION
 from fhirapp.features.imports.jobs import FOLDER, PULL
 from fhirapp.jobs import process, queue, schedules
 from fhirapp.jobs.queue import DONE, FAILED, INTERRUPTED
-from fhirapp.jobs.schedules import SKIPPED
-from fhirapp.server import scheduler
-from fhirapp.server.scheduler import run_due
+from fhirapp.jobs.schedules import run_due
 from tests.support.bulk_server import EXPORT, TIME, BulkServer, accepted, file, lines_of, running
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.importing import patient
 from tests.support.jobs import wait_for
 from tests.support.key_server import ok
 from tests.support.racing import racers
-from tests.support.schedules import HOUR, START, add, look, names, patients, write
+from tests.support.schedules import HOUR, START, add, found, look, names, patients, write
 from tests.support.shell import assert_not_done, run_command, start_job
 
 LATER = "2026-03-01T00:00:00Z"
@@ -68,9 +66,9 @@ def test_backup_is_taken_and_verified_and_the_oldest_removed(app, tmp_path):
     other = tmp_path / "other-20260101T000000Z.backup"
     add(app, BACKUP, folder=str(tmp_path), keep=2, drill=True)
     ended = look(app)
-    assert (ended.last.outcome, ended.failures) == (DONE, 0)
-    assert "Backed up" in ended.last.note
-    assert "It is whole: all of its" in ended.last.note
+    assert (ended.outcome, ended.failures) == (DONE, 0)
+    assert "Backed up" in ended.note
+    assert "It is whole: all of its" in ended.note
     (first,) = tmp_path.glob("one-*.backup")
     other.write_bytes(first.read_bytes())
     for number in (1, 2):
@@ -96,7 +94,7 @@ def test_oldest_backup_in_the_server_folder_is_removed_and_the_new_one_never(app
         (kept / f"{name}.backup").write_bytes(first.read_bytes())
     # The clock was ahead when this one was taken.
     first.rename(kept / "one-20990101T000000Z.backup")
-    assert look(app, START + 2 * HOUR).last.outcome == DONE
+    assert look(app, START + 2 * HOUR).outcome == DONE
     assert [name[:8] for name in names(kept)] == [first.name[:8], "two-2025"]
 
 
@@ -106,7 +104,7 @@ def test_backup_without_its_folder_fails(app, tmp_path):
     add(app, BACKUP, folder=str(folder), keep=2)
     folder.rmdir()
     ended = look(app)
-    assert (ended.last.outcome, ended.last.note) == (
+    assert (ended.outcome, ended.note) == (
         *(FAILED, f"There is no folder {folder}; mount it, or make it."),
     )
     assert not folder.exists()
@@ -118,27 +116,27 @@ def test_schedule_named_as_manual_backups_is_refused(app):
         app.app_context(),
         pytest.raises(ConfigurationError, match="Manual backups are also named"),
     ):
-        scheduler.add(name, BACKUP, "hourly", {"keep": 2}, START)
+        schedules.add(name, BACKUP, "hourly", {"keep": 2}, START)
 
 
 def test_scheduled_backup_is_encrypted_by_file_or_variable(app, tmp_path, monkeypatch):
     secret = tmp_path / "passphrase"
     secret.write_text("correct horse\n")
     add(app, BACKUP, passphrase_file=str(secret), drill=True)
-    assert look(app).last.outcome == DONE
+    assert look(app).outcome == DONE
     folder = settings_of(app).instance / "backups"
     assert [path.read_bytes()[:14] for path in folder.iterdir()] == [b"-----BEGIN AGE"]
     secret.unlink()
     ended = look(app, START + 2 * HOUR)
-    assert ended.last.outcome == FAILED
-    assert ended.last.note == f"The passphrase file {secret} cannot be read."
+    assert ended.outcome == FAILED
+    assert ended.note == f"The passphrase file {secret} cannot be read."
     with app.app_context():
         schedules.remove("one")
     add(app, BACKUP, encrypt=True)
-    assert "set FHIRAPP_BACKUP_PASSPHRASE for the server" in look(app).last.note
+    assert "set FHIRAPP_BACKUP_PASSPHRASE for the server" in look(app).note
     assert len(names(folder)) == 1
     monkeypatch.setenv("FHIRAPP_BACKUP_PASSPHRASE", "battery staple")
-    assert look(app, START + 2 * HOUR).last.outcome == DONE
+    assert look(app, START + 2 * HOUR).outcome == DONE
     assert all(path.read_bytes()[:14] == b"-----BEGIN AGE" for path in folder.iterdir())
     with app.app_context():
         assert "battery staple" not in str([schedules.schedules(), queue.jobs()])
@@ -152,10 +150,9 @@ def test_running_schedule_is_not_started_again(app, monkeypatch):
         assert run_due(START + HOUR)
         assert not run_due(START + HOUR)
         assert run_due(START + 2 * HOUR)
-        found = schedules.find("one")
-        assert (found.job_id, [run.outcome for run in found.history]) == (held[0], [SKIPPED])
+        assert [job.id for job in found(app).runs.jobs] == held
         with pytest.raises(ConfigurationError, match="The schedule one is already running"):
-            scheduler.run_now("one", START + 2 * HOUR)
+            schedules.run_now("one", START + 2 * HOUR)
     assert len(held) == 1
 
 
@@ -170,7 +167,7 @@ def test_run_whose_job_was_not_queued_is_started_later(app, inbox):
             run_due(START + HOUR)
         with db.engine.begin() as connection:
             connection.execute(text("ALTER TABLE elsewhere RENAME TO job"))
-    assert look(app).last.outcome == DONE
+    assert look(app).outcome == DONE
     assert patients(app) == {"p1"}
 
 
@@ -187,16 +184,14 @@ def test_killed_run_loses_nothing(app, inbox, monkeypatch):
             partial(start_job, module="tests.support.killed_job"),
         )
         assert run_due(START + HOUR)
-        job_id = schedules.find("one").job_id
+        (job_id,) = [job.id for job in found(app).runs.jobs]
     assert wait_for(app, job_id).state == INTERRUPTED
     assert patients(app) == {"p1"}
     assert (names(inbox), names(inbox / "done")) == ([".fhirapp", "done", "failed"], [])
-    with app.app_context():
-        assert not schedules.settle(schedules.find("one"), START + HOUR)
-        assert schedules.find("one").last.outcome == INTERRUPTED
+    assert (found(app).outcome, found(app).failures) == (INTERRUPTED, 1)
     monkeypatch.setattr(process, "_spawn", start_job)
     ended = look(app, START + 2 * HOUR)
-    assert (ended.last.outcome, ended.failures) == (DONE, 0)
+    assert (ended.outcome, ended.failures) == (DONE, 0)
     assert patients(app) == {"p1", "p2"}
     assert names(inbox / "done") == ["export"]
 
@@ -220,11 +215,11 @@ def offer(server: BulkServer, path: str, moment: str, *patients: bytes) -> None:
 def test_pull_requests_everything_and_then_changes(app, server):
     add(app, PULL, address=server.url + EXPORT, source="hospital")
     ended = look(app)
-    assert (ended.last.outcome, ended.last.note, ended.since) == (DONE, "", TIME)
+    assert (ended.outcome, ended.note, ended.schedule.since) == (DONE, "", TIME)
     assert len(patients(app)) == 3
     offer(server, since(TIME), LATER, json.dumps(patient("new")).encode() + b"\n")
     ended = look(app, START + 2 * HOUR)
-    assert (ended.last.outcome, ended.since) == (DONE, LATER)
+    assert (ended.outcome, ended.schedule.since) == (DONE, LATER)
     assert "new" in patients(app)
     assert requested_exports(server) == [EXPORT, since(TIME)]
     assert not list((settings_of(app).instance / "downloads").iterdir())
@@ -234,9 +229,9 @@ def test_failed_pull_requests_the_same_again(app, server):
     add(app, PULL, address=server.url + EXPORT, since=TIME)
     offer(server, since(TIME), LATER, INVALID_ALLERGY)
     ended = look(app)
-    assert (ended.last.outcome, ended.since, ended.failures) == (FAILED, TIME, 1)
-    assert ended.last.note.startswith("1 records were rejected (")
-    assert ended.last.note.endswith("The next run asks for the same again.")
+    assert (ended.outcome, ended.schedule.since, ended.failures) == (FAILED, TIME, 1)
+    assert ended.note.startswith("1 records were rejected (")
+    assert ended.note.endswith("The next run asks for the same again.")
     server.answers["/job"] = [
         server.manifest("Patient", error=[{"type": "OperationOutcome", "url": "/files/error"}])
     ]
@@ -245,11 +240,11 @@ def test_failed_pull_requests_the_same_again(app, server):
     server.answers["/files/error"] = [file(json.dumps(outcome).encode() + b"\n")]
     server.answers["/files/Patient"] = [file(PATIENTS)]
     ended = look(app, START + 2 * HOUR)
-    assert (ended.failures, ended.since) == (2, TIME)
-    assert "A disk is gone." in ended.last.note
+    assert (ended.failures, ended.schedule.since) == (2, TIME)
+    assert "A disk is gone." in ended.note
     offer(server, since(TIME), LATER, PATIENTS)
     ended = look(app, START + 3 * HOUR)
-    assert (ended.last.outcome, ended.since, ended.failures) == (DONE, LATER, 0)
+    assert (ended.outcome, ended.schedule.since, ended.failures) == (DONE, LATER, 0)
     assert requested_exports(server) == [since(TIME)] * 3
 
 
@@ -257,16 +252,16 @@ def test_pull_without_transaction_time_requests_everything_again(app, server):
     server.answers["/job"] = [server.manifest("Patient", transactionTime=None)]
     add(app, PULL, address=server.url + EXPORT)
     ended = look(app)
-    assert (ended.last.outcome, ended.since) == (DONE, None)
-    assert "the next is of everything" in ended.last.note
+    assert (ended.outcome, ended.schedule.since) == (DONE, None)
+    assert "the next is of everything" in ended.note
 
 
 def test_pull_from_a_failing_server_is_recorded(app, server):
     server.answers[EXPORT] = [ok({"not": "accepted"})]
     add(app, PULL, address=server.url + EXPORT)
     ended = look(app)
-    assert (ended.last.outcome, ended.failures) == (FAILED, 1)
-    assert "answers 200, and not 202" in ended.last.note
+    assert (ended.outcome, ended.failures) == (FAILED, 1)
+    assert "answers 200, and not 202" in ended.note
 
 
 def test_invalid_schedule_is_refused_when_it_is_added(app, tmp_path):
@@ -309,9 +304,9 @@ def test_demo_takes_no_schedule_but_its_reset(make_app, tmp_path):
     with app.app_context():
         run_due(START)
         for change in (
-            lambda: scheduler.remove("demo-reset"),
-            lambda: scheduler.pause("demo-reset", START, paused=True),
-            lambda: scheduler.run_now("demo-reset", START),
+            lambda: schedules.remove("demo-reset"),
+            lambda: schedules.pause("demo-reset", START, paused=True),
+            lambda: schedules.run_now("demo-reset", START),
         ):
             with pytest.raises(ConfigurationError, match="only be changed with FHIRAPP_DEMO_RESET"):
                 change()
@@ -319,10 +314,10 @@ def test_demo_takes_no_schedule_but_its_reset(make_app, tmp_path):
 
 def test_schedule_of_a_clinic_that_is_named_like_the_demo_reset_is_changed_like_others(app):
     with app.app_context():
-        scheduler.add("demo-reset", BACKUP, "weekly sunday 02:00", {}, START)
+        schedules.add("demo-reset", BACKUP, "weekly sunday 02:00", {}, START)
         run_due(START)
-        assert scheduler.pause("demo-reset", START, paused=True)
-        scheduler.remove("demo-reset")
+        assert schedules.pause("demo-reset", START, paused=True)
+        schedules.remove("demo-reset")
         assert schedules.schedules() == []
 
 

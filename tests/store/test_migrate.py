@@ -9,6 +9,7 @@ of a table needs a step in fhirapp/store/migrations/, a higher HEAD, and the new
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -23,13 +24,14 @@ from pathlib import Path
 
 import pytest
 from flask import Flask
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import Connection, create_engine, inspect, text
 
 from fhirapp import create_app
 from fhirapp.audit.store import TABLES
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
 from fhirapp.environment import load_settings
+from fhirapp.jobs import queue, schedules
 from fhirapp.server.prepare import prepare
 from fhirapp.store import migrate
 from fhirapp.store.migrate import HEAD, INITIAL, schema_version, upgrade
@@ -259,6 +261,150 @@ def test_database_locked_by_another_program_is_reported(open_app, tmp_path, monk
     with pytest.raises(ConfigurationError, match="is in use by another program; stop that one"):
         prepare(open_app(path), lambda _message: None)
     holder.close()
+
+
+OLD_TABLES = """
+CREATE TABLE job (number INTEGER PRIMARY KEY, id VARCHAR NOT NULL, kind VARCHAR NOT NULL,
+    owner VARCHAR NOT NULL, state VARCHAR NOT NULL, created_at INTEGER NOT NULL, ended_at INTEGER,
+    expires_at INTEGER, attempts INTEGER NOT NULL, lease_until INTEGER,
+    stop_requests INTEGER NOT NULL, request JSON NOT NULL, progress JSON NOT NULL, error VARCHAR);
+CREATE TABLE schedule (name VARCHAR PRIMARY KEY, kind VARCHAR NOT NULL, timing VARCHAR NOT NULL,
+    options JSON NOT NULL, is_paused BOOLEAN NOT NULL, handled_at BIGINT NOT NULL, job_id VARCHAR,
+    began_at BIGINT, since VARCHAR, succeeded_at BIGINT, failed_at BIGINT,
+    failures INTEGER NOT NULL, history JSON NOT NULL);
+"""
+
+
+def insert_old(connection: Connection, table: str, **values: object) -> None:
+    """Insert a row into a table as schema 0013 had it; lists and mappings are JSON."""
+    row = {
+        name: json.dumps(value) if isinstance(value, list | dict) else value
+        for name, value in values.items()
+    }
+    names = ", ".join(row)
+    marks = ", ".join(f":{name}" for name in row)
+    connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({marks})"), row)
+
+
+def add_old_job(connection: Connection, number: int, **values: object) -> None:
+    common: dict[str, object] = {
+        "id": f"job-{number}",
+        "kind": "backup",
+        "owner": "schedule:nightly",
+        "state": "done",
+        "created_at": number,
+        "ended_at": number + 1,
+        "attempts": 1,
+        "stop_requests": 0,
+        "request": {"keep": 3},
+        "progress": {"notes": ["It is whole."], "ends": "", "made": None},
+    }
+    insert_old(connection, "job", number=number, **common | values)
+
+
+def add_old_schedule(connection: Connection, name: str, **values: object) -> None:
+    common: dict[str, object] = {
+        "name": name,
+        "kind": "backup",
+        "timing": "hourly",
+        "options": {"keep": 3},
+        "is_paused": False,
+        "handled_at": 900,
+        "failures": 0,
+        "history": [],
+    }
+    insert_old(connection, "schedule", **common | values)
+
+
+def old_run(outcome: str, at: int, note: str = "", job_id: str | None = None) -> dict[str, object]:
+    return {
+        "began_at": at,
+        "ended_at": at + 1,
+        "outcome": outcome,
+        "note": note,
+        "job_id": job_id,
+    }
+
+
+@BOTH
+def test_runs_of_schedules_become_jobs(empty):
+    """Migration 0014, which reads what schema 0013 has, on each engine."""
+    with empty.app_context(), writing() as connection:
+        for statement in ("DROP TABLE job", "DROP TABLE schedule", *OLD_TABLES.split(";\n")):
+            if statement.strip():
+                connection.execute(text(statement))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0013'"))
+        add_old_job(connection, 100)
+        notes = {"notes": ["Not kept.", "No room.", "More."], "ends": "failed"}
+        add_old_job(connection, 200, state="failed", progress=notes)
+        add_old_job(connection, 300, state="failed", progress={"notes": ["No key.", "More."]})
+        add_old_job(connection, 400, state="running", ended_at=None)
+        # Of a schedule of this name that was removed while its run was under way.
+        add_old_job(connection, 401, state="running", ended_at=None)
+        add_old_job(connection, 402, kind="drill")
+        add_old_job(connection, 403, owner="admin", state="queued")
+        done = {"notes": ["Not kept."], "ends": "done"}
+        add_old_job(connection, 404, owner="admin", state="failed", progress=done)
+        history = [
+            old_run("skipped", 380),
+            old_run("failed", 300, "No key.", "job-300"),
+            old_run("failed", 250, "There is no passphrase."),
+            old_run("failed", 200, "Not kept.", "job-200"),
+            old_run("done", 100, "It is whole.", "job-100"),
+        ]
+        add_old_schedule(
+            connection,
+            "nightly",
+            history=history,
+            job_id="job-400",
+            began_at=400,
+            succeeded_at=101,
+            since="2026-01-01T00:00:00Z",
+        )
+        idle = [old_run("idle", 600), old_run("failed", 500, "Away.")]
+        add_old_schedule(connection, "lab", kind="folder", history=idle, succeeded_at=601)
+        forgotten = [old_run("interrupted", 700, "", "gone")]
+        add_old_schedule(
+            connection, "old", history=forgotten, succeeded_at=50, job_id="lost", began_at=800
+        )
+    with empty.app_context():
+        upgrade(db.engine)
+        found = schedules.schedules()
+        runs = schedules.runs_of(*found)
+        others = [job for job in queue.jobs() if job.schedule is None]
+        with writing() as connection:
+            # The numbers go on.
+            assert queue.add(connection, "new", "backup", "", 950, schedule="old", error="Why.")
+        assert queue.jobs(limit=1)[0].id == "new"
+    nightly, lab, old = (runs[name] for name in ("nightly", "lab", "old"))
+    assert [(job.state, job.created_at, job.summary) for job in nightly.jobs] == [
+        ("running", 400, "It is whole."),
+        ("failed", 300, "No key."),
+        ("failed", 250, "There is no passphrase."),
+        ("uploading", 200, "No room."),
+        ("done", 100, "It is whole."),
+    ]
+    assert nightly.jobs[3].progress.storage_error == "Not kept."
+    assert (nightly.jobs[3].outcome, nightly.jobs[3].progress.notes) == ("failed", ["More."])
+    assert (nightly.succeeded_at, len(nightly.failures)) == (101, 3)
+    assert (lab.idle_at, lab.is_idle, lab.succeeded_at, lab.failures) == (601, True, 601, [])
+    assert [(job.state, job.created_at) for job in old.jobs] == [
+        *(("interrupted", 800), ("interrupted", 700), ("done", 50)),
+    ]
+    assert (old.succeeded_at, len(old.failures)) == (50, 2)
+    assert [(job.id, job.state) for job in others] == [
+        ("job-404", "uploading"),
+        ("job-403", "queued"),
+        ("job-402", "done"),
+        ("job-401", "running"),
+    ]
+    assert others[0].outcome == "done"
+    assert {schedule.name: schedule.since for schedule in found} == {
+        "nightly": "2026-01-01T00:00:00Z",
+        "lab": None,
+        "old": None,
+    }
+    assert found[1].options == {"keep": 3}
 
 
 STEP = """

@@ -44,8 +44,8 @@ from fhirapp.features.backups.archive import DATABASE, DUMP
 from fhirapp.features.backups.backup import back_up, unpacked
 from fhirapp.features.backups.restore import restore
 from fhirapp.features.backups.schemas import major_of
+from fhirapp.jobs import schedules
 from fhirapp.keys import key_of
-from fhirapp.server import scheduler
 from fhirapp.store.migrate import HEAD
 from tests import TESTS
 from tests.support import complete, records
@@ -241,7 +241,7 @@ def fill(app: Flask, folder: Path) -> None:
     tokens = flow.tokens("openid offline_access launch/patient patient/*.rs", patient="one")
     assert flow.refresh(tokens["refresh_token"]).status_code == 200
     with app.app_context():
-        scheduler.add("nightly", "backup", "daily 02:00", {"folder": str(folder)}, int(time.time()))
+        schedules.add("nightly", "backup", "daily 02:00", {"folder": str(folder)}, int(time.time()))
     reader = asking(app)
     assert reader.get("AllergyIntolerance/nuts").status_code == 200
     assert listed(administrator(app))

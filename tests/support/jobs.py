@@ -62,7 +62,7 @@ def newest(app: Flask, kind: str) -> Job:
 def run_job(app: Flask, job: Job, folder: Path, passphrase: str) -> None:
     """Do a job in this process as the job's own process would, and return when it has ended."""
     settings = settings_of(app)
-    kinds = work.works(settings, passphrase)
+    kinds = work.job_functions(settings, passphrase)
 
     @contextmanager
     def current(wanted: Settings) -> Iterator[Flask]:
@@ -76,7 +76,7 @@ def run_job(app: Flask, job: Job, folder: Path, passphrase: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             for feature in ("backups", "exports", "imports"):
                 patch.setattr(f"fhirapp.features.{feature}.jobs.current_core", current)
-            process.perform(app, job.id, job.attempts, kinds)
+            process.run_job(app, job.id, job.attempts, kinds)
     finally:
         os.chdir(folder_before)
         signal.signal(signal.SIGTERM, handler)

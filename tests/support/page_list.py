@@ -16,6 +16,8 @@ from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import add_user, find_user, new_setup_code
 from fhirapp.features.demo.accounts import APP as DEMO_APP
 from fhirapp.features.demo.accounts import SECRET as DEMO_PASSWORD
+from fhirapp.jobs.queue import add as add_job
+from fhirapp.jobs.queue import new_id
 from fhirapp.jobs.schedules import ScheduleRow
 from tests.support.authorizing import VERIFIER, challenge
 from tests.support.registered import RS384, SECRET, register_app, register_backend
@@ -405,6 +407,16 @@ def added(demo: Demo, app_url: str) -> dict[str, str]:
         invitation = new_setup_code(connection, walker)
         connection.execute(insert(Grant).values(_consent(walker, DEMO_APP)))
         connection.execute(insert(ScheduleRow).values(_schedule()))
+        # A run that failed.
+        add_job(
+            connection,
+            new_id(),
+            "backup",
+            "schedule:nightly",
+            90,
+            schedule="nightly",
+            error="The disk is full.",
+        )
         codes = {f"code_of_{name}": owner_code(connection, one) for name, one in clients.items()}
     # One request that is refused, to be told of.
     narrow = {"Authorization": f"Bearer {demo.token('system/AllergyIntolerance.rs')}"}
@@ -437,8 +449,7 @@ def _consent(user_id: str, client_id: str) -> dict[str, object]:
 
 
 def _schedule() -> dict[str, object]:
-    """Return a schedule whose last run failed."""
-    run = {"began_at": 0, "ended_at": 90, "outcome": "failed", "note": "The disk is full."}
+    """Return a schedule."""
     return {
         "name": "nightly",
         "kind": "backup",
@@ -446,7 +457,4 @@ def _schedule() -> dict[str, object]:
         "options": {"keep": 14, "drill": "yes"},
         "is_paused": False,
         "handled_at": int(time.time()),
-        "failed_at": 90,
-        "failures": 1,
-        "history": [{**run, "job_id": None}],
     }

@@ -29,7 +29,7 @@ from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
 from fhirapp.auth.users import sessions
 from fhirapp.config import settings_of
-from fhirapp.server.scheduler import run_due
+from fhirapp.jobs.schedules import run_due
 from tests.support.shell import ROOT, environment
 
 

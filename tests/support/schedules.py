@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flask import Flask
 
 from fhirapp.jobs import schedules
-from fhirapp.jobs.schedules import Schedule
-from fhirapp.server import scheduler
-from fhirapp.server.scheduler import run_due
+from fhirapp.jobs.schedules import Schedule, ScheduleRuns, run_due
 from tests.support.contract import versions_held
 from tests.support.jobs import wait_for
 
@@ -26,20 +24,45 @@ START = int(time.time()) + 24 * HOUR
 def add(app: Flask, kind: str, *, at: int = START, **options: Any) -> None:
     """Add the schedule `one`."""
     with app.app_context():
-        scheduler.add("one", kind, "hourly", options, at)
+        schedules.add("one", kind, "hourly", options, at)
 
 
-def look(app: Flask, now: int = START + HOUR) -> Schedule:
-    """Look for what is due as the worker does, wait for it, look again; return the schedule."""
+class Ended(NamedTuple):
+    """A schedule and its runs, none of which is under way."""
+
+    schedule: Schedule
+    runs: ScheduleRuns
+
+    @property
+    def outcome(self) -> str:
+        """The outcome of the last run, "idle" if there was nothing to do since."""
+        return "idle" if self.runs.is_idle else self.runs.ended[0].outcome
+
+    @property
+    def note(self) -> str:
+        return self.runs.ended[0].summary
+
+    @property
+    def failures(self) -> int:
+        return len(self.runs.failures)
+
+
+def look(app: Flask, now: int = START + HOUR) -> Ended:
+    """Look for what is due as the worker does; return the schedule once the run has ended."""
     with app.app_context():
         while run_due(now):
             pass
-        job_id = schedules.find("one").job_id
-    if job_id is not None:
-        wait_for(app, job_id)
+    current = found(app).runs.current
+    if current is not None:
+        wait_for(app, current.id)
+    return found(app)
+
+
+def found(app: Flask, name: str = "one") -> Ended:
+    """Return a schedule as it is now."""
     with app.app_context():
-        schedules.settle(schedules.find("one"), now)
-        return schedules.find("one")
+        schedule = schedules.find(name)
+        return Ended(schedule, schedules.runs_of(schedule)[name])
 
 
 def write(folder: Path, name: str, *resources: Any) -> Path:

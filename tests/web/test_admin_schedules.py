@@ -20,8 +20,8 @@ from fhirapp.features.health.examine import examine
 from fhirapp.features.imports.jobs import FOLDER, PULL
 from fhirapp.jobs import queue, schedules
 from fhirapp.jobs.queue import DONE
+from fhirapp.jobs.schedules import run_due
 from fhirapp.probe import WRONG, Cost
-from fhirapp.server.scheduler import run_due
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import patient, write
 from tests.support.jobs import HeldJobs, newest
@@ -63,7 +63,6 @@ def run_later(app: Flask, seconds: int) -> None:
     with app.app_context():
         while run_due(now):
             pass
-        schedules.settle(schedules.find("lab"), now)
 
 
 def test_schedule_is_added_run_paused_and_removed(app, admin, inbox, lab):
@@ -151,7 +150,7 @@ def test_run_is_shown_and_stopped(app, admin, lab, held_jobs: HeldJobs):
     assert "running" in admin.get(PATH).words
     assert "stopping" in page.send("/stop").words
     with app.app_context():
-        job = queue.find(schedules.find("lab").job_id, FOLDER)
+        job = queue.jobs(FOLDER)[0]
         assert job.stop_requests == 1
         queue.finish(job, DONE, int(time.time()))
     assert f"{lab.path}/run" in admin.get(lab.path).actions

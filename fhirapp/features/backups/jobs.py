@@ -24,11 +24,10 @@ from fhirapp.features.backups.prepared import prepare_restore as prepare
 from fhirapp.features.backups.prepared import remove_prepared
 from fhirapp.features.backups.verification import verify_backup
 from fhirapp.jobs import queue, uploads
-from fhirapp.jobs.kinds import FormField, ScheduleKind
+from fhirapp.jobs.kinds import FormField, ScheduleKind, check_folder
 from fhirapp.jobs.process import UPLOADED, Tracker
 from fhirapp.jobs.queue import DONE, FAILED, WORKS, Job, Progress
 from fhirapp.jobs.schedules import Schedule
-from fhirapp.server.scheduler import check_folder
 
 BACKUP, VERIFICATION, RESTORE = "backup", "drill", "restore"
 # So many faults of a backup are shown; of one that a schedule has tested, fewer.

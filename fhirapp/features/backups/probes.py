@@ -73,13 +73,10 @@ def _judged(text: str, at: float, values: dict[str, object]) -> Finding:
 
 def _last_run() -> tuple[str, int] | None:
     """Return the schedule that took the last backup, in whichever folder, and when."""
-    runs = [
-        (each.succeeded_at, each.name)
-        for each in schedules.schedules()
-        if each.kind == BACKUP and each.succeeded_at
-    ]
-    at, name = max(runs, default=(0, ""))
-    return (name, at) if name else None
+    found = [schedule for schedule in schedules.schedules() if schedule.kind == BACKUP]
+    ends = [(runs.succeeded_at or 0, name) for name, runs in schedules.runs_of(*found).items()]
+    at, name = max(ends, default=(0, ""))
+    return (name, at) if at else None
 
 
 def _verification() -> Iterator[Finding]:

@@ -26,6 +26,7 @@ from fhirapp.features.demo.accounts import APP, BACKEND, CONFIDENTIAL, PEOPLE, a
 from fhirapp.features.demo.seed import read_seed, seed_path, write_seed
 from fhirapp.fhir.temporal import instant
 from fhirapp.jobs.kinds import BuiltInKind
+from fhirapp.jobs.queue import JobRow
 from fhirapp.jobs.schedules import ScheduleRow
 from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.store import version
@@ -88,6 +89,8 @@ def _clear(connection: Connection) -> None:
     kept = {
         version.StoreState: version.StoreState.name.in_(_KEPT_STATE),
         ScheduleRow: ScheduleRow.kind == _KIND,
+        # The runs of the reset, one of which is under way.
+        JobRow: JobRow.kind == _KIND,
     }
     kept_of = {model.__table__: condition for model, condition in kept.items()}
     for table in reversed(db.metadata.sorted_tables):

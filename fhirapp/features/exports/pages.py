@@ -19,7 +19,7 @@ from fhirapp.features.exports.jobs import ARCHIVE, EXPORT
 from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.jobs import process, queue
 from fhirapp.jobs.queue import DONE, FAILED, QUEUED, RUNNING, Job
-from fhirapp.server.jobs import sweep
+from fhirapp.jobs.worker import sweep
 from fhirapp.web.admin import jobs as admin_jobs
 from fhirapp.web.admin.jobs import job_of, watched
 from fhirapp.web.cookies import form_fields, keeps
@@ -192,7 +192,7 @@ def _bulk_exports() -> list[_BulkExport]:
             job.progress.done,
             job.created_at,
             job.expires_at or 0,
-            job.reason,
+            job.summary,
             job.is_under_way and (job.expires_at or 0) > time.time(),
         )
         for job in exports

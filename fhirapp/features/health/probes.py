@@ -254,10 +254,11 @@ def _jobs() -> Iterator[Finding | Gauge]:
     waiting = [
         job for job in found if job.state == queue.QUEUED and job.created_at < now - _LATE_SECONDS
     ]
+    storing = [job for job in found if job.state == queue.UPLOADING]
     failed = [
         job
         for job in found
-        if job.state in (queue.FAILED, queue.INTERRUPTED)
+        if job.has_failed
         # The end of an interrupted job is not known.
         and (job.ended_at or job.created_at) > now - 7 * _DAY
     ]
@@ -270,12 +271,17 @@ def _jobs() -> Iterator[Finding | Gauge]:
         advice = N_("Is a server running? Other jobs of its kind may be running for long.")
         values = {"kind": job.kind, "owner": job.owner, "minutes": (now - job.created_at) // 60}
         yield Finding(NOTE, text, advice, values=values)
+    for job in storing:
+        text = N_("Files of the job %(kind)s of %(owner)s are still being stored: %(reason)s")
+        advice = N_("The server on which the job ran stores them as soon as it can.")
+        values = {"kind": job.kind, "owner": job.owner, "reason": job.progress.storage_error}
+        yield Finding(NOTE, text, advice, values=values)
     for job in failed[:5]:
-        reason = job.reason or config.Marked("it was interrupted")
+        reason = job.summary or config.Marked("it was interrupted")
         values = {"kind": job.kind, "owner": job.owner, "reason": reason}
         text = N_("The job %(kind)s of %(owner)s failed: %(reason)s")
         yield Finding(NOTE, text, N_("See its page under Administer."), values=values)
-    if not (hanging or waiting or failed):
+    if not (hanging or waiting or storing or failed):
         yield Finding(GOOD, N_("No job hangs, and none failed in the last 7 days."))
     counts: dict[tuple[str, str], int] = {}
     for job in found:
@@ -287,34 +293,35 @@ def _jobs() -> Iterator[Finding | Gauge]:
 
 def _schedules() -> Iterator[Finding | Gauge]:
     now, found = time.time(), schedules.schedules()
-    for each in found:
-        values: dict[str, object] = {"name": each.name}
-        path = f"/admin/schedules/{each.name}"
-        due_at = each.due_at(config.settings().zone)
-        if each.failures:
-            reason = each.why_failed or config.Marked("see its recent runs")
-            values |= {"count": each.failures, "why": reason}
+    runs_of = schedules.runs_of(*found)
+    for schedule in found:
+        values: dict[str, object] = {"name": schedule.name}
+        path = f"/admin/schedules/{schedule.name}"
+        due_at, runs = schedule.due_at(config.settings().zone), runs_of[schedule.name]
+        if runs.failures:
+            reason = runs.failures[0].summary or config.Marked("see its recent runs")
+            values |= {"count": len(runs.failures), "why": reason}
             text = N_("The schedule %(name)s failed (%(count)s consecutive failures): %(why)s")
             yield Finding(WRONG, text, N_("See its recent runs."), path, values)
-        if count := count_failed(each):
+        if count := count_failed(schedule):
             text = N_(
                 "The schedule %(name)s: entries in its folder failed/ that could not be imported "
                 "completely: %(count)s"
             )
             advice = N_("Read the reports there; put corrected files back, and delete the rest.")
             yield Finding(WRONG, text, advice, path, values | {"count": count})
-        if due_at is not None and due_at < now - _LATE_SECONDS and each.job_id is None:
+        if due_at is not None and due_at < now - _LATE_SECONDS and runs.current is None:
             text = N_("The schedule %(name)s has been due for %(minutes)s minutes.")
             advice = N_("Is a server running? Schedules need one.")
             minutes = int((now - due_at) // 60)
             yield Finding(WRONG, text, advice, path, values | {"minutes": minutes})
         for name, description, value in (
-            ("success_seconds", "Last successful run, Unix time", each.succeeded_at),
-            ("failure_seconds", "Last failed run, Unix time", each.failed_at),
-            ("failures", "Consecutive failed runs", each.failures),
+            ("success_seconds", "Last successful run, Unix time", runs.succeeded_at),
+            ("failure_seconds", "Last failed run, Unix time", runs.failed_at),
+            ("failures", "Consecutive failed runs", len(runs.failures)),
         ):
-            yield Gauge(f"schedule_{name}", description, value or 0, {"schedule": each.name})
-    if found and not any(each.failures for each in found):
+            yield Gauge(f"schedule_{name}", description, value or 0, {"schedule": schedule.name})
+    if found and not any(runs.failures for runs in runs_of.values()):
         text = N_("No schedule failed in its last run (schedules: %(count)s).")
         yield Finding(GOOD, text, values={"count": len(found)})
 

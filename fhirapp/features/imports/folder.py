@@ -44,11 +44,10 @@ from fhirapp.features.imports.watched import (
 )
 from fhirapp.file_locks import directory_lock, lock
 from fhirapp.jobs import queue
-from fhirapp.jobs.kinds import FormField, ScheduleKind
+from fhirapp.jobs.kinds import FormField, ScheduleKind, check_folder
 from fhirapp.jobs.process import Tracker
 from fhirapp.jobs.queue import WORKS, Job
 from fhirapp.jobs.schedules import Schedule
-from fhirapp.server.scheduler import check_folder
 from fhirapp.store.import_models import PATIENCE
 
 _T = TypeVar("_T")

@@ -22,7 +22,7 @@ from fhirapp.files import shared_files
 from fhirapp.jobs import queue, uploads
 from fhirapp.jobs.queue import DONE, Job
 from fhirapp.jobs.uploads import Upload
-from fhirapp.server.jobs import sweep
+from fhirapp.jobs.worker import sweep
 from fhirapp.store.import_models import TURN, ImportRun, ImportSource
 from fhirapp.web import pages
 from fhirapp.web.admin import jobs

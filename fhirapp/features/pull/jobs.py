@@ -58,7 +58,7 @@ def pull(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> st
         time_there = next(iter(downloads.times), "")
         if not _is_moment(time_there):
             return "The server does not tell the time of its export: the next is of everything."
-        schedules.remember_since(request["schedule"], job.id, time_there)
+        schedules.remember_since(job.id, time_there)
     return ""
 
 

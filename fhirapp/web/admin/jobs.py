@@ -19,7 +19,17 @@ from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import forget_reader
 from fhirapp.files import StoredFile, shared_files
 from fhirapp.jobs import process, queue, uploads
-from fhirapp.jobs.queue import BEGINS, DONE, FAILED, INTERRUPTED, STOPPED, WAITS, WORKS, Job
+from fhirapp.jobs.queue import (
+    BEGINS,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    STOPPED,
+    UPLOADING,
+    WAITS,
+    WORKS,
+    Job,
+)
 from fhirapp.jobs.uploads import OutOfStep, Upload, UploadChunk
 from fhirapp.rest import recorder
 from fhirapp.rest.stream import Span, StoredContent, carry, wanted_span
@@ -50,6 +60,7 @@ def phase_of(job: Job) -> str:
         BEGINS: _("starting"),
         WAITS: _("waiting for another import"),
         WORKS: _("running"),
+        UPLOADING: _("storing files"),
         DONE: _("done"),
         FAILED: _("failed"),
         STOPPED: _("stopped"),
@@ -112,6 +123,7 @@ def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
             kind,
             owner=user.username,
             request=options,
+            now=int(time.time()),
             passphrase=passphrase,
         )
     except ConfigurationError as error:
@@ -199,12 +211,12 @@ def take_upload(upload_id: str) -> Upload | None:
         before = uploads.find(upload_id, user_id)
         if before is None or before.summary != summary:
             raise ConfigurationError(uploads.ELSEWHERE)
-    chosen = [one for one in request.files.getlist("files") if one.filename]
+    chosen = [file for file in request.files.getlist("files") if file.filename]
     for number, sent in enumerate(chosen):
         content = sent.read()
-        one = UploadChunk(number, sent.filename or "", len(content), 0, len(content), content)
+        chunk = UploadChunk(number, sent.filename or "", len(content), 0, len(content), content)
         try:
-            uploads.add(upload_id, user_id, one)
+            uploads.add(upload_id, user_id, chunk)
         except OutOfStep:
             # The form was sent twice.
             continue
@@ -221,7 +233,7 @@ def status(upload_id: str) -> Response:
     if not queue.is_id(upload_id):
         raise NotFound
     found = uploads.find(upload_id, pages.signed_in().user.id)
-    return _answer(200, files=[one._asdict() for one in found.files] if found else [])
+    return _answer(200, files=[file._asdict() for file in found.files] if found else [])
 
 
 @blueprint.post("/admin/uploads/<upload_id>/<int:number>")
@@ -235,8 +247,8 @@ def piece(upload_id: str, number: int) -> Response:
     try:
         size, at, left = (request.args.get(name, -1, type=int) for name in ("size", "at", "left"))
         content = request.get_data()
-        one = UploadChunk(number, request.args.get("name", ""), size, at, left, content)
-        have = uploads.add(upload_id, pages.signed_in().user.id, one)
+        chunk = UploadChunk(number, request.args.get("name", ""), size, at, left, content)
+        have = uploads.add(upload_id, pages.signed_in().user.id, chunk)
     except OutOfStep as error:
         return _answer(409, have=error.have)
     except ConfigurationError as error:

@@ -10,10 +10,9 @@ from flask import Response, request
 from werkzeug.exceptions import NotFound
 
 from fhirapp.config import ConfigurationError, RefusedCommand, settings
-from fhirapp.jobs import kinds, queue, schedules
-from fhirapp.jobs.queue import DONE, FAILED, INTERRUPTED, STOPPED
-from fhirapp.jobs.schedules import IDLE, SKIPPED, Schedule
-from fhirapp.server import scheduler
+from fhirapp.jobs import kinds, schedules
+from fhirapp.jobs.queue import Job
+from fhirapp.jobs.schedules import Schedule
 from fhirapp.web import pages
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
@@ -22,16 +21,6 @@ from fhirapp.web.texts import _, reason_of
 
 blueprint = pages.blueprint_of("admin_schedules", __name__)
 _LONGEST = 1_000
-
-
-OUTCOMES: Mapping[str, str] = {
-    DONE: _("done"),
-    FAILED: _("failed"),
-    STOPPED: _("stopped"),
-    INTERRUPTED: _("interrupted"),
-    IDLE: _("nothing to do"),
-    SKIPPED: _("skipped: the previous run was still running"),
-}
 _DONE: Mapping[str, str] = {
     pages.UNCHANGED: pages.NOTHING_CHANGED,
     "added": _("Schedule added."),
@@ -44,15 +33,19 @@ _DONE: Mapping[str, str] = {
 @pages.for_administrators
 def every() -> Response:
     """List the schedules, and offer to add one."""
-    found = [_settled(one) for one in schedules.schedules()]
+    found = schedules.schedules()
+    runs_of = schedules.runs_of(*found)
     return pages.page(
         "admin/schedules.html",
         scripts=True,
-        schedules=[(one, one.due_at(settings().zone)) for one in found],
+        schedules=[
+            (schedule, schedule.due_at(settings().zone), runs_of[schedule.name])
+            for schedule in found
+        ],
         kinds=_labels(),
         addable=[*kinds.addable_kinds()],
-        outcomes=OUTCOMES,
-        is_under_way=any(one.job_id for one in found),
+        running=jobs,
+        is_under_way=any(runs.current for runs in runs_of.values()),
         done=_(_DONE.get(request.args.get("done", ""), "")),
         keep_days=settings().audit_keep,
     )
@@ -77,7 +70,7 @@ def add(kind: str) -> Response:
             if shown.is_count and options[option]:
                 options[option] = _count(options[option])
         name = pages.field("name", 100)
-        scheduler.add(name, kind, pages.field("when", 100), options, int(time.time()))
+        schedules.add(name, kind, pages.field("when", 100), options, int(time.time()))
     except ConfigurationError as error:
         return _form(kind, request.form, _words(error))
     return pages.see_other("/admin/schedules?done=added")
@@ -98,20 +91,19 @@ def act(name: str, action: str) -> Response:
     found, now = _found(name), int(time.time())
     try:
         if action == "run":
-            scheduler.run_now(name, now)
+            schedules.run_now(name, now)
         elif action == "stop":
-            job = queue.find(found.job_id, found.kind) if found.job_id else None
-            if job is not None:
+            if job := schedules.runs_of(found)[name].current:
                 jobs.end(job)
         elif action in ("pause", "resume"):
-            if not scheduler.pause(name, now, paused=action == "pause"):
+            if not schedules.pause(name, now, paused=action == "pause"):
                 return pages.see_other(f"/admin/schedules/{name}?done={pages.UNCHANGED}")
         elif action != "remove":
             raise NotFound
         elif request.form.get("sure") != "yes":
             return _one(found, asks=True)
         else:
-            scheduler.remove(name)
+            schedules.remove(name)
             return pages.see_other("/admin/schedules?done=removed")
     except ConfigurationError as error:
         return _one(found, _words(error))
@@ -129,18 +121,11 @@ def _words(error: ConfigurationError) -> str:
 
 
 def _found(name: str) -> Schedule:
-    """Return a schedule as it is now. Raises NotFound."""
-    for found in schedules.schedules():
-        if found.name == name:
-            return _settled(found)
+    """Return a schedule. Raises NotFound."""
+    for schedule in schedules.schedules():
+        if schedule.name == name:
+            return schedule
     raise NotFound
-
-
-def _settled(found: Schedule) -> Schedule:
-    """Return a schedule, whose run is noted if it has ended."""
-    if found.job_id is None or schedules.settle(found, int(time.time())):
-        return found
-    return next((one for one in schedules.schedules() if one.name == found.name), found)
 
 
 def _form(kind: str, typed: Mapping[str, str], message: str = "") -> Response:
@@ -157,9 +142,7 @@ def _form(kind: str, typed: Mapping[str, str], message: str = "") -> Response:
 
 
 def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
-    job = queue.find(found.job_id, found.kind) if found.job_id else None
-    known = queue.all_ids()
-    kind = kinds.schedule_kinds().get(found.kind)
+    runs, kind = schedules.runs_of(found)[found.name], kinds.schedule_kinds().get(found.kind)
     return pages.page(
         "admin/schedule.html",
         400 if message else 200,
@@ -168,12 +151,10 @@ def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
         due_at=found.due_at(settings().zone),
         kinds=_labels(),
         labels={name: shown.label for name, shown in _fields().items()},
-        outcomes=OUTCOMES,
         refused=kinds.count_failed(found),
         refusal=_(kind.refusal) if isinstance(kind, kinds.BuiltInKind) else "",
-        job=job,
-        runs=[(run, _path_of(found.kind, run.job_id, known)) for run in found.history],
-        job_path=_path_of(found.kind, found.job_id, known),
+        runs=runs,
+        path_of=lambda job: _path_of(kind, job),
         running=jobs,
         message=message,
         done=_(_DONE.get(request.args.get("done", ""), "")),
@@ -181,12 +162,9 @@ def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
     )
 
 
-def _path_of(kind: str, job_id: str | None, known: set[str]) -> str:
-    """Return where a run's job is shown, empty where it is remembered no longer."""
-    if job_id is None or job_id not in known:
-        return ""
-    declared = kinds.schedule_kinds().get(kind)
-    return declared.job_path.format(job_id=job_id) if declared else ""
+def _path_of(kind: kinds.ScheduleKind | None, job: Job) -> str:
+    """Return the path of the page of a run's job, empty for a job that could not begin."""
+    return kind.job_path.format(job_id=job.id) if kind and job.attempts else ""
 
 
 def _labels() -> Mapping[str, str]:

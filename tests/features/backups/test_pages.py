@@ -174,7 +174,7 @@ def test_uploaded_backup_is_kept_under_a_name_of_its_own(app, admin, plain):
     assert kept.read_bytes() == b"\x1f\x8b\x08 one"
     kept.unlink()
     uploaded(admin, b"{}", "x.backup")
-    assert newest(app, BACKUP).progress.notes[0] == "What was uploaded is not a backup."
+    assert newest(app, BACKUP).error == "What was uploaded is not a backup."
     assert {*folder_of(app).iterdir()} == before
     page = admin.get(PATH).send("/upload")
     assert (page.status, len(page.alerts)) == (400, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,10 @@ from fhirapp.db import db, writing
 from fhirapp.environment import load_settings
 from fhirapp.features.demo.accounts import PEOPLE, SECRET
 from fhirapp.features.demo.reset import refuse_others, reset
-from fhirapp.server.scheduler import run_due
+from fhirapp.jobs import queue
+from fhirapp.jobs.queue import Job
+from fhirapp.jobs.schedules import run_due
+from fhirapp.jobs.worker import sweep
 from fhirapp.store.version import GENERATION
 from tests.support.authorizing import EVERYTHING, Flow, add_program
 from tests.support.browsing import Browser, add_person, id_of
@@ -147,6 +151,44 @@ def test_demo_is_reset_once_a_night_and_later_where_it_did_not_run(nightly):
     assert is_reset_at("2026-03-12 03:00:00")
     # It did not run at its hour.
     assert is_reset_at("2026-03-14 09:00:00")
+
+
+def test_reset_is_a_run_of_its_schedule(nightly, monkeypatch):
+    def run_of(state: str) -> Job:
+        with nightly.app_context():
+            (job, *_) = queue.runs_of_schedules("demo-reset")
+        assert job.state == state
+        return job
+
+    look_at(nightly, [at("2026-03-11 03:00:07")])
+    assert re.fullmatch(r"\d+ versions\.", run_of("done").summary)
+
+    def fail(_app: Flask, _now: float) -> int:
+        raise ConfigurationError("The seed is not whole.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fhirapp.features.demo.reset.reset", fail)
+        look_at(nightly, [at("2026-03-12 03:00:07")])
+    assert run_of("failed").error == "The seed is not whole."
+
+    def die(_app: Flask, _now: float) -> int:
+        assert run_of("running").lease_until
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fhirapp.features.demo.reset.reset", die)
+        with pytest.raises(SystemExit):
+            look_at(nightly, [at("2026-03-13 03:00:07")])
+    with nightly.app_context():
+        sweep(int(at("2026-03-13 03:01:00")))
+    assert run_of("interrupted").schedule == "demo-reset"
+    # The runs stay at the next reset, but no other job.
+    with nightly.app_context(), writing() as connection:
+        queue.add(connection, queue.new_id(), "export", "visitor", 0, runs=True)
+    look_at(nightly, [at("2026-03-14 03:00:07")])
+    with nightly.app_context():
+        states = [(job.kind, job.state) for job in queue.jobs()]
+    assert states == [("demo-reset", state) for state in ("done", "interrupted", "failed", "done")]
 
 
 def test_demo_reset_command_leaves_the_clinic_database_alone(tmp_path):

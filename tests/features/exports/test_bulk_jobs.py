@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -332,6 +333,26 @@ def test_export_is_cancelled_while_it_is_written(app, exports, monkeypatch):
     assert exports.kept() == 0
     assert not folder_of(app, status).exists()
     assert exports.get(status).status_code == 404
+
+
+def test_export_that_is_cancelled_after_it_is_written_leaves_no_files(app, exports, monkeypatch):
+    """As in the half second before the process looks for a stop request again."""
+    status = exports.started("$export?_type=Patient")
+    finish = queue.finish
+
+    def cancel_and_finish(*arguments: Any, **values: Any) -> bool:
+        # Files that were written while the request removed those that it found.
+        files = {path: path.read_bytes() for path in (folder_of(app, status) / "1").iterdir()}
+        exports.request("DELETE", status)
+        (folder_of(app, status) / "1").mkdir(parents=True)
+        for path, content in files.items():
+            path.write_bytes(content)
+        return finish(*arguments, **values)
+
+    monkeypatch.setattr(queue, "finish", cancel_and_finish)
+    assert exports.work() == 1
+    assert exports.kept() == 0
+    assert not folder_of(app, status).exists()
 
 
 @pytest.mark.parametrize("name", ["Encounter.1.ndjson", "error.1.ndjson", "manifest.json"])

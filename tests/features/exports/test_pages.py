@@ -15,7 +15,7 @@ from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
-from fhirapp.server.jobs import sweep
+from fhirapp.jobs.worker import sweep
 from tests.support.browsing import Browser, Page
 from tests.support.bulk import Exports
 from tests.support.helpers import BASE_URL

@@ -304,11 +304,27 @@ def test_missing_and_old_backups_are_reported(clinic, monkeypatch):
         assert f"is {int(days)} days old" in text_of(clinic, "Backups", state)
 
 
+def run_of_nightly(at: int) -> dict[str, object]:
+    """Return the job of a run that succeeded."""
+    return {
+        "id": "c" * 24,
+        "kind": "backup",
+        "owner": "schedule:nightly",
+        "state": "done",
+        "created_at": at,
+        "ended_at": at,
+        "attempts": 1,
+        "stop_requests": 0,
+        "request": {},
+        "progress": {},
+        "schedule": "nightly",
+    }
+
+
 def test_backups_of_a_schedule_in_another_folder_count(clinic):
     with clinic.app_context():
-        schedules.add("nightly", "backup", "daily 02:00", {"folder": "/mnt/usb"}, int(time.time()))
-    long_ago = int(time.time()) - 20 * 86_400
-    alter(clinic, update(schedules.ScheduleRow).values(succeeded_at=long_ago))
+        schedules.add("nightly", "backup", "daily 02:00", {"folder": "/"}, int(time.time()))
+    alter(clinic, insert(JobRow).values(run_of_nightly(int(time.time()) - 20 * 86_400)))
     text = "The schedule nightly took its last backup 20 days ago: "
     assert text_of(clinic, "Backups", WRONG).startswith(text)
 
@@ -319,8 +335,8 @@ def test_backup_of_a_schedule_counts_where_it_is_newer(clinic, monkeypatch):
     monkeypatch.setattr(backup_probes, "backups", lambda _settings: [old])
     assert "is 90 days old" in text_of(clinic, "Backups", WRONG)
     with clinic.app_context():
-        schedules.add("nightly", "backup", "daily 02:00", {"folder": "/mnt/usb"}, now)
-    alter(clinic, update(schedules.ScheduleRow).values(succeeded_at=now - 86_400))
+        schedules.add("nightly", "backup", "daily 02:00", {"folder": "/"}, now)
+    alter(clinic, insert(JobRow).values(run_of_nightly(now - 86_400)))
     text = "The schedule nightly took its last backup 1 days ago: "
     assert text_of(clinic, "Backups", GOOD).startswith(text)
 
@@ -367,6 +383,19 @@ def test_hanging_and_failed_jobs_are_reported(clinic):
         "The job export of Ada failed: it was interrupted",
         "The job export of Ada failed: No key.",
     }
+
+
+def test_files_that_are_still_being_stored_are_reported(clinic):
+    job_id = "a" * 24
+    with clinic.app_context():
+        with writing() as connection:
+            queue.add(connection, job_id, "export", "Ada", 0, runs=True)
+        job = queue.find(job_id, "export")
+        assert job is not None
+        queue.finish(job, "done", 0, progress=Progress(storage_error="/mnt: It is away"))
+    assert text_of(clinic, "Jobs", NOTE) == (
+        "Files of the job export of Ada are still being stored: /mnt: It is away"
+    )
 
 
 def test_missing_administrators_and_second_factors_are_reported(clinic):

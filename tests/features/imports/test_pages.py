@@ -28,7 +28,7 @@ from fhirapp.features.imports.jobs import IMPORT
 from fhirapp.jobs import process, queue, uploads
 from fhirapp.jobs.process import Tracker
 from fhirapp.jobs.uploads import safe_name
-from fhirapp.server.jobs import DAY
+from fhirapp.jobs.worker import DAY
 from fhirapp.store.import_models import ImportRun
 from tests.support.authorizing import rows
 from tests.support.browsing import Browser, Page, add_person
@@ -302,7 +302,7 @@ def test_upload_outlives_the_session(admin, username, reads):
 def test_upload_is_kept_where_no_job_can_be_started(app, admin):
     upload = Upload(admin)
     upload.send(0, "a.ndjson", patient("full"))
-    folder = process.folders(settings_of(app).instance)
+    folder = process.folder_of("", settings_of(app).instance)
     folder.mkdir(exist_ok=True)
     folder.rename(folder.with_name("elsewhere"))
     folder.touch()
@@ -431,9 +431,9 @@ def test_job_reserves_room_to_say_that_the_disk_is_full(app):
         tracker.phase("works", 10)
         tracker.add(5)
         assert room.stat().st_size == 256 * 1024
-        tracker.end("failed", "The disk is full.")
+        tracker.end("failed", error="The disk is full.")
     assert not room.exists()
-    assert task(app, job_id).progress.notes == ["The disk is full."]
+    assert task(app, job_id).error == "The disk is full."
 
 
 @pytest.mark.process

@@ -17,10 +17,9 @@ from sqlalchemy import text
 from fhirapp.db import writing
 from fhirapp.features.imports.jobs import FOLDER
 from fhirapp.features.imports.watched import waiting
-from fhirapp.jobs import queue, schedules
+from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE, FAILED
-from fhirapp.jobs.schedules import IDLE
-from fhirapp.server.scheduler import run_due
+from fhirapp.jobs.schedules import run_due
 from tests import TESTS
 from tests.support.importing import allergy, patient
 from tests.support.jobs import wait_for
@@ -57,8 +56,8 @@ def test_files_and_folders_are_imported_and_moved(app, inbox):
     add(app, FOLDER, folder=str(inbox), source="lab")
     ended = look(app)
     assert patients(app) == {"p1", "p2", "p3", "p4", "p5"}
-    assert ended.last.outcome == FAILED
-    assert ended.last.note.startswith("1 of 5 were not fully imported; what failed is in ")
+    assert ended.outcome == FAILED
+    assert ended.note.startswith("1 of 5 were not fully imported; what failed is in ")
     assert names(inbox) == [".fhirapp", ".hidden.ndjson", "done", "failed"]
     assert names(inbox / ".fhirapp") == []
     assert names(inbox / "done") == ["-", "export", "lab.ndjson", "\u00e4 & 'quote'.ndjson"]
@@ -83,7 +82,7 @@ def test_skipped_files_of_a_folder_are_reported_beside_it(app, inbox):
     (inbox / "export" / "visit.ccd").write_bytes(CCD.read_bytes())
     (inbox / "export" / "scan.pdf").write_bytes(b"%PDF-1.7")
     add(app, FOLDER, folder=str(inbox))
-    assert look(app).last.outcome == DONE
+    assert look(app).outcome == DONE
     assert names(inbox / "done") == ["export", "export.report.html", "export.report.json"]
     report = json.loads((inbox / "done" / "export.report.json").read_text())
     assert [*report["skippedFiles"]] == ["export/scan.pdf"]
@@ -103,7 +102,7 @@ def test_file_without_records_fails(app, inbox):
         (inbox / f"folder-{name}").mkdir()
         (inbox / f"folder-{name}" / name).write_bytes(content)
     add(app, FOLDER, folder=str(inbox))
-    assert look(app).last.outcome == FAILED
+    assert look(app).outcome == FAILED
     assert names(inbox / "done") == []
     assert {name for name in names(inbox / "failed") if ".report." not in name} == {
         *contents,
@@ -116,7 +115,7 @@ def test_files_of_operating_systems_are_ignored(app, inbox):
         (inbox / name).write_bytes(b"\0\5\x16\7")
     write(inbox, "__MACOSX/._x.json", "x")
     add(app, FOLDER, folder=str(inbox))
-    assert look(app).last.outcome == IDLE
+    assert look(app).outcome == "idle"
     assert names(inbox / "failed") == []
 
 
@@ -134,9 +133,9 @@ def test_growing_file_is_left_until_it_is_quiet(app, inbox):
     write(inbox, "lab.ndjson", patient("p1"))
     now = int(time.time())
     add(app, FOLDER, folder=str(inbox), at=now - 2 * HOUR)
-    assert look(app, now).last.outcome == IDLE
+    assert look(app, now).outcome == "idle"
     assert names(inbox) == ["done", "failed", "lab.ndjson"]
-    assert look(app).last.outcome == DONE
+    assert look(app).outcome == DONE
     assert names(inbox / "done") == ["lab.ndjson"]
 
 
@@ -148,7 +147,7 @@ def test_links_are_not_followed_and_pipes_not_read(app, inbox, tmp_path):
     os.mkfifo(inbox / "pipe.ndjson")
     add(app, FOLDER, folder=str(inbox))
     ended = look(app)
-    assert (ended.last.outcome, patients(app)) == (FAILED, set())
+    assert (ended.outcome, patients(app)) == (FAILED, set())
     assert outside.exists()
     failed = names(inbox / "failed")
     assert [name for name in failed if ".report." not in name] == [
@@ -167,7 +166,7 @@ def test_link_in_place_of_an_own_folder_is_refused(app, inbox, tmp_path, own):
         (inbox / own).rmdir()
     (inbox / own).symlink_to(tmp_path / "elsewhere")
     ended = look(app)
-    assert ended.last.note == f"{inbox / own} is a link; there must be a folder in its place."
+    assert ended.note == f"{inbox / own} is a link; there must be a folder in its place."
     assert names(tmp_path / "elsewhere") == []
     assert (inbox / "lab.ndjson").exists()
 
@@ -177,13 +176,11 @@ def test_missing_folder_fails_the_run_until_it_is_back(app, inbox):
     add(app, FOLDER, folder=str(inbox))
     inbox.rename(inbox.with_name("away"))
     ended = look(app)
-    assert (ended.last.outcome, ended.failures) == (FAILED, 1)
-    assert ended.last.note == (
-        f"The watched folder {inbox} cannot be read (No such file or directory)."
-    )
+    assert (ended.outcome, ended.failures) == (FAILED, 1)
+    assert ended.note == (f"The watched folder {inbox} cannot be read (No such file or directory).")
     inbox.with_name("away").rename(inbox)
     ended = look(app, START + 2 * HOUR)
-    assert (ended.last.outcome, ended.failures) == (DONE, 0)
+    assert (ended.outcome, ended.failures) == (DONE, 0)
 
 
 def test_unresponsive_folder_blocks_one_thread(app, inbox, monkeypatch):
@@ -203,12 +200,12 @@ def test_unresponsive_folder_blocks_one_thread(app, inbox, monkeypatch):
     monkeypatch.setattr("fhirapp.features.imports.folder._LOOK_SECONDS", 0.1)
     for hours in (1, 2, 3):
         ended = look(app, START + hours * HOUR)
-        assert ended.last.note == f"The watched folder {inbox} does not answer."
+        assert ended.note == f"The watched folder {inbox} does not answer."
         assert len(looking()) == 1
     answers.set()
     looking()[0].join()
     monkeypatch.undo()
-    assert look(app, START + 4 * HOUR).last.outcome == DONE
+    assert look(app, START + 4 * HOUR).outcome == DONE
 
 
 def left_behind(inbox: Path) -> Path:
@@ -223,7 +220,7 @@ def left_behind(inbox: Path) -> Path:
 def test_file_taken_by_a_dead_run_is_imported_by_the_next(app, inbox):
     left_behind(inbox)
     add(app, FOLDER, folder=str(inbox))
-    assert look(app).last.outcome == DONE
+    assert look(app).outcome == DONE
     assert (patients(app), names(inbox / "done")) == ({"p1"}, ["left.ndjson"])
     assert names(inbox / ".fhirapp") == []
 
@@ -233,9 +230,9 @@ def test_file_held_by_a_living_run_is_left_alone(app, inbox):
     with unit.with_name(".held").open("r+b") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         add(app, FOLDER, folder=str(inbox))
-        assert look(app).last.outcome == DONE
+        assert look(app).outcome == DONE
         assert (unit.exists(), patients(app)) == (True, set())
-    assert look(app, START + 2 * HOUR).last.outcome == DONE
+    assert look(app, START + 2 * HOUR).outcome == DONE
     assert patients(app) == {"p1"}
 
 
@@ -246,13 +243,13 @@ def test_database_error_leaves_the_file_in_place(app, inbox):
     with app.app_context(), writing() as connection:
         connection.execute(text("ALTER TABLE import_run RENAME TO away"))
     ended = look(app)
-    assert ended.last.outcome == FAILED
-    assert ended.last.note.startswith("The database cannot be used (")
+    assert ended.outcome == FAILED
+    assert ended.note.startswith("The database cannot be used (")
     assert names(inbox) == [".fhirapp", "done", "failed", "lab.ndjson"]
     assert names(inbox / "failed") == []
     with app.app_context(), writing() as connection:
         connection.execute(text("ALTER TABLE away RENAME TO import_run"))
-    assert look(app, START + 2 * HOUR).last.outcome == DONE
+    assert look(app, START + 2 * HOUR).outcome == DONE
     assert names(inbox / "done") == ["lab.ndjson"]
 
 
@@ -268,7 +265,7 @@ def test_two_servers_import_each_file_of_a_folder_once(make_app, inbox, monkeypa
         add(app, FOLDER, folder=str(inbox))
         with app.app_context():
             run_due(START + HOUR)
-            jobs.append(schedules.find("one").job_id)
+            jobs.append(queue.jobs(FOLDER)[0].id)
     for app, job_id in zip(both, jobs, strict=True):
         assert wait_for(app, job_id).state == DONE
     first, second = map(patients, both)

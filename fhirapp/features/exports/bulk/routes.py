@@ -127,7 +127,7 @@ def status(export_id: str) -> Response:
         return _cancel(job)
     _throttle(job)
     if job.state != DONE and not job.is_under_way:
-        raise InternalError(job.reason or "The export was interrupted.")
+        raise InternalError(job.summary or "The export was interrupted.")
     if job.state != DONE:
         headers = {
             "X-Progress": f"{job.progress.done}% complete",

@@ -95,13 +95,12 @@ def _expiry(now: int) -> int:
 
 def run(_settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
     """Write all files of an export, in its process. Raises ConfigurationError."""
+    # Of an export that is cancelled, nothing stays.
+    tracker.discard = partial(files.remove, job.id)
     try:
         _Export(job, tracker).write()
     except BaseException as error:
         files.remove_attempt(job.id, job.attempts)
-        if queue.find(job.id, KIND) is None:
-            # It was cancelled.
-            files.remove(job.id)
         if reason := _reason_of(error):
             raise ConfigurationError(reason) from error
         raise
@@ -144,9 +143,7 @@ def cancel(export_id: str) -> None:
 
 def sweep(now: int) -> None:
     """Delete expired exports, and folders that belong to none."""
-    with closing(Reader(db.engine)) as snapshot:
-        expired = queue.delete_expired(snapshot, KIND, now - GRACE_SECONDS)
-    for export_id in expired:
+    for export_id in queue.delete_expired(KIND, now - GRACE_SECONDS):
         files.remove(export_id)
     files.remove_orphans(queue.all_ids())
 
