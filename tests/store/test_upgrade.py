@@ -12,6 +12,7 @@ import base64
 import os
 import tempfile
 import time
+from ast import literal_eval
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,6 +68,8 @@ DROPPED = frozenset(
         *(f"{name}{end}" for name in ("code_system", "concept_map") for end in ("", *INDEXES)),
     }
 )
+# Tables that an upgrade makes anew, and the columns whose values it changes.
+CHANGED_COLUMNS: Mapping[str, set[str]] = {"job": {"number", "progress"}, "schedule": set()}
 # Of an audit trail that a start imports; SQLite's were empty.
 EARLIER_TRAIL = frozenset(f"audit_{name}" for name in ("line", "chain", "file", "entry", "seen"))
 # Tables in which a restore ends what was open, and those of what the store remembers of itself.
@@ -164,6 +167,18 @@ def check_trail(app: Flask, before: Mapping[str, list[str]]) -> None:
         assert len(found) >= len(lines) + 1
 
 
+def assert_same_rows(name: str, before: list[str], after: list[str]) -> None:
+    """Assert that a table has its rows, in the columns that it still has."""
+    if name in CHANGED_COLUMNS:
+        old, new = ([literal_eval(row) for row in rows] for rows in (before, after))
+        names = old[0].keys() & new[0].keys() - CHANGED_COLUMNS[name]
+        before, after = (
+            sorted(repr([row[column] for column in sorted(names)]) for row in rows)
+            for rows in (old, new)
+        )
+    assert after == before, name
+
+
 def test_kept_database_has_rows_in_every_table(old):
     empty = {name for name, rows in rows_of(old.url).items() if not rows}
     assert {name for name in empty if not name.endswith(INDEXES)} == set()
@@ -177,7 +192,7 @@ def test_upgrade_keeps_every_row(old, number):
         assert before.pop("alembic_version") == [repr({"version_num": number})]
         assert after.pop("alembic_version") == [repr({"version_num": HEAD})]
         for name in before.keys() - DROPPED - EARLIER_TRAIL:
-            assert after[name] == before[name], name
+            assert_same_rows(name, before[name], after[name])
         check_served(app)
         check_trail(app, before)
 
@@ -189,7 +204,7 @@ def test_backup_of_a_kept_schema_is_restored(old, make_clinic, backup):
     after = rows_of(clinic.url)
     unequal = DROPPED | EARLIER_TRAIL | CHANGED_BY_RESTORE | {"alembic_version"}
     for name in before.keys() - unequal:
-        assert after[name] == before[name], name
+        assert_same_rows(name, before[name], after[name])
     with app_in(clinic.folder, **clinic.overrides) as app:
         check_served(app)
         check_trail(app, before)
