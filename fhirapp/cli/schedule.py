@@ -53,10 +53,10 @@ def _state_of(runs: ScheduleRuns) -> str:
 
 def _result_of(job: Job) -> str:
     """Return how a run ended, in words."""
-    result = f"{job.outcome} {job.summary}".strip()
+    sentences = [f"{job.outcome}.", job.summary]
     if job.state == UPLOADING:
-        result += f" (its files are still being stored: {job.progress.storage_error})"
-    return result
+        sentences.append(f"Its files are still being stored: {job.progress.storage_error}.")
+    return " ".join(filter(None, sentences))
 
 
 def _as_json(runs: ScheduleRuns) -> dict[str, Any]:
@@ -129,5 +129,5 @@ def run(name: str, demo: bool | None) -> int:
             time.sleep(_LOOK_SECONDS)
     if job is None:
         raise click.ClickException("The job of the run was removed.")
-    say(_result_of(job).replace(" ", ". ", 1) if job.summary else f"{job.outcome}.")
+    say(_result_of(job))
     return 0 if job.outcome == DONE else 2
