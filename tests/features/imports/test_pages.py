@@ -445,7 +445,9 @@ def test_import_that_waits_is_stopped_or_killed_and_imported_again(app, admin, r
             while task(app, task_id(page)).progress.phase != "waits":
                 assert task(app, task_id(page)).is_under_way
             if name == "stopped":
-                assert "waiting for another import" in admin.get(page.path).words
+                words = admin.get(page.path).words
+                assert "waiting for another import" in words
+                assert "Waiting: another import is running." in words
                 admin.get(page.path).send("/stop")
             else:
                 os.kill(task(app, task_id(page)).progress.pid, 9)
