@@ -15,12 +15,13 @@ import os
 import re
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO, Self
 
 import pyrage  # type: ignore[import-untyped]
 
@@ -46,7 +47,6 @@ _MANIFEST = "manifest.json"
 _MANIFEST_MOST = 1024 * 1024
 # Bodies are repetitive: a higher level takes three times as long for a tenth less.
 _LEVEL = 3
-_BLOCK = tarfile.BLOCKSIZE
 
 
 class InvalidBackup(ConfigurationError):
@@ -72,7 +72,8 @@ class BackupFile:
 class BackupManifest:
     """What a backup says of itself; taken is an instant.
 
-    Of PostgreSQL also the namespace of the tables, and a fingerprint of FHIRAPP_SECRET.
+    Of PostgreSQL also the namespace of the tables, and a fingerprint of FHIRAPP_SECRET. job is the
+    id of the job that took the backup, if one did.
     """
 
     taken: str
@@ -81,12 +82,13 @@ class BackupManifest:
     fhirapp: str
     namespace: str = ""
     secret: str = ""
+    job: str = ""
 
     @classmethod
     def new(
-        cls, taken: str, schema: str, files: Sequence[BackupFile], **of_dump: str
+        cls, taken: str, schema: str, files: Sequence[BackupFile], **others: str
     ) -> BackupManifest:
-        return cls(taken, schema, files, version("fhirapp"), **of_dump)
+        return cls(taken, schema, files, version("fhirapp"), **others)
 
     @property
     def is_dump(self) -> bool:
@@ -122,6 +124,17 @@ def _add(tar: tarfile.TarFile, name: str, size: int, content: Any, taken: str) -
     tar.addfile(member, content)
 
 
+class _FileHeader(tarfile.TarInfo):
+    """The header of a plain file; links, and headers with content of their own, are refused."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type != tarfile.REGTYPE or header.size < 0:
+            raise ValueError(f"{header.name!r} is not a plain file")
+        return header
+
+
 def unpack(
     source: BinaryIO,
     name: str,
@@ -134,27 +147,37 @@ def unpack(
     InvalidBackup, ConfigurationError.
     """
     try:
-        with gzip.GzipFile(fileobj=source, mode="rb") as packed:
-            manifest = _manifest(packed)
+        with (
+            gzip.GzipFile(fileobj=source, mode="rb") as packed,
+            tarfile.open(fileobj=packed, mode="r|", tarinfo=_FileHeader) as tar,
+        ):
+            manifest = _manifest(tar)
             check(manifest)
             if folder is not None:
                 need_space(folder, manifest.size, "the backup's content")
             for member in manifest.files:
-                _read_member(packed, member, folder)
-            _expect_end(packed)
+                _read_member(tar, member, folder)
+            _expect_end(tar)
     except (gzip.BadGzipFile, zlib.error, EOFError, tarfile.TarError, ValueError) as error:
         raise InvalidBackup(f"{name} is not a backup, or it is damaged ({error}).") from None
     return manifest
 
 
-def _manifest(packed: gzip.GzipFile) -> BackupManifest:
+def _next(tar: tarfile.TarFile, name: str, size: int | None, most: int) -> IO[bytes]:
+    """Open the member that must come next, of a size if one is stated. Raises ValueError."""
+    header = tar.next()
+    if header is None or header.name != name:
+        raise ValueError(f"{name} is expected, and {header and header.name!r} follows")
+    if header.size > most or size not in (None, header.size):
+        raise ValueError(f"{name} has another size than it should")
+    content = tar.extractfile(header)
+    assert content is not None
+    return content
+
+
+def _manifest(tar: tarfile.TarFile) -> BackupManifest:
     """Read the manifest. Raises ValueError, TarError, InvalidBackup."""
-    size = _header(packed, _MANIFEST)
-    if size > _MANIFEST_MOST:
-        raise ValueError("its manifest is too long")
-    content = packed.read(size)
-    _skip_padding(packed, size)
-    stated = json.loads(content)
+    stated = json.loads(_next(tar, _MANIFEST, None, _MANIFEST_MOST).read())
     form = stated.get("format") if isinstance(stated, dict) else None
     if not isinstance(form, str) or not form.startswith("fhirapp-backup-"):
         raise ValueError("it has no fhirapp manifest")
@@ -173,7 +196,7 @@ def _manifest(packed: gzip.GzipFile) -> BackupManifest:
         files = [BackupFile(**file) for file in stated["files"]]
         manifest = BackupManifest(
             *(stated["taken"], stated["schema"], files, stated["fhirapp"]),
-            *(str(stated.get("namespace", "")), str(stated.get("secret", ""))),
+            *(str(stated.get(name, "")) for name in ("namespace", "secret", "job")),
         )
         datetime.fromisoformat(manifest.taken)
     except (KeyError, TypeError):
@@ -192,57 +215,31 @@ def _is_plausible(member: BackupFile) -> bool:
     return type(member.size) is int and member.size >= 0 and isinstance(member.sha256, str)
 
 
-def _header(packed: gzip.GzipFile, name: str) -> int:
-    """Read the header of a member that must come now; return its size. Raises TarError."""
-    header = tarfile.TarInfo.frombuf(_exactly(packed, _BLOCK), "utf-8", "strict")
-    if header.name != name or header.type != tarfile.REGTYPE or header.size < 0:
-        raise ValueError(f"it has {header.name!r} where {name} is expected")
-    return header.size
-
-
-def _read_member(packed: gzip.GzipFile, member: BackupFile, folder: Path | None) -> None:
-    if _header(packed, member.name) != member.size:
-        raise ValueError(f"{member.name} has another size than the manifest says")
+def _read_member(tar: tarfile.TarFile, member: BackupFile, folder: Path | None) -> None:
+    content = _next(tar, member.name, member.size, member.size)
     digest = hashlib.sha256()
-    if folder is None:
-        for piece in _pieces(packed, member.size):
+    with ExitStack() as stack:
+        file = stack.enter_context(_new_file(folder / member.name)) if folder else None
+        while piece := content.read(CHUNK):
             digest.update(piece)
-    else:
-        descriptor = os.open(folder / member.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            for piece in _pieces(packed, member.size):
-                digest.update(piece)
+            if file:
                 file.write(piece)
+        if file:
             file.flush()
             os.fsync(file.fileno())
-    _skip_padding(packed, member.size)
     if digest.hexdigest() != member.sha256:
         raise ValueError(f"{member.name} has another checksum than the manifest says")
 
 
-def _pieces(packed: gzip.GzipFile, size: int) -> Iterable[bytes]:
-    while size:
-        piece = _exactly(packed, min(size, CHUNK))
-        size -= len(piece)
-        yield piece
+def _new_file(path: Path) -> BinaryIO:
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
-def _exactly(packed: gzip.GzipFile, size: int) -> bytes:
-    """Read so many bytes. Raises EOFError where there are fewer."""
-    content = packed.read(size)
-    if len(content) < size:
-        raise EOFError("it ends too early")
-    return content
-
-
-def _skip_padding(packed: gzip.GzipFile, size: int) -> None:
-    _exactly(packed, -size % _BLOCK)
-
-
-def _expect_end(packed: gzip.GzipFile) -> None:
+def _expect_end(tar: tarfile.TarFile) -> None:
     """Read the zeros that end a tar, and with them gzip's own checksum."""
-    rest = packed.read(tarfile.RECORDSIZE + 2 * _BLOCK)
-    if rest.strip(b"\0") or packed.read(1):
+    # The stream itself: to tarfile, a block that is no header is an end too.
+    stream: Any = tar.fileobj
+    if stream.read(tarfile.RECORDSIZE + 3 * tarfile.BLOCKSIZE).strip(b"\0") or stream.read(1):
         raise ValueError("something follows its last file")
 
 
