@@ -26,6 +26,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db.base import (
     JSON_OPTIONS,
+    SCHEMA,
+    SEARCH_PATH,
     Ascii,
     Base,
     DomainVersioned,
@@ -48,6 +50,9 @@ from fhirapp.fhir import json as fhir_json
 
 __all__ = [
     "JSON_OPTIONS",
+    "SCHEMA",
+    "SEARCH_PATH",
+    "TABLES_SCHEMA",
     "Ascii",
     "Base",
     "Busy",
@@ -65,6 +70,7 @@ __all__ = [
     "insert_many",
     "insert_rows",
     "is_busy",
+    "lock_of_former_use",
     "lock_of_use",
     "quoted",
     "reader",
@@ -90,6 +96,8 @@ _PRAGMAS = (
 # For one who writes much: a batch touches pages all over the file's indexes. In SQLite's own 2 MB
 # each would be written to the log again and again, and each checkpoint copies them all.
 _MUCH = ("PRAGMA cache_size = -10000", "PRAGMA wal_autocheckpoint = 3000")
+# SQL for the schema of the tables on PostgreSQL: the same before and after it is created.
+TABLES_SCHEMA = "coalesce(current_schema(), current_setting('search_path'))"
 # Serialises writers on PostgreSQL, as the write lock does on SQLite: the number is arbitrary.
 _WRITE_LOCK = 0x66686972
 
@@ -280,20 +288,28 @@ def _make_folder(folder: Path) -> None:
         ) from None
 
 
-def lock_of_use(*, alone: bool) -> str:
-    """Return the SELECT that tries to lock fhirapp's tables on PostgreSQL while the session lasts.
+def lock_of_use(*, exclusive: bool) -> str:
+    """Return the SELECT that tries to lock fhirapp's tables on PostgreSQL until the session ends.
 
-    Who uses them shares it; a restore has it alone.
+    Programs that use the tables share the lock; a restore takes it exclusively.
     """
-    function = "pg_try_advisory_lock" if alone else "pg_try_advisory_lock_shared"
-    return f"SELECT {function}({_WRITE_LOCK}, hashtext(coalesce(current_schema(), '')))"
+    function = "pg_try_advisory_lock" if exclusive else "pg_try_advisory_lock_shared"
+    return f"SELECT {function}({_WRITE_LOCK}, hashtext({TABLES_SCHEMA}))"
+
+
+def lock_of_former_use() -> str:
+    """Return the SELECT that tries to lock the tables in another schema, its parameter.
+
+    The lock is exclusive, and ends with the transaction. Releases before 0.2 share it.
+    """
+    return f"SELECT pg_try_advisory_xact_lock({_WRITE_LOCK}, hashtext(%s))"
 
 
 def _hold_postgresql(connection: Any, _record: object) -> None:
     """Hold the lock with each connection: also after the server was restarted."""
     from psycopg import OperationalError
 
-    (is_held,) = connection.execute(lock_of_use(alone=False)).fetchone()
+    (is_held,) = connection.execute(lock_of_use(exclusive=False)).fetchone()
     connection.rollback()
     if not is_held:
         connection.close()

@@ -29,6 +29,10 @@ JSON_OPTIONS = {
     "json_deserializer": fhir_json.loads,
 }
 
+# The schema of the tables on PostgreSQL, unless the address names another search_path.
+SCHEMA = "fhirapp"
+SEARCH_PATH = f"-c search_path={SCHEMA}"
+
 # In libpq's words: a server that vanished is found out within half a minute, not after hours.
 _ALIVE = {
     "connect_timeout": "5",
@@ -45,8 +49,9 @@ def connect_args(url: URL, **others: str) -> dict[str, str]:
     stated = (stated,) if isinstance(stated, str) else stated
     return {
         **{name: one for name, one in {**_ALIVE, **others}.items() if name not in url.query},
-        # To compile a query takes it a third of a second, to run one of ours some milliseconds.
-        "options": " ".join((*stated, "-c jit=off")),
+        # The last setting of a name wins. JIT compiles a query in a third of a second; our queries
+        # run for some milliseconds.
+        "options": " ".join((SEARCH_PATH, *stated, "-c jit=off")),
     }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 
 from sqlalchemy import URL, Engine, create_engine
@@ -31,42 +31,36 @@ def in_use(settings: Settings) -> Iterator[None]:
 
     Raises ConfigurationError while it is being restored.
     """
-    database = database_path(settings)
-    lock = _on_server(settings, alone=False) if database is None else _held(database, alone=False)
-    with lock as held:
+    with _lock(settings, exclusive=False) as held:
         if held is False:
-            shown_as = database or redact_url(server_engine(checked_url(settings)))
             raise ConfigurationError(
-                f"The database {shown_as} is being restored; start again when that has ended."
+                f"The database {_address(settings)} is being restored; start again when that has "
+                "ended."
             )
         yield
 
 
 @contextmanager
-def alone(database: Path) -> Iterator[None]:
-    """Take the exclusive lock of a database. Raises ConfigurationError where a server uses it."""
-    with _held(database, alone=True) as held:
+def exclusive_use(settings: Settings) -> Iterator[None]:
+    """Take the exclusive lock of the settings' database.
+
+    Raises ConfigurationError where a server or command uses it.
+    """
+    with _lock(settings, exclusive=True) as held:
         if not held:
             raise ConfigurationError(
-                f"A server runs on the database {database}, or a command uses it; stop that first."
+                f"A server runs on the database {_address(settings)}, or a command uses it; stop "
+                "that first."
             )
         yield
 
 
-@contextmanager
-def alone_on_server(settings: Settings) -> Iterator[None]:
-    """Take the exclusive lock of a PostgreSQL database. Raises ConfigurationError as alone()."""
-    with _on_server(settings, alone=True) as held:
-        if not held:
-            raise ConfigurationError(
-                f"A server runs on the database {redact_url(server_engine(checked_url(settings)))}"
-                ", or a command uses it; stop that first."
-            )
-        yield
+def _address(settings: Settings) -> object:
+    return database_path(settings) or redact_url(server_engine(checked_url(settings)))
 
 
 def server_engine(url: URL) -> Engine:
-    """Return what opens sessions on PostgreSQL that hold no lock by themselves."""
+    """Return an engine of PostgreSQL whose sessions hold no lock by themselves."""
     return create_engine(
         url,
         poolclass=NullPool,
@@ -76,17 +70,21 @@ def server_engine(url: URL) -> Engine:
     )
 
 
+def _lock(settings: Settings, *, exclusive: bool) -> AbstractContextManager[bool | None]:
+    """Hold a database's lock; False where another program has it, None if it cannot be locked."""
+    database = database_path(settings)
+    if database is None:
+        return _server_lock(checked_url(settings), exclusive=exclusive)
+    return _file_lock(database, exclusive=exclusive)
+
+
 @contextmanager
-def _on_server(settings: Settings, *, alone: bool) -> Iterator[bool | None]:
-    """Hold PostgreSQL's lock; False where another has it, None where there can be none."""
-    url = checked_url(settings)
-    if url.get_backend_name() != "postgresql":
-        yield None
-        return
+def _server_lock(url: URL, *, exclusive: bool) -> Iterator[bool]:
+    """Hold the lock of a PostgreSQL database."""
     engine = server_engine(url)
     try:
         session = engine.connect()
-        held = bool(session.exec_driver_sql(lock_of_use(alone=alone)).scalar())
+        held = bool(session.exec_driver_sql(lock_of_use(exclusive=exclusive)).scalar())
     except DatabaseError as error:
         raise unusable(engine, error) from None
     with session:
@@ -94,8 +92,8 @@ def _on_server(settings: Settings, *, alone: bool) -> Iterator[bool | None]:
 
 
 @contextmanager
-def unopened(database: Path) -> Iterator[None]:
-    """Lock a database file that no program has open, and write its log into it.
+def closed_file(database: Path) -> Iterator[None]:
+    """Lock a SQLite file that no program has open, and write its log into it.
 
     A damaged file is not locked. Raises ConfigurationError where a program has it open.
     """
@@ -120,8 +118,8 @@ def unopened(database: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _held(database: Path, *, alone: bool) -> Iterator[bool | None]:
-    """Hold the lock; False where another has it, None where there can be none."""
+def _file_lock(database: Path, *, exclusive: bool) -> Iterator[bool | None]:
+    """Hold the lock on the file beside a SQLite database."""
     path = sibling(database, ".lock")
     if database.is_dir():
         # No database: opening it raises the error.
@@ -131,12 +129,12 @@ def _held(database: Path, *, alone: bool) -> Iterator[bool | None]:
         held = None
         try:
             held = stack.enter_context(
-                file_locks.lock(path, shared=not alone, wait=False, create=True)
+                file_locks.lock(path, shared=not exclusive, wait=False, create=True)
             )
             copy_owner(path, database)
         except OSError as error:
             # A command that shares the lock fails at its next step: the folder cannot be written.
-            if alone:
+            if exclusive:
                 raise ConfigurationError(
                     f"The file {path} cannot be written ({reason_of(error)}); run this as the "
                     "server's own user."

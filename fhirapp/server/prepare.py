@@ -18,7 +18,7 @@ from fhirapp.audit.earlier import import_earlier
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, Settings, settings_of
-from fhirapp.db import db, with_patience, writing
+from fhirapp.db import SCHEMA, db, with_patience, writing
 from fhirapp.db.sqlite_file import copy_database, faults_of, schema_of
 from fhirapp.definition import types
 from fhirapp.disk import database_path, need_writable, reason_of, sync_folder, temporary_folder
@@ -32,6 +32,7 @@ from fhirapp.server.integrity import check_before
 from fhirapp.server.lock import in_use
 from fhirapp.store import migrate
 from fhirapp.store.migrate import redact_url, reindex, schema_version, upgrade
+from fhirapp.store.own_schema import make_own_schema
 from fhirapp.store.write import Rendering, is_outdated, rendering_in_force
 
 # How long a start waits for others on PostgreSQL.
@@ -149,6 +150,8 @@ def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> Non
 
 def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
     """Bring the schema to this release's; an older database is copied first."""
+    if settings.is_postgresql and (former := _make_own_schema()):
+        say(f"The database's tables were moved from the schema {former} to {SCHEMA}.")
     schema = schema_version(db.engine)
     database = database_path(settings)
     kept = None
@@ -166,6 +169,13 @@ def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
     if before is not None and migrate.is_upgradable(before):
         copied = f"; the old one is kept in {kept}" if kept else ""
         say(f"The database was upgraded from schema {before} to {migrate.HEAD}{copied}.")
+
+
+def _make_own_schema() -> str | None:
+    try:
+        return make_own_schema(db.engine)
+    except DatabaseError as error:
+        raise migrate.unusable(db.engine, error) from None
 
 
 def _demo_data() -> str:

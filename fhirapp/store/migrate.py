@@ -39,13 +39,14 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from fhirapp.audit import store as audit_store
 from fhirapp.config import ConfigurationError
-from fhirapp.db import db, is_busy, writing
+from fhirapp.db import SCHEMA, db, is_busy, writing
 from fhirapp.definition import Definition
 from fhirapp.disk import need_writable
 from fhirapp.documents.ocr import PICTURES
 from fhirapp.search.tokenizer import normalised
 from fhirapp.store import import_models as import_models  # Declares its tables.
 from fhirapp.store import write
+from fhirapp.store.own_schema import former_schema
 from fhirapp.store.prepare import DocumentTextReader
 from fhirapp.store.version import raise_generation
 
@@ -63,6 +64,8 @@ def schema_version(engine: Engine) -> str | None:
     try:
         with engine.connect() as connection:
             tables = inspect(connection).get_table_names()
+            if not tables and connection.dialect.name == "postgresql":
+                _check_moved(engine)
             if not tables:
                 return None
             if _VERSIONS not in tables:
@@ -74,6 +77,15 @@ def schema_version(engine: Engine) -> str | None:
     except DatabaseError as error:
         raise unusable(engine, error) from None
     return str(version)
+
+
+def _check_moved(engine: Engine) -> None:
+    if former := former_schema(engine):
+        raise ConfigurationError(
+            f"An earlier release keeps its tables in the schema {former} of the database "
+            f"{redact_url(engine)}: start the server, or run `fhirapp db upgrade`, which moves "
+            f"them to the schema {SCHEMA}."
+        )
 
 
 def redact_url(engine: Engine) -> str:

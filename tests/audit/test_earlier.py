@@ -209,7 +209,8 @@ def tables(make_app: Callable[..., Flask]) -> Flask:
     app = make_app()
     for table in TABLES.tables:
         sql(app, f"DROP TABLE {table}")
-    for statement in (KEPT / "postgresql.sql").read_text().split(";\n"):
+    dump = (KEPT / "postgresql.sql").read_text().replace("public.", "fhirapp.")
+    for statement in dump.split(";\n"):
         if statement.strip():
             sql(app, statement)
     sql(app, "UPDATE alembic_version SET version_num = '0012'")

@@ -61,7 +61,7 @@ def multiply(connection: psycopg.Connection, first: int, last: int) -> None:
     # Dropping and creating the indexes takes a third of the time.
     indexes = connection.execute(
         "SELECT indexname, indexdef FROM pg_indexes LEFT JOIN pg_constraint ON conname = indexname"
-        " WHERE schemaname = 'public' AND conname IS NULL AND tablename ~ %s",
+        " WHERE schemaname = 'fhirapp' AND conname IS NULL AND tablename ~ %s",
         (f"^({'|'.join(_TABLES)})",),
     ).fetchall()
     for name, _ in indexes:
@@ -92,7 +92,7 @@ def _copy(
     """Copy a table's rows of block 0, if the table exists."""
     columns = connection.execute(
         "SELECT column_name, data_type FROM information_schema.columns"
-        " WHERE table_schema = 'public' AND table_name = %s ORDER BY ordinal_position",
+        " WHERE table_schema = 'fhirapp' AND table_name = %s ORDER BY ordinal_position",
         (table,),
     ).fetchall()
     if not columns:

@@ -246,7 +246,9 @@ def on_postgresql(folder: Path, sizes: Sequence[int], seconds: float) -> None:
             began = time.monotonic()
             postgres.stop()
             postgres.start(*_FILLING)
-            with psycopg.connect(postgres.url(_DATABASE), autocommit=True) as connection:
+            with psycopg.connect(
+                postgres.url(_DATABASE), autocommit=True, options="-c search_path=fhirapp"
+            ) as connection:
                 if size // ALLERGIES > blocks:
                     multiplied.multiply(connection, blocks, size // ALLERGIES - 1)
                 else:

@@ -225,7 +225,7 @@ def test_file_of_a_schema_before_the_initial_one_keeps_its_bytes(open_app, tmp_p
 def foreign(new_database: Callable[[], str]) -> str:
     """The address of a database that belongs to another program."""
     url = new_database()
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    engine = create_engine(url)
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE patient (name TEXT)")
         connection.exec_driver_sql("INSERT INTO patient VALUES ('kept')")
@@ -233,7 +233,6 @@ def foreign(new_database: Callable[[], str]) -> str:
     return url
 
 
-@BOTH
 def test_database_of_another_program_is_refused_and_left_alone(foreign, open_app):
     app = open_app(foreign)
     with pytest.raises(ConfigurationError, match="holds other tables and none of fhirapp's; name"):

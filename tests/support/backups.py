@@ -88,10 +88,12 @@ def contents(database: Path) -> dict[str, list[Any]]:
 
 def rows_of(url: str) -> dict[str, list[str]]:
     """Return every row of every table of a database at an address."""
-    address = make_url(url)
+    address, arguments = make_url(url), {}
     if address.drivername == "postgresql":
         address = address.set(drivername="postgresql+psycopg")
-    engine = create_engine(address)
+        # Tables of an earlier release are in public.
+        arguments = {"options": "-c search_path=fhirapp,public"}
+    engine = create_engine(address, connect_args=arguments)
     with engine.connect() as connection:
         found = {
             name: sorted(

@@ -83,7 +83,9 @@ class Postgres:
 
     def ask(self, sql: str, database: str = "postgres", values: Sequence[Any] = ()) -> list[Any]:
         """Run a statement in a transaction of its own; return its rows."""
-        with psycopg.connect(self.url(database), autocommit=True) as connection:
+        with psycopg.connect(
+            self.url(database), autocommit=True, options="-c search_path=fhirapp,public"
+        ) as connection:
             cursor = connection.execute(sql, values)  # type: ignore[call-overload]
             return cursor.fetchall() if cursor.description else []
 

@@ -7,8 +7,8 @@ import hmac
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -58,22 +58,25 @@ def why_no_backup(settings: Settings) -> str:
     return why_no_dump(settings) if database_path(settings) is None else ""
 
 
-def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | None) -> Taken:
+def back_up(
+    settings: Settings, path: Path, taken: datetime, passphrase: str | None, *, job: str = ""
+) -> Taken:
     """Take a backup of the settings' database into a file, in place of an older backup there.
 
-    Encrypted where there is a passphrase. Raises ConfigurationError, and leaves the file then as it
-    was.
+    Encrypted where there is a passphrase; job is the id of the job that takes it. Raises
+    ConfigurationError, and leaves the file then as it was.
     """
     database = database_path(settings)
     _check_place(path, database, settings.instance)
     with temporary_folder(database.parent if database else settings.instance) as folder:
         if database is None:
-            paths, schema, of_dump = _dumped(settings, folder)
+            paths = {DUMP: folder / DUMP}
+            schema, others = _dumped(settings, folder)
         else:
             paths, schema = _copied(settings, database, folder)
-            of_dump = {}
-        files = [BackupFile.of(name, one) for name, one in paths.items()]
-        manifest = BackupManifest.new(instant(taken), schema, files, **of_dump)
+            others = {}
+        files = [BackupFile.of(name, file) for name, file in paths.items()]
+        manifest = BackupManifest.new(instant(taken), schema, files, job=job, **others)
         try:
             _write(path, manifest, paths, passphrase, folder)
         except (OSError, sqlite3.Error) as error:
@@ -83,19 +86,15 @@ def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | N
     return Taken(path, manifest, path.stat().st_size)
 
 
-def _dumped(settings: Settings, folder: Path) -> tuple[dict[str, Path], str, dict[str, str]]:
-    """Dump PostgreSQL's database; the keys are in it, sealed by FHIRAPP_SECRET."""
+def _dumped(settings: Settings, folder: Path) -> tuple[str, dict[str, str]]:
+    """Dump PostgreSQL's database; return its schema's number, and what the manifest adds."""
     try:
-        dumped = dump_tables(settings, folder)
+        schema, namespace = dump_tables(settings, folder)
     except OSError as error:
         raise ConfigurationError(
             f"The database cannot be dumped into {folder.parent} ({reason_of(error)})."
         ) from None
-    return (
-        {DUMP: dumped.path},
-        dumped.schema,
-        {"namespace": dumped.namespace, "secret": fingerprint(settings)},
-    )
+    return schema, {"namespace": namespace, "secret": fingerprint(settings)}
 
 
 def _copied(settings: Settings, database: Path, folder: Path) -> tuple[dict[str, Path], str]:
@@ -103,13 +102,13 @@ def _copied(settings: Settings, database: Path, folder: Path) -> tuple[dict[str,
 
     The trail is copied last, so it tells of all that the database has.
     """
-    keys = {} if settings.demo else _keys(settings.instance)
+    keys = {} if settings.demo else _copied_keys(settings.instance, folder)
     copies = {DATABASE: folder / DATABASE}
     copy_database(database, copies[DATABASE])
     if (settings.instance / TRAIL_FILE).exists():
         copies[TRAIL] = folder / TRAIL
         copy_database(settings.instance / TRAIL_FILE, copies[TRAIL])
-    return {**copies, **_copied_keys(keys, folder)}, _checked(copies[DATABASE], database)
+    return {**copies, **keys}, _checked(copies[DATABASE], database)
 
 
 def fingerprint(settings: Settings) -> str:
@@ -144,35 +143,33 @@ def _check_place(path: Path, database: Path | None, instance: Path) -> None:
     if not path.parent.is_dir():
         raise ConfigurationError(f"There is no folder {path.parent}.")
     own = [*([database] if database else []), *(instance / name for name in KEYS)]
-    if path.exists() and any(one.exists() and path.samefile(one) for one in own):
+    if path.exists() and any(file.exists() and path.samefile(file) for file in own):
         raise ConfigurationError(f"{path} is the server's own file; name another for the backup.")
     if path.exists() and not (stat.S_ISREG(path.stat().st_mode) and is_backup(path)):
         raise ConfigurationError(f"{path} exists and is not a backup; name another file.")
 
 
-def _keys(instance: Path) -> dict[str, Path]:
-    """Return the keys by name. Raises ConfigurationError where the server's own is not there."""
-    keys = {name: instance / name for name in KEYS if (instance / name).exists()}
-    if KEYS[0] not in keys:
+def _copied_keys(instance: Path, folder: Path) -> dict[str, Path]:
+    """Copy the keys, lest one changes between its checksum and its content.
+
+    Raises ConfigurationError where the server's own key is missing.
+    """
+    if not (instance / KEYS[0]).exists():
         raise ConfigurationError(
-            f"The key {instance / KEYS[0]} is not there, without which what the database has "
-            "sealed cannot be opened; name the server's folder in FHIRAPP_INSTANCE_PATH."
+            f"The key {instance / KEYS[0]} is missing, without which what the database has sealed "
+            "cannot be opened; name the server's folder in FHIRAPP_INSTANCE_PATH."
         )
-    return keys
-
-
-def _copied_keys(keys: dict[str, Path], folder: Path) -> dict[str, Path]:
-    """Copy the keys, lest one changes between its checksum and its content."""
     copies = {}
-    for name, path in keys.items():
-        copies[name] = folder / name
-        try:
-            copies[name].write_bytes(path.read_bytes())
-        except OSError as error:
-            raise ConfigurationError(
-                f"The key {path} cannot be copied ({reason_of(error)}); run this as the server's "
-                "own user."
-            ) from None
+    for name in KEYS:
+        if (instance / name).exists():
+            copies[name] = folder / name
+            try:
+                copies[name].write_bytes((instance / name).read_bytes())
+            except OSError as error:
+                raise ConfigurationError(
+                    f"The key {instance / name} cannot be copied ({reason_of(error)}); run this as "
+                    "the server's own user."
+                ) from None
     return copies
 
 
@@ -228,9 +225,13 @@ def _forget_cached(file: BinaryIO) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-@contextmanager
-def opened_backup(path: Path, passphrase: str | None, folder: Path) -> Iterator[BinaryIO]:
-    """Open a backup's archive, decrypted into a folder if need be. Raises ConfigurationError."""
+def unpacked(
+    settings: Settings, path: Path, passphrase: str | None, folder: Path
+) -> BackupManifest:
+    """Read the files of a backup that fits the settings into a folder, decrypted if need be.
+
+    Raises InvalidBackup, ConfigurationError.
+    """
     if not path.is_file():
         raise ConfigurationError(f"There is no file {path}.")
     with ExitStack() as stack:
@@ -242,24 +243,28 @@ def opened_backup(path: Path, passphrase: str | None, folder: Path) -> Iterator[
                 raise MissingPassphrase(f"{path} is encrypted; name a file in --passphrase-file.")
             if is_sealed and passphrase is not None:
                 need_space(folder, path.stat().st_size, "the decrypted backup")
+                stack.callback((folder / "plain").unlink)
                 plain = stack.enter_context((folder / "plain").open("w+b"))
                 unseal(file, str(path), plain, passphrase)
                 plain.seek(0)
                 file = plain
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be read ({reason_of(error)}).") from None
-        yield file
-
-
-def unpacked(
-    settings: Settings, path: Path, passphrase: str | None, folder: Path
-) -> BackupManifest:
-    """Read the files of a backup that fits the settings into a folder.
-
-    Raises InvalidBackup, ConfigurationError.
-    """
-    with opened_backup(path, passphrase, folder) as archive:
         try:
-            return unpack(archive, str(path), folder, partial(check_fits, settings, path))
+            return unpack(file, str(path), folder, partial(check_fits, settings, path))
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be unpacked ({reason_of(error)}).") from None
+
+
+def dump_before_upgrade(
+    settings: Settings, schema: str, now: datetime, say: Callable[[str], None]
+) -> Path | None:
+    """Back up a PostgreSQL database into the instance folder; None, with a message, if none can be.
+
+    Raises ConfigurationError: a database that cannot be copied is not upgraded.
+    """
+    if why := why_no_backup(settings):
+        say(f"The database is upgraded without a copy. {why}")
+        return None
+    path = settings.instance / f"fhirapp.schema-{schema}.{now:%Y%m%dT%H%M%SZ}.backup"
+    return back_up(settings, path, now, None).path

@@ -99,6 +99,8 @@ def restore_(given_path: str, force: bool, passphrase_file: Path | None, demo: b
     say(NOTICE)
     for kept in done.kept:
         say(f"What was there before is kept in {kept}")
+    if done.trail:
+        say(f"The audit trail stays; the backup's, of another server, is in {done.trail}")
 
 
 def _end_orderly() -> None:

@@ -55,7 +55,7 @@ def take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str)
     naming = rotation.Naming(
         folder.resolve(), job.request.get("schedule") or rotation.stem_of(settings)
     )
-    taken = back_up(settings, naming.path(moment), moment, passphrase or None)
+    taken = back_up(settings, naming.path(moment), moment, passphrase or None, job=job.id)
     if not elsewhere:
         rotation.keep_backup(settings, taken.path)
     tracker.progress.name = taken.path.name

@@ -18,6 +18,7 @@ from fhirapp.disk import database_path
 from fhirapp.features.backups import prepared
 from fhirapp.features.backups.backup import why_no_backup
 from fhirapp.features.backups.jobs import BACKUP, RESTORE, VERIFICATION
+from fhirapp.features.backups.restore import contents
 from fhirapp.features.backups.rotation import FOLDER, Backup, backups, delete_backup, place_of
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
@@ -151,10 +152,9 @@ def confirm(name: str) -> Response:
 @blueprint.get("/admin/restoring")
 @pages.for_administrators
 def restoring() -> Response:
-    """Show that the server restarts, until what came of it is known."""
-    found = prepared.prepared(settings()) if database_path(settings()) else None
-    is_under_way = found is not None and found.state == prepared.CONFIRMED
-    if not is_under_way:
+    """Show that the server restarts, until the outcome is known."""
+    found = prepared.prepared(settings())
+    if found is None or found.state != prepared.CONFIRMED:
         return pages.see_other("/admin/backups")
     return pages.page("backups/restoring.html", above="")
 
@@ -227,7 +227,7 @@ def _list(message: str = "") -> Response:
         takes_uploads=not settings().demo,
         restore=_restore(found[0] if found else None),
         needs_settings=database_path(settings()) is None,
-        restores=not prepared.why_not_here(settings()),
+        restores=not prepared.why_no_restart(settings()),
         last_restore=_last_restore(),
         running=jobs,
     )
@@ -244,7 +244,7 @@ def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
         path=_path(backup),
         restore=_restore(backup),
         needs_settings=database_path(settings()) is None,
-        restores=not prepared.why_not_here(settings()),
+        restores=not prepared.why_no_restart(settings()),
         verifications=verifications[:_SHOWN],
         is_under_way=any(job.is_under_way for job in verifications),
         message=message,
@@ -254,16 +254,16 @@ def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
 
 
 def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Response:
-    why = prepared.why_not_here(settings())
+    why = prepared.why_no_restart(settings())
     # Jobs are read first: a job that ends in between has already stored its result.
     began = [job for job in queue.jobs(RESTORE) if job.request.get("name") == backup.name]
-    found = None if why == "postgresql" else prepared.prepared(settings())
+    found = prepared.prepared(settings())
     is_ready = found and (found.name, found.state) == (backup.name, prepared.PREPARED) and not why
     rows = []
     lost: Mapping[str, int] = {}
     if found and is_ready:
         with db.engine.connect() as connection:
-            now = prepared.contents(connection)
+            now = contents(connection)
             lost = prepared.changed_since(connection, found.taken)
         for key, words in _COUNTED.items():
             rows.append((_(words), found.contents[key], now[key], lost[key]))
@@ -291,13 +291,13 @@ def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Respon
 
 def _check_restores_here() -> None:
     """Raise PageError where restoring is a matter of the command line."""
-    if prepared.why_not_here(settings()):
+    if prepared.why_no_restart(settings()):
         raise pages.PageError(409, _("This server restores at the command line only."))
 
 
 def _last_restore() -> prepared.PreparedRestore | None:
-    """Return the last restore from this page, with what came of it."""
-    found = prepared.prepared(settings()) if database_path(settings()) else None
+    """Return the last restore from this page, with its outcome."""
+    found = prepared.prepared(settings())
     return found if found and found.state in (prepared.DONE, prepared.FAILED) else None
 
 

@@ -1,9 +1,9 @@
-"""A restore from the page of backups: prepared by a job, put in its place by the server's restart.
+"""A restore from the page of backups: prepared by a job, completed by the server's restart.
 
-The job checks the backup, carries it forward and leaves it in a folder beside the database, so a
-passphrase serves once and is stored nowhere. A confirmed restore is a state of that folder: the
-server ends its processes and starts anew (server/serve.py), which swaps the files before it
-opens any. Nothing a request names becomes a path.
+The job prepares the copy (restore.py) and leaves it in a folder beside the database, so a
+passphrase is used once and stored nowhere. A confirmed restore is a state of that folder: the
+server ends its processes and starts again (server/serve.py), and swaps the files before it opens
+any. Nothing that a request names becomes a path.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -22,11 +22,12 @@ from pathlib import Path
 from flask import Flask, current_app
 from sqlalchemy import Connection, func, select
 
+from fhirapp import keys
 from fhirapp.audit import Unwritable
 from fhirapp.audit.events import record
-from fhirapp.auth.models import ADMINISTRATOR, Grant, User
+from fhirapp.auth.models import Grant, User
 from fhirapp.config import ConfigurationError, RefusedCommand, Settings, settings_of
-from fhirapp.db import db
+from fhirapp.db import checked_url
 from fhirapp.definition import types
 from fhirapp.disk import (
     database_path,
@@ -38,15 +39,16 @@ from fhirapp.disk import (
 )
 from fhirapp.features.backups.archive import DATABASE, KEYS, InvalidBackup
 from fhirapp.features.backups.backup import unpacked
-from fhirapp.features.backups.restore import app_on_copy, finish_swap, make_ready, put_in_place
+from fhirapp.features.backups.file_swap import drop_staged, finish_swap
+from fhirapp.features.backups.restore import COUNTED, prepare, swap
+from fhirapp.features.backups.schemas import drop_loaded
 from fhirapp.features.backups.verification import verify_database_file
 from fhirapp.server import RESTARTS
-from fhirapp.server.lock import alone
+from fhirapp.server.lock import exclusive_use, in_use, server_engine
 from fhirapp.store.import_models import DELETED, ERASED, PatientChange
 
-COUNTED = ("Patient", "AllergyIntolerance", "DocumentReference")
 PREPARED, CONFIRMED, DONE, FAILED = "prepared", "confirmed", "done", "failed"
-# How long what is prepared, and not confirmed, is kept.
+# How long a prepared restore is kept that nobody confirms.
 KEPT_SECONDS = 3_600
 _STATE = "restore.json"
 _INTERRUPTED = "The server ended before the backup was in its place. Nothing was changed."
@@ -64,19 +66,18 @@ _LEAST_FREE = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class PreparedRestore:
-    """A backup that waits beside the database, or what came of it; at is seconds since 1970."""
+    """A prepared copy that waits beside the database, or its outcome; at is seconds since 1970."""
 
-    # Of the job that prepared it, and the file that it opened.
+    # The id of the job that prepared it, and the name of the backup.
     id: str
     name: str
     taken: str
     fhirapp: str
+    # As in PreparedCopy.
     versions: int
-    # How many there are: of COUNTED, "accounts" and "consents".
     contents: Mapping[str, int]
-    # The usernames of who may administer then.
     administrators: Sequence[str]
-    # Which file it is, wherever that is moved.
+    # The number of the file, which stays when the file is moved.
     inode: int
     state: str = PREPARED
     user_id: str = ""
@@ -87,8 +88,8 @@ class PreparedRestore:
     at: int = 0
 
 
-def why_not_here(settings: Settings) -> str:
-    """Return what keeps this server from a restore by itself: a key of the page's, else empty."""
+def why_no_restart(settings: Settings) -> str:
+    """Return why this server cannot restore by a restart, as a key of the page; else empty."""
     if database_path(settings) is None:
         return "postgresql"
     return "" if RESTARTS in current_app.extensions else "server"
@@ -101,8 +102,8 @@ def _folder(settings: Settings) -> Path:
 
 
 def prepared(settings: Settings) -> PreparedRestore | None:
-    """Return what is prepared, or came of it; None where nothing is."""
-    return _read(_folder(settings))
+    """Return the restore that is prepared, or its outcome; None if there is none."""
+    return _read(_folder(settings)) if database_path(settings) else None
 
 
 def _read(folder: Path) -> PreparedRestore | None:
@@ -120,28 +121,22 @@ def _note(settings: Settings, found: PreparedRestore) -> None:
 def prepare_restore(
     settings: Settings, path: Path, name: str, job_id: str, passphrase: str | None
 ) -> Sequence[str]:
-    """Check a backup, and leave it beside the database, ready to replace that; return its faults.
+    """Prepare a backup, and leave it beside the database; return the faults of a verification.
 
-    A verification reports them; a restore does not mind them. Raises ConfigurationError.
+    They do not prevent the restore. Raises ConfigurationError.
     """
     target = _folder(settings)
     with temporary_folder(target.parent) as folder:
         manifest = unpacked(settings, path, passphrase, folder)
-        # The archive, decrypted.
-        (folder / "plain").unlink(missing_ok=True)
         # The demo's keys are its own, and in no backup.
         if (folder / KEYS[0]).exists() == settings.demo:
             raise InvalidBackup(_OF_CLINIC if settings.demo else _OF_DEMO)
         faults = verify_database_file(settings, path, folder, manifest).faults
-        # Before consents end.
-        with app_on_copy(settings, folder), db.engine.connect() as connection:
-            counts = contents(connection)
-            administrators = _administrators(connection)
-        versions = make_ready(settings, folder, path, datetime.now(UTC))
-        inode = (folder / DATABASE).stat().st_ino
+        copy = prepare(settings, path, folder, manifest, datetime.now(UTC))
         found = PreparedRestore(
-            *(job_id, name, manifest.taken, manifest.fhirapp, versions),
-            *(counts, administrators, inode),
+            *(job_id, name, manifest.taken, manifest.fhirapp),
+            *(copy.versions, copy.contents, copy.administrators),
+            inode=(folder / DATABASE).stat().st_ino,
         )
         # As a whole it gets its name below.
         (folder / _STATE).write_text(json.dumps(asdict(found)), encoding="utf-8")
@@ -151,15 +146,6 @@ def prepare_restore(
         shutil.rmtree(target, ignore_errors=True)
         folder.replace(target)
     return faults
-
-
-def contents(connection: Connection) -> dict[str, int]:
-    """Return how many records of the types that are counted, accounts and consents there are."""
-    tables = [(name, types()[name].table) for name in COUNTED]
-    queries = {name: select(func.count()).where(table.c.is_current) for name, table in tables}
-    queries["accounts"] = select(func.count(User.id))
-    queries["consents"] = select(func.count(Grant.id)).where(Grant.revoked_at.is_(None))
-    return {name: connection.execute(query).scalar() or 0 for name, query in queries.items()}
 
 
 def changed_since(connection: Connection, taken: str) -> dict[str, int]:
@@ -191,13 +177,8 @@ def changed_since(connection: Connection, taken: str) -> dict[str, int]:
     return {**changed, **counted, "versions": versions}
 
 
-def _administrators(connection: Connection) -> list[str]:
-    query = select(User.username).where(User.role == ADMINISTRATOR, User.disabled.is_(False))
-    return [*connection.execute(query.order_by(User.username)).scalars()]
-
-
 def remove_prepared(settings: Settings, now: float) -> None:
-    """Remove what was prepared long ago, and nobody confirmed."""
+    """Remove a restore that was prepared long ago and that nobody confirmed."""
     if database_path(settings) is None:
         return
     folder = _folder(settings)
@@ -213,13 +194,13 @@ def remove_prepared(settings: Settings, now: float) -> None:
 
 
 def confirm(settings: Settings, job_id: str, user: User, reason: str) -> None:
-    """Have the server restart on what a job prepared. Raises ConfigurationError.
+    """Have the server restart on the copy that a job prepared. Raises ConfigurationError.
 
     Its event is written first, to the trail, which no restore replaces on SQLite.
     """
     found, restarts = prepared(settings), current_app.extensions[RESTARTS]
     if found is None or (found.id, found.state) != (job_id, PREPARED):
-        raise _not_there()
+        raise _no_longer_prepared()
     if restarts not in (os.getpid(), os.getppid()):
         raise RefusedCommand("The server is being stopped.")
     need_space(_folder(settings), _LEAST_FREE, "the restart")
@@ -232,41 +213,70 @@ def confirm(settings: Settings, job_id: str, user: User, reason: str) -> None:
         _note(settings, confirmed)
     except FileNotFoundError:
         # It was removed as too old meanwhile.
-        raise _not_there() from None
+        raise _no_longer_prepared() from None
     os.kill(restarts, signal.SIGUSR1)
 
 
-def _not_there() -> RefusedCommand:
+def _no_longer_prepared() -> RefusedCommand:
     return RefusedCommand("What was prepared is not there any more; prepare it again.")
 
 
-def carry_out(settings: Settings, *, is_restart: bool) -> PreparedRestore | None:
-    """Put in its place what was confirmed; return what came of it, None where nothing was.
+def recover(
+    app: Flask, say: Callable[[str], None], *, serving: bool, is_restart: bool
+) -> Callable[[], None]:
+    """Complete an interrupted restore, and the confirmed one that this restart is for.
 
-    Only the restart that the confirmation led to does so: another start serves what is there. No
-    server runs on the database meanwhile. Raises ConfigurationError where neither the old nor the
-    new is whole.
+    Returns what is to be called once the database is ready, with the app current. Raises
+    ConfigurationError.
+    """
+    settings = settings_of(app)
+    if finish_swap(settings):
+        # The keys may be others than when the app was made.
+        keys.init_app(app)
+        say("An interrupted restore was completed.")
+    outcome = _swap_confirmed(settings, is_restart=is_restart) if serving else None
+    if outcome is not None:
+        keys.init_app(app)
+    # No restore runs meanwhile.
+    with in_use(settings):
+        if database := database_path(settings):
+            drop_staged(settings.instance, database)
+        else:
+            drop_loaded(server_engine(checked_url(settings)))
+
+    def finish() -> None:
+        if outcome is not None:
+            say(_record_outcome(app, outcome))
+
+    return finish
+
+
+def _swap_confirmed(settings: Settings, *, is_restart: bool) -> PreparedRestore | None:
+    """Swap the files of a confirmed restore; return its outcome, None if none was confirmed.
+
+    Only the restart that the confirmation led to does so; any other start serves the present
+    database. Raises ConfigurationError where neither the old nor the new files are complete.
     """
     database = database_path(settings)
-    found = prepared(settings) if database else None
+    found = prepared(settings)
     if database is None or found is None or found.state != CONFIRMED:
         return None
-    kept: Sequence[Path] = ()
+    kept: Sequence[Path | str] = ()
     error = _INTERRUPTED
     if is_restart:
         try:
-            with alone(database):
-                kept = put_in_place(settings, database, _folder(settings), datetime.now(UTC))
+            with exclusive_use(settings):
+                kept, _ = swap(settings, _folder(settings), datetime.now(UTC))
         except ConfigurationError as failed:
             error = str(failed)
-            finish_swap(database)
+            finish_swap(settings)
     if database.exists() and database.stat().st_ino == found.inode:
-        return replace(found, state=DONE, kept=[path.name for path in kept])
+        return replace(found, state=DONE, kept=[Path(path).name for path in kept])
     return replace(found, state=FAILED, error=error)
 
 
-def note_outcome(app: Flask, outcome: PreparedRestore) -> str:
-    """Write what came of a restore where its page and the trail have it; return a sentence.
+def _record_outcome(app: Flask, outcome: PreparedRestore) -> str:
+    """Record the outcome of a restore in its folder and in the audit trail; return a sentence.
 
     The app is current.
     """

@@ -1,55 +1,49 @@
-"""The tables of a PostgreSQL database, dumped, and loaded beside those that are there.
+"""The schema of a PostgreSQL database: dumped, loaded beside the present one, swapped with it.
 
-A restore loads into a schema of its own and then swaps the two, each in one transaction: an owner
-of the database needs no other right for it, and whatever ends it leaves the old tables or the new.
+A restore loads the dump in one transaction, and renames the two schemas in another: an owner of the
+database needs no other right, and whatever ends the restore leaves the old schema or the new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
-from sqlalchemy import URL, Connection, Engine, inspect, select
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy import URL, Connection, Engine, inspect
+from sqlalchemy.exc import DatabaseError
 
 from fhirapp.audit.store import SEAL, TABLES
 from fhirapp.auth.server_secrets import check_key
 from fhirapp.config import ConfigurationError, Settings
-from fhirapp.db import checked_url, quoted
+from fhirapp.db import SCHEMA, TABLES_SCHEMA, checked_url, quoted
 from fhirapp.disk import need_space
 from fhirapp.features.backups import client
 from fhirapp.features.backups.archive import DUMP, NAMESPACE
 from fhirapp.keys import derived_key
 from fhirapp.server.lock import server_engine
 from fhirapp.store.migrate import HEAD, check_schema, redact_url, schema_version, unusable
+from fhirapp.store.own_schema import FORMER_TABLES
 
-# Where a restore loads; and where the tables are meanwhile, within that transaction alone.
+# The schema of the loaded tables; and within the transaction that loads, of those in their way.
 RESTORING, _PARKED = "fhirapp_restoring", "fhirapp_parked"
 # Name of a database that a verification fills, with the number of the backup's own database.
 _VERIFICATION_DATABASE = "fhirapp_drill_{}"
 # Lock: one verification at a time; the number is arbitrary.
 _VERIFICATION_LOCK = 0x66686473
-# In milliseconds: how long a restore waits for who reads a table.
+# In milliseconds: how long a restore waits for a program that reads a table.
 _LOCK_MS = 10_000
 _LOCKED = "55P03"
-_TRAIL = tuple(TABLES.tables)
 # Of a table's file, as PostgreSQL is built everywhere.
 _PAGE = 8192
 
 
-class Dumped(NamedTuple):
-    """A dump that was taken: its file, the number of its schema, the name of its namespace."""
+def dump_tables(settings: Settings, folder: Path) -> tuple[str, str]:
+    """Dump the tables of the settings' database into the file DUMP of a folder.
 
-    path: Path
-    schema: str
-    namespace: str
-
-
-def dump_tables(settings: Settings, folder: Path) -> Dumped:
-    """Dump the tables of the settings' database into a folder. Raises ConfigurationError."""
+    Returns the number of their schema, and its name. Raises ConfigurationError, OSError.
+    """
     url = checked_url(settings)
     engine = server_engine(url)
     schema = schema_version(engine)
@@ -62,14 +56,14 @@ def dump_tables(settings: Settings, folder: Path) -> Dumped:
             run("SET LOCAL idle_in_transaction_session_timeout = 0")
             snapshot = str(run("SELECT pg_export_snapshot()").scalar())
             schema = str(run("SELECT version_num FROM alembic_version").scalar())
-            namespace = _namespace(session)
+            namespace = _schema(session)
             check_key(session, derived_key(settings.secret))
             need_space(folder, _size(session, namespace), "a dump of the database")
             programs = client.client_for(major_of(session))
             client.dump(programs, url, namespace, snapshot, folder / DUMP)
     except DatabaseError as error:
         raise unusable(engine, error) from None
-    return Dumped(folder / DUMP, schema, namespace)
+    return schema, namespace
 
 
 def why_no_dump(settings: Settings) -> str:
@@ -85,39 +79,28 @@ def why_no_dump(settings: Settings) -> str:
     return ""
 
 
-def holds_rows(engine: Engine, apart_from: tuple[str, ...]) -> bool:
-    """Say whether tables hold anything, apart from some. Raises ConfigurationError.
+def load_dump(url: URL, dump: Path, namespace: str) -> URL:
+    """Load a dump into the schema RESTORING; return the address that leads to it.
 
-    Also where other tables than fhirapp's are there, which no restore replaces.
+    A dump names its tables with their namespace, so tables that are in it now step aside within the
+    transaction. Raises ConfigurationError; nothing was changed then.
     """
-    if schema_version(engine) is None:
-        return False
-    with engine.connect() as session:
-        return any(
-            session.exec_driver_sql(f"SELECT 1 FROM {quoted(name)} LIMIT 1").first()
-            for name in inspect(session).get_table_names()
-            if name not in apart_from
-        )
-
-
-def load_beside(url: URL, dump: Path, namespace: str) -> URL:
-    """Load a dump beside the tables that are there; return the address that leads to it.
-
-    Raises ConfigurationError, and leaves all as it was then.
-    """
-    server = _unused(server_engine(url), namespace)
-    drop = f"DROP SCHEMA IF EXISTS {RESTORING} CASCADE"
+    engine = server_engine(url)
+    with _changing(engine) as session:
+        server = major_of(session)
+        is_new = not inspect(session).has_schema(namespace)
+        for schema in {_schema(session), namespace}:
+            _lock_tables(session, schema)
+    name = quoted(namespace)
     before = (
-        # Who reads a table is waited for, and not for ever.
         f"SET LOCAL lock_timeout = {_LOCK_MS};",
-        f"{drop}; CREATE SCHEMA {RESTORING}; CREATE SCHEMA {_PARKED};",
-        # A dump names its tables with their schema, so they take the place of those there first.
-        f"CREATE SCHEMA IF NOT EXISTS {quoted(namespace)};",
+        f"DROP SCHEMA IF EXISTS {RESTORING} CASCADE; CREATE SCHEMA {RESTORING};",
+        f"CREATE SCHEMA {_PARKED}; CREATE SCHEMA IF NOT EXISTS {name};",
         _move(namespace, _PARKED),
     )
     after = (
         _move(namespace, RESTORING),
-        _move(_PARKED, namespace),
+        f"DROP SCHEMA {name};" if is_new else _move(_PARKED, namespace),
         f"DROP SCHEMA {_PARKED};",
     )
     programs = client.client_for(server, newest=True)
@@ -125,21 +108,19 @@ def load_beside(url: URL, dump: Path, namespace: str) -> URL:
     return _in_schema(url, RESTORING)
 
 
-def _unused(engine: Engine, namespace: str) -> int:
-    """Check that no program has a table open; return the server's major version.
-
-    Raises ConfigurationError.
-    """
-    with _changing(engine) as session:
-        for home in {_namespace(session), namespace}:
-            for name in inspect(session).get_table_names(home):
-                session.exec_driver_sql(f"LOCK TABLE {quoted(home)}.{quoted(name)}")
-        return major_of(session)
+def _lock_tables(session: Connection, schema: str) -> None:
+    """Lock this user's tables in a schema until the transaction ends."""
+    owned = (
+        "SELECT tablename FROM pg_tables WHERE schemaname = %s"
+        " AND pg_has_role(tableowner, 'USAGE') ORDER BY tablename"
+    )
+    for (name,) in session.exec_driver_sql(owned, (schema,)).all():
+        session.exec_driver_sql(f"LOCK TABLE {quoted(schema)}.{quoted(name)}")
 
 
 @contextmanager
 def _changing(engine: Engine) -> Iterator[Connection]:
-    """Open a transaction that waits for who reads a table, and not for ever.
+    """Open a transaction that waits a limited time for programs that read a table.
 
     Raises ConfigurationError.
     """
@@ -148,7 +129,7 @@ def _changing(engine: Engine) -> Iterator[Connection]:
         with connection as session, session.begin():
             session.exec_driver_sql(f"SET LOCAL lock_timeout = {_LOCK_MS}")
             yield session
-    except OperationalError as error:
+    except DatabaseError as error:
         if getattr(error.orig, "sqlstate", None) != _LOCKED:
             raise unusable(engine, error) from None
         raise ConfigurationError(
@@ -157,45 +138,69 @@ def _changing(engine: Engine) -> Iterator[Connection]:
         ) from None
 
 
-def swap_in(url: URL, now: datetime) -> str:
-    """Put the tables that were loaded in the place of those there; return where these are kept.
+def swap_schemas(url: URL, now: datetime) -> tuple[list[str], str | None]:
+    """Put the loaded schema in the place of the present one, in one transaction.
 
-    That is a schema's name, empty where there were none. Raises ConfigurationError.
+    Returns where the present tables are kept, and where the loaded audit trail is if another one is
+    in use: the present trail stays, unless it is of another release. Raises ConfigurationError.
     """
-    with _changing(server_engine(url)) as session:
-        run, home, kept = session.exec_driver_sql, _namespace(session), ""
-        stays: Sequence[str] = ()
-        if inspect(session).get_table_names():
-            kept = _free(session, f"fhirapp_before_{now:%Y%m%dt%H%M%Sz}")
-            stays = _TRAIL if _goes_on(session) else ()
-            run(f"CREATE SCHEMA {kept}")
-            run(_move(home, kept))
-        for name in stays:
-            run(f"DROP TABLE {RESTORING}.{name}")
-            run(f"ALTER TABLE {kept}.{name} SET SCHEMA {quoted(home)}")
-        run(_move(RESTORING, home))
-        run(f"DROP SCHEMA {RESTORING}")
-    return kept
+    engine = server_engine(url)
+    with _changing(engine) as session:
+        run, present = session.exec_driver_sql, _schema(session)
+        tables = {*inspect(session).get_table_names(present)}
+        if others := tables - {*inspect(session).get_table_names(RESTORING)} - FORMER_TABLES:
+            raise ConfigurationError(
+                f"The schema {present} also holds tables that are not fhirapp's "
+                f"({min(others)}), and a restore replaces the whole schema; move them to another. "
+                "Nothing was changed."
+            )
+        if not tables:
+            run(f"DROP SCHEMA IF EXISTS {quoted(present)}")
+            run(f"ALTER SCHEMA {RESTORING} RENAME TO {quoted(present)}")
+            return [], None
+        _lock_tables(session, present)
+        number = run(f"SELECT version_num FROM {quoted(present)}.alembic_version").scalar()
+        previous = _free(session, f"{SCHEMA}_before_{now:%Y%m%dt%H%M%Sz}")
+        run(f"ALTER SCHEMA {quoted(present)} RENAME TO {previous}")
+        run(f"ALTER SCHEMA {RESTORING} RENAME TO {quoted(present)}")
+        trail = _keep_trail(session, quoted(present), previous, now) if number == HEAD else ""
+    return [_described(previous)], _described(trail) if trail else None
 
 
-def _goes_on(session: Connection) -> bool:
-    """Say whether the audit trail that is there is the loaded one, with what came after it.
+def _described(schema: str) -> str:
+    return f"the schema {schema}, until DROP SCHEMA {schema} CASCADE removes it"
 
-    It stays then: no restore takes out of it who read what since the backup. So it does where the
-    loaded trail has no seals: an earlier release's lines stay beside it, and a start imports them.
+
+def _keep_trail(session: Connection, present: str, previous: str, now: datetime) -> str:
+    """Take the trail of the previous schema over; return the schema of the loaded one, or ""."""
+    run, aside = session.exec_driver_sql, ""
+    if not _continues(session, f"{previous}.{SEAL.name}", f"{present}.{SEAL.name}"):
+        aside = _free(session, f"{SCHEMA}_audit_from_backup_{now:%Y%m%dt%H%M%Sz}")
+        run(f"CREATE SCHEMA {aside}")
+    for name in TABLES.tables:
+        if aside:
+            run(f"ALTER TABLE {present}.{name} SET SCHEMA {aside}")
+        else:
+            run(f"DROP TABLE {present}.{name}")
+        run(f"ALTER TABLE {previous}.{name} SET SCHEMA {present}")
+    return aside
+
+
+def _continues(session: Connection, seals: str, earlier: str) -> bool:
+    """Return whether a trail's seals include the newest seal of an earlier copy.
+
+    So they do where the copy has no seals: lines of an earlier release are in other tables, and a
+    start imports them.
     """
     run = session.exec_driver_sql
-    if schema_version(session.engine) != HEAD:
-        return False
-    last = run(f"SELECT k, root FROM {RESTORING}.{SEAL.name} ORDER BY k DESC LIMIT 1").first()
+    last = run(f"SELECT k, root FROM {earlier} ORDER BY k DESC LIMIT 1").first()
     if last is None:
         return True
-    same = select(SEAL.c.root).where(SEAL.c.k == last.k)
-    return bool(session.execute(same).scalar() == last.root)
+    return bool(run(f"SELECT root FROM {seals} WHERE k = %s", (last.k,)).scalar() == last.root)
 
 
 def drop_loaded(engine: Engine) -> None:
-    """Remove what a restore loaded that ended before the swap. No restore may go on meanwhile."""
+    """Drop what a restore loaded that ended before the swap. No restore may run meanwhile."""
     with engine.connect() as session:
         if inspect(session).has_schema(RESTORING):
             session.exec_driver_sql(f"DROP SCHEMA IF EXISTS {RESTORING} CASCADE")
@@ -257,9 +262,9 @@ def _size(session: Connection, namespace: str) -> int:
     return int(pages or 0) * _PAGE
 
 
-def _namespace(session: Connection) -> str:
+def _schema(session: Connection) -> str:
     """Return the schema of fhirapp's tables. Raises ConfigurationError."""
-    name = str(session.exec_driver_sql("SELECT current_schema()").scalar())
+    name = str(session.exec_driver_sql(f"SELECT {TABLES_SCHEMA}").scalar())
     if not NAMESPACE.fullmatch(name):
         raise ConfigurationError(
             f"The schema {name} of the database has a name that a backup cannot have; use letters, "
@@ -275,13 +280,14 @@ def _in_schema(url: URL, name: str) -> URL:
 
 
 def _move(source: str, target: str) -> str:
-    """Return the SQL that moves all tables, and what belongs to them, to another schema.
+    """Return the SQL that moves this user's tables, with what belongs to them, to another schema.
 
-    Save those of an extension.
+    Tables of extensions stay.
     """
     return f"""DO $move$ DECLARE name text; BEGIN
   FOR name IN SELECT quote_ident(c.relname) FROM pg_catalog.pg_class c
     WHERE c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE nspname = '{source}')
+    AND pg_has_role(c.relowner, 'USAGE')
     AND c.relkind IN ('r', 'p', 'v', 'm', 'S') AND NOT EXISTS (
       SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_class'::regclass
       AND d.objid = c.oid AND (d.deptype = 'e' OR d.deptype IN ('a', 'i') AND c.relkind = 'S'))
@@ -292,7 +298,7 @@ END $move$;"""
 
 
 def _free(session: Connection, name: str) -> str:
-    """Return a name that no schema has yet."""
+    """Return a name that no schema has yet, with a number if need be."""
     names = {*inspect(session).get_schema_names()}
     tried, number = name, 1
     while tried in names:

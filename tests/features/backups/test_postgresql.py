@@ -33,7 +33,7 @@ from fhirapp.features.backups.verification import verify_backup
 from fhirapp.features.demo.seed import load_seed, seed_path
 from fhirapp.features.health.examine import examine
 from fhirapp.probe import Cost
-from fhirapp.server.lock import alone_on_server, in_use
+from fhirapp.server.lock import exclusive_use, in_use
 from fhirapp.store.write import Rendering
 from tests.support.authorizing import add_person, add_program
 from tests.support.backups import NOW, SECRET, app_in, fake_client, settings_in
@@ -84,7 +84,9 @@ class Clinic(NamedTuple):
 @contextmanager
 def connected(url: str) -> Iterator[Any]:
     engine = create_engine(
-        make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
+        make_url(url).set(drivername="postgresql+psycopg"),
+        isolation_level="AUTOCOMMIT",
+        connect_args={"options": "-c search_path=fhirapp,public"},
     )
     with engine.connect() as connection:
         yield connection
@@ -130,7 +132,7 @@ def new(new_database: Callable[..., str], tmp_path: Path) -> Clinic:
     return Clinic(tmp_path / "new", new_database())
 
 
-def contents(url: str, schema: str = "public") -> dict[str, list[str]]:
+def contents(url: str, schema: str = "fhirapp") -> dict[str, list[str]]:
     """Return every row of every table of a schema."""
     with connected(url) as connection:
         return {
@@ -141,7 +143,7 @@ def contents(url: str, schema: str = "public") -> dict[str, list[str]]:
         }
 
 
-def lasting(url: str, schema: str = "public") -> dict[str, list[str]]:
+def lasting(url: str, schema: str = "fhirapp") -> dict[str, list[str]]:
     """Return what a restore brings back as it was."""
     found = contents(url, schema)
     assert found.keys() >= ENDED
@@ -166,7 +168,7 @@ def test_backup_restores_everything_into_an_empty_database(example, backup, new)
     assert lasting(new.url) == lasting(example.url)
     ended = "SELECT count(*) FROM oauth_access_token WHERE NOT revoked"
     assert (new.sql(ended), example.sql(ended)) == ([(0,)], [(1,)])
-    assert schemas(new) == {"public"}
+    assert schemas(new) == {"fhirapp", "public"}
     answers = []
     for instance in (new, example):
         with app_in(instance.folder, base_url=BASE_URL, **instance.overrides) as app:
@@ -190,7 +192,7 @@ def test_records_are_replaced_by_force_alone_and_kept_in_a_schema(example, clini
     assert lasting(clinic.url) == lasting(example.url)
     assert before.items() >= contents(clinic.url, KEPT).items()
     clinic.restore(backup)
-    assert schemas(clinic) == {"public", KEPT, f"{KEPT}_2"}
+    assert schemas(clinic) == {"fhirapp", "public", KEPT, f"{KEPT}_2"}
     assert fhirapp_checks(clinic)
 
 
@@ -214,8 +216,8 @@ def test_audit_trail_is_restored_and_loses_no_later_line(clinic, new):
     backup = clinic.take()
     lines = read_records(clinic)
     assert lines > before
-    clinic.restore(backup)
-    # Who read what after the backup is still told.
+    assert clinic.restore(backup).trail is None
+    # Entries from after the backup stay.
     assert clinic.sql("SELECT count(*) FROM audit_entry") == [(lines,)]
     verified(clinic)
     new.restore(backup)
@@ -223,9 +225,13 @@ def test_audit_trail_is_restored_and_loses_no_later_line(clinic, new):
     verified(new)
     read_records(new)
     verified(new)
-    # The trail of another server is kept with its database.
-    new.restore(clinic.take("other.backup"))
-    assert new.sql("SELECT count(*) FROM audit_entry") == [(lines,)]
+    # The trail of another server is put beside.
+    own = new.sql("SELECT count(*) FROM audit_entry")
+    done = new.restore(clinic.take("other.backup"))
+    aside = "fhirapp_audit_from_backup_20260105t101500z"
+    assert done.trail == f"the schema {aside}, until DROP SCHEMA {aside} CASCADE removes it"
+    assert new.sql("SELECT count(*) FROM audit_entry") == own
+    assert new.sql(f"SELECT count(*) FROM {aside}.audit_entry") == [(lines,)]
     verified(new)
 
 
@@ -275,15 +281,59 @@ def test_database_of_a_schema_before_the_initial_one_is_not_backed_up(clinic):
     assert not (clinic.folder / "clinic.backup").exists()
 
 
-def test_empty_database_and_one_of_another_program_are_refused(new, backup):
+def test_empty_database_and_a_schema_of_another_program_are_refused(new, backup):
     with pytest.raises(ConfigurationError, match="is empty: nothing to back up"):
         new.take()
-    new.sql("CREATE TABLE song (title text)")
+    new.sql("CREATE TABLE public.song (title text)")
+    new = new._replace(url=in_schema(new.url, "public"))
     with pytest.raises(ConfigurationError, match="holds other tables and none of fhirapp's"):
         new.take()
     with pytest.raises(ConfigurationError, match="holds other tables and none of fhirapp's"):
         new.restore(backup)
     assert list(new.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("namespace", ["public", "clinic"])
+def test_backup_of_another_schema_is_restored_and_tables_of_other_programs_stay(
+    example, new, new_database, tmp_path, namespace
+):
+    (tmp_path / "earlier").mkdir()
+    url = new_database()
+    earlier = Clinic(tmp_path / "earlier", in_schema(url, namespace))
+    earlier.sql(f"CREATE SCHEMA IF NOT EXISTS {namespace}")
+    with app_in(earlier.folder, **earlier.overrides) as app:
+        load_lines(app, tmp_path, PATIENT)
+    backup = earlier.take()
+    assert "patient" in contents(url, namespace)
+    # A database whose tables were moved, and tables of another program.
+    new.sql("CREATE TABLE public.alembic_version AS SELECT 'moved to fhirapp' AS version_num")
+    new.sql("CREATE TABLE public.song AS SELECT 'kept' AS title")
+    others = contents(new.url, "public")
+    with app_in(new.folder, **new.overrides):
+        pass
+    done = new.restore(backup)
+    assert done.kept == [f"the schema {KEPT}, until DROP SCHEMA {KEPT} CASCADE removes it"]
+    assert lasting(new.url) == lasting(url, namespace)
+    assert contents(new.url, "public") == others
+    assert schemas(new) == {"fhirapp", "public", KEPT}
+    # So is one into a schema that the address names.
+    assert earlier.restore(example.folder / "clinic.backup").kept
+    assert lasting(url, namespace) == lasting(example.url)
+
+
+def test_restore_does_not_replace_tables_of_another_program(clinic, backup):
+    clinic.sql("CREATE TABLE fhirapp.song (title text)")
+    before = contents(clinic.url)
+    with pytest.raises(ConfigurationError, match=r"holds tables that are not fhirapp's \(song\)"):
+        clinic.restore(backup)
+    assert contents(clinic.url) == before
+    assert schemas(clinic) == {"fhirapp", "public"}
+
+
+def in_schema(url: str, schema: str) -> str:
+    """Return a database's address that names a search_path."""
+    options = {"options": f"-csearch_path={schema}"}
+    return make_url(url).update_query_dict(options).render_as_string(hide_password=False)
 
 
 @pytest.mark.parametrize(
@@ -364,21 +414,21 @@ def test_restore_is_refused_while_a_server_runs(clinic, backup):
 
 def test_no_server_starts_or_connects_during_a_restore(clinic):
     app = create_app(clinic.settings)
-    with alone_on_server(clinic.settings):
+    with exclusive_use(clinic.settings):
         refused = clinic.run("client", "list")
         assert_not_done(refused, "is being restored; start again when that has ended.")
         # Neither does one whose connections were lost, which opens new ones.
         with app.app_context(), pytest.raises(Exception, match="the database is being restored"):
             db.engine.connect()
     with app.app_context(), db.engine.connect(), pytest.raises(ConfigurationError):
-        alone_on_server(clinic.settings).__enter__()
+        exclusive_use(clinic.settings).__enter__()
     with app.app_context():
         db.engine.dispose()
     with (
         in_use(clinic.settings),
         in_use(clinic.settings),
         pytest.raises(ConfigurationError, match="A server runs on the database"),
-        alone_on_server(clinic.settings),
+        exclusive_use(clinic.settings),
     ):
         raise AssertionError
 
@@ -387,11 +437,11 @@ def test_restore_is_refused_while_a_program_reads_a_table(clinic, backup, monkey
     monkeypatch.setattr("fhirapp.features.backups.schemas._LOCK_MS", 50)
     before = contents(clinic.url)
     with psycopg.connect(clinic.url) as other:
-        other.execute("SELECT count(*) FROM patient")
+        other.execute("SELECT count(*) FROM fhirapp.patient")
         with pytest.raises(ConfigurationError, match="is in use by another program; stop that"):
             clinic.restore(backup)
     assert contents(clinic.url) == before
-    assert schemas(clinic) == {"public"}
+    assert schemas(clinic) == {"fhirapp", "public"}
 
 
 # Restores, and kills itself before the step whose number is given; prints how many there are.
@@ -458,7 +508,7 @@ def test_restore_killed_at_any_step_leaves_the_old_or_the_new_whole(
         while clinic.sql(others) != [(1,)]:
             pass
         assert lasting(clinic.url) == old
-        assert schemas(clinic) <= {"public", "fhirapp_restoring"}
+        assert schemas(clinic) <= {"fhirapp", "fhirapp_restoring", "public"}
     with app_in(clinic.folder, **clinic.overrides):
         pass
     assert "fhirapp_restoring" not in schemas(clinic)
@@ -471,7 +521,7 @@ def test_terminated_backup_leaves_neither_a_file_nor_a_program(clinic, tmp_path)
     (tmp_path / "out").mkdir()
     # It waits for whoever changes a table.
     with psycopg.connect(clinic.url) as other:
-        other.execute("LOCK TABLE patient")
+        other.execute("LOCK TABLE fhirapp.patient")
         command = [sys.executable, "-m", "fhirapp", "backup", str(tmp_path / "out")]
         environ = environment(clinic.folder, DATABASE_URL=clinic.url, SECRET=SHARED_SECRET)
         with subprocess.Popen(command, env=environ) as process:

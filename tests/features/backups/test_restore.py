@@ -23,18 +23,16 @@ from fhirapp.auth.users.accounts import new_setup_code, setup_code
 from fhirapp.config import ConfigurationError
 from fhirapp.db import db, writing
 from fhirapp.features.backups.archive import DATABASE, KEYS, BackupFile, BackupManifest, pack
-from fhirapp.features.backups.restore import (
-    NOTICE,
+from fhirapp.features.backups.file_swap import (
     Move,
-    RestoreResult,
     finish_swap,
     journal_of,
-    restore,
     staged_for,
-    swap,
+    swap_files,
 )
+from fhirapp.features.backups.restore import NOTICE, RestoreResult, restore
 from fhirapp.keys import opened
-from fhirapp.server.lock import alone, in_use
+from fhirapp.server.lock import exclusive_use, in_use
 from fhirapp.server.prepare import first_setup_code
 from fhirapp.store.migrate import HEAD
 from tests.support.authorizing import Flow, SendBack, add_person, add_program, set_user
@@ -108,7 +106,7 @@ def test_restore_keeps_every_later_entry_of_the_audit_trail(clinic_folder, tmp_p
     before = sealed(clinic_folder, "before")
     backup = taken(clinic_folder, tmp_path / "clinic.backup")
     after = sealed(clinic_folder, "after")
-    restored(backup, clinic_folder, force=True)
+    assert restored(backup, clinic_folder, force=True).trail is None
     assert trail_of(clinic_folder, before, after) == ([], ["after", "before"])
     assert [*clinic_folder.glob("audit.*.db")] == []
 
@@ -126,7 +124,8 @@ def test_restore_puts_the_audit_trail_of_another_server_beside(clinic_folder, tm
     here = tmp_path / "here"
     own = sealed(here, "of here")
     key = Path(shutil.copy(here / KEYS[0], tmp_path))
-    restored(backup, here, force=True)
+    done = restored(backup, here, force=True)
+    assert done.trail == here / "audit.from-backup-20260105T101500Z.db"
     assert trail_of(here, own, key=key) == ([], ["of here"])
     (here / "audit.from-backup-20260105T101500Z.db").replace(here / "audit.db")
     assert trail_of(here, head) == ([], ["of another"])
@@ -272,13 +271,13 @@ def test_restore_is_refused_while_a_program_has_the_database_open(clinic_folder,
 
 
 def test_server_does_not_start_during_a_restore(clinic_folder):
-    database, settings = clinic_folder / "fhirapp.db", settings_in(clinic_folder)
-    with alone(database):
+    settings = settings_in(clinic_folder)
+    with exclusive_use(settings):
         assert_not_done(
             run_command(clinic_folder, "client", "list"), "is being restored; start again"
         )
     refused = pytest.raises(ConfigurationError, match="A server runs on the database")
-    with in_use(settings), in_use(settings), refused, alone(database):
+    with in_use(settings), in_use(settings), refused, exclusive_use(settings):
         raise AssertionError
 
 
@@ -359,8 +358,9 @@ def test_next_start_completes_an_interrupted_restore(half_done):
 
 def test_interrupted_restore_is_not_completed_under_a_server(half_done):
     database = half_done / "fhirapp.db"
-    with in_use(settings_in(half_done)), pytest.raises(ConfigurationError, match="A server runs"):
-        finish_swap(database)
+    settings = settings_in(half_done)
+    with in_use(settings), pytest.raises(ConfigurationError, match="A server runs"):
+        finish_swap(settings)
     assert staged_for(database).exists()
 
 
@@ -370,22 +370,22 @@ def test_unreadable_journal_of_a_restore_stops_the_start(half_done):
     with pytest.raises(
         ConfigurationError, match="A restore was interrupted and cannot be completed"
     ):
-        finish_swap(database)
+        finish_swap(settings_in(half_done))
 
 
 def test_repeated_swap_keeps_the_first_old_database(tmp_path):
     database, kept = tmp_path / "x.db", tmp_path / "x.db.before"
+    settings = settings_in(tmp_path, database_url=f"sqlite:///{database}")
     database.write_text("old")
     staged_for(database).write_text("new")
-    swap(database, [Move(staged_for(database), database, kept)])
+    swap_files(database, [Move(staged_for(database), database, kept)])
     assert (database.read_text(), kept.read_text()) == ("new", "old")
     journal_of(database).write_text(
         json.dumps([[str(staged_for(database)), str(database), str(kept)]])
     )
-    assert finish_swap(database)
+    assert finish_swap(settings)
     assert (database.read_text(), kept.read_text()) == ("new", "old")
-    assert not finish_swap(database)
-    assert not finish_swap(None)
+    assert not finish_swap(settings)
 
 
 def test_restored_demo_leaves_the_keys_of_the_clinic(backup, tmp_path):

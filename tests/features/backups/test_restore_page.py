@@ -19,8 +19,8 @@ from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.db import db
 from fhirapp.definition import types
+from fhirapp.features.backups.file_swap import journal_of
 from fhirapp.features.backups.prepared import CONFIRMED, DONE, FAILED, prepared
-from fhirapp.features.backups.restore import journal_of
 from fhirapp.features.backups.rotation import keep_backup
 from fhirapp.server.lock import in_use
 from tests.support.backups import app_in, make_clinic, settings_in, taken
