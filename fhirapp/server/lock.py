@@ -1,9 +1,9 @@
 """Locks on a database: shared by servers and commands, exclusive for a restore.
 
-On SQLite a lock on a file beside the database, which the system releases whatever way a process
+On SQLite this is a lock on a file beside the database, which the system releases however a process
 ends. A server's children hold it with their parent. A program that does not take it (another WSGI
-server, SQLite's shell) is noticed by SQLite's own exclusive lock. On PostgreSQL an advisory lock,
-which each connection of ours holds too (db/__init__.py).
+server, SQLite's shell) is noticed by SQLite's own exclusive lock. On PostgreSQL it is an advisory
+lock, which each connection of fhirapp holds too (db/__init__.py).
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ _START_SECONDS = 60
 def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | None:
     """Copy a database beside itself, named with its schema and the time; return the copy.
 
-    None where another process has carried it forward meanwhile. Raises ConfigurationError: what
-    cannot be copied is not carried forward.
+    None where another process has upgraded it meanwhile. Raises ConfigurationError: a database that
+    cannot be copied is not upgraded.
     """
     name = f"{database.stem}.schema-{schema}.{now:%Y%m%dT%H%M%SZ}{database.suffix}"
     target = database.with_name(name)
@@ -121,7 +121,7 @@ def _check_files(settings: Settings, say: Callable[[str], None]) -> None:
 def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> None:
     settings = settings_of(app)
     rendering = Rendering.of(settings)
-    _carry_forward(settings, say)
+    _upgrade(settings, say)
     if settings.is_postgresql:
         # Another FHIRAPP_SECRET than the one that sealed them is refused now, not at a sign-in.
         openid.prepare()
@@ -148,7 +148,7 @@ def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> Non
         ) from None
 
 
-def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
+def _upgrade(settings: Settings, say: Callable[[str], None]) -> None:
     """Bring the schema to this release's; an older database is copied first."""
     if settings.is_postgresql and (former := _make_own_schema()):
         say(f"The database's tables were moved from the schema {former} to {SCHEMA}.")

@@ -16,6 +16,7 @@ from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db
 from fhirapp.features.backups.backup import back_up
 from fhirapp.features.backups.restore import restore
+from fhirapp.server.lock import exclusive_use, in_use
 from fhirapp.server.prepare import prepare
 from tests.store.test_migrate import app_on
 from tests.support.backups import NOW
@@ -135,6 +136,15 @@ def test_database_whose_tables_were_not_moved_is_neither_backed_up_nor_restored(
     with refused:
         restore(settings, tmp_path / "x.backup", NOW, None, force=True)
     assert relations(former, "fhirapp") == set()
+
+
+def test_lock_is_the_same_before_and_after_the_schema_is_created(new_database, open_app):
+    app = open_app(new_database())
+    settings = settings_of(app)
+    with in_use(settings):
+        prepare(app, lambda _message: None)
+        with pytest.raises(ConfigurationError, match="A server runs on the database"):
+            exclusive_use(settings).__enter__()
 
 
 def test_search_path_of_the_address_is_kept(former, open_app):

@@ -35,17 +35,17 @@ from fhirapp.store.migrate import UPGRADED_BY, is_newer, is_too_old
 GZIP = b"\x1f\x8b\x08"
 FORMAT = "fhirapp-backup-1"
 DATABASE = "database.sqlite"
-# SQLite's audit trail, which has a file of its own.
+# The audit trail of SQLite.
 TRAIL = "audit.sqlite"
-# Of PostgreSQL: what pg_dump wrote, whose own compression is enough.
+# The dump of PostgreSQL, which pg_dump has compressed.
 DUMP = "database.dump"
-# Of the instance folder: what the database is half useless without.
+# Keys of the instance folder, with which values in the database are sealed.
 KEYS = ("secret.key", openid.NAME)
-# Of a schema of PostgreSQL's, as it is written into SQL.
+# The name of a schema of PostgreSQL that may be written into SQL.
 NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 _MANIFEST = "manifest.json"
 _MANIFEST_MOST = 1024 * 1024
-# Bodies are repetitive: a higher level takes three times as long for a tenth less.
+# A higher level takes three times as long for a tenth less.
 _LEVEL = 3
 
 
@@ -70,10 +70,10 @@ class BackupFile:
 
 @dataclass(frozen=True)
 class BackupManifest:
-    """What a backup says of itself; taken is an instant.
+    """The manifest of a backup; taken is an instant.
 
-    Of PostgreSQL also the namespace of the tables, and a fingerprint of FHIRAPP_SECRET. job is the
-    id of the job that took the backup, if one did.
+    namespace is the schema of the tables on PostgreSQL, secret a fingerprint of FHIRAPP_SECRET
+    there, job the id of the job that took the backup; each may be empty.
     """
 
     taken: str
@@ -104,7 +104,7 @@ class BackupManifest:
 
 
 def pack(out: BinaryIO, manifest: BackupManifest, paths: Mapping[str, Path]) -> None:
-    """Write a backup; paths are of the manifest's files, by name."""
+    """Write a backup; paths has the manifest's files by name."""
     level = 0 if manifest.is_dump else _LEVEL
     with (
         gzip.GzipFile(fileobj=out, mode="wb", compresslevel=level, filename="", mtime=0) as packed,

@@ -1,4 +1,4 @@
-"""Take a backup while the server runs: one instant of the database, read back before it counts."""
+"""Take a backup while the server runs: a snapshot of the database, read back before it is kept."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from fhirapp.store.migrate import check_schema
 
 @dataclass(frozen=True)
 class Taken:
-    """A backup that was taken: where it lies, what it holds, its bytes."""
+    """A backup that was taken: its file, its manifest, its size in bytes."""
 
     path: Path
     manifest: BackupManifest
@@ -54,7 +54,7 @@ class MissingPassphrase(ConfigurationError):
 
 
 def why_no_backup(settings: Settings) -> str:
-    """Return why no backup can be taken here, and what to do instead; empty where one can."""
+    """Return why no backup can be taken here, and what to do instead; else empty."""
     return why_no_dump(settings) if database_path(settings) is None else ""
 
 
@@ -100,7 +100,7 @@ def _dumped(settings: Settings, folder: Path) -> tuple[str, dict[str, str]]:
 def _copied(settings: Settings, database: Path, folder: Path) -> tuple[dict[str, Path], str]:
     """Copy SQLite's database, its audit trail and the keys; return them, and the schema's number.
 
-    The trail is copied last, so it tells of all that the database has.
+    The trail is copied last, so it has an entry for each change in the copied database.
     """
     keys = {} if settings.demo else _copied_keys(settings.instance, folder)
     copies = {DATABASE: folder / DATABASE}
@@ -112,7 +112,7 @@ def _copied(settings: Settings, database: Path, folder: Path) -> tuple[dict[str,
 
 
 def fingerprint(settings: Settings) -> str:
-    """Return what tells one FHIRAPP_SECRET from another, and nothing else of it."""
+    """Return a fingerprint of FHIRAPP_SECRET, from which the secret cannot be derived."""
     key = derived_key(settings.secret)
     return hashlib.blake2b(key=key, person=b"backup", digest_size=16).hexdigest()
 
@@ -150,7 +150,7 @@ def _check_place(path: Path, database: Path | None, instance: Path) -> None:
 
 
 def _copied_keys(instance: Path, folder: Path) -> dict[str, Path]:
-    """Copy the keys, lest one changes between its checksum and its content.
+    """Copy the keys, so that none changes between its checksum and its content.
 
     Raises ConfigurationError where the server's own key is missing.
     """
@@ -174,7 +174,7 @@ def _copied_keys(instance: Path, folder: Path) -> dict[str, Path]:
 
 
 def _checked(copy: Path, database: Path) -> str:
-    """Return the schema's number of a copy that is whole. Raises ConfigurationError."""
+    """Check a copy; return the number of its schema. Raises ConfigurationError."""
     if faults := faults_of(copy):
         raise ConfigurationError(
             f"The database {database} is damaged, no backup was taken ({faults[0]}); "
@@ -220,7 +220,7 @@ def _write(
 
 
 def _forget_cached(file: BinaryIO) -> None:
-    """Have what follows read the disk, not the memory that was written."""
+    """Drop the file from the cache, so that reading it back reads the disk."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 

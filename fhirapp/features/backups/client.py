@@ -1,7 +1,7 @@
 """PostgreSQL's own programs: which pg_dump fits the server, and how it is run.
 
-They learn the address from their environment, which no other user of the machine can read, and end
-with this process: all that they write or read goes through it.
+They get the address in their environment, which no other user of the machine can read. Their input
+and output go through this process, so they end with it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from sqlalchemy import URL
 from fhirapp.config import PREFIX, ConfigurationError
 from fhirapp.disk import CHUNK
 
-# Where Debian has a folder for each version; what is on PATH there asks which cluster is meant.
+# Debian has a folder for each version here; its programs on PATH choose a cluster first.
 DEBIAN = Path("/usr/lib/postgresql")
 _PROGRAMS = ("pg_dump", "pg_restore", "psql")
 _MAJOR = re.compile(r"\(PostgreSQL\) (\d+)")
 _VERSION_SECONDS = 10
-# How long a dump waits for who changes a table.
+# How long a dump waits for a program that changes a table.
 _LOCK_MS = 60_000
-# A line that is dead is noticed within two minutes.
+# A lost connection is noticed within two minutes.
 _ALIVE = {"keepalives_idle": "60", "keepalives_interval": "10", "keepalives_count": "6"}
 _CONNECT_SECONDS = "10"
 # As SQLite's copy is packed: a higher level takes much longer for little.
 _LEVEL = 3
-# What a list of a dump's content has beside tables and what belongs to them.
+# Lines of a dump's list that are about neither tables nor what belongs to them.
 _NOT_TABLES = re.compile(rb"\d+; \d+ \d+ (?:SCHEMA|EXTENSION|COMMENT|ACL|DEFAULT ACL) ")
-# The first object of a dump that is written as SQL; before it are settings of the session.
+# The first object of a dump as SQL; before it are settings of the session.
 _FIRST_OBJECT = b"-- Name: "
-# A pg_restore from 17 on sets it, and a server before that knows none of that name.
+# pg_restore sets it from version 17 on; older servers do not know it.
 _UNKNOWN_SETTING = b"SET transaction_timeout "
 
 
@@ -51,7 +51,7 @@ def clients() -> list[PostgresClient]:
     """Return the programs that are here, of the oldest version first."""
     places = [*(Path(place) for place in os.get_exec_path()), *sorted(DEBIAN.glob("*/bin"))]
     found = [PostgresClient(place, major) for place in places if (major := _major(place))]
-    return sorted(found, key=lambda one: one.major)
+    return sorted(found, key=lambda programs: programs.major)
 
 
 def _major(place: Path) -> int | None:
@@ -78,7 +78,7 @@ def client_for(server: int, *, newest: bool = False) -> PostgresClient:
     With newest, those that read every dump. Raises ConfigurationError.
     """
     found = clients()
-    fitting = [one for one in found if one.major >= server]
+    fitting = [programs for programs in found if programs.major >= server]
     if not fitting:
         others = f"only that of {found[-1].major} is" if found else "none is"
         raise ConfigurationError(
@@ -111,7 +111,7 @@ def load(
 ) -> None:
     """Load a dump in one transaction, with SQL before and after it. Raises ConfigurationError.
 
-    server is the major version of the one that takes it.
+    server is the major version of the server.
     """
     words = ["psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--set=VERBOSITY=terse"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
@@ -120,13 +120,13 @@ def load(
         program.stdin.write(f"BEGIN;\n{before}\n".encode())
         with _as_sql(client, source) as sql:
             _copy(sql, program.stdin, server)
-        # Only now: without it, whatever ends this process or that leaves all as it was.
+        # Only now: if either process ends before, nothing is changed.
         program.stdin.write(f"\n{after}\nCOMMIT;\n".encode())
         program.stdin.close()
 
 
 def read_through(client: PostgresClient, source: Path) -> None:
-    """Read a dump to its end. Raises ConfigurationError where that cannot be."""
+    """Read a dump to its end. Raises ConfigurationError if that fails."""
     with _as_sql(client, source) as sql:
         while sql.read(CHUNK):
             pass
@@ -134,7 +134,7 @@ def read_through(client: PostgresClient, source: Path) -> None:
 
 @contextmanager
 def _as_sql(client: PostgresClient, source: Path) -> Iterator[IO[bytes]]:
-    """Open what is in a dump, save its schema itself, as SQL."""
+    """Open the content of a dump as SQL, without the statement that creates its schema."""
     with _running(
         client, ["pg_restore", "--list", source], source.parent, stdout=subprocess.PIPE
     ) as program:
@@ -165,9 +165,9 @@ def _running(
     url: URL | None = None,
     **pipes: Any,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program for as long as the block lasts. Raises ConfigurationError where it fails.
+    """Run a program while the block runs. Raises ConfigurationError if it fails.
 
-    A folder takes what it says of errors.
+    Its standard error goes to a file in the folder.
     """
     name, *rest = words
     environ = {key: value for key, value in os.environ.items() if not key.startswith(PREFIX)}
@@ -175,7 +175,7 @@ def _running(
         variables, others = parameters(url)
         environ.update(variables)
         rest += ["--no-password", f"--dbname={others}"]
-    # What it says is read here.
+    # Its messages are parsed below.
     environ["LC_ALL"] = "C"
     with (folder / f"{name}.errors").open("w+b") as errors:
         program = subprocess.Popen(
@@ -187,7 +187,7 @@ def _running(
         except BrokenPipeError:
             if program.stdin is None:
                 raise
-            # It has ended before its input did, and says why.
+            # It ended before its input did; its message says why.
             status = program.wait() or -1
         finally:
             _end(program)
@@ -197,7 +197,7 @@ def _running(
 
 
 def _end(program: subprocess.Popen[bytes]) -> None:
-    """End a program that still runs, and close what leads to it."""
+    """End a program that still runs, and close its pipes."""
     if program.poll() is None:
         program.kill()
         program.wait()
@@ -206,19 +206,19 @@ def _end(program: subprocess.Popen[bytes]) -> None:
             if pipe is not None:
                 pipe.close()
         except BrokenPipeError:
-            # What was still to be written to it.
+            # Buffered input that it does not read any more.
             pass
 
 
 def _reason(output: bytes, status: int) -> str:
-    """Return the first error that a program tells of, without the rows that it is about."""
+    """Return a program's first error message, without the rows that it quotes."""
     lines = output.decode(errors="replace").splitlines()
     wrong = [line for line in lines if "error:" in line.lower()] or lines
     return re.sub(r"^\S+: (error: )?", "", wrong[0]).strip() if wrong else f"status {status}"
 
 
 def parameters(url: URL) -> tuple[dict[str, str], str]:
-    """Return the environment that leads to a database, and the rest of its parameters as a string.
+    """Return the environment and the connection string for a database.
 
     A password is only in the environment.
     """

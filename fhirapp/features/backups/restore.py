@@ -110,7 +110,7 @@ def restore(
         if database is None:
             # Refuses tables of another program, and those that were not moved yet.
             schema_version(server_engine(checked_url(settings)))
-            # Of a restore that fails, nothing stays loaded.
+            # Drops the loaded schema if the restore fails.
             stack.callback(drop_loaded, server_engine(checked_url(settings)))
         if not force and _holds_anything(settings):
             shown = database or redact_url(server_engine(checked_url(settings)))

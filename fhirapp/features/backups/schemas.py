@@ -35,7 +35,7 @@ _VERIFICATION_LOCK = 0x66686473
 # In milliseconds: how long a restore waits for a program that reads a table.
 _LOCK_MS = 10_000
 _LOCKED = "55P03"
-# Of a table's file, as PostgreSQL is built everywhere.
+# Bytes of a page of a table.
 _PAGE = 8192
 
 
@@ -67,7 +67,7 @@ def dump_tables(settings: Settings, folder: Path) -> tuple[str, str]:
 
 
 def why_no_dump(settings: Settings) -> str:
-    """Return why the settings' database cannot be dumped here; empty where it can."""
+    """Return why the settings' database cannot be dumped here; else empty."""
     engine = server_engine(checked_url(settings))
     try:
         with engine.connect() as session:
@@ -208,9 +208,10 @@ def drop_loaded(engine: Engine) -> None:
 
 @contextmanager
 def scratch_database(url: URL, dump: Path, namespace: str) -> Iterator[URL | None]:
-    """Load a dump into a database of its own, removed at the end; None where none may be made.
+    """Load a dump into a temporary database; None if the user may not create databases.
 
-    One that a process left which was killed is removed by the next. Raises ConfigurationError.
+    The next verification drops the database of a process that was killed. Raises
+    ConfigurationError.
     """
     engine = server_engine(url)
     try:
@@ -223,7 +224,7 @@ def scratch_database(url: URL, dump: Path, namespace: str) -> Iterator[URL | Non
         if not run(may).scalar():
             yield None
             return
-        # Held until the session ends: who comes next waits.
+        # Held until the session ends: the next verification waits.
         run(f"SELECT pg_advisory_lock({_VERIFICATION_LOCK})")
         number = run("SELECT oid FROM pg_database WHERE datname = current_database()").scalar()
         name = _VERIFICATION_DATABASE.format(number)
@@ -253,7 +254,7 @@ def major_of(session: Connection) -> int:
 
 
 def _size(session: Connection, namespace: str) -> int:
-    """Return how many bytes tables take, about: without a lock, which another may hold."""
+    """Return about how many bytes the tables take, without locking them."""
     pages = session.exec_driver_sql(
         "SELECT sum(c.relpages + coalesce(t.relpages, 0)) FROM pg_class c"
         " LEFT JOIN pg_class t ON t.oid = c.reltoastrelid"

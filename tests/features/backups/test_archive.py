@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import tarfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,20 @@ def test_forged_and_damaged_archives_are_refused_and_write_nowhere_else(tmp_path
         assert not any(path.is_symlink() for path in folder.iterdir()), name
         assert [*folder.parent.iterdir()] == [folder], name
     assert len([*tmp_path.iterdir()]) == len(FORGED)
+
+
+@pytest.mark.parametrize("kind", [b"L", b"K", b"x", b"g"])
+def test_content_of_a_long_name_or_pax_header_is_not_read(kind):
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = kind, 64 * 1024 * 1024
+    bomb = gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + bytes(info.size), 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidBackup, match="is not a plain file"):
+            read(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("changes", [{"format": "fhirapp-backup-2"}, {"schema": "9999"}])

@@ -133,7 +133,7 @@ def test_instance_that_could_not_be_restored_is_not_backed_up(clinic_folder, tmp
         connection.execute("CREATE TABLE song (title)")
     refused("is not a fhirapp database")
     (clinic_folder / KEYS[0]).unlink()
-    refused("secret.key is not there")
+    refused("secret.key is missing")
 
 
 def test_backup_command_prints_the_file_name_and_keeps_the_newest(clinic_folder, backup, tmp_path):
