@@ -51,19 +51,17 @@ _FORBIDDEN = "42501"
 
 
 def former_schema(engine: Engine) -> str | None:
-    """Return the schema in which an earlier release keeps its tables, None where none does.
-
-    engine is of PostgreSQL, and its own schema has no tables.
-    """
+    """Return the schema in which an earlier release keeps its tables, None where none does."""
     arguments = connect_args(engine.url)
     arguments["options"] = arguments["options"].removeprefix(SEARCH_PATH)
     former = create_engine(engine.url, poolclass=NullPool, connect_args=arguments)
     with former.connect() as connection:
         name = connection.exec_driver_sql("SELECT current_schema()").scalar()
-        if name is None or not inspect(connection).has_table(_VERSIONS, schema=name):
+        # The tables of a user named like the schema were in it already.
+        if name in (SCHEMA, None):
             return None
-        number = connection.exec_driver_sql(f"SELECT version_num FROM {_VERSIONS}").scalar()
-        return None if number == _MOVED else str(name)
+        # Other programs have a table alembic_version too.
+        return str(name) if inspect(connection).has_table(_TYPES[0], schema=name) else None
 
 
 def make_own_schema(engine: Engine) -> str | None:
@@ -81,7 +79,7 @@ def make_own_schema(engine: Engine) -> str | None:
         try:
             if run("SELECT current_schema()").scalar() is None:
                 run(f"CREATE SCHEMA {SCHEMA}")
-            former = None if inspect(connection).get_table_names() else former_schema(engine)
+            former = former_schema(engine)
             if former is not None:
                 _move(connection, former)
         except DBAPIError as error:
@@ -99,6 +97,13 @@ def make_own_schema(engine: Engine) -> str | None:
 def _move(connection: Connection, former: str) -> None:
     """Move the tables, with their indexes and sequences, and leave a mark for earlier releases."""
     run = connection.exec_driver_sql
+    if inspect(connection).get_table_names():
+        raise ConfigurationError(
+            f"The database has fhirapp's tables in the schemas {former} and {SCHEMA}, as after a "
+            "restore by an earlier release. To keep those of "
+            f"{former}, run ALTER SCHEMA {SCHEMA} RENAME TO {SCHEMA}_old; to keep those of "
+            f"{SCHEMA}, move the others to another schema. Then start again."
+        )
     if not run(lock_of_former_use(), (former,)).scalar():
         raise ConfigurationError(
             "A server or command of an earlier release uses the database; stop that first. Its "

@@ -109,6 +109,34 @@ def test_earlier_release_refuses_the_database_after_the_move(former, open_app):
     assert relations(former, "public") == {"song", "alembic_version"}
 
 
+def test_tables_in_both_schemas_are_refused_until_one_is_renamed(former, open_app):
+    app = open_app(former)
+    assert prepared(app) == [MOVED]
+    # As a restore by an earlier release leaves it.
+    copies = [
+        f"CREATE TABLE public.{name} AS SELECT * FROM fhirapp.{name}"
+        for name in relations(former, "fhirapp") - {"alembic_version"}
+    ]
+    run(former, *copies, "UPDATE public.alembic_version SET version_num = '0013'")
+    with pytest.raises(ConfigurationError, match="in the schemas public and fhirapp, as after"):
+        prepare(app, lambda _message: None)
+    run(former, "ALTER SCHEMA fhirapp RENAME TO fhirapp_old")
+    assert prepared(app) == [MOVED]
+
+
+def test_search_path_of_a_user_named_as_the_schema_is_no_earlier_one(new_database, open_app):
+    url = new_database()
+    run(url, f"ALTER DATABASE {make_url(url).database} SET search_path = fhirapp, public")
+    assert [prepared(open_app(url)) for _ in range(2)] == [[], []]
+
+
+def test_table_alembic_version_of_another_program_is_left_alone(new_database, open_app):
+    url = new_database()
+    run(url, "CREATE TABLE public.alembic_version AS SELECT 'ae1027a6acf' AS version_num")
+    assert prepared(open_app(url)) == []
+    assert run(url, "SELECT * FROM public.alembic_version") == [("ae1027a6acf",)]
+
+
 def test_tables_are_not_moved_while_an_earlier_release_runs(former, open_app):
     app = open_app(former)
     with psycopg.connect(former) as earlier:
