@@ -79,9 +79,6 @@ def make_own_schema(engine: Engine) -> str | None:
         try:
             if run("SELECT current_schema()").scalar() is None:
                 run(f"CREATE SCHEMA {SCHEMA}")
-            former = former_schema(engine)
-            if former is not None:
-                _move(connection, former)
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) != _FORBIDDEN:
                 raise
@@ -91,6 +88,9 @@ def make_own_schema(engine: Engine) -> str | None:
                 f"DATABASE {quoted(name)} TO {quoted(user)} (restores need it too), or CREATE "
                 f"SCHEMA {SCHEMA} AUTHORIZATION {quoted(user)}."
             ) from None
+        former = former_schema(engine)
+        if former is not None:
+            _move(connection, former)
     return former
 
 
