@@ -345,6 +345,7 @@ class Tracker:
 
     def __exit__(self, *_error: object) -> None:
         self._ended.set()
+        self._locks.close()
 
     def phase(self, phase: str, total: int | None = None) -> None:
         """Note the phase of the job, and how much there is to do."""

@@ -19,6 +19,7 @@ from fhirapp.auth.oauth import openid
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import SCHEMA, db, with_patience, writing
+from fhirapp.db.locks import lock
 from fhirapp.db.sqlite_file import copy_database, faults_of, schema_of
 from fhirapp.definition import types
 from fhirapp.disk import database_path, need_writable, reason_of, sync_folder, temporary_folder
@@ -95,7 +96,9 @@ def prepare(
     with in_use(settings_of(app)), app.app_context(), patience:
         if database is not None and serving:
             check_before(database)
-        _make_ready(app, say, serving=serving)
+        # Of several processes that start at once, one fills an empty database.
+        with lock(settings_of(app), "start", lambda: None):
+            _make_ready(app, say, serving=serving)
         live_settings.refresh(app)
         for call in after_ready:
             call()

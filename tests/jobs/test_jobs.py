@@ -218,7 +218,6 @@ def test_job_whose_files_cannot_be_stored_is_uploading_until_they_are(
             patch.setattr(process, "_store_files", refuse_files)
             with process.Tracker(app, found(app, job.id)) as tracker:
                 tracker.end(outcome, error=error, note="A remark." if not error else "")
-            os.close(tracker._held or 0)
         waiting = found(app, job.id)
         assert (waiting.state, waiting.outcome, waiting.error) == ("uploading", outcome, error)
         assert waiting.progress.storage_error.endswith(": No such device or address")

@@ -18,6 +18,7 @@ from fhirapp.features.backups.backup import back_up
 from fhirapp.features.backups.restore import restore
 from fhirapp.server.lock import exclusive_use, in_use
 from fhirapp.server.prepare import prepare
+from fhirapp.store.migrate import HEAD
 from tests.store.test_migrate import app_on
 from tests.support.backups import NOW
 from tests.support.databases import POSTGRESQL, DatabaseFactory
@@ -117,7 +118,7 @@ def test_tables_in_both_schemas_are_refused_until_one_is_renamed(former, open_ap
         f"CREATE TABLE public.{name} AS SELECT * FROM fhirapp.{name}"
         for name in relations(former, "fhirapp") - {"alembic_version"}
     ]
-    run(former, *copies, "UPDATE public.alembic_version SET version_num = '0013'")
+    run(former, *copies, f"UPDATE public.alembic_version SET version_num = '{HEAD}'")
     with pytest.raises(ConfigurationError, match="in the schemas public and fhirapp, as after"):
         prepare(app, lambda _message: None)
     run(former, "ALTER SCHEMA fhirapp RENAME TO fhirapp_old")

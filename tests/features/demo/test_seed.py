@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from fhirapp.search.values import values_at
 from fhirapp.store.write import IndexBatch, Rendering, read_documents, render
 from tests.support.contract import TYPES, versions_held
 from tests.support.reindexing import contents
+from tests.support.shell import fhirapp
 
 RENDERING = Rendering(inline_max=32_768, empty_content="omit")
 NOW = "2026-01-01T00:00:00.000+00:00"
@@ -216,3 +219,13 @@ def references(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for below in value:
             yield from references(below)
+
+
+@pytest.mark.process
+def test_one_of_several_first_starts_loads_the_seed(tmp_path):
+    with ThreadPoolExecutor(4) as threads:
+        upgrade = partial(fhirapp, tmp_path, "db", "upgrade", "--demo")
+        starts = [*threads.map(lambda _number: upgrade(), range(4))]
+    assert [start.returncode for start in starts] == [0] * 4, starts
+    output = "".join(start.stdout + start.stderr for start in starts)
+    assert output.count("The demo database was filled") == 1
