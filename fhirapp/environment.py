@@ -47,6 +47,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         if not name.startswith(PREFIX) or setting_name in known | _FOREIGN:
             continue
         if advice := _REMOVED.get(setting_name):
+            if source[name] == "":
+                continue
             raise ConfigurationError(f"{name} is no longer a setting: {advice}")
         raise ConfigurationError(f"{name} is not a setting; `fhirapp docs clinic` lists them.")
     values: dict[str, Any] = {}

@@ -131,6 +131,7 @@ def test_an_unknown_setting_is_refused(name):
 def test_a_removed_setting_is_refused_with_what_to_do(name):
     with pytest.raises(ConfigurationError, match=f"{name} is no longer a setting: unset "):
         load_settings({name: "5"})
+    assert load_settings({name: ""}) == load_settings({})
 
 
 @pytest.mark.parametrize(
