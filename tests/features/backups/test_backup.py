@@ -29,7 +29,10 @@ from tests.support.shell import assert_not_done, run_command
 
 def test_backup_is_one_private_file_with_database_trail_and_keys(clinic_folder, tmp_path):
     before = {path.name for path in clinic_folder.iterdir()}
-    assert before - {"fhirapp.db", "fhirapp.db.lock", "generation", "audit.db", *KEYS} == set()
+    assert (
+        before - {"fhirapp.db", "fhirapp.db.lock", "generation", "start.lock", "audit.db", *KEYS}
+        == set()
+    )
     (tmp_path / "out").mkdir()
     backup = taken(clinic_folder, tmp_path / "out" / "clinic.backup")
     assert [*backup.parent.iterdir()] == [backup]
