@@ -96,7 +96,8 @@ _PRAGMAS = (
 # For one who writes much: a batch touches pages all over the file's indexes. In SQLite's own 2 MB
 # each would be written to the log again and again, and each checkpoint copies them all.
 _MUCH = ("PRAGMA cache_size = -10000", "PRAGMA wal_autocheckpoint = 3000")
-# SQL for the schema of the tables on PostgreSQL: the same before and after it is created.
+# SQL for the schema of the tables on PostgreSQL: the same before and after it is created, if the
+# search_path has one name.
 TABLES_SCHEMA = "coalesce(current_schema(), current_setting('search_path'))"
 # Serialises writers on PostgreSQL, as the write lock does on SQLite: the number is arbitrary.
 _WRITE_LOCK = 0x66686972

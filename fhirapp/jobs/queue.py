@@ -72,6 +72,8 @@ class JobRow(Base):
     expires_at: Mapped[int | None] = mapped_column(Integer, index=True)
     # The number of the current attempt.
     attempts: Mapped[int] = mapped_column(Integer)
+    # How many of them the server's stop ended, or could not be started.
+    free_attempts: Mapped[int] = mapped_column(Integer)
     # The end of the lease; None unless RUNNING.
     lease_until: Mapped[int | None] = mapped_column(Integer)
     # How often a user asked it to stop.
@@ -197,7 +199,8 @@ def add(
     begin.
     """
     row = {"id": job_id, "kind": kind, "owner": owner, "state": QUEUED, "created_at": now}
-    row |= {"expires_at": expires_at, "attempts": 0, "stop_requests": 0, "schedule": schedule}
+    row |= {"expires_at": expires_at, "attempts": 0, "free_attempts": 0, "stop_requests": 0}
+    row |= {"schedule": schedule}
     row |= {"request": dict(request or {}), "progress": asdict(Progress())}
     if runs:
         row |= {"state": RUNNING, "attempts": 1, "lease_until": now + LEASE_SECONDS}
@@ -220,7 +223,8 @@ def count(
 ) -> int:
     """Return how many jobs of a kind there are.
 
-    They are an owner's, under way, not expired at a time, or have a process at a time.
+    Each argument narrows the count: to an owner's jobs, to those under way, to those that expire
+    after unexpired, to those whose lease has not run out at alive.
     """
     query = select(func.count()).where(_table.c.kind == kind)
     if owner is not None:
@@ -304,7 +308,7 @@ def claim(connection: Connection, kind: str, now: int) -> Job | None:
     """
     connection.execute(
         update(JobRow)
-        .where(_claimable(kind, now), _table.c.attempts >= MOST_ATTEMPTS)
+        .where(_claimable(kind, now), _table.c.attempts - _table.c.free_attempts >= MOST_ATTEMPTS)
         .values(state=FAILED, error=NEVER_FINISHED, lease_until=None, ended_at=now)
     )
     oldest = select(_table.c.id).where(_claimable(kind, now)).order_by(_table.c.number).limit(1)
@@ -399,11 +403,11 @@ def interrupt(job: Job) -> None:
 def requeue(job: Job, *, counts: bool = True) -> None:
     """Queue a job again whose process is gone, if its state is running.
 
-    counts is whether this attempt counts among the few that a job has.
+    counts is whether this attempt counts among the few that a job has. The number of the next one
+    is another in any case, so that of two processes only one owns the job.
     """
-    attempts = job.attempts if counts else job.attempts - 1
-    none = asdict(Progress())
-    _change(job, state=QUEUED, lease_until=None, progress=none, attempts=attempts)
+    none, free = asdict(Progress()), _table.c.free_attempts + (0 if counts else 1)
+    _change(job, state=QUEUED, lease_until=None, progress=none, free_attempts=free)
 
 
 def interrupt_lost(now: int, requeued: Collection[str]) -> None:

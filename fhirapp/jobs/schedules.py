@@ -258,6 +258,8 @@ def run_due(now: int) -> bool:
         when = kind.timing(settings)
         _update_built_in(kind.name, Timing.of(when) if when else None, now)
     for found in schedules():
+        if found.is_paused:
+            continue
         schedule = _set_back(found, now)
         due_at = schedule.due_at(settings.zone)
         if due_at is None or due_at > now:
@@ -295,7 +297,7 @@ def _update_built_in(kind: str, timing: Timing | None, now: int) -> None:
 
 
 def _set_back(schedule: Schedule, now: int) -> Schedule:
-    """Return the schedule, due after now if a clock that was ahead handled it last."""
+    """Return the schedule; if it was handled by a clock that was ahead, it is due after now."""
     if schedule.handled_at <= now + _BACK_SECONDS:
         return schedule
     idle_at = None if schedule.idle_at is None else min(schedule.idle_at, now)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
@@ -96,8 +96,9 @@ def check_database(
     The full text of a copy, which may be written to, is also checked by FTS5 itself.
     """
     faults, count = Faults(), 0
+    is_sqlite = engine.dialect.name == "sqlite"
     with engine.connect() as connection:
-        if engine.dialect.name == "postgresql":
+        if not is_sqlite:
             connection.execution_options(isolation_level="REPEATABLE READ")
         else:
             # A mapped file would count as memory of this process in the end.
@@ -115,7 +116,9 @@ def check_database(
             for table in missing:
                 faults.add(f"the table {table} is missing")
             if not missing:
-                with _unreadable_added(faults, name):
+                # After an error PostgreSQL takes no other query until it is rolled back.
+                savepoint = nullcontext() if is_sqlite else connection.begin_nested()
+                with _unreadable_added(faults, name), savepoint:
                     checker = VersionChecker(connection, definition, definitions, depth, faults)
                     count += checker.check(is_copy=is_copy)
     return Checked(count, faults.lines())

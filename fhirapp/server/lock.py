@@ -47,7 +47,8 @@ def exclusive_use(settings: Settings) -> Iterator[None]:
     Raises ConfigurationError where a server or command uses it.
     """
     with _lock(settings, exclusive=True) as held:
-        if not held:
+        # None, where files cannot be locked: SQLite itself notices that the file is open.
+        if held is False:
             raise ConfigurationError(
                 f"A server runs on the database {_address(settings)}, or a command uses it; stop "
                 "that first."

@@ -43,8 +43,8 @@ FORMER_TABLES = frozenset(
         *("store_state", "upload_piece"),
     )
 )
-# The number of the schema that an earlier release finds after the move: it refuses to start, and
-# makes no new tables.
+# Written to alembic_version in the former schema: no number, so an earlier release takes it for a
+# newer schema and stops.
 _MOVED = f"moved to {SCHEMA}"
 # SQLSTATE of a missing right.
 _FORBIDDEN = "42501"
@@ -56,12 +56,12 @@ def former_schema(engine: Engine) -> str | None:
     arguments["options"] = arguments["options"].removeprefix(SEARCH_PATH)
     former = create_engine(engine.url, poolclass=NullPool, connect_args=arguments)
     with former.connect() as connection:
-        name = connection.exec_driver_sql("SELECT current_schema()").scalar()
-        # The tables of a user named like the schema were in it already.
-        if name in (SCHEMA, None):
-            return None
-        # Other programs have a table alembic_version too.
-        return str(name) if inspect(connection).has_table(_TYPES[0], schema=name) else None
+        names = connection.exec_driver_sql("SELECT unnest(current_schemas(false))").scalars().all()
+        has_table = inspect(connection).has_table
+        # Other programs have a table alembic_version too. The tables of a user who is named like
+        # the schema may be in it already.
+        found = (name for name in names if name != SCHEMA and has_table(_TYPES[0], schema=name))
+        return next(found, None)
 
 
 def make_own_schema(engine: Engine) -> str | None:

@@ -14,6 +14,7 @@ from sqlalchemy import insert, update
 
 from fhirapp.config import ConfigurationError, RefusedCommand, settings_of
 from fhirapp.db import writing
+from fhirapp.db.generation import generation
 from fhirapp.jobs import process, queue, schedules
 from fhirapp.jobs.queue import (
     DONE,
@@ -309,6 +310,17 @@ def test_clock_that_was_ahead_delays_no_run_and_hides_no_failure(app):
         assert schedules.find("nightly").due_at(UTC) == NOW + 2 * HOUR
         ended(FAILED, NOW + 2 * HOUR, error="No room.")
         assert [job.error for job in runs().failures] == ["No room."]
+
+
+def test_paused_schedule_of_a_clock_that_was_ahead_writes_nothing(app):
+    with app.app_context():
+        added()
+        schedules.pause("nightly", NOW, paused=True)
+        with writing() as connection:
+            connection.execute(update(ScheduleRow).values(handled_at=NOW + 365 * DAY))
+        before = generation().now()
+        assert not run_due(NOW + HOUR)
+        assert generation().now() == before
 
 
 def test_removed_schedule_lets_its_run_go_on_and_a_new_one_has_no_runs(app):

@@ -687,6 +687,7 @@ CREATE TABLE job (
 	ended_at INTEGER,
 	expires_at INTEGER,
 	attempts INTEGER NOT NULL,
+	free_attempts INTEGER NOT NULL,
 	lease_until INTEGER,
 	stop_requests INTEGER NOT NULL,
 	request JSON NOT NULL,

@@ -282,6 +282,17 @@ def test_database_of_another_release_is_checked_as_far_as_possible(clinic_folder
 
 
 @pytest.mark.databases(POSTGRESQL)
+def test_type_that_postgresql_cannot_read_hides_no_fault_of_another(own_app):
+    change(own_app, "ALTER TABLE allergy_intolerance RENAME COLUMN version_id TO lost")
+    (words,) = (words for words in QUICK if "a size that differs from its data" in words)
+    change(own_app, *QUICK[words].split(";"))
+    faults = check(own_app).faults
+    assert any("AllergyIntolerance cannot be read completely" in line for line in faults)
+    assert any(words in line for line in faults), faults
+    assert not any("aborted" in line for line in faults)
+
+
+@pytest.mark.databases(POSTGRESQL)
 def test_damage_in_postgresql_is_reported(own_app):
     # The second makes the version that the row of the first lacks: each is checked by itself.
     for kind in (

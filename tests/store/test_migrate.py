@@ -375,6 +375,16 @@ def test_runs_of_schedules_become_jobs(empty):
             # The numbers go on.
             assert queue.add(connection, "new", "backup", "", 950, schedule="old", error="Why.")
         assert queue.jobs(limit=1)[0].id == "new"
+        if db.engine.dialect.name == "postgresql":
+            with db.engine.connect() as connection:
+                # As the models have it.
+                collations = connection.execute(
+                    text(
+                        "SELECT DISTINCT collation_name FROM information_schema.columns"
+                        " WHERE table_name IN ('job', 'schedule') AND data_type LIKE 'char%'"
+                    )
+                )
+                assert collations.scalars().all() == ["C"]
     nightly, lab, old = (runs[name] for name in ("nightly", "lab", "old"))
     assert [(job.state, job.created_at, job.summary) for job in nightly.jobs] == [
         ("running", 400, "It is whole."),

@@ -131,6 +131,14 @@ def test_search_path_of_a_user_named_as_the_schema_is_no_earlier_one(new_databas
     assert [prepared(open_app(url)) for _ in range(2)] == [[], []]
 
 
+def test_tables_of_a_user_named_as_the_schema_are_moved_from_public(former, open_app):
+    """The manual says how an owner creates the schema, which is empty then."""
+    name = make_url(former).database
+    run(former, "CREATE SCHEMA fhirapp", f"ALTER DATABASE {name} SET search_path = fhirapp, public")
+    assert prepared(open_app(former)) == [MOVED]
+    assert "patient" in relations(former, "fhirapp")
+
+
 def test_table_alembic_version_of_another_program_is_left_alone(new_database, open_app):
     url = new_database()
     run(url, "CREATE TABLE public.alembic_version AS SELECT 'ae1027a6acf' AS version_num")

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DatabaseError
 from fhirapp.audit.store import SEAL, TABLES
 from fhirapp.auth.server_secrets import check_key
 from fhirapp.config import ConfigurationError, Settings
-from fhirapp.db import SCHEMA, TABLES_SCHEMA, checked_url, quoted
+from fhirapp.db import SCHEMA, TABLES_SCHEMA, checked_url, db, quoted
 from fhirapp.disk import need_space
 from fhirapp.features.backups import client
 from fhirapp.features.backups.archive import DUMP, NAMESPACE
@@ -26,8 +26,8 @@ from fhirapp.server.lock import server_engine
 from fhirapp.store.migrate import HEAD, check_schema, redact_url, schema_version, unusable
 from fhirapp.store.own_schema import FORMER_TABLES
 
-# The schema of the loaded tables; and within the transaction that loads, of those in their way.
-RESTORING, _PARKED = "fhirapp_restoring", "fhirapp_parked"
+# The schema of tables that are in the way of those that are loaded, within that transaction.
+_PARKED = "fhirapp_parked"
 # Name of a database that a verification fills, with the number of the backup's own database.
 _VERIFICATION_DATABASE = "fhirapp_drill_{}"
 # Lock: one verification at a time; the number is arbitrary.
@@ -35,6 +35,8 @@ _VERIFICATION_LOCK = 0x66686473
 # In milliseconds: how long a restore waits for a program that reads a table.
 _LOCK_MS = 10_000
 _LOCKED = "55P03"
+# Characters of a schema's name, so that a suffix fits into the 63 that PostgreSQL takes.
+_LONGEST_SCHEMA = 50
 # Bytes of a page of a table.
 _PAGE = 8192
 
@@ -80,32 +82,52 @@ def why_no_dump(settings: Settings) -> str:
 
 
 def load_dump(url: URL, dump: Path, namespace: str) -> URL:
-    """Load a dump into the schema RESTORING; return the address that leads to it.
+    """Load a dump into a schema beside the present one; return the address that leads to it.
 
     A dump names its tables with their namespace, so tables that are in it now step aside within the
     transaction. Raises ConfigurationError; nothing was changed then.
     """
     engine = server_engine(url)
     with _changing(engine) as session:
-        server = major_of(session)
+        server, loaded = major_of(session), _loaded(session)
+        _check_tables(session)
         is_new = not inspect(session).has_schema(namespace)
         for schema in {_schema(session), namespace}:
             _lock_tables(session, schema)
     name = quoted(namespace)
     before = (
         f"SET LOCAL lock_timeout = {_LOCK_MS};",
-        f"DROP SCHEMA IF EXISTS {RESTORING} CASCADE; CREATE SCHEMA {RESTORING};",
+        f"DROP SCHEMA IF EXISTS {quoted(loaded)} CASCADE; CREATE SCHEMA {quoted(loaded)};",
         f"CREATE SCHEMA {_PARKED}; CREATE SCHEMA IF NOT EXISTS {name};",
         _move(namespace, _PARKED),
     )
     after = (
-        _move(namespace, RESTORING),
+        _move(namespace, loaded),
         f"DROP SCHEMA {name};" if is_new else _move(_PARKED, namespace),
         f"DROP SCHEMA {_PARKED};",
     )
     programs = client.client_for(server, newest=True)
     client.load(programs, url, dump, server, "\n".join(before), "\n".join(after))
-    return _in_schema(url, RESTORING)
+    return _in_schema(url, loaded)
+
+
+def _loaded(session: Connection) -> str:
+    """Return the schema into which a restore loads: one for each installation in a database."""
+    return f"{_schema(session)[:_LONGEST_SCHEMA]}_restoring"
+
+
+def _check_tables(session: Connection) -> None:
+    """Check that the present schema, which a restore replaces, has no other program's tables.
+
+    Raises ConfigurationError.
+    """
+    present = _schema(session)
+    tables = {*inspect(session).get_table_names(present)}
+    if others := tables - FORMER_TABLES - {*db.metadata.tables}:
+        raise ConfigurationError(
+            f"The schema {present} also holds tables that are not fhirapp's ({min(others)}), and a "
+            "restore replaces the whole schema; move them to another. Nothing was changed."
+        )
 
 
 def _lock_tables(session: Connection, schema: str) -> None:
@@ -146,23 +168,16 @@ def swap_schemas(url: URL, now: datetime) -> tuple[list[str], str | None]:
     """
     engine = server_engine(url)
     with _changing(engine) as session:
-        run, present = session.exec_driver_sql, _schema(session)
-        tables = {*inspect(session).get_table_names(present)}
-        if others := tables - {*inspect(session).get_table_names(RESTORING)} - FORMER_TABLES:
-            raise ConfigurationError(
-                f"The schema {present} also holds tables that are not fhirapp's "
-                f"({min(others)}), and a restore replaces the whole schema; move them to another. "
-                "Nothing was changed."
-            )
-        if not tables:
+        run, present, loaded = session.exec_driver_sql, _schema(session), quoted(_loaded(session))
+        if not inspect(session).get_table_names(present):
             run(f"DROP SCHEMA IF EXISTS {quoted(present)}")
-            run(f"ALTER SCHEMA {RESTORING} RENAME TO {quoted(present)}")
+            run(f"ALTER SCHEMA {loaded} RENAME TO {quoted(present)}")
             return [], None
         _lock_tables(session, present)
         number = run(f"SELECT version_num FROM {quoted(present)}.alembic_version").scalar()
         previous = _free(session, f"{SCHEMA}_before_{now:%Y%m%dt%H%M%Sz}")
         run(f"ALTER SCHEMA {quoted(present)} RENAME TO {previous}")
-        run(f"ALTER SCHEMA {RESTORING} RENAME TO {quoted(present)}")
+        run(f"ALTER SCHEMA {loaded} RENAME TO {quoted(present)}")
         trail = _keep_trail(session, quoted(present), previous, now) if number == HEAD else ""
     return [_described(previous)], _described(trail) if trail else None
 
@@ -202,8 +217,9 @@ def _continues(session: Connection, seals: str, earlier: str) -> bool:
 def drop_loaded(engine: Engine) -> None:
     """Drop what a restore loaded that ended before the swap. No restore may run meanwhile."""
     with engine.connect() as session:
-        if inspect(session).has_schema(RESTORING):
-            session.exec_driver_sql(f"DROP SCHEMA IF EXISTS {RESTORING} CASCADE")
+        loaded = _loaded(session)
+        if inspect(session).has_schema(loaded):
+            session.exec_driver_sql(f"DROP SCHEMA IF EXISTS {quoted(loaded)} CASCADE")
 
 
 @contextmanager

@@ -127,6 +127,22 @@ def test_claim_expires_with_its_lease_and_another_worker_restarts(app, exports):
     assert exports.get(status).headers["X-Progress"] == "50% complete"
 
 
+def test_export_that_the_servers_stop_ended_belongs_to_its_next_process_alone(app, exports):
+    exports.started()
+    now = int(time.time())
+    with app.app_context():
+        # These attempts do not count.
+        for _ in range(MOST_ATTEMPTS + 1):
+            stopped = claim(app, now)
+            assert stopped is not None
+            queue.requeue(stopped, counts=False)
+        owner = claim(app, now)
+        assert owner is not None
+        # The server that started the stopped process sees late that it is gone.
+        queue.requeue(stopped)
+        assert queue.renew(owner, Progress(), now)
+
+
 def test_export_that_never_comes_to_its_end_is_given_up(app, exports):
     status = exports.started()
     for number in range(MOST_ATTEMPTS):
@@ -160,7 +176,7 @@ def test_export_that_cannot_start_is_queued_again(app, exports, monkeypatch):
     with monkeypatch.context() as patch, app.app_context():
         patch.setattr(process, "_spawn", refuse)
         assert not process.start_queued(int(time.time()))
-    assert (row(app, status).state, row(app, status).attempts) == ("queued", 0)
+    assert (row(app, status).state, row(app, status).attempts) == ("queued", 1)
     assert exports.work() == 1
     assert exports.get(status).status_code == 200
 
@@ -189,7 +205,7 @@ def test_export_goes_on_after_the_machine_stopped_its_process(app, exports):
 
     # The second time it ends.
     assert exports.work(on_page=stop) == 2
-    assert row(app, status).attempts == 1
+    assert row(app, status).attempts == 2
     assert exports.lines(exports.manifest(status))
 
 

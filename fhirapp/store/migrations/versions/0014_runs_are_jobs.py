@@ -18,26 +18,29 @@ down_revision = "0013"
 
 _Row = dict[str, Any]
 _METADATA = sa.MetaData()
+# Sorted by its bytes on both engines.
+_TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 _UNDER_WAY, _SUCCESSES = ("queued", "running"), ("done", "idle")
 _IS_UNDER_WAY = sa.text("state IN ('queued', 'running')")
 _JOB = sa.Table(
     "job",
     _METADATA,
     sa.Column("number", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
-    sa.Column("id", sa.String, nullable=False, unique=True),
-    sa.Column("kind", sa.String, nullable=False),
-    sa.Column("owner", sa.String, nullable=False),
-    sa.Column("state", sa.String, nullable=False),
+    sa.Column("id", _TEXT, nullable=False, unique=True),
+    sa.Column("kind", _TEXT, nullable=False),
+    sa.Column("owner", _TEXT, nullable=False),
+    sa.Column("state", _TEXT, nullable=False),
     sa.Column("created_at", sa.Integer, nullable=False),
     sa.Column("ended_at", sa.Integer),
     sa.Column("expires_at", sa.Integer, index=True),
     sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("free_attempts", sa.Integer, nullable=False),
     sa.Column("lease_until", sa.Integer),
     sa.Column("stop_requests", sa.Integer, nullable=False),
     sa.Column("request", sa.JSON, nullable=False),
     sa.Column("progress", sa.JSON, nullable=False),
-    sa.Column("error", sa.String),
-    sa.Column("schedule", sa.String),
+    sa.Column("error", _TEXT),
+    sa.Column("schedule", _TEXT),
     sa.Index("ix_job_kind_owner", "kind", "owner"),
     sa.Index("ix_job_schedule_number", "schedule", "number"),
     sa.Index(
@@ -51,13 +54,13 @@ _JOB = sa.Table(
 _SCHEDULE = sa.Table(
     "schedule",
     _METADATA,
-    sa.Column("name", sa.String, primary_key=True),
-    sa.Column("kind", sa.String, nullable=False),
-    sa.Column("timing", sa.String, nullable=False),
+    sa.Column("name", _TEXT, primary_key=True),
+    sa.Column("kind", _TEXT, nullable=False),
+    sa.Column("timing", _TEXT, nullable=False),
     sa.Column("options", sa.JSON, nullable=False),
     sa.Column("is_paused", sa.Boolean, nullable=False),
     sa.Column("handled_at", sa.BigInteger, nullable=False),
-    sa.Column("since", sa.String),
+    sa.Column("since", _TEXT),
     sa.Column("idle_at", sa.BigInteger),
 )
 
@@ -97,7 +100,7 @@ def _job(row: Mapping[str, Any]) -> _Row:
 
     Before, the first note said why it failed, and the note before that why they were not stored.
     """
-    job = {**row, "progress": dict(row["progress"]), "schedule": None}
+    job = {**row, "progress": dict(row["progress"]), "schedule": None, "free_attempts": 0}
     notes, outcome = [*job["progress"].get("notes", [])], job["progress"].pop("ends", "")
     if outcome:
         job["progress"]["storage_error"] = notes.pop(0)
@@ -125,7 +128,7 @@ def _runs_without_job(
         at = schedule["began_at"] or schedule["handled_at"]
         lost = {"began_at": at, "ended_at": at, "outcome": "interrupted", "note": ""}
         ended.append({**lost, "job_id": schedule["job_id"]})
-    # The last success may be of a run that is not remembered.
+    # The last success may be later than every success in the history.
     successes = [run["ended_at"] for run in history if run["outcome"] in _SUCCESSES]
     successes += [run["ended_at"] or 0 for run in runs if run["state"] == "done"]
     at = schedule["succeeded_at"]
@@ -144,6 +147,7 @@ def _runs_without_job(
                 "ended_at": run["ended_at"],
                 "expires_at": None,
                 "attempts": 0,
+                "free_attempts": 0,
                 "lease_until": None,
                 "stop_requests": 0,
                 "request": {},
