@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 
 from fhirapp.clinical.severity import described_severely
 from fhirapp.fhir import terminology
-from fhirapp.fhir.narrative import code_with_system
-from fhirapp.fhir.terminology import concept, shortened
+from fhirapp.fhir.words import code_with_system, concept, shortened
 from fhirapp.search.string import fold
 
 Resource = Mapping[str, Any]

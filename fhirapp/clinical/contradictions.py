@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fhirapp.clinical.assertion import About
 from fhirapp.clinical.summary import HOLDING, SummaryEntry, SummaryGroup
-from fhirapp.fhir.terminology import listed, worded
+from fhirapp.fhir.words import listed, worded
 from fhirapp.store.merge import merged_here
 
 # R4's categories of medicines.

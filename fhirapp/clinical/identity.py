@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fhirapp.clinical import assertion
-from fhirapp.fhir.terminology import SNOMED_CT, shortened
+from fhirapp.fhir.terminology import SNOMED_CT
+from fhirapp.fhir.words import shortened
 from fhirapp.search.string import fold
 
 # Placeholder codes.

@@ -13,7 +13,7 @@ from typing import Any
 from fhirapp.clinical.contradictions import findings_of, other_records
 from fhirapp.clinical.summary import SummaryEntry, SummaryGroup, conclusion_of
 from fhirapp.fhir.narrative import written
-from fhirapp.fhir.terminology import ReactionWords, worded
+from fhirapp.fhir.words import ReactionWords, worded
 
 # Of groups that hold no more, or never did: what a person must not overlook.
 STANDINGS: Mapping[SummaryGroup, str] = {

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fhirapp.clinical.denial import is_denied
 from fhirapp.clinical.throat import throats_in
 from fhirapp.fhir import terminology
-from fhirapp.fhir.terminology import severity_words, shortened, worded
+from fhirapp.fhir.words import severity_words, shortened, worded
 from fhirapp.search.string import fold
 
 Resource = Mapping[str, Any]

@@ -22,9 +22,9 @@ from fhirapp.clinical.assertion import (
 from fhirapp.clinical.identity import keys, other_names
 from fhirapp.clinical.severity import Severity, sentence, severity_of
 from fhirapp.clinical.substances import two_substances
-from fhirapp.fhir import terminology
+from fhirapp.fhir import terminology, words
 from fhirapp.fhir.substance_classes import same_class
-from fhirapp.fhir.terminology import ReactionWords, worded
+from fhirapp.fhir.words import ReactionWords, worded
 from fhirapp.search.string import fold
 
 Resource = Mapping[str, Any]
@@ -115,14 +115,14 @@ class SummaryEntry(NamedTuple):
     @property
     def name(self) -> str:
         """How it is called in a sentence."""
-        return terminology.shortened(self.substance, _NAME) or worded(
+        return words.shortened(self.substance, _NAME) or worded(
             "an allergy (substance not recorded)"
         )
 
     @property
     def recorded(self) -> str:
         """When it was recorded, in words."""
-        return terminology.when(self.recorded_date)
+        return words.when(self.recorded_date)
 
     @property
     def is_severe(self) -> bool:
@@ -203,7 +203,7 @@ def _conclusion(entries: Sequence[SummaryEntry]) -> Conclusion:
         text = _recorded(worded("no known allergies"), sure)
         return Conclusion("none-known", text + _also(nothing), _sources(none_known))
     if none_known:
-        names = terminology.listed(list(dict.fromkeys(map(_denied, none_known))))
+        names = words.listed(list(dict.fromkeys(map(_denied, none_known))))
         text = _recorded(names, none_known)
         text += " " + worded("Nothing is recorded about other allergies.")
         return Conclusion("none-known-in-part", text + _also(nothing), _sources(none_known))
@@ -236,9 +236,7 @@ def _quoted(in_words: Sequence[SummaryEntry]) -> str:
     """Return what documents say in words alone: the beginning, and that there is more."""
     if not in_words:
         return ""
-    quotes = terminology.listed(
-        [f"“{terminology.shortened(entry.substance, _QUOTED)}”" for entry in in_words]
-    )
+    quotes = words.listed([f"“{words.shortened(entry.substance, _QUOTED)}”" for entry in in_words])
     return " " + worded("A document states: %(quotes)s", quotes=quotes)
 
 
@@ -280,7 +278,7 @@ def _entry(resource: Resource) -> SummaryEntry:
     verified = _codes(
         resource, "verificationStatus", terminology.ALLERGY_VERIFICATION, _VERIFICATION
     )
-    reactions = terminology.reactions(resource)
+    reactions = words.reactions(resource)
     severity = severity_of(resource)
     status, verification = next(iter(clinical), ""), next(iter(verified), "")
     about = substance(resource)
@@ -299,15 +297,13 @@ def _entry(resource: Resource) -> SummaryEntry:
         criticality=resource.get("criticality") or "",
         categories=[code for code in resource.get("category", ()) if code],
         reactions=reactions,
-        onset=terminology.onset(resource),
-        last_occurrence=terminology.when(resource.get("lastOccurrence")),
+        onset=words.onset(resource),
+        last_occurrence=words.when(resource.get("lastOccurrence")),
         recorded_date=resource.get("recordedDate") or "",
         recorder=_reference(resource, "recorder"),
         asserter=_reference(resource, "asserter"),
         comments=[
-            terminology.shortened(note["text"])
-            for note in resource.get("note", ())
-            if note.get("text")
+            words.shortened(note["text"]) for note in resource.get("note", ()) if note.get("text")
         ],
         faults=list(_faults(resource, assertion, clinical, verified)),
         missing=list(_missing(clinical, verified)),
@@ -320,8 +316,8 @@ def _entry(resource: Resource) -> SummaryEntry:
 
 def _substance(assertion: Assertion, about: Mapping[str, Any]) -> str:
     if assertion.kind is AssertionKind.WORDS_ONLY:
-        return terminology.shortened(str(about.get("text") or ""), _WORDS)
-    return terminology.concept(about)
+        return words.shortened(str(about.get("text") or ""), _WORDS)
+    return words.concept(about)
 
 
 def _reference(resource: Resource, name: str) -> Resource:
@@ -329,9 +325,9 @@ def _reference(resource: Resource, name: str) -> Resource:
     value: Resource = resource.get(name) or {}
     if not str(value.get("reference") or "").startswith("#"):
         return {key: value[key] for key in ("reference", "display") if value.get(key)} or (
-            {"display": words} if (words := terminology.reference(value)) else {}
+            {"display": name} if (name := words.reference(value)) else {}
         )
-    return {"display": terminology.reference(value, resource)}
+    return {"display": words.reference(value, resource)}
 
 
 def _codes(resource: Resource, name: str, system: str, known: Sequence[str]) -> Sequence[str]:
@@ -381,7 +377,7 @@ def _faults(
             "may state that there is no allergy, but is listed as one: read the entry itself"
         )
     if assertion.kind is AssertionKind.ALLERGY and (names := two_substances(substance(resource))):
-        first, other = (terminology.shortened(name, _NAME) for name in names)
+        first, other = (words.shortened(name, _NAME) for name in names)
         yield worded(
             "names two different substances, “%(first)s” and “%(other)s”: read the entry itself",
             first=first,
@@ -405,8 +401,8 @@ def _missing(clinical: Sequence[str], verified: Sequence[str]) -> Iterable[str]:
 
 
 def _order(entry: SummaryEntry) -> tuple[int, bool, int, str, str]:
-    ranks = [terminology.severity_rank(reaction.severity) for reaction in entry.reactions]
-    worst = min(ranks, default=terminology.severity_rank(""))
+    ranks = [words.severity_rank(reaction.severity) for reaction in entry.reactions]
+    worst = min(ranks, default=words.severity_rank(""))
     return (
         list(SummaryGroup).index(entry.group),
         not entry.is_severe,

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from html import escape
 from html.parser import HTMLParser
 from typing import Any
 
 import nh3
 
-from fhirapp.fhir.names import in_order, in_words
+from fhirapp.fhir import words
 
 XHTML = "http://www.w3.org/1999/xhtml"
 # What is longer is not remembered: thousands of it would fill the memory.
@@ -42,22 +42,6 @@ _ATTRIBUTES = {
     "col": {"span", "width"},
     "colgroup": {"span", "width"},
     "ol": {"start", "type"},
-}
-# Code systems as people call them, by their addresses.
-_SYSTEM_NAMES = {
-    "http://snomed.info/sct": "SNOMED CT",
-    "http://www.nlm.nih.gov/research/umls/rxnorm": "RxNorm",
-    "http://loinc.org": "LOINC",
-    "http://fdasis.nlm.nih.gov": "UNII",
-    "http://hl7.org/fhir/sid/ndc": "NDC",
-    "http://hl7.org/fhir/sid/cvx": "CVX",
-    "http://www.whocc.no/atc": "ATC",
-    "http://hl7.org/fhir/ndfrt": "NDF-RT",
-    "http://va.gov/terminology/medrt": "MED-RT",
-    "http://hl7.org/fhir/sid/icd-10": "ICD-10",
-    "http://hl7.org/fhir/sid/icd-10-cm": "ICD-10-CM",
-    "http://hl7.org/fhir/sid/icd-9-cm": "ICD-9-CM",
-    "https://www.meddra.org": "MedDRA",
 }
 VOID = frozenset({"br", "hr", "img", "col"})
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
@@ -185,11 +169,11 @@ def generate(
 
     A row without a value is left out. language is the resource's own, and marks the div.
     """
-    labels, marked, lang = _words(language)
+    labels, marked, lang = _labels(language)
     cells = []
-    for label, name, words in rows:
+    for label, name, text_of in rows:
         value = elements.get(name)
-        text = words(value) if value is not None else ""
+        text = text_of(value) if value is not None else ""
         if text:
             shown, cell = labels.get(label, label), written(text)
             cells.append(f"<tr><th{marked}>{shown}</th><td>{cell}</td></tr>")
@@ -199,7 +183,7 @@ def generate(
 
 def generated(body: str, language: str) -> dict[str, str]:
     """Return a Narrative of status generated; body is XHTML, whose texts are written()."""
-    return _generated(body, _words(language)[2])
+    return _generated(body, _labels(language)[2])
 
 
 def _generated(body: str, lang: str) -> dict[str, str]:
@@ -217,7 +201,7 @@ def _escaped(text: str) -> str:
 
 
 @lru_cache(maxsize=1_000)
-def _words(language: str | None) -> tuple[Mapping[str, str], str, str]:
+def _labels(language: str | None) -> tuple[Mapping[str, str], str, str]:
     """Return the labels of a language, what marks them where they are foreign to it, its mark."""
     if language is None:
         return {}, "", ""
@@ -233,40 +217,13 @@ def plain(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def concept(value: Mapping[str, Any]) -> str:
-    """Return a CodeableConcept in words: its text, else its first display, else its first code."""
-    if text := value.get("text"):
-        return str(text)
-    codings = value.get("coding", ())
-    for coding in codings:
-        if "display" in coding and coding["display"] != coding.get("code"):
-            return str(coding["display"])
-    return next((code_with_system(coding) for coding in codings if "code" in coding), "")
-
-
-def code_with_system(coding: Mapping[str, Any]) -> str:
-    """Return a code with the name of its system: digits alone say nothing. A word stays alone."""
-    code, system = str(coding["code"]), coding.get("system")
-    if not any(map(str.isdigit, code)):
-        return code
-    return f"{_SYSTEM_NAMES.get(system, system) if system else 'code'} {code}"
-
-
-def concepts(value: Iterable[Mapping[str, Any]]) -> str:
-    return ", ".join(filter(None, map(concept, value)))
-
-
-def reference(value: Mapping[str, Any]) -> str:
-    """Say a Reference: its display, else where it points."""
-    return str(value.get("display") or value.get("reference") or "")
-
-
-def references(value: Iterable[Mapping[str, Any]]) -> str:
-    return ", ".join(filter(None, map(reference, value)))
-
-
-def period(value: Mapping[str, Any]) -> str:
-    return f"{value.get('start', '…')} to {value.get('end', '…')}"
+# A narrative leaves nothing out.
+concept = partial(words.concept, longest=None)
+concepts = partial(words.concepts, longest=None)
+reference = partial(words.reference, longest=None)
+references = partial(words.references, longest=None)
+period = partial(words.period, longest=None)
+names = partial(words.human_names, longest=None)
 
 
 def reactions(value: Iterable[Mapping[str, Any]]) -> str:
@@ -274,9 +231,9 @@ def reactions(value: Iterable[Mapping[str, Any]]) -> str:
     texts = []
     for reaction in value:
         parts = [concepts(reaction.get("manifestation", ())), reaction.get("description")]
-        words = ": ".join(filter(None, parts))
+        text = ": ".join(filter(None, parts))
         severity = reaction.get("severity")
-        texts.append(f"{words} ({severity})" if severity else words)
+        texts.append(f"{text} ({severity})" if severity else text)
     return "; ".join(filter(None, texts))
 
 
@@ -288,8 +245,3 @@ def agents(value: Iterable[Mapping[str, Any]]) -> str:
         who = reference(agent.get("who", {}))
         texts.append(f"{role}: {who}" if role else who)
     return "; ".join(filter(None, texts))
-
-
-def names(value: Iterable[Mapping[str, Any]]) -> str:
-    """Return the names of a person in words, the current one first."""
-    return ", ".join(map(in_words, in_order(value)))

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fhirapp.fhir.terminology import SNOMED_CT, worded
+from fhirapp.fhir.terminology import SNOMED_CT
+from fhirapp.fhir.words import worded
 
 RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"
 # A class has the address of a value set: this and its name.

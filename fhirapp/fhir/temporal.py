@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, NamedTuple
 
+from fhirapp.fhir.terminology import ORIGINAL_TEXT
+
 # Outside years 1 to 9999, and within what a 64-bit column holds.
 EARLIEST = -(10**15)
 LATEST = 10**15
@@ -105,6 +107,30 @@ def period_interval(period: Mapping[str, Any]) -> Interval:
         stored_interval(start).low if start else EARLIEST,
         stored_interval(end).high if end else LATEST,
     )
+
+
+def comparable_period(period: dict[str, Any]) -> dict[str, Any]:
+    """Return a period with both ends at one precision, where per-1 cannot compare them otherwise.
+
+    10:00 of a day is neither before that day nor after it: the time is then cut to its day, and
+    kept beside it.
+    """
+    if "start" not in period or "end" not in period:
+        return period
+    coarse, exact = sorted(("start", "end"), key=lambda name: len(period[name]))
+    length = len(period[coarse])
+    if length > 10 or length == len(period[exact]):
+        return period
+    start, end = (normalise_date_time(period[name])[:length] for name in ("start", "end"))
+    if start < end and period["start"][:length] != period["end"][:length]:
+        return period
+    original = {"url": ORIGINAL_TEXT, "valueString": period[exact]}
+    beside = period.get(f"_{exact}", {}).get("extension", ())
+    return {
+        **period,
+        exact: period[exact][:length],
+        f"_{exact}": {"extension": [*beside, original]},
+    }
 
 
 def to_milliseconds(moment: datetime) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from fhirapp.auth.scopes import Access, Permission
 from fhirapp.db import reader
 from fhirapp.definition import Visibility, types
-from fhirapp.fhir.terminology import shortened
+from fhirapp.fhir.words import shortened
 from fhirapp.search.explain import STATEMENT, TOKEN, Issue, explanation, text_part
 
 _SCOPES = "http://hl7.org/fhir/smart-app-launch/STU2.2/scopes-and-launch-context.html"

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from fhirapp.auth import scopes
 from fhirapp.auth.models import ANY_LOOPBACK
 from fhirapp.definition import Labels, types
-from fhirapp.fhir.names import name_of
-from fhirapp.fhir.terminology import without_direction
+from fhirapp.fhir import words
 from fhirapp.url_syntax import LOOPBACK
 from fhirapp.web.texts import _
 
@@ -70,8 +69,6 @@ _FORMATS = (
     ("application/vnd.oasis.opendocument.text", "OpenDocument"),
     ("text/", _("text")),
 )
-# Elements are of any length; what stands in a line is not.
-_LONGEST = 300
 _ALL = _("everything in the record: notes, allergies, visits, reports, personal details")
 _SESSION = {
     scopes.OPENID: _("Recognize you when you return"),
@@ -97,7 +94,7 @@ def sex(patient: Mapping[str, Any]) -> str:
 
 def full_name(person: Mapping[str, Any]) -> str:
     """Return the current name of a Patient, Practitioner or RelatedPerson, as pages show it."""
-    return shortened(name_of(person, prefix=False)) or _("Name not recorded")
+    return words.shortened(words.name_of(person, prefix=False)) or _("Name not recorded")
 
 
 def format_of(content_type: str) -> str:
@@ -105,14 +102,8 @@ def format_of(content_type: str) -> str:
     essence = content_type.partition(";")[0].strip().lower()
     return next(
         (_(name) for start, name in _FORMATS if essence.startswith(start)),
-        shortened(essence, 40) or _("format not recorded"),
+        words.shortened(essence, 40) or _("format not recorded"),
     )
-
-
-def shortened(text: str, longest: int = _LONGEST) -> str:
-    """Return a text of at most so many characters, none of which turns the words around it."""
-    text = without_direction(text)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def plural_of(type_name: str) -> str:

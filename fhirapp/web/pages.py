@@ -30,7 +30,7 @@ from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
 from fhirapp.db import db, is_busy, writing
 from fhirapp.fhir.outcome import FhirError
-from fhirapp.fhir.terminology import without_direction
+from fhirapp.fhir.words import without_direction
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.url_syntax import is_loopback, normalise_authority

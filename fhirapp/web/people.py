@@ -16,7 +16,7 @@ from fhirapp.db import reader
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.names import current
+from fhirapp.fhir.words import current_name
 from fhirapp.search.string import fold
 from fhirapp.search.values import escape
 from fhirapp.store.merge import merged_into
@@ -187,7 +187,7 @@ def number_of(patient: dict[str, Any]) -> dict[str, Any]:
 
 def _sort_key(patient: dict[str, Any]) -> tuple[bool, str, str]:
     """Return the sort key of a patient: family name, given names; last without a family name."""
-    name = current(patient.get("name", ())) or {}
+    name = current_name(patient.get("name", ())) or {}
     family, given = name.get("family", ""), " ".join(filter(None, name.get("given", ())))
     return not family, fold(family), fold(given or name.get("text", ""))
 

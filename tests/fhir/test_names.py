@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fhirapp.fhir import names, temporal
+from fhirapp.fhir import temporal, words
 
 MAIDEN = {"use": "maiden", "family": "Muster", "given": ["Anna"]}
 OFFICIAL = {"use": "official", "family": "Weber", "given": ["Anna"]}
@@ -55,7 +55,7 @@ def test_current_name_follows_from_period_and_use(subtests):
         ([], None),
     ]:  # fmt: skip
         with subtests.test(recorded=recorded):
-            assert names.current(recorded) == current
+            assert words.current_name(recorded) == current
 
 
 def test_name_in_words(subtests):
@@ -67,12 +67,12 @@ def test_name_in_words(subtests):
         ({}, "", ""),
     ]:  # fmt: skip
         with subtests.test(name=name):
-            assert names.in_words(name) == full
-            assert names.in_words(name, prefix=False) == without_prefix
+            assert words.human_name(name) == full
+            assert words.human_name(name, prefix=False) == without_prefix
 
 
 def test_name_of_a_person_is_the_current_one():
     several = [MAIDEN, {**OFFICIAL, "prefix": ["Dr."]}]
-    assert names.name_of({"name": several}) == "Dr. Anna Weber"
-    assert names.name_of({"name": several}, prefix=False) == "Anna Weber"
-    assert names.name_of({"resourceType": "RelatedPerson"}) == ""
+    assert words.name_of({"name": several}) == "Dr. Anna Weber"
+    assert words.name_of({"name": several}, prefix=False) == "Anna Weber"
+    assert words.name_of({"resourceType": "RelatedPerson"}) == ""

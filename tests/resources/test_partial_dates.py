@@ -15,7 +15,7 @@ from sqlalchemy import update
 
 from fhirapp.auth.models import CLINICIAN, Client
 from fhirapp.fhir.document_date import PARTIAL_DATE
-from fhirapp.fhir.periods import comparable
+from fhirapp.fhir.temporal import comparable_period
 from tests.support.authorizing import add_program, alter
 from tests.support.browsing import Browser, add_person
 from tests.support.importing import asking, lines, load, write
@@ -161,7 +161,7 @@ PERIODS = (
 
 def test_the_ends_of_a_period_can_be_compared():
     for start, end, *served in PERIODS:
-        period = comparable({"start": start, "end": end})
+        period = comparable_period({"start": start, "end": end})
         assert [period["start"], period["end"]] == served
         for name, value in (("start", start), ("end", end)):
             kept = period.get(f"_{name}", {}).get("extension", [{}])[0].get("valueString")

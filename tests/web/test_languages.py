@@ -12,10 +12,11 @@ from babel.messages.pofile import write_po
 from flask import Flask
 
 from fhirapp.auth.models import CLINICIAN
+from fhirapp.fhir.words import day
 from fhirapp.web import texts
 from fhirapp.web.cookies import LANGUAGE
-from fhirapp.web.texts import Catalogue, numeral
-from fhirapp.web.times import SHORT_MONTHS, exact, partial
+from fhirapp.web.texts import Catalogue, _, numeral
+from fhirapp.web.times import SHORT_MONTHS, exact
 from tests.support.browsing import Browser, Page, cookie_name
 from tests.support.helpers import BASE_URL
 from tests.support.pages import browser_of, submit_to
@@ -127,13 +128,13 @@ def test_dates_and_numbers_are_written_as_in_the_language(app, translate):
 
     def found() -> tuple[str, ...]:
         moment = exact("2026-05-03T14:05:09Z")
-        return numeral(1234567.25, 1), partial("2023-05-03", SHORT_MONTHS), moment
+        return numeral(1234567.25, 1), day("2023-05-03", SHORT_MONTHS, _), moment
 
     with app.test_request_context(headers={"Accept-Language": "de"}):
         assert found() == ("1.234.567,2", "3. Mai 2023", "3. Mai 2026, 14:05:09 Uhr UTC")
     with app.test_request_context():
         assert found() == ("1,234,567.2", "3 May 2023", "3 May 2026, 14:05:09 UTC")
-        assert partial("2023-11-03", SHORT_MONTHS) == "3 Nov 2023"
+        assert day("2023-11-03", SHORT_MONTHS, _) == "3 Nov 2023"
     # Outside of a request.
     with app.app_context():
         assert numeral(1234.5) == "1,234"

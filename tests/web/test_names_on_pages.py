@@ -24,6 +24,10 @@ NAMES = {
         {"use": "maiden", "family": "Muster", "given": ["Anna"]},
         {"use": "official", "family": "Weber", "given": ["Anna"]},
     ],
+    "old-first": [
+        {"use": "old", "family": "Muster", "given": ["Anna"]},
+        {"use": "official", "text": CURRENT},
+    ],
     "official-ended": [
         {"use": "official", "text": FORMER, "period": {"end": "2010-05-01"}},
         {"use": "usual", "text": CURRENT, "period": {"start": "2010-05-01"}},

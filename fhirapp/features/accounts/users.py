@@ -24,8 +24,8 @@ from fhirapp.config import RefusedCommand
 from fhirapp.db import db, reader, writing
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.names import name_of
 from fhirapp.fhir.narrative import concepts
+from fhirapp.fhir.words import name_of
 from fhirapp.store.merge import merged_target
 from fhirapp.web.admin.audit import before
 from fhirapp.web.admin.audit_descriptions import VIA, described

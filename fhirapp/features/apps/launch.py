@@ -13,6 +13,7 @@ from fhirapp import urls
 from fhirapp.auth.models import Client
 from fhirapp.auth.oauth import authorization_request
 from fhirapp.db import db, reader, writing
+from fhirapp.fhir import words
 from fhirapp.fhir.document_date import date_of
 from fhirapp.store.merge import merged_target
 from fhirapp.web.internal_client import cursor_of, read, token_of
@@ -43,7 +44,9 @@ def encounters_of(
     encounters, cursor = _latest("Encounter", patient_id, via, narrowed)
     return [
         _option(
-            encounter, _kind_of_encounter(encounter), encounter.get("period", {}).get("start", "")
+            encounter,
+            words.encounter(encounter) or _("Visit"),
+            encounter.get("period", {}).get("start", ""),
         )
         for encounter in encounters
     ], cursor
@@ -52,7 +55,7 @@ def encounters_of(
 def documents_of(patient_id: str) -> Sequence[LaunchOption]:
     """Return a patient's latest documents, the latest first. Raises PageError."""
     return [
-        _option(document, _concept(document.get("type", {})) or _("Document"), date_of(document))
+        _option(document, words.concept(document.get("type")) or _("Document"), date_of(document))
         for document in _latest("DocumentReference", patient_id, VIA, {})[0]
     ]
 
@@ -71,18 +74,6 @@ def _option(resource: dict[str, Any], kind: str, day: str) -> LaunchOption:
     return LaunchOption(
         resource["id"], f"{kind}, {partial(day) if day else _('date not recorded')}"
     )
-
-
-def _kind_of_encounter(encounter: dict[str, Any]) -> str:
-    types = filter(None, map(_concept, encounter.get("type", ())))
-    return next(types, "") or encounter.get("class", {}).get("display") or _("Visit")
-
-
-def _concept(concept: dict[str, Any]) -> str:
-    """Return the text or display of a CodeableConcept; empty where it has none."""
-    displays = (coding.get("display", "") for coding in concept.get("coding", ()))
-    text: str = concept.get("text") or next(filter(None, displays), "")
-    return text
 
 
 blueprint = blueprint_of("launch", __name__)

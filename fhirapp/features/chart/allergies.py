@@ -14,7 +14,7 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.clinical.severity import described_severely
 from fhirapp.features.chart.elements import category
 from fhirapp.features.notes.elements import add_names
-from fhirapp.fhir.terminology import reference, shortened
+from fhirapp.fhir.words import reference, shortened
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import word
 from fhirapp.web.texts import _

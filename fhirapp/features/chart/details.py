@@ -15,7 +15,7 @@ from fhirapp.features.chart.allergies import VIA
 from fhirapp.features.chart.elements import LONG, category, codings, notes
 from fhirapp.features.notes.elements import add_names
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.terminology import (
+from fhirapp.fhir.words import (
     concept,
     onset,
     reference,

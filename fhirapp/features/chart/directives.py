@@ -12,7 +12,8 @@ from urllib.parse import quote, urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.features.chart.allergies import VIA
-from fhirapp.features.notes.elements import about, add_names, concept, line
+from fhirapp.features.notes.elements import about, add_names, line
+from fhirapp.fhir import words
 from fhirapp.fhir.terminology import ADVANCE_DIRECTIVES, LOINC
 from fhirapp.web.internal_client import read
 from fhirapp.web.texts import _
@@ -84,11 +85,11 @@ def directives_of(
 
 def _label(note: dict[str, Any]) -> str:
     """Return what a note is by its words; "" of any other note."""
-    words = " ".join((concept(note.get("type")), str(note.get("description") or "")))
-    if _DIRECTIVE.search(words):
+    text = " ".join((words.concept(note.get("type")), str(note.get("description") or "")))
+    if _DIRECTIVE.search(text):
         return _("Directive")
     # Only the type counts: a description may merely mention a warning.
-    return _("Warning") if _WARNING.search(concept(note.get("type"))) else ""
+    return _("Warning") if _WARNING.search(words.concept(note.get("type"))) else ""
 
 
 def _search(patient_id: str, name: str, value: str, token: OwnToken) -> Iterator[dict[str, Any]]:

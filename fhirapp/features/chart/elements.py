@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from fhirapp.fhir import temporal
-from fhirapp.fhir.terminology import reference, shortened, when
+from fhirapp.fhir.words import reference, shortened, when
 from fhirapp.web.labels import word
 from fhirapp.web.texts import _
 
@@ -50,10 +50,6 @@ def _years(birth: str, until: str) -> str:
     if days < 60:
         return _("%(days)s days", days=days)
     return _("%(months)s months", months=days * 12 // 365)
-
-
-def references(values: Iterable[Json] | None) -> str:
-    return ", ".join(filter(None, map(reference, values or ())))
 
 
 def notes(values: Iterable[Json] | None) -> list[str]:

@@ -26,7 +26,7 @@ from fhirapp.features.notes.of_patient import NotesOfPatient, of_patient
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import temporal
 from fhirapp.fhir.narrative import sanitise
-from fhirapp.fhir.terminology import in_words_of
+from fhirapp.fhir.words import in_words_of
 from fhirapp.rest.response import FHIR_JSON, POLICY
 from fhirapp.store.merge import merged_here, merged_into
 from fhirapp.web.internal_client import read

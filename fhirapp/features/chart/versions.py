@@ -11,7 +11,7 @@ from fhirapp.features.chart.elements import category, notes
 from fhirapp.features.notes.elements import add_names
 from fhirapp.features.notes.note import encounter_in_words
 from fhirapp.fhir.narrative import plain
-from fhirapp.fhir.terminology import concept, onset, reactions, reference, shortened, when
+from fhirapp.fhir.words import concept, onset, reactions, reference, shortened, when
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import word
 from fhirapp.web.texts import _

@@ -7,7 +7,7 @@ one search for all of a page; of a record that the token may not read the id sta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from html import unescape
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from markupsafe import escape
 
 from fhirapp.definition import TableColumn, types
+from fhirapp.fhir import words
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.names import in_order, in_words
 from fhirapp.search.values import values_at
 from fhirapp.web.internal_client import ask
 from fhirapp.web.labels import full_name
@@ -216,7 +216,7 @@ def text_of(value: Any) -> str:
     """Return an element in a line: a code's display, a name, a period, what a reference names."""
     if isinstance(value, list):
         if any(isinstance(item, dict) and {"family", "given"} & item.keys() for item in value):
-            value = in_order(value)
+            value = words.names_in_order(value)
         texts = [*dict.fromkeys(filter(None, map(text_of, value[:5])))]
         return _cut(", ".join(texts) + (" …" if len(value) > 5 else ""))
     if isinstance(value, bool):
@@ -234,21 +234,17 @@ def _text_of_parts(value: Mapping[str, Any]) -> str:
         start, end = (_MOMENT.sub(r"\1 \2", value.get(end, "…")) for end in ("start", "end"))
         return _("%(start)s to %(end)s", start=start, end=end)
     if isinstance(value.get("value"), int | Decimal):
-        return f"{value['value']} {value.get('unit') or value.get('code') or ''}".strip()
-    texts: Iterable[Any] = (
-        value.get("text"),
-        *(
-            coding.get(name)
-            for coding in (*value.get("coding", ()), value)
-            for name in ("display", "code", "reference")
-        ),
-        # Of an identifier, and of a reference that has nothing but one.
-        value.get("value"),
-        text_of(value.get("identifier")),
-        in_words(value, prefix=False),
+        return words.quantity(value)
+    # A Coding is its own coding.
+    codings = [*value.get("coding", ()), value]
+    return (
+        words.concept({**value, "coding": codings})
+        or words.reference(value)
+        # Of an identifier.
+        or str(value.get("value") or "")
+        or words.human_name(value, prefix=False)
     )
-    return str(next(filter(None, texts), ""))
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"
+    return words.shortened(text, _LONGEST_CELL)

@@ -21,6 +21,7 @@ from fhirapp.features.explore.address import NoAddressError, explorer_link, read
 from fhirapp.features.explore.explanation import VIA, Count, Search, count, search_of
 from fhirapp.features.explore.routes import other_accounts, token_for
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.words import shortened
 from fhirapp.search.query import leads_on
 from fhirapp.search.values import values_at
 from fhirapp.web.internal_client import ask
@@ -209,4 +210,4 @@ def _text(value: Any) -> str:
         simple = next(filter(None, (value.get(name) for name in names)), "")
         short = coding.get("code") or simple
         text = f"{short} ({words})" if short and words else short or words
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return shortened(text, _LONGEST_SHOWN)

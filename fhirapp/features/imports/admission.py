@@ -46,7 +46,7 @@ from fhirapp.features.imports.tables.update import is_other_allergy, merge_row
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.identity import contradiction
 from fhirapp.fhir.resource import InvalidResource
-from fhirapp.fhir.terminology import concept
+from fhirapp.fhir.words import concept
 from fhirapp.search.values import values_at
 from fhirapp.store.prepare import PreparedResource, elements_of, prepare
 from fhirapp.store.version import Change

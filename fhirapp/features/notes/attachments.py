@@ -24,10 +24,11 @@ from fhirapp.definition import types
 from fhirapp.documents import Unreadable
 from fhirapp.documents.extractor import shared_extractor
 from fhirapp.documents.media import ExtractedText, decode, kind_of
+from fhirapp.fhir import words
 from fhirapp.resources.binary.content import content_disposition
 from fhirapp.store.prepare import sha1
 from fhirapp.web.internal_client import ask
-from fhirapp.web.labels import format_of, shortened
+from fhirapp.web.labels import format_of
 from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _
 
@@ -78,7 +79,7 @@ def attachment(note: Mapping[str, Any], number: int, token: OwnToken) -> Attachm
         return None
     element = contents[number - 1].get("attachment") or {}
     plain = Attachment(
-        *(number, shortened(str(element.get("title", "")))),
+        *(number, words.shortened(str(element.get("title", "")))),
         *(str(element.get("contentType", "")), None),
         binary_id=str(element.get("url", "")).rpartition("/Binary/")[2],
     )
@@ -109,7 +110,7 @@ def _fetch(plain: Attachment, url: str, token: OwnToken) -> Attachment:
         )
     path = url.removeprefix(f"{urls.base_url()}/fhir/")
     if not path.startswith("Binary/"):
-        where = shortened(url)
+        where = words.shortened(url)
         problem = _("Stored on another server, and not loaded from there: %(where)s", where=where)
         return plain._replace(problem=problem)
     answer = ask(f"/fhir/{path}", token.secret, headers={"Accept": "*/*"}, via=VIA)

@@ -6,19 +6,18 @@ People are shown by name, never by id.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.fhir import temporal
+from fhirapp.fhir import temporal, words
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.document_date import date_of
-from fhirapp.web import labels
+from fhirapp.web import labels, times
 from fhirapp.web.internal_client import read
 from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _, numeral
-from fhirapp.web.times import SHORT_MONTHS, partial
 
 Json = Mapping[str, Any]
 
@@ -58,11 +57,11 @@ def line(note: Json) -> NoteItem:
         about=about(note),
         date=date_of(note),
         day=day_of(date_of(note)),
-        author=people(note.get("author")) or _("author not recorded"),
+        author=words.references(note.get("author"), note) or _("author not recorded"),
         formats=formats(note),
         status=status(note),
         patient_id=local_id(subject, "Patient"),
-        patient=reference(subject),
+        patient=words.reference(subject, note),
     )
 
 
@@ -72,41 +71,17 @@ def version_of(resource: Json) -> str:
 
 def kind_of_note(note: Json) -> str:
     """Return what kind of note it is."""
-    return concept(note.get("type")) or _("Note of unrecorded type")
+    return words.concept(note.get("type")) or _("Note of unrecorded type")
 
 
 def about(note: Json) -> str:
     """Return what a note is about, by its description or the titles of its documents."""
     if description := note.get("description"):
-        return labels.shortened(str(description))
+        return words.shortened(str(description))
     titles = [(content.get("attachment") or {}).get("title") for content in note.get("content", ())]
     kind = kind_of_note(note).casefold()
     titled = dict.fromkeys(str(text) for text in titles if text and str(text).casefold() != kind)
-    return labels.shortened(", ".join(titled))
-
-
-def concept(value: Json | None) -> str:
-    """Return a CodeableConcept in words: its text, a display, or a code; "" where it has none."""
-    if not value:
-        return ""
-    codings = [coding for coding in value.get("coding", ()) if coding]
-    displays = (coding.get("display") for coding in codings)
-    codes = (coding.get("code") for coding in codings)
-    return labels.shortened(next(filter(None, (value.get("text"), *displays, *codes)), ""))
-
-
-def reference(value: Json | None) -> str:
-    """Return whom or what a Reference means: its name, or else its address; "" without either."""
-    if not value:
-        return ""
-    identifier = value.get("identifier") or {}
-    return labels.shortened(
-        str(value.get("display") or value.get("reference") or identifier.get("value") or "")
-    )
-
-
-def people(values: Iterable[Json] | None) -> str:
-    return ", ".join(filter(None, map(reference, values or ())))
+    return words.shortened(", ".join(titled))
 
 
 def local_id(value: Json | None, kind: str) -> str:
@@ -118,8 +93,8 @@ def local_id(value: Json | None, kind: str) -> str:
 def status(note: Json) -> Status:
     """Return how far a note holds."""
     codes = {str(note.get("status", "")), str(note.get("docStatus", ""))}
-    words = [labels.word(code) for code in labels.NOTE_STATUSES if code in codes]
-    return Status(", ".join(words), bool(codes & labels.PAST_STATUSES))
+    labelled = [labels.word(code) for code in labels.NOTE_STATUSES if code in codes]
+    return Status(", ".join(labelled), bool(codes & labels.PAST_STATUSES))
 
 
 def formats(note: Json) -> tuple[str, ...]:
@@ -135,9 +110,9 @@ def day_of(value: object) -> str:
     """Return the day of a FHIR date or time, in the zone that the page names: 3 Nov 2023, 2023."""
     text = str(value or "")
     try:
-        return partial(text, SHORT_MONTHS) if text else _("not dated")
+        return words.day(text, times.SHORT_MONTHS, _) if text else _("not dated")
     except (ValueError, LookupError):
-        return labels.shortened(text, 40) or _("not dated")
+        return words.shortened(text, 40) or _("not dated")
 
 
 def moment_of(value: object) -> str:
@@ -148,8 +123,7 @@ def moment_of(value: object) -> str:
         then = None
     if then is None:
         return day_of(value)
-    day, zone = day_of(value), temporal.zone_name(then)
-    return _("%(day)s, %(time)s %(zone)s", day=day, time=f"{then:%H:%M}", zone=zone)
+    return times.moment_of(then, times.SHORT_MONTHS)
 
 
 def size(count: int) -> str:
@@ -210,5 +184,5 @@ def _name_of(address: str, token: OwnToken, via: str) -> str:
     if found["resourceType"] == "DocumentReference":
         return f"{kind_of_note(found)}, {day_of(date_of(found))}"
     if isinstance(title := found.get("name"), str):
-        return labels.shortened(title)
+        return words.shortened(title)
     return labels.full_name(found) if title else ""

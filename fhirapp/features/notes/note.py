@@ -17,10 +17,10 @@ from fhirapp.documents.media import Unread
 from fhirapp.features.notes import attachments, elements
 from fhirapp.features.notes.listing import every
 from fhirapp.features.notes.search import TextSpan, mark_hits
-from fhirapp.fhir import terminology
+from fhirapp.fhir import words
 from fhirapp.search.fulltext import Phrase
 from fhirapp.web.internal_client import read, token_of
-from fhirapp.web.labels import full_name, shortened
+from fhirapp.web.labels import full_name
 from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
 
@@ -105,7 +105,7 @@ def patient_of(opened: OpenNote) -> NotePatient:
     """Return whose record a note is in, as far as may be read and is recorded."""
     subject = opened.note.get("subject") or {}
     patient_id = elements.local_id(subject, "Patient")
-    recorded = NotePatient(patient_id, elements.reference(subject), "")
+    recorded = NotePatient(patient_id, words.reference(subject, opened.note), "")
     if not patient_id:
         return recorded
     try:
@@ -172,7 +172,7 @@ def _unread_remark(parts: Sequence[Unread]) -> str:
     if not parts:
         return ""
     named = [
-        f"{terminology.shortened(part.section) or _('outside of a section')} ({part.reason})"
+        f"{words.shortened(part.section) or _('outside of a section')} ({part.reason})"
         for part in parts[:_MOST_PARTS]
     ]
     if len(parts) > _MOST_PARTS:
@@ -205,8 +205,8 @@ def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
     encounters = [encounter_in_words(target, token) for target in context.get("encounter", ())[:5]]
     facts = [
         (_("Description"), note.get("description", "")),
-        (_("Signed by"), elements.reference(note.get("authenticator"))),
-        (_("Custodian"), elements.reference(note.get("custodian")) or _("not recorded")),
+        (_("Signed by"), words.reference(note.get("authenticator"), note)),
+        (_("Custodian"), words.reference(note.get("custodian"), note) or _("not recorded")),
         (_("Visit"), "; ".join(filter(None, encounters)) or _("not recorded")),
         (_("Period of care"), _span(period) if period else ""),
         (_("Identifier"), ", ".join(_numbers(note))),
@@ -220,7 +220,7 @@ def _numbers(note: Mapping[str, Any]) -> Iterator[str]:
     for identifier in [note.get("masterIdentifier") or {}, *note.get("identifier", ())][:5]:
         value = str(identifier.get("value") or "")
         if value and not value.startswith("urn:") and not _UUID.fullmatch(value):
-            yield shortened(value, 80)
+            yield words.shortened(value, 80)
 
 
 _UUID = re.compile("[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -238,7 +238,7 @@ _CONFIDENTIAL = {
 
 
 def _label(value: Mapping[str, Any]) -> str:
-    level = elements.concept(value)
+    level = words.concept(value)
     return _(_CONFIDENTIAL[level]) if level in _CONFIDENTIAL else level
 
 
@@ -248,14 +248,12 @@ def encounter_in_words(
     """Return an encounter in words, as much as may be read of it; "" where none is recorded."""
     place = str((value or {}).get("reference", ""))
     if not place.startswith("Encounter/"):
-        return elements.reference(value)
+        return words.reference(value)
     try:
         encounter = read(f"/fhir/{quote(place)}", token, via=via)
     except PageError:
-        return elements.reference(value)
-    kinds = (elements.concept(type_) for type_ in encounter.get("type", ()))
-    kind = next(filter(None, kinds), "") or str((encounter.get("class") or {}).get("display", ""))
-    return f"{kind or _('a visit')}, {_span(encounter.get('period') or {})}"
+        return words.reference(value)
+    return f"{words.encounter(encounter) or _('a visit')}, {_span(encounter.get('period') or {})}"
 
 
 def _span(period: Mapping[str, Any]) -> str:

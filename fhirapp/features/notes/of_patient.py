@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -17,13 +16,13 @@ from fhirapp.features.notes.attachments import VIA
 from fhirapp.features.notes.elements import (
     NoteItem,
     add_names,
-    concept,
     kind_of_note,
     line,
     status,
 )
 from fhirapp.features.notes.listing import PAGE, every, search
 from fhirapp.features.notes.timeline import Dot, EncounterSpan, Timeline, timeline
+from fhirapp.fhir import words
 from fhirapp.fhir.document_date import date_of
 from fhirapp.web.pages import PageError
 
@@ -213,8 +212,5 @@ def _encounters(patient_id: str, token: OwnToken) -> list[EncounterSpan]:
 
 def _encounter_span(encounter: Json) -> EncounterSpan:
     period = encounter.get("period") or {}
-    coded = encounter.get("class") or {}
-    words = chain(map(concept, encounter.get("type", ())), (str(coded.get("display", "")), "Visit"))
-    return EncounterSpan(
-        str(period.get("start", "")), str(period.get("end", "")), next(filter(None, words))
-    )
+    kind = words.encounter(encounter) or "Visit"
+    return EncounterSpan(str(period.get("start", "")), str(period.get("end", "")), kind)

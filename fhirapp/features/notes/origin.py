@@ -9,7 +9,7 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.features.notes import elements
 from fhirapp.features.notes.attachments import VIA
 from fhirapp.features.notes.listing import every
-from fhirapp.web.labels import shortened
+from fhirapp.fhir import words
 from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _
 
@@ -63,7 +63,7 @@ def origins(note_id: str, token: OwnToken) -> list[NoteProvenance] | None:
 def _origin(provenance: Mapping[str, Any], document: str) -> NoteProvenance:
     codings = (provenance.get("activity") or {}).get("coding") or []
     codes = [str(coding.get("code", "")) for coding in codings]
-    named = elements.concept(provenance.get("activity"))
+    named = words.concept(provenance.get("activity"))
     done = next((_(_DONE[code]) for code in codes if code in _DONE), named) or _("Recorded")
     heading = f"{done}, {elements.moment_of(provenance.get('recorded'))}"
     agents = [_agent(agent) for agent in provenance.get("agent", ())[:20]]
@@ -71,12 +71,12 @@ def _origin(provenance: Mapping[str, Any], document: str) -> NoteProvenance:
     signatures = [
         _(
             "Signed by %(who)s, %(when)s.",
-            who=elements.reference(signature.get("who")) or _("an unnamed person"),
+            who=words.reference(signature.get("who")) or _("an unnamed person"),
             when=elements.moment_of(signature.get("when")),
         )
         for signature in provenance.get("signature", ())[:5]
     ]
-    reasons = ", ".join(filter(None, map(elements.concept, provenance.get("reason", ()))))
+    reasons = words.concepts(provenance.get("reason"))
     others = [
         _("Reason: %(reasons)s.", reasons=reasons) if reasons else "",
         _happened(provenance),
@@ -98,11 +98,11 @@ def _happened(provenance: Mapping[str, Any]) -> str:
 def _agent(agent: Mapping[str, Any]) -> str:
     codings = (agent.get("type") or {}).get("coding") or []
     codes = [str(coding.get("code", "")) for coding in codings]
-    role = next((_(_ROLES[code]) for code in codes if code in _ROLES), "") or elements.concept(
+    role = next((_(_ROLES[code]) for code in codes if code in _ROLES), "") or words.concept(
         agent.get("type")
     )
-    who = elements.people([agent.get("who") or {}]) or _("not recorded")
-    behalf = elements.reference(agent.get("onBehalfOf"))
+    who = words.references([agent.get("who") or {}]) or _("not recorded")
+    behalf = words.reference(agent.get("onBehalfOf"))
     role = role or _("involved:")
     text = f"{role} {who}"
     return (
@@ -114,11 +114,11 @@ def _agent(agent: Mapping[str, Any]) -> str:
 
 def _entity(entity: Mapping[str, Any], document: str) -> str:
     source = entity.get("what") or {}
-    what = _("this document") if source.get("reference") == document else elements.reference(source)
+    what = _("this document") if source.get("reference") == document else words.reference(source)
     what = what or _("not recorded")
     return f"{_(_FROM.get(str(entity.get('role')), 'made from'))} {what}"
 
 
 def _sentence(text: str) -> str:
-    text = shortened(f"{text[:1].upper()}{text[1:]}", 600)
+    text = words.shortened(f"{text[:1].upper()}{text[1:]}", 600)
     return text if text.endswith(".") else f"{text}."

@@ -16,8 +16,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from fhirapp.features.notes.elements import day_of, note_path
-from fhirapp.fhir import temporal
-from fhirapp.web.labels import shortened
+from fhirapp.fhir import temporal, words
 from fhirapp.web.texts import _
 
 # Units of the picture: what is left for the names of the rows, and how it is laid out.
@@ -164,7 +163,7 @@ def _axis(scale: _Scale, height: int) -> Iterator[Markup]:
 def _labels(rows: Sequence[str]) -> Iterator[Markup]:
     for place, kind in enumerate(rows):
         yield Markup('<text class="kind" x="0" y="{}">{}<title>{}</title></text>').format(
-            place * _ROW + _ROW / 2 + 5, shortened(kind, 26), kind
+            place * _ROW + _ROW / 2 + 5, words.shortened(kind, 26), kind
         )
 
 

@@ -11,9 +11,10 @@ from fhirapp.documents import Unreadable
 from fhirapp.features.notes import attachments, elements
 from fhirapp.features.notes.difference import Difference, difference
 from fhirapp.features.notes.note import OpenNote
+from fhirapp.fhir import words
 from fhirapp.fhir.document_date import date_of
 from fhirapp.web.internal_client import read
-from fhirapp.web.labels import format_of, shortened
+from fhirapp.web.labels import format_of
 from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
@@ -104,25 +105,23 @@ def _facts(note: Json) -> dict[str, str]:
     context = note.get("context") or {}
     period = context.get("period") or {}
     related = (
-        f"{relation.get('code')} {elements.reference(relation.get('target'))}"
+        f"{relation.get('code')} {words.reference(relation.get('target'))}"
         for relation in note.get("relatesTo", ())
     )
     details = {
-        _("Type"): elements.concept(note.get("type")),
+        _("Type"): words.concept(note.get("type")),
         _("Record status"): str(note.get("status", "")),
         _("Document status"): str(note.get("docStatus", "")),
         _("Date"): elements.moment_of(date_of(note)) if date_of(note) else "",
-        _("Author"): elements.people(note.get("author")),
-        _("Signed by"): elements.reference(note.get("authenticator")),
-        _("Custodian"): elements.reference(note.get("custodian")),
-        _("Description"): shortened(str(note.get("description", ""))),
-        _("Patient"): elements.reference(note.get("subject")),
-        _("Category"): ", ".join(filter(None, map(elements.concept, note.get("category", ())))),
-        _("Security label"): ", ".join(
-            filter(None, map(elements.concept, note.get("securityLabel", ())))
-        ),
+        _("Author"): words.references(note.get("author"), note),
+        _("Signed by"): words.reference(note.get("authenticator"), note),
+        _("Custodian"): words.reference(note.get("custodian"), note),
+        _("Description"): words.shortened(str(note.get("description", ""))),
+        _("Patient"): words.reference(note.get("subject"), note),
+        _("Category"): words.concepts(note.get("category")),
+        _("Security label"): words.concepts(note.get("securityLabel")),
         _("Relates to"): ", ".join(related),
-        _("Visit"): elements.people(context.get("encounter")),
+        _("Visit"): words.references(context.get("encounter")),
         _("Period of care, start"): elements.day_of(period["start"]) if period.get("start") else "",
         _("Period of care, end"): elements.day_of(period["end"]) if period.get("end") else "",
     }
@@ -153,7 +152,7 @@ def _document_changes(which: str, before: Json, after: Json) -> Iterator[str]:
         was, now = (str(file.get("contentType") or _("not recorded")) for file in (old, new))
         yield _("%(which)s, format: was %(was)s, now %(now)s.", which=which, was=was, now=now)
     if old.get("title") != new.get("title"):
-        was, now = (shortened(str(file.get("title") or _("none"))) for file in (old, new))
+        was, now = (words.shortened(str(file.get("title") or _("none"))) for file in (old, new))
         yield _(
             "%(which)s, title: was “%(was)s”, now “%(now)s”.",
             which=which,

@@ -19,8 +19,7 @@ from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db
 from fhirapp.features.patients import deletion, merge
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.names import current
-from fhirapp.fhir.terminology import without_direction
+from fhirapp.fhir.words import current_name, without_direction
 from fhirapp.store.import_models import (
     CORRECTED,
     DELETED,
@@ -310,7 +309,7 @@ def _details(patient: dict[str, Any]) -> dict[str, str]:
     The form has no characters that turn the direction of writing; the record keeps them until the
     detail is changed.
     """
-    name, number = current(patient.get("name", ())) or {}, number_of(patient)
+    name, number = current_name(patient.get("name", ())) or {}, number_of(patient)
     active = patient.get("active")
     details = {
         "family": name.get("family", ""),
@@ -349,7 +348,7 @@ def _corrected(
 
 def _rename(patient: dict[str, Any], after: Mapping[str, str]) -> None:
     """Give the current name of a Patient other parts; without any it is removed."""
-    name = current(patient.get("name", ())) or {}
+    name = current_name(patient.get("name", ())) or {}
     names = patient.get("name", ()) if name else (*patient.get("name", ()), name)
     for element in ("family", "given", "_family", "_given", "text"):
         name.pop(element, None)

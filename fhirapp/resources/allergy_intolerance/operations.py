@@ -28,7 +28,7 @@ from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
-from fhirapp.fhir.terminology import ReactionWords
+from fhirapp.fhir.words import ReactionWords
 from fhirapp.rest.access import access_to, check_not_merged, check_patients, visible
 from fhirapp.rest.operation import parse_operation
 from fhirapp.rest.read import find_version

@@ -26,12 +26,13 @@ from fhirapp.clinical.summary import entries_of
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir import temporal, terminology
+from fhirapp.fhir import temporal, words
 from fhirapp.fhir.identity import RFC_3986
 from fhirapp.fhir.json import Entry, bundle
 from fhirapp.fhir.narrative import generated, written
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
-from fhirapp.fhir.terminology import LOINC, worded
+from fhirapp.fhir.terminology import LOINC
+from fhirapp.fhir.words import worded
 from fhirapp.resources.patient.operations import resources_beside
 from fhirapp.rest.access import access_to, check_not_merged, visible
 from fhirapp.rest.capability import software_version
@@ -223,7 +224,7 @@ def _section(
     content: dict[str, Any] = {
         "title": title,
         "code": {"coding": [{"system": LOINC, **code}]},
-        "text": generated(text, terminology.language()),
+        "text": generated(text, words.language()),
     }
     if references:
         return content | {"entry": [{"reference": fhir_address(ref)} for ref in references]}
@@ -239,7 +240,7 @@ def _document(
     head = {
         "resourceType": "Composition",
         "id": composition,
-        "language": terminology.language(),
+        "language": words.language(),
         "status": "final",
         "type": {
             "coding": [{"system": LOINC, "code": "60591-5", "display": "Patient summary Document"}]

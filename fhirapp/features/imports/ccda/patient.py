@@ -14,8 +14,8 @@ from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.times import date_of_birth, is_placeholder
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.fhir.identity import key
-from fhirapp.fhir.names import current
 from fhirapp.fhir.terminology import CT, US_CORE
+from fhirapp.fhir.words import current_name
 
 _GENDERS: Mapping[str, str] = values.MAPS["genders"]
 _BIRTH_TIME = "http://hl7.org/fhir/StructureDefinition/patient-birthTime"
@@ -163,7 +163,7 @@ def _guardian(guardian: CcdaElement, record: CcdaRecord) -> dict[str, Any] | Non
     named = names((guardian.first("guardianPerson") or NOTHING).all("name"))
     relationship = values.concept(guardian.first("code"), record.texts)
     details: dict[str, Any] = {
-        "name": current(named),
+        "name": current_name(named),
         "telecom": telecoms(guardian.all("telecom")),
         "address": next(iter(addresses(guardian.all("addr"))), None),
         "organization": organization(guardian.first("guardianOrganization"), record),

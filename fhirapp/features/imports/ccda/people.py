@@ -25,8 +25,8 @@ from fhirapp.features.imports.ccda.values import (
     present,
 )
 from fhirapp.fhir.identity import key
-from fhirapp.fhir.names import current, in_words
 from fhirapp.fhir.terminology import CT
+from fhirapp.fhir.words import human_name, name_of
 
 _NAME_USES: Mapping[str, str] = MAPS["name_uses"]
 _ADDRESS_USES: Mapping[str, str] = MAPS["address_uses"]
@@ -170,7 +170,7 @@ def practitioner(assigned: CcdaElement, record: CcdaRecord) -> dict[str, Any] | 
             "address": addresses(assigned.all("addr")),
         }
     )
-    display = name_in_words(named)
+    display = name_of(resource)
     if not (named or any(map(key, resource.get("identifier", [])))):
         return None
     identified = resource.get("identifier", [])
@@ -254,10 +254,8 @@ def _device(assigned: CcdaElement, device: CcdaElement) -> dict[str, Any]:
 
 
 def _contained(resource: dict[str, Any], on_behalf_of: dict[str, Any] | None) -> Actor:
-    if "deviceName" in resource:
-        display = resource["deviceName"][0]["name"]
-    else:
-        display = name_in_words(resource.get("name", []))
+    device_names = resource.get("deviceName")
+    display = device_names[0]["name"] if device_names else name_of(resource)
     reference = _reference(f"#{resource['id']}", display)
     return Actor(reference, (resource,), on_behalf_of)
 
@@ -266,14 +264,9 @@ def _reference(target: str, display: str) -> dict[str, Any]:
     return {"reference": target, "display": display} if display else {"reference": target}
 
 
-def name_in_words(named: list[dict[str, Any]]) -> str:
-    """Return a person's current name in words; "" without one."""
-    return in_words(current(named) or {})
-
-
 def _first(named: list[dict[str, Any]]) -> str:
     """Return the first name in words. Unlike the current one it never changes: ids come of it."""
-    return in_words(named[0]) if named else ""
+    return human_name(named[0]) if named else ""
 
 
 def complete(resource: dict[str, Any]) -> None:

@@ -17,8 +17,7 @@ from fhirapp.features.imports.ccda.narrative import Texts, tidy
 from fhirapp.features.imports.ccda.times import date_time, is_exact, is_placeholder
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.fhir.identity import RFC_3986
-from fhirapp.fhir.periods import comparable
-from fhirapp.fhir.temporal import interval, now
+from fhirapp.fhir.temporal import comparable_period, interval, now
 from fhirapp.fhir.terminology import CT, DATA_ABSENT_REASON, NULL_FLAVOR, ORIGINAL_TEXT
 
 _OID = re.compile(r"[0-2](\.(0|[1-9][0-9]*))+", re.ASCII)
@@ -239,7 +238,7 @@ def period(times: CcdaElement | None) -> dict[str, Any] | None:
         end = times.first("high")
         del ends["end"]
         ends["_end"] = extension_only(original(end.get("value") if end else ""))
-    return comparable(ends) or None
+    return comparable_period(ends) or None
 
 
 def in_order(times: Iterable[CcdaElement | None]) -> list[CcdaElement]:

@@ -11,8 +11,7 @@ from fhirapp.features.imports.tables import vocabulary
 from fhirapp.features.imports.tables.cells import Cells, patient_of
 from fhirapp.features.imports.tables.files import TableFiles, UnreadableFile
 from fhirapp.fhir import datatypes
-from fhirapp.fhir.periods import comparable
-from fhirapp.fhir.temporal import interval
+from fhirapp.fhir.temporal import comparable_period, interval
 from fhirapp.fhir.terminology import LOINC
 
 _MEDIA_TYPES = {
@@ -142,7 +141,7 @@ def _context(cells: Cells) -> dict[str, Any]:
         cells.fault("period_end", "is before period_start")
     context = {
         "encounter": [encounter] if encounter else None,
-        "period": comparable({name: value for name, value in ends.items() if value}),
+        "period": comparable_period({name: value for name, value in ends.items() if value}),
     }
     return {name: value for name, value in context.items() if value}
 

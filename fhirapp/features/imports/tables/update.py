@@ -16,11 +16,12 @@ from fhirapp.features.imports.tables.allergies import NO_INFORMATION
 from fhirapp.features.imports.tables.vocabulary import UNKNOWN_REACTION
 from fhirapp.fhir.identity import adds_nothing, may_be_called
 from fhirapp.fhir.terminology import DATA_ABSENT_REASON
+from fhirapp.fhir.words import names_in_order
 from fhirapp.search.string import fold
 from fhirapp.store.prepare import sha1
 
 _OF_THE_NAME = ("family", "given", "text")
-# The uses of a name that people are called by, the first one first; None is a name without use.
+# The uses of a name that people are called by; None is a name without use.
 _CURRENT_USES = ("official", "usual", None)
 # Narratives that hold no more than the elements, and would contradict them after a change.
 _NARRATIVES = ("generated", "extensions")
@@ -103,10 +104,7 @@ def _names(current: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) 
     known = [name for name in current if any(part in name for part in _OF_THE_NAME)]
     if any(adds_nothing(stated_name, name) for name in known):
         return [*current]
-    in_use = sorted(
-        (name for name in known if _is_in_use(name) and _has_parts(name)),
-        key=lambda name: _CURRENT_USES.index(name.get("use")),
-    )
+    in_use = names_in_order(name for name in known if _is_in_use(name) and _has_parts(name))
     changed = next(
         (name for name in in_use if may_be_called({"name": [name]}, {"name": [stated_name]})), None
     )
