@@ -14,6 +14,7 @@ from fhirapp.clinical.summary import entries_of
 from fhirapp.features.chart.allergies import VIA
 from fhirapp.features.chart.elements import LONG, category, codings, notes
 from fhirapp.features.notes.elements import add_names
+from fhirapp.features.notes.origin import activity, agents, entity_role
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.words import (
     concept,
@@ -156,34 +157,6 @@ def _who(element: Json, name: str) -> str:
 
 
 _NOTE = re.compile(f"DocumentReference/({ID_PATTERN})")
-_ACTIVITIES = {
-    "CREATE": _("Created"),
-    "UPDATE": _("Changed"),
-    "APPEND": _("Added to"),
-    "DELETE": _("Deleted"),
-    "NULLIFY": _("Nullified"),
-}
-# FHIR R4 provenance-participant-type and US Core's: what somebody did.
-_DEEDS = {
-    "author": _("written by"),
-    "enterer": _("entered by"),
-    "performer": _("performed by"),
-    "verifier": _("verified by"),
-    "legal": _("legally authenticated by"),
-    "attester": _("attested by"),
-    "informant": _("reported by"),
-    "custodian": _("in the custody of"),
-    "assembler": _("assembled by"),
-    "composer": _("composed by"),
-    "transmitter": _("sent by"),
-}
-_ROLES = {
-    "derivation": _("derived from"),
-    "revision": _("revision of"),
-    "quotation": _("quoted from"),
-    "source": _("from"),
-    "removal": _("removes"),
-}
 
 
 class ProvenanceReason(NamedTuple):
@@ -205,32 +178,13 @@ def origins(provenances: Sequence[Json]) -> list[AllergyProvenance]:
     """Return where something comes from, the latest first."""
     ordered = sorted(provenances, key=lambda entry: str(entry.get("recorded", "")), reverse=True)
     return [
-        AllergyProvenance(_activity(entry), list(_agents(entry)), list(_reasons(entry)))
+        AllergyProvenance(
+            f"{activity(entry)}, {when(entry.get('recorded')) or _('date not recorded')}",
+            list(agents(entry)),
+            list(_reasons(entry)),
+        )
         for entry in ordered
     ]
-
-
-def _activity(provenance: Json) -> str:
-    activity = provenance.get("activity") or {}
-    codes = [coding.get("code") for coding in activity.get("coding", ())]
-    known = next((_(_ACTIVITIES[code]) for code in codes if code in _ACTIVITIES), "")
-    what = known or concept(activity) or _("Recorded")
-    day = when(str(provenance.get("recorded") or "")) or _("date not recorded")
-    return f"{what}, {day}"
-
-
-def _agents(provenance: Json) -> Iterator[str]:
-    for agent in provenance.get("agent", ()):
-        kind = agent.get("type") or {}
-        codes = [coding.get("code") for coding in kind.get("coding", ())]
-        deed = next((_(_DEEDS[code]) for code in codes if code in _DEEDS), "")
-        role = concept(kind) or _("role not recorded")
-        deed = deed or f"{role}:"
-        who = reference(agent.get("who"), provenance) or _("not named")
-        behalf = reference(agent.get("onBehalfOf"), provenance)
-        text = f"{deed} {who}"
-        is_other = bool(behalf) and behalf != who
-        yield _("%(text)s, on behalf of %(whom)s", text=text, whom=behalf) if is_other else text
 
 
 def _reasons(provenance: Json) -> Iterator[ProvenanceReason]:
@@ -240,7 +194,7 @@ def _reasons(provenance: Json) -> Iterator[ProvenanceReason]:
     for entity in provenance.get("entity", ()):
         source = entity.get("what") or {}
         what = reference(source, provenance)
-        role = _(_ROLES.get(str(entity.get("role")), "from"))
+        role = entity_role(entity)
         note = _NOTE.fullmatch(str(source.get("reference") or ""))
         if note:
             named = what if source.get("display") else _("a note")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from fhirapp.auth.clients.first_party import OwnToken
@@ -13,31 +14,35 @@ from fhirapp.fhir import words
 from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _
 
+Json = Mapping[str, Any]
 _MOST = 50
-# v3 DataOperation, and what people say.
-_DONE = {
+# v3 DataOperation.
+_ACTIVITIES = {
     "CREATE": _("Created"),
     "UPDATE": _("Changed"),
     "APPEND": _("Added to"),
     "DELETE": _("Deleted"),
+    "NULLIFY": _("Nullified"),
 }
+# FHIR R4 provenance-participant-type and US Core's.
 _ROLES = {
     "author": _("written by"),
-    "transmitter": _("sent by"),
-    "assembler": _("assembled by"),
-    "custodian": _("in the custody of"),
     "enterer": _("entered by"),
+    "performer": _("performed by"),
     "verifier": _("verified by"),
     "legal": _("legally authenticated by"),
     "attester": _("attested by"),
     "informant": _("reported by"),
-    "performer": _("performed by"),
+    "custodian": _("in the custody of"),
+    "assembler": _("assembled by"),
+    "composer": _("composed by"),
+    "transmitter": _("sent by"),
 }
-_FROM = {
-    "source": _("derived from"),
+_ENTITY_ROLES = {
     "derivation": _("derived from"),
     "revision": _("revision of"),
-    "quotation": _("quotes"),
+    "quotation": _("quoted from"),
+    "source": _("from"),
     "removal": _("removes"),
 }
 
@@ -60,18 +65,44 @@ def origins(note_id: str, token: OwnToken) -> list[NoteProvenance] | None:
     return [_origin(provenance, f"DocumentReference/{note_id}") for provenance in found]
 
 
-def _origin(provenance: Mapping[str, Any], document: str) -> NoteProvenance:
-    codings = (provenance.get("activity") or {}).get("coding") or []
-    codes = [str(coding.get("code", "")) for coding in codings]
-    named = words.concept(provenance.get("activity"))
-    done = next((_(_DONE[code]) for code in codes if code in _DONE), named) or _("Recorded")
-    heading = f"{done}, {elements.moment_of(provenance.get('recorded'))}"
-    agents = [_agent(agent) for agent in provenance.get("agent", ())[:20]]
-    entities = [_entity(entity, document) for entity in provenance.get("entity", ())[:20]]
+def activity(provenance: Json) -> str:
+    """Return what was done: Created."""
+    concept = provenance.get("activity")
+    return _known(concept, _ACTIVITIES) or words.concept(concept) or _("Recorded")
+
+
+def agents(provenance: Json) -> Iterator[str]:
+    """Yield the agents, each with its role: written by Dr. Ruiz, on behalf of Lakeside."""
+    for agent in provenance.get("agent", ()):
+        concept = agent.get("type")
+        role = _known(concept, _ROLES) or f"{words.concept(concept) or _('role not recorded')}:"
+        who = words.reference(agent.get("who"), provenance) or _("not named")
+        behalf = words.reference(agent.get("onBehalfOf"), provenance)
+        text = f"{role} {who}"
+        is_other = bool(behalf) and behalf != who
+        yield _("%(text)s, on behalf of %(whom)s", text=text, whom=behalf) if is_other else text
+
+
+def entity_role(entity: Json) -> str:
+    """Return how a Provenance comes of an entity: derived from."""
+    return _(_ENTITY_ROLES.get(str(entity.get("role")), "from"))
+
+
+def _known(concept: Json | None, labels: Mapping[str, str]) -> str:
+    """Return the label of a CodeableConcept's first code that has one."""
+    codes = (coding.get("code") for coding in (concept or {}).get("coding", ()))
+    return next((_(labels[code]) for code in codes if code in labels), "")
+
+
+def _origin(provenance: Json, document: str) -> NoteProvenance:
+    heading = f"{activity(provenance)}, {elements.moment_of(provenance.get('recorded'))}"
+    entities = [
+        _entity(entity, provenance, document) for entity in provenance.get("entity", ())[:20]
+    ]
     signatures = [
         _(
             "Signed by %(who)s, %(when)s.",
-            who=words.reference(signature.get("who")) or _("an unnamed person"),
+            who=words.reference(signature.get("who"), provenance) or _("an unnamed person"),
             when=elements.moment_of(signature.get("when")),
         )
         for signature in provenance.get("signature", ())[:5]
@@ -81,11 +112,12 @@ def _origin(provenance: Mapping[str, Any], document: str) -> NoteProvenance:
         _("Reason: %(reasons)s.", reasons=reasons) if reasons else "",
         _happened(provenance),
     ]
-    parts = (*dict.fromkeys(agents), *entities, *signatures, *filter(None, others))
+    named = dict.fromkeys(islice(agents(provenance), 20))
+    parts = (*named, *entities, *signatures, *filter(None, others))
     return NoteProvenance(heading, tuple(_sentence(part) for part in parts))
 
 
-def _happened(provenance: Mapping[str, Any]) -> str:
+def _happened(provenance: Json) -> str:
     if when := provenance.get("occurredDateTime"):
         return _("Occurred on %(day)s.", day=elements.day_of(when))
     period = provenance.get("occurredPeriod") or {}
@@ -95,28 +127,11 @@ def _happened(provenance: Mapping[str, Any]) -> str:
     return ""
 
 
-def _agent(agent: Mapping[str, Any]) -> str:
-    codings = (agent.get("type") or {}).get("coding") or []
-    codes = [str(coding.get("code", "")) for coding in codings]
-    role = next((_(_ROLES[code]) for code in codes if code in _ROLES), "") or words.concept(
-        agent.get("type")
-    )
-    who = words.references([agent.get("who") or {}]) or _("not recorded")
-    behalf = words.reference(agent.get("onBehalfOf"))
-    role = role or _("involved:")
-    text = f"{role} {who}"
-    return (
-        _("%(text)s, on behalf of %(whom)s", text=text, whom=behalf)
-        if behalf and behalf != who
-        else text
-    )
-
-
-def _entity(entity: Mapping[str, Any], document: str) -> str:
+def _entity(entity: Json, provenance: Json, document: str) -> str:
     source = entity.get("what") or {}
-    what = _("this document") if source.get("reference") == document else words.reference(source)
-    what = what or _("not recorded")
-    return f"{_(_FROM.get(str(entity.get('role')), 'made from'))} {what}"
+    is_document = source.get("reference") == document
+    what = _("this document") if is_document else words.reference(source, provenance)
+    return f"{entity_role(entity)} {what or _('not recorded')}"
 
 
 def _sentence(text: str) -> str:
