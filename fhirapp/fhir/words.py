@@ -116,8 +116,9 @@ def human_name(name: HumanName, *, prefix: bool = True) -> str:
 
 
 def name_of(resource: Json, *, prefix: bool = True) -> str:
-    """Return the current name of a Patient, Practitioner or RelatedPerson; "" without one."""
-    return human_name(current_name(resource.get("name", ())) or {}, prefix=prefix)
+    """Return the current name of a person, or the name of an Organization; "" without one."""
+    name = resource.get("name") or ()
+    return name if isinstance(name, str) else human_name(current_name(name) or {}, prefix=prefix)
 
 
 def human_names(value: Iterable[HumanName], longest: int | None = LONGEST) -> str:
@@ -189,16 +190,9 @@ def reference(value: Json | None, within: Json | None = None, longest: int | Non
         return shortened(str(display), longest)
     for resource in (within or {}).get("contained", ()):
         if address == f"#{resource.get('id')}":
-            return _named(resource)
+            return shortened(name_of(resource), longest) or worded("name not recorded")
     identifier = value.get("identifier") or {}
     return shortened(address or str(identifier.get("value") or ""), longest)
-
-
-def _named(resource: Json) -> str:
-    """Return the name of a person or organization."""
-    name = resource.get("name")
-    text = name if isinstance(name, str) else name_of(resource)
-    return shortened(text) or worded("name not recorded")
 
 
 def references(

@@ -12,13 +12,13 @@ from fhirapp.clinical.assertion import substance
 from fhirapp.clinical.narrative import STANDINGS
 from fhirapp.clinical.summary import entries_of
 from fhirapp.features.chart.allergies import VIA
-from fhirapp.features.chart.elements import LONG, category, codings, notes
+from fhirapp.features.chart.elements import ELEMENTS, LONG, codings, notes
 from fhirapp.features.notes.elements import add_names
+from fhirapp.features.notes.note import encounter_in_words
 from fhirapp.features.notes.origin import activity, agents, entity_role
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.words import (
     concept,
-    onset,
     reference,
     severity_rank,
     severity_words,
@@ -72,10 +72,13 @@ def read_allergy(
     allergies = [record for record in resources if record["resourceType"] == "AllergyIntolerance"]
     if not allergies:
         raise unknown()
-    return allergies[0], [record for record in resources if record["resourceType"] == "Provenance"]
+    allergy = allergies[0]
+    if encounter := allergy.get("encounter"):
+        encounter["display"] = encounter_in_words(encounter, token, via=VIA)
+    return allergy, [record for record in resources if record["resourceType"] == "Provenance"]
 
 
-def details_of(allergy: Json, encounter: str = "") -> Details:
+def details_of(allergy: Json) -> Details:
     """Return an allergy in words, element by element; what is not recorded, too."""
     code = substance(allergy)
     reactions = allergy.get("reaction", ())
@@ -91,17 +94,10 @@ def details_of(allergy: Json, encounter: str = "") -> Details:
                 Fact(_("Same class"), "code", f"{drug}. {_(_NOT_ALL_REACT)}")
                 for drug in entry.same_class
             ),
-            Fact(_("Clinical status"), "clinicalStatus", _status(allergy, "clinicalStatus")),
-            Fact(_("Verification"), "verificationStatus", _status(allergy, "verificationStatus")),
-            Fact(_("Criticality"), "criticality", _word(allergy, "criticality")),
-            Fact(_("Type"), "type", _word(allergy, "type")),
-            Fact(_("Category"), "category", category(allergy.get("category")) or _(_NOT_TOLD)),
-            Fact(_("Onset"), "onset", onset(allergy) or _(_NOT_TOLD)),
-            Fact(_("Last occurred"), "lastOccurrence", _day(allergy, "lastOccurrence")),
-            Fact(_("Recorded"), "recordedDate", _day(allergy, "recordedDate")),
-            Fact(_("Recorded by"), "recorder", _who(allergy, "recorder")),
-            Fact(_("Reported by"), "asserter", _who(allergy, "asserter")),
-            Fact(_("Visit"), "encounter", encounter or _(_NOT_TOLD)),
+            *(
+                Fact(_(label), name, text_of(allergy) or _(_NOT_TOLD))
+                for label, name, text_of in ELEMENTS
+            ),
         ],
         reactions=[
             _reaction(reaction)
@@ -136,24 +132,6 @@ def _severity(reaction: Json) -> str:
     words = severity_words(reaction)
     code = word(str(reaction["severity"])) if reaction.get("severity") else ""
     return ", ".join(filter(None, (code, f"“{words}”" if words else ""))) or _(_NOT_TOLD)
-
-
-def _status(allergy: Json, name: str) -> str:
-    found = allergy.get(name) or {}
-    codes = [coding["code"] for coding in found.get("coding", ()) if coding.get("code")]
-    return ", ".join(map(word, codes)) or concept(found) or _(_NOT_TOLD)
-
-
-def _word(element: Json, name: str) -> str:
-    return word(str(element[name])) if element.get(name) else _(_NOT_TOLD)
-
-
-def _day(element: Json, name: str) -> str:
-    return when(element.get(name)) or _(_NOT_TOLD)
-
-
-def _who(element: Json, name: str) -> str:
-    return reference(element.get(name), element) or _(_NOT_TOLD)
 
 
 _NOTE = re.compile(f"DocumentReference/({ID_PATTERN})")

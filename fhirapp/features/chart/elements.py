@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
 from fhirapp.fhir import temporal
-from fhirapp.fhir.words import reference, shortened, when
+from fhirapp.fhir.words import concept, onset, reference, shortened, when
 from fhirapp.web.labels import word
 from fhirapp.web.texts import _
 
@@ -74,3 +74,40 @@ def codings(value: Json | None) -> list[str]:
 
 def category(codes: Iterable[str] | None) -> str:
     return ", ".join(word(code) for code in codes or () if code)
+
+
+def _status(name: str) -> Callable[[Json], str]:
+    def text(allergy: Json) -> str:
+        found = allergy.get(name) or {}
+        codes = [coding["code"] for coding in found.get("coding", ()) if coding.get("code")]
+        return ", ".join(map(word, codes)) or concept(found)
+
+    return text
+
+
+def _word(name: str) -> Callable[[Json], str]:
+    return lambda allergy: word(str(allergy.get(name) or ""))
+
+
+def _day(name: str) -> Callable[[Json], str]:
+    return lambda allergy: when(allergy.get(name))
+
+
+def _who(name: str) -> Callable[[Json], str]:
+    return lambda allergy: reference(allergy.get(name), allergy)
+
+
+# Of an allergy: its label, FHIR's name, and how it reads; "" where it is not recorded.
+ELEMENTS: Sequence[tuple[str, str, Callable[[Json], str]]] = (
+    (_("Clinical status"), "clinicalStatus", _status("clinicalStatus")),
+    (_("Verification"), "verificationStatus", _status("verificationStatus")),
+    (_("Criticality"), "criticality", _word("criticality")),
+    (_("Type"), "type", _word("type")),
+    (_("Category"), "category", lambda allergy: category(allergy.get("category"))),
+    (_("Onset"), "onset", onset),
+    (_("Last occurred"), "lastOccurrence", _day("lastOccurrence")),
+    (_("Recorded"), "recordedDate", _day("recordedDate")),
+    (_("Recorded by"), "recorder", _who("recorder")),
+    (_("Reported by"), "asserter", _who("asserter")),
+    (_("Visit"), "encounter", _who("encounter")),
+)

@@ -21,7 +21,6 @@ from fhirapp.features.chart.directives import Directive, directives_of
 from fhirapp.features.chart.elements import born, died
 from fhirapp.features.chart.versions import versions_of
 from fhirapp.features.chart.viewers import looks_at
-from fhirapp.features.notes.note import encounter_in_words
 from fhirapp.features.notes.of_patient import NotesOfPatient, of_patient
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import temporal
@@ -181,7 +180,7 @@ def allergy(patient_id: str, allergy_id: str) -> Response:
     return page(
         "chart/allergy.html",
         who=person_of(patient_id, patient),
-        details=details_of(found, encounter_in_words(found.get("encounter"), token, via=VIA)),
+        details=details_of(found),
         origins=origins(provenances),
         versions=versions,
         more=more,

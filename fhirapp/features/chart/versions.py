@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.features.chart.allergies import VIA
-from fhirapp.features.chart.elements import category, notes
+from fhirapp.features.chart.elements import ELEMENTS, notes
 from fhirapp.features.notes.elements import add_names
 from fhirapp.features.notes.note import encounter_in_words
-from fhirapp.fhir.narrative import plain
-from fhirapp.fhir.words import concept, onset, reactions, reference, shortened, when
+from fhirapp.fhir.words import concept, reactions, reference, shortened, when
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import word
 from fhirapp.web.texts import _
@@ -89,30 +88,19 @@ def _version(entry: Json, before: Json | None, *, is_first: bool) -> AllergyVers
 def changes(before: Json, after: Json) -> Iterator[ElementChange]:
     """Yield what differs between two versions, in the order in which a person reads them."""
     covered: set[str] = set()
-    for what, names, words in _ELEMENTS:
+    for what, element, text_of in _ELEMENTS:
+        names = _CHOICES.get(element, (element,))
         covered.update(names)
         if all(before.get(name) == after.get(name) for name in names):
             continue
-        was, became = words(before) or _("not recorded"), words(after) or _("not recorded")
+        was, became = (text_of(version) or _("not recorded") for version in (before, after))
         if was == became:
             was, became = _("same wording"), _("recorded differently")
         yield ElementChange(_(what), was, became)
     others = {*before, *after} - covered - _NOT_TOLD
     if any(before.get(name) != after.get(name) for name in others):
         differing = sorted(name for name in others if before.get(name) != after.get(name))
-        yield ElementChange(_("other details"), "", shortened(", ".join(differing)))
-
-
-def _coded(name: str) -> Callable[[Json], str]:
-    return lambda allergy: concept(allergy.get(name) or {})
-
-
-def _status(name: str) -> Callable[[Json], str]:
-    def words(allergy: Json) -> str:
-        codings = (allergy.get(name) or {}).get("coding", ())
-        return ", ".join(word(coding["code"]) for coding in codings if coding.get("code"))
-
-    return words
+        yield ElementChange(_("Other details"), "", shortened(", ".join(differing)))
 
 
 def _reactions(allergy: Json) -> str:
@@ -123,34 +111,14 @@ def _reactions(allergy: Json) -> str:
     return shortened("; ".join(texts))
 
 
-def _word(name: str) -> Callable[[Json], str]:
-    return lambda allergy: word(plain(allergy[name])) if allergy.get(name) else ""
-
-
-def _day(name: str) -> Callable[[Json], str]:
-    return lambda allergy: when(allergy.get(name))
-
-
-def _who(name: str) -> Callable[[Json], str]:
-    return lambda allergy: reference(allergy.get(name), allergy)
-
-
-_ONSETS = ("onsetDateTime", "onsetAge", "onsetPeriod", "onsetRange", "onsetString")
+_CHOICES = {
+    "onset": ("onsetDateTime", "onsetAge", "onsetPeriod", "onsetRange", "onsetString"),
+}
 _NOT_TOLD = frozenset({"id", "meta", "text", "resourceType"})
-_ELEMENTS: Sequence[tuple[str, tuple[str, ...], Callable[[Json], str]]] = (
-    (_("substance"), ("code",), _coded("code")),
-    (_("clinical status"), ("clinicalStatus",), _status("clinicalStatus")),
-    (_("verification"), ("verificationStatus",), _status("verificationStatus")),
-    (_("criticality"), ("criticality",), _word("criticality")),
-    (_("type"), ("type",), _word("type")),
-    (_("category"), ("category",), lambda allergy: category(allergy.get("category"))),
-    (_("reactions"), ("reaction",), _reactions),
-    (_("onset"), _ONSETS, onset),
-    (_("last occurred"), ("lastOccurrence",), _day("lastOccurrence")),
-    (_("notes"), ("note",), lambda allergy: shortened("; ".join(notes(allergy.get("note"))))),
-    (_("patient"), ("patient",), _who("patient")),
-    (_("visit"), ("encounter",), _who("encounter")),
-    (_("recorded on"), ("recordedDate",), _day("recordedDate")),
-    (_("recorded by"), ("recorder",), _who("recorder")),
-    (_("reported by"), ("asserter",), _who("asserter")),
+_ELEMENTS: Sequence[tuple[str, str, Callable[[Json], str]]] = (
+    (_("Substance"), "code", lambda allergy: concept(allergy.get("code"))),
+    (_("Reactions"), "reaction", _reactions),
+    *ELEMENTS,
+    (_("Notes"), "note", lambda allergy: shortened("; ".join(notes(allergy.get("note"))))),
+    (_("Patient"), "patient", lambda allergy: reference(allergy.get("patient"), allergy)),
 )

@@ -183,6 +183,4 @@ def _name_of(address: str, token: OwnToken, via: str) -> str:
         return ""
     if found["resourceType"] == "DocumentReference":
         return f"{kind_of_note(found)}, {day_of(date_of(found))}"
-    if isinstance(title := found.get("name"), str):
-        return words.shortened(title)
-    return labels.full_name(found) if title else ""
+    return words.shortened(words.name_of(found, prefix=False))

@@ -101,14 +101,18 @@ def test_no_change_between_versions_is_left_out():
     recoded = {"code": {"text": "Nuts", "coding": [{"code": "1"}]}}
     cases: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
         ({}, []),
-        ({"code": {"text": "Peanut"}}, [("substance", "Nuts", "Peanut")]),
-        ({"criticality": "high"}, [("criticality", "not recorded", "high")]),
-        ({"onsetString": "as a child"}, [("onset", "not recorded", "as a child")]),
-        ({"category": ["food"]}, [("category", "not recorded", "food")]),
-        ({"patient": {"reference": "Patient/p2"}}, [("patient", "not recorded", "Patient/p2")]),
-        (recoded, [("substance", "same wording", "recorded differently")]),
-        ({"extension": [{"url": "http://x"}]}, [("other details", "", "extension")]),
-        ({"modifierExtension": []}, [("other details", "", "modifierExtension")]),
+        ({"code": {"text": "Peanut"}}, [("Substance", "Nuts", "Peanut")]),
+        ({"criticality": "high"}, [("Criticality", "not recorded", "high")]),
+        (
+            {"clinicalStatus": {"text": "dormant"}},
+            [("Clinical status", "not recorded", "dormant")],
+        ),
+        ({"onsetString": "as a child"}, [("Onset", "not recorded", "as a child")]),
+        ({"category": ["food"]}, [("Category", "not recorded", "food")]),
+        ({"patient": {"reference": "Patient/p2"}}, [("Patient", "not recorded", "Patient/p2")]),
+        (recoded, [("Substance", "same wording", "recorded differently")]),
+        ({"extension": [{"url": "http://x"}]}, [("Other details", "", "extension")]),
+        ({"modifierExtension": []}, [("Other details", "", "modifierExtension")]),
         ({"meta": {"versionId": "2"}, "text": {"div": "x"}}, []),
     ]
     found = [[tuple(change) for change in changes(nuts, {**nuts, **after})] for after, _ in cases]
