@@ -13,7 +13,7 @@ from typing import Any
 from fhirapp.clinical.contradictions import findings_of, other_records
 from fhirapp.clinical.summary import SummaryEntry, SummaryGroup, conclusion_of
 from fhirapp.fhir.narrative import written
-from fhirapp.fhir.words import ReactionWords, worded
+from fhirapp.fhir.words import reactions_in_words, worded
 
 # Of groups that hold no more, or never did: what a person must not overlook.
 STANDINGS: Mapping[SummaryGroup, str] = {
@@ -77,7 +77,7 @@ def _parts(entry: SummaryEntry) -> Iterator[str]:
         yield f"{worded('coded as')} {', '.join(entry.coded_as)}"
     if entry.is_allergy:
         yield ", ".join(worded(code) for code in (entry.type, *entry.categories) if code)
-        yield "; ".join(map(_reaction, entry.reactions)) or worded("reaction not recorded")
+        yield reactions_in_words(entry.reactions)
     codes = (entry.clinical_status, entry.verification_status)
     yield ", ".join([*(worded(code) for code in codes if code), *entry.faults, *entry.missing])
     dates = (
@@ -91,12 +91,3 @@ def _parts(entry: SummaryEntry) -> Iterator[str]:
         yield f"{label} {who['display']}" if who.get("display") else ""
     for comment in entry.comments:
         yield f"{worded('Note:')} {comment}"
-
-
-def _reaction(reaction: ReactionWords) -> str:
-    text = " · ".join(filter(None, (reaction.text, reaction.description)))
-    code = worded(reaction.severity) if reaction.severity else ""
-    words = f"“{reaction.severity_text}”" if reaction.severity_text else ""
-    severity = ", ".join(filter(None, (code, words))) or worded("severity not recorded")
-    day = f", {reaction.onset}" if reaction.onset else ""
-    return f"{text or worded('reaction not recorded')} ({severity}{day})"

@@ -300,6 +300,24 @@ def reactions(resource: Json) -> Sequence[ReactionWords]:
     return sorted(words, key=lambda reaction: severity_rank(reaction.severity))
 
 
+def reactions_in_words(reactions: Iterable[ReactionWords]) -> str:
+    """Return reactions as a line: Hives · on the trunk (mild, 2 June 1974); Nausea (severe)."""
+    return "; ".join(map(_line, reactions)) or worded("reaction not recorded")
+
+
+def _line(reaction: ReactionWords) -> str:
+    text = " · ".join(filter(None, (reaction.text, reaction.description)))
+    severity = severity_in_words(reaction.severity, reaction.severity_text)
+    grade = severity or worded("severity not recorded")
+    day = f", {reaction.onset}" if reaction.onset else ""
+    return f"{text or worded('reaction not recorded')} ({grade}{day})"
+
+
+def severity_in_words(code: str, text: str) -> str:
+    """Return a severity by its code and the source's own words: severe, “life-threatening”."""
+    return ", ".join(filter(None, (worded(code) if code else "", f"“{text}”" if text else "")))
+
+
 def severity_rank(severity: str) -> int:
     """Return what severities are sorted by; one that is not told comes before a mild one."""
     return {"severe": 0, "moderate": 1, "mild": 3}.get(severity, _NOT_TOLD)

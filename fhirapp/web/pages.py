@@ -30,7 +30,7 @@ from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
 from fhirapp.db import db, is_busy, writing
 from fhirapp.fhir.outcome import FhirError
-from fhirapp.fhir.words import without_direction
+from fhirapp.fhir.words import shortened, without_direction
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.url_syntax import is_loopback, normalise_authority
@@ -92,7 +92,7 @@ class PageError(Exception):
 def init_app(app: Flask) -> None:
     """Give the templates what each page shows."""
     app.context_processor(_shared)
-    for show in (day, exact, moment, numeral, partial, browser):
+    for show in (day, exact, moment, numeral, partial, browser, shortened):
         app.add_template_filter(show)
     app.add_template_global(has_page)
     app.extensions[ERROR_PAGE] = error_page

@@ -91,3 +91,21 @@ def test_quantity_has_its_comparator_and_the_name_of_its_unit():
         ({"unit": "mg"}, ""),
     ]:
         assert words.quantity(quantity) == text
+
+
+def test_reactions_read_as_a_line_with_severity_and_day(subtests):
+    hives = {"manifestation": [{"text": "Hives"}], "onset": "1974-06-02"}
+    said = [{"url": "urn:fhirapp:severity-text", "valueString": "bad"}]
+    for reactions, text in [
+        ([hives | {"severity": "mild", "description": "on the trunk"}],
+         "Hives · on the trunk (mild, 2 June 1974)"),
+        ([hives, {"severity": "severe"}],
+         "reaction not recorded (severe); Hives (severity not recorded, 2 June 1974)"),
+        ([hives | {"extension": said}], "Hives (“bad”, 2 June 1974)"),
+        ([hives | {"extension": said, "severity": "severe"}],
+         "Hives (severe, “bad”, 2 June 1974)"),
+        ([], "reaction not recorded"),
+    ]:  # fmt: skip
+        with subtests.test(text):
+            found = words.reactions({"reaction": reactions})
+            assert words.reactions_in_words(found) == text

@@ -37,6 +37,8 @@ NAMES = {
         {"use": "official", "text": CURRENT, "period": {"start": "2010"}},
     ],
 }
+# A code without a display.
+CODE = {"system": "http://loinc.org", "code": "99999-9"}
 PATHS = {
     CLINICIAN: (
         *("/patients?name={name}", "/patients/{id}", "/patients/{id}/viewers"),
@@ -66,6 +68,9 @@ def clinic(make_app: Callable[..., Flask], tmp_path_factory: pytest.TempPathFact
         visit = note(f"note-{patient_id}", attached("Weekly visit."), subject=subject)
         folder = tmp_path_factory.mktemp(patient_id)
         add(app, folder, patient | {"birthDate": "1970-02-03"}, latex, visit)
+    subject = {"reference": "Patient/maiden-first"}
+    coded = note("note-coded", attached("Seen."), subject=subject, type={"coding": [CODE]})
+    add(app, tmp_path_factory.mktemp("coded"), coded)
     subject = {"reference": "Patient/reversed"}
     name = {"family": reversing("Turned"), "given": [reversing("Ada")]}
     patient = {"resourceType": "Patient", "id": "reversed", "name": [name]}
@@ -127,6 +132,19 @@ def test_account_consent_and_resources_have_the_current_name_first(clinic, patie
         assert f"<td>{CURRENT}, {FORMER}</td>" in resource["text"]["div"]
     page = browser_of(clinic, CLINICIAN).get("/explore?address=/fhir/Patient?_id=maiden-first")
     assert f"{CURRENT}, {FORMER}" in page.words
+
+
+def test_code_without_words_has_the_name_of_its_system_everywhere(clinic):
+    browser = browser_of(clinic, CLINICIAN)
+    for path in (
+        *("/notes/note-coded", "/notes?patient=maiden-first", "/patients/maiden-first"),
+        "/explore?address=/fhir/DocumentReference?_id=note-coded",
+    ):
+        assert "LOINC 99999-9" in browser.get(path).words, path
+    page = browser.get("/launch?patient=maiden-first")
+    assert "LOINC 99999-9, 1 June 2025" in page.response.text
+    fhir = Fhir(clinic, token_for(clinic, "system/*.rs"))
+    assert "LOINC 99999-9" in fhir.read("DocumentReference/note-coded")["text"]["div"]
 
 
 def test_text_of_a_record_reverses_no_page_and_is_stored_as_it_was(clinic):

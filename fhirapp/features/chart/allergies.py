@@ -14,7 +14,7 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.clinical.severity import described_severely
 from fhirapp.features.chart.elements import category
 from fhirapp.features.notes.elements import add_names
-from fhirapp.fhir.words import reference, shortened
+from fhirapp.fhir.words import ReactionWords, reactions_in_words, reference, shortened
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import word
 from fhirapp.web.texts import _
@@ -313,14 +313,11 @@ def _reason(entry: Json) -> str:
 
 
 def _reactions(entry: Json) -> str:
-    found = []
-    for reaction in _parts(entry, "reaction"):
-        text = ": ".join(filter(None, (_text(reaction, "text"), _text(reaction, "description"))))
-        words = _text(reaction, "severityText")
-        severities = (word(_text(reaction, "severity")), f"“{words}”" if words else "")
-        severity = ", ".join(filter(None, severities)) or _("severity not recorded")
-        found.append(f"{text} ({severity})")
-    return " · ".join(found) or _("reaction not recorded")
+    names = ("text", "severity", "onset", "description", "severityText")
+    return reactions_in_words(
+        ReactionWords(*(_text(reaction, name) for name in names))
+        for reaction in _parts(entry, "reaction")
+    )
 
 
 def _status(entry: Json) -> str:

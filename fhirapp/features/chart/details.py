@@ -20,13 +20,13 @@ from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.words import (
     concept,
     reference,
+    severity_in_words,
     severity_rank,
     severity_words,
     shortened,
     when,
 )
 from fhirapp.web.internal_client import read
-from fhirapp.web.labels import word
 from fhirapp.web.people import unknown
 from fhirapp.web.texts import _
 
@@ -116,9 +116,10 @@ def _reaction(reaction: Json) -> list[Fact]:
     names = [concept(symptom) for symptom in reaction.get("manifestation", ())]
     all_codes = [code for symptom in reaction.get("manifestation", ()) for code in codings(symptom)]
     text = ", ".join(filter(None, names)) or _(_NOT_TOLD)
+    severity = severity_in_words(reaction.get("severity") or "", severity_words(reaction))
     facts = [
         Fact(_("Reaction"), "manifestation", shortened(text), all_codes),
-        Fact(_("Severity"), "severity", _severity(reaction)),
+        Fact(_("Severity"), "severity", severity or _(_NOT_TOLD)),
         Fact(_("Substance"), "substance", concept(reaction.get("substance") or {})),
         Fact(_("Onset"), "onset", when(reaction.get("onset"))),
         Fact(_("Exposure route"), "exposureRoute", concept(reaction.get("exposureRoute") or {})),
@@ -126,12 +127,6 @@ def _reaction(reaction: Json) -> list[Fact]:
         Fact(_("Notes"), "note", "; ".join(notes(reaction.get("note")))),
     ]
     return [fact for fact in facts if fact.text]
-
-
-def _severity(reaction: Json) -> str:
-    words = severity_words(reaction)
-    code = word(str(reaction["severity"])) if reaction.get("severity") else ""
-    return ", ".join(filter(None, (code, f"“{words}”" if words else ""))) or _(_NOT_TOLD)
 
 
 _NOTE = re.compile(f"DocumentReference/({ID_PATTERN})")

@@ -10,9 +10,8 @@ from fhirapp.features.chart.allergies import VIA
 from fhirapp.features.chart.elements import ELEMENTS, notes
 from fhirapp.features.notes.elements import add_names
 from fhirapp.features.notes.note import encounter_in_words
-from fhirapp.fhir.words import concept, reactions, reference, shortened, when
+from fhirapp.fhir.words import concept, reactions, reactions_in_words, reference, shortened, when
 from fhirapp.web.internal_client import read
-from fhirapp.web.labels import word
 from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
@@ -104,11 +103,7 @@ def changes(before: Json, after: Json) -> Iterator[ElementChange]:
 
 
 def _reactions(allergy: Json) -> str:
-    texts = []
-    for reaction in reactions(allergy):
-        text = reaction.text or _("reaction not recorded")
-        texts.append(f"{text} ({word(reaction.severity)})" if reaction.severity else text)
-    return shortened("; ".join(texts))
+    return shortened(reactions_in_words(reactions(allergy))) if allergy.get("reaction") else ""
 
 
 _CHOICES = {

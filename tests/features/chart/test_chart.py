@@ -129,9 +129,9 @@ def test_chart_shows_severe_allergies_first_and_entries_in_error_last(clinician)
         " February 2023 UTC · recorded by Dr. Folake Adeyemi",
         *("Active 5", "Penicillin high criticality allergy, medication"),
         "same class · Penicillins: amoxicillin, ampicillin, penicillin G, penicillin V",
-        "Anaphylaxis, Bronchospasm, Angioedema: Collapse minutes after an injection before surgery"
-        " (severe) · Urticaria, Itching of skin: Hives on the trunk, two hours after the second"
-        " tablet (moderate)",
+        "Anaphylaxis, Bronchospasm, Angioedema · Collapse minutes after an injection before surgery"
+        " (severe, 20 November 1998 UTC); Urticaria, Itching of skin · Hives on the trunk, two"
+        " hours after the second tablet (moderate, 2 June 1974)",
         *("Carries an alert card.", "active, confirmed onset 2 June 1974 UTC"),
         *("Ibuprofen intolerance, medication", "coded as sulfamethoxazole / trimethoprim"),
         *("Ragweed", "Entered in error 1: Metformin"),
