@@ -99,7 +99,7 @@ def changes(before: Json, after: Json) -> Iterator[ElementChange]:
     others = {*before, *after} - covered - _NOT_TOLD
     if any(before.get(name) != after.get(name) for name in others):
         differing = sorted(name for name in others if before.get(name) != after.get(name))
-        yield ElementChange(_("Other details"), "", shortened(", ".join(differing)))
+        yield ElementChange(_("other details"), "", shortened(", ".join(differing)))
 
 
 def _reactions(allergy: Json) -> str:

@@ -203,7 +203,11 @@ def _period(values: Sequence[Any]) -> Cell | None:
 def _narrative(resource: Resource) -> Cell:
     div = resource.get("text", {}).get("div", "")
     text = " ".join(unescape(_TAGS.sub(" ", div[:5000])).split())
-    return Cell(_cut(text)) if text else Cell(_("no narrative"), is_known=False)
+    return (
+        Cell(words.shortened(text, _LONGEST_CELL))
+        if text
+        else Cell(_("no narrative"), is_known=False)
+    )
 
 
 def name_of(resource: Resource) -> str:
@@ -218,14 +222,15 @@ def text_of(value: Any) -> str:
         if any(isinstance(item, dict) and {"family", "given"} & item.keys() for item in value):
             value = words.names_in_order(value)
         texts = [*dict.fromkeys(filter(None, map(text_of, value[:5])))]
-        return _cut(", ".join(texts) + (" …" if len(value) > 5 else ""))
+        more = " …" if len(value) > 5 else ""
+        return words.shortened(", ".join(texts) + more, _LONGEST_CELL)
     if isinstance(value, bool):
         return _("yes") if value else _("no")
     if isinstance(value, int | Decimal):
         return str(value)
     if isinstance(value, dict):
-        return _cut(_text_of_parts(value))
-    return _cut(value) if isinstance(value, str) else ""
+        return words.shortened(_text_of_parts(value), _LONGEST_CELL)
+    return words.shortened(value, _LONGEST_CELL) if isinstance(value, str) else ""
 
 
 def _text_of_parts(value: Mapping[str, Any]) -> str:
@@ -244,7 +249,3 @@ def _text_of_parts(value: Mapping[str, Any]) -> str:
         or str(value.get("value") or "")
         or words.human_name(value, prefix=False)
     )
-
-
-def _cut(text: str) -> str:
-    return words.shortened(text, _LONGEST_CELL)

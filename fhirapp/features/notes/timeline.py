@@ -163,7 +163,7 @@ def _axis(scale: _Scale, height: int) -> Iterator[Markup]:
 def _labels(rows: Sequence[str]) -> Iterator[Markup]:
     for place, kind in enumerate(rows):
         yield Markup('<text class="kind" x="0" y="{}">{}<title>{}</title></text>').format(
-            place * _ROW + _ROW / 2 + 5, words.shortened(kind, 26), kind
+            place * _ROW + _ROW / 2 + 5, words.shortened(kind, 25), kind
         )
 
 

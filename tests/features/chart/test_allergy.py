@@ -111,8 +111,8 @@ def test_no_change_between_versions_is_left_out():
         ({"category": ["food"]}, [("Category", "not recorded", "food")]),
         ({"patient": {"reference": "Patient/p2"}}, [("Patient", "not recorded", "Patient/p2")]),
         (recoded, [("Substance", "same wording", "recorded differently")]),
-        ({"extension": [{"url": "http://x"}]}, [("Other details", "", "extension")]),
-        ({"modifierExtension": []}, [("Other details", "", "modifierExtension")]),
+        ({"extension": [{"url": "http://x"}]}, [("other details", "", "extension")]),
+        ({"modifierExtension": []}, [("other details", "", "modifierExtension")]),
         ({"meta": {"versionId": "2"}, "text": {"div": "x"}}, []),
     ]
     found = [[tuple(change) for change in changes(nuts, {**nuts, **after})] for after, _ in cases]

@@ -253,12 +253,17 @@ def named(family, *given, **more):
 MAIDEN = {"use": "maiden", "family": "Muster"}
 OFFICIAL = named("Meier", "Ute", use="official")
 FORMER = {"family": "Muster", "period": {"end": "2001"}}
+SINCE_2010 = {"period": {"start": "2010"}}
+EARLIER = named("Frei", "Ute", use="official", period={"start": "1999"})
 CYRILLIC = named("Мейер", "Уте")
 NAMES = [
     # The name in use changes, and a former one stays.
     ([MAIDEN, OFFICIAL], "Huber,Ute", [MAIDEN, named("Huber", "Ute", use="official")]),
     ([MAIDEN, OFFICIAL], "Muster,", [MAIDEN, OFFICIAL]),
     ([FORMER, *NAME], "Huber,Ute", [FORMER, named("Huber", "Ute")]),
+    # Of two official names the later one is the current one.
+    ([EARLIER, OFFICIAL | SINCE_2010], "Huber,Ute",
+     [EARLIER, named("Huber", "Ute", use="official") | SINCE_2010]),
     # The name in one text would contradict the new parts.
     ([named("Meier", "Ute", text="Dr. Ute Meier", prefix=["Dr."])], "Huber,Ute", [named("Huber",
      "Ute", prefix=["Dr."])]),
