@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from flask import current_app
 from flask.sansio.app import App
 from sqlalchemy import Table
 
-from fhirapp.db import Versioned, quoted
+from fhirapp.db import quoted
 from fhirapp.fhir.elements import Binding, binding_at
 from fhirapp.fhir.resource import ResourceSchema
 from fhirapp.search.fulltext import declare_words
@@ -133,8 +133,8 @@ class Definition:
     """
 
     name: str
-    model: type[Versioned]
     schema: ResourceSchema
+    table: Table
     params: Parameters = field(default=Parameters(()))
     compartment: str = ""
     attachments: str = ""
@@ -171,10 +171,6 @@ class Definition:
         index_tables(self.table)
         if self.has_words:
             declare_words(self.tables)
-
-    @cached_property
-    def table(self) -> Table:
-        return cast(Table, self.model.__table__)
 
     @cached_property
     def sql_table(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from decimal import Decimal
 from typing import Any
 
 from fhirapp.fhir import json as fhir_json
@@ -86,16 +87,21 @@ positive = whole_number(1)
 integer = whole_number(-2_147_483_648)
 
 
-PRIMITIVES: set[Check] = {
-    *(string, markdown, code, media_type, uri, oid, uuid, identity, date, date_time, instant, time),
-    *(base64_binary, bytes_of, unsigned, positive, integer, boolean, decimal),
+# The primitives, each with the type of its values as they are stored.
+PRIMITIVES: dict[Check, type] = {
+    **dict.fromkeys((string, markdown, code, media_type, uri, oid, uuid, identity), str),
+    **dict.fromkeys((date, date_time, instant, time, base64_binary), str),
+    **dict.fromkeys((unsigned, positive, integer), int),
+    bytes_of: bytes,
+    boolean: bool,
+    decimal: Decimal,
 }
 
 
 def one_of(*codes: str) -> Check:
     """Return the check of a code with a required binding to these codes."""
     check = code_of(*codes)
-    PRIMITIVES.add(check)
+    PRIMITIVES[check] = str
     return check
 
 

@@ -52,7 +52,8 @@ class Element(Field[Any]):
     """An element of a resource, held in the row as FHIR JSON holds it.
 
     choice names the group of which one may be present: "onset" for onset[x]. summary and modifier
-    are R4's marks Σ and ?!. expected says that R4 requires what this server can be without.
+    are R4's marks Σ and ?!. expected says that R4 requires what this server can be without. column
+    says whether the table has a column for it; the column `extra` has the others.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Element(Field[Any]):
         choice: str | None = None,
         summary: bool = False,
         modifier: bool = False,
+        column: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -73,6 +75,7 @@ class Element(Field[Any]):
         self.choice = choice
         self.summary = summary
         self.modifier = modifier
+        self.column = column
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
         """Return the element of a Source as clients see it, `missing` where there is none."""
@@ -131,8 +134,8 @@ class ResourceSchema(Schema):
 
     id = IdElement(datatypes.identity, summary=True)
     meta = MetaElement(datatypes.Meta, summary=True)
-    implicit_rules = Element(datatypes.uri, summary=True, modifier=True)
-    language = Element(datatypes.code)
+    implicit_rules = Element(datatypes.uri, summary=True, modifier=True, column=False)
+    language = Element(datatypes.code, column=False)
 
     def on_bind_field(self, field_name: str, field_obj: Field[Any]) -> None:
         field_obj.data_key = fhir_name(field_name)
@@ -190,6 +193,15 @@ class ResourceSchema(Schema):
         """Return FHIR's name of each element by the column that it would have."""
         return self._by_column
 
+    @classmethod
+    def columns_of_elements(cls) -> Mapping[str, type]:
+        """Return the column of each element but id that has one, and the type of its values."""
+        return {
+            name.rstrip("_"): datatypes.PRIMITIVES.get(field.check, dict)
+            for name, field in cls._declared_fields.items()
+            if isinstance(field, Element) and field.column and name != "id"
+        }
+
     def source(self, row: Mapping[str, Any]) -> Source:
         """Return what a row holds: a column for most elements, the others in `extra`.
 
@@ -234,9 +246,9 @@ class DomainResourceSchema(ResourceSchema):
     """What every resource has that may carry a narrative. Source: FHIR R4 domainresource §2.27."""
 
     text = NarrativeElement(datatypes.Narrative)
-    contained = Elements(datatypes.contained_resource)
-    extension = Element(datatypes.EXTENSIONS)
-    modifier_extension = Element(datatypes.EXTENSIONS, modifier=True)
+    contained = Elements(datatypes.contained_resource, column=False)
+    extension = Element(datatypes.EXTENSIONS, column=False)
+    modifier_extension = Element(datatypes.EXTENSIONS, modifier=True, column=False)
 
 
 def fhir_name(attribute: str) -> str:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy.orm import Mapped, mapped_column
-
 from fhirapp.config import Marked
-from fhirapp.db import DomainVersioned
+from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import narrative, terminology
 from fhirapp.fhir.datatypes import (
@@ -30,34 +26,6 @@ from fhirapp.search.quantity import Duration
 from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference as ReferenceParameter
 from fhirapp.search.token import Token
-
-
-class Encounter(DomainVersioned):
-    """An encounter, a row for each version."""
-
-    __tablename__ = "encounter"
-
-    identifier: Mapped[Any | None]
-    status: Mapped[str | None]
-    class_: Mapped[Any | None] = mapped_column("class")
-    type: Mapped[Any | None]
-    service_type: Mapped[Any | None]
-    priority: Mapped[Any | None]
-    subject: Mapped[Any | None]
-    episode_of_care: Mapped[Any | None]
-    participant: Mapped[Any | None]
-    appointment: Mapped[Any | None]
-    period: Mapped[Any | None]
-    length: Mapped[Any | None]
-    reason_code: Mapped[Any | None]
-    reason_reference: Mapped[Any | None]
-    diagnosis: Mapped[Any | None]
-    account: Mapped[Any | None]
-    hospitalization: Mapped[Any | None]
-    location: Mapped[Any | None]
-    service_provider: Mapped[Any | None]
-    part_of: Mapped[Any | None]
-
 
 status = one_of(
     "planned",
@@ -114,15 +82,15 @@ class EncounterSchema(DomainResourceSchema):
 
     identifier = Elements(Identifier, summary=True)
     status = Element(status, required=True, summary=True, modifier=True)
-    status_history = Elements(StatusHistory)
+    status_history = Elements(StatusHistory, column=False)
     class_ = Element(Coding, required=True, summary=True)
-    class_history = Elements(ClassHistory)
+    class_history = Elements(ClassHistory, column=False)
     type = Elements(CodeableConcept, summary=True)
     service_type = Element(CodeableConcept, summary=True)
     priority = Element(CodeableConcept)
     subject = Element(Reference, summary=True)
     episode_of_care = Elements(Reference, summary=True)
-    based_on = Elements(Reference)
+    based_on = Elements(Reference, column=False)
     participant = Elements(Participant, summary=True)
     appointment = Elements(Reference, summary=True)
     period = Element(Period)
@@ -289,8 +257,8 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="Encounter",
-        model=Encounter,
         schema=EncounterSchema(),
+        table=versioned_table(EncounterSchema),
         params=PARAMS,
         compartment="subject",
         searchable=True,

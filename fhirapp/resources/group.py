@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy.orm import Mapped
-
 from fhirapp.config import Marked
-from fhirapp.db import DomainVersioned
+from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import datatypes, narrative
 from fhirapp.fhir.elements import boolean, choice
@@ -17,25 +13,6 @@ from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference as ReferenceParameter
 from fhirapp.search.token import SPECIAL_VALUES, Token
-
-
-class Group(DomainVersioned):
-    """A group, a row for each version."""
-
-    # GROUP is a word of SQL: seed.sql would have to quote it.
-    __tablename__ = "fhir_group"
-
-    identifier: Mapped[Any | None]
-    active: Mapped[bool | None]
-    type: Mapped[str | None]
-    actual: Mapped[bool | None]
-    code: Mapped[Any | None]
-    name: Mapped[str | None]
-    quantity: Mapped[int | None]
-    managing_entity: Mapped[Any | None]
-    characteristic: Mapped[Any | None]
-    member: Mapped[Any | None]
-
 
 kind = datatypes.one_of("person", "animal", "practitioner", "device", "medication", "substance")
 
@@ -157,8 +134,9 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="Group",
-        model=Group,
         schema=GroupSchema(),
+        # GROUP is a word of SQL: seed.sql would have to quote it.
+        table=versioned_table(GroupSchema, name="fhir_group"),
         params=PARAMS,
         # Its members, and who manages it, come first.
         rank=1,

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy.orm import Mapped
-
 from fhirapp.config import Marked
-from fhirapp.db import DomainVersioned
+from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
 from fhirapp.fhir import datatypes, narrative, terminology
 from fhirapp.fhir.elements import boolean, many
@@ -18,24 +14,6 @@ from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference as ReferenceParameter
 from fhirapp.search.string import Phonetic, String
 from fhirapp.search.token import SPECIAL_VALUES, Token
-
-
-class Organization(DomainVersioned):
-    """An organization, a row for each version."""
-
-    __tablename__ = "organization"
-
-    identifier: Mapped[Any | None]
-    active: Mapped[bool | None]
-    type: Mapped[Any | None]
-    name: Mapped[str | None]
-    alias: Mapped[Any | None]
-    telecom: Mapped[Any | None]
-    address: Mapped[Any | None]
-    part_of: Mapped[Any | None]
-    contact: Mapped[Any | None]
-    endpoint: Mapped[Any | None]
-
 
 Contact = datatypes.backbone(
     purpose=datatypes.CodeableConcept,
@@ -127,8 +105,8 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="Organization",
-        model=Organization,
         schema=OrganizationSchema(),
+        table=versioned_table(OrganizationSchema),
         params=PARAMS,
         searchable=True,
         visibility=Visibility.ANY_SCOPE,

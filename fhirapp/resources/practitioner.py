@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy.orm import Mapped
-
 from fhirapp.config import Marked
-from fhirapp.db import DomainVersioned
+from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
 from fhirapp.fhir import datatypes, narrative, terminology
 from fhirapp.fhir.elements import boolean, many
@@ -17,24 +13,6 @@ from fhirapp.search.parameter import Parameters
 from fhirapp.search.person import NAMES, person
 from fhirapp.search.query import COMMON
 from fhirapp.search.token import Token
-
-
-class Practitioner(DomainVersioned):
-    """A practitioner, a row for each version."""
-
-    __tablename__ = "practitioner"
-
-    identifier: Mapped[Any | None]
-    active: Mapped[bool | None]
-    name: Mapped[Any | None]
-    telecom: Mapped[Any | None]
-    address: Mapped[Any | None]
-    gender: Mapped[str | None]
-    birth_date: Mapped[str | None]
-    photo: Mapped[Any | None]
-    qualification: Mapped[Any | None]
-    communication: Mapped[Any | None]
-
 
 Qualification = datatypes.backbone(
     required=("code",),
@@ -84,8 +62,8 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="Practitioner",
-        model=Practitioner,
         schema=PractitionerSchema(),
+        table=versioned_table(PractitionerSchema),
         params=PARAMS,
         searchable=True,
         visibility=Visibility.ANY_SCOPE,

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy.orm import Mapped
-
 from fhirapp.config import Marked
-from fhirapp.db import DomainVersioned
+from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
 from fhirapp.fhir import datatypes, narrative, terminology
 from fhirapp.fhir.elements import many
@@ -18,25 +14,6 @@ from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference as ReferenceParameter
 from fhirapp.search.token import Token
-
-
-class Provenance(DomainVersioned):
-    """Where a resource comes from, a row for each version."""
-
-    __tablename__ = "provenance"
-
-    target: Mapped[Any | None]
-    occurred_period: Mapped[Any | None]
-    occurred_date_time: Mapped[str | None]
-    recorded: Mapped[str | None]
-    policy: Mapped[Any | None]
-    location: Mapped[Any | None]
-    reason: Mapped[Any | None]
-    activity: Mapped[Any | None]
-    agent: Mapped[Any | None]
-    entity: Mapped[Any | None]
-    signature: Mapped[Any | None]
-
 
 Agent = datatypes.backbone(
     required=("who",),
@@ -143,8 +120,8 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="Provenance",
-        model=Provenance,
         schema=ProvenanceSchema(),
+        table=versioned_table(ProvenanceSchema),
         params=PARAMS,
         rank=2,
         searchable=True,

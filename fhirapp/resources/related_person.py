@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy.orm import Mapped
-
 from fhirapp.config import Marked
-from fhirapp.db import DomainVersioned
+from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import datatypes, narrative, terminology
 from fhirapp.fhir.elements import boolean
@@ -18,26 +14,6 @@ from fhirapp.search.person import BIRTHDATE, person
 from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference as ReferenceParameter
 from fhirapp.search.token import Token
-
-
-class RelatedPerson(DomainVersioned):
-    """A related person, a row for each version."""
-
-    __tablename__ = "related_person"
-
-    identifier: Mapped[Any | None]
-    active: Mapped[bool | None]
-    patient: Mapped[Any | None]
-    relationship: Mapped[Any | None]
-    name: Mapped[Any | None]
-    telecom: Mapped[Any | None]
-    gender: Mapped[str | None]
-    birth_date: Mapped[str | None]
-    address: Mapped[Any | None]
-    photo: Mapped[Any | None]
-    period: Mapped[Any | None]
-    communication: Mapped[Any | None]
-
 
 Communication = datatypes.backbone(
     required=("language",), language=datatypes.CodeableConcept, preferred=boolean
@@ -97,8 +73,8 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="RelatedPerson",
-        model=RelatedPerson,
         schema=RelatedPersonSchema(),
+        table=versioned_table(RelatedPersonSchema),
         params=PARAMS,
         compartment="patient",
         searchable=True,

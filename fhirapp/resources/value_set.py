@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy.orm import Mapped
-
 from fhirapp.config import Marked
-from fhirapp.db import DomainVersioned
+from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
 from fhirapp.fhir import datatypes, narrative
 from fhirapp.fhir.elements import boolean, choice, decimal, many
@@ -18,25 +16,6 @@ from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
 from fhirapp.search.string import String, Uri
 from fhirapp.search.token import Token
-
-
-class ValueSet(DomainVersioned):
-    """A value set, a row for each version."""
-
-    __tablename__ = "value_set"
-
-    compose: Mapped[Any | None]
-    expansion: Mapped[Any | None]
-    url: Mapped[str | None]
-    identifier: Mapped[Any | None]
-    version: Mapped[str | None]
-    name: Mapped[str | None]
-    title: Mapped[str | None]
-    status: Mapped[str | None]
-    date: Mapped[str | None]
-    publisher: Mapped[str | None]
-    description: Mapped[str | None]
-    jurisdiction: Mapped[Any | None]
 
 
 def _contains(value: Any) -> Any:
@@ -138,16 +117,16 @@ class ValueSetSchema(DomainResourceSchema):
         summary=True,
         modifier=True,
     )
-    experimental = Element(boolean, summary=True)
+    experimental = Element(boolean, summary=True, column=False)
     date = Element(datatypes.date_time, summary=True)
     publisher = Element(datatypes.string, summary=True)
-    contact = Elements(datatypes.ContactDetail, summary=True)
+    contact = Elements(datatypes.ContactDetail, summary=True, column=False)
     description = Element(datatypes.markdown)
-    use_context = Elements(datatypes.UsageContext, summary=True)
+    use_context = Elements(datatypes.UsageContext, summary=True, column=False)
     jurisdiction = Elements(datatypes.CodeableConcept, summary=True)
-    purpose = Element(datatypes.markdown)
-    copyright = Element(datatypes.markdown)
-    immutable = Element(boolean, summary=True)
+    purpose = Element(datatypes.markdown, column=False)
+    copyright = Element(datatypes.markdown, column=False)
+    immutable = Element(boolean, summary=True, column=False)
     compose = Element(Compose)
     expansion = Element(Expansion)
 
@@ -218,8 +197,8 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="ValueSet",
-        model=ValueSet,
         schema=ValueSetSchema(),
+        table=versioned_table(ValueSetSchema, first=("compose", "expansion")),
         params=PARAMS,
         searchable=True,
         visibility=Visibility.ANY_SCOPE,

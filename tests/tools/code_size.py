@@ -32,7 +32,7 @@ from tests.support.helpers import Fhir
 
 PACKAGE = ROOT / "fhirapp"
 # Files that may be short: package markers, tables, and the declarations of a type.
-_MAY_BE_SHORT = ("__init__.py", "__main__.py", "model.py", "models.py", "routes.py")
+_MAY_BE_SHORT = ("__init__.py", "__main__.py", "models.py", "routes.py")
 _SHORT, _LONG = 40, 350
 _SEARCH = "AllergyIntolerance?patient=p1&_revinclude=Provenance:target"
 _ALLERGY = {

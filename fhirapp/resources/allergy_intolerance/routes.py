@@ -7,9 +7,9 @@ from typing import Any
 
 from fhirapp.clinical.summary import is_entered_in_error
 from fhirapp.config import Marked
+from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import terminology
-from fhirapp.resources.allergy_intolerance.model import AllergyIntolerance
 from fhirapp.resources.allergy_intolerance.operations import SUMMARY, summary
 from fhirapp.resources.allergy_intolerance.params import PARAMS
 from fhirapp.resources.allergy_intolerance.schema import AllergyIntoleranceSchema
@@ -29,8 +29,8 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="AllergyIntolerance",
-        model=AllergyIntolerance,
         schema=AllergyIntoleranceSchema(),
+        table=versioned_table(AllergyIntoleranceSchema),
         params=PARAMS,
         compartment="patient",
         rank=1,

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 from fhirapp.db import Reader
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import compact
-from fhirapp.resources.binary.model import Binary
-from fhirapp.resources.binary.schema import BinarySchema
+from fhirapp.resources.binary.schema import TABLE, BinarySchema
 from fhirapp.rest.response import Layout, in_xml
 from fhirapp.rest.stream import Span
 
-_TABLE = Binary.__tablename__
+_TABLE = TABLE.name
 _SECONDS = len("2026-01-31T12:00:00")
 # A byte, and how indented JSON or XML holds it where nothing else can stand: text has no line ends,
 # and what is nested has more spaces.

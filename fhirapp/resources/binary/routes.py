@@ -18,8 +18,7 @@ from fhirapp.resources.binary.content import (
     content_disposition,
     newest_version,
 )
-from fhirapp.resources.binary.model import Binary
-from fhirapp.resources.binary.schema import BinarySchema
+from fhirapp.resources.binary.schema import TABLE, BinarySchema
 from fhirapp.rest.access import access_to, has_visible_carrier
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.rest.recorder import note_served, patients_of
@@ -108,8 +107,8 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="Binary",
-        model=Binary,
         schema=_SCHEMA,
+        table=TABLE,
         interactions=("read",),
         visibility=Visibility.CARRIER,
         stores_body=False,

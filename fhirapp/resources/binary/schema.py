@@ -1,4 +1,4 @@
-"""The FHIR JSON of Binary. Source: FHIR R4 binary."""
+"""The FHIR JSON of Binary, and its table. Source: FHIR R4 binary."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import base64
 from typing import Any
 
 from marshmallow import missing
+from sqlalchemy import DDL, Column, Integer, event
 
+from fhirapp.db import Ascii
+from fhirapp.db.versioned import versioned_table
 from fhirapp.fhir.datatypes import Reference, bytes_of, media_type
 from fhirapp.fhir.resource import Element, ResourceSchema, Source
 
@@ -27,3 +30,20 @@ class BinarySchema(ResourceSchema):
     content_type = Element(media_type, required=True, summary=True)
     security_context = Element(Reference, summary=True)
     data = BytesElement(bytes_of)
+
+
+TABLE = versioned_table(
+    BinarySchema,
+    Column("size", Integer),
+    # SHA-1 in base64.
+    Column("hash", Ascii),
+    # The words of the document, as full text is indexed; none where it has or tells none.
+    Column("words", Ascii),
+)
+# The whole text where a page of it was recognized (OCR): it may be wrong. The last column, as
+# databases that were upgraded have it.
+TABLE.append_column(Column("machine_read", Ascii))
+# Not compressed: a piece of a large document is read without reading what comes before it.
+_IN_PIECES = 'ALTER TABLE "binary" ALTER COLUMN data SET STORAGE EXTERNAL'
+_create: DDL = DDL(_IN_PIECES)  # type: ignore[no-untyped-call]
+event.listen(TABLE, "after_create", _create.execute_if(dialect="postgresql"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
+from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn, View
 from fhirapp.fhir import terminology
-from fhirapp.resources.diagnostic_report.model import DiagnosticReport
 from fhirapp.resources.diagnostic_report.params import PARAMS
 from fhirapp.resources.diagnostic_report.schema import DiagnosticReportSchema
 from fhirapp.resources.diagnostic_report.view import report_of
@@ -15,8 +15,8 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="DiagnosticReport",
-        model=DiagnosticReport,
         schema=DiagnosticReportSchema(),
+        table=versioned_table(DiagnosticReportSchema),
         params=PARAMS,
         compartment="subject",
         attachments="presentedForm",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from sqlalchemy import Column
+
 from fhirapp.config import Marked
+from fhirapp.db import Json
+from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import terminology
-from fhirapp.resources.document_reference.model import DocumentReference
 from fhirapp.resources.document_reference.operations import DOCREF, docref
 from fhirapp.resources.document_reference.params import PARAMS
 from fhirapp.resources.document_reference.schema import DocumentReferenceSchema
@@ -15,8 +18,12 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="DocumentReference",
-        model=DocumentReference,
         schema=DocumentReferenceSchema(),
+        table=versioned_table(
+            DocumentReferenceSchema,
+            # The row of the Binary that each attachment pointed to, by Binary id.
+            Column("attached", Json),
+        ),
         params=PARAMS,
         compartment="subject",
         attachments="content.attachment",

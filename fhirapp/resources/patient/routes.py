@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
+from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import terminology
 from fhirapp.resources.patient.match import MATCH, match
-from fhirapp.resources.patient.model import Patient
 from fhirapp.resources.patient.operations import EVERYTHING, everything
 from fhirapp.resources.patient.params import PARAMS
 from fhirapp.resources.patient.schema import PatientSchema
@@ -17,8 +17,8 @@ blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="Patient",
-        model=Patient,
         schema=PatientSchema(),
+        table=versioned_table(PatientSchema),
         params=PARAMS,
         compartment="id",
         searchable=True,
