@@ -61,7 +61,7 @@ def test_etag_of_json_does_not_validate_xml(fhir):
 
 
 def test_without_a_token_the_refusal_is_in_xml(http):
-    address = {"REMOTE_ADDR": "192.0.2.77"}
+    address = {"REMOTE_ADDR": "192.0.2.66"}
     answer = http.get(f"/fhir/{EGG}", headers=XML, environ_overrides=address)
     assert (answer.status_code, answer.content_type) == (401, FHIR_XML)
     assert xml_reader.loads(answer.data)["issue"][0]["code"] == "login"
