@@ -44,8 +44,9 @@ from fhirapp.store.version import (
     set_state,
 )
 
-# Raise it with each change of how index rows or words are made: a start then makes them anew.
-RULES = "5"
+# Raise it with each change of how bodies, index rows or words are made: a start then makes them
+# anew.
+RULES = "6"
 
 
 class Rendering(NamedTuple):

@@ -68,8 +68,13 @@ DROPPED = frozenset(
         *(f"{name}{end}" for name in ("code_system", "concept_map") for end in ("", *INDEXES)),
     }
 )
-# Tables that an upgrade makes anew, and the columns whose values it changes.
-CHANGED_COLUMNS: Mapping[str, set[str]] = {"job": {"number", "progress"}, "schedule": set()}
+# Tables that an upgrade makes anew, and the columns whose values it changes. The index is made anew
+# by the rules of this release, whose number and the generation are in store_state.
+CHANGED_COLUMNS: Mapping[str, set[str]] = {
+    "job": {"number", "progress"},
+    "schedule": set(),
+    "store_state": {"value"},
+}
 # Of an audit trail that a start imports; SQLite's were empty.
 EARLIER_TRAIL = frozenset(f"audit_{name}" for name in ("line", "chain", "file", "entry", "seen"))
 # Tables in which a restore ends what was open, and those of what the store remembers of itself.
@@ -192,7 +197,9 @@ def test_upgrade_keeps_every_row(old, number):
         assert before.pop("alembic_version") == [repr({"version_num": number})]
         assert after.pop("alembic_version") == [repr({"version_num": HEAD})]
         for name in before.keys() - DROPPED - EARLIER_TRAIL:
-            assert_same_rows(name, before[name], after[name])
+            # SQLite keeps a full text that was made anew in other pages.
+            if "_words_" not in name:
+                assert_same_rows(name, before[name], after[name])
         check_served(app)
         check_trail(app, before)
 
