@@ -21,17 +21,17 @@ HumanName = Json
 Name = TypeVar("Name", bound=HumanName)
 
 LONGEST = 300
-# They turn around what is written after them, in a sentence as in a line of a table.
+# Bidirectional control characters, which reverse the text after them.
 _DIRECTING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
-# English, but where a page shows the words in another language.
+# English, unless a page asks for another language.
 _translate: ContextVar[Callable[[str], str]] = ContextVar("translate", default=str)
 _language: ContextVar[str] = ContextVar("language", default="en")
 
 
 @contextmanager
 def in_words_of(translate: Callable[[str], str], language: str = "en") -> Iterator[None]:
-    """Word what this module says in the language of a page."""
+    """Word the texts of this module in the language of a page, until the block ends."""
     token, token_of_language = _translate.set(translate), _language.set(language)
     try:
         yield
@@ -46,13 +46,13 @@ def language() -> str:
 
 
 def worded(text: str, /, **values: Any) -> str:
-    """Return a text; values fill in what stands as %(name)s."""
+    """Return a text in the language of the page; values replace its %(name)s."""
     translated = _translate.get()(text)
     return translated % values if values else translated
 
 
 def without_direction(text: str) -> str:
-    """Return a text without the control characters that turn the direction of writing."""
+    """Return a text without bidirectional control characters."""
     return _DIRECTING.sub("", text)
 
 
@@ -158,7 +158,7 @@ def concept(value: Json | None, longest: int | None = LONGEST) -> str:
 
 
 def code_with_system(coding: Json) -> str:
-    """Return a code with the name of its system: digits alone say nothing. A word stays alone."""
+    """Return a code, with the name of its system if it has digits, which say nothing alone."""
     code, system = str(coding["code"]), coding.get("system")
     if not any(map(str.isdigit, code)):
         return code
@@ -263,7 +263,7 @@ def quantity(value: Json) -> str:
 
 
 def onset(resource: Json) -> str:
-    """Return when an allergy began, in whichever way it is told."""
+    """Return the onset of an allergy, of any of its types."""
     if value := resource.get("onsetDateTime"):
         return when(value)
     if value := resource.get("onsetPeriod"):
@@ -277,14 +277,14 @@ def onset(resource: Json) -> str:
     return shortened(resource.get("onsetString") or "")
 
 
-_NOT_TOLD = 2
+_UNKNOWN_SEVERITY = 2
 
 
 class ReactionWords(NamedTuple):
-    """A reaction: what happened, how severe (a code, or empty), since when.
+    """A reaction: its manifestations, its severity (a code, or empty), its onset.
 
-    description is what the source says beside the manifestation; severity_text is the severity in
-    the source's own words, where these say more than the code.
+    description is the source's text beside the manifestations; severity_text is the severity in the
+    source's own words, if these say more than the code.
     """
 
     text: str
@@ -319,8 +319,8 @@ def severity_in_words(code: str, text: str) -> str:
 
 
 def severity_rank(severity: str) -> int:
-    """Return what severities are sorted by; one that is not told comes before a mild one."""
-    return {"severe": 0, "moderate": 1, "mild": 3}.get(severity, _NOT_TOLD)
+    """Return the sort key of a severity; an unknown one comes before a mild one."""
+    return {"severe": 0, "moderate": 1, "mild": 3}.get(severity, _UNKNOWN_SEVERITY)
 
 
 def _reaction(reaction: Json) -> ReactionWords:
