@@ -11,27 +11,30 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from flask import Blueprint, Flask, Response
 
-from fhirapp import config, urls
+from fhirapp import urls
 from fhirapp.audit.entries import AuditEntry, entries, entry_with, patients_named_by
 from fhirapp.audit.events import EVENTS, FAILED
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import clinical_scopes
+from fhirapp.definition import OperationParameter
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
+from fhirapp.fhir.json import MATCH, Entry
+from fhirapp.fhir.outcome import InvalidParameter, NotFound
 from fhirapp.fhir.temporal import instant_of, interval
 from fhirapp.rest import openapi_parts as parts
+from fhirapp.rest.bundle_answer import bundle_id
 from fhirapp.rest.capability import add_resource
 from fhirapp.rest.openapi import describe, get_operation
 from fhirapp.rest.openapi_parts import PathDescriptions
-from fhirapp.rest.paging import bundle_id
-from fhirapp.rest.response import FORM_PARAMETERS, arguments, document_etag, negotiate, respond
+from fhirapp.rest.operation import SHAPING, RequestParameters, read_parameters
+from fhirapp.rest.paging import cursors, fingerprint, page_link
+from fhirapp.rest.response import arguments, document_etag, negotiate, respond
 
 NAME = "AuditEvent"
 SCOPE = f"user/{NAME}.rs"
@@ -230,11 +233,13 @@ def _check_access(permission: str) -> None:
 
 
 blueprint = Blueprint(NAME, __name__)
-# The parameters of a search, beside _count and those of form.
+# The parameters of a search.
 _DOCUMENTED: Mapping[str, tuple[str, str, str]] = {
     "date": ("date", "AuditEvent-date", "When it was, with the prefixes eq, ge, gt, le, lt"),
     "patient": ("reference", "AuditEvent-patient", "Of whose record it is"),
 }
+
+_PARAMETERS = (OperationParameter("patient", "reference", _DOCUMENTED["patient"][2]),)
 
 
 @blueprint.record_once
@@ -268,8 +273,6 @@ def _api_paths() -> PathDescriptions:
     own = parts.query_parameters(
         NAME,
         *((name, doc, kinds[kind]) for name, (kind, _, doc) in _DOCUMENTED.items()),
-        ("_count", "Events on a page", parts.NUMBER),
-        ("_before", "Where the page begins: from a link to it", parts.NUMBER),
     )
     shaping = (*parts.FORM_PARAMETERS, *parts.CONDITIONS)
     statuses = (400, 401, 403, 406, 429, 503)
@@ -277,7 +280,7 @@ def _api_paths() -> PathDescriptions:
         NAME, f"Read an {NAME}", parts.content(NAME), ("path.id", *shaping), (*statuses, 404)
     )
     collection = get_operation(
-        NAME, f"Search {NAME}", parts.content("Bundle"), (*own, *shaping), statuses
+        NAME, f"Search {NAME}", parts.content("Bundle"), (*own, *parts.PAGES, *shaping), statuses
     )
     paths = {f"/fhir/{NAME}/{{id}}": {"get": instance}, f"/fhir/{NAME}": {"get": collection}}
     return PathDescriptions(paths, [own], [NAME])
@@ -299,35 +302,35 @@ def read(event_id: str) -> Response:
 @blueprint.get(f"/fhir/{NAME}")
 @blueprint.get(f"/fhir/{NAME}/")
 def search() -> Response:
-    """Return a page of AuditEvents, the newest first; `_before` is where the next page begins."""
+    """Return a page of AuditEvents, the newest first. Raises a ParameterError."""
     _check_access("s")
-    parameters = arguments()
-    layout = negotiate(parameters)
-    filters, size = _filters(parameters)
-    found = entries(**filters, kind=None, limit=size + 1)
-    shown = found[:size]
-    query = [pair for pair in parameters if pair[0] != "_before"]
-    links = [{"relation": "self", "url": _address(parameters)}]
-    if len(found) > size:
-        links.append({"relation": "next", "url": _address([*query, ("_before", shown[-1].number)])})
+    sent = arguments()
+    # Several dates all hold.
+    dates = [pair for pair in sent if pair[0] == "date"]
+    # What is unknown is refused: to ignore it would make the answer the trail of others.
+    parameters = read_parameters(
+        _PARAMETERS, [pair for pair in sent if pair[0] != "date"], NAME, is_paged=True
+    )
+    layout = negotiate(parameters.parameters)
+    applied = [*dates, *parameters.applied]
+    made_for = fingerprint(NAME, [pair for pair in applied if pair[0] not in SHAPING])
+    filters = _filters(parameters, [value for _, value in dates])
+    if parameters.cursor is not None:
+        (filters["before"],) = cursors().read(parameters.cursor, made_for)
+    count = max(1, parameters.count)
+    found = entries(**filters, kind=None, limit=count + 1)
+    shown = found[:count]
+    links = [("self", page_link(NAME, [*dates, *parameters.parameters]))]
+    if len(found) > count:
+        cursor = cursors().write((shown[-1].number,), made_for)
+        links.append(("next", page_link(NAME, [*applied, ("_cursor", cursor)])))
     shown_ids = repr([entry.id for entry in found]).encode()
-    digest = hashlib.blake2b(shown_ids, digest_size=16)
-    bundle: dict[str, Any] = {
-        "resourceType": "Bundle",
-        "id": bundle_id(digest.hexdigest()),
-        "type": "searchset",
-        "link": links,
-    }
-    if shown:
-        bundle["entry"] = [
-            {
-                "fullUrl": f"{urls.fhir_url()}/{NAME}/{content['id']}",
-                "resource": content,
-                "search": {"mode": "match"},
-            }
-            for content in resources_of(shown)
-        ]
-    body = fhir_json.dumps_indented(bundle)
+    name = bundle_id(hashlib.blake2b(shown_ids, digest_size=16).hexdigest())
+    listed = [
+        Entry(f"{urls.fhir_url()}/{NAME}/{content['id']}", fhir_json.dumps_indented(content), MATCH)
+        for content in resources_of(shown)
+    ]
+    body = fhir_json.bundle(name, "searchset", None, links, listed)
     return respond(body, layout, etag=document_etag(body))
 
 
@@ -337,38 +340,17 @@ def resources_of(found: Sequence[AuditEntry]) -> list[dict[str, Any]]:
     return [resource_of(entry, patients.get(entry.number, ())) for entry in found]
 
 
-def _address(parameters: Sequence[tuple[str, object]]) -> str:
-    query = urlencode([*parameters])
-    return f"{urls.fhir_url()}/{NAME}" + (f"?{query}" if query else "")
-
-
-def _filters(parameters: Sequence[tuple[str, str]]) -> tuple[dict[str, Any], int]:
-    """Return what entries() is asked for, and how many of them. Raises a ParameterError."""
+def _filters(parameters: RequestParameters, dates: Iterable[str]) -> dict[str, Any]:
+    """Return what entries() is asked for. Raises InvalidParameter."""
     filters: dict[str, Any] = {}
-    size = config.settings().page_size
-    seen: set[str] = set()
-    for name, value in parameters:
-        if name in FORM_PARAMETERS:
-            continue
-        if name in seen and name != "date":
-            raise RepeatedParameter(name, "may be given once")
-        seen.add(name)
-        if name == "date":
-            _add_date(filters, value)
-        elif name == "patient" and (match := _ID.fullmatch(value.removeprefix("Patient/"))):
-            filters["patient_id"] = match[0]
-        elif name in ("_count", "_before") and value.isascii() and value.isdecimal():
-            number = int(value[:15])
-            if name == "_count":
-                size = max(1, min(number, config.settings().page_max))
-            else:
-                filters["before"] = number
-        elif name in ("patient", "_count", "_before"):
-            raise InvalidParameter(name, "cannot be read")
-        else:
-            # What is ignored would make it the trail of others.
-            raise UnsupportedParameter(name, "is not a parameter here; use date or patient")
-    return filters, size
+    if (patient := parameters.value("patient")) is not None:
+        match = _ID.fullmatch(patient.removeprefix("Patient/"))
+        if match is None:
+            raise InvalidParameter("patient", "cannot be read")
+        filters["patient_id"] = match[0]
+    for value in dates:
+        _add_date(filters, value)
+    return filters
 
 
 def _add_date(filters: dict[str, Any], value: str) -> None:

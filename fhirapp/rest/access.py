@@ -1,6 +1,6 @@
-"""How far a token reaches, decided before any data is touched. decisions §4, §6.
+"""The reach of a token: what it may see of a type, decided before any data is read.
 
-Which rows a token may see: its limit as a piece of WHERE, made here alone. decisions §6.
+Its limit is a piece of WHERE that is made here alone. decisions §4, §6.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from flask import Flask, current_app
 
@@ -19,18 +20,23 @@ from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir import outcome
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.search.parameter import Context
+from fhirapp.search.query import Arguments
 from fhirapp.search.reference import Reference
-from fhirapp.search.values import AnyCondition, Condition, all_of, any_of, split
+from fhirapp.search.values import AnyCondition, Condition, all_of, any_of, is_in, split, unescape
 from fhirapp.store.merge import merged_target
 from fhirapp.store.prepare import CARRIES
 
-NOTHING = Condition("1 = 0", narrows=True)
-ANYTHING = Condition("1 = 1")
+ALL = Condition("1 = 1")
+NONE = Condition("1 = 0", narrows=True)
 # The parameter that indexes what a TARGETS type is judged by.
 _TARGET = "target"
 # A Provenance may be of a Provenance. One of a Provenance of a Provenance is not shown to anyone.
 _NESTED = 1
 _BY_TARGETS = "fhirapp.by_targets"
+# What a version `h` is judged by: its content or, for a deletion, which has none, that of the
+# version it deleted; and the last content of the resource, so that its past cannot be seen where no
+# scope covers the resource any more or it is another patient's now.
+_JUDGED_BY = (" AND d.version_id <= h.version_id", "")
 
 
 def carriers() -> Iterable[Definition]:
@@ -38,29 +44,112 @@ def carriers() -> Iterable[Definition]:
     return [carrier for carrier in types().values() if carrier.attachments and carrier.view is None]
 
 
-def visible(
-    definition: Definition, access: Access, permission: str, nested: int = _NESTED
-) -> AnyCondition | None:
-    """Return the condition that a row `r` may be seen; None where every row may.
+class Reach(NamedTuple):
+    """What a token may see of a type with one permission, "r" or "s".
 
-    For a CARRIER type use has_visible_carrier. nested limits targets that are of TARGETS types.
+    rows is the condition that a row `r` may be seen; ALL and NONE are compared by identity. Of a
+    CARRIER type it is NONE: has_visible_carrier decides.
     """
+
+    definition: Definition
+    access: Access
+    permission: str
+    rows: AnyCondition
+
+    def limit(self, conditions: Iterable[AnyCondition]) -> list[AnyCondition]:
+        """Return the conditions, and that the row may be seen."""
+        return [*conditions, *([] if self.rows is ALL else [self.rows])]
+
+    def versions(self) -> list[Condition]:
+        """Return what must hold of a version `h` that may be seen (decisions §6)."""
+        if self.rows is ALL:
+            return []
+        conditions: list[Condition] = []
+        patients = {grant.patient for grant in self.grants}
+        if self.definition.compartment and patients and None not in patients:
+            # Not enough alone, but there is an index.
+            conditions.append(is_in("h.patient_id", patients))
+        table, covered = self.definition.sql_table, self.rows.where()
+        conditions += [
+            Condition(
+                # Not EXISTS, which PostgreSQL would make a join of all versions.
+                f"1 = (SELECT count(*) FROM {table} r WHERE r.pk = (SELECT d.pk FROM {table} d"
+                f" WHERE d.id = h.id AND NOT d.deleted{until} ORDER BY d.version_id DESC LIMIT 1)"
+                f" AND {covered.sql})",
+                covered.values,
+            )
+            for until in _JUDGED_BY
+        ]
+        return conditions
+
+    @property
+    def grants(self) -> tuple[Permission, ...]:
+        """The grants of the token for the type."""
+        return self.access.grants(self.definition.name, self.permission)
+
+    def check_patients(self, applied: Arguments, context: Context, chain: str = "") -> None:
+        """Refuse a search that names another patient than the token's (decisions §6).
+
+        chain is the name of the chained parameter that searches the type so; there, an `_id` of a
+        Patient names one too. Raises Forbidden; without this the answer would be an empty Bundle,
+        which reads as "none".
+        """
+        definition = self.definition
+        # Of a TARGETS type, what may be seen depends on all types.
+        of_targets = definition.visibility is Visibility.TARGETS
+        deciding = types().values() if of_targets else (definition,)
+        patients = {
+            grant.patient
+            for decider in deciding
+            for grant in self.access.grants(decider.name, self.permission)
+        }
+        if None in patients:
+            return
+        of_patients = [pair for pair in applied if _is_of_patients(definition, pair[0])]
+        named = [*_named_targets(definition, of_patients, context)]
+        if chain and definition.compartment == "id":
+            listed = [value for name, value in applied if name == "_id"]
+            ids = [unescape(choice) for value in listed for choice in split(value, ",")]
+            named += [(chain, ("", choice)) for choice in ids]
+        for name, target in named:
+            if target[1] not in patients or target[0] not in ("", "Patient"):
+                raise insufficient_scope(
+                    f"{chain or name}: the token is for one patient, and this is another.",
+                    f"user/{definition.name}.s",
+                    (chain or name).partition(":")[0],
+                )
+
+
+def reach_of(definition: Definition, access: Access, permission: str) -> Reach:
+    """Return what a token may see of a type."""
+    return Reach(definition, access, permission, _rows(definition, access, permission))
+
+
+def _rows(
+    definition: Definition, access: Access, permission: str, nested: int = _NESTED
+) -> AnyCondition:
+    """Return the condition that a row `r` may be seen.
+
+    nested limits targets that are of TARGETS types.
+    """
+    if definition.visibility is Visibility.CARRIER:
+        return NONE
     if definition.visibility is not Visibility.SCOPE and not access.allows_any(permission):
         own_id = access.own_id(definition.name, permission)
-        return Condition("r.id = ?", (own_id,), narrows=True) if own_id else NOTHING
+        return Condition("r.id = ?", (own_id,), narrows=True) if own_id else NONE
     if definition.visibility is Visibility.TARGETS:
         by_targets = current_app.extensions[_BY_TARGETS]
         limit: Condition = by_targets(definition.name, access, permission, nested, urls.base_url())
         return limit
     if definition.visibility is not Visibility.SCOPE:
-        return None
+        return ALL
     grants = access.grants(definition.name, permission)
     if any(grant == Permission(None) for grant in grants):
-        return None
+        return ALL
     conditions = [
         condition for grant in grants if (condition := _granted(definition, grant)) is not None
     ]
-    return any_of(conditions) if conditions else NOTHING
+    return any_of(conditions) if conditions else NONE
 
 
 def _granted(definition: Definition, grant: Permission) -> AnyCondition | None:
@@ -121,7 +210,7 @@ def _by_targets(
             )
             ids.append((target.name, _ids(target, access, permission, nested)))
     if not seen:
-        return NOTHING
+        return NONE
     one_of = any_of(seen).where()
     every = Condition(
         f"NOT EXISTS (SELECT 1 FROM {targets} t WHERE t.pk = r.pk AND t.param = ?"
@@ -153,7 +242,7 @@ def _seen(
         return None
     if definition.visibility is Visibility.TARGETS and nested == 0:
         return None
-    limit = _where(visible(definition, access, permission, nested - 1))
+    limit = _rows(definition, access, permission, nested - 1).where()
     table = definition.sql_table
     return Condition(
         f"EXISTS (SELECT 1 FROM {table} r WHERE r.pk = (SELECT d.pk FROM {table} d"
@@ -170,7 +259,7 @@ def _ids(definition: Definition, access: Access, permission: str, nested: int) -
     """
     if definition.visibility is Visibility.CARRIER:
         return _carried_ids(access)
-    limit = _where(visible(definition, access, permission, nested - 1))
+    limit = _rows(definition, access, permission, nested - 1).where()
     return Condition(
         f"SELECT r.id FROM {definition.sql_table} r WHERE {limit.sql}",
         limit.values,
@@ -184,7 +273,7 @@ def _readable_carriers(access: Access) -> list[tuple[Definition, str, Condition]
     Each with its index table of references, `a` in SQL, and the condition that a version is read.
     """
     return [
-        (carrier, quoted(carrier.tables.reference.name), _where(visible(carrier, access, "r")))
+        (carrier, quoted(carrier.tables.reference.name), _rows(carrier, access, "r").where())
         for carrier in carriers()
         if access.grants(carrier.name, "r")
     ]
@@ -235,10 +324,6 @@ def _covered(definition: Definition, limit: Condition) -> str:
     )
 
 
-def _where(limit: AnyCondition | None) -> Condition:
-    return ANYTHING if limit is None else limit.where()
-
-
 def has_visible_carrier(reader: Reader, access: Access, binary_id: str) -> bool:
     """Say whether some version that carries the Binary may be read."""
     return _holds(reader, _carrier_condition(access, Condition("?", (binary_id,))))
@@ -254,11 +339,11 @@ _NAMES = {"r": "read", "s": "search"}
 _ID = re.compile(ID_PATTERN)
 
 
-def access_to(definition: Definition, permission: str, resource_id: str | None = None) -> Access:
-    """Return the request's access, once it is known to reach the type at all.
+def require(definition: Definition, permission: str, resource_id: str | None = None) -> Reach:
+    """Return what the request's token may see of a type, of which it must reach something.
 
     permission is "r" or "s"; resource_id is that of the one resource that is read. Raises
-    LoginRequired, TokenExpired or Forbidden, and what check_id raises, before any data is touched.
+    LoginRequired, TokenExpired or Forbidden, and what check_id raises, before any data is read.
     """
     if resource_id is not None:
         check_id(definition, resource_id)
@@ -270,7 +355,7 @@ def access_to(definition: Definition, permission: str, resource_id: str | None =
             f"The token's scope does not cover {_NAMES[permission]} of {definition.name}.",
             f"system/{definition.name}.{permission}",
         )
-    return access
+    return reach_of(definition, access, permission)
 
 
 def reaches(definition: Definition, access: Access, permission: str) -> bool:
@@ -304,7 +389,7 @@ def check_id(definition: Definition, resource_id: str) -> None:
                 raise outcome.MethodNotAllowed(operation.takes_resource, headers={"Allow": "POST"})
         raise outcome.UnknownInteraction("There is no such resource type or operation here.")
     if not _ID.fullmatch(resource_id):
-        access_to(definition, "r")
+        require(definition, "r")
         raise outcome.NotFound(f"{definition.name}: this can be no id.")
 
 
@@ -338,48 +423,20 @@ def types_of_scopes() -> Mapping[str, bool]:
     }
 
 
-def check_patients(
-    definition: Definition, access: Access, applied: Sequence[tuple[str, str]], context: Context
-) -> None:
-    """Refuse a search that names another patient than the token's (decisions §6).
-
-    Raises Forbidden; without this the answer would be an empty Bundle, which reads as "none".
-    """
-    # Of a TARGETS type, what may be seen hangs on all types.
-    deciding = types().values() if definition.visibility is Visibility.TARGETS else (definition,)
-    patients = {grant.patient for decider in deciding for grant in access.grants(decider.name, "s")}
-    if None in patients:
-        return
-    of_patients = [pair for pair in applied if _is_of_patients(definition, pair[0])]
-    for name, target in _named_targets(definition, of_patients, context):
-        if target[1] not in patients or target[0] not in ("", "Patient"):
-            raise insufficient_scope(
-                f"{name}: the token is for one patient, and this is another.",
-                f"user/{definition.name}.s",
-                name.partition(":")[0],
-            )
-
-
 def check_merged(
-    reader: Reader,
-    definition: Definition,
-    access: Access,
-    applied: Sequence[tuple[str, str]],
-    context: Context,
-    *,
-    is_empty: bool,
+    reader: Reader, reach: Reach, applied: Arguments, context: Context, *, is_empty: bool
 ) -> None:
     """Refuse a search whose answer lacks the record of a patient who was merged into another.
 
     That is one that found nothing, or names several; who names the patient who stays beside is
     answered. Raises InvalidParameter; without this the answer reads as "none".
     """
-    if is_empty and access.patient and definition.compartment:
-        check_not_merged(reader, access.patient)
+    if is_empty and reach.access.patient and reach.definition.compartment:
+        check_not_merged(reader, reach.access.patient)
     for pair in applied:
         names = {
             patient_id: name
-            for name, (type_name, patient_id) in _named_targets(definition, [pair], context)
+            for name, (type_name, patient_id) in _named_targets(reach.definition, [pair], context)
             if type_name in ("", "Patient")
         }
         if names and (is_empty or len(names) > 1):
@@ -399,7 +456,7 @@ def check_not_merged(reader: Reader, patient_id: str, parameter: str = "patient"
 
 
 def _named_targets(
-    definition: Definition, applied: Sequence[tuple[str, str]], context: Context
+    definition: Definition, applied: Arguments, context: Context
 ) -> Iterator[tuple[str, tuple[str | None, str]]]:
     """Yield each parameter that names a resource by id, and the (type, id)."""
     for name, value in applied:

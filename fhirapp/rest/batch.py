@@ -30,8 +30,8 @@ from fhirapp.fhir.outcome import (
     UnsupportedMediaType,
 )
 from fhirapp.fhir.temporal import moment_of
+from fhirapp.rest.bundle_answer import bundle_id
 from fhirapp.rest.internal import InternalResponse, ask
-from fhirapp.rest.paging import bundle_id
 from fhirapp.rest.recorder import VIA
 from fhirapp.rest.response import (
     FHIR_JSON,

@@ -1,22 +1,24 @@
 """Chained parameters, and `_has`, which are chains the other way; in up to two steps of either.
 
 `patient.identifier` asks what a reference leads to, `_has:AllergyIntolerance:patient:code` what
-refers to the resource. The other resources are searched for first, as by themselves: it takes the
-permission to search their type, and what the token may not see is not there. Where too many fit,
-each row is asked. Source: FHIR R4 search §3.1.1.4.11, §3.1.1.4.12; decisions §3.
+refers to the resource. It takes the permission to search the types of the other resources, and what
+the token may not see is not there. A chain is read without a look into the database, and becomes a
+condition once access is checked: the other resources are searched for first, as by themselves;
+where too many fit, each row is asked.
+Source: FHIR R4 search §3.1.1.4.11, §3.1.1.4.12; decisions §3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
-from fhirapp.auth.scopes import Access
 from fhirapp.db import reader
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.outcome import InvalidParameter, ParameterError, UnsupportedParameter
-from fhirapp.rest.access import NOTHING, check_not_merged, check_reaches, visible
+from fhirapp.rest.access import NONE, Reach, check_not_merged, check_reaches, reach_of
 from fhirapp.rest.include_parameters import included_types
 from fhirapp.search.index import ReferenceRow
 from fhirapp.search.page import Run
@@ -35,38 +37,74 @@ MOST, _MOST_OF_SEARCH = 1_000, 10_000
 _FEW = 10
 
 
+# A type that a step leads to, and what must hold of its rows.
+_Branch = tuple[Definition, list[AnyCondition]]
+
+
 class Chains:
     """Reads the chained parameters of a search, for its token.
 
-    The snapshot is taken at the first chain. statements, if given, run and keep its SELECTs.
+    statements, if given, run and keep the SELECTs.
     """
 
-    def __init__(
-        self, statements: Run | None, definition: Definition, access: Access, context: Context
-    ) -> None:
-        self._statements, self._definition = statements, definition
-        self._access, self._context = access, context
+    def __init__(self, statements: Run | None, reach: Reach, context: Context) -> None:
+        self._statements, self._definition, self._access = (
+            statements,
+            reach.definition,
+            reach.access,
+        )
+        self._context = context
         self._left = _MOST_OF_SEARCH
 
     def _run(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return (self._statements or reader().all)(sql, values)
 
     def __call__(self, name: str, values: Sequence[str]) -> ChainedParameter:
-        """Return what one asks, a condition for each repetition. Raises FhirError."""
+        """Read a chained parameter. Raises FhirError, Forbidden for another patient's id."""
         steps, last = self._steps(name)
+        self._check_patients(steps[-1], last, values, name)
         leaf, _, modifier = last.partition(":")
-        conditions: list[AnyCondition] = []
-        for value in dict.fromkeys(values):
-            conditions += self._conditions(steps, self._definition, name, last, value)
         holder = steps[-1].targets[0]
+        wanted = [
+            [(target, self._leaf(target, name, last, value)) for target in steps[-1].targets]
+            for value in dict.fromkeys(values)
+        ]
         return ChainedParameter(
-            tuple(conditions),
+            partial(self._resolved, name, steps, wanted),
             holder.params.by_name[leaf],
             modifier,
             replace(self._context, tables=holder.tables),
             name.removesuffix(last),
             [target.name for step in steps for target in step.targets],
         )
+
+    def _check_patients(
+        self, step: _Lead | _Referrer, last: str, values: Sequence[str], name: str
+    ) -> None:
+        """Raises Forbidden for a chain that names another patient than the token's."""
+        for target in step.targets:
+            if len(step.targets) == 1 or (
+                target.compartment == "id" and step.reference.compartment
+            ):
+                context = replace(self._context, tables=target.tables)
+                applied = [(last, value) for value in values]
+                reach_of(target, self._access, "s").check_patients(applied, context, chain=name)
+
+    def _resolved(
+        self, name: str, steps: Sequence[_Lead | _Referrer], wanted: Sequence[Sequence[_Branch]]
+    ) -> list[AnyCondition]:
+        """Return what must hold of a row, a condition for each repetition. Raises FhirError."""
+        holders = [self._definition, *(step.targets[0] for step in steps[:-1])]
+        conditions: list[AnyCondition] = []
+        for branches in wanted:
+            for holder, step in reversed([*zip(holders, steps, strict=True)]):
+                if isinstance(step, _Referrer):
+                    condition = self._referrer_condition(step, holder, branches[0][1], name)
+                else:
+                    condition = self._lead_condition(step, branches, name)
+                branches = [(holder, [condition])]
+            conditions.append(condition)
+        return conditions
 
     def _steps(self, name: str) -> tuple[list[_Lead | _Referrer], str]:
         """Return the steps, and the last parameter with its modifier.
@@ -111,9 +149,7 @@ class Chains:
     ) -> AnyCondition:
         """Return the condition that a row of target's type is what fitting resources refer to."""
         definition = step.definition
-        limit = visible(definition, self._access, "s")
-        if limit is not None:
-            conditions = [*conditions, limit]
+        conditions = reach_of(definition, self._access, "s").limit(conditions)
         refers = "k.param = ? AND k.target_type = ?"
         values = (step.reference.name, target.name)
         selection = select(definition.sql_table, conditions, reader().all)
@@ -125,7 +161,7 @@ class Chains:
                 (*values, *selection.values),
             )
             if (ids := self._ids_within_limit(rows)) is not None:
-                return replace(is_in("r.id", ids), narrows=True) if ids else NOTHING
+                return replace(is_in("r.id", ids), narrows=True) if ids else NONE
         _check_depth(definition, name)
         holds = all_of(conditions)
         return Condition(
@@ -134,26 +170,6 @@ class Chains:
             f" WHERE r.pk = k.pk AND r.is_current AND {holds.sql}))",
             (*values, *holds.values),
         )
-
-    def _conditions(
-        self,
-        steps: Sequence[_Lead | _Referrer],
-        definition: Definition,
-        name: str,
-        last: str,
-        value: str,
-    ) -> list[AnyCondition]:
-        """Return what must hold of a row of a type for one repetition. Raises FhirError."""
-        if not steps:
-            return self._leaf(definition, name, last, value)
-        step, *further = steps
-        branches = [
-            (target, self._conditions(further, target, name, last, value))
-            for target in step.targets
-        ]
-        if isinstance(step, _Referrer):
-            return [self._referrer_condition(step, definition, branches[0][1], name)]
-        return [self._lead_condition(step, branches, name)]
 
     def _leaf(self, definition: Definition, name: str, last: str, value: str) -> list[AnyCondition]:
         """Return what a chain's last parameter asks. Raises FhirError, which names the chain."""
@@ -164,15 +180,12 @@ class Chains:
         except ParameterError as error:
             raise type(error)(name, error.diagnostics.partition(": ")[2]) from None
 
-    def _lead_condition(
-        self, lead: _Lead, branches: Sequence[tuple[Definition, list[AnyCondition]]], name: str
-    ) -> AnyCondition:
+    def _lead_condition(self, lead: _Lead, branches: Sequence[_Branch], name: str) -> AnyCondition:
         """Return the condition that a reference leads to what fits."""
         listed: list[tuple[str, Sequence[str]]] = []
         limited: list[tuple[Definition, Sequence[AnyCondition]]] = []
         for target, fitting in branches:
-            limit = visible(target, self._access, "s")
-            conditions = fitting if limit is None else [*fitting, limit]
+            conditions = reach_of(target, self._access, "s").limit(fitting)
             limited.append((target, conditions))
             ids = self._ids(target, conditions)
             if ids is not None:
@@ -216,7 +229,7 @@ class _Lead(NamedTuple):
         """Return the condition that it leads to one of these: ids by their type."""
         listed = [(name, ids) for name, ids in ids_by_type if ids]
         if not listed:
-            return NOTHING
+            return NONE
         if self.reference.compartment and len(listed[0][1]) <= _FEW:
             return replace(is_in("r.patient_id", listed[0][1]), narrows=True)
         choices = [is_in("k.target_id", ids).where() for _, ids in listed]

@@ -21,10 +21,10 @@ from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.rest.access import visible
+from fhirapp.rest.access import reach_of
 from fhirapp.rest.include_parameters import Join, included_types, may_point
 from fhirapp.rest.paging import Match
-from fhirapp.rest.read import visible_versions
+from fhirapp.search.page import COLUMNS
 from fhirapp.search.values import AnyCondition, Condition, all_of, any_of, is_in, values_at
 
 # How often `:iterate` goes on from what was brought, and how much a page brings in all.
@@ -37,22 +37,6 @@ _VERSIONED = re.compile(
 )
 
 
-class PageResource(NamedTuple):
-    """A resource on the page: a match, or what comes with one."""
-
-    type: str
-    id: str
-    version_id: int
-    pk: int
-    body: bytes
-    patient_id: str | None
-
-    @property
-    def name(self) -> Target:
-        """What a reference to this very version points to."""
-        return Target(self.type, self.id, self.version_id)
-
-
 class Target(NamedTuple):
     """What a reference points to; version_id is 0 where it names none."""
 
@@ -61,16 +45,20 @@ class Target(NamedTuple):
     version_id: int = 0
 
 
+def _target_of(resource: Match) -> Target:
+    """Return what a reference to this very version points to."""
+    return Target(resource.type, resource.id, resource.version_id)
+
+
 class Inclusion(NamedTuple):
     """What comes with a page; is_cut says that there is more than this server brings."""
 
-    resources: Sequence[PageResource] = ()
+    resources: Sequence[Match] = ()
     is_cut: bool = False
 
 
 def included_with(
     snapshot: Reader,
-    definition: Definition,
     access: Access,
     joins: Sequence[Join],
     matches: Sequence[Match],
@@ -82,20 +70,17 @@ def included_with(
     """
     if not joins or not matches:
         return Inclusion()
-    fresh = [
-        PageResource(definition.name, row.id, row.version_id, row.pk, row.body, row.patient_id)
-        for row in matches
-    ]
-    here = {resource.name for resource in fresh}
+    fresh = [*matches]
+    here = {_target_of(resource) for resource in fresh}
     requested = {Target(resource.type, resource.id) for resource in fresh}
-    included: list[PageResource] = []
+    included: list[Match] = []
     followed = referring_count = 0
     is_cut = False
     for step in range(MAX_STEPS + 1):
         new = []
         for resource in _referring(snapshot, access, joins, fresh, permission):
-            if resource.name not in here:
-                here.add(resource.name)
+            if _target_of(resource) not in here:
+                here.add(_target_of(resource))
                 requested.add(Target(resource.type, resource.id))
                 new.append(resource)
                 # A match may have any number of origins.
@@ -111,8 +96,8 @@ def included_with(
         targets = sorted(pointed - requested)
         room = MAX_INCLUDED - followed if step < MAX_STEPS else 0
         for resource in _resources(snapshot, access, targets[:room], permission) if targets else ():
-            if resource.name not in here:
-                here.add(resource.name)
+            if _target_of(resource) not in here:
+                here.add(_target_of(resource))
                 new.append(resource)
                 followed += 1
         is_cut = is_cut or len(targets) > room
@@ -132,14 +117,14 @@ def _referring(
     snapshot: Reader,
     access: Access,
     joins: Sequence[Join],
-    targets: Sequence[PageResource],
+    targets: Sequence[Match],
     permission: str,
-) -> list[PageResource]:
+) -> list[Match]:
     """Return what refers to these by the reverse joins, newest first: a SELECT for each type.
 
     Only what the token may see: of Provenance that every target may be seen.
     """
-    resources: list[PageResource] = []
+    resources: list[Match] = []
     by_type: dict[str, list[str]] = {}
     for resource in targets:
         by_type.setdefault(resource.type, []).append(resource.id)
@@ -163,11 +148,11 @@ def _referring(
             continue
         refers = any_of(choices).where()
         table = quoted(definition.tables.reference.name)
-        conditions = [
+        conditions: list[AnyCondition] = [
             Condition("r.is_current"),
             Condition(f"r.pk IN (SELECT t.pk FROM {table} t WHERE {refers.sql})", refers.values),
-            *_limit(definition, access, permission),
         ]
+        conditions = reach_of(definition, access, permission).limit(conditions)
         order = "r.last_updated DESC, r.id DESC"
         if source != "Provenance":
             order += f" LIMIT {MAX_REFERRING + 1}"
@@ -175,11 +160,9 @@ def _referring(
     return resources
 
 
-def _targets(
-    snapshot: Reader, joins: Sequence[Join], sources: Iterable[PageResource]
-) -> set[Target]:
+def _targets(snapshot: Reader, joins: Sequence[Join], sources: Iterable[Match]) -> set[Target]:
     """Return what the sources refer to by the joins: one SELECT for each type of source."""
-    by_type: dict[str, list[PageResource]] = {}
+    by_type: dict[str, list[Match]] = {}
     for resource in sources:
         by_type.setdefault(resource.type, []).append(resource)
     targets: set[Target] = set()
@@ -231,37 +214,34 @@ def _versions(
 
 def _resources(
     snapshot: Reader, access: Access, wanted: Sequence[Target], permission: str
-) -> list[PageResource]:
+) -> list[Match]:
     """Return what is wanted, is current and may be seen; or its version, where one is named.
 
     One SELECT for each type, and one more where a version is named that is not the current one.
     """
-    resources: list[PageResource] = []
+    resources: list[Match] = []
     by_type: dict[str, set[Target]] = {}
     for target in wanted:
         by_type.setdefault(target.type, set()).add(target)
     for name, targets in by_type.items():
         definition = types()[name]
-        limit = [Condition("r.is_current"), *_limit(definition, access, permission)]
-        current = _rows(snapshot, definition, "r", [_among("r", targets), *limit], "r.id")
+        wanted_here = [_among("r", targets), Condition("r.is_current")]
+        limited = reach_of(definition, access, permission).limit(wanted_here)
+        current = _rows(snapshot, definition, "r", limited, "r.id")
         resources += [
-            row for row in current if not targets.isdisjoint((Target(name, row.id), row.name))
+            row
+            for row in current
+            if not targets.isdisjoint((Target(name, row.id), _target_of(row)))
         ]
         known = {row.id for row in current}
         past = {target for target in targets if target.version_id and target.id in known}
-        past -= {row.name for row in current}
+        past -= {_target_of(row) for row in current}
         if past:
-            limit = [Condition("NOT h.deleted"), *visible_versions(definition, access)]
-            order = "h.id, h.version_id"
-            versions = _rows(snapshot, definition, "h", [_among("h", past), *limit], order)
-            resources += [row for row in versions if row.name in past]
+            seen = reach_of(definition, access, "r").versions()
+            judged = [_among("h", past), Condition("NOT h.deleted"), *seen]
+            versions = _rows(snapshot, definition, "h", judged, "h.id, h.version_id")
+            resources += [row for row in versions if _target_of(row) in past]
     return resources
-
-
-def _limit(definition: Definition, access: Access, permission: str) -> list[Condition]:
-    """Return what must hold of a row `r` that the token may see."""
-    limit = visible(definition, access, permission)
-    return [] if limit is None else [limit.where()]
 
 
 def _among(row: str, targets: Collection[Target]) -> Condition:
@@ -272,13 +252,13 @@ def _rows(
     snapshot: Reader,
     definition: Definition,
     row: str,
-    conditions: Sequence[Condition],
+    conditions: Sequence[AnyCondition],
     order: str,
-) -> list[PageResource]:
+) -> list[Match]:
     where = all_of(conditions)
     rows = snapshot.all(
-        f"SELECT {row}.id, {row}.version_id, {row}.pk, {row}.body, {row}.patient_id"
+        f"SELECT {', '.join(f'{row}.{column}' for column in COLUMNS)}"
         f" FROM {definition.sql_table} {row} WHERE {where.sql} ORDER BY {order}",
         where.values,
     )
-    return [PageResource(definition.name, *values) for values in rows]
+    return [Match(definition.name, *values) for values in rows]

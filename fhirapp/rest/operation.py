@@ -1,18 +1,19 @@
-"""The parameters of an operation: in the URL by GET, in a Parameters resource or a form by POST.
+"""The declared parameters of operations and histories.
 
+Those of an operation are in the URL by GET, in a Parameters resource or a form by POST.
 Source: FHIR R4 operations §3.2.0.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from flask import request
 
 from fhirapp.config import settings
-from fhirapp.definition import Operation
+from fhirapp.definition import Operation, OperationParameter
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     InvalidParameter,
@@ -34,8 +35,8 @@ _CURSOR = "_cursor"
 
 
 @dataclass(frozen=True)
-class OperationRequest:
-    """The request for an operation.
+class RequestParameters:
+    """The parameters of a request that were declared.
 
     values holds the text of each parameter, a Coding as `system|code`, a resource as JSON, and each
     value of one that repeats. applied are the parameters as links carry them, without the cursor.
@@ -86,20 +87,32 @@ class OperationRequest:
         return fingerprint(path, selecting)
 
 
-def parse_operation(operation: Operation) -> OperationRequest:
+def parse_operation(operation: Operation) -> RequestParameters:
     """Read the request's parameters; an unknown one is refused. Raises FhirError."""
-    sent = _arguments(operation)
-    known = {parameter.name: parameter for parameter in operation.parameters}
+    name = f"${operation.name}"
+    return read_parameters(
+        operation.parameters, _arguments(operation), name, is_paged=operation.is_paged
+    )
+
+
+def read_parameters(
+    declared: Iterable[OperationParameter], sent: Arguments, what: str, *, is_paged: bool
+) -> RequestParameters:
+    """Read the parameters of an operation or a history; an unknown one is refused.
+
+    what they are of is named in errors. Raises ParameterError.
+    """
+    known = {parameter.name: parameter for parameter in declared}
     values: dict[str, list[str]] = {}
-    common = (*SHAPING, _CURSOR) if operation.is_paged else response.FORM_PARAMETERS
+    common = (*SHAPING, _CURSOR) if is_paged else response.FORM_PARAMETERS
     for name, value in sent:
         if name not in known and name not in common:
-            raise UnsupportedParameter(name[:SHOWN], f"is not a parameter of ${operation.name}")
-        if "\0" in value:
-            raise InvalidParameter(name, "has a NUL character")
-        if len(value) > MAX_LENGTH and name != operation.resource:
-            raise InvalidParameter(name, f"is longer than {MAX_LENGTH} characters")
-        if name in known and known[name].repeats:
+            raise UnsupportedParameter(name[:SHOWN], f"is not a parameter of {what}")
+        if not value.strip():
+            continue
+        parameter = known.get(name)
+        _check_text(name, value, parameter)
+        if parameter and parameter.repeats:
             values.setdefault(name, []).extend(_listed(name, value))
         elif name in values:
             raise RepeatedParameter(name, "may be given once")
@@ -107,16 +120,26 @@ def parse_operation(operation: Operation) -> OperationRequest:
             values[name] = [value]
     for name, parameter in known.items():
         if parameter.required and name not in values:
-            raise MissingParameter(name, f"is required by ${operation.name}")
+            raise MissingParameter(name, f"is required by {what}")
         if len(values.get(name, ())) > MAX_VALUES:
             raise InvalidParameter(name, f"{MAX_VALUES} values are the most")
     config = settings()
     listed = values.get("_count")
     count = parse_count(listed[0] if listed else None, config.page_size, config.page_max)
     applied = [
-        (name, str(count) if name == "_count" else value) for name, value in sent if name != _CURSOR
+        (name, str(count) if name == "_count" else value)
+        for name, value in sent
+        if name != _CURSOR and value.strip()
     ]
-    return OperationRequest(values, applied, count)
+    return RequestParameters(values, applied, count)
+
+
+def _check_text(name: str, value: str, parameter: OperationParameter | None) -> None:
+    """Raises InvalidParameter for a value that is no text, or too long and no resource."""
+    if "\0" in value:
+        raise InvalidParameter(name, "has a NUL character")
+    if len(value) > MAX_LENGTH and (parameter is None or parameter.type != "Resource"):
+        raise InvalidParameter(name, f"is longer than {MAX_LENGTH} characters")
 
 
 def _listed(name: str, value: str) -> list[str]:

@@ -1,7 +1,9 @@
 """The pages of a search: their matches, links and total, and the cursors between them.
 
-A cursor is opaque and signed; the server keeps nothing. With `_sort=_score` the best of the newest
-CANDIDATES matches of words are ranked, on one page.
+Several types come one after the other. A cursor is opaque and signed, and the server keeps nothing:
+it names a place in its type, and of each type the last row that there was at the first page, so
+that what came later is on no later page. With `_sort=_score` the best of the newest CANDIDATES
+matches of words are ranked, on one page.
 Source: service.md 2.1; FHIR R4 search §3.1.1.5.1; decisions 2.1, 2.5, §3.
 """
 
@@ -10,32 +12,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
-from uuid import UUID
 
 from flask import Flask, current_app
 from itsdangerous import BadData, URLSafeSerializer
 
-from fhirapp import config, urls
+from fhirapp import urls
 from fhirapp.db import Reader
 from fhirapp.db.reader import note_cache
-from fhirapp.definition import Definition
+from fhirapp.definition import Definition, types
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.keys import key_of
+from fhirapp.rest.access import ALL, Reach
 from fhirapp.rest.cache import LruCache
+from fhirapp.search import page as pages
 from fhirapp.search.fulltext import words_table
-from fhirapp.search.page import (
-    NEWEST_FIRST,
-    Cursor,
-    Order,
-    Place,
-    Run,
-    Selection,
-    find_page,
-    last_row,
-)
-from fhirapp.search.query import MAX_IDS, Controls, Query
+from fhirapp.search.page import NEWEST_FIRST, Order, Place, Run, Selection, find_page
+from fhirapp.search.parameter import SortKey
+from fhirapp.search.query import Controls, Query
 from fhirapp.search.values import IndexCondition
 from fhirapp.search.words import Words, scores
 
@@ -50,6 +45,9 @@ TOO_COMMON = (
     "_sort",
     f"the words are in more than {RANKABLE:,} resources and were not ranked; newest first",
 )
+BY_NUMBER = Order((SortKey("{row}.pk"),))
+# The place before the first of a type, in the orders in which several types are searched.
+_BEFORE_FIRST: Mapping[Order, Place] = {NEWEST_FIRST: ("\U0010ffff", ""), BY_NUMBER: (0,)}
 # A score depends on how rare the words are among all records.
 LIMITED = ("_sort", "_score ranks among all records, which this token may not see; newest first")
 
@@ -60,29 +58,44 @@ def init_app(app: Flask) -> None:
     app.extensions[_TOTALS] = LruCache[bytes, int](_MAX_TOTALS)
 
 
+class PageCursor(NamedTuple):
+    """Where a page lies: after this place of this type, or with backwards before it.
+
+    marks pairs each type with its last row number when paging began.
+    """
+
+    type: str
+    place: Place
+    backwards: bool
+    marks: Sequence[tuple[str, int]]
+
+
 class Cursors:
     """Signs and reads cursors with the server's key."""
 
     def __init__(self, key: bytes) -> None:
-        self._serializer = URLSafeSerializer(key, salt="cursor")
+        self._serializer = URLSafeSerializer(key, salt="page")
 
-    def write(self, cursor: Cursor, query_fingerprint: str) -> str:
+    def write(self, cursor: tuple[Any, ...], query_fingerprint: str) -> str:
         text = self._serializer.dumps([*cursor, query_fingerprint])
         return text if isinstance(text, str) else text.decode()
 
-    def read(self, value: str, query_fingerprint: str) -> Cursor:
-        """Raises InvalidParameter when it was tampered with or belongs to another query."""
+    def read(self, value: str, query_fingerprint: str, what: str = "search") -> Sequence[Any]:
+        """Return the members of a cursor.
+
+        Raises InvalidParameter where it was tampered with or belongs to another query.
+        """
         try:
-            place, backwards, mark, of_query = self._serializer.loads(value)
+            *cursor, of_query = self._serializer.loads(value)
         except (BadData, ValueError, TypeError):
             raise InvalidParameter(
                 "_cursor", "is not one of this server's; start again from the first page"
             ) from None
         if of_query != query_fingerprint:
             raise InvalidParameter(
-                "_cursor", "belongs to another search; start again from the first page"
+                "_cursor", f"belongs to another {what}; start again from the first page"
             )
-        return Cursor(tuple(place), backwards, mark)
+        return [*cursor]
 
 
 def fingerprint(resource_type: str, parameters: Sequence[tuple[str, str]]) -> str:
@@ -105,103 +118,114 @@ def self_link(resource_type: str) -> str:
     return f"{urls.base_url()}/api/{resource_type}"
 
 
-def bundle_id(digest: str) -> str:
-    """Return a Bundle's id, the same for the same answer; digest is 32 hexadecimal digits."""
-    return str(UUID(digest))
-
-
 class Match(NamedTuple):
-    """A matching row, and its place in the order of results."""
+    """A resource on a page: a match with its place in the order, or what comes with one."""
 
+    type: str
     id: str
     version_id: int
     last_updated: str
     pk: int
     body: bytes
     patient_id: str | None
-    place: Place
+    place: Place = ()
 
     @classmethod
-    def of(cls, row: Place) -> Match:
+    def of(cls, definition: Definition, row: Place) -> Match:
         """Return the match that a row of find_page is."""
-        return cls._make((*row[:6], row[6:]))
+        return cls._make((definition.name, *row[:6], row[6:]))
 
 
 class Page(NamedTuple):
     """The matches of one page in order, and whether there are pages before and after it.
 
-    mark is the table's last row number when paging began. scores are by row number; unranked says
-    why there are none, as Query.ignored does.
+    marks are as in PageCursor. is_ranked says that it has the best matches alone. scores are by row
+    number; unranked says why there are none, as Query.ignored does.
     """
 
     matches: Sequence[Match]
     before: bool = False
     after: bool = False
-    mark: int = 0
+    marks: Sequence[tuple[str, int]] = ()
+    is_ranked: bool = False
     scores: Mapping[int, float] = MappingProxyType({})
     unranked: Sequence[tuple[str, str]] = ()
 
     @property
     def is_single(self) -> bool:
         """Whether the page holds every match."""
-        return bool(self.matches) and not self.before and not self.after
+        return bool(self.matches) and not (self.before or self.after or self.is_ranked)
+
+
+class Part(NamedTuple):
+    """What is searched of one type."""
+
+    definition: Definition
+    selection: Selection
+
+
+def rank(name: str) -> tuple[bool, str]:
+    """Return what types are sorted by: the patient, then by name."""
+    return (types()[name].compartment != "id", name)
 
 
 def read_page(
-    run: Run, selection: Selection, order: Order, controls: Controls, query_fingerprint: str
+    run: Run, parts: Sequence[Part], order: Order, cursor: PageCursor | None, count: int
 ) -> Page:
-    """Read one page, and one more row to learn whether another page follows.
+    """Read a page, and one more row to learn whether another page follows.
 
-    Its cursor must be of the query with this fingerprint. Raises InvalidParameter.
+    parts are in the order of rank.
     """
-    if controls.only_total:
-        return Page(())
-    cursor = None
-    if controls.cursor is not None:
-        cursor = cursors().read(controls.cursor, query_fingerprint)
-    # decisions 2.5: where _id is given, one page holds all
-    count = MAX_IDS if controls.count is None else controls.count
-    rows = find_page(run, selection, order, cursor, count + 1)
-    more = len(rows) > count
-    matches = [Match.of(row) for row in (rows[:-1] if more else rows)]
+    matches: list[Match] = []
+    marks = dict(cursor.marks) if cursor else {}
+    for definition, selection in parts:
+        name, limit = definition.name, count + 1 - len(matches)
+        if not limit or (cursor and rank(name) < rank(cursor.type)):
+            continue
+        after = None
+        if cursor:
+            place = tuple(cursor.place) if name == cursor.type else _BEFORE_FIRST[order]
+            if name not in marks:
+                # The token of the first page did not reach the type.
+                marks[name] = pages.last_row(run, selection)
+            after = pages.Cursor(place, cursor.backwards, marks[name])
+        rows = find_page(run, selection, order, after, limit)
+        matches += [Match.of(definition, row) for row in rows]
+    more = len(matches) > count
+    matches = matches[:count]
     if cursor is None:
-        mark = last_row(run, selection) if more else 0
-        return Page(matches, before=False, after=more, mark=mark)
-    if cursor.backwards:
-        return Page(matches[::-1], before=more, after=True, mark=cursor.mark)
-    return Page(matches, before=True, after=more, mark=cursor.mark)
+        parted = parts if more else ()
+        marks = {part.definition.name: pages.last_row(run, part.selection) for part in parted}
+    if cursor and cursor.backwards:
+        return Page(matches[::-1], before=more, after=True, marks=[*marks.items()])
+    return Page(matches, before=cursor is not None, after=more, marks=[*marks.items()])
 
 
-def links_of(
-    type_name: str,
-    parameters: Sequence[tuple[str, str]],
-    controls: Controls,
-    page: Page,
-    query_fingerprint: str,
-) -> list[tuple[str, str]]:
-    """Return the links of a search: self, then further_links (decisions 2.1).
-
-    parameters are those of the search that were applied.
-    """
-    applied = [*parameters, *controls.applied]
-    own = self_link(type_name)
-    if config.settings().self_link == "fhir":
-        place = [] if controls.cursor is None else [("_cursor", controls.cursor)]
-        own = page_link(type_name, [*applied, *place])
-    return [("self", own), *further_links(type_name, applied, page, query_fingerprint)]
+def cursor_of(value: str | None, query_fingerprint: str) -> PageCursor | None:
+    """Return the cursor of a request. Raises InvalidParameter for that of another query."""
+    return PageCursor(*cursors().read(value, query_fingerprint)) if value is not None else None
 
 
 def further_links(
-    path: str, applied: Sequence[tuple[str, str]], page: Page, query_fingerprint: str
+    path: str,
+    applied: Sequence[tuple[str, str]],
+    page: Page,
+    query_fingerprint: str,
+    *,
+    with_previous: bool = False,
 ) -> list[tuple[str, str]]:
-    """Return first, and next and previous where there are more pages, below /fhir/<path>."""
+    """Return first, and next and previous where there are more pages, below /fhir/<path>.
+
+    A search of several types has no previous.
+    """
     links = [("first", page_link(path, applied))]
     for relation, exists, edge, backwards in (
         ("next", page.after, -1, False),
-        ("previous", page.before, 0, True),
+        ("previous", page.before and with_previous, 0, True),
     ):
         if exists and page.matches:
-            cursor = Cursor(page.matches[edge].place, backwards, page.mark)
+            match = page.matches[edge]
+            cursor = PageCursor(match.type, match.place, backwards, page.marks)
             further = [*applied, ("_cursor", cursors().write(cursor, query_fingerprint))]
             links.append((relation, page_link(path, further)))
     return links
@@ -213,8 +237,15 @@ def cursors() -> Cursors:
     return signer
 
 
-def total_of(snapshot: Reader, selection: Selection) -> int:
-    """Return how many rows match; a count is valid until the data changes."""
+def total_of(snapshot: Reader, parts: Sequence[Part], page: Page) -> int:
+    """Return how many resources match."""
+    if page.is_single:
+        return len(page.matches)
+    return sum(_count(snapshot, part.selection) for part in parts)
+
+
+def _count(snapshot: Reader, selection: Selection) -> int:
+    """Return how many rows of a type match; a count is valid until the data changes."""
     totals: LruCache[bytes, int] = current_app.extensions[_TOTALS]
     select = selection.total()
     # A search may list hundreds of values: of each no more is kept than a digest.
@@ -228,19 +259,9 @@ def total_of(snapshot: Reader, selection: Selection) -> int:
     return count
 
 
-def ranked_page(
-    run: Run,
-    definition: Definition,
-    query: Query,
-    selection: Selection,
-    controls: Controls,
-    *,
-    is_limited: bool,
-) -> Page:
-    """Return the one page of a search by `_score`. Raises FhirError.
-
-    is_limited says that the token may not see every record.
-    """
+def ranked_page(run: Run, part: Part, query: Query, controls: Controls, reach: Reach) -> Page:
+    """Return the one page of a search by `_score`. Raises FhirError."""
+    definition, selection = part
     searches = [
         (parameter, value)
         for name, value in query.applied
@@ -250,23 +271,26 @@ def ranked_page(
         raise InvalidParameter("_sort", "_score needs words to search for: _content or _text")
     if controls.only_total:
         return Page(())
-    rows = [Match.of(row) for row in find_page(run, selection, NEWEST_FIRST, None, CANDIDATES)]
+    found = find_page(run, selection, NEWEST_FIRST, None, CANDIDATES)
+    rows = [Match.of(definition, row) for row in found]
     count = CANDIDATES if controls.count is None else controls.count
-    if is_limited:
-        return Page(rows[:count], unranked=[LIMITED])
+    if reach.rows is not ALL:
+        return Page(rows[:count], is_ranked=True, unranked=[LIMITED])
     if _are_common(run, definition, query):
-        return Page(rows[:count], unranked=[TOO_COMMON])
+        return Page(rows[:count], is_ranked=True, unranked=[TOO_COMMON])
     if not rows:
         return Page(())
     ranks = scores(run, definition.tables, searches, [row.pk for row in rows])
     rows.sort(key=lambda row: ranks[row.pk], reverse=True)
-    return Page(rows[:count], scores={row.pk: ranks[row.pk] for row in rows[:count]})
+    return Page(
+        rows[:count], is_ranked=True, scores={row.pk: ranks[row.pk] for row in rows[:count]}
+    )
 
 
 def _are_common(run: Run, definition: Definition, query: Query) -> bool:
     """Say whether so many rows have the words that ranking them would take long."""
     table = words_table(definition.tables)
-    for condition in query.conditions:
+    for condition in query.parts:
         if isinstance(condition, IndexCondition) and condition.table == table:
             probe = condition.count_to(RANKABLE)
             if run(probe.sql, probe.values)[0][0] >= RANKABLE:

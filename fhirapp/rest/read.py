@@ -6,16 +6,15 @@ from typing import NamedTuple
 
 from flask import Response
 
-from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader, reader
-from fhirapp.definition import Definition, Visibility
+from fhirapp.definition import Definition
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.rest import response
-from fhirapp.rest.access import NOTHING, access_to, visible
+from fhirapp.rest.access import Reach, require
 from fhirapp.rest.recorder import note_all_served
 from fhirapp.rest.subset import check_subset, subset
 from fhirapp.search.query import Controls, parse_controls
-from fhirapp.search.values import Condition, all_of, is_in
+from fhirapp.search.values import Condition, all_of
 
 
 class StoredVersion(NamedTuple):
@@ -37,20 +36,20 @@ COLUMNS = ", ".join(f"h.{name}" for name in StoredVersion._fields)
 
 def read(definition: Definition, resource_id: str) -> Response:
     """Return the current version. Raises NotFound, Gone."""
-    access = access_to(definition, "r", resource_id)
+    reach = require(definition, "r", resource_id)
     shape = _wanted(definition)
     snapshot = reader()
-    version = find_version(snapshot, definition, access, resource_id)
+    version = find_version(snapshot, reach, resource_id)
     return _respond(snapshot, definition, version, shape, f"{definition.name}/{resource_id}")
 
 
 def vread(definition: Definition, resource_id: str, version_id: str) -> Response:
     """Return one version. Raises NotFound, Gone."""
-    access = access_to(definition, "r", resource_id)
+    reach = require(definition, "r", resource_id)
     shape = _wanted(definition)
     snapshot, version = reader(), None
     if version_id.isascii() and version_id.isdecimal() and len(version_id) < 10:
-        version = find_version(snapshot, definition, access, resource_id, int(version_id))
+        version = find_version(snapshot, reach, resource_id, int(version_id))
         # 01 is no version's id.
         if version is not None and str(version.version_id) != version_id:
             version = None
@@ -59,60 +58,19 @@ def vread(definition: Definition, resource_id: str, version_id: str) -> Response
 
 
 def find_version(
-    snapshot: Reader,
-    definition: Definition,
-    access: Access,
-    resource_id: str,
-    version_id: int | None = None,
+    snapshot: Reader, reach: Reach, resource_id: str, version_id: int | None = None
 ) -> StoredVersion | None:
     """Return a version, by default the newest; None where there is none or it may not be seen."""
+    table = reach.definition.sql_table
     parts = [Condition("h.id = ?", (resource_id,))]
     if version_id is None:
-        newest = f"SELECT max(v.version_id) FROM {definition.sql_table} v WHERE v.id = ?"
+        newest = f"SELECT max(v.version_id) FROM {table} v WHERE v.id = ?"
         parts.append(Condition(f"h.version_id = ({newest})", (resource_id,)))
     else:
         parts.append(Condition("h.version_id = ?", (version_id,)))
-    parts += visible_versions(definition, access)
-    where = all_of(parts)
-    row = snapshot.first(
-        f"SELECT {COLUMNS} FROM {definition.sql_table} h WHERE {where.sql}", where.values
-    )
+    where = all_of([*parts, *reach.versions()])
+    row = snapshot.first(f"SELECT {COLUMNS} FROM {table} h WHERE {where.sql}", where.values)
     return StoredVersion(*row) if row else None
-
-
-# What a version `h` is judged by: its content or, for a deletion, which has none, that of the
-# version it deleted; and what was last known of the resource, so that its past is out of reach
-# where a scope covers it no longer or it is another patient's now.
-_JUDGED_BY = (" AND d.version_id <= h.version_id", "")
-
-
-def visible_versions(definition: Definition, access: Access) -> list[Condition]:
-    """Return what must hold of a version, `h` in SQL, that the token may see (decisions §6).
-
-    Versions of a CARRIER type are seen with what carries them, so none by themselves.
-    """
-    if definition.visibility is Visibility.CARRIER:
-        return [NOTHING]
-    limit = visible(definition, access, "r")
-    if limit is None:
-        return []
-    conditions: list[Condition] = []
-    patients = {grant.patient for grant in access.grants(definition.name, "r")}
-    if definition.compartment and patients and None not in patients:
-        # Not enough alone, but there is an index.
-        conditions.append(is_in("h.patient_id", patients))
-    table, covered = definition.sql_table, limit.where()
-    conditions += [
-        Condition(
-            # Not EXISTS, which PostgreSQL would make a join of all versions.
-            f"1 = (SELECT count(*) FROM {table} r WHERE r.pk = (SELECT d.pk FROM {table} d"
-            f" WHERE d.id = h.id AND NOT d.deleted{until} ORDER BY d.version_id DESC LIMIT 1)"
-            f" AND {covered.sql})",
-            covered.values,
-        )
-        for until in _JUDGED_BY
-    ]
-    return conditions
 
 
 def _wanted(definition: Definition) -> tuple[response.Layout, Controls | None]:

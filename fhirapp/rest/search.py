@@ -1,4 +1,4 @@
-"""search-type: from the request's parameters to a searchset Bundle.
+"""Searches: of a type, and of a type in a patient's compartment. system.py searches several types.
 
 Source: service.md 4; decisions §2, §3; FHIR R4 search §3.1.1.5.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from hashlib import blake2b
 from typing import NamedTuple
 
 from flask import Response, request
@@ -16,25 +15,27 @@ from fhirapp import urls
 from fhirapp.config import settings
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, types
-from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import Binding
-from fhirapp.fhir.json import INCLUDE, MATCH, Entry, bundle, scored
-from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
+from fhirapp.fhir.json import INCLUDE
+from fhirapp.fhir.outcome import UnsupportedMediaType, issue
 from fhirapp.rest import paging, response
-from fhirapp.rest.access import access_to, check_id, check_merged, check_patients, visible
+from fhirapp.rest.access import Reach, check_id, check_merged, require
+from fhirapp.rest.bundle_answer import BundleAnswer
 from fhirapp.rest.chains import Chains
 from fhirapp.rest.explain import Statements, explain_limits
-from fhirapp.rest.include import Inclusion, included_with
+from fhirapp.rest.include import included_with
 from fhirapp.rest.include_parameters import ignored_includes, joined_types, parse_includes
-from fhirapp.rest.recorder import note_all_served
+from fhirapp.rest.paging import Match, Page, PageCursor, Part
 from fhirapp.rest.subset import check_subset, subset
 from fhirapp.rest.terminology import Terminology, class_warnings
 from fhirapp.search.explain import Issue, explain_answer, explain_query
-from fhirapp.search.page import BY_SCORE, parse_sort
+from fhirapp.search.page import BY_SCORE, Order, Run, parse_sort
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import (
+    MAX_IDS,
     Arguments,
     Controls,
+    Query,
     parse_controls,
     parse_query,
     require_patient_or_id,
@@ -42,6 +43,38 @@ from fhirapp.search.query import (
 )
 from fhirapp.search.token import Token
 from fhirapp.store.merge import merged_among
+
+
+class TypeSearch(NamedTuple):
+    """What a request asks of one type, and what the token may see of it."""
+
+    reach: Reach
+    query: Query
+    context: Context
+
+    @classmethod
+    def read(
+        cls, reach: Reach, arguments: Arguments, *, strict: bool, run: Statements | None = None
+    ) -> TypeSearch:
+        """Read search parameters; run keeps the SELECTs of chains. Raises FhirError."""
+        definition = reach.definition
+        context = Context(definition.tables, urls.base_url(), Terminology().resolve)
+        chains = Chains(run, reach, context)
+        query = parse_query(definition.params, arguments, context, strict=strict, chain=chains)
+        return cls(reach, query, context)
+
+    def check_access(self, *, strict: bool) -> None:
+        """Raises Forbidden for another patient, MissingParameter where one has to be named."""
+        self.reach.check_patients(self.query.direct, self.context)
+        is_wide = self.reach.definition.patient_or_id and not self.reach.rows.narrows
+        if is_wide and (strict or settings().require_patient_or_id):
+            require_patient_or_id([name for name, _ in self.query.applied])
+
+    def part(self, snapshot: Reader) -> Part:
+        """Return the rows that are searched for. Raises FhirError."""
+        conditions = self.reach.limit(self.query.conditions())
+        definition = self.reach.definition
+        return Part(definition, select(definition.sql_table, conditions, snapshot.all))
 
 
 def search_compartment(definition: Definition, resource_id: str) -> Response:
@@ -52,75 +85,113 @@ def search_compartment(definition: Definition, resource_id: str) -> Response:
 
 def search_type(definition: Definition, within: Arguments = ()) -> Response:
     """Return the searchset Bundle; within are parameters that the path means. Raises FhirError."""
-    access = access_to(definition, "s")
+    reach = require(definition, "s")
     parameters = [*within, *search_arguments()]
     layout, strict, config = response.negotiate(parameters), response.is_strict(), settings()
-
     controls = parse_controls(parameters, default=config.page_size, greatest=config.page_max)
-    context = Context(definition.tables, urls.base_url(), Terminology().resolve)
     statements = Statements() if controls.explain and config.demo else None
-    chain = Chains(statements, definition, access, context)
-    query = parse_query(definition.params, controls.rest, context, strict=strict, chain=chain)
-    order = parse_sort(controls.sort, definition.params, context)
-    joins = parse_includes(definition, access, controls.includes)
-    ignored = [*query.ignored]
+    search = TypeSearch.read(reach, controls.rest, strict=strict, run=statements)
+    order = parse_sort(controls.sort, definition.params, search.context)
+    joins = parse_includes(definition, reach.access, controls.includes)
+    ignored = [*search.query.ignored]
     if controls.is_part:
         ignored += check_subset(definition, controls, strict=strict)
-    ignored += ignored_includes(joins, access, controls.includes)
-
-    direct = query.direct
-    check_patients(definition, access, direct, context)
-    limit = visible(definition, access, "s")
-    is_wide = limit is None or not limit.narrows
-    if is_wide and definition.patient_or_id and (strict or config.require_patient_or_id):
-        require_patient_or_id([name for name, _ in query.applied])
+    ignored += ignored_includes(joins, reach.access, controls.includes)
+    search.check_access(strict=strict)
 
     snapshot = reader()
-    run = statements or snapshot.all
-    conditions = query.conditions if limit is None else (*query.conditions, limit)
-    selection = select(definition.sql_table, conditions, snapshot.all)
-    query_fingerprint = paging.fingerprint(
-        definition.name, [*query.applied, ("_sort", controls.sort)]
-    )
+    run, parts = statements or snapshot.all, [search.part(snapshot)]
+    applied = search.query.applied
+    made_for = paging.fingerprint(definition.name, [*applied, ("_sort", controls.sort)])
     if controls.sort == BY_SCORE:
-        is_limited = limit is not None
-        page = paging.ranked_page(
-            run, definition, query, selection, controls, is_limited=is_limited
-        )
+        page = paging.ranked_page(run, parts[0], search.query, controls, reach)
         ignored += page.unranked
     else:
-        page = paging.read_page(run, selection, order, controls, query_fingerprint)
-    total = None
-    if controls.only_total or controls.total != "none":
-        is_all = page.is_single and controls.sort != BY_SCORE
-        total = len(page.matches) if is_all else paging.total_of(snapshot, selection)
-    is_empty = not (page.matches or total)
-    check_merged(snapshot, definition, access, direct, context, is_empty=is_empty)
-    links = paging.links_of(definition.name, query.applied, controls, page, query_fingerprint)
-    inclusion = included_with(snapshot, definition, access, joins, page.matches)
+        cursor = paging.cursor_of(controls.cursor, made_for)
+        page = read_page(run, parts, order, cursor, controls)
+    total = paging.total_of(snapshot, parts, page) if controls.with_total else None
+    check_all_merged(snapshot, [search], is_empty=not (page.matches or total))
+    inclusion = included_with(snapshot, reach.access, joins, page.matches)
 
     if definition.compartment == "id" and any(join.reverse for join in joins):
         ignored += _merged(snapshot, page.matches)
-    issues = [*warnings(ignored, is_cut=inclusion.is_cut)]
-    issues += class_warnings(query.applied)
-    for impossible in impossible_values(definition, direct):
-        if (warning := impossible.issue()) not in issues:
-            issues.append(warning)
+    issues = issues_of([search], ignored, is_cut=inclusion.is_cut)
     if controls.explain:
-        issues += explain_query(definition.params, query, context)
-        issues += explain_answer(controls)
-        led_to = [name for chained in query.chains.values() for name in chained.types]
-        issues += explain_limits([definition.name, *led_to, *joined_types(joins)], access)
+        issues += explain([search], controls, joined_types(joins))
         issues += statements.explain() if statements else ()
-    matched = [(match.id, match.version_id) for match in page.matches]
-    included = [resource.name for resource in inclusion.resources]
-    # Bodies depend on these two settings beside the version.
-    rendering = (config.inline_max, config.empty_content)
-    content = (links, total, matched, page.scores, included, issues, rendering)
-    digest = blake2b(repr(content).encode(), digest_size=16).hexdigest()
-    entries = _entries(definition, controls, page, inclusion, issues)
-    body = bundle(paging.bundle_id(digest), "searchset", total, links, entries)
-    return response.respond(body, layout, etag=f'W/"{digest}"')
+    linked = [*applied, *controls.applied]
+    links = [("self", paging.self_link(definition.name))]
+    if config.self_link == "fhir":
+        links = [("self", paging.page_link(definition.name, [*linked, *controls.place]))]
+    links += paging.further_links(definition.name, linked, page, made_for, with_previous=True)
+    answer = searchset(page, controls, inclusion.resources)
+    answer.add_issues(issues)
+    return answer.respond(links, total, layout)
+
+
+def read_page(
+    run: Run,
+    parts: Sequence[Part],
+    order: Order,
+    cursor: PageCursor | None,
+    controls: Controls,
+) -> Page:
+    """Return the page that is asked for."""
+    if controls.only_total:
+        return Page(())
+    # decisions 2.5: where _id is given, one page holds all
+    count = MAX_IDS * len(parts) if controls.count is None else controls.count
+    return paging.read_page(run, parts, order, cursor, count)
+
+
+def check_all_merged(snapshot: Reader, searches: Sequence[TypeSearch], *, is_empty: bool) -> None:
+    """Raises InvalidParameter where the record of a patient is in another's (check_merged)."""
+    for search in searches:
+        check_merged(snapshot, search.reach, search.query.direct, search.context, is_empty=is_empty)
+
+
+def searchset(page: Page, controls: Controls, included: Sequence[Match] = ()) -> BundleAnswer:
+    """Return the Bundle of the matches and what comes with them, as much of each as is asked for.
+
+    FHIR R4 search §3.1.1.5.9: _elements is about the matches alone.
+    """
+
+    def part_of_match(definition: Definition, body: bytes) -> bytes:
+        return subset(definition, body, controls.summary, controls.elements)
+
+    def part_of_included(definition: Definition, body: bytes) -> bytes:
+        return subset(definition, body, controls.summary, ())
+
+    answer = BundleAnswer()
+    answer.add_matches(page, part_of_match if controls.is_part else None)
+    for resource in included:
+        part = part_of_included if controls.is_part else None
+        answer.add(types()[resource.type], [resource], INCLUDE, part)
+    return answer
+
+
+def issues_of(
+    searches: Sequence[TypeSearch], ignored: Iterable[tuple[str, str]], *, is_cut: bool = False
+) -> list[Issue]:
+    """Return the warnings of a search, each once."""
+    issues = [*warnings(ignored, is_cut=is_cut), *class_warnings(searches[0].query.applied)]
+    for search in searches:
+        for impossible in impossible_values(search.reach.definition, search.query.direct):
+            if (warning := impossible.issue()) not in issues:
+                issues.append(warning)
+    return issues
+
+
+def explain(
+    searches: Sequence[TypeSearch], controls: Controls, further: Iterable[str] = ()
+) -> Iterator[Issue]:
+    """Yield how a search was read, which is the same of each type; further are types beside."""
+    first = searches[0]
+    yield from explain_query(first.reach.definition.params, first.query, first.context)
+    yield from explain_answer(controls)
+    names = [search.reach.definition.name for search in searches]
+    led_to = [name for chained in first.query.chains.values() for name in chained.types]
+    yield from explain_limits([*names, *led_to, *further], first.reach.access)
 
 
 def search_arguments() -> list[tuple[str, str]]:
@@ -138,7 +209,7 @@ def search_arguments() -> list[tuple[str, str]]:
     return parameters
 
 
-def _merged(snapshot: Reader, patients: Sequence[paging.Match]) -> Iterator[tuple[str, str]]:
+def _merged(snapshot: Reader, patients: Sequence[Match]) -> Iterator[tuple[str, str]]:
     """Yield, as Query.ignored has it, the patients of a page whose record is in another's now."""
     for patient_id, into in merged_among(snapshot, [match.id for match in patients]).items():
         reason = f"Patient/{patient_id} was merged into Patient/{into}, which has the record"
@@ -196,35 +267,3 @@ def _why_impossible(parameter: Token, bindings: Sequence[Binding], choice: str) 
         return "", ""
     near = get_close_matches(code.casefold(), codes, n=1)
     return f"one value is none of {', '.join(codes)}", "".join(near)
-
-
-def _entries(
-    definition: Definition,
-    controls: Controls,
-    page: paging.Page,
-    inclusion: Inclusion,
-    issues: Sequence[Issue],
-) -> Iterator[Entry]:
-    """Yield the matches, then what is included with them, then the outcome."""
-    name, base, known = definition.name, response.fhir_address(""), types()
-    is_part = controls.is_part
-    note_all_served(name, page.matches)
-    for resource in inclusion.resources:
-        note_all_served(resource.type, [resource])
-
-    def shown(definition: Definition, body: bytes, elements: Sequence[str]) -> bytes:
-        if is_part:
-            body = subset(definition, body, controls.summary, elements)
-        return response.with_addresses(body, definition.attachments, base)
-
-    for match in page.matches:
-        body = shown(definition, match.body, controls.elements)
-        score = page.scores.get(match.pk)
-        beside = MATCH if score is None else scored(score)
-        yield Entry(f"{base}{name}/{match.id}", body, beside)
-    for resource in inclusion.resources:
-        # FHIR R4 search §3.1.1.5.9: _elements is about the matches alone.
-        body = shown(known[resource.type], resource.body, ())
-        yield Entry(f"{base}{resource.type}/{resource.id}", body, INCLUDE)
-    if issues:
-        yield fhir_json.outcome(operation_outcome(issues))

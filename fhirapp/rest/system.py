@@ -8,52 +8,41 @@ Source: FHIR R4 http §3.1.0.9, search §3.1.1.2.1; decisions §1, §3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from hashlib import blake2b
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from flask import Blueprint, Response
 
-from fhirapp import urls
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.definition import Definition, types
-from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import outcome
-from fhirapp.fhir.json import MATCH, Entry, bundle
-from fhirapp.rest.access import (
-    access_to,
-    check_id,
-    check_merged,
-    check_patients,
-    reaches,
-    visible,
-)
+from fhirapp.rest.access import Reach, check_id, reach_of, reaches, require
 from fhirapp.rest.blueprint import compartment_types
-from fhirapp.rest.chains import Chains
-from fhirapp.rest.explain import explain_limits
-from fhirapp.rest.paging import Match, bundle_id, fingerprint, page_link, total_of
-from fhirapp.rest.recorder import note_all_served
-from fhirapp.rest.response import fhir_address, is_strict, negotiate, respond, with_addresses
-from fhirapp.rest.search import impossible_values, search_arguments, warnings
-from fhirapp.rest.subset import check_subset, subset, unknown_elements
-from fhirapp.rest.terminology import Terminology, class_warnings
-from fhirapp.rest.walk import BY_NEWEST, begin_at, cursor_after, part, rank, read_parts
-from fhirapp.search.explain import SPEC, Issue, explain_answer, explain_query, explanation
-from fhirapp.search.parameter import Context
-from fhirapp.search.query import (
-    MAX_IDS,
-    Arguments,
-    Controls,
-    Query,
-    parse_controls,
-    parse_query,
-    require_patient_or_id,
-    select,
+from fhirapp.rest.paging import (
+    cursor_of,
+    fingerprint,
+    further_links,
+    page_link,
+    rank,
+    total_of,
 )
-from fhirapp.search.values import SHOWN, AnyCondition
+from fhirapp.rest.response import is_strict, negotiate
+from fhirapp.rest.search import (
+    TypeSearch,
+    check_all_merged,
+    explain,
+    issues_of,
+    read_page,
+    search_arguments,
+    searchset,
+)
+from fhirapp.rest.subset import check_subset, unknown_elements
+from fhirapp.search.explain import SPEC, explanation
+from fhirapp.search.page import NEWEST_FIRST
+from fhirapp.search.query import Arguments, Controls, parse_controls
+from fhirapp.search.values import SHOWN
 
 _TYPE = "_type"
 _SPEC = f"{SPEC}#_type"
@@ -79,15 +68,6 @@ def search_record(resource_id: str) -> Response:
     return _answer(f"Patient/{resource_id}/*", compartment_types(), [("patient", resource_id)])
 
 
-class _TypeQuery(NamedTuple):
-    """A type, what is asked of it, and what the token may see of it, None for all."""
-
-    definition: Definition
-    query: Query
-    limit: AnyCondition | None
-    context: Context
-
-
 def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Response:
     """Answer a search of these types; within are the parameters that the path means."""
     access = authenticate().access()
@@ -99,51 +79,35 @@ def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Res
     rest = [(name, value) for name, value in parameters if name != _TYPE]
     controls = parse_controls(rest, default=config.page_size, greatest=config.page_max)
     _check_controls(controls)
-
-    queries = [_query(definition, access, controls, within, strict=strict) for definition in chosen]
-    ignored = _ignored(queries, controls, strict=strict)
+    searches = [
+        _read(reach_of(definition, access, "s"), [*within, *controls.rest], strict=strict)
+        for definition in chosen
+    ]
+    ignored = _ignored(searches, controls, strict=strict)
     if uncovered:
         names = ", ".join(definition.name for definition in uncovered)
         ignored.append((_TYPE, f"{names} not searched: the token's scope does not cover it"))
-    applied = [pair for pair in queries[0].query.applied if pair not in within]
+    applied = [pair for pair in searches[0].query.applied if pair not in within]
     applied += [(_TYPE, ",".join(definition.name for definition in requested))] if requested else []
     made_for = fingerprint(path or "/", applied)
 
     snapshot = reader()
-    begin = begin_at(controls.cursor, made_for)
-    marks = dict(begin.marks)
-    parts = []
-    for query in queries:
-        conditions = [*query.query.conditions, *([query.limit] if query.limit is not None else ())]
-        selection = select(query.definition.sql_table, conditions, snapshot.all)
-        parts.append(part(snapshot.all, query.definition, selection, marks))
-    count = MAX_IDS * len(parts) if controls.count is None else controls.count
-    matches: list[tuple[Definition, Match]] = []
-    if not controls.only_total:
-        matches = read_parts(snapshot.all, parts, begin, count + 1, BY_NEWEST)
-    page = matches[:count]
-    total = None
-    if controls.only_total or controls.total != "none":
-        total = sum(total_of(snapshot, share.selection) for share in parts)
-    for query in queries:
-        is_empty = not (page or total)
-        check_merged(
-            snapshot, query.definition, access, query.query.direct, query.context, is_empty=is_empty
-        )
-    issues = [*warnings(ignored), *class_warnings(queries[0].query.applied), *_doubts(queries)]
+    cursor = cursor_of(controls.cursor, made_for)
+    parts = [search.part(snapshot) for search in searches]
+    page = read_page(snapshot.all, parts, NEWEST_FIRST, cursor, controls)
+    total = total_of(snapshot, parts, page) if controls.with_total else None
+    check_all_merged(snapshot, searches, is_empty=not (page.matches or total))
+    issues = issues_of(searches, ignored)
     if controls.explain:
-        issues += _explain(queries, controls, access)
+        names = ", ".join(definition.name for definition in chosen)
+        issues.append(explanation("type", f"Types: {names}; one after the other.", None, [_SPEC]))
+        issues += explain(searches, controls)
     applied += controls.applied
-    place = [] if controls.cursor is None else [("_cursor", controls.cursor)]
-    links = [("self", page_link(path, [*applied, *place])), ("first", page_link(path, applied))]
-    if page and len(matches) > len(page):
-        cursor = cursor_after(parts, *page[-1], made_for)
-        links.append(("next", page_link(path, [*applied, ("_cursor", cursor)])))
-    shown = [(definition.name, match.id, match.version_id) for definition, match in page]
-    content = (links, total, shown, issues, (config.inline_max, config.empty_content))
-    digest = blake2b(repr(content).encode(), digest_size=16).hexdigest()
-    body = bundle(bundle_id(digest), "searchset", total, links, _entries(page, controls, issues))
-    return respond(body, layout, etag=f'W/"{digest}"')
+    links = [("self", page_link(path, [*applied, *controls.place]))]
+    links += further_links(path, applied, page, made_for)
+    answer = searchset(page, controls)
+    answer.add_issues(issues)
+    return answer.respond(links, total, layout)
 
 
 def _requested_types(parameters: Arguments, searched: Sequence[Definition]) -> list[Definition]:
@@ -169,7 +133,7 @@ def _searchable_types(
     """Return the types that the token may search, and those that it may not. Raises Forbidden."""
     if is_named:
         for definition in searched:
-            access_to(definition, "s")
+            require(definition, "s")
     reached = [definition for definition in searched if reaches(definition, access, "s")]
     if not reached:
         raise insufficient_scope("The token's scope covers no search.", "system/*.s")
@@ -184,81 +148,35 @@ def _check_controls(controls: Controls) -> None:
         raise outcome.UnsupportedParameter("_sort", _OF_ONE_TYPE)
 
 
-def _query(
-    definition: Definition, access: Access, controls: Controls, within: Arguments, *, strict: bool
-) -> _TypeQuery:
+def _read(reach: Reach, arguments: Arguments, *, strict: bool) -> TypeSearch:
     """Return what is asked of a type. Raises FhirError."""
-    context = Context(definition.tables, urls.base_url(), Terminology().resolve)
-    chain = Chains(None, definition, access, context)
-    arguments = [*within, *controls.rest]
     try:
-        query = parse_query(definition.params, arguments, context, strict=strict, chain=chain)
+        search = TypeSearch.read(reach, arguments, strict=strict)
     except outcome.UnsupportedParameter as error:
-        error.diagnostics += f" (of {definition.name})"
+        error.diagnostics += f" (of {reach.definition.name})"
         raise
-    check_patients(definition, access, query.direct, context)
-    limit = visible(definition, access, "s")
-    is_wide = limit is None or not limit.narrows
-    needs_few = strict or settings().require_patient_or_id
-    if is_wide and definition.patient_or_id and needs_few:
-        require_patient_or_id([name for name, _ in query.applied])
-    return _TypeQuery(definition, query, limit, context)
+    search.check_access(strict=strict)
+    return search
 
 
 def _ignored(
-    queries: Sequence[_TypeQuery], controls: Controls, *, strict: bool
+    searches: Sequence[TypeSearch], controls: Controls, *, strict: bool
 ) -> list[tuple[str, str]]:
     """Return what no type has. Raises UnsupportedParameter for what some have: that would widen."""
-    applied = {name for query in queries for name, _ in query.query.applied}
-    for query in queries:
-        for name, _ in query.query.ignored:
+    applied = {name for search in searches for name, _ in search.query.applied}
+    for search in searches:
+        for name, _ in search.query.ignored:
             if name in {known.partition(":")[0] for known in applied}:
-                reason = (
-                    f"is not a search parameter of {query.definition.name}; name others by _type"
-                )
+                of_type = search.reach.definition.name
+                reason = f"is not a search parameter of {of_type}; name others by _type"
                 raise outcome.UnsupportedParameter(name, reason)
-    ignored = [*queries[0].query.ignored]
+    ignored = [*searches[0].query.ignored]
     if controls.is_part:
-        check_subset(queries[0].definition, controls, strict=False)
+        check_subset(searches[0].reach.definition, controls, strict=False)
         for name in controls.elements:
-            unknown = [unknown_elements(query.definition, [name]) for query in queries]
+            unknown = [unknown_elements(search.reach.definition, [name]) for search in searches]
             if all(unknown):
                 if strict:
                     raise outcome.InvalidParameter("_elements", unknown[0][0])
                 ignored.append(("_elements", f"{unknown[0][0]}; it was ignored"))
     return ignored
-
-
-def _doubts(queries: Sequence[_TypeQuery]) -> Iterator[Issue]:
-    """Yield the codes that no resource of a type can have, each once."""
-    doubts = [
-        impossible.issue()
-        for query in queries
-        for impossible in impossible_values(query.definition, query.query.direct)
-    ]
-    yield from (doubt for place, doubt in enumerate(doubts) if doubt not in doubts[:place])
-
-
-def _explain(queries: Sequence[_TypeQuery], controls: Controls, access: Access) -> Iterator[Issue]:
-    """Yield how the search was read, which is the same of each type."""
-    first = queries[0]
-    names = [query.definition.name for query in queries]
-    yield explanation("type", f"Types: {', '.join(names)}; one after the other.", None, [_SPEC])
-    yield from explain_query(first.definition.params, first.query, first.context)
-    yield from explain_answer(controls)
-    led_to = [name for chained in first.query.chains.values() for name in chained.types]
-    yield from explain_limits([*names, *led_to], access)
-
-
-def _entries(
-    page: Sequence[tuple[Definition, Match]], controls: Controls, issues: Sequence[Issue]
-) -> Iterator[Entry]:
-    for definition, match in page:
-        note_all_served(definition.name, [match])
-        body = match.body
-        if controls.is_part:
-            body = subset(definition, body, controls.summary, controls.elements)
-        body = with_addresses(body, definition.attachments)
-        yield Entry(fhir_address(f"{definition.name}/{match.id}"), body, MATCH)
-    if issues:
-        yield fhir_json.outcome(outcome.operation_outcome(issues))

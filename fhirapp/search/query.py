@@ -98,6 +98,15 @@ class Controls:
         return self.count == 0 or self.summary == "count"
 
     @property
+    def with_total(self) -> bool:
+        return self.only_total or self.total != "none"
+
+    @property
+    def place(self) -> list[tuple[str, str]]:
+        """The parameter that tells where the page begins, for its own link."""
+        return [] if self.cursor is None else [("_cursor", self.cursor)]
+
+    @property
     def is_part(self) -> bool:
         """Whether parts of resources are answered, not whole ones."""
         return self.summary != "false" or bool(self.elements)
@@ -205,13 +214,14 @@ _REFUSED = {
 
 
 class ChainedParameter(NamedTuple):
-    """A chained parameter that was read: its conditions, and what its last part searches.
+    """A chained parameter that was read, and what its last part searches.
 
-    before is what stands before its name, `patient.` or `_has:Provenance:target:`; types are those
-    that it searches.
+    resolve searches for what it leads to, and returns a condition for each value. before is
+    what stands before its name, `patient.` or `_has:Provenance:target:`; types are those that it
+    searches.
     """
 
-    conditions: tuple[AnyCondition, ...]
+    resolve: Callable[[], Sequence[AnyCondition]]
     parameter: Parameter
     modifier: str
     context: Context
@@ -221,16 +231,27 @@ class ChainedParameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """What selects resources: conditions that all hold, and what was made of the request.
+    """What selects resources: parts that all hold, and what was made of the request.
 
     applied are the parameters that were used, as they stand in links; ignored pairs each name that
     was not with the reason; chains are those of applied that are chained, by name.
     """
 
-    conditions: tuple[AnyCondition, ...]
+    parts: tuple[AnyCondition | ChainedParameter, ...]
     applied: tuple[tuple[str, str], ...] = ()
     ignored: tuple[tuple[str, str], ...] = ()
     chains: Mapping[str, ChainedParameter] = field(default_factory=dict)
+
+    def conditions(self) -> list[AnyCondition]:
+        """Return the conditions, chains resolved, for which access is checked. Raises FhirError."""
+        conditions: list[AnyCondition] = []
+        for part in self.parts:
+            if isinstance(part, ChainedParameter):
+                conditions += part.resolve()
+                check_size(f"{part.before}{part.parameter.name}".partition(":")[0], conditions)
+            else:
+                conditions.append(part)
+        return conditions
 
     @property
     def direct(self) -> list[tuple[str, str]]:
@@ -251,10 +272,11 @@ def parse_query(
     chain reads chained ones by name and values; without it they are refused.
     """
     grouped, ignored = _group(arguments)
-    conditions: list[AnyCondition] = []
+    parts: list[AnyCondition | ChainedParameter] = []
+    direct: list[AnyCondition] = []
     applied = []
     chains: dict[str, ChainedParameter] = {}
-    listed = 0
+    listed = count = 0
     for name, values in grouped.items():
         base = name.partition(":")[0]
         is_chained = leads_on(name)
@@ -268,28 +290,26 @@ def parse_query(
         if listed > MAX_VALUES:
             raise InvalidParameter(base, f"{MAX_VALUES} values in a search are the most")
         if is_chained:
-            chains[name] = _chained(chain, name, values)
-            conditions += chains[name].conditions
+            if chain is None:
+                raise UnsupportedParameter(name, "is not supported here")
+            chains[name] = chain(name, values)
+            parts.append(chains[name])
+            count += len({*values})
         else:
-            conditions += _direct(parameters.by_name[base], name, values, context)
-        if len(conditions) > MAX_CONDITIONS:
+            conditions = _direct(parameters.by_name[base], name, values, context)
+            parts += conditions
+            direct += conditions
+            count += len(conditions)
+        if count > MAX_CONDITIONS:
             raise InvalidParameter(base, f"{MAX_CONDITIONS} conditions in a search are the most")
-        check_size(base, conditions)
+        check_size(base, direct)
         applied += [(name, value) for value in values]
-    return Query(tuple(conditions), tuple(applied), tuple(ignored), chains)
+    return Query(tuple(parts), tuple(applied), tuple(ignored), chains)
 
 
 def leads_on(name: str) -> bool:
     """Say whether a parameter searches by other resources: a chain, or `_has`."""
     return "." in name or name.partition(":")[0] == HAS
-
-
-def _chained(
-    chain: Callable[[str, Sequence[str]], ChainedParameter] | None, name: str, values: Sequence[str]
-) -> ChainedParameter:
-    if chain is None:
-        raise UnsupportedParameter(name, "is not supported here")
-    return chain(name, values)
 
 
 def _direct(

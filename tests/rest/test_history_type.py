@@ -121,8 +121,11 @@ def test_a_cursor_fits_its_own_history_alone(fhir):
         path = f"{ALLERGY}/_history?_since=2020"
         cursor = link(fhir.read(f"{path}&_count=1"), "next").partition("_cursor=")[2]
         assert fhir.read(f"{path}&_count=2&_cursor={cursor}")["entry"]
-        for address in (f"{other}&_cursor={cursor}", f"{path}&_cursor={cursor[:-1]}"):
-            diagnostics = "_cursor: is not one of this history's; start again from its first page"
+        for address, reason in (
+            (f"{other}&_cursor={cursor}", "belongs to another history"),
+            (f"{path}&_cursor={cursor[:-1]}", "is not one of this server's"),
+        ):
+            diagnostics = f"_cursor: {reason}; start again from the first page"
             assert_outcome(fhir.get(address), 400, "value", diagnostics, "_cursor")
 
 

@@ -105,7 +105,7 @@ def _of_users(app: Flask) -> Iterator[Request]:
     event_id = found["entry"][0]["resource"]["id"]
     for address in (
         *(TRAIL, f"{TRAIL}/{event_id}", f"{TRAIL}?patient=p1&_count=2&_pretty=false"),
-        f"{TRAIL}?date=ge2020-01-01&date=lt2200&_before=9",
+        f"{TRAIL}?date=ge2020-01-01&date=lt2200&_count=9",
     ):
         yield _get(address).with_headers(Authorization=f"Bearer {token}")
     for method in ("GET", "POST"):

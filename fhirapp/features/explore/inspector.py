@@ -30,7 +30,7 @@ _LONGEST_TOKEN = 500
 _UNKNOWN = _("This server has no such token of yours. Tokens are removed a day after they expire.")
 
 
-class Reach(NamedTuple):
+class TypeAccess(NamedTuple):
     """The access of a token to some types: whose resources it may read and search.
 
     Empty for none; searchable is False for types without search.
@@ -145,14 +145,14 @@ def remaining(seconds: int) -> str:
     return _("%(number)s days", number=hours // 24)
 
 
-def _reaches(access: Access) -> Sequence[Reach]:
+def _reaches(access: Access) -> Sequence[TypeAccess]:
     """Return what a token gives access to, for each type; types with the same together."""
     names: dict[tuple[str, str, bool], list[str]] = {}
     for definition in types().values():
         searched = _of_whom(definition, access, "s") if definition.searchable else ""
         reach = _of_whom(definition, access, "r"), searched, definition.searchable
         names.setdefault(reach, []).append(definition.name)
-    return [Reach(type_names, *reach) for reach, type_names in names.items()]
+    return [TypeAccess(type_names, *reach) for reach, type_names in names.items()]
 
 
 def _of_whom(definition: Definition, access: Access, permission: str) -> str:

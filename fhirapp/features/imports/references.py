@@ -277,10 +277,10 @@ class Resolver:
             )
         except FhirError as error:
             return Unresolved(whole, f"{type_name}: {error.diagnostics}")
-        if parsed.ignored or not parsed.conditions:
+        if parsed.ignored or not parsed.parts:
             # It would match any resource that is the only one of its type.
             return Unresolved(whole, f"{type_name}: the query has no condition")
-        selection = select(definition.sql_table, parsed.conditions, snapshot.all)
+        selection = select(definition.sql_table, parsed.conditions(), snapshot.all)
         rows = find_page(snapshot.all, selection, NEWEST_FIRST, None, _FOUND)
         found = {str(row[0]) for row in rows}
         if type_name == "Patient" and len(found) > 1:

@@ -29,7 +29,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.fhir.words import ReactionWords
-from fhirapp.rest.access import access_to, check_not_merged, check_patients, visible
+from fhirapp.rest.access import check_not_merged, reach_of, require
 from fhirapp.rest.operation import parse_operation
 from fhirapp.rest.read import find_version
 from fhirapp.rest.recorder import note_all_served, note_served
@@ -151,15 +151,14 @@ Resource = Mapping[str, Any]
 
 def summary(definition: Definition) -> Response:
     """Return the summary as a Parameters resource. Raises FhirError."""
-    access = access_to(definition, "s")
+    reach = require(definition, "s")
     operation = parse_operation(SUMMARY)
     layout = negotiate(operation.parameters)
     patient_id = _patient(operation.values["patient"][0])
     context = Context(definition.tables, urls.base_url())
-    check_patients(definition, access, [("patient", patient_id)], context)
-    conditions = definition.params.by_name["patient"].conditions("", [patient_id], context)
-    if limit := visible(definition, access, "s"):
-        conditions.append(limit)
+    reach.check_patients([("patient", patient_id)], context)
+    about = definition.params.by_name["patient"].conditions("", [patient_id], context)
+    conditions = reach.limit(about)
     snapshot = reader()
     selection = select(definition.sql_table, conditions, snapshot.all).of_all()
     rows = snapshot.all(
@@ -168,12 +167,12 @@ def summary(definition: Definition) -> Response:
     )
     if not rows:
         check_not_merged(snapshot, patient_id)
-    patient = _record(snapshot, access, patient_id, is_needed=not rows)
+    patient = _record(snapshot, reach.access, patient_id, is_needed=not rows)
     for row_id, version_id, _ in rows:
         note_served(definition.name, row_id, version_id, patient_id)
     entries = entries_of(fhir_json.loads(body) for _, _, body in rows)
     findings = [*findings_of(entries), *other_records(patient)]
-    is_limited = all(grant.filters for grant in access.grants(definition.name, "s"))
+    is_limited = all(grant.filters for grant in reach.grants)
     content = {
         "resourceType": "Parameters",
         "parameter": list(_parameters(patient_id, entries, findings, is_limited=is_limited)),
@@ -199,7 +198,7 @@ def _record(snapshot: Reader, access: Access, patient_id: str, *, is_needed: boo
     patients = types()["Patient"]
     if not access.grants(patients.name, "r"):
         return {}
-    version = find_version(snapshot, patients, access, patient_id)
+    version = find_version(snapshot, reach_of(patients, access, "r"), patient_id)
     if version is not None and version.body is not None:
         note_all_served(patients.name, [version])
         found: Resource = fhir_json.loads(version.body)

@@ -19,7 +19,7 @@ from fhirapp.resources.binary.content import (
     newest_version,
 )
 from fhirapp.resources.binary.schema import TABLE, BinarySchema
-from fhirapp.rest.access import access_to, has_visible_carrier
+from fhirapp.rest.access import has_visible_carrier, require
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.rest.recorder import note_served, patients_of
 from fhirapp.rest.response import (
@@ -49,7 +49,7 @@ def read(definition: Definition, resource_id: str) -> Response:
 
     Raises NotFound, Gone, PreconditionFailed, RangeNotSatisfiable.
     """
-    access = access_to(definition, "r", resource_id)
+    access = require(definition, "r", resource_id).access
     parameters = arguments()
     check_known(parameters, FORM_PARAMETERS)
     layout = negotiate(parameters) if prefers_resource() else None

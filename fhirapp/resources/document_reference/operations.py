@@ -9,26 +9,23 @@ profiles, those that have one of them.
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
 
 from flask import Response
 
 from fhirapp import urls
-from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.definition import Definition, Operation, OperationParameter
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.json import MATCH, Entry, bundle
 from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.rest.access import access_to, check_not_merged, check_patients, visible
-from fhirapp.rest.operation import OperationRequest, parse_operation
-from fhirapp.rest.paging import bundle_id, further_links, page_link, read_page, total_of
-from fhirapp.rest.recorder import note_all_served
-from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
+from fhirapp.rest.access import check_not_merged, require
+from fhirapp.rest.bundle_answer import BundleAnswer
+from fhirapp.rest.operation import RequestParameters, parse_operation
+from fhirapp.rest.paging import Part, cursor_of, further_links, page_link, read_page, total_of
+from fhirapp.rest.response import negotiate
 from fhirapp.search.date import care_overlap
 from fhirapp.search.page import NEWEST_FIRST
 from fhirapp.search.parameter import Context
-from fhirapp.search.query import Controls, select
+from fhirapp.search.query import select
 from fhirapp.search.values import AnyCondition, Condition, parse_boolean
 
 DOCREF = Operation(
@@ -51,46 +48,30 @@ _PATIENT = re.compile(f"(?:Patient/)?({ID_PATTERN})")
 
 def docref(definition: Definition) -> Response:
     """Return the documents as a searchset Bundle. Raises FhirError."""
-    access = access_to(definition, "s")
+    reach = require(definition, "s")
     operation = parse_operation(DOCREF)
     layout = negotiate(operation.parameters)
     context = Context(definition.tables, urls.base_url())
     patient = _patient(operation)
-    check_patients(definition, access, [("patient", patient)], context)
-    conditions = _conditions(definition, operation, patient, context)
-    if limit := visible(definition, access, "s"):
-        conditions.append(limit)
+    reach.check_patients([("patient", patient)], context)
+    conditions = reach.limit(_conditions(definition, operation, patient, context))
     snapshot = reader()
-    selection = select(definition.sql_table, conditions, snapshot.all)
+    parts = [Part(definition, select(definition.sql_table, conditions, snapshot.all))]
     path = f"{definition.name}/$docref"
     made_for = operation.fingerprint(path)
-    controls = Controls(count=operation.count, cursor=operation.cursor)
-    page = read_page(snapshot.all, selection, NEWEST_FIRST, controls, made_for)
-    total = len(page.matches) if page.is_single else total_of(snapshot, selection)
+    cursor = cursor_of(operation.cursor, made_for)
+    page = read_page(snapshot.all, parts, NEWEST_FIRST, cursor, operation.count)
+    total = total_of(snapshot, parts, page)
     if not total:
         check_not_merged(snapshot, patient)
-    links = [
-        ("self", page_link(path, operation.parameters)),
-        *further_links(path, operation.applied, page, made_for),
-    ]
-    config = settings()
-    shown = [(match.id, match.version_id) for match in page.matches]
-    key = repr((links, total, shown, config.inline_max, config.empty_content))
-    digest = blake2b(key.encode(), digest_size=16).hexdigest()
-    note_all_served(definition.name, page.matches)
-    entries = (
-        Entry(
-            fhir_address(f"{definition.name}/{match.id}"),
-            with_addresses(match.body, definition.attachments),
-            MATCH,
-        )
-        for match in page.matches
-    )
-    body = bundle(bundle_id(digest), "searchset", total, links, entries)
-    return respond(body, layout, etag=f'W/"{digest}"')
+    links = [("self", page_link(path, operation.parameters))]
+    links += further_links(path, operation.applied, page, made_for, with_previous=True)
+    answer = BundleAnswer()
+    answer.add_matches(page)
+    return answer.respond(links, total, layout)
 
 
-def _patient(operation: OperationRequest) -> str:
+def _patient(operation: RequestParameters) -> str:
     """Return the one patient's id. Raises InvalidParameter."""
     found = _PATIENT.fullmatch(operation.values["patient"][0])
     if found is None:
@@ -99,7 +80,7 @@ def _patient(operation: OperationRequest) -> str:
 
 
 def _conditions(
-    definition: Definition, operation: OperationRequest, patient: str, context: Context
+    definition: Definition, operation: RequestParameters, patient: str, context: Context
 ) -> list[AnyCondition]:
     """Return what a document must fulfil. Raises InvalidParameter."""
     searched = [("patient", patient), ("status", "current")]

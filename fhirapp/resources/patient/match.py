@@ -13,7 +13,7 @@ the others count for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flask import Response
@@ -23,15 +23,15 @@ from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.identity import contradiction, known_by
-from fhirapp.fhir.json import Entry, beside, bundle
-from fhirapp.fhir.outcome import InvalidParameter, issue, operation_outcome
+from fhirapp.fhir.json import beside
+from fhirapp.fhir.outcome import InvalidParameter, issue
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.temporal import stored_interval
-from fhirapp.rest.access import access_to, visible
-from fhirapp.rest.operation import OperationRequest, parse_operation
-from fhirapp.rest.paging import bundle_id, page_link
-from fhirapp.rest.recorder import note_all_served
-from fhirapp.rest.response import document_etag, fhir_address, negotiate, respond, with_addresses
+from fhirapp.rest.access import Reach, require
+from fhirapp.rest.bundle_answer import BundleAnswer
+from fhirapp.rest.operation import RequestParameters, parse_operation
+from fhirapp.rest.paging import page_link
+from fhirapp.rest.response import negotiate
 from fhirapp.search.date import SearchedDate, range_condition
 from fhirapp.search.index import KEY_LENGTH, DateRow, StringRow
 from fhirapp.search.parameter import Context
@@ -90,7 +90,7 @@ class _Record(NamedTuple):
 
 def match(definition: Definition) -> Response:
     """Return the patients as a searchset Bundle, the surest first. Raises FhirError."""
-    access = access_to(definition, "s")
+    reach = require(definition, "s")
     operation = parse_operation(MATCH)
     layout = negotiate(operation.parameters)
     sought = _sought(definition, operation)
@@ -98,29 +98,29 @@ def match(definition: Definition) -> Response:
     is_strict = parse_boolean("onlyCertainMatches", certain_alone)
     count = parse_count(operation.value("count"), _COUNT, _COMPARED, "count")
     snapshot = reader()
-    limit = visible(definition, access, "s")
-    by_number = _alike(snapshot, definition, limit, _numbers(definition, sought))
-    by_name = _alike(snapshot, definition, limit, _name_and_birth(definition, sought))
+    by_number = _alike(snapshot, reach, _numbers(definition, sought))
+    by_name = _alike(snapshot, reach, _name_and_birth(definition, sought))
     if by_number is None and by_name is None:
         raise InvalidParameter("resource", _NOTHING)
     by_id = {record.id: record for record in (*(by_number or ()), *(by_name or ()))}
-    by_id |= {record.id: record for record in _merged_targets(snapshot, definition, limit, by_id)}
+    by_id |= {record.id: record for record in _merged_targets(snapshot, reach, by_id)}
     grades = _graded(sought, by_number or (), by_name or (), by_id)
     if is_strict:
         grades = {patient_id: grade for patient_id, grade in grades.items() if grade == _CERTAIN}
     best = sorted(grades, key=lambda patient_id: (-_SCORES[grades[patient_id]], patient_id))
     is_cut = any(len(found_by or ()) > _COMPARED for found_by in (by_number, by_name))
     shown = [(by_id[patient_id], grades[patient_id]) for patient_id in best[:count]]
-    note_all_served(definition.name, [record for record, _ in shown])
-    found = [(record.id, record.version_id, grade) for record, grade in shown]
-    tag = document_etag(repr((found, len(best), is_cut)).encode())
+    answer = BundleAnswer()
+    for record, grade in shown:
+        extension = [{"url": _GRADE, "valueCode": grade}]
+        search = {"extension": extension, "mode": "match", "score": _SCORES[grade]}
+        answer.add(definition, [record], beside(search=search))
+    answer.add_issues([issue("warning", "too-costly", _CUT)] if is_cut else [])
     links = [("self", page_link(f"{definition.name}/${MATCH.name}", ()))]
-    entries = _entries(definition, shown, is_cut=is_cut)
-    body = bundle(bundle_id(tag[3:-1]), "searchset", len(best), links, entries)
-    return respond(body, layout, etag=tag)
+    return answer.respond(links, len(best), layout)
 
 
-def _sought(definition: Definition, operation: OperationRequest) -> Resource:
+def _sought(definition: Definition, operation: RequestParameters) -> Resource:
     """Return the elements of the Patient who is looked for. Raises InvalidParameter."""
     try:
         sought = definition.schema.load(fhir_json.loads(operation.values["resource"][0]))
@@ -169,10 +169,7 @@ def _name_and_birth(definition: Definition, sought: Resource) -> list[AnyConditi
 
 
 def _alike(
-    snapshot: Reader,
-    definition: Definition,
-    limit: AnyCondition | None,
-    conditions: Sequence[AnyCondition],
+    snapshot: Reader, reach: Reach, conditions: Sequence[AnyCondition]
 ) -> list[_Record] | None:
     """Return the records for which conditions hold, one beyond the most; None without any."""
     if not conditions:
@@ -181,28 +178,21 @@ def _alike(
         condition.gathered() if isinstance(condition, IndexCondition) else condition
         for condition in conditions
     ]
-    return _read(snapshot, definition, [*gathered, *([limit] if limit else [])])
+    return _read(snapshot, reach, gathered)
 
 
-def _merged_targets(
-    snapshot: Reader,
-    definition: Definition,
-    limit: AnyCondition | None,
-    by_id: Mapping[str, _Record],
-) -> list[_Record]:
+def _merged_targets(snapshot: Reader, reach: Reach, by_id: Mapping[str, _Record]) -> list[_Record]:
     """Return those into whom some of these were merged and who are not among them."""
     missing = {merged_into(record.resource) for record in by_id.values()} - {"", *by_id}
     if not missing:
         return []
-    return _read(snapshot, definition, [is_in("r.id", missing), *([limit] if limit else [])])
+    return _read(snapshot, reach, [is_in("r.id", missing)])
 
 
-def _read(
-    snapshot: Reader, definition: Definition, conditions: Sequence[AnyCondition]
-) -> list[_Record]:
-    where = all_of(conditions)
+def _read(snapshot: Reader, reach: Reach, conditions: Sequence[AnyCondition]) -> list[_Record]:
+    where = all_of(reach.limit(conditions))
     rows = snapshot.all(
-        f"SELECT r.id, r.version_id, r.body FROM {definition.sql_table} r"
+        f"SELECT r.id, r.version_id, r.body FROM {reach.definition.sql_table} r"
         f" WHERE r.is_current AND {where.sql} LIMIT {_COMPARED + 1}",
         where.values,
     )
@@ -272,19 +262,3 @@ def _whole_names(patient: Resource) -> set[str]:
         if given and family:
             wholes |= {fold(" ".join([*parts, family])) for parts in (given[:1], given)}
     return wholes - {""}
-
-
-def _entries(
-    definition: Definition, shown: Sequence[tuple[_Record, str]], *, is_cut: bool
-) -> Iterator[Entry]:
-    for record, grade in shown:
-        extension = [{"url": _GRADE, "valueCode": grade}]
-        search = {"extension": extension, "mode": "match", "score": _SCORES[grade]}
-        yield Entry(
-            fhir_address(f"{definition.name}/{record.id}"),
-            with_addresses(record.body, definition.attachments),
-            beside(search=search),
-        )
-    if is_cut:
-        cut = operation_outcome([issue("warning", "too-costly", _CUT)])
-        yield fhir_json.outcome(cut)

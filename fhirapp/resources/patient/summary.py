@@ -34,18 +34,18 @@ from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.fhir.terminology import LOINC
 from fhirapp.fhir.words import worded
 from fhirapp.resources.patient.operations import resources_beside
-from fhirapp.rest.access import access_to, check_not_merged, visible
+from fhirapp.rest.access import Reach, check_not_merged, reach_of, require
 from fhirapp.rest.capability import software_version
-from fhirapp.rest.operation import OperationRequest, parse_operation
+from fhirapp.rest.operation import RequestParameters, parse_operation
 from fhirapp.rest.paging import Match
 from fhirapp.rest.read import find_version
 from fhirapp.rest.recorder import note_all_served
 from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
-from fhirapp.search.page import NEWEST_FIRST, find_page
+from fhirapp.search.page import COLUMNS, NEWEST_FIRST, find_page
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import select
 from fhirapp.search.token import Token
-from fhirapp.search.values import AnyCondition, Condition, unescape
+from fhirapp.search.values import Condition, unescape
 from fhirapp.store.merge import merged_among
 
 _IPS = "http://hl7.org/fhir/uv/ips/"
@@ -86,21 +86,22 @@ Resource = Mapping[str, Any]
 
 def summary(definition: Definition, resource_id: str = "") -> Response:
     """Return the summary as a document Bundle. Raises FhirError."""
-    access = access_to(definition, "r", resource_id or None)
+    reach = require(definition, "r", resource_id or None)
+    access = reach.access
     operation = parse_operation(SUMMARY if resource_id else SUMMARY_BY_IDENTIFIER)
     layout = negotiate(operation.parameters)
     profile = unescape(operation.value("profile") or _PROFILES[0])
     if profile.partition("|")[0] not in _PROFILES:
         raise InvalidParameter("profile", f"is not supported; use {_PROFILES[0]}")
     if not resource_id:
-        access_to(definition, "s")
+        searched = require(definition, "s")
     grants = [grant for grant in access.grants(_ALLERGIES, "r") if not grant.filters]
     if not grants:
         raise _incomplete()
     snapshot = reader()
     if not resource_id:
-        resource_id = _identified(snapshot, definition, access, operation)
-    version = find_version(snapshot, definition, access, resource_id)
+        resource_id = _identified(snapshot, searched, operation)
+    version = find_version(snapshot, reach, resource_id)
     if version is None:
         raise NotFound(f"Patient/{resource_id} is not known here.")
     if version.deleted or version.body is None:
@@ -115,24 +116,17 @@ def summary(definition: Definition, resource_id: str = "") -> Response:
     listed, text = section(patient, entries_of(fhir_json.loads(match.body) for match in allergies))
     named = {f"{_ALLERGIES}/{match.id}": match for match in allergies}
     own = Match(
-        *(version.id, version.version_id, version.last_updated, version.pk, version.body),
-        version.patient_id,
-        (),
+        *(definition.name, version.id, version.version_id, version.last_updated, version.pk),
+        *(version.body, version.patient_id),
     )
-    page = [
-        (definition, own),
-        *((types()[_ALLERGIES], named[entry.reference]) for entry in listed),
-    ]
+    page = [own, *(named[entry.reference] for entry in listed)]
     # What is beyond the most that comes with a page is read at its address.
     beside = resources_beside(snapshot, access, page, _BESIDE).resources
-    shown = [(kind.name, match.id, match.version_id, match.body) for kind, match in page]
-    shown += [(extra.type, extra.id, extra.version_id, extra.body) for extra in beside]
+    shown = [*page, *beside]
     sections = _sections(text, [entry.reference for entry in listed])
     key = repr((sections, [row[:3] for row in shown], config.settings().inline_max))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
-    for kind, match in page:
-        note_all_served(kind.name, [match])
-    for resource in beside:
+    for resource in shown:
         note_all_served(resource.type, [resource])
     return respond(_document(resource_id, sections, shown), layout, etag=f'W/"{digest}"')
 
@@ -144,20 +138,18 @@ def _incomplete() -> Exception:
     )
 
 
-def _identified(
-    snapshot: Reader, definition: Definition, access: Access, operation: OperationRequest
-) -> str:
+def _identified(snapshot: Reader, reach: Reach, operation: RequestParameters) -> str:
     """Return the id of the one patient with an identifier. Raises NotFound, InvalidParameter.
 
     Of merged records, the surviving one.
     """
-    parameter, (value,) = definition.params.by_name["identifier"], operation.values["identifier"]
+    definition, (value,) = reach.definition, operation.values["identifier"]
+    parameter = definition.params.by_name["identifier"]
     assert isinstance(parameter, Token)
     if not parameter.parse(value)[0]:
         raise InvalidParameter("identifier", "has no value; use system|value")
-    conditions = [parameter.condition("", value, Context(definition.tables, urls.base_url()))]
-    if limit := visible(definition, access, "s"):
-        conditions.append(limit)
+    sought = parameter.condition("", value, Context(definition.tables, urls.base_url()))
+    conditions = reach.limit([sought])
     selection = select(definition.sql_table, conditions, snapshot.all)
     rows = find_page(snapshot.all, selection, NEWEST_FIRST, None, _FOUND)
     ids = [str(row[0]) for row in rows]
@@ -174,16 +166,15 @@ def _identified(
 def _allergies(snapshot: Reader, access: Access, patient_id: str) -> list[Match]:
     """Return all the patient's allergies, whatever their status."""
     definition = types()[_ALLERGIES]
-    conditions: list[AnyCondition] = [Condition("r.patient_id = ?", (patient_id,), narrows=True)]
-    if limit := visible(definition, access, "r"):
-        conditions.append(limit)
+    own = Condition("r.patient_id = ?", (patient_id,), narrows=True)
+    conditions = reach_of(definition, access, "r").limit([own])
     selection = select(definition.sql_table, conditions, snapshot.all).of_all()
     rows = snapshot.all(
-        "SELECT r.id, r.version_id, r.last_updated, r.pk, r.body, r.patient_id"
-        f" FROM {selection.table} r WHERE {selection.current}",
+        f"SELECT {', '.join(f'r.{name}' for name in COLUMNS)} FROM {selection.table} r"
+        f" WHERE {selection.current}",
         selection.values,
     )
-    return [Match.of(row) for row in rows]
+    return [Match.of(definition, row) for row in rows]
 
 
 def _sections(allergies: str, references: Sequence[str]) -> list[Resource]:
@@ -231,9 +222,7 @@ def _section(
     return content | {"emptyReason": {"coding": [_UNAVAILABLE]}}
 
 
-def _document(
-    patient_id: str, sections: Sequence[Resource], shown: Sequence[tuple[str, str, int, bytes]]
-) -> bytes:
+def _document(patient_id: str, sections: Sequence[Resource], shown: Sequence[Match]) -> bytes:
     """Return the document, made anew: R4 bundle bdl-9 to bdl-11, each with its own identifier."""
     document, composition, device = (str(uuid4()) for _ in range(3))
     now = temporal.instant(temporal.now())
@@ -261,11 +250,11 @@ def _document(
         Entry(f"urn:uuid:{composition}", fhir_json.dumps_indented(head), b""),
         *(
             Entry(
-                fhir_address(f"{name}/{row_id}"),
-                with_addresses(body, types()[name].attachments),
+                fhir_address(f"{resource.type}/{resource.id}"),
+                with_addresses(resource.body, types()[resource.type].attachments),
                 b"",
             )
-            for name, row_id, _, body in shown
+            for resource in shown
         ),
         Entry(f"urn:uuid:{device}", fhir_json.dumps_indented(author), b""),
     ]

@@ -19,10 +19,10 @@ from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.fhir.temporal import period_interval, to_milliseconds
-from fhirapp.rest.access import NOTHING, check_not_merged, visible
+from fhirapp.rest.access import NONE, check_not_merged, reach_of
 from fhirapp.rest.read import find_version
 from fhirapp.search.reference import relative_reference
-from fhirapp.search.values import AnyCondition
+from fhirapp.search.values import Condition, all_of, is_in
 
 SYSTEM, PATIENT, GROUP = "system", "patient", "group"
 
@@ -114,12 +114,7 @@ def still_registered(scope: str, registered: str) -> Access:
 
 def is_exportable(definition: Definition, access: Access) -> bool:
     """Return whether an access allows the export of any row of a type."""
-    return limit_of(definition, access) is not NOTHING
-
-
-def limit_of(definition: Definition, access: Access) -> AnyCondition | None:
-    """Return the condition for a row `r` to be exported; None if all rows may be."""
-    return visible(definition, access, SEARCH)
+    return reach_of(definition, access, SEARCH).rows is not NONE
 
 
 def covers(current: Access, earlier: Access, names: Iterable[str]) -> bool:
@@ -153,15 +148,13 @@ def check_patients(snapshot: Reader, access: Access, patients: Sequence[str], gr
     for patient_id in patients:
         check_not_merged(snapshot, patient_id, PATIENT_PARAMETER)
     definition = types()["Patient"]
-    if not is_exportable(definition, access):
+    reach = reach_of(definition, access, SEARCH)
+    if reach.rows is NONE:
         return
-    limit = limit_of(definition, access)
-    where = "" if limit is None else f" AND {limit.where().sql}"
-    values = () if limit is None else limit.where().values
-    known = f"SELECT count(*) FROM {definition.sql_table} r WHERE r.is_current AND r.id IN"
     for ids in batches(patients):
-        marks = ", ".join("?" * len(ids))
-        ((count,),) = snapshot.all(f"{known} ({marks}){where}", (*ids, *values))
+        where = all_of(reach.limit([Condition("r.is_current"), is_in("r.id", ids)]))
+        count_known = f"SELECT count(*) FROM {definition.sql_table} r WHERE {where.sql}"
+        ((count,),) = snapshot.all(count_known, where.values)
         if count < len(ids):
             raise InvalidParameter(PATIENT_PARAMETER, "names a patient who is not known here")
 
@@ -172,7 +165,7 @@ def members(snapshot: Reader, access: Access, group: str) -> tuple[str, ...]:
     Inactive members, and those whose period is over or has not begun, do not count.
     """
     name = f"Group/{group}"
-    version = find_version(snapshot, types()["Group"], access, group)
+    version = find_version(snapshot, reach_of(types()["Group"], access, READ), group)
     if version is None:
         raise NotFound(f"{name} is not known here.")
     if version.body is None:

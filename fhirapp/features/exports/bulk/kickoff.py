@@ -17,7 +17,7 @@ from flask import request
 
 from fhirapp import urls
 from fhirapp.auth.protector import insufficient_scope
-from fhirapp.auth.scopes import Access
+from fhirapp.auth.scopes import SEARCH, Access
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.features.exports.bulk.export_request import (
@@ -38,7 +38,7 @@ from fhirapp.fhir.outcome import (
 )
 from fhirapp.fhir.temporal import instant_of, interval
 from fhirapp.rest import response
-from fhirapp.rest.access import check_merged
+from fhirapp.rest.access import check_merged, reach_of
 from fhirapp.rest.operation import is_text, parse_body
 from fhirapp.rest.subset import unknown_elements
 from fhirapp.rest.terminology import Terminology
@@ -328,7 +328,8 @@ def _parse_filter(text: str, exported: Sequence[str]) -> Filter:
     try:
         conditions_of(definition, pairs, reader())
         query = parse_query(definition.params, pairs, context, strict=True)
-        check_merged(reader(), definition, Access((), None), query.applied, context, is_empty=True)
+        reach = reach_of(definition, Access((), None), SEARCH)
+        check_merged(reader(), reach, query.applied, context, is_empty=True)
     except FhirError as error:
         raise InvalidParameter(_TYPE_FILTER, f"{name}: {error.diagnostics}") from None
     return name, pairs
@@ -336,7 +337,7 @@ def _parse_filter(text: str, exported: Sequence[str]) -> Filter:
 
 def conditions_of(
     definition: Definition, pairs: Sequence[tuple[str, str]], snapshot: Reader
-) -> tuple[AnyCondition, ...]:
+) -> list[AnyCondition]:
     """Return the conditions of a query on a row `r`; all must hold. Raises FhirError."""
     controls = parse_controls(pairs, default=1, greatest=1)
     shaping = [name for name, value in pairs if (name, value) not in controls.rest]
@@ -347,4 +348,4 @@ def conditions_of(
     if query.ignored:
         name, reason = query.ignored[0]
         raise InvalidParameter(name[:SHOWN], reason)
-    return query.conditions
+    return query.conditions()

@@ -19,19 +19,19 @@ from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
-from fhirapp.auth.scopes import Access
+from fhirapp.auth.scopes import SEARCH, Access
 from fhirapp.db import Reader, db, quoted
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.features.exports.bulk.export_request import (
     SYSTEM,
     ExportRequest,
     batches,
-    limit_of,
 )
 from fhirapp.features.exports.bulk.kickoff import conditions_of
+from fhirapp.rest.access import reach_of
 from fhirapp.search.page import Selection
 from fhirapp.search.query import select
-from fhirapp.search.values import AnyCondition, Condition
+from fhirapp.search.values import Condition
 
 # Rows per SELECT of bodies: other threads wait as long as it takes.
 PAGE = 50
@@ -180,8 +180,7 @@ def _selections(
     patients: Sequence[str] | None,
 ) -> list[Selection] | None:
     """Return the selections of rows to list, a row being in any of them; None for all rows."""
-    limit = limit_of(definition, access)
-    limits: list[AnyCondition] = [] if limit is None else [limit]
+    limits = reach_of(definition, access, SEARCH).limit([])
     queries = [
         conditions_of(definition, pairs, snapshot)
         for pairs in export_request.filters_of(definition.name)
@@ -191,7 +190,7 @@ def _selections(
         return None
     return [
         select(definition.sql_table, [*query, *limits, *of_patients], snapshot.all).of_all()
-        for query in queries or [()]
+        for query in queries or [[]]
         for of_patients in ([[]] if whose is None else [[condition] for condition in whose])
     ]
 
