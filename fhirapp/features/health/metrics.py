@@ -58,63 +58,64 @@ def init_app(app: Flask) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # The library looks for it when it is imported.
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
-    from prometheus_client import CollectorRegistry, Counter, Histogram
-    from prometheus_client import Gauge as PrometheusGauge
+    counts = _Counts()
+    app.before_request(counts.begin)
+    app.after_request(counts.end)
+    app.teardown_appcontext(counts.leave)
+    app.extensions[ON_EVENT] = counts.note_event
 
-    registry = CollectorRegistry()
-    labels = ("type", "interaction")
-    requests = Counter(
-        "fhirapp_requests", "Requests answered", (*labels, "status"), registry=registry
-    )
-    seconds = Histogram(
-        "fhirapp_request_seconds", "Time to answer", labels, buckets=_BUCKETS, registry=registry
-    )
-    waited = Histogram(
-        "fhirapp_queue_seconds", "Time waited for a thread", buckets=_BUCKETS, registry=registry
-    )
-    in_database = Counter(
-        "fhirapp_database_seconds", "Time in the database", labels, registry=registry
-    )
-    resources = Counter(
-        "fhirapp_resources", "Resources answered, of all pages", labels, registry=registry
-    )
-    cached = Counter(
-        "fhirapp_cache", "Cache lookups: hit, miss", ["cache", "result"], registry=registry
-    )
-    in_flight = PrometheusGauge(
-        "fhirapp_requests_in_flight",
-        "Requests in progress",
-        multiprocess_mode="livesum",
-        registry=registry,
-    )
-    events = Counter("fhirapp_events", "Events in the audit trail", ["event"], registry=registry)
 
-    def begin() -> None:
+class _Counts:
+    """What a process counts, each number declared once."""
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Histogram
+        from prometheus_client import Gauge as PrometheusGauge
+
+        of: dict[str, Any] = {"registry": CollectorRegistry()}
+        labels = ("type", "interaction")
+        timed = {**of, "buckets": _BUCKETS}
+        requests, resources = "Requests answered", "Resources answered, of all pages"
+        in_database, cached = "Time in the database", "Cache lookups: hit, miss"
+        self._requests = Counter("fhirapp_requests", requests, (*labels, "status"), **of)
+        self._seconds = Histogram("fhirapp_request_seconds", "Time to answer", labels, **timed)
+        self._waited = Histogram("fhirapp_queue_seconds", "Time waited for a thread", **timed)
+        self._in_database = Counter("fhirapp_database_seconds", in_database, labels, **of)
+        self._resources = Counter("fhirapp_resources", resources, labels, **of)
+        self._cached = Counter("fhirapp_cache", cached, ["cache", "result"], **of)
+        self._in_flight = PrometheusGauge(
+            "fhirapp_requests_in_flight", "Requests in progress", multiprocess_mode="livesum", **of
+        )
+        self._events = Counter("fhirapp_events", "Events in the audit trail", ["event"], **of)
+
+    def begin(self) -> None:
+        """Count a request that begins."""
         setattr(g, _BEGAN, time.perf_counter())
-        in_flight.inc()
+        self._in_flight.inc()
         if (seconds_waited := request.environ.get(WAITED)) is not None:
-            waited.observe(seconds_waited)
+            self._waited.observe(seconds_waited)
 
-    def end(response: Response) -> Response:
+    def end(self, response: Response) -> Response:
+        """Count a request that is answered."""
         name, interaction = _named(request.endpoint or "")
-        requests.labels(name, interaction, str(response.status_code)).inc()
+        self._requests.labels(name, interaction, str(response.status_code)).inc()
         if (began := g.get(_BEGAN)) is not None:
-            seconds.labels(name, interaction).observe(time.perf_counter() - began)
-        in_database.labels(name, interaction).inc(database_seconds())
+            self._seconds.labels(name, interaction).observe(time.perf_counter() - began)
+        self._in_database.labels(name, interaction).inc(database_seconds())
         if answered := count_served():
-            resources.labels(name, interaction).inc(answered)
+            self._resources.labels(name, interaction).inc(answered)
         for cache, hit in caches_used().items():
-            cached.labels(cache, "hit" if hit else "miss").inc()
+            self._cached.labels(cache, "hit" if hit else "miss").inc()
         return response
 
-    def leave(_error: BaseException | None) -> None:
+    def leave(self, _error: BaseException | None) -> None:
+        """Count a request that is over, whether it was answered or not."""
         if g.pop(_BEGAN, None) is not None:
-            in_flight.dec()
+            self._in_flight.dec()
 
-    app.before_request(begin)
-    app.after_request(end)
-    app.teardown_appcontext(leave)
-    app.extensions[ON_EVENT] = lambda event: events.labels(event).inc()
+    def note_event(self, event: str) -> None:
+        """Count an event of the audit trail."""
+        self._events.labels(event).inc()
 
 
 def _named(endpoint: str) -> tuple[str, str]:
