@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from typing import NamedTuple
 
 from fhirapp.fhir.outcome import (
@@ -253,7 +254,7 @@ class Query:
                 conditions.append(part)
         return conditions
 
-    @property
+    @cached_property
     def direct(self) -> list[tuple[str, str]]:
         """What was applied of the type itself, without chains."""
         return [pair for pair in self.applied if pair[0] not in self.chains]
