@@ -1,8 +1,9 @@
 """The resource protector: from the Authorization header to what its bearer may see.
 
-Authlib reads the header and the token's state; SMART scopes are decided by Access (Authlib's own
-scope check compares words). Each process keeps the tokens that it looked up until anything is
-written. Source: RFC 6750; decisions §4, §6.
+`@require_oauth()` protects a view, which finds the token in `current_token`. Authlib reads the
+header and the token's state; SMART scopes are decided by Access (Authlib's own scope check compares
+words). Each process keeps the tokens that it looked up until anything is written.
+Source: RFC 6750; decisions §4, §6.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
+from authlib.integrations import flask_oauth2
 from authlib.integrations.flask_oauth2 import ResourceProtector
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import MissingAuthorizationError, UnsupportedTokenTypeError
@@ -79,7 +81,10 @@ _TOKEN = (
     " LEFT JOIN oauth_grant g ON g.id = t.grant_id LEFT JOIN auth_user u ON u.id = g.user_id"
     " WHERE t.digest = ?"
 )
-_FOUND = "access_token"
+_USED = "used_token"
+# Where current_token of Authlib looks.
+_CURRENT = "authlib_server_oauth2_token"
+_EXTENSION = "fhirapp.protector"
 
 
 class BearerToken(NamedTuple):
@@ -130,23 +135,11 @@ class BearerToken(NamedTuple):
 
 
 class _Validator(BearerTokenValidator):  # type: ignore[misc]
-    def __init__(self, realm: str) -> None:
-        super().__init__(realm=realm)
-        self._verified: DigestCache[BearerToken] = DigestCache()
-
     def authenticate_token(self, token_string: str) -> BearerToken | None:
-        token = self._verified.get(digest(token_string), look_up)
+        token = _state().tokens.get(digest(token_string), look_up)
         if token is not None:
-            setattr(g, _FOUND, token)
+            setattr(g, _USED, token)
         return token
-
-    def validate_token(self, token: BearerToken | None, scopes: Any, request: Any) -> None:
-        if token is not None and token.is_expired() and not token.is_revoked():
-            raise TokenExpired(
-                "The access token has expired; ask for a new one.",
-                headers={"WWW-Authenticate": f'Bearer realm="{REALM}", error="invalid_token"'},
-            )
-        super().validate_token(token, scopes, request)
 
 
 def look_up(key: bytes) -> BearerToken | None:
@@ -166,54 +159,76 @@ def look_up(key: bytes) -> BearerToken | None:
     )
 
 
-class Protector(ResourceProtector):  # type: ignore[misc]
-    """Authenticates requests under /fhir."""
+View = TypeVar("View", bound=Callable[..., Any])
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_token_validator(_Validator(realm=REALM))
-        self._failures = Failures(purpose="token")
 
-    def authenticate(self) -> BearerToken:
-        """Return the request's token. Raises LoginRequired, TokenExpired or Throttled."""
-        try:
-            # Not acquire_token: it works out the request's whole address, which nobody asks for.
-            token: BearerToken = self.validate_request(None, request)
-        except TokenExpired:
-            self._count_failure()
-            raise
-        except OAuth2Error as error:
-            self._count_failure()
-            self.raise_error_response(error)
+class _ResourceProtector(ResourceProtector):  # type: ignore[misc]
+    """Authlib's protector, which raises our errors. rest/access.py decides what a token may see."""
+
+    def __call__(self) -> Callable[[View], View]:
+        """Return the decorator of views that need a token.
+
+        The view finds it in current_token. Raises LoginRequired, TokenExpired or Throttled.
+        """
+        decorator: Callable[[View], View] = super().__call__()
+        return decorator
+
+    def acquire_token(self, scopes: Any = None) -> BearerToken:
+        """Return the request's token, and make it current_token. Raises OAuth2Error."""
+        # Not Authlib's method: it also computes the request's URL, which nothing needs.
+        token: BearerToken = self.validate_request(scopes, request)
+        setattr(g, _CURRENT, token)
         return token
 
     def raise_error_response(self, error: OAuth2Error) -> NoReturn:
-        """Raise our own error for Authlib's, with its WWW-Authenticate header alone."""
-        if isinstance(error, MissingAuthorizationError):
-            raise LoginRequired(
-                "An access token is needed: send Authorization: Bearer <token>.",
-                headers={"WWW-Authenticate": f'Bearer realm="{REALM}"'},
-            )
-        if isinstance(error, UnsupportedTokenTypeError):
-            raise LoginRequired(
-                "The Authorization header must be: Bearer <token>.",
-                headers={"WWW-Authenticate": f'Bearer realm="{REALM}"'},
-            )
-        raise LoginRequired(
-            "The access token is not valid.",
-            headers={"WWW-Authenticate": f'Bearer realm="{REALM}", error="invalid_token"'},
-        )
-
-    def _count_failure(self) -> None:
-        wait = self._failures.count(request.remote_addr or "")
+        """Count the failure, and raise our error for Authlib's with its WWW-Authenticate header."""
+        wait = _state().failures.count(request.remote_addr or "")
         if wait:
             raise Throttled(
                 "Too many requests without a valid access token; wait before the next one.",
                 headers={"Retry-After": str(wait)},
             )
+        challenge = f'Bearer realm="{REALM}"'
+        if isinstance(error, MissingAuthorizationError):
+            raise LoginRequired(
+                "An access token is needed: send Authorization: Bearer <token>.",
+                headers={"WWW-Authenticate": challenge},
+            )
+        if isinstance(error, UnsupportedTokenTypeError):
+            raise LoginRequired(
+                "The Authorization header must be: Bearer <token>.",
+                headers={"WWW-Authenticate": challenge},
+            )
+        headers = {"WWW-Authenticate": f'{challenge}, error="invalid_token"'}
+        token = used_token()
+        if token is not None and token.is_expired() and not token.is_revoked():
+            raise TokenExpired("The access token has expired; ask for a new one.", headers=headers)
+        raise LoginRequired("The access token is not valid.", headers=headers)
 
 
-_EXTENSION = "fhirapp.protector"
+require_oauth = _ResourceProtector()
+require_oauth.register_token_validator(_Validator(realm=REALM))
+# The token of the request, in a view that require_oauth protects.
+current_token = cast(BearerToken, flask_oauth2.current_token)
+
+
+class _State(NamedTuple):
+    """The state of an app: its cache of tokens and its counts of failures."""
+
+    tokens: DigestCache[BearerToken]
+    failures: Failures
+
+
+def init_app(app: Flask) -> None:
+    """Give the app its cache of tokens and its counts of failures."""
+    app.extensions[_EXTENSION] = _State(DigestCache(), Failures(purpose="token"))
+
+
+def _state() -> _State:
+    state: _State = current_app.extensions[_EXTENSION]
+    return state
+
+
 REQUEST_ID_HEADER = "X-Request-Id"
 # In the environ of a request that a named proxy brings: server/connections.py.
 VIA_PROXY = "fhirapp.via_proxy"
@@ -221,20 +236,9 @@ _ID_OF_REQUEST = re.compile(r"[A-Za-z0-9._-]{8,64}")
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-def init_app(app: Flask) -> None:
-    """Give the app its protector."""
-    app.extensions[_EXTENSION] = Protector()
-
-
-def authenticate() -> BearerToken:
-    """Return the token of the request that is served. Raises FhirError."""
-    protector: Protector = current_app.extensions[_EXTENSION]
-    return protector.authenticate()
-
-
 def used_token() -> BearerToken | None:
     """Return the token that the request came with; None where it has none that is known."""
-    token: BearerToken | None = g.get(_FOUND)
+    token: BearerToken | None = g.get(_USED)
     return token
 
 

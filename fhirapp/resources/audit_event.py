@@ -20,7 +20,7 @@ from fhirapp import urls
 from fhirapp.audit.entries import AuditEntry, entries, entry_with, patients_named_by
 from fhirapp.audit.events import EVENTS, FAILED
 from fhirapp.auth.models import ADMINISTRATOR
-from fhirapp.auth.protector import authenticate, insufficient_scope
+from fhirapp.auth.protector import current_token, insufficient_scope, require_oauth
 from fhirapp.auth.scopes import clinical_scopes
 from fhirapp.definition import OperationParameter
 from fhirapp.fhir import json as fhir_json
@@ -218,14 +218,13 @@ def _entities(entry: AuditEntry, patients: Sequence[str]) -> list[dict[str, Any]
 
 
 def _check_access(permission: str) -> None:
-    """Raise LoginRequired, or Forbidden where the token is no administrator's with such a scope."""
-    token = authenticate()
+    """Raise Forbidden where the token is no administrator's with such a scope."""
     # In what was allowed, not only in what is left of it: user/*.rs does not name it.
     named = all(
         any(scope.resource_type == NAME and permission in scope.permissions for scope in part)
-        for part in (clinical_scopes(token.scope), token.access().scopes)
+        for part in (clinical_scopes(current_token.scope), current_token.access().scopes)
     )
-    if token.role != ADMINISTRATOR or not named:
+    if current_token.role != ADMINISTRATOR or not named:
         raise insufficient_scope(
             "The audit trail is for administrators, with a scope that names it.",
             SCOPE,
@@ -287,6 +286,7 @@ def _api_paths() -> PathDescriptions:
 
 
 @blueprint.get(f"/fhir/{NAME}/<event_id>")
+@require_oauth()
 def read(event_id: str) -> Response:
     """Return one AuditEvent."""
     _check_access("r")
@@ -301,6 +301,7 @@ def read(event_id: str) -> Response:
 
 @blueprint.get(f"/fhir/{NAME}")
 @blueprint.get(f"/fhir/{NAME}/")
+@require_oauth()
 def search() -> Response:
     """Return a page of AuditEvents, the newest first. Raises a ParameterError."""
     _check_access("s")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from flask import Flask, current_app
 
 from fhirapp import urls
-from fhirapp.auth.protector import authenticate, insufficient_scope
+from fhirapp.auth.protector import current_token, insufficient_scope
 from fhirapp.auth.scopes import Access, Permission, Scope
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types
@@ -343,11 +343,11 @@ def require(definition: Definition, permission: str, resource_id: str | None = N
     """Return what the request's token may see of a type, of which it must reach something.
 
     permission is "r" or "s"; resource_id is that of the one resource that is read. Raises
-    LoginRequired, TokenExpired or Forbidden, and what check_id raises, before any data is read.
+    Forbidden, and what check_id raises, before any data is read.
     """
     if resource_id is not None:
         check_id(definition, resource_id)
-    access = authenticate().access()
+    access = current_token.access()
     own_id = access.own_id(definition.name, permission)
     is_user = own_id is not None and own_id == resource_id
     if not (reaches(definition, access, permission) or is_user):
@@ -378,16 +378,7 @@ def check_reaches(definition: Definition, access: Access, parameter: str) -> Non
 
 
 def check_id(definition: Definition, resource_id: str) -> None:
-    """Tell an operation (`$…`) or interaction (`_…`) that is not here from an unknown resource.
-
-    Raises UnknownInteraction, and MethodNotAllowed of one that is asked by POST alone; what can be
-    no id at all is NotFound, once there is a token.
-    """
-    if resource_id[:1] in ("$", "_"):
-        for operation in definition.operations:
-            if operation.resource and resource_id == f"${operation.name}":
-                raise outcome.MethodNotAllowed(operation.takes_resource, headers={"Allow": "POST"})
-        raise outcome.UnknownInteraction("There is no such resource type or operation here.")
+    """Raise NotFound, where the type may be read, for what is not the syntax of an id."""
     if not _ID.fullmatch(resource_id):
         require(definition, "r")
         raise outcome.NotFound(f"{definition.name}: this can be no id.")

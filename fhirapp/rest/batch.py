@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus
 from flask import Blueprint, Response, request
 from werkzeug.http import http_date
 
-from fhirapp.auth.protector import authenticate
+from fhirapp.auth.protector import require_oauth
 from fhirapp.db.reader import forget_reader
 from fhirapp.fhir.json import Entry, beside, bundle
 from fhirapp.fhir.outcome import (
@@ -58,12 +58,12 @@ blueprint = Blueprint("batch", __name__)
 
 @blueprint.post("/fhir")
 @blueprint.post("/fhir/")
+@require_oauth()
 def answer_batch() -> Response:
     """Return the answers of a Bundle's requests, in their order. Raises FhirError."""
     parameters = arguments()
     check_known(parameters, FORM_PARAMETERS)
     layout = negotiate(parameters)
-    authenticate()
     kind, entries = _read_bundle()
     # Each entry takes a snapshot of its own.
     forget_reader()

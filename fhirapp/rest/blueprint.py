@@ -6,13 +6,15 @@ Source: decisions §1.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from flask import Blueprint, Response
 from flask.sansio.app import App
 
+from fhirapp.auth.protector import require_oauth
 from fhirapp.definition import Definition, register_type, types
+from fhirapp.fhir.outcome import MethodNotAllowed, UnknownInteraction
 from fhirapp.rest.history import history_instance, history_type
 from fhirapp.rest.read import read, vread
 from fhirapp.rest.search import search_compartment, search_type
@@ -33,10 +35,33 @@ def is_of_patients(definition: Definition) -> bool:
     return definition.searchable and "patient" in definition.references
 
 
+def id_of(type_name: str) -> Callable[[View], View]:
+    """Return the decorator of views whose route has the id of a resource of a type, `resource_id`.
+
+    `$…` or `_…` in its place is an operation or interaction that does not exist. It is refused
+    before a token is needed: as UnknownInteraction, or as MethodNotAllowed where POST reaches it.
+    """
+
+    def decorator(view: View) -> View:
+        @wraps(view)
+        def checked(*args: Any, **ids: str) -> Response:
+            if (name := ids.get("resource_id", "")).startswith(("$", "_")):
+                for operation in types()[type_name].operations:
+                    if operation.resource and name == f"${operation.name}":
+                        raise MethodNotAllowed(operation.takes_resource, headers={"Allow": "POST"})
+                raise UnknownInteraction("There is no such resource type or operation here.")
+            return view(*args, **ids)
+
+        return checked
+
+    return decorator
+
+
 class ResourceBlueprint(Blueprint):
     """The blueprint of a type: read, vread and history; search where the type is searchable.
 
-    Views take the definition and the ids in the address. operations: their views, by name.
+    Views take the definition and the ids in the address; all need a token. operations: their
+    views, by name.
     """
 
     def __init__(
@@ -52,7 +77,8 @@ class ResourceBlueprint(Blueprint):
             paths = [(root, tail) for root in ROOTS for tail in ("", "/", "/_search")]
             self._route("search_type", search_type, paths, ["GET", "POST"])
             if is_of_patients(definition):
-                bound = partial(search_compartment, definition)
+                protected = id_of("Patient")(require_oauth()(search_compartment))
+                bound = partial(protected, definition)
                 for tail in ("", "/_search"):
                     rule = f"/fhir/Patient/<resource_id>/{definition.name}{tail}"
                     methods = ["GET", "POST"] if tail else ["GET"]
@@ -80,7 +106,8 @@ class ResourceBlueprint(Blueprint):
         methods: list[str] | None = None,
     ) -> None:
         """Serve a view of the type at these paths: of each the root and what follows the name."""
-        bound = partial(view, self.definition)
+        protected = id_of(self.definition.name)(require_oauth()(view))
+        bound = partial(protected, self.definition)
         for root, tail in paths:
             rule = f"{root}/{self.definition.name}{tail}"
             self.add_url_rule(rule, endpoint, bound, methods=methods)

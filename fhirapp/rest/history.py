@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from flask import Blueprint, Response
 
-from fhirapp.auth.protector import authenticate, insufficient_scope
+from fhirapp.auth.protector import current_token, insufficient_scope, require_oauth
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, OperationParameter, types
 from fhirapp.fhir.json import beside
@@ -105,9 +105,10 @@ def history_type(definition: Definition) -> Response:
 
 
 @blueprint.get("/fhir/_history")
+@require_oauth()
 def history_system() -> Response:
     """Return the history of all types that the token may read. Raises FhirError."""
-    access = authenticate().access()
+    access = current_token.access()
     served = [
         reach_of(definition, access, "r")
         for _, definition in sorted(types().items())

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 from flask import Blueprint, Response
 
-from fhirapp.auth.protector import authenticate, insufficient_scope
+from fhirapp.auth.protector import current_token, insufficient_scope, require_oauth
 from fhirapp.auth.scopes import Access
 from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import outcome
 from fhirapp.rest.access import Reach, check_id, reach_of, reaches, require
-from fhirapp.rest.blueprint import compartment_types
+from fhirapp.rest.blueprint import compartment_types, id_of
 from fhirapp.rest.paging import (
     cursor_of,
     fingerprint,
@@ -55,6 +55,7 @@ blueprint = Blueprint("system", __name__)
 @blueprint.get("/fhir")
 @blueprint.get("/fhir/")
 @blueprint.route("/fhir/_search", methods=["GET", "POST"])
+@require_oauth()
 def search_system() -> Response:
     """Return the searchset Bundle of all types, or of those of `_type`. Raises FhirError."""
     return _answer("", [definition for definition in types().values() if definition.searchable], [])
@@ -62,6 +63,8 @@ def search_system() -> Response:
 
 @blueprint.get("/fhir/Patient/<resource_id>/*")
 @blueprint.route("/fhir/Patient/<resource_id>/_search", methods=["GET", "POST"])
+@id_of("Patient")
+@require_oauth()
 def search_record(resource_id: str) -> Response:
     """Return the searchset Bundle of what is about a patient. Raises FhirError."""
     check_id(types()["Patient"], resource_id)
@@ -70,7 +73,7 @@ def search_record(resource_id: str) -> Response:
 
 def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Response:
     """Answer a search of these types; within are the parameters that the path means."""
-    access = authenticate().access()
+    access = current_token.access()
     parameters = search_arguments()
     layout, strict, config = negotiate(parameters), is_strict(), settings()
     requested = _requested_types(parameters, searched)

@@ -63,6 +63,14 @@ def test_requests_without_a_valid_token_are_throttled_and_valid_ones_are_not(app
     assert fhir.get(SEARCH, environ_base=origin).status_code == 200
 
 
+def test_failures_at_one_app_do_not_throttle_another(app, own_app):
+    origin = {"REMOTE_ADDR": "192.0.2.78"}
+    first, other = Fhir(app, "junk"), Fhir(own_app, "junk")
+    answers = [first.get(SEARCH, environ_base=origin) for _ in range(121)]
+    assert any(answer.status_code == 429 for answer in answers)
+    assert other.get(SEARCH, environ_base=origin).status_code == 401
+
+
 # The cache of tokens.
 
 

@@ -21,7 +21,7 @@ from joserfc.jwk import KeySet, RSAKey
 from fhirapp import urls
 from fhirapp.auth import scopes
 from fhirapp.auth.models import User
-from fhirapp.auth.protector import authenticate, insufficient_scope
+from fhirapp.auth.protector import current_token, insufficient_scope
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.auth.users.accounts import fhir_user_of
 from fhirapp.config import ConfigurationError, settings
@@ -192,14 +192,13 @@ def user_info() -> UserInfo:
 
     OpenID Connect Core §5.3; errors as RFC 6750 §3.1 has them.
     """
-    token = authenticate()
-    user = None if token.user_id is None else db.session.get(User, token.user_id)
+    user = None if current_token.user_id is None else db.session.get(User, current_token.user_id)
     session = scopes.grantable(
-        token.scope.split(), token.registered, (scopes.SESSION,), scopes.enforceable
+        current_token.scope.split(), current_token.registered, (scopes.SESSION,), scopes.enforceable
     )
     granted = [] if user is None else scopes.of_role(session, user.role)
     if user is None or scopes.OPENID not in granted:
         raise insufficient_scope(
             "Only a user's token with openid says who the user is.", scopes.OPENID
         )
-    return claims_about(user, granted, token.patient_id)
+    return claims_about(user, granted, current_token.patient_id)

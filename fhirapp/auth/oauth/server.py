@@ -36,6 +36,7 @@ from fhirapp.auth.oauth.client_assertion import ClientAssertion
 from fhirapp.auth.oauth.discovery import openid_configuration, smart_configuration
 from fhirapp.auth.oauth.endpoints import Introspection, Revocation
 from fhirapp.auth.oauth.openid import IdToken
+from fhirapp.auth.protector import require_oauth
 from fhirapp.auth.throttle import Failures
 from fhirapp.auth.tokens import BACKEND_SECONDS, exchange, new_token, save_backend_token
 from fhirapp.db import db
@@ -279,6 +280,7 @@ def revoke() -> Response:
 
 
 @blueprint.route("/oauth/userinfo", methods=["GET", "POST"])
+@require_oauth()
 def userinfo() -> Response:
     """Say who the user of an access token is (OpenID Connect Core §5.3)."""
     response = jsonify(oauth_openid.user_info())

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from fhirapp.auth.protector import BearerToken, authenticate, insufficient_scope
+from fhirapp.auth.protector import current_token, insufficient_scope
 from fhirapp.auth.scopes import READ, SEARCH, Access, access_of
 from fhirapp.db import Reader
 from fhirapp.definition import Definition, Visibility, types
@@ -79,20 +79,19 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def exporter() -> tuple[BearerToken, Access]:
-    """Return the token of the HTTP request and the access that it has for exports.
+def access_for_export() -> Access:
+    """Return the access that the request's token has for exports.
 
-    Raises LoginRequired, TokenExpired or Forbidden, before any data is read.
+    Raises Forbidden, before any data is read.
     """
-    token = authenticate()
-    access = _export_access(token.access())
+    access = _export_access(current_token.access())
     if not access.scopes:
         raise insufficient_scope(
             "An export needs the token of a backend client, with system scopes that read and "
             "search.",
             "system/*.rs",
         )
-    return token, access
+    return access
 
 
 def _export_access(access: Access) -> Access:

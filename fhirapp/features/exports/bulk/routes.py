@@ -12,7 +12,7 @@ import time
 from flask import Blueprint, Response, current_app, request
 from werkzeug.http import http_date
 
-from fhirapp.auth.protector import insufficient_scope
+from fhirapp.auth.protector import current_token, insufficient_scope, require_oauth
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import forget_reader, reader
 from fhirapp.definition import types
@@ -22,8 +22,8 @@ from fhirapp.features.exports.bulk.export_request import (
     PATIENT,
     SYSTEM,
     ExportRequest,
+    access_for_export,
     covers,
-    exporter,
     members,
     still_registered,
 )
@@ -43,6 +43,7 @@ from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE, Job
 from fhirapp.rest.access import check_id
+from fhirapp.rest.blueprint import id_of
 from fhirapp.rest.internal import is_in_batch
 from fhirapp.rest.response import fhir_address, is_strict, layout_wanted, rendered
 from fhirapp.rest.stream import Span, carry, wanted_span
@@ -60,18 +61,22 @@ _UNKNOWN = "There is no such export here."
 
 
 @blueprint.route("/fhir/$export", methods=["GET", "POST"])
+@require_oauth()
 def export() -> Response:
     """Export everything that the client may read."""
     return _kick_off(SYSTEM)
 
 
 @blueprint.route("/fhir/Patient/$export", methods=["GET", "POST"])
+@require_oauth()
 def export_patients() -> Response:
     """Export the records of all patients."""
     return _kick_off(PATIENT)
 
 
 @blueprint.route("/fhir/Group/<resource_id>/$export", methods=["GET", "POST"])
+@id_of("Group")
+@require_oauth()
 def export_group(resource_id: str) -> Response:
     """Export the records of the patients of a group."""
     return _kick_off(GROUP, resource_id)
@@ -81,7 +86,7 @@ def _kick_off(level: str, group: str = "") -> Response:
     """Check and queue an export. Raises FhirError."""
     if is_in_batch():
         raise InvalidParameter("url", "begins an export; ask for it by itself")
-    token, access = exporter()
+    access = access_for_export()
     if is_strict() and _ASYNC not in _preferences():
         raise MissingParameter("Prefer", f"must be {_ASYNC}: an export runs in the background")
     snapshot = reader()
@@ -97,7 +102,7 @@ def _kick_off(level: str, group: str = "") -> Response:
     forget_reader()
     files.write_request(export_id, export_request)
     try:
-        run.enqueue(export_id, token.client_id, int(time.time()))
+        run.enqueue(export_id, current_token.client_id, int(time.time()))
     except BaseException:
         files.remove(export_id)
         raise
@@ -120,6 +125,7 @@ def _outcome(message: str) -> Response:
 
 
 @blueprint.route("/fhir/$export/<export_id>", methods=["GET", "DELETE"])
+@require_oauth()
 def status(export_id: str) -> Response:
     """Return 202 with the progress, or 200 with the manifest once done; or cancel the export."""
     job, export_request = _own(export_id)
@@ -153,6 +159,7 @@ def _cancel(job: Job) -> Response:
 
 
 @blueprint.get("/fhir/$export/<export_id>/<name>")
+@require_oauth()
 def file(export_id: str, name: str) -> Response:
     """Send a file of an export, or the requested range of it. RFC 9110 §14."""
     job, _ = _own(export_id)
@@ -182,12 +189,12 @@ def file(export_id: str, name: str) -> Response:
 def _own(export_id: str) -> tuple[Job, ExportRequest]:
     """Return an export of the requesting client, and its request.
 
-    Raises LoginRequired, Forbidden, or NotFound, which is the same for unknown exports and those
+    Raises Forbidden, or NotFound, which is the same for unknown exports and those
     of other clients.
     """
-    token, access = exporter()
+    access = access_for_export()
     job = queue.find(export_id, run.KIND)
-    if job is None or job.owner != token.client_id or (job.expires_at or 0) <= time.time():
+    if job is None or job.owner != current_token.client_id or (job.expires_at or 0) <= time.time():
         raise NotFound(_UNKNOWN)
     try:
         export_request = files.read_request(job.id)
