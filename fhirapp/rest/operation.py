@@ -108,7 +108,7 @@ def read_parameters(
     for name, value in sent:
         if name not in known and name not in common:
             raise UnsupportedParameter(name[:SHOWN], f"is not a parameter of {what}")
-        if not value.strip():
+        if not value:
             continue
         parameter = known.get(name)
         _check_text(name, value, parameter)
@@ -129,7 +129,7 @@ def read_parameters(
     applied = [
         (name, str(count) if name == "_count" else value)
         for name, value in sent
-        if name != _CURSOR and value.strip()
+        if name != _CURSOR and value
     ]
     return RequestParameters(values, applied, count)
 

@@ -73,6 +73,7 @@ def test_a_history_can_be_narrowed(fhir):
 REFUSED = [
     ("_count=x", "value", "_count: 'x' is not a whole number of 0 or more"),
     ("_since=x", "value", "_since: 'x' is not a date; use YYYY, YYYY-MM or YYYY-MM-DD"),
+    ("_since=%20", "value", "_since: ' ' is not a date; use YYYY, YYYY-MM or YYYY-MM-DD"),
     ("_at=2023-02-30", "value", "_at: '2023-02-30' is not a date of the calendar"),
     ("_count=-1", "value", "_count: '-1' is not a whole number of 0 or more"),
     ("_count=1&_count=1", "invalid", "_count: may be given once"),
