@@ -20,6 +20,7 @@ from werkzeug.http import http_date
 
 from fhirapp.auth.protector import require_oauth
 from fhirapp.db.reader import forget_reader
+from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import Entry, beside, bundle
 from fhirapp.fhir.outcome import (
     BodyTooLong,
@@ -28,6 +29,8 @@ from fhirapp.fhir.outcome import (
     MethodNotAllowed,
     Unavailable,
     UnsupportedMediaType,
+    issue,
+    operation_outcome,
 )
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.rest.bundle_answer import bundle_id
@@ -70,15 +73,19 @@ def answer_batch() -> Response:
     try:
         answers = [*_answers(entries, is_transaction=kind == "transaction")]
     except _Failed as failed:
-        outcome, media = rendered(failed.answer.body, layout)
-        response = Response(outcome, failed.answer.status, content_type=media)
+        # To HEAD there is no body.
+        outcome = failed.answer.body or fhir_json.dumps_indented(
+            operation_outcome([issue("error", "processing", f"An entry failed: {failed}.")])
+        )
+        content, media = rendered(outcome, layout)
+        response = Response(content, failed.answer.status, content_type=media)
     else:
         digest = blake2b(digest_size=16)
         for _, body, members in answers:
             digest.update((body or b"") + members)
         tag = digest.hexdigest()
-        content = bundle(bundle_id(tag), f"{kind}-response", None, (), answers)
-        response = respond(content, layout, etag=f'W/"{tag}"')
+        answered = bundle(bundle_id(tag), f"{kind}-response", None, (), answers)
+        response = respond(answered, layout, etag=f'W/"{tag}"')
     response.headers["Cache-Control"] = "no-store"
     return response
 

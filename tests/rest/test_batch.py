@@ -130,12 +130,15 @@ def test_a_transaction_that_only_reads_is_answered(fhir):
 
 FAILING = [
     ("Patient/nobody", 404, "Patient"),
+    ({"request": {"method": "HEAD", "url": "Patient/nobody"}}, 404, "An entry failed: 404"),
     ({"request": {"method": "PUT", "url": "Patient/p1"}}, 405, "PUT is not supported here"),
 ]
 
 
 def test_a_transaction_fails_as_a_whole(fhir):
     for failing, status, told in FAILING:
+        xml = post(fhir, bundle(PENICILLIN, failing, kind="transaction"), "/fhir?_format=xml")
+        assert (xml.status_code, "<OperationOutcome" in xml.text) == (status, True)
         response = post(fhir, bundle(PENICILLIN, failing, kind="transaction"))
         assert response.status_code == status
         content = response.get_json(force=True)
