@@ -135,7 +135,7 @@ class Definition:
     name: str
     schema: ResourceSchema
     table: Table
-    params: Parameters = field(default=Parameters(()))
+    params: Parameters = field(default_factory=Parameters)
     compartment: str = ""
     attachments: str = ""
     rank: int = 0

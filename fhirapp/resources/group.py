@@ -11,8 +11,8 @@ from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
-from fhirapp.search.reference import Reference as ReferenceParameter
-from fhirapp.search.token import SPECIAL_VALUES, Token
+from fhirapp.search.reference import Reference
+from fhirapp.search.token import HL7, SPECIAL_VALUES, Identifier, Token
 
 kind = datatypes.one_of("person", "animal", "practitioner", "device", "medication", "substance")
 
@@ -55,79 +55,27 @@ class GroupSchema(DomainResourceSchema):
     member = Elements(Member)
 
 
-GROUP = "http://hl7.org/fhir/SearchParameter/Group-"
-
+_MEMBERS = "Patient | Practitioner | PractitionerRole | Device | Medication | Substance | Group"
 
 # Of R4's, `characteristic-value` is not here.
 PARAMS = Parameters(
-    (
-        *COMMON,
-        Token(
-            "identifier",
-            ("identifier",),
-            "Identifier of the group",
-            GROUP + "identifier",
-            of_identifier=True,
-        ),
-        ReferenceParameter(
-            "member",
-            ("member.entity",),
-            "Who or what is a member",
-            GROUP + "member",
-            targets=(
-                "Patient",
-                "Practitioner",
-                "PractitionerRole",
-                "Device",
-                "Medication",
-                "Substance",
-                "Group",
-            ),
-        ),
-        Token(
-            "type",
-            ("type",),
-            "person, animal, practitioner, device, medication or substance",
-            GROUP + "type",
-            system="http://hl7.org/fhir/group-type",
-        ),
-        Token(
-            "actual",
-            ("actual",),
-            "Whether the members are listed, or only described",
-            GROUP + "actual",
-            system=SPECIAL_VALUES,
-        ),
-        Token("code", ("code",), "What the members have in common", GROUP + "code"),
-        ReferenceParameter(
-            "managing-entity",
-            ("managingEntity",),
-            "Who is responsible for the group",
-            GROUP + "managing-entity",
-            targets=("Organization", "RelatedPerson", "Practitioner", "PractitionerRole"),
-        ),
-        Token(
-            "characteristic",
-            ("characteristic.code",),
-            "Characteristic of the members",
-            GROUP + "characteristic",
-        ),
-        Token(
-            "value",
-            ("characteristic.valueCodeableConcept", "characteristic.valueBoolean"),
-            "Value of a characteristic, a code or true or false",
-            GROUP + "value",
-            system=SPECIAL_VALUES,
-        ),
-        Token(
-            "exclude",
-            ("characteristic.exclude",),
-            "Whether members with a characteristic are excluded",
-            GROUP + "exclude",
-            system=SPECIAL_VALUES,
-        ),
-    )
-)
+    "Group",
+    *COMMON,
+    Identifier("identifier", "identifier", "Identifier of the group"),
+    Reference("member", "member.entity", "Who or what is a member", _MEMBERS),
+    Token("type", "type", "person, animal, practitioner, device, medication or substance",
+          system=HL7 + "group-type"),
+    Token("actual", "actual", "Whether the members are listed, or only described",
+          system=SPECIAL_VALUES),
+    Token("code", "code", "What the members have in common"),
+    Reference("managing-entity", "managingEntity", "Who is responsible for the group",
+              "Organization | RelatedPerson | Practitioner | PractitionerRole"),
+    Token("characteristic", "characteristic.code", "Characteristic of the members"),
+    Token("value", "characteristic.valueCodeableConcept | characteristic.valueBoolean",
+          "Value of a characteristic, a code or true or false", system=SPECIAL_VALUES),
+    Token("exclude", "characteristic.exclude", "Whether members with a characteristic are excluded",
+          system=SPECIAL_VALUES),
+)  # fmt: skip
 
 
 blueprint = ResourceBlueprint(

@@ -10,10 +10,11 @@ from fhirapp.fhir.elements import boolean, many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.person import ADDRESS
 from fhirapp.search.query import COMMON
-from fhirapp.search.reference import Reference as ReferenceParameter
+from fhirapp.search.reference import Reference
 from fhirapp.search.string import Phonetic, String
-from fhirapp.search.token import SPECIAL_VALUES, Token
+from fhirapp.search.token import SPECIAL_VALUES, Identifier, Token
 
 Contact = datatypes.backbone(
     purpose=datatypes.CodeableConcept,
@@ -41,64 +42,19 @@ class OrganizationSchema(DomainResourceSchema):
     endpoint = Elements(datatypes.Reference)
 
 
-ORGANIZATION = "http://hl7.org/fhir/SearchParameter/Organization-"
-
 # An import resolves conditional references by them.
 PARAMS = Parameters(
-    (
-        *COMMON,
-        Token(
-            "identifier",
-            ("identifier",),
-            "Identifier of the organization",
-            ORGANIZATION + "identifier",
-            of_identifier=True,
-        ),
-        String("name", ("name", "alias"), "Name or alias", ORGANIZATION + "name"),
-        Phonetic("phonetic", ("name",), "Word of a name, by its sound", ORGANIZATION + "phonetic"),
-        String("address", ("address",), "Any part of an address", ORGANIZATION + "address"),
-        String("address-city", ("address.city",), "City", ORGANIZATION + "address-city"),
-        String("address-state", ("address.state",), "State", ORGANIZATION + "address-state"),
-        String(
-            "address-postalcode",
-            ("address.postalCode",),
-            "Postal code",
-            ORGANIZATION + "address-postalcode",
-        ),
-        String(
-            "address-country", ("address.country",), "Country", ORGANIZATION + "address-country"
-        ),
-        Token(
-            "address-use",
-            ("address.use",),
-            "home, work, temp, old or billing",
-            ORGANIZATION + "address-use",
-            system="http://hl7.org/fhir/address-use",
-        ),
-        Token("type", ("type",), "Kind of organization", ORGANIZATION + "type"),
-        Token(
-            "active",
-            ("active",),
-            "Whether the record is in active use",
-            ORGANIZATION + "active",
-            system=SPECIAL_VALUES,
-        ),
-        ReferenceParameter(
-            "partof",
-            ("partOf",),
-            "Organization that this one is part of",
-            ORGANIZATION + "partof",
-            targets=("Organization",),
-        ),
-        ReferenceParameter(
-            "endpoint",
-            ("endpoint",),
-            "Technical endpoints",
-            ORGANIZATION + "endpoint",
-            targets=("Endpoint",),
-        ),
-    )
-)
+    "Organization",
+    *COMMON,
+    Identifier("identifier", "identifier", "Identifier of the organization"),
+    String("name", "name | alias", "Name or alias"),
+    Phonetic("phonetic", "name", "Word of a name, by its sound"),
+    *ADDRESS,
+    Token("type", "type", "Kind of organization"),
+    Token("active", "active", "Whether the record is in active use", system=SPECIAL_VALUES),
+    Reference("partof", "partOf", "Organization that this one is part of", "Organization"),
+    Reference("endpoint", "endpoint", "Technical endpoints", "Endpoint"),
+)  # fmt: skip
 
 
 blueprint = ResourceBlueprint(

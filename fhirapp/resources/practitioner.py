@@ -10,7 +10,7 @@ from fhirapp.fhir.elements import boolean, many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
-from fhirapp.search.person import NAMES, person
+from fhirapp.search.person import INDIVIDUAL, NAMES, person
 from fhirapp.search.query import COMMON
 from fhirapp.search.token import Token
 
@@ -41,20 +41,13 @@ class PractitionerSchema(DomainResourceSchema):
     communication = Elements(datatypes.CodeableConcept)
 
 
-PRACTITIONER = "http://hl7.org/fhir/SearchParameter/Practitioner-"
-
 # An import resolves conditional references by them.
 PARAMS = Parameters(
-    (
-        *COMMON,
-        *person(PRACTITIONER, "the practitioner", *NAMES),
-        Token(
-            "communication",
-            ("communication",),
-            "Language that the practitioner can use with patients",
-            PRACTITIONER + "communication",
-        ),
-    )
+    "Practitioner",
+    *COMMON,
+    *person("the practitioner", *NAMES),
+    Token("communication", "communication", "Language that the practitioner can use with patients"),
+    shared=INDIVIDUAL,
 )
 
 

@@ -12,7 +12,7 @@ from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
-from fhirapp.search.reference import Reference as ReferenceParameter
+from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
 
 Agent = datatypes.backbone(
@@ -54,66 +54,22 @@ class ProvenanceSchema(DomainResourceSchema):
     signature = Elements(datatypes.Signature)
 
 
-PROVENANCE = "http://hl7.org/fhir/SearchParameter/Provenance-"
-
 PARAMS = Parameters(
-    (
-        *COMMON,
-        ReferenceParameter(
-            "target",
-            ("target",),
-            "Target resources of the provenance",
-            PROVENANCE + "target",
-        ),
-        # R4: target.where(resolve() is Patient), and not the patient of any other target.
-        ReferenceParameter(
-            "patient",
-            ("target",),
-            "Patient whose Patient resource is a target",
-            PROVENANCE + "patient",
-            targets=("Patient",),
-        ),
-        ReferenceParameter(
-            "agent",
-            ("agent.who",),
-            "Agent: who participated",
-            PROVENANCE + "agent",
-            targets=(
-                "Practitioner",
-                "PractitionerRole",
-                "RelatedPerson",
-                "Patient",
-                "Device",
-                "Organization",
-            ),
-        ),
-        Token("agent-role", ("agent.role",), "Role of the participant", PROVENANCE + "agent-role"),
-        Token(
-            "agent-type",
-            ("agent.type",),
-            "Role of the agent: author, transmitter …",
-            PROVENANCE + "agent-type",
-        ),
-        Date("recorded", ("recorded",), "When this was recorded", PROVENANCE + "recorded"),
-        Date("when", ("occurredDateTime",), "When the activity took place", PROVENANCE + "when"),
-        ReferenceParameter(
-            "entity", ("entity.what",), "What the targets were made from", PROVENANCE + "entity"
-        ),
-        ReferenceParameter(
-            "location",
-            ("location",),
-            "Where the activity took place",
-            PROVENANCE + "location",
-            targets=("Location",),
-        ),
-        Token(
-            "signature-type",
-            ("signature.type",),
-            "Why the targets were signed",
-            PROVENANCE + "signature-type",
-        ),
-    )
-)
+    "Provenance",
+    *COMMON,
+    Reference("target", "target", "Target resources of the provenance"),
+    # R4: target.where(resolve() is Patient), and not the patient of any other target.
+    Reference("patient", "target", "Patient whose Patient resource is a target", "Patient"),
+    Reference("agent", "agent.who", "Agent: who participated",
+              "Practitioner | PractitionerRole | RelatedPerson | Patient | Device | Organization"),
+    Token("agent-role", "agent.role", "Role of the participant"),
+    Token("agent-type", "agent.type", "Role of the agent: author, transmitter …"),
+    Date("recorded", "recorded", "When this was recorded"),
+    Date("when", "occurredDateTime", "When the activity took place"),
+    Reference("entity", "entity.what", "What the targets were made from"),
+    Reference("location", "location", "Where the activity took place", "Location"),
+    Token("signature-type", "signature.type", "Why the targets were signed"),
+)  # fmt: skip
 
 
 blueprint = ResourceBlueprint(

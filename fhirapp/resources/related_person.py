@@ -10,9 +10,9 @@ from fhirapp.fhir.elements import boolean
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
-from fhirapp.search.person import BIRTHDATE, person
+from fhirapp.search.person import BIRTHDATE, INDIVIDUAL, person
 from fhirapp.search.query import COMMON
-from fhirapp.search.reference import Reference as ReferenceParameter
+from fhirapp.search.reference import Subject
 from fhirapp.search.token import Token
 
 Communication = datatypes.backbone(
@@ -44,28 +44,14 @@ class RelatedPersonSchema(DomainResourceSchema):
     communication = Elements(Communication)
 
 
-RELATED = "http://hl7.org/fhir/SearchParameter/RelatedPerson-"
-
 # An import resolves conditional references by them.
 PARAMS = Parameters(
-    (
-        *COMMON,
-        ReferenceParameter(
-            "patient",
-            ("patient",),
-            "The patient whom the person is related to",
-            RELATED + "patient",
-            targets=("Patient",),
-            compartment=True,
-        ),
-        Token(
-            "relationship",
-            ("relationship",),
-            "What the person is to the patient",
-            RELATED + "relationship",
-        ),
-        *person(RELATED, "the related person", BIRTHDATE),
-    )
+    "RelatedPerson",
+    *COMMON,
+    Subject("patient", "patient", "The patient whom the person is related to"),
+    Token("relationship", "relationship", "What the person is to the patient"),
+    *person("the related person", BIRTHDATE),
+    shared=INDIVIDUAL,
 )
 
 

@@ -15,7 +15,7 @@ from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
 from fhirapp.search.string import String, Uri
-from fhirapp.search.token import Token
+from fhirapp.search.token import HL7, Identifier, Token
 
 
 def _contains(value: Any) -> Any:
@@ -131,66 +131,35 @@ class ValueSetSchema(DomainResourceSchema):
     expansion = Element(Expansion)
 
 
-VALUE_SET = "http://hl7.org/fhir/SearchParameter/ValueSet-"
-CONFORMANCE = "http://hl7.org/fhir/SearchParameter/conformance-"
-
+# R4 defines these once for all types of definitions.
+_CONFORMANCE = dict.fromkeys(
+    (
+        *("url", "version", "identifier", "name", "title", "status", "date", "publisher"),
+        *("description", "jurisdiction", "context-type", "context"),
+    ),
+    "conformance",
+)
 # Of R4's, `code`, `context-quantity` and those of contexts with their type are not here.
 PARAMS = Parameters(
-    (
-        *COMMON,
-        Uri("url", ("url",), "Address that others name it by", CONFORMANCE + "url"),
-        Token("version", ("version",), "Business version", CONFORMANCE + "version"),
-        Token(
-            "identifier",
-            ("identifier",),
-            "External identifier",
-            CONFORMANCE + "identifier",
-            of_identifier=True,
-        ),
-        String("name", ("name",), "Name for programs", CONFORMANCE + "name"),
-        String("title", ("title",), "Name for people", CONFORMANCE + "title"),
-        Token(
-            "status",
-            ("status",),
-            "draft, active, retired or unknown",
-            CONFORMANCE + "status",
-            system="http://hl7.org/fhir/publication-status",
-        ),
-        Date("date", ("date",), "Date of publication", CONFORMANCE + "date"),
-        String("publisher", ("publisher",), "Name of the publisher", CONFORMANCE + "publisher"),
-        String("description", ("description",), "Description", CONFORMANCE + "description"),
-        Token(
-            "jurisdiction",
-            ("jurisdiction",),
-            "Intended jurisdiction",
-            CONFORMANCE + "jurisdiction",
-        ),
-        Token(
-            "context-type",
-            ("useContext.code",),
-            "Kind of context that it is meant for",
-            CONFORMANCE + "context-type",
-        ),
-        Token(
-            "context",
-            ("useContext.valueCodeableConcept",),
-            "Context that it is meant for",
-            CONFORMANCE + "context",
-        ),
-        Uri(
-            "reference",
-            ("compose.include.system",),
-            "Code system that codes are taken from",
-            VALUE_SET + "reference",
-        ),
-        Uri(
-            "expansion",
-            ("expansion.identifier",),
-            "Identifier of the expansion it comes with",
-            VALUE_SET + "expansion",
-        ),
-    )
-)
+    "ValueSet",
+    *COMMON,
+    Uri("url", "url", "Address that others name it by"),
+    Token("version", "version", "Business version"),
+    Identifier("identifier", "identifier", "External identifier"),
+    String("name", "name", "Name for programs"),
+    String("title", "title", "Name for people"),
+    Token("status", "status", "draft, active, retired or unknown",
+          system=HL7 + "publication-status"),
+    Date("date", "date", "Date of publication"),
+    String("publisher", "publisher", "Name of the publisher"),
+    String("description", "description", "Description"),
+    Token("jurisdiction", "jurisdiction", "Intended jurisdiction"),
+    Token("context-type", "useContext.code", "Kind of context that it is meant for"),
+    Token("context", "useContext.valueCodeableConcept", "Context that it is meant for"),
+    Uri("reference", "compose.include.system", "Code system that codes are taken from"),
+    Uri("expansion", "expansion.identifier", "Identifier of the expansion it comes with"),
+    shared=_CONFORMANCE,
+)  # fmt: skip
 
 
 blueprint = ResourceBlueprint(

@@ -145,9 +145,8 @@ class LastUpdated(Date):
     """`_lastUpdated`: when the version was published, an instant in a column of its own."""
 
     name: str = "_lastUpdated"
-    paths: tuple[str, ...] = ("meta.lastUpdated",)
+    path: str = "meta.lastUpdated"
     doc: str = "When the resource last changed"
-    spec: str = "http://hl7.org/fhir/SearchParameter/Resource-lastUpdated"
 
     indexed = False
 

@@ -1,15 +1,16 @@
 """What every search parameter has.
 
-A parameter is declared once, in a type's params.py; what it indexes, what it searches, how it
-sorts, what /fhir/metadata says of it and its documentation are all made from that declaration.
+A parameter is declared once, in its type's table of search parameters, which reads like that of the
+FHIR specification. What it indexes, what it searches, how it sorts, what /fhir/metadata says of it
+and its documentation are all made from that declaration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from fhirapp.db import quoted
 from fhirapp.fhir.outcome import InvalidParameter, TooCostly, UnsupportedParameter
@@ -62,6 +63,11 @@ def is_named(names: Sequence[str]) -> str:
     return f"k.param IN ({', '.join('?' * len(names))})"
 
 
+_R4 = "http://hl7.org/fhir/SearchParameter/"
+# R4's parameters of clinical types, for Parameters(shared=…).
+CLINICAL = dict.fromkeys(("code", "date", "encounter", "identifier", "patient", "type"), "clinical")
+_NONE: Mapping[str, str] = {}
+
 # SQLite takes 32,766 values in a statement, of which those of a chain are others.
 _MOST_SOUGHT = 21_000
 
@@ -102,15 +108,18 @@ class SortKey:
 class Parameter:
     """A search parameter: its name, where in the resource its values stand, and what it means.
 
-    paths are element paths below the resource ("reaction.manifestation"); all are indexed, or with
-    first_of only the first that is there. spec is the parameter's canonical address in FHIR, empty
-    where only service.md defines it.
+    path is an element path below the resource, or several: "code | reaction.substance"; all are
+    indexed, or with first_of only the first that is there. spec is the canonical address of the
+    parameter's definition; Parameters adds that of FHIR R4, save where is_in_fhir says that only
+    service.md defines the parameter.
     """
 
     name: str
-    paths: tuple[str, ...]
+    path: str
     doc: str
+    _: KW_ONLY
     spec: str = ""
+    is_in_fhir: bool = True
     # Parameters whose index rows this one searches, having none of its own: of DocumentReference
     # `code`, `type`.
     searches: tuple[str, ...] = ()
@@ -128,6 +137,11 @@ class Parameter:
     sortable: ClassVar[bool] = True
     # What stands for no value in a sort, ascending and descending: it comes last.
     last: ClassVar[tuple[Any, Any]] = ("\U0010ffff", "")
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The element paths, in order."""
+        return tuple(self.path.split(" | ")) if self.path else ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -253,9 +267,8 @@ class IdParameter(Parameter):
     """`_id`: the resource's own id."""
 
     name: str = "_id"
-    paths: tuple[str, ...] = ("id",)
+    path: str = "id"
     doc: str = "One id or a comma-separated list of ids"
-    spec: str = "http://hl7.org/fhir/SearchParameter/Resource-id"
 
     kind = "token"
     indexed = False
@@ -293,69 +306,44 @@ class IdParameter(Parameter):
         return list(dict.fromkeys(listed))
 
 
-@dataclass(frozen=True)
+AnyParameter = TypeVar("AnyParameter", bound=Parameter)
+
+
 class Parameters:
-    """The search parameters of a type, by name."""
+    """The search parameters of a type, by name; shared is that of with_canonicals()."""
 
-    declared: tuple[Parameter, ...]
-    by_name: Mapping[str, Parameter] = field(init=False, repr=False)
-    # Those that are indexed: by where their values stand, and those of which a place counts only
-    # if there is no value in another.
-    _places: _Place = field(init=False, repr=False)
-    _first_of: tuple[Parameter, ...] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        by_name = {parameter.name: parameter for parameter in self.declared}
-        object.__setattr__(self, "by_name", by_name)
-        indexed = [param for param in self.declared if param.indexed and not param.searches]
-        places = _Place()
-        for parameter in indexed:
-            for path in () if parameter.first_of else parameter.paths:
-                places.add(path, parameter)
-        object.__setattr__(self, "_places", places)
-        object.__setattr__(self, "_first_of", tuple(param for param in indexed if param.first_of))
+    def __init__(
+        self, type_name: str = "", *declared: Parameter, shared: Mapping[str, str] = _NONE
+    ) -> None:
+        self.declared = with_canonicals(type_name, *declared, shared=shared)
+        self.by_name: Mapping[str, Parameter] = {param.name: param for param in self.declared}
+        self._indexed = [param for param in self.declared if param.indexed and not param.searches]
 
     def __iter__(self) -> Iterator[Parameter]:
         return iter(self.declared)
 
     def rows(self, resource: Mapping[str, Any]) -> set[IndexRow]:
         """Return every index row of a resource."""
-        rows: set[IndexRow] = set()
-        self._places.collect(resource, rows)
-        for parameter in self._first_of:
-            rows.update(parameter.rows(resource))
-        return rows
+        return {row for parameter in self._indexed for row in parameter.rows(resource)}
 
 
-class _Place:
-    """A place in resources: the parameters whose values stand there, and the places below."""
+def with_canonicals(
+    type_name: str, *declared: AnyParameter, shared: Mapping[str, str] = _NONE
+) -> tuple[AnyParameter, ...]:
+    """Return parameters of a type with the canonical addresses that FHIR R4 gives them.
 
-    def __init__(self) -> None:
-        self._parameters: list[Parameter] = []
-        self._below: dict[str, _Place] = {}
-
-    def add(self, path: str, parameter: Parameter) -> None:
-        """Note that a parameter's values stand at a path below this place."""
-        name, _, rest = path.partition(".")
-        place = self._below.setdefault(name, _Place())
-        if rest:
-            place.add(rest, parameter)
-        else:
-            place._parameters.append(parameter)
-
-    def collect(self, holder: Mapping[str, Any], rows: set[IndexRow]) -> None:
-        """Add the index rows of every value below this place, which the holder holds."""
-        for name, place in self._below.items():
-            content = holder.get(name)
-            if content is None:
-                continue
-            for value in content if type(content) is list else (content,):
-                if value is None:
-                    continue
-                for parameter in place._parameters:
-                    rows.update(parameter.rows_of(value))
-                if place._below and type(value) is dict:
-                    place.collect(value, rows)
+    shared has the names that R4 defines once for several types, and what stands there in the
+    address in place of the type: `clinical` of clinical-patient.
+    """
+    return tuple(
+        parameter
+        if parameter.spec or not parameter.is_in_fhir
+        else replace(
+            parameter,
+            spec=f"{_R4}{shared.get(parameter.name, type_name)}-{parameter.name.lstrip('_')}",
+        )
+        for parameter in declared
+    )
 
 
 def never_missing(name: str, value: str) -> Condition:

@@ -5,43 +5,49 @@ from __future__ import annotations
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.string import Phonetic, String
-from fhirapp.search.token import SPECIAL_VALUES, ContactToken, Token
+from fhirapp.search.token import HL7, SPECIAL_VALUES, ContactToken, Identifier, Token
 
-_INDIVIDUAL = "http://hl7.org/fhir/SearchParameter/individual-"
+# R4 defines these once for the three types, for Parameters(shared=…).
+INDIVIDUAL = dict.fromkeys(
+    (
+        *("family", "given", "birthdate", "phonetic", "gender", "telecom", "email", "phone"),
+        *("address", "address-city", "address-state", "address-postalcode", "address-country"),
+        "address-use",
+    ),
+    "individual",
+)
 
 # Of Patient and Practitioner alone.
 NAMES: tuple[Parameter, ...] = (
-    String("family", ("name.family",), "Family name", _INDIVIDUAL + "family"),
-    String("given", ("name.given",), "Given name", _INDIVIDUAL + "given"),
+    String("family", "name.family", "Family name"),
+    String("given", "name.given", "Given name"),
 )
 # Of Patient and RelatedPerson alone.
-BIRTHDATE = Date("birthdate", ("birthDate",), "Date of birth", _INDIVIDUAL + "birthdate")
+BIRTHDATE = Date("birthdate", "birthDate", "Date of birth")
+
+ADDRESS: tuple[Parameter, ...] = (
+    String("address", "address", "Any part of an address"),
+    String("address-city", "address.city", "City"),
+    String("address-state", "address.state", "State"),
+    String("address-postalcode", "address.postalCode", "Postal code"),
+    String("address-country", "address.country", "Country"),
+    Token("address-use", "address.use", "home, work, temp, old or billing",
+          system=HL7 + "address-use"),
+)  # fmt: skip
 
 
-def person(prefix: str, what: str, *more: Parameter) -> tuple[Parameter, ...]:
-    """Return the parameters that all three have, with more after the name.
-
-    prefix begins the canonical URLs of the type's own parameters; what is "the patient".
-    """
+def person(noun: str, *more: Parameter) -> tuple[Parameter, ...]:
+    """Return the parameters that all three have, with more after the name; noun: "the patient"."""
     return (
-        Token("identifier", ("identifier",), f"Identifier of {what}", prefix + "identifier",
-              of_identifier=True),
-        String("name", ("name",), "Any part of a name", prefix + "name"),
+        Identifier("identifier", "identifier", f"Identifier of {noun}"),
+        String("name", "name", "Any part of a name"),
         *more,
-        Phonetic("phonetic", ("name",), "Word of a name, by its sound", _INDIVIDUAL + "phonetic"),
-        Token("gender", ("gender",), "male, female, other or unknown", _INDIVIDUAL + "gender",
-              system="http://hl7.org/fhir/administrative-gender"),
-        Token("active", ("active",), "Whether the record is in active use", prefix + "active",
-              system=SPECIAL_VALUES),
-        Token("telecom", ("telecom",), "Phone number, e-mail address …", _INDIVIDUAL + "telecom"),
-        ContactToken("email", (), "E-mail address", _INDIVIDUAL + "email", system="email"),
-        ContactToken("phone", (), "Phone number", _INDIVIDUAL + "phone", system="phone"),
-        String("address", ("address",), "Any part of an address", _INDIVIDUAL + "address"),
-        String("address-city", ("address.city",), "City", _INDIVIDUAL + "address-city"),
-        String("address-state", ("address.state",), "State", _INDIVIDUAL + "address-state"),
-        String("address-postalcode", ("address.postalCode",), "Postal code",
-               _INDIVIDUAL + "address-postalcode"),
-        String("address-country", ("address.country",), "Country", _INDIVIDUAL + "address-country"),
-        Token("address-use", ("address.use",), "home, work, temp, old or billing",
-              _INDIVIDUAL + "address-use", system="http://hl7.org/fhir/address-use"),
+        Phonetic("phonetic", "name", "Word of a name, by its sound"),
+        Token("gender", "gender", "male, female, other or unknown",
+              system=HL7 + "administrative-gender"),
+        Token("active", "active", "Whether the record is in active use", system=SPECIAL_VALUES),
+        Token("telecom", "telecom", "Phone number, e-mail address …"),
+        ContactToken("email", "", "E-mail address", system="email"),
+        ContactToken("phone", "", "Phone number", system="phone"),
+        *ADDRESS,
     )  # fmt: skip

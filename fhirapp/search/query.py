@@ -23,7 +23,14 @@ from fhirapp.fhir.outcome import (
 from fhirapp.search.date import LastUpdated
 from fhirapp.search.fulltext import WordsCondition
 from fhirapp.search.page import Run, Selection
-from fhirapp.search.parameter import Context, IdParameter, Parameter, Parameters, check_size
+from fhirapp.search.parameter import (
+    Context,
+    IdParameter,
+    Parameter,
+    Parameters,
+    check_size,
+    with_canonicals,
+)
 from fhirapp.search.string import Uri
 from fhirapp.search.token import Token
 from fhirapp.search.values import (
@@ -420,26 +427,20 @@ def _count(condition: IndexCondition, most: int, run: Run) -> int:
     return int(run(probe.sql, probe.values)[0][0])
 
 
-RESOURCE = "http://hl7.org/fhir/SearchParameter/Resource-"
-
-COMMON = (
+# Of every type.
+COMMON = with_canonicals(
+    "Resource",
     IdParameter(),
     LastUpdated(),
-    Token("_tag", ("meta.tag",), "Tag of the resource", RESOURCE + "tag"),
-    Uri("_profile", ("meta.profile",), "Profile that the resource claims", RESOURCE + "profile"),
-    Token("_security", ("meta.security",), "Security label", RESOURCE + "security"),
-    Uri("_source", ("meta.source",), "Where the resource comes from", RESOURCE + "source"),
+    Token("_tag", "meta.tag", "Tag of the resource"),
+    Uri("_profile", "meta.profile", "Profile that the resource claims"),
+    Token("_security", "meta.security", "Security label"),
+    Uri("_source", "meta.source", "Where the resource comes from"),
 )
 # Of types whose words are indexed.
-WORDS = (
-    Words(
-        "_text",
-        (),
-        "Text of the narrative and of the attached documents",
-        "http://hl7.org/fhir/SearchParameter/DomainResource-text",
-        column="narrative",
-    ),
-    Words(
-        "_content", (), "Text of the resource and of its attached documents", RESOURCE + "content"
-    ),
+WORDS = with_canonicals(
+    "Resource",
+    Words("_text", "", "Text of the narrative and of the attached documents", column="narrative"),
+    Words("_content", "", "Text of the resource and of its attached documents"),
+    shared={"_text": "DomainResource"},
 )

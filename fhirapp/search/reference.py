@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
 
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.search import values
 from fhirapp.search.index import IndexRow, ReferenceRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
-from fhirapp.search.token import Token
+from fhirapp.search.token import Identifier, Token
 
 _RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
 # Of an address elsewhere: FHIR R4 search §3.1.1.4.13, a search heeds no version.
@@ -31,17 +32,20 @@ def relative_reference(value: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class Reference(Parameter):
-    """A reference parameter; targets are the types that it may point to, none for any.
+    """A reference parameter; to lists the types that it may point to: "Patient | Group"."""
 
-    compartment marks the parameter whose value is the row's own patient, which has a column.
-    """
-
-    targets: tuple[str, ...] = ()
-    compartment: bool = False
+    to: str = ""
 
     kind = "reference"
     modifiers = frozenset({"identifier"})
     row = ReferenceRow
+    # Whether the Patient that it points to is that of the row's own compartment.
+    compartment: ClassVar[bool] = False
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """The types that it may point to; empty for any."""
+        return tuple(self.to.split(" | ")) if self.to else ()
 
     def rows_of(self, value: Any) -> Sequence[IndexRow]:
         rows = super().rows_of(value)
@@ -63,13 +67,14 @@ class Reference(Parameter):
             relative = relative_reference(target) or (None, _VERSION.sub("", target))
             rows.append(ReferenceRow(self.name, key(relative[1]), relative[0] or ""))
         if identifier := value.get("identifier"):
-            rows += [row for row in self._identifier.index(identifier) if isinstance(row, TokenRow)]
+            parameter = self._identifier
+            rows += [row for row in parameter.index(identifier) if row.param == parameter.name]
         return rows
 
     @property
-    def _identifier(self) -> Token:
+    def _identifier(self) -> Identifier:
         """What `:identifier` searches: the identifier within the reference."""
-        return Token(f"{self.name}:identifier", (), "", cased=True)
+        return Identifier(f"{self.name}:identifier", "", "")
 
     def accepts(self, modifier: str) -> bool:
         # patient:Patient=p1, FHIR R4 search §3.1.1.4.9
@@ -81,8 +86,6 @@ class Reference(Parameter):
         if modifier == "identifier":
             return self._identifier.condition("", value, context)
         target_type, target_id = self.target(modifier, value, context.base_url)
-        if self.compartment and target_type == "Patient":
-            return values.Condition("r.patient_id = ?", (target_id,), narrows=True)
         arguments: tuple[str, ...] = (self.name, key(target_id))
         if target_type is None:
             sql = "k.target_type = ''"
@@ -95,8 +98,7 @@ class Reference(Parameter):
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier == "identifier":
-            identifier = replace(self._identifier, of_identifier=True)
-            return f"names by identifier what {identifier.describe('', value, context)}"
+            return f"names by identifier what {self._identifier.describe('', value, context)}"
         target_type, target_id = self.target(modifier, value, context.base_url)
         if target_type:
             return f"refers to {values.repr_value(f'{target_type}/{target_id}')}"
@@ -124,6 +126,22 @@ class Reference(Parameter):
         if "://" in value or value.startswith("urn:"):
             return None, _VERSION.sub("", value)
         raise self.invalid("is not a reference; use id, Type/id or an address")
+
+
+@dataclass(frozen=True)
+class Subject(Reference):
+    """A reference parameter whose Patient is that of the row's compartment, which has a column."""
+
+    to: str = "Patient"
+
+    compartment = True
+
+    def condition(self, modifier: str, value: str, context: Context) -> values.AnyCondition:
+        if modifier != "identifier":
+            target_type, target_id = self.target(modifier, value, context.base_url)
+            if target_type == "Patient":
+                return values.Condition("r.patient_id = ?", (target_id,), narrows=True)
+        return super().condition(modifier, value, context)
 
 
 @dataclass(frozen=True)

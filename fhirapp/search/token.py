@@ -9,10 +9,10 @@ case-insensitive manner". Index rows hold such codes folded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import UnsupportedParameter
@@ -30,6 +30,9 @@ from fhirapp.search.values import (
     unescape,
 )
 
+# How the addresses of R4's own code systems begin.
+HL7 = "http://hl7.org/fhir/"
+# The code system of true and false.
 SPECIAL_VALUES = "http://terminology.hl7.org/CodeSystem/special-values"
 
 # Of which modifier an index row is, beside those that the parameter itself searches.
@@ -37,7 +40,7 @@ _TEXT = ":text"
 _OF_TYPE = ":of-type"
 # How the systems begin whose codes differ by case, save HL7's tables of version 2, whose do not.
 _CASED = (
-    "http://hl7.org/fhir/",
+    HL7,
     "http://terminology.hl7.org/CodeSystem/",
     "http://unitsofmeasure.org",
 )
@@ -57,25 +60,20 @@ class Token(Parameter):
 
     system is the code system of elements that hold a bare code, by their binding: `status` of a
     document is found as `current` and as `http://hl7.org/fhir/document-reference-status|current`.
-    of_identifier marks one of Identifiers, which can be searched by their type; cased that case
-    counts in its values whatever the system, as in those.
     """
 
     system: str = ""
-    of_identifier: bool = False
-    cased: bool = False
 
     kind = "token"
     modifiers = frozenset({"not", "text", *_SETS})
     row = TokenRow
-
-    def accepts(self, modifier: str) -> bool:
-        if self.of_identifier:
-            return modifier in ("not", "text", "of-type")
-        return modifier in self.modifiers
+    # What explanations call a value.
+    noun: ClassVar[str] = "code"
+    # Whether case counts in values whatever their system.
+    cased: ClassVar[bool] = False
 
     def rows_of(self, value: Any) -> Sequence[IndexRow]:
-        if type(value) is not dict or self.of_identifier:
+        if type(value) is not dict:
             return super().rows_of(value)
         text = fhir_json.dumps(value)
         if len(text) > _LONGEST:
@@ -105,32 +103,23 @@ class Token(Parameter):
                 folded = self._folded(code or "", system or "")
                 rows.append(TokenRow(name, key(folded), key(system or "")))
             texts.append(coding.get("display"))
-        if self.of_identifier and "type" in value:
-            kind = value["type"]
-            texts.append(kind.get("text"))
-            rows += [
-                TokenRow(
-                    name + _OF_TYPE, key(f"{type_['code']}|{value['value']}"), key(type_["system"])
-                )
-                for type_ in kind.get("coding", ())
-                if "code" in type_ and "system" in type_ and "value" in value
-            ]
+        return [*rows, *self.text_rows(texts)]
+
+    def text_rows(self, texts: Iterable[str | None]) -> Iterator[IndexRow]:
+        """Yield the index rows of the texts that stand beside a code."""
         for text in texts:
             if text:
-                rows += string_rows(name + _TEXT, text)
-        return rows
+                yield from string_rows(self.name + _TEXT, text)
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
         if modifier == "text":
             return self._text(value, context)
-        if modifier == "of-type":
-            return self._of_type(value, context)
         if modifier in _SETS:
             return self._one_of(modifier, value, context)
         code, system = self.parse(value)
         sql, names = self.name_filter()
         values: tuple[str, ...] = names
-        if code and system is None and not self._is_cased and (folded := code.casefold()) != code:
+        if code and system is None and not self.cased and (folded := code.casefold()) != code:
             # A row that has capitals is of a system where case counts. With the parameter in each
             # choice, so that an index leads to the rows of each.
             sql = f"({sql} AND k.code = ? OR {sql} AND k.code = ? AND NOT {_IS_CASED})"
@@ -141,13 +130,9 @@ class Token(Parameter):
             sql, values = f"{sql} AND k.system = ?", (*values, key(system))
         return IndexCondition(self.table(context), sql, values, negated=modifier == "not")
 
-    @property
-    def _is_cased(self) -> bool:
-        return self.cased or self.of_identifier
-
     def _folded(self, code: str, system: str) -> str:
         """Return a code as index rows hold it: without case where that does not count."""
-        if self._is_cased or (system.startswith(_CASED) and not system.startswith(_UNCASED)):
+        if self.cased or (system.startswith(_CASED) and not system.startswith(_UNCASED)):
             return code
         return code.casefold()
 
@@ -155,16 +140,12 @@ class Token(Parameter):
         if modifier == "text":
             text = repr_value(unescape(value))
             return f"has a text in which a word, or the whole, begins with {text}"
-        if modifier == "of-type":
-            system, code, identifier = (repr_value(unescape(part)) for part in split(value, "|"))
-            return f"has the identifier {identifier} of the type {code} of the system {system}"
         if modifier in _SETS:
             verb = "lacks every code" if modifier == "not-in" else "has a code"
             return f"{verb} of {self._resolve(modifier, value, context).doc}"
         verb = "lacks" if modifier == "not" else "has"
         code, system_of = self.parse(value)
-        noun = "identifier" if self.of_identifier else "code"
-        sought = f"the {noun} {repr_value(code)}" if code else f"any {noun}"
+        sought = f"the {self.noun} {repr_value(code)}" if code else f"any {self.noun}"
         if system_of is None:
             return f"{verb} {sought} of any system"
         return f"{verb} {sought} " + (
@@ -232,8 +213,33 @@ class Token(Parameter):
             (*names, *bounds, *names, *further, *pattern),
         )
 
-    def _of_type(self, value: str, context: Context) -> AnyCondition:
-        """Return the condition that an identifier is of a type. FHIR R4 search §3.1.1.4.10."""
+
+@dataclass(frozen=True)
+class Identifier(Token):
+    """A token parameter of Identifiers, which can be searched by their type too."""
+
+    modifiers = frozenset({"not", "text", "of-type"})
+    noun = "identifier"
+    cased = True
+
+    # Identifiers are not remembered: few come again.
+    rows_of = Parameter.rows_of
+
+    def index(self, value: Any) -> list[IndexRow]:
+        kind = value.get("type", {})
+        of_type = [
+            TokenRow(
+                self.name + _OF_TYPE, key(f"{type_['code']}|{value['value']}"), key(type_["system"])
+            )
+            for type_ in kind.get("coding", ())
+            if "code" in type_ and "system" in type_ and "value" in value
+        ]
+        return [*super().index(value), *of_type, *self.text_rows([kind.get("text")])]
+
+    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
+        """Return what must hold for one value; `:of-type` is system|code|value."""
+        if modifier != "of-type":
+            return super().condition(modifier, value, context)
         parts = [unescape(part) for part in split(value, "|")]
         if len(parts) != 3 or not all(parts):
             raise self.invalid("is not an identifier of a type; use system|code|value")
@@ -244,6 +250,12 @@ class Token(Parameter):
             f"{sql} AND k.code = ? AND k.system = ?",
             (*names, key(f"{code}|{identifier}"), key(system)),
         )
+
+    def describe(self, modifier: str, value: str, context: Context) -> str:
+        if modifier != "of-type":
+            return super().describe(modifier, value, context)
+        system, code, identifier = (repr_value(unescape(part)) for part in split(value, "|"))
+        return f"has the identifier {identifier} of the type {code} of the system {system}"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""/fhir/SearchParameter: what defines the parameters that service.md has and FHIR has not."""
+"""/fhir/SearchParameter: what defines the parameters that service.md has and FHIR has not.
+
+And the canonical addresses of those that FHIR has.
+"""
 
 from __future__ import annotations
 
@@ -81,3 +84,36 @@ def test_search_parameter_refuses_other_formats_parameters_and_methods(http):
     assert_outcome(refused, 400, "not-supported", message, "x")
     message = "DELETE is not supported here; this server only reads."
     assert_outcome(http.delete(path), 405, "not-supported", message)
+
+
+_R4 = "http://hl7.org/fhir/SearchParameter/"
+CANONICALS = [
+    ("AllergyIntolerance", "_id", f"{_R4}Resource-id"),
+    ("AllergyIntolerance", "_text", f"{_R4}DomainResource-text"),
+    ("AllergyIntolerance", "criticality", f"{_R4}AllergyIntolerance-criticality"),
+    ("AllergyIntolerance", "date", f"{_R4}clinical-date"),
+    ("AllergyIntolerance", "status", f"{BASE_URL}/fhir/SearchParameter/AllergyIntolerance-status"),
+    # Of R4's clinical types, DocumentReference alone has a date of its own.
+    ("DocumentReference", "date", f"{_R4}DocumentReference-date"),
+    ("DocumentReference", "encounter", f"{_R4}clinical-encounter"),
+    (
+        "Encounter",
+        "discharge-disposition",
+        "http://hl7.org/fhir/us/core/SearchParameter/us-core-encounter-discharge-disposition",
+    ),
+    ("Organization", "address-city", f"{_R4}Organization-address-city"),
+    ("Practitioner", "address-city", f"{_R4}individual-address-city"),
+    ("ValueSet", "expansion", f"{_R4}ValueSet-expansion"),
+    ("ValueSet", "url", f"{_R4}conformance-url"),
+]
+
+
+def test_each_parameter_names_the_definition_that_fhir_gives_it(http):
+    statement = http.get("/fhir/metadata").get_json(force=True)
+    definitions = {
+        (resource["type"], parameter["name"]): parameter["definition"]
+        for resource in statement["rest"][0]["resource"]
+        for parameter in resource.get("searchParam", ())
+    }
+    found = [(base, name, definitions[base, name]) for base, name, _ in CANONICALS]
+    assert found == CANONICALS

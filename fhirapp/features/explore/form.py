@@ -22,7 +22,7 @@ from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.query import ITERATE, REVINCLUDE, SUMMARIES, TOTALS
 from fhirapp.search.reference import Reference
-from fhirapp.search.token import Token
+from fhirapp.search.token import Identifier, Token
 from fhirapp.web.labels import word
 from fhirapp.web.texts import _
 
@@ -240,7 +240,7 @@ def _field(definition: Definition, parameter: Parameter) -> SearchField:
         finds_patients = parameter.compartment or parameter.targets == ("Patient",)
         loads_codes = not finds_patients
     else:
-        is_code = isinstance(parameter, Token) and not parameter.of_identifier
+        is_code = isinstance(parameter, Token) and not isinstance(parameter, Identifier)
         loads_codes = is_code and not codes
     return SearchField(
         parameter.name,
