@@ -19,6 +19,7 @@ When the care was that a resource tells of: operations are asked for a time of c
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,11 +39,76 @@ from fhirapp.search.values import (
     split,
 )
 
-LOWER = ("gt", "ge", "sa")
-UPPER = ("lt", "le", "eb")
+
+class PrefixRule(NamedTuple):
+    """What a prefix finds, in SQL: a value's interval [low, high), a searched one [start, end).
+
+    of_instants compares an instant, at, which begins and ends at once. The other fields name the
+    bounds of low and high that follow, by which an index leads to the rows.
+    """
+
+    sql: str
+    of_instants: str
+    low_from: str
+    low_before: str
+    high_after: str
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether it is the lower bound of a closed range."""
+        return bool(self.low_from or self.high_after) and not self.low_before
+
+    @property
+    def is_upper(self) -> bool:
+        """Whether it is the upper bound of a closed range."""
+        return bool(self.low_before) and not (self.low_from or self.high_after)
+
+
+_WITHIN = "({low} >= {start} AND {high} <= {end})"
+_AT = "({at} >= {start} AND {at} < {end})"
+_RULES = {
+    prefix: PrefixRule(*rule)
+    for prefix, *rule in (
+        #     intervals, instants, low from, low before, high after
+        ("eq", _WITHIN, _AT, "start", "end", ""),
+        ("ne", f"NOT {_WITHIN}", f"NOT {_AT}", "", "", ""),
+        ("gt", "{high} > {end}", "{at} >= {end}", "", "", "end"),
+        ("ge", f"({{high}} > {{end}} OR {_WITHIN})", "{at} >= {start}", "", "", "start"),
+        ("sa", "{low} >= {end}", "{at} >= {end}", "end", "", ""),
+        ("lt", "{low} < {start}", "{at} < {start}", "", "start", ""),
+        ("le", f"({{low}} < {{start}} OR {_WITHIN})", "{at} < {end}", "", "end", ""),
+        ("eb", "{high} <= {start}", "{at} < {start}", "", "start", ""),
+        ("ap", "({low} < {end} AND {high} > {start})", _AT, "", "end", "start"),
+    )
+}
+PREFIXES = tuple(_RULES)
+_BOUND = re.compile(r"\{(start|end)\}")
 # The rows that sort what has an end and no start: by its end.
 END = ":end"
-PREFIXES = ("eq", "ne", *LOWER, *UPPER, "ap")
+# What a prefix finds in words.
+_MEANINGS = {
+    "eq": "is within [{start}, {end}) UTC",
+    "ne": "is not within [{start}, {end}) UTC",
+    "gt": "extends to {end} UTC or later",
+    "lt": "starts before {start} UTC",
+    "ge": "is within [{start}, {end}) UTC or extends further",
+    "le": "is within [{start}, {end}) UTC or starts before it",
+    "sa": "starts at {end} UTC or later",
+    "eb": "ends before {start} UTC",
+    "ap": "overlaps [{start}, {end}) UTC, which is extended by a tenth of its distance to now",
+}
+# The same where a point is searched, which a value that covers more time can hold.
+_OF_A_POINT = {
+    "eq": "is the point {point}",
+    "ne": "is not the point {point}",
+    "gt": "extends beyond the point {point}",
+    "lt": "starts before the point {point}",
+    "ge": "is the point {point} or extends beyond it",
+    "le": "is the point {point} or starts before it",
+    "sa": "starts after the point {point}",
+    "eb": "ends before the point {point}",
+    "ap": "overlaps the point {point}",
+}
 
 
 class SearchedDate(NamedTuple):
@@ -50,6 +116,10 @@ class SearchedDate(NamedTuple):
 
     prefix: str
     interval: temporal.Interval
+
+    @property
+    def rule(self) -> PrefixRule:
+        return _RULES[self.prefix or "eq"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +134,8 @@ class Date(Parameter):
     kind = "date"
     row = DateRow
     # Of a Period without bounds, which covers all time.
-    nothing = (temporal.EARLIEST, temporal.LATEST)
-    last = (2 * temporal.LATEST, 2 * temporal.EARLIEST)
+    absent = (temporal.EARLIEST, temporal.LATEST)
+    sorts_last = (2 * temporal.LATEST, 2 * temporal.EARLIEST)
 
     def index(self, value: Any) -> list[IndexRow]:
         covered = (
@@ -96,6 +166,7 @@ class Date(Parameter):
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         prefix, (low, high) = covered(self.parse(value))
+        prefix = prefix or "eq"
         if high - low == 1:
             return _OF_A_POINT[prefix].format(point=temporal.instant_of(low))
         return _MEANINGS[prefix].format(start=_written(low), end=_written(high))
@@ -129,8 +200,8 @@ class Date(Parameter):
         if len(values) > 2 or any(len(split(value, ",")) > 1 for value in values):
             raise self.invalid(rule)
         searched = [self.parse(value) for value in values]
-        lower = [bound for bound in searched if bound.prefix in LOWER]
-        upper = [bound for bound in searched if bound.prefix in UPPER]
+        lower = [bound for bound in searched if bound.rule.is_lower]
+        upper = [bound for bound in searched if bound.rule.is_upper]
         if len(lower) != 1 or len(upper) != 1:
             raise self.invalid(rule)
         # ge2024-03-01 with le2024-03-01 is that day; gt2024-03-01 with le2024-03-01 is nothing.
@@ -161,34 +232,6 @@ class LastUpdated(Date):
         return SortKey("{row}.last_updated", descending=descending)
 
 
-# What each prefix finds, a value being an interval of time too; start and end are of the searched.
-_MEANINGS = {
-    "": "is within [{start}, {end}) UTC",
-    "eq": "is within [{start}, {end}) UTC",
-    "ne": "is not within [{start}, {end}) UTC",
-    "gt": "extends to {end} UTC or later",
-    "lt": "starts before {start} UTC",
-    "ge": "is within [{start}, {end}) UTC or extends further",
-    "le": "is within [{start}, {end}) UTC or starts before it",
-    "sa": "starts at {end} UTC or later",
-    "eb": "ends before {start} UTC",
-    "ap": "overlaps [{start}, {end}) UTC, which is extended by a tenth of its distance to now",
-}
-# The same where a point is searched, which a value that covers more time can hold.
-_OF_A_POINT = {
-    "": "is the point {point}",
-    "eq": "is the point {point}",
-    "ne": "is not the point {point}",
-    "gt": "extends beyond the point {point}",
-    "lt": "starts before the point {point}",
-    "ge": "is the point {point} or extends beyond it",
-    "le": "is the point {point} or starts before it",
-    "sa": "starts after the point {point}",
-    "eb": "ends before the point {point}",
-    "ap": "overlaps the point {point}",
-}
-
-
 def covered(searched: SearchedDate) -> SearchedDate:
     """Return the interval that is really searched: of `ap` one that is wider."""
     prefix, (start, end) = searched
@@ -213,17 +256,14 @@ def range_condition(name: str, bounds: Sequence[SearchedDate]) -> Condition:
     an index of their own.
     """
     least: list[int] = []
-    after: list[int] = []
     before: list[int] = []
-    for prefix, (start, end) in map(covered, bounds):
-        if prefix in ("", "eq", "sa"):
-            least.append(end if prefix == "sa" else start)
-        if prefix in ("gt", "ge", "ap"):
-            after.append(end if prefix == "gt" else start)
-        if prefix in ("lt", "eb"):
-            before.append(start)
-        if prefix in ("", "eq", "le", "ap"):
-            before.append(end)
+    after: list[int] = []
+    for searched in map(covered, bounds):
+        rule, (start, end) = searched.rule, searched.interval
+        moments = {"start": [start], "end": [end], "": []}
+        least += moments[rule.low_from]
+        before += moments[rule.low_before]
+        after += moments[rule.high_after]
     upper = Condition(" AND k.low < ?", (min(before),)) if before else Condition("")
     if least or not after:
         lower = Condition(" AND k.low >= ?", (max(least),)) if least else Condition("")
@@ -243,47 +283,14 @@ def compare(
 
     low and high are SQL expressions; with instants, both are the text of one millisecond.
     """
-    prefix, (start, end) = covered(searched)
+    searched = covered(searched)
+    rule, (start, end) = searched.rule, searched.interval
+    template = rule.of_instants if instants else rule.sql
+    bounds: dict[str, Any] = {"start": start, "end": end}
     if instants:
-        return _compare_moment(prefix, low, temporal.instant_of(start), temporal.instant_of(end))
-    within = f"({low} >= ? AND {high} <= ?)"
-    match prefix:
-        case "" | "eq":
-            return within, (start, end)
-        case "ne":
-            return f"NOT {within}", (start, end)
-        case "gt":
-            return f"{high} > ?", (end,)
-        case "lt":
-            return f"{low} < ?", (start,)
-        case "ge":
-            return f"({high} > ? OR {within})", (end, start, end)
-        case "le":
-            return f"({low} < ? OR {within})", (start, start, end)
-        case "sa":
-            return f"{low} >= ?", (end,)
-        case "eb":
-            return f"{high} <= ?", (start,)
-        case _:
-            return f"({low} < ? AND {high} > ?)", (end, start)
-
-
-def _compare_moment(prefix: str, moment: str, start: str, end: str) -> tuple[str, tuple[Any, ...]]:
-    """Return the SQL that compares a moment, which begins and ends at once, with [start, end)."""
-    within = f"({moment} >= ? AND {moment} < ?)"
-    match prefix:
-        case "" | "eq" | "ap":
-            return within, (start, end)
-        case "ne":
-            return f"NOT {within}", (start, end)
-        case "gt" | "sa":
-            return f"{moment} >= ?", (end,)
-        case "ge":
-            return f"{moment} >= ?", (start,)
-        case "lt" | "eb":
-            return f"{moment} < ?", (start,)
-        case _:
-            return f"{moment} < ?", (end,)
+        bounds = {side: temporal.instant_of(bound) for side, bound in bounds.items()}
+    values = tuple(bounds[side] for side in _BOUND.findall(template))
+    return template.format(low=low, high=high, at=low, start="?", end="?"), values
 
 
 # A period without start and end does not say when it was.

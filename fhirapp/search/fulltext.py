@@ -22,7 +22,7 @@ from sqlalchemy import DDL, Connection, event
 
 from fhirapp.db import db, quoted
 from fhirapp.search.index import IndexTables
-from fhirapp.search.values import Condition, IndexCondition
+from fhirapp.search.values import Condition, IndexCondition, Run
 
 # As many as an import publishes at one time.
 LATEST = 1_000
@@ -46,16 +46,25 @@ class WordsCondition(IndexCondition):
     """A piece of WHERE on a table of FTS5.
 
     Matches from the row `since` on are taken from a list, before it each row is asked; is_listed
-    says that all are. count is that of the matches, LATEST for more. See above.
+    says that all are. matches is their number, LATEST for more. See above.
     """
 
     is_listed: bool = False
     since: int = 0
-    count: int = LATEST
+    matches: int = LATEST
+
+    def prepared(self, run: Run) -> WordsCondition:
+        ((matches, since),) = run(
+            f"SELECT count(*), min(c.pk) FROM (SELECT k.{self.number} AS pk FROM {self.table} k"
+            f" WHERE {self.sql} ORDER BY k.{self.number} DESC LIMIT {LATEST}) c",
+            self.values,
+        )
+        is_listed = self.is_listed or matches < LATEST
+        return replace(self, is_listed=is_listed, since=since or 0, matches=matches)
 
     def where(self) -> Condition:
         if self.is_listed:
-            return self.listed()
+            return self.where_all()
         per_row = super().where()
         if not self.since:
             return per_row
@@ -66,23 +75,13 @@ class WordsCondition(IndexCondition):
             (*per_row.values, *self.values),
         )
 
-    def listed(self) -> Condition:
+    def where_all(self) -> Condition:
         """Return the condition that a row is in the list of all matches."""
         # The plus keeps SQLite from walking the list instead of the result's order.
         return Condition(f"+{self.gathered().sql}", self.values)
 
-    def latest(self) -> Condition:
-        """Return the SELECT of the number of the latest matches, and of the first one's row."""
-        return Condition(
-            f"SELECT count(*), min(c.pk) FROM (SELECT k.{self.number} AS pk FROM {self.table} k"
-            f" WHERE {self.sql} ORDER BY k.{self.number} DESC LIMIT {LATEST}) c",
-            self.values,
-        )
-
-    def near(self, count: int, since: int | None) -> WordsCondition:
-        """Return the condition as a page of the newest asks it; given is what latest() found."""
-        is_listed = self.is_listed or count < LATEST
-        return replace(self, is_listed=is_listed, since=since or 0, count=count)
+    def count(self, most: int, run: Run) -> int:  # noqa: ARG002
+        return self.matches
 
 
 class FullText(ABC):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
 from fhirapp.search.parameter import Context, Parameters, SortKey, Walk, is_named
 from fhirapp.search.values import SHOWN, Condition, all_of
+from fhirapp.search.values import Run as Run
 
 MAX_KEYS = 5
 # The best match first, where words are searched for; it has no `-`.
@@ -105,7 +106,6 @@ class Cursor(NamedTuple):
     mark: int
 
 
-Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 # The columns of a result; its keys follow.
 COLUMNS = ("id", "version_id", "last_updated", "pk", "body", "patient_id")
 _COLUMNS = ", ".join(f"r.{name}" for name in COLUMNS)
@@ -117,7 +117,7 @@ class Selection:
 
     It finds current ones, of which the conditions say nothing. is_gathered says that the rows come
     in no order, so that they are sorted before their bodies are read; narrows that they are few.
-    throughout are the conditions for what looks at every match, where it is better asked in another
+    for_all are the conditions for what looks at every match, where it is better asked in another
     way than a page of the newest.
     """
 
@@ -126,7 +126,7 @@ class Selection:
     values: tuple[Any, ...]
     is_gathered: bool = False
     narrows: bool = False
-    throughout: Condition | None = None
+    for_all: Condition | None = None
 
     @property
     def current(self) -> str:
@@ -140,10 +140,10 @@ class Selection:
 
     def of_all(self) -> Selection:
         """Return the selection for what looks at every match."""
-        if self.throughout is None:
+        if self.for_all is None:
             return self
-        where = self.throughout
-        return replace(self, where=where.sql, values=where.values, throughout=None)
+        where = self.for_all
+        return replace(self, where=where.sql, values=where.values, for_all=None)
 
     def and_where(self, *conditions: Condition) -> Selection:
         """Return the selection of rows for which these conditions hold too."""
@@ -288,13 +288,13 @@ def _with_value(
     further = ">" if descending else "<"
     # Of several values the least counts, descending the greatest: it stands for the row once.
     conditions = [
-        Condition(f"{value} <> ?", (walk.nothing,)),
+        Condition(f"{value} <> ?", (walk.absent,)),
         Condition(
             f"NOT EXISTS (SELECT 1 FROM {walk.table} o WHERE o.pk = k.pk"
             f" AND {is_named(walk.names).replace('k.', 'o.')} AND o.{walk.value} <> ?"
-            f" AND (o.{walk.value}, o.{walk.beside}, o.param)"
-            f" {further} ({value}, k.{walk.beside}, k.param))",
-            (*walk.names, walk.nothing),
+            f" AND (o.{walk.value}, o.{walk.second}, o.param)"
+            f" {further} ({value}, k.{walk.second}, k.param))",
+            (*walk.names, walk.absent),
         ),
     ]
     if cursor is not None:
@@ -308,7 +308,7 @@ def _with_value(
         # Bodies are read of what is on the page alone: to sort equals they would be carried along.
         inner = (
             f"SELECT r.pk AS row_number, {value} AS k0, r.id AS k1 FROM {walk.table} k"
-            f" CROSS JOIN {selection.table} r WHERE r.pk = k.pk AND {chosen.current}"
+            f" JOIN {selection.table} r ON r.pk = k.pk WHERE {chosen.current}"
             f" {order.by(names, backwards=backwards)} LIMIT {limit}"
         )
         sql = (
@@ -332,7 +332,7 @@ def _without_value(
         Condition(
             f"NOT EXISTS (SELECT 1 FROM {walk.table} k WHERE k.pk = r.pk"
             f" AND {is_named(walk.names)} AND k.{walk.value} <> ?)",
-            (*walk.names, walk.nothing),
+            (*walk.names, walk.absent),
         )
     ]
     descending = order.keys[1].descending != backwards

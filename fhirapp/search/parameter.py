@@ -83,10 +83,11 @@ class Walk(NamedTuple):
 
     table: str
     names: tuple[str, ...]
+    # The columns that sort: of the value, and of what tells equal values apart.
     value: str
-    beside: str
-    # What is no value.
-    nothing: Any
+    second: str
+    # What stands in the first column for an element without a value.
+    absent: Any
 
 
 @dataclass(frozen=True)
@@ -130,13 +131,13 @@ class Parameter:
     indexed: ClassVar[bool] = True
     # Those of the kind; `:missing` is every parameter's.
     modifiers: ClassVar[frozenset[str]] = frozenset()
-    # Where the kind's values are indexed: the row, and its fields that hold a value. `nothing` is
+    # Where the kind's values are indexed: the row, and its fields that hold a value. `absent` is
     # the value of an element that is there without one, so that it is not missing.
     row: ClassVar[type[TokenRow | DateRow | ReferenceRow | StringRow]]
-    nothing: ClassVar[tuple[Any, Any]] = ("", "")
+    absent: ClassVar[tuple[Any, Any]] = ("", "")
     sortable: ClassVar[bool] = True
     # What stands for no value in a sort, ascending and descending: it comes last.
-    last: ClassVar[tuple[Any, Any]] = ("\U0010ffff", "")
+    sorts_last: ClassVar[tuple[Any, Any]] = ("\U0010ffff", "")
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -176,7 +177,7 @@ class Parameter:
         """Return the index rows of one value in a resource, and that it is there."""
         rows = self.index(value)
         if not rows or type(rows[0]) is not self.row:
-            return [self.row(self.name, *self.nothing), *rows]
+            return [self.row(self.name, *self.absent), *rows]
         return rows
 
     def index(self, value: Any) -> list[IndexRow]:
@@ -246,16 +247,16 @@ class Parameter:
     def sort_key(self, context: Context, *, descending: bool) -> SortKey:
         """Return the key that sorts by the least value, descending by the greatest."""
         table, names = self.table(context), self.sorted_names
-        value, beside = self.row._fields[1:]
+        value, second = self.row._fields[1:]
         least = "max" if descending else "min"
-        missing = self.last[descending]
+        missing = self.sorts_last[descending]
         return SortKey(
             f"coalesce((SELECT {least}(k.{value}) FROM {table} k"
             f" WHERE k.pk = {{row}}.pk AND {is_named(names)} AND k.{value} <> ?), ?)",
-            (*names, self.nothing[0], missing),
+            (*names, self.absent[0], missing),
             descending,
             missing,
-            Walk(table, names, value, beside, self.nothing[0]),
+            Walk(table, names, value, second, self.absent[0]),
         )
 
     def invalid(self, message: str) -> InvalidParameter:

@@ -72,8 +72,8 @@ class Duration(Date):
 
     kind = "quantity"
     # Of one whose unit is no unit of time: less than nothing, and more than all.
-    nothing = (_MOST, -_MOST)
-    last = (_MOST, -_MOST)
+    absent = (_MOST, -_MOST)
+    sorts_last = (_MOST, -_MOST)
 
     def index(self, value: Any) -> list[IndexRow]:
         amount, comparator = value.get("value"), str(value.get("comparator") or "")
@@ -81,7 +81,7 @@ class Duration(Date):
             return []
         number, code = Decimal(str(amount)), value.get("code")
         is_known = value.get("system") == UCUM and code in UNITS
-        length = _interval_of(number * UNITS[code], comparator) if is_known else self.nothing
+        length = _interval_of(number * UNITS[code], comparator) if is_known else self.absent
         alone = _interval_of(number * _THOUSANDTHS, comparator)
         return [DateRow(self.name, *length), DateRow(self.name + NUMBER, *alone)]
 

@@ -21,7 +21,6 @@ from fhirapp.fhir.outcome import (
     UnsupportedParameter,
 )
 from fhirapp.search.date import LastUpdated
-from fhirapp.search.fulltext import WordsCondition
 from fhirapp.search.page import Run, Selection
 from fhirapp.search.parameter import (
     Context,
@@ -122,7 +121,7 @@ class Controls:
 
 def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Controls:
     """Take the controls out of a request's arguments. Raises FhirError."""
-    single, includes, rest = _sorted_out(arguments)
+    single, includes, rest = _split_controls(arguments)
     # decisions 2.5: ignored, 0 too, when _id is given
     by_id = any(name == "_id" and value.strip() for name, value in rest)
     count = None if by_id else parse_count(single.get("_count"), default, greatest)
@@ -144,7 +143,7 @@ def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Cont
     )
 
 
-def _sorted_out(
+def _split_controls(
     arguments: Arguments,
 ) -> tuple[dict[str, str], tuple[Include, ...], list[tuple[str, str]]]:
     """Return the controls that may be given once, the includes, and what is left."""
@@ -287,7 +286,7 @@ def parse_query(
     listed = count = 0
     for name, values in grouped.items():
         base = name.partition(":")[0]
-        is_chained = leads_on(name)
+        is_chained = is_chained_name(name)
         if not is_chained and base not in parameters.by_name:
             reason = _unknown(base, parameters)
             if strict:
@@ -315,7 +314,7 @@ def parse_query(
     return Query(tuple(parts), tuple(applied), tuple(ignored), chains)
 
 
-def leads_on(name: str) -> bool:
+def is_chained_name(name: str) -> bool:
     """Say whether a parameter searches by other resources: a chain, or `_has`."""
     return "." in name or name.partition(":")[0] == HAS
 
@@ -375,56 +374,35 @@ def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selectio
     Where a condition leaves one patient's rows, or those of listed ids, the others are asked of
     each of these. Otherwise the rarest is gathered first if it has few rows, which run tells.
     """
-    conditions = [_near(condition, run) for condition in conditions]
+    conditions = [condition.prepared(run) for condition in conditions]
+    indexed = [condition for condition in conditions if isinstance(condition, IndexCondition)]
     narrows = any(condition.narrows for condition in conditions)
-    rarest = None if narrows else _rarest(conditions, run)
+    rarest = None if narrows else _rarest(indexed, run)
     where = all_of(
-        condition.gathered()
-        if condition is rarest and isinstance(condition, IndexCondition)
-        else condition.where()
+        rarest.gathered() if rarest and rarest is condition else condition
         for condition in conditions
     )
-    throughout = None
-    is_walked = rarest is None and not narrows
-    if is_walked and any(isinstance(condition, WordsCondition) for condition in conditions):
-        throughout = all_of(
-            condition.listed() if isinstance(condition, WordsCondition) else condition.where()
-            for condition in conditions
-        )
+    for_all = None
+    if not narrows and not rarest:
+        for_all = all_of(condition.where_all() for condition in conditions)
     return Selection(
         table,
         where.sql,
         where.values,
         is_gathered=rarest is not None,
         narrows=narrows,
-        throughout=throughout,
+        for_all=for_all,
     )
 
 
-def _near(condition: AnyCondition, run: Run) -> AnyCondition:
-    """Return a condition as a page of the newest asks it: see fulltext."""
-    if not isinstance(condition, WordsCondition):
-        return condition
-    latest = condition.latest()
-    return condition.near(*run(latest.sql, latest.values)[0])
-
-
-def _rarest(conditions: Sequence[AnyCondition], run: Run) -> IndexCondition | None:
+def _rarest(conditions: Iterable[IndexCondition], run: Run) -> IndexCondition | None:
+    """Return the condition with the fewest index rows; None where all have many."""
     fewest, rarest = GATHERED_MOST, None
     for condition in conditions:
-        if isinstance(condition, IndexCondition) and not condition.negated:
-            count = _count(condition, fewest, run)
-            if count < fewest:
-                fewest, rarest = count, condition
+        count = condition.count(fewest, run)
+        if count < fewest:
+            fewest, rarest = count, condition
     return rarest
-
-
-def _count(condition: IndexCondition, most: int, run: Run) -> int:
-    """Return how many index rows there are, up to a number."""
-    if isinstance(condition, WordsCondition):
-        return condition.count
-    probe = condition.count_to(most)
-    return int(run(probe.sql, probe.values)[0][0])
 
 
 # Of every type.

@@ -9,7 +9,7 @@ whole search takes. Source: decisions, SQL.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
@@ -87,6 +87,9 @@ def parse_boolean(name: str, value: str) -> bool:
     return value == "true"
 
 
+Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+
+
 @dataclass(frozen=True)
 class Condition:
     """A piece of WHERE on the row itself."""
@@ -96,7 +99,13 @@ class Condition:
     # Whether it alone leaves few rows: one patient's, or those of listed ids.
     narrows: bool = False
 
+    def prepared(self, run: Run) -> Condition:  # noqa: ARG002
+        return self
+
     def where(self) -> Condition:
+        return self
+
+    def where_all(self) -> Condition:
         return self
 
 
@@ -115,6 +124,10 @@ class IndexCondition:
 
     narrows: ClassVar[bool] = False
 
+    def prepared(self, run: Run) -> IndexCondition:  # noqa: ARG002
+        """Return the condition as a page of the newest results asks it."""
+        return self
+
     def where(self) -> Condition:
         """Return the condition that asks each row on its own."""
         per_row = self.per_row or self
@@ -123,6 +136,10 @@ class IndexCondition:
             f" WHERE k.{self.number} = r.pk AND {per_row.sql})",
             per_row.values,
         )
+
+    def where_all(self) -> Condition:
+        """Return the condition for a SELECT that looks at every match."""
+        return self.where()
 
     def gathered(self) -> Condition:
         """Return the condition that gathers the matching rows first: fast where they are few."""
@@ -138,6 +155,13 @@ class IndexCondition:
             f"SELECT count(*) FROM (SELECT 1 FROM {self.table} k WHERE {self.sql} LIMIT {limit}) c",
             self.values,
         )
+
+    def count(self, most: int, run: Run) -> int:
+        """Return how many index rows match, up to a number; of a negated condition that number."""
+        if self.negated:
+            return most
+        select = self.count_to(most)
+        return int(run(select.sql, select.values)[0][0])
 
 
 AnyCondition = Condition | IndexCondition

@@ -19,7 +19,7 @@ from fhirapp.features.explore.address import Address, NoAddressError, pair, piec
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.rest.search import impossible_values
 from fhirapp.search import explain
-from fhirapp.search.query import CONTROLS, leads_on, similar_name
+from fhirapp.search.query import CONTROLS, is_chained_name, similar_name
 from fhirapp.search.values import split
 from fhirapp.web.internal_client import ask
 from fhirapp.web.texts import _
@@ -181,7 +181,7 @@ class Search(NamedTuple):
         values: dict[str, list[str]] = {}
         for name, value in self.parameters:
             is_own = name.partition(":")[0] in self.definition.params.by_name
-            if (is_own or leads_on(name)) and value.strip():
+            if (is_own or is_chained_name(name)) and value.strip():
                 values.setdefault(name, []).append(value)
         return values
 
@@ -277,7 +277,7 @@ def _corrected(text: str, definition: Definition) -> str:
     """Return a piece of an address with what its name and codes resemble; as it is if nothing."""
     name, value = pair(text) or ("", "")
     base, colon, modifier = name.partition(":")
-    if leads_on(name):
+    if is_chained_name(name):
         return text
     parameters = definition.params
     if base not in parameters.by_name and base not in CONTROLS:

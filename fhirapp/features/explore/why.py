@@ -22,7 +22,7 @@ from fhirapp.features.explore.explanation import VIA, Count, Search, count, sear
 from fhirapp.features.explore.routes import other_accounts, token_for
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.words import shortened
-from fhirapp.search.query import leads_on
+from fhirapp.search.query import is_chained_name
 from fhirapp.search.values import values_at
 from fhirapp.web.internal_client import ask
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, plain
@@ -183,7 +183,7 @@ def _read(name: str, resource_id: str, token: OwnToken) -> Mapping[str, Any]:
 
 def _value_of(definition: Definition, name: str, resource: Mapping[str, Any]) -> str:
     """Return what a resource has where a parameter looks; empty where that is not simple."""
-    if leads_on(name):
+    if is_chained_name(name):
         # It would be another resource's.
         return ""
     parameter = definition.params.by_name[name.partition(":")[0]]
