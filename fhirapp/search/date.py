@@ -180,7 +180,7 @@ class Date(Parameter):
         where = range_condition(self.name, bounds)
         compared = [compare(bound, "k.low", "k.high") for bound in bounds]
         return IndexCondition(
-            self.table(context),
+            context.table(self.row),
             " AND ".join([where.sql, *(sql for sql, _ in compared)]),
             (*where.values, *(value for _, values in compared for value in values)),
         )

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from fhirapp.db import quoted
 from fhirapp.fhir.outcome import InvalidParameter, TooCostly, UnsupportedParameter
-from fhirapp.search.index import DateRow, IndexRow, IndexTables, ReferenceRow, StringRow, TokenRow
+from fhirapp.search.index import IndexRow, IndexTables, TokenRow
 from fhirapp.search.values import (
     AnyCondition,
     Condition,
@@ -51,7 +51,7 @@ class Context:
     base_url: str
     terminology: Resolve | None = None
 
-    def table(self, row: type[TokenRow | DateRow | ReferenceRow | StringRow]) -> str:
+    def table(self, row: type[IndexRow]) -> str:
         """Return the table of a kind of index row, as SQL names it."""
         return quoted(self.tables.of(row).name)
 
@@ -133,7 +133,7 @@ class Parameter:
     modifiers: ClassVar[frozenset[str]] = frozenset()
     # Where the kind's values are indexed: the row, and its fields that hold a value. `absent` is
     # the value of an element that is there without one, so that it is not missing.
-    row: ClassVar[type[TokenRow | DateRow | ReferenceRow | StringRow]]
+    row: ClassVar[type[IndexRow]]
     absent: ClassVar[tuple[Any, Any]] = ("", "")
     sortable: ClassVar[bool] = True
     # What stands for no value in a sort, ascending and descending: it comes last.
@@ -154,13 +154,27 @@ class Parameter:
         """The names of the index rows that the parameter sorts by."""
         return self.names
 
-    def name_filter(self, suffix: str = "") -> tuple[str, tuple[str, ...]]:
-        """Return the SQL, and its values, that picks the parameter's index rows.
+    def has_row(
+        self,
+        context: Context,
+        sql: str = "",
+        *values: Any,
+        suffixes: Sequence[str] = ("",),
+        row: type[IndexRow] | None = None,
+        negated: bool = False,
+    ) -> IndexCondition:
+        """Return the condition that a resource has an index row of the parameter like this.
 
-        suffix tells rows for a modifier: those of `code:text` from those of `code`.
+        sql is what must hold of the row `k`, and values are its own. suffixes name the rows of a
+        modifier: `:text` those of `code:text`. row is their kind, that of the parameter by default.
         """
-        names = tuple(name + suffix for name in self.names)
-        return is_named(names), names
+        names = [name + suffix for suffix in suffixes for name in self.names]
+        return IndexCondition(
+            context.table(row or self.row),
+            " AND ".join(filter(None, (is_named(names), sql))),
+            (*names, *values),
+            negated,
+        )
 
     def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:
         """Return what is to be indexed of a resource."""
@@ -225,8 +239,7 @@ class Parameter:
     def missing(self, value: str, context: Context) -> AnyCondition:
         """Return the condition that a resource has no value, or with "false" that it has one."""
         negated = parse_boolean(f"{self.name}:missing", value)
-        sql, names = self.name_filter()
-        return IndexCondition(self.table(context), sql, names, negated=negated)
+        return self.has_row(context, negated=negated)
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
         """Return what must hold for one value, commas already split. Raises FhirError."""
@@ -240,13 +253,9 @@ class Parameter:
         """Return the prefix, start and end of a date's interval; None where it is none."""
         return None
 
-    def table(self, context: Context) -> str:
-        """Return the index table of the kind's values, as SQL names it."""
-        return context.table(self.row)
-
     def sort_key(self, context: Context, *, descending: bool) -> SortKey:
         """Return the key that sorts by the least value, descending by the greatest."""
-        table, names = self.table(context), self.sorted_names
+        table, names = context.table(self.row), self.sorted_names
         value, second = self.row._fields[1:]
         least = "max" if descending else "min"
         missing = self.sorts_last[descending]

@@ -86,15 +86,12 @@ class Reference(Parameter):
         if modifier == "identifier":
             return self._identifier.condition("", value, context)
         target_type, target_id = self.target(modifier, value, context.base_url)
-        arguments: tuple[str, ...] = (self.name, key(target_id))
+        is_it, target = "k.target_id = ? AND k.target_type", key(target_id)
         if target_type is None:
-            sql = "k.target_type = ''"
-        elif target_type:
-            sql, arguments = "k.target_type = ?", (*arguments, target_type)
-        else:
-            sql = "k.target_type <> ''"
-        sql = f"k.param = ? AND k.target_id = ? AND {sql}"
-        return values.IndexCondition(self.table(context), sql, arguments)
+            return self.has_row(context, f"{is_it} = ''", target)
+        if not target_type:
+            return self.has_row(context, f"{is_it} <> ''", target)
+        return self.has_row(context, f"{is_it} = ?", target, target_type)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier == "identifier":
@@ -177,13 +174,11 @@ class TokenReference(Parameter):
         if not code:
             raise self.invalid("has no code; use code$reference or system|code$reference")
         address = f"{target_type}/{target_id}" if target_type else target_id
-        sql, names = self.name_filter()
         # Its systems are of those where case counts.
-        arguments = (*names, key(f"{code}${address}"))
+        pair = key(f"{code}${address}")
         if system is None:
-            return values.IndexCondition(self.table(context), f"{sql} AND k.code = ?", arguments)
-        sql = f"{sql} AND k.code = ? AND k.system = ?"
-        return values.IndexCondition(self.table(context), sql, (*arguments, system))
+            return self.has_row(context, "k.code = ?", pair)
+        return self.has_row(context, "k.code = ? AND k.system = ?", pair, system)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         code, target = values.split(value, "$")

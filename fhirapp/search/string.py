@@ -14,7 +14,7 @@ from typing import Any
 from fhirapp.fhir.folding import fold as fold
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
-from fhirapp.search.values import SHOWN, AnyCondition, IndexCondition, repr_value, unescape
+from fhirapp.search.values import SHOWN, AnyCondition, any_row, is_in, repr_value, unescape
 
 # The parts of a HumanName or Address that are text; the others are codes and periods.
 _PARTS = (
@@ -48,14 +48,14 @@ def _rows(name: str, text: str) -> tuple[StringRow, ...]:
     return tuple(rows)
 
 
-def begins_with(folded: str) -> tuple[str, tuple[str, str]]:
-    """Return the SQL, and its values, that an indexed text begins so."""
-    return "k.folded >= ? AND k.folded < ?", (folded, folded + "\U0010ffff")
+def begins_with(text: str, column: str = "k.folded") -> tuple[str, str, str]:
+    """Return the SQL that an indexed text begins so, and its values."""
+    return f"{column} >= ? AND {column} < ?", text, text + "\U0010ffff"
 
 
-def holds(folded: str) -> tuple[str, tuple[str]]:
-    """Return the SQL, and its values, that an indexed stretch of text holds this."""
-    return "k.folded LIKE ? ESCAPE '\\'", ("%" + _MARK.sub(r"\\\1", folded) + "%",)
+def holds(folded: str) -> tuple[str, str]:
+    """Return the SQL that an indexed stretch of text holds this, and its value."""
+    return "k.folded LIKE ? ESCAPE '\\'", "%" + _MARK.sub(r"\\\1", folded) + "%"
 
 
 @dataclass(frozen=True)
@@ -71,26 +71,20 @@ class String(Parameter):
         return [row for text in dict.fromkeys(texts) for row in string_rows(self.name, text)]
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
-        table, value = self.table(context), unescape(value)
-        sql, names = self.name_filter()
+        value = unescape(value)
+        folded = fold(value)
         if modifier == "exact":
             # The folded text is in the index's order, what it was folded from beside it.
-            sql = f"{sql} AND k.folded = ? AND k.exact = ?"
-            return IndexCondition(table, sql, (*names, fold(value)[:KEY_LENGTH], key(value)))
-        folded = fold(value)
+            exact = "k.folded = ? AND k.exact = ?"
+            return self.has_row(context, exact, folded[:KEY_LENGTH], key(value))
         longest = STEP if modifier == "contains" else KEY_LENGTH
         if not folded:
             raise self.invalid("has no letter or digit to look for")
         if len(folded) > longest:
             raise self.invalid(f"has {len(folded)} characters; {longest} are the most")
         if modifier == "contains":
-            _, further = self.name_filter(FURTHER)
-            contains, pattern = holds(folded)
-            marks = ", ".join("?" * len(names) * 2)
-            values = (*names, *further, *pattern)
-            return IndexCondition(table, f"k.param IN ({marks}) AND {contains}", values)
-        begins, bounds = begins_with(folded)
-        return IndexCondition(table, f"{sql} AND {begins}", (*names, *bounds))
+            return self.has_row(context, *holds(folded), suffixes=("", FURTHER))
+        return self.has_row(context, *begins_with(folded))
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         value = unescape(value)
@@ -116,9 +110,7 @@ class Phonetic(String):
         return [StringRow(self.name, code, code) for code in sorted(codes)]
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
-        sql, names = self.name_filter()
-        values = (*names, soundex(self._word(value)))
-        return IndexCondition(self.table(context), f"{sql} AND k.folded = ?", values)
+        return self.has_row(context, "k.folded = ?", soundex(self._word(value)))
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         word = self._word(value)
@@ -197,7 +189,6 @@ class Uri(Parameter):
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
         value, own = unescape(value), f"{context.base_url}/fhir/"
-        sql, names = self.name_filter()
         # FHIR R4 §3.1.1.4.13: above and below hold of URLs only
         if modifier and "://" not in value:
             raise self.invalid(
@@ -206,28 +197,21 @@ class Uri(Parameter):
             )
         if modifier and len(value) > KEY_LENGTH // 2:
             raise self.invalid(f":{modifier} takes at most {KEY_LENGTH // 2} characters")
-        values: list[str]
         if modifier == "below":
             folder = value.rstrip("/") + "/"
+            ranges = [self._stored(folder, own)]
             if self.local and f"{own}{self.local}".startswith(folder):
                 # Every local one is below it, and perhaps others.
                 ranges = [folder, self.local]
-            else:
-                ranges = [self._stored(folder, own)]
             # With the parameter in each choice, so that an index leads to the rows of each.
-            within = [
-                f"{sql} AND k.code = ?",
-                *[f"{sql} AND k.code >= ? AND k.code < ?"] * len(ranges),
-            ]
-            sql, values = f"({' OR '.join(within)})", [self._stored(value, own)]
-            for prefix in ranges:
-                values += [*names, prefix, prefix + "\U0010ffff"]
-        elif modifier == "above":
-            values = [self._stored(url, own) for url in _above(value)]
-            sql = f"{sql} AND k.code IN ({', '.join('?' * len(values))})"
-        else:
-            sql, values = f"{sql} AND k.code = ?", [key(self._stored(value, own))]
-        return IndexCondition(self.table(context), sql, (*names, *values))
+            return any_row(
+                self.has_row(context, "k.code = ?", self._stored(value, own)),
+                *(self.has_row(context, *begins_with(start, "k.code")) for start in ranges),
+            )
+        if modifier == "above":
+            among = is_in("k.code", [self._stored(url, own) for url in _above(value)])
+            return self.has_row(context, among.sql, *among.values)
+        return self.has_row(context, "k.code = ?", key(self._stored(value, own)))
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         also = f" or {modifier} it" if modifier else ""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 from fhirapp.fhir import json as fhir_json
@@ -22,8 +22,10 @@ from fhirapp.search.string import FURTHER, STEP, begins_with, fold, holds, strin
 from fhirapp.search.values import (
     AnyCondition,
     Condition,
-    IndexCondition,
+    any_of,
+    any_row,
     escape,
+    is_in,
     parse_boolean,
     repr_value,
     split,
@@ -117,18 +119,19 @@ class Token(Parameter):
         if modifier in _SETS:
             return self._one_of(modifier, value, context)
         code, system = self.parse(value)
-        sql, names = self.name_filter()
-        values: tuple[str, ...] = names
-        if code and system is None and not self.cased and (folded := code.casefold()) != code:
+        has_row = partial(self.has_row, context, negated=modifier == "not")
+        if system is None and not self.cased and (folded := code.casefold()) != code:
             # A row that has capitals is of a system where case counts. With the parameter in each
             # choice, so that an index leads to the rows of each.
-            sql = f"({sql} AND k.code = ? OR {sql} AND k.code = ? AND NOT {_IS_CASED})"
-            values = (*names, key(code), *names, key(folded), *_CASED_VALUES)
-        elif code:
-            sql, values = f"{sql} AND k.code = ?", (*values, key(self._folded(code, system or "")))
-        if system is not None:
-            sql, values = f"{sql} AND k.system = ?", (*values, key(system))
-        return IndexCondition(self.table(context), sql, values, negated=modifier == "not")
+            uncased = f"k.code = ? AND NOT {_IS_CASED}"
+            return any_row(
+                has_row("k.code = ?", key(code)), has_row(uncased, key(folded), *_CASED_VALUES)
+            )
+        if system is None:
+            return has_row("k.code = ?", key(self._folded(code, "")))
+        if not code:
+            return has_row("k.system = ?", key(system))
+        return has_row("k.code = ? AND k.system = ?", key(self._folded(code, system)), key(system))
 
     def _folded(self, code: str, system: str) -> str:
         """Return a code as index rows hold it: without case where that does not count."""
@@ -176,41 +179,35 @@ class Token(Parameter):
         by_system: dict[str, dict[str, None]] = {}
         for system, code in self._resolve(modifier, value, context).codes:
             by_system.setdefault(system, {})[key(self._folded(code, system))] = None
-        sql, names = self.name_filter()
+        has_row = partial(self.has_row, context, negated=modifier == "not-in")
+        if not by_system:
+            return has_row("1 = 0")
         # With the parameter in each choice, so that an index leads to the rows of each.
-        choices, values = [], []
+        choices = [
+            has_row(f"k.system = ? AND {listed.sql}", key(system), *listed.values)
+            for system, codes in by_system.items()
+            for listed in [is_in("k.code", codes)]
+        ]
         # Of one row: || '' keeps the index of codes out, which would be asked for each of many.
-        of_row, row_values = [], [*names]
-        for system, codes in by_system.items():
-            listed = f"IN ({', '.join('?' * len(codes))})"
-            choices.append(f"{sql} AND k.system = ? AND k.code {listed}")
-            values += [*names, key(system), *codes]
-            of_row.append(f"k.system = ? AND k.code || '' {listed}")
-            row_values += [key(system), *codes]
-        if not choices:
-            return IndexCondition(self.table(context), "1 = 0", (), negated=modifier == "not-in")
-        return IndexCondition(
-            self.table(context),
-            f"({' OR '.join(choices)})",
-            tuple(values),
-            negated=modifier == "not-in",
-            per_row=Condition(f"{sql} AND ({' OR '.join(of_row)})", tuple(row_values)),
+        of_row = any_of(
+            [
+                Condition(f"k.system = ? AND {listed.sql}", (key(system), *listed.values))
+                for system, codes in by_system.items()
+                for listed in [is_in("k.code || ''", codes)]
+            ]
         )
+        per_row = has_row(of_row.sql, *of_row.values)
+        return replace(any_row(*choices), per_row=Condition(per_row.sql, per_row.values))
 
     def _text(self, value: str, context: Context) -> AnyCondition:
         """Return the condition that a text beside the code, or a word in it, begins so."""
         folded = fold(unescape(value))
         if not folded or len(folded) > STEP:
             raise self.invalid(f":text takes 1 to {STEP} characters")
-        _, names = self.name_filter(_TEXT)
-        _, further = self.name_filter(_TEXT + FURTHER)
-        begins, bounds = begins_with(folded)
-        contains, pattern = holds(" " + folded)
-        marks = ", ".join("?" * len(names))
-        return IndexCondition(
-            context.table(StringRow),
-            f"(k.param IN ({marks}) AND {begins} OR k.param IN ({marks}, {marks}) AND {contains})",
-            (*names, *bounds, *names, *further, *pattern),
+        has_row = partial(self.has_row, context, row=StringRow)
+        return any_row(
+            has_row(*begins_with(folded), suffixes=(_TEXT,)),
+            has_row(*holds(" " + folded), suffixes=(_TEXT, _TEXT + FURTHER)),
         )
 
 
@@ -244,12 +241,9 @@ class Identifier(Token):
         if len(parts) != 3 or not all(parts):
             raise self.invalid("is not an identifier of a type; use system|code|value")
         system, code, identifier = parts
-        sql, names = self.name_filter(_OF_TYPE)
-        return IndexCondition(
-            self.table(context),
-            f"{sql} AND k.code = ? AND k.system = ?",
-            (*names, key(f"{code}|{identifier}"), key(system)),
-        )
+        sql = "k.code = ? AND k.system = ?"
+        values = (key(f"{code}|{identifier}"), key(system))
+        return self.has_row(context, sql, *values, suffixes=(_OF_TYPE,))
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier != "of-type":
@@ -279,9 +273,7 @@ class ContactToken(Token):
 
     def missing(self, value: str, context: Context) -> AnyCondition:
         negated = parse_boolean(f"{self.name}:missing", value)
-        sql, names = self.name_filter()
-        values = (*names, self.system)
-        return IndexCondition(self.table(context), f"{sql} AND k.system = ?", values, negated)
+        return self.has_row(context, "k.system = ?", self.system, negated=negated)
 
 
 @dataclass(frozen=True)
@@ -326,14 +318,14 @@ class MediaType(Token):
         code = code.removesuffix("/*")
         if not code or len(code) >= KEY_LENGTH:
             raise self.invalid(":below takes a media type, or what stands before its slash")
-        sql, names = self.name_filter()
+        if system not in (None, self.system):
+            return Condition("1 = 0")
         # Of a type what follows its slash, of a media type its parameters.
         beginning = code + (";" if "/" in code else "/")
-        sql = f"({sql} AND k.code = ? OR {sql} AND k.code >= ? AND k.code < ?)"
-        values = (*names, code, *names, beginning, beginning + "\U0010ffff")
-        if system is not None:
-            sql, values = f"{sql} AND k.system = ?", (*values, key(system))
-        return IndexCondition(self.table(context), sql, values)
+        return any_row(
+            self.has_row(context, "k.code = ?", code),
+            self.has_row(context, *begins_with(beginning, "k.code")),
+        )
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier != "below":

@@ -180,15 +180,27 @@ def any_of(conditions: Sequence[AnyCondition]) -> AnyCondition:
         and (condition.table, condition.negated) == (first.table, first.negated)
     ]
     if len(alike) == len(conditions):
-        # One look at the index table, not one for each.
-        sql = f"({' OR '.join(condition.sql for condition in alike)})"
-        tests = [condition.per_row for condition in alike if condition.per_row]
-        per_row = Condition(f"({' OR '.join(test.sql for test in tests)})", _values(tests))
-        return replace(alike[0], sql=sql, values=_values(alike), per_row=per_row if tests else None)
+        return any_row(*alike)
     rendered = [condition.where() for condition in conditions]
-    sql = f"({' OR '.join(condition.sql for condition in rendered)})"
     narrows = all(condition.narrows for condition in conditions)
-    return Condition(sql, _values(rendered), narrows)
+    return Condition(_either(rendered), _values(rendered), narrows)
+
+
+def any_row(*conditions: IndexCondition) -> IndexCondition:
+    """Return the condition that one of these holds of a row of their index table, in one look.
+
+    All have the same table, and all are negated or none.
+    """
+    if len(conditions) == 1:
+        return conditions[0]
+    tests = [condition.per_row for condition in conditions if condition.per_row]
+    per_row = Condition(_either(tests), _values(tests)) if tests else None
+    values = _values(conditions)
+    return replace(conditions[0], sql=_either(conditions), values=values, per_row=per_row)
+
+
+def _either(conditions: Sequence[AnyCondition]) -> str:
+    return f"({' OR '.join(condition.sql for condition in conditions)})"
 
 
 def all_of(conditions: Iterable[AnyCondition]) -> Condition:
