@@ -41,6 +41,12 @@ class Phrase(NamedTuple):
     prefix: bool = False
 
 
+# Of a row: pk, words of narrative and notes, all other words.
+WordsRow = tuple[int, str, str]
+# All phrases of one of them must be found.
+Choices = Sequence[Sequence[Phrase]]
+
+
 @dataclass(frozen=True)
 class WordsCondition(IndexCondition):
     """A piece of WHERE on a table of FTS5.
@@ -92,13 +98,11 @@ class FullText(ABC):
     create: ClassVar[tuple[str, ...]]
 
     @abstractmethod
-    def query(self, choices: Sequence[Sequence[Phrase]], column: str) -> str:
+    def query(self, choices: Choices, column: str) -> str:
         """Return what finds rows with all phrases of a choice in a column, without one in any."""
 
     @abstractmethod
-    def condition(
-        self, table: str, choices: Sequence[Sequence[Phrase]], column: str
-    ) -> IndexCondition:
+    def condition(self, table: str, choices: Choices, column: str) -> IndexCondition:
         """Return the condition that a row matches the query."""
 
     @abstractmethod
@@ -106,15 +110,11 @@ class FullText(ABC):
         """Return the SELECT of (pk, score), greater is better, up to WHERE; its value the query."""
 
     @abstractmethod
-    def write(
-        self, connection: Connection, table: str, rows: Sequence[tuple[int, str, str]]
-    ) -> None:
-        """Insert rows of (pk, words of narrative and notes, all other words)."""
+    def write(self, connection: Connection, table: str, rows: Sequence[WordsRow]) -> None:
+        """Insert rows."""
 
     @abstractmethod
-    def remove(
-        self, connection: Connection, table: str, rows: Sequence[tuple[int, str, str]]
-    ) -> None:
+    def remove(self, connection: Connection, table: str, rows: Sequence[WordsRow]) -> None:
         """Forget rows; their words must be those that were written."""
 
     def purge(self, connection: Connection, table: str, *, begins: bool) -> bool:  # noqa: ARG002
@@ -141,7 +141,7 @@ class Fts5(FullText):
         """INSERT INTO "{table}" ("{table}", rank) VALUES ('pgsz', 1000)""",
     )
 
-    def query(self, choices: Sequence[Sequence[Phrase]], column: str) -> str:
+    def query(self, choices: Choices, column: str) -> str:
         query = " OR ".join(f"({' AND '.join(map(self._phrase, choice))})" for choice in choices)
         return f"{column} : ({query})" if column else query
 
@@ -149,9 +149,7 @@ class Fts5(FullText):
     def _phrase(phrase: Phrase) -> str:
         return f'"{" ".join(phrase.words)}"' + ("*" if phrase.prefix else "")
 
-    def condition(
-        self, table: str, choices: Sequence[Sequence[Phrase]], column: str
-    ) -> IndexCondition:
+    def condition(self, table: str, choices: Choices, column: str) -> IndexCondition:
         return WordsCondition(
             table,
             f"k.{table} MATCH ?",
@@ -163,16 +161,12 @@ class Fts5(FullText):
     def score(self, table: str, column: str) -> str:  # noqa: ARG002
         return f"SELECT k.rowid, -bm25({table}) FROM {table} k WHERE k.{table} MATCH ?"
 
-    def write(
-        self, connection: Connection, table: str, rows: Sequence[tuple[int, str, str]]
-    ) -> None:
+    def write(self, connection: Connection, table: str, rows: Sequence[WordsRow]) -> None:
         connection.exec_driver_sql(
             f"INSERT INTO {table} (rowid, narrative, content) VALUES (?, ?, ?)", list(rows)
         )
 
-    def remove(
-        self, connection: Connection, table: str, rows: Sequence[tuple[int, str, str]]
-    ) -> None:
+    def remove(self, connection: Connection, table: str, rows: Sequence[WordsRow]) -> None:
         # What has no content of its own must be told which words to take out.
         connection.exec_driver_sql(
             f"INSERT INTO {table} ({table}, rowid, narrative, content) VALUES ('delete', ?, ?, ?)",
@@ -203,7 +197,7 @@ class TsVector(FullText):
         'CREATE INDEX IF NOT EXISTS "ix_{table}_content" ON "{table}" USING gin (content)',
     )
 
-    def query(self, choices: Sequence[Sequence[Phrase]], column: str) -> str:  # noqa: ARG002
+    def query(self, choices: Choices, column: str) -> str:  # noqa: ARG002
         return " | ".join(f"({' & '.join(map(self._phrase, choice))})" for choice in choices)
 
     @staticmethod
@@ -211,9 +205,7 @@ class TsVector(FullText):
         words = " <-> ".join(f"'{word}'" for word in phrase.words)
         return f"({words}:*)" if phrase.prefix else f"({words})"
 
-    def condition(
-        self, table: str, choices: Sequence[Sequence[Phrase]], column: str
-    ) -> IndexCondition:
+    def condition(self, table: str, choices: Choices, column: str) -> IndexCondition:
         sql = f"k.{column or 'content'} @@ ?::tsquery"
         return IndexCondition(table, sql, (self.query(choices, column),), number=self.number)
 
@@ -224,9 +216,7 @@ class TsVector(FullText):
             f" WHERE k.{column or 'content'} @@ q.query"
         )
 
-    def write(
-        self, connection: Connection, table: str, rows: Sequence[tuple[int, str, str]]
-    ) -> None:
+    def write(self, connection: Connection, table: str, rows: Sequence[WordsRow]) -> None:
         connection.exec_driver_sql(
             f"INSERT INTO {table} (pk, narrative, content) VALUES (%s, %s::tsvector, %s::tsvector)",
             [
@@ -235,9 +225,7 @@ class TsVector(FullText):
             ],
         )
 
-    def remove(
-        self, connection: Connection, table: str, rows: Sequence[tuple[int, str, str]]
-    ) -> None:
+    def remove(self, connection: Connection, table: str, rows: Sequence[WordsRow]) -> None:
         connection.exec_driver_sql(
             f"DELETE FROM {table} WHERE pk = %s", [(pk,) for pk, *_words in rows]
         )

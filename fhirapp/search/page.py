@@ -8,8 +8,9 @@ or as `_sort` says. Source: FHIR R4 search §3.1.1.5.1; decisions §3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
@@ -37,19 +38,25 @@ class Order:
             tuple(value for key in self.keys for value in key.values),
         )
 
-    def by(self, names: Sequence[str], *, backwards: bool) -> str:
+    def reversed(self) -> Order:
+        """Return the order of a page that is read backwards."""
+        return Order(tuple(replace(key, descending=not key.descending) for key in self.keys))
+
+    def by(self, names: Sequence[str]) -> str:
         """Return the ORDER BY of keys that have these names in SQL."""
         return "ORDER BY " + ", ".join(
-            f"{name} {'DESC' if key.descending != backwards else 'ASC'}"
+            f"{name} {'DESC' if key.descending else 'ASC'}"
             for name, key in zip(names, self.keys, strict=True)
         )
 
-    def beyond(self, names: Sequence[str], place: Place, *, backwards: bool) -> Condition:
-        """Return the condition that a row comes after a place, backwards before it."""
-        signs = ["<" if key.descending != backwards else ">" for key in self.keys]
+    def beyond(self, names: Sequence[str], place: Place | None) -> list[Condition]:
+        """Return the condition that a row comes after a place; none without a place."""
+        if place is None:
+            return []
+        signs = ["<" if key.descending else ">" for key in self.keys]
         if len(set(signs)) == 1:
             marks = ", ".join("?" * len(place))
-            return Condition(f"({', '.join(names)}) {signs[0]} ({marks})", tuple(place))
+            return [Condition(f"({', '.join(names)}) {signs[0]} ({marks})", tuple(place))]
         # Directions that differ: less in the first key, or equal in it and less in the second …
         choices: list[str] = []
         values: list[Any] = []
@@ -57,19 +64,18 @@ class Order:
             equal = [f"{name} = ?" for name in names[:last]]
             choices.append(" AND ".join([*equal, f"{names[last]} {sign} ?"]))
             values += place[: last + 1]
-        return Condition(f"({' OR '.join(choices)})", tuple(values))
+        return [Condition(f"({' OR '.join(choices)})", tuple(values))]
 
-    def sorted(
-        self, rows: Sequence[Place], *, backwards: bool, place: Callable[[Place], Place]
-    ) -> list[Place]:
-        """Sort rows that have these keys; place is their position in a row."""
+    def sorted(self, rows: Sequence[Place]) -> list[Place]:
+        """Sort rows of COLUMNS and these keys."""
         ordered = list(rows)
-        for at, key in reversed([*enumerate(self.keys)]):
-            ordered.sort(key=lambda row: place(row)[at], reverse=key.descending != backwards)
+        for at, key in reversed([*enumerate(self.keys, len(COLUMNS))]):
+            ordered.sort(key=itemgetter(at), reverse=key.descending)
         return ordered
 
 
 NEWEST_FIRST = Order((_NEWEST, SortKey("{row}.id", descending=True)))
+_OLDEST_FIRST = NEWEST_FIRST.reversed()
 
 
 def parse_sort(value: str, parameters: Parameters, context: Context) -> Order:
@@ -158,19 +164,15 @@ def find_page(
     if order != NEWEST_FIRST:
         selection = selection.of_all()
     if cursor is None:
-        return list(_stage(run, selection, order, None, limit))
+        return list(_unchanged(run, selection, order, None, limit))
+    if cursor.backwards:
+        order = order.reversed()
     until = selection.and_where(Condition("r.pk <= ?", (cursor.mark,)))
-    rows = list(_stage(run, until, order, cursor, limit))
+    rows = list(_unchanged(run, until, order, cursor.place, limit))
     if run(f"SELECT 1 FROM {selection.table} WHERE replaced_pk > ? LIMIT 1", (cursor.mark,)):
-        query = _moved(selection, order, cursor, limit)
-        rows += run(query.sql, query.values)
-        rows = order.sorted(rows, backwards=cursor.backwards, place=place_of)
+        changed = _changed(selection, order, cursor, limit)
+        rows = order.sorted([*rows, *run(changed.sql, changed.values)])
     return rows[:limit]
-
-
-def place_of(row: Place) -> Place:
-    """Return a row's place in the order of results."""
-    return row[len(COLUMNS) :]
 
 
 def last_row(run: Run, selection: Selection) -> int:
@@ -178,50 +180,42 @@ def last_row(run: Run, selection: Selection) -> int:
     return int(run(f"SELECT max(pk) FROM {selection.table}", ())[0][0] or 0)
 
 
-def _stage(
-    run: Run, selection: Selection, order: Order, cursor: Cursor | None, limit: int
+def _unchanged(
+    run: Run, selection: Selection, order: Order, place: Place | None, limit: int
 ) -> Iterator[Place]:
     """Yield the rows whose current version is that of the first page."""
     walk = order.keys[0].walk if len(order.keys) == 2 else None
-    if order == NEWEST_FIRST:
-        query = _newest_first(selection, order, cursor, limit)
+    if order in (NEWEST_FIRST, _OLDEST_FIRST):
+        query = _by_last_updated(selection, order, place, limit)
     elif walk and not selection.is_gathered and not selection.narrows:
-        yield from _walked(run, selection, order, walk, cursor, limit)
+        yield from _walked(run, selection, order, walk, place, limit)
         return
     else:
-        query = _sorted(selection, order, cursor, limit)
+        query = _sorted(selection, order, place, limit)
     yield from run(query.sql, query.values)
 
 
-def _newest_first(
-    selection: Selection, order: Order, cursor: Cursor | None, limit: int
+def _by_last_updated(
+    selection: Selection, order: Order, place: Place | None, limit: int
 ) -> Condition:
     """Return the SELECT along the table's own order."""
     names = ("r.last_updated", "r.id")
-    backwards = cursor is not None and cursor.backwards
-    if cursor is not None:
-        selection = selection.and_where(order.beyond(names, cursor.place, backwards=backwards))
-    by = order.by(names, backwards=backwards)
-    where, table = selection.current, selection.table
+    selection = selection.and_where(*order.beyond(names, place))
+    by, where, table = order.by(names), selection.current, selection.table
     if selection.is_gathered:
         where = f"r.pk IN (SELECT r.pk FROM {table} r WHERE {where} {by} LIMIT {limit})"
     sql = f"SELECT {_COLUMNS}, {', '.join(names)} FROM {table} r WHERE {where} {by} LIMIT {limit}"
     return Condition(sql, selection.values)
 
 
-def _sorted(selection: Selection, order: Order, cursor: Cursor | None, limit: int) -> Condition:
+def _sorted(selection: Selection, order: Order, place: Place | None, limit: int) -> Condition:
     """Return the SELECT that works out every match's keys and sorts them."""
     names = [f"k{at}" for at in range(len(order.keys))]
-    backwards = cursor is not None and cursor.backwards
-    columns = order.columns("r")
+    columns, beyond, by = order.columns("r"), all_of(order.beyond(names, place)), order.by(names)
     inner = (
         f"SELECT r.pk AS row_number, {columns.sql} FROM {selection.table} r"
         f" WHERE {selection.current}"
     )
-    beyond = Condition("1 = 1")
-    if cursor is not None:
-        beyond = order.beyond(names, cursor.place, backwards=backwards)
-    by = order.by(names, backwards=backwards)
     sql = (
         f"SELECT {_COLUMNS}, {', '.join(names)} FROM"
         f" (SELECT * FROM ({inner}) x WHERE {beyond.sql} {by} LIMIT {limit}) y"
@@ -230,21 +224,19 @@ def _sorted(selection: Selection, order: Order, cursor: Cursor | None, limit: in
     return Condition(sql, (*columns.values, *selection.values, *beyond.values))
 
 
-def _moved(selection: Selection, order: Order, cursor: Cursor, limit: int) -> Condition:
+def _changed(selection: Selection, order: Order, cursor: Cursor, limit: int) -> Condition:
     """Return the SELECT of what changed since the first page, each where it stood then.
 
     Only of what matched then too: nothing else had a place that the token may see.
     """
     names = [f"k{at}" for at in range(len(order.keys))]
-    columns = order.columns("p")
-    beyond = order.beyond(names, cursor.place, backwards=cursor.backwards)
+    columns, beyond = order.columns("p"), all_of(order.beyond(names, cursor.place))
     table = selection.table
     sql = (
         f"SELECT * FROM (SELECT {_COLUMNS}, {columns.sql} FROM {table} p"
         f" JOIN {table} r ON r.id = p.id WHERE p.replaced_pk > ? AND p.pk <= ? AND NOT p.deleted"
         f" AND {selection.current} AND EXISTS (SELECT 1 FROM {table} r WHERE r.pk = p.pk"
-        f" AND {selection.where})) x WHERE {beyond.sql}"
-        f" {order.by(names, backwards=cursor.backwards)} LIMIT {limit}"
+        f" AND {selection.where})) x WHERE {beyond.sql} {order.by(names)} LIMIT {limit}"
     )
     marks = (cursor.mark, cursor.mark)
     matched = (*selection.values, *selection.values)
@@ -252,40 +244,32 @@ def _moved(selection: Selection, order: Order, cursor: Cursor, limit: int) -> Co
 
 
 def _walked(
-    run: Run, selection: Selection, order: Order, walk: Walk, cursor: Cursor | None, limit: int
+    run: Run, selection: Selection, order: Order, walk: Walk, place: Place | None, limit: int
 ) -> Iterator[Place]:
     """Yield rows along the index table of the one sorted parameter, then those without a value."""
     key = order.keys[0]
-    backwards = cursor is not None and cursor.backwards
-    stages = [(_with_value, False), (_without_value, True)]
-    for select, is_last in reversed(stages) if backwards else stages:
-        at_end = cursor is not None and cursor.place[0] == key.missing
-        if cursor is not None and at_end != is_last and backwards == is_last:
-            # The page lies beyond this stage altogether.
-            continue
-        inside = cursor if at_end == is_last else None
+    stages = [_with_value, _without_value]
+    if key.descending != walk.descending:
+        stages.reverse()
+    if place is not None and (place[0] == key.missing) == (stages[1] is _without_value):
+        # The page lies in the second stage alone.
+        del stages[0]
+    for stage in stages:
         if limit > 0:
-            selects = select(selection, order, walk, inside, backwards, limit)
+            selects = stage(selection, order, walk, place, limit)
             rows = [row for part in selects for row in run(part.sql, part.values)]
             if len(selects) > 1:
-                rows = order.sorted(rows, backwards=backwards, place=place_of)[:limit]
-            limit -= len(rows)
+                rows = order.sorted(rows)[:limit]
             yield from rows
+            place, limit = None, limit - len(rows)
 
 
 def _with_value(
-    selection: Selection,
-    order: Order,
-    walk: Walk,
-    cursor: Cursor | None,
-    backwards: bool,
-    limit: int,
+    selection: Selection, order: Order, walk: Walk, place: Place | None, limit: int
 ) -> list[Condition]:
     """Return the SELECTs along the walk's names, each in the order of its index; equals by id."""
     value = f"k.{walk.value}"
     names = (value, "r.id")
-    descending = order.keys[0].descending
-    further = ">" if descending else "<"
     # Of several values the least counts, descending the greatest: it stands for the row once.
     conditions = [
         Condition(f"{value} <> ?", (walk.absent,)),
@@ -293,15 +277,15 @@ def _with_value(
             f"NOT EXISTS (SELECT 1 FROM {walk.table} o WHERE o.pk = k.pk"
             f" AND {is_named(walk.names).replace('k.', 'o.')} AND o.{walk.value} <> ?"
             f" AND (o.{walk.value}, o.{walk.second}, o.param)"
-            f" {further} ({value}, k.{walk.second}, k.param))",
+            f" {'>' if walk.descending else '<'} ({value}, k.{walk.second}, k.param))",
             (*walk.names, walk.absent),
         ),
     ]
-    if cursor is not None:
-        # The first says nothing more; an index leads to it.
-        sign = "<=" if descending != backwards else ">="
-        conditions.append(Condition(f"{value} {sign} ?", cursor.place[:1]))
-        conditions.append(order.beyond(names, cursor.place, backwards=backwards))
+    if place is not None:
+        # The first follows from the second; PostgreSQL's index leads by it.
+        sign = "<=" if order.keys[0].descending else ">="
+        conditions.append(Condition(f"{value} {sign} ?", place[:1]))
+        conditions += order.beyond(names, place)
     selects = []
     for name in walk.names:
         chosen = selection.and_where(Condition("k.param = ?", (name,)), *conditions)
@@ -309,39 +293,31 @@ def _with_value(
         inner = (
             f"SELECT r.pk AS row_number, {value} AS k0, r.id AS k1 FROM {walk.table} k"
             f" JOIN {selection.table} r ON r.pk = k.pk WHERE {chosen.current}"
-            f" {order.by(names, backwards=backwards)} LIMIT {limit}"
+            f" {order.by(names)} LIMIT {limit}"
         )
         sql = (
             f"SELECT {_COLUMNS}, k0, k1 FROM ({inner}) x JOIN {selection.table} r"
-            f" ON r.pk = x.row_number {order.by(('k0', 'k1'), backwards=backwards)}"
+            f" ON r.pk = x.row_number {order.by(('k0', 'k1'))}"
         )
         selects.append(Condition(sql, chosen.values))
     return selects
 
 
 def _without_value(
-    selection: Selection,
-    order: Order,
-    walk: Walk,
-    cursor: Cursor | None,
-    backwards: bool,
-    limit: int,
+    selection: Selection, order: Order, walk: Walk, place: Place | None, limit: int
 ) -> list[Condition]:
-    key = order.keys[0]
-    conditions = [
+    """Return the SELECT of the rows that have no value, by id."""
+    by_id = Order(order.keys[1:])
+    chosen = selection.and_where(
         Condition(
             f"NOT EXISTS (SELECT 1 FROM {walk.table} k WHERE k.pk = r.pk"
             f" AND {is_named(walk.names)} AND k.{walk.value} <> ?)",
             (*walk.names, walk.absent),
-        )
-    ]
-    descending = order.keys[1].descending != backwards
-    if cursor is not None:
-        sign = "<" if descending else ">"
-        conditions.append(Condition(f"r.id {sign} ?", cursor.place[1:]))
-    chosen = selection.and_where(*conditions)
+        ),
+        *by_id.beyond(["r.id"], place and place[1:]),
+    )
     sql = (
         f"SELECT {_COLUMNS}, ?, r.id FROM {selection.table} r WHERE {chosen.current}"
-        f" ORDER BY r.id {'DESC' if descending else 'ASC'} LIMIT {limit}"
+        f" {by_id.by(['r.id'])} LIMIT {limit}"
     )
-    return [Condition(sql, (key.missing, *chosen.values))]
+    return [Condition(sql, (order.keys[0].missing, *chosen.values))]

@@ -88,6 +88,8 @@ class Walk(NamedTuple):
     second: str
     # What stands in the first column for an element without a value.
     absent: Any
+    # Whether of several values the greatest counts, not the least.
+    descending: bool
 
 
 @dataclass(frozen=True)
@@ -265,7 +267,7 @@ class Parameter:
             (*names, self.absent[0], missing),
             descending,
             missing,
-            Walk(table, names, value, second, self.absent[0]),
+            Walk(table, names, value, second, self.absent[0], descending),
         )
 
     def invalid(self, message: str) -> InvalidParameter:
