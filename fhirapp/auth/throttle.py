@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import math
 import time
-from functools import cached_property
+from collections import OrderedDict
 from ipaddress import IPv6Address, IPv6Network
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, case, delete, func, insert, select, update
 
 from fhirapp.auth.models import Attempt, digest
 from fhirapp.config import settings
 from fhirapp.db import database_errors, db
-
-if TYPE_CHECKING:
-    from limits.strategies import FixedWindowRateLimiter
 
 
 class TooOften(Exception):
@@ -91,34 +87,29 @@ class Failures:
     def __init__(self, per_minute: int = PER_MINUTE, purpose: str = "") -> None:
         self._per_minute = per_minute
         self._purpose = purpose
-        # The library's memory starts a timer at any hit, and fails where two start it at once.
         self._lock = Lock()
+        # How many, and when its minute ends, a Unix time; the minute that ends first comes first.
+        self._counts: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def count(self, address: str) -> int:
         """Count one failure of an address, or of another key.
 
         Return the seconds to wait once there were too many, else 0.
         """
-        from limits import RateLimitItemPerMinute
-
-        limit = RateLimitItemPerMinute(self._per_minute)
         key = network_of(address)
         with self._lock:
-            if not self._limiter.hit(limit, key):
-                return _seconds_until(self._limiter.get_window_stats(limit, key).reset_time)
-        if not self._purpose or not settings().is_postgresql:
-            return 0
+            times, until = self._count(key, time.time())
         # No more of them than that are written.
-        times, until = _count_of_all(f"{self._purpose} {key}")
+        if times <= self._per_minute and self._purpose and settings().is_postgresql:
+            times, until = _count_of_all(f"{self._purpose} {key}")
         return _seconds_until(until) if times > self._per_minute else 0
 
-    @cached_property
-    def _limiter(self) -> FixedWindowRateLimiter:
-        # Made at the first failure: its memory starts a thread, and a process that forks has none.
-        from limits.storage import MemoryStorage
-        from limits.strategies import FixedWindowRateLimiter
-
-        return FixedWindowRateLimiter(MemoryStorage())
+    def _count(self, key: str, now: float) -> tuple[int, float]:
+        while self._counts and next(iter(self._counts.values()))[1] <= now:
+            self._counts.popitem(last=False)
+        times, until = self._counts.get(key, (0, now + 60))
+        self._counts[key] = times + 1, until
+        return self._counts[key]
 
 
 def _count_of_all(key: str) -> tuple[int, float]:
