@@ -243,7 +243,7 @@ def _cheap_password_hashes() -> Iterator[None]:
     """Hash passwords at the least cost; tests/auth/test_sign_in.py tests the real one."""
     cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fhirapp.auth.users.sessions._hasher", lambda: cheap)
+        patch.setattr("fhirapp.auth.users.passwords._hasher", lambda: cheap)
         yield
 
 

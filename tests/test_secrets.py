@@ -15,8 +15,7 @@ from flask import Flask
 from fhirapp.auth.clients.administration import new_secret
 from fhirapp.auth.clients.registration import owner_code
 from fhirapp.auth.models import BASIC, CLINICIAN, PATIENT
-from fhirapp.auth.users import sessions
-from fhirapp.auth.users import sign_in as users_sign_in
+from fhirapp.auth.users import second_factor, sessions
 from fhirapp.auth.users.accounts import add_user, new_setup_code, set_password
 from fhirapp.db import db, writing
 from tests.support.authorizing import STATE, VERIFIER, Flow, add_backend, add_person, add_program
@@ -84,7 +83,7 @@ def sign_in(app: Flask) -> dict[str, str]:
     with app.test_request_context(), writing() as connection:
         user_id = add_user(connection, "robin", name="Robin", role=CLINICIAN, password=PASSWORD)
         set_password(connection, user_id, PASSWORD)
-        recovery = users_sign_in.enable(connection, user_id, secret, 0)
+        recovery = second_factor.enable(connection, user_id, secret, 0)
     http = app.test_client()
     used = {"second factor": secret} | {f"recovery {one}": one for one in recovery}
     for password in (WRONG, PASSWORD):

@@ -2,7 +2,7 @@
 
 The response stays terse and carries an X-Request-Id; the client's owner and the administrator look
 up here which scope, context, expiry or link was missing, or why the token endpoint denied the
-client. No patient data is kept: of an address only its route.
+client (reasons.py). No patient data is kept: of an address only its route.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from authlib.oauth2 import OAuth2Error
-from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from authlib.oauth2.rfc6749 import InvalidScopeError
 from flask import Response, current_app, request
-from sqlalchemy import Select, delete, func, insert, or_, select
+from sqlalchemy import Connection, Select, delete, func, insert, or_, select
 from werkzeug.datastructures import Authorization
 
 from fhirapp import urls
-from fhirapp.auth import protector
+from fhirapp.auth import protector, reasons
 from fhirapp.auth.models import (
-    BASIC,
     AuthorizationCode,
     Client,
     Grant,
@@ -30,39 +29,9 @@ from fhirapp.auth.models import (
     User,
     digest,
 )
-from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
 from fhirapp.auth.throttle import Failures
 from fhirapp.auth.unverified import InvalidJwt, read_jwt
 from fhirapp.db import db, is_busy, writing
-from fhirapp.fhir.temporal import exact_at
-
-# Of an address that a client sent, in characters.
-_LONGEST = 100
-_UNPRINTABLE = re.compile(r"[^ -~]")
-
-
-def causes(client: Client, error: OAuth2Error) -> list[str]:
-    """Return what is known of a refusal: the error, then what was missing."""
-    text = error.description or error.get_error_description()
-    more = [*_more(client, error.error)]
-    if not text:
-        text, *more = more or ["no details"]
-    return [f"{error.error}: {text}", *more]
-
-
-def claimed_client() -> Client | None:
-    """Return the client that the request says that it comes from; nothing is proved by that."""
-    basic = _basic()
-    name = None if basic is None else basic.username
-    if name is None:
-        name = request.form.get("client_id") or _issuer(request.form.get("client_assertion", ""))
-    if name is not None:
-        # PostgreSQL refuses a text with NUL in it, instead of not finding it.
-        return db.session.get(Client, name) if name.isprintable() else None
-    # SMART's own client for JavaScript refreshes without saying who it is.
-    spent = db.session.get(RefreshToken, digest(request.form.get("refresh_token", "")))
-    return None if spent is None else db.session.get(Client, spent.client_id)
-
 
 WAITS = "An administrator has not approved the client yet."
 
@@ -70,6 +39,20 @@ WAITS = "An administrator has not approved the client yet."
 def is_waiting(client: Client | None) -> bool:
     """Say whether a client waits for approval; one that is disabled does not."""
     return client is not None and client.approved_at is None and not client.disabled
+
+
+def claimed_client() -> Client | None:
+    """Return the client that the request says that it comes from; nothing is proved by that."""
+    basic = _basic()
+    name = None if basic is None else basic.username
+    if name is None:
+        name = request.form.get("client_id") or _claims().get("iss")
+    if name is not None:
+        # PostgreSQL refuses a text with NUL in it, instead of not finding it.
+        return db.session.get(Client, name) if name.isprintable() else None
+    # SMART's own client for JavaScript refreshes without saying who it is.
+    spent = db.session.get(RefreshToken, digest(request.form.get("refresh_token", "")))
+    return None if spent is None else db.session.get(Client, spent.client_id)
 
 
 def _basic() -> Authorization | None:
@@ -81,115 +64,46 @@ def _basic() -> Authorization | None:
     return sent if sent is not None and sent.type == "basic" else None
 
 
-def _issuer(assertion: str) -> str | None:
-    issuer = _claims(assertion).get("iss")
-    return issuer if isinstance(issuer, str) else None
-
-
-def _claims(assertion: str) -> dict[str, Any]:
-    """Return what an assertion says, which nothing proves; nothing of one that cannot be read."""
+def _claims() -> dict[str, Any]:
+    """Return what the request's assertion says, unproved; nothing of one that cannot be read."""
     try:
-        return read_jwt(assertion).claims
+        return read_jwt(request.form.get("client_assertion", "")).claims
     except InvalidJwt:
         return {}
 
 
-def _more(client: Client, error: str) -> Iterator[str]:
-    form, client_id = request.form, client.client_id
+def _reasons(client: Client, error: OAuth2Error) -> list[str]:
+    """Return what is known of a refusal: the error, then what was missing."""
+    # What a client requested may be anything: of_scope() says as much of it as can be kept.
+    is_scope = isinstance(error, InvalidScopeError)
+    text = InvalidScopeError.description if is_scope else error.get_error_description()
+    more = [*_missing(client, error.error)]
+    if not text:
+        text, *more = more or ["no details"]
+    return [f"{error.error}: {text}", *more]
+
+
+def _missing(client: Client, error: str) -> Iterator[str]:
+    form = request.form
     if error == "invalid_client":
-        yield from _of_client(client)
+        sent = _basic()
+        yield from reasons.of_client(client, None if sent is None else sent.password or "")
+        if "client_assertion" in form:
+            yield from reasons.of_audience(_claims().get("aud"), urls.token_url())
     elif error == "invalid_scope":
-        yield from _of_scope(client, form.get("scope", ""))
+        yield from reasons.of_scope(client, form.get("scope", ""))
     elif error == "invalid_grant" and "code" in form:
-        yield from _of_code(client_id, db.session.get(AuthorizationCode, digest(form["code"])))
+        code = db.session.get(AuthorizationCode, digest(form["code"]))
+        yield from reasons.of_code(client, code, *_consent(code), form)
     elif error == "invalid_grant" and "refresh_token" in form:
-        key = digest(form["refresh_token"])
-        yield from _of_refresh_token(client_id, db.session.get(RefreshToken, key))
+        token = db.session.get(RefreshToken, digest(form["refresh_token"]))
+        yield from reasons.of_refresh_token(client, token, *_consent(token))
 
 
-def _of_client(client: Client) -> Iterator[str]:
-    if client.disabled:
-        yield "The client is disabled."
-    if "client_assertion" in request.form:
-        yield from _of_audience(_claims(request.form["client_assertion"]).get("aud"))
-    sent = _basic()
-    if sent is None:
-        return
-    if BASIC not in client.auth_method.split():
-        yield f"It sent a secret, but is registered for {client.auth_method}."
-    elif client.secret_digest is None:
-        yield "It has no secret yet."
-    elif not client.check_client_secret(sent.password or ""):
-        yield "The secret is not the current one."
-
-
-def _of_audience(aud: object) -> Iterator[str]:
-    auds = aud if isinstance(aud, list) else [aud]
-    if urls.token_url() not in auds:
-        came = ", ".join(shortened(url) if isinstance(url, str) else "no text" for url in auds[:3])
-        fault = "is missing" if aud is None else f"is {came or 'empty'}"
-        yield f"aud of the assertion must be {urls.token_url()}; it {fault}."
-
-
-def shortened(text: str) -> str:
-    """Return the beginning of what a client sent, as far as it is printable ASCII."""
-    printable = _UNPRINTABLE.sub("?", text[:_LONGEST])
-    return printable if len(text) <= _LONGEST else f"{printable}..."
-
-
-def _of_scope(client: Client, requested: str) -> Iterator[str]:
-    yield f"It requested: {' '.join(map(_scope_name, requested.split())) or 'no scope'}"
-    yield f"The client is registered for: {client.scope}"
-
-
-def _scope_name(text: str) -> str:
-    """Return a scope; what is none may be anything."""
-    is_known = text in SESSION_SCOPES or parse_scope(text) is not None
-    return text if is_known else "(no scope that this server knows)"
-
-
-def _of_code(client_id: str, code: AuthorizationCode | None) -> Iterator[str]:
-    if code is None:
-        yield "The code was not issued here, or more than a day ago."
-    elif code.client_id != client_id:
-        yield "The code was issued to another client."
-    else:
-        if code.used_at is not None:
-            yield f"The code was used before, at {exact_at(code.used_at)}. A code can be used once."
-        if code.expires_at <= time.time():
-            yield f"The code expired at {exact_at(code.expires_at)}. A code is valid for a minute."
-        if request.form.get("redirect_uri") != code.redirect_uri:
-            yield "redirect_uri is not the one of the authorization request."
-        verifier = request.form.get("code_verifier", "")
-        if create_s256_code_challenge(verifier) != code.code_challenge:
-            yield "code_verifier does not match the code_challenge of the authorization request."
-        yield from _of_grant(code.grant_id)
-
-
-def _of_refresh_token(client_id: str, token: RefreshToken | None) -> Iterator[str]:
-    if token is None:
-        yield "The refresh token was not issued here, or expired more than a day ago."
-    elif token.client_id != client_id:
-        yield "The refresh token was issued to another client."
-    else:
-        if token.used_at is not None:
-            yield (
-                f"The refresh token was used before, at {exact_at(token.used_at)}. Each can be used"
-                " once: the response has the next one."
-            )
-        if token.expires_at <= time.time():
-            yield f"The refresh token expired at {exact_at(token.expires_at)}."
-        yield from _of_grant(token.grant_id)
-
-
-def _of_grant(grant_id: str) -> Iterator[str]:
-    grant = db.session.get_one(Grant, grant_id)
-    if grant.revoked_at is not None:
-        yield f"The consent ended at {exact_at(grant.revoked_at)}."
-    elif grant.expires_at <= time.time():
-        yield f"The consent expired at {exact_at(grant.expires_at)}."
-    if db.session.get_one(User, grant.user_id).disabled:
-        yield "The user is disabled."
+def _consent(spent: AuthorizationCode | RefreshToken | None) -> tuple[Grant | None, User | None]:
+    """Return the consent that a code or a refresh token hangs on, and its user."""
+    grant = None if spent is None else db.session.get(Grant, spent.grant_id)
+    return grant, None if grant is None else db.session.get(User, grant.user_id)
 
 
 KEPT_SECONDS = 30 * 86_400
@@ -213,7 +127,7 @@ _AFTER_PROOF = frozenset({"invalid_grant", "invalid_scope", "unauthorized_client
 def record(
     client_id: str,
     status: int,
-    reasons: Sequence[str],
+    why: Sequence[str],
     *,
     user_id: str | None = None,
     of: str = "fhir",
@@ -225,30 +139,19 @@ def record(
     if _too_many(f"{of} {client_id}", PER_MINUTE):
         return
     rule = request.url_rule
-    now = int(time.time())
     row: dict[str, Any] = {
         "request_id": str(protector.request_key()),
-        "at": now,
+        "at": int(time.time()),
         "client_id": client_id,
         "user_id": user_id,
         "status": status,
         "asked": f"{request.method} {rule.rule if rule else '(unknown address)'}",
-        "reasons": [_storable_reason(reason) for reason in reasons[:MOST_REASONS]],
+        "reasons": [_storable_reason(reason) for reason in why[:MOST_REASONS]],
     }
     db.session.rollback()
     try:
         with writing(patience=PATIENCE_SECONDS) as connection:
-            connection.execute(delete(Refusal).where(Refusal.at < now - KEPT_SECONDS))
-            count = select(func.count()).where(Refusal.client_id == client_id)
-            total = connection.execute(count).scalar() or 0
-            if total >= MAX_REFUSALS:
-                oldest = (
-                    select(Refusal.request_id)
-                    .where(Refusal.client_id == client_id)
-                    .order_by(Refusal.at, Refusal.request_id)
-                    .limit(total - MAX_REFUSALS + 1)
-                )
-                connection.execute(delete(Refusal).where(Refusal.request_id.in_(oldest)))
+            _make_room(connection, client_id)
             # A request is kept once, however often it is refused.
             known = select(Refusal.request_id).where(Refusal.request_id == row["request_id"])
             if connection.execute(known).first() is None:
@@ -256,6 +159,17 @@ def record(
     except Exception as error:
         if not is_busy(error):
             raise
+
+
+def _make_room(connection: Connection, client_id: str) -> None:
+    """Delete what is a month old, and the oldest of a client that has very many."""
+    connection.execute(delete(Refusal).where(Refusal.at < int(time.time()) - KEPT_SECONDS))
+    mine = Refusal.client_id == client_id
+    count = connection.execute(select(func.count()).where(mine)).scalar_one()
+    if count >= MAX_REFUSALS:
+        oldest = select(Refusal.request_id).where(mine).order_by(Refusal.at, Refusal.request_id)
+        excess = oldest.limit(count - MAX_REFUSALS + 1)
+        connection.execute(delete(Refusal).where(Refusal.request_id.in_(excess)))
 
 
 def _too_many(key: str, per_minute: int) -> bool:
@@ -277,7 +191,7 @@ def record_oauth(response: Response, client_id: str | None, error: OAuth2Error) 
     is_proved = is_proved and (client_id is not None or error.error in _AFTER_PROOF)
     if client is None or (not is_proved and _too_many(f"unproved {client.client_id}", UNPROVED)):
         return
-    record(client.client_id, response.status_code, causes(client, error), of="oauth")
+    record(client.client_id, response.status_code, _reasons(client, error), of="oauth")
 
 
 def _storable_reason(reason: str) -> str:

@@ -9,7 +9,7 @@ import click
 from fhirapp import config, create_app
 from fhirapp.audit import Unwritable
 from fhirapp.audit.events import record, record_settings
-from fhirapp.auth.oauth import openid
+from fhirapp.auth.oauth import signing_keys
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.cli.common import demo_option, opened_app, ready_app, say
 from fhirapp.core import core_app
@@ -83,7 +83,7 @@ def rotate() -> None:
     with app.app_context():
         server_secrets().check()
         record("keys-changed", what="a new key for id tokens")
-        minutes = (openid.rotate(now) - now) // 60
+        minutes = (signing_keys.rotate(now) - now) // 60
     say(f"The new key is published now, and starts to sign in {minutes} minutes.")
 
 

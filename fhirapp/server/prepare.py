@@ -15,7 +15,7 @@ from flask import Flask
 from sqlalchemy.exc import DatabaseError
 
 from fhirapp.audit.earlier import import_earlier
-from fhirapp.auth.oauth import openid
+from fhirapp.auth.oauth import signing_keys
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import SCHEMA, db, with_patience, writing
@@ -127,7 +127,7 @@ def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> Non
     _upgrade(settings, say)
     if settings.is_postgresql:
         # Another FHIRAPP_SECRET than the one that sealed them is refused now, not at a sign-in.
-        openid.prepare()
+        signing_keys.prepare()
     try:
         if settings.demo:
             imported(_demo_data())(app, say)

@@ -17,7 +17,7 @@ from fhirapp.audit.entries import ADMINISTRATION, AuditEntry, entries, patients_
 from fhirapp.audit.events import EVENTS
 from fhirapp.audit.store import NAME
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
-from fhirapp.auth.users import sign_in
+from fhirapp.auth.users import second_factor
 from fhirapp.db import writing
 from tests.support.app_pages import client_of, register
 from tests.support.authorizing import Flow, add_program, alter
@@ -80,9 +80,9 @@ class Scene:
 
     def secret(self) -> str:
         """Give the person a second factor; return its secret."""
-        secret = sign_in.new_secret()
+        secret = second_factor.new_secret()
         with self.app.app_context(), writing() as connection:
-            sign_in.enable(connection, self.person_id, secret, 0)
+            second_factor.enable(connection, self.person_id, secret, 0)
         return secret
 
     def app_page(self) -> str:

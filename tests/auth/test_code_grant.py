@@ -147,7 +147,8 @@ def test_registration_that_is_narrowed_meanwhile_narrows_the_token(flow):
     assert answer["scope"] == "user/AllergyIntolerance.r"
     assert "refresh_token" not in answer
     set_client(flow.app, flow.program, scope="patient/*.rs")
-    assert_error(flow.redeem(nothing_left), "invalid_scope")
+    told = "The client may not have: user/*.rs"
+    assert_error(flow.redeem(nothing_left), "invalid_scope", told)
 
 
 def test_token_does_not_outlive_its_consent(flow):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, RSAKey
 
-from fhirapp.auth.clients.key_sets import MOST_BYTES, KeySetUnavailable, fetch_keys, is_public
+from fhirapp.auth.clients.fetch import MOST_BYTES, KeySetUnavailable, fetch_keys, is_public
 from tests.support.key_server import Authority, KeyServer, ok, reply, running
 
 HOST = "keys.clinic.example"

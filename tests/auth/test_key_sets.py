@@ -10,13 +10,13 @@ from itertools import islice
 import pytest
 from joserfc.jwk import ECKey
 
+from fhirapp.auth.clients.fetch import KeySetUnavailable
 from fhirapp.auth.clients.key_sets import (
     KEPT_SECONDS,
     MOST_ADDRESSES,
     RENEWAL_SECONDS,
     REST_SECONDS,
     KeySets,
-    KeySetUnavailable,
 )
 from fhirapp.config import Settings
 from fhirapp.fhir.outcome import Unavailable

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from fhirapp.auth.models import CLINICIAN, Launch, digest
-from fhirapp.auth.oauth import authorization_request
+from fhirapp.auth.oauth import launch
 from fhirapp.auth.oauth.authorize import SendBack
 from fhirapp.db import writing
 from tests.auth.grants import expire, row_of
@@ -35,7 +35,7 @@ def refusal_of(flow: Flow, launch: str, **changes: str) -> tuple[str, str]:
 def test_launch_uri_gets_the_issuer_and_a_launch_id(flow):
     for launch_uri in ("https://app.example/start", "https://app.example/start?clinic=1&x=%2F"):
         with flow.app.test_request_context(), writing() as connection:
-            address = authorization_request.start(
+            address = launch.start(
                 connection,
                 client_id=flow.program.client_id,
                 launch_uri=launch_uri,

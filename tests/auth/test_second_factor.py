@@ -13,7 +13,7 @@ from flask import Flask
 from sqlalchemy import select, update
 
 from fhirapp.auth.models import CLINICIAN, RecoveryCode, User
-from fhirapp.auth.users import sign_in
+from fhirapp.auth.users import second_factor
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
 from tests.support.authorizing import alter, rows
@@ -29,9 +29,9 @@ def accept(app: Flask, username: str, code: str) -> bool:
     with app.app_context():
         user = db.session.get_one(User, user_id)
         db.session.expunge_all()
-        recovery = sign_in.recovery_code(user_id, code)
+        recovery = second_factor.recovery_code(user_id, code)
         with writing() as connection:
-            return sign_in.accept(connection, user, code, recovery)
+            return second_factor.accept(connection, user, code, recovery)
 
 
 def code_at(seconds: float) -> str:
@@ -49,17 +49,17 @@ def test_one_time_code_is_valid_in_its_interval_and_those_around_it():
     }
     for code, interval in expected.items():
         valid = None if interval is None else NOON // 30 + interval
-        assert sign_in.interval_of(SECRET, code, NOON) == valid, code
+        assert second_factor.interval_of(SECRET, code, NOON) == valid, code
 
 
 def test_secrets_are_160_random_bits():
-    secrets = {sign_in.new_secret() for _ in range(10)}
+    secrets = {second_factor.new_secret() for _ in range(10)}
     assert len(secrets) == 10
     assert {len(base64.b32decode(secret)) for secret in secrets} == {20}
 
 
 def test_otpauth_url_names_the_server_and_the_user():
-    assert sign_in.address(SECRET, "a@b.example") == (
+    assert second_factor.address(SECRET, "a@b.example") == (
         f"otpauth://totp/fhirapp:a%40b.example?secret={SECRET}&issuer=fhirapp"
     )
 

@@ -12,7 +12,8 @@ from sqlalchemy import select, update
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, SetupCode, User
 from fhirapp.auth.users import accounts
-from fhirapp.auth.users.sign_in import enable, new_secret, sign_in
+from fhirapp.auth.users.second_factor import enable, new_secret
+from fhirapp.auth.users.sign_in import sign_in
 from fhirapp.db import db, writing
 from tests.support.accounts import PASSWORD, add
 

@@ -13,7 +13,7 @@ from flask import Flask
 from sqlalchemy import delete, func, select, update
 
 from fhirapp.auth.models import CLINICIAN, Attempt, User
-from fhirapp.auth.users import sessions, sign_in
+from fhirapp.auth.users import passwords, sign_in
 from fhirapp.auth.users.sign_in import PER_ADDRESS, PER_NAME, PER_NAME_AND_ADDRESS
 from fhirapp.config import settings_of
 from tests.support.authorizing import alter, rows
@@ -21,7 +21,7 @@ from tests.support.browsing import PASSWORD, Browser, Page, add_person
 
 WRONG = "Incorrect user name or password."
 # As it was before tests/conftest.py made hashes cheap.
-real_hasher = sessions._hasher
+real_hasher = passwords._hasher
 
 
 @pytest.fixture
@@ -112,14 +112,14 @@ def test_known_and_unknown_users_get_the_same_answer_for_the_same_work(clinic, h
 
 
 def test_every_password_hash_is_argon2id_of_the_full_cost(clinic, hashes, monkeypatch):
-    monkeypatch.setattr(sessions, "_hasher", real_hasher)
-    sessions._nobodys.cache_clear()
+    monkeypatch.setattr(passwords, "_hasher", real_hasher)
+    passwords._nobodys.cache_clear()
     username = add_person(clinic, CLINICIAN)
-    set_values(clinic, username, password_hash=sessions.hashed(PASSWORD))
+    set_values(clinic, username, password_hash=passwords.hashed(PASSWORD))
     for name in (username, "nobody"):
         Browser(clinic).sign_in(name, "wrong")
-    sessions._nobodys.cache_clear()
-    hashes.append(sessions.hashed(PASSWORD))
+    passwords._nobodys.cache_clear()
+    hashes.append(passwords.hashed(PASSWORD))
     assert len(set(hashes)) == 3
     assert all(stored.startswith("$argon2id$v=19$m=19456,t=2,p=1$") for stored in hashes)
 
@@ -140,12 +140,12 @@ def test_change_while_the_password_is_verified_counts(clinic, person, monkeypatc
 def test_hash_of_other_parameters_is_replaced_at_sign_in(clinic, person):
     old = PasswordHasher(time_cost=2, memory_cost=16, parallelism=1).hash(PASSWORD)
     set_values(clinic, person, password_hash=old)
-    assert sessions.is_outdated(old)
+    assert passwords.is_outdated(old)
     assert Browser(clinic).sign_in(person).path == "/account"
     found = select(User.password_hash, User.signed_in_at).where(User.username == person)
     ((stored, signed_in_at),) = rows(clinic, found)
-    assert not sessions.is_outdated(stored)
-    assert sessions.verify(stored, PASSWORD)
+    assert not passwords.is_outdated(stored)
+    assert passwords.verify(stored, PASSWORD)
     assert time.time() - 60 < signed_in_at <= time.time()
 
 
@@ -161,23 +161,23 @@ def test_weak_password_is_refused():
         ("1234567890", "most common passwords"),
         ("Basketball", "most common passwords"),
     ):
-        with pytest.raises(sessions.WeakPassword, match=words):
-            sessions.check(password, "robin")
+        with pytest.raises(passwords.WeakPassword, match=words):
+            passwords.check(password, "robin")
 
 
 def test_password_of_ten_characters_is_accepted():
-    passwords = ("ten charac", "four words in a row", "pässwörter", "x" * 195 + "abcde")
-    for password in (*passwords, "a  b  c  d  e"):
-        sessions.check(password, "robin")
+    accepted = ("ten charac", "four words in a row", "pässwörter", "x" * 195 + "abcde")
+    for password in (*accepted, "a  b  c  d  e"):
+        passwords.check(password, "robin")
     # A name of three letters may be a part of it.
-    sessions.check("Anchovies and more", "anc")
+    passwords.check("Anchovies and more", "anc")
 
 
 def test_password_is_the_same_whichever_keyboard_composed_it():
     composed, decomposed = "pa\u00dfw\u00f6rter 1", "pa\u00dfwo\u0308rter 1"
     assert composed != decomposed
-    assert sessions.verify(sessions.hashed(decomposed), composed)
-    assert sessions.verify(sessions.hashed(composed), decomposed)
+    assert passwords.verify(passwords.hashed(decomposed), composed)
+    assert passwords.verify(passwords.hashed(composed), decomposed)
 
 
 # Throttling.

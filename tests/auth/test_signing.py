@@ -23,7 +23,7 @@ from joserfc.jwk import KeySet, RSAKey
 from fhirapp import create_app
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.auth.oauth import openid
-from fhirapp.auth.oauth.openid import (
+from fhirapp.auth.oauth.signing_keys import (
     JWKS_SECONDS,
     KEPT_SECONDS,
     NAME,
@@ -179,7 +179,7 @@ def test_repeated_rotations_keep_the_active_key(app):
 
 ROTATE = """
 from fhirapp import create_app
-from fhirapp.auth.oauth.openid import published, rotate
+from fhirapp.auth.oauth.signing_keys import published, rotate
 with create_app().app_context():
     rotate(1000)
     print(published()[0].kid)
@@ -204,7 +204,7 @@ MAKE = """
 import sys
 from pathlib import Path
 from fhirapp import create_app
-from fhirapp.auth.oauth.openid import active_key
+from fhirapp.auth.oauth.signing_keys import active_key
 from fhirapp.environment import load_settings
 app = create_app(load_settings({}, instance_path=sys.argv[1]))
 print("ready", flush=True)

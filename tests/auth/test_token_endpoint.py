@@ -75,8 +75,19 @@ def test_scope_of_which_nothing_can_be_granted_is_invalid(oauth):
         *("nonsense", "system/DocumentReferenceX.rs", "xsystem/DocumentReference.rs"),
         *("system/documentreference.rs", "system/AllergyIntolerance.rs?nonsense=1", ""),
     ):
-        assert_error(ask(oauth, {**GRANT, "scope": scope}), "invalid_scope")
-    assert_error(ask(oauth, {"grant_type": "client_credentials"}), "invalid_scope")
+        told = f"The client may not have: {scope}" if scope else "scope is missing."
+        assert_error(ask(oauth, {**GRANT, "scope": scope}), "invalid_scope", told)
+    assert_error(ask(oauth, {"grant_type": "client_credentials"}), "invalid_scope", "is missing.")
+
+
+def test_stranger_learns_no_scope_of_a_client(oauth):
+    answers = []
+    for scope in ("system/*.rs", "patient/*.rs", "nonsense"):
+        form = {**GRANT, "scope": scope}
+        for auth in ((DEMO[0], "wrong"), ("unknown", "demo")):
+            answers.append(oauth.test_client().post("/oauth/token", data=form, auth=auth))
+            assert_error(answers[-1], "invalid_client", status=401)
+    assert len({answer.data for answer in answers}) == 1
 
 
 def test_client_that_does_not_prove_its_identity_gets_no_token(oauth):

@@ -21,7 +21,7 @@ from fhirapp.auth.models import (
     User,
     UserPatient,
 )
-from fhirapp.auth.users import accounts, sessions, sign_in
+from fhirapp.auth.users import accounts, second_factor, sessions
 from tests.support.accounts import PASSWORD, add
 from tests.support.registrations import refusal_of
 
@@ -189,7 +189,7 @@ def test_own_new_password_keeps_its_session_and_on_request_the_access_of_apps(
 
 def test_second_factor_is_ended_with_its_recovery_codes(connection):
     user_id = add(connection)
-    sign_in.enable(connection, user_id, sign_in.new_secret(), 0)
+    second_factor.enable(connection, user_id, second_factor.new_secret(), 0)
     assert row_of(connection, user_id).totp_secret is not None
     accounts.end_second_factor(connection, user_id)
     assert row_of(connection, user_id).totp_secret is None

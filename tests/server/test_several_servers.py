@@ -22,7 +22,7 @@ from sqlalchemy import delete, select, text, update
 
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Attempt, ServerSecret, SetupCode, User
-from fhirapp.auth.oauth import authorize, openid
+from fhirapp.auth.oauth import authorize, signing_keys
 from fhirapp.auth.throttle import PER_MINUTE
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, settings_of
@@ -121,7 +121,9 @@ def following(second: Flask) -> Iterator[Flask]:
 def test_stored_secrets_are_encrypted(first):
     with first.app_context(), db.engine.connect() as connection:
         content = connection.execute(select(ServerSecret.content)).scalar_one()
-        private = json.loads(openid.server_secrets().read(openid.NAME, openid.make_first))
+        private = json.loads(
+            signing_keys.server_secrets().read(signing_keys.NAME, signing_keys.make_first)
+        )
     assert private["keys"][0]["key"]["d"].encode() not in content
     assert not (settings_of(first).instance / "secret.key").exists()
 
@@ -129,11 +131,11 @@ def test_stored_secrets_are_encrypted(first):
 def test_servers_share_the_signing_key_and_its_rotation(first, second):
     assert kids(first) == kids(second)
     with first.app_context():
-        openid.rotate(int(time.time()))
+        signing_keys.rotate(int(time.time()))
     assert len(kids(second)) == 2
     assert kids(second) == kids(first)
     with second.app_context():
-        openid.rotate(int(time.time()))
+        signing_keys.rotate(int(time.time()))
     assert len(kids(first)) == 3
 
 
@@ -144,7 +146,7 @@ def test_keys_of_the_folder_are_stored_where_the_database_has_none(
         connection.execute(delete(ServerSecret))
     folder = tmp_path / "with-keys"
     folder.mkdir()
-    copy(signing_keys_file, folder / openid.NAME)
+    copy(signing_keys_file, folder / signing_keys.NAME)
     (kid,) = [key["key"]["kid"] for key in json.loads(signing_keys_file.read_bytes())["keys"]]
     assert kids(join("with-keys")) == kids(join("without")) == kids(first) == [kid]
 

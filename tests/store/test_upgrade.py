@@ -37,7 +37,7 @@ from fhirapp.audit.entries import entries
 from fhirapp.audit.seals import public_key
 from fhirapp.audit.verify import verify
 from fhirapp.auth.models import ADMINISTRATOR, PATIENT
-from fhirapp.auth.users import sign_in
+from fhirapp.auth.users import second_factor
 from fhirapp.config import Settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.features.backups import client
@@ -258,7 +258,7 @@ def fill(app: Flask, folder: Path) -> None:
     assert load_lines(app, folder, {**nuts, "criticality": "high"}).complete
     user_id = add_person(app, ADMINISTRATOR)
     with app.app_context(), writing() as connection:
-        sign_in.enable(connection, user_id, SECRET, 1)
+        second_factor.enable(connection, user_id, SECRET, 1)
     flow = Flow(app, add_program(app), add_person(app, PATIENT, "one"))
     tokens = flow.tokens("openid offline_access launch/patient patient/*.rs", patient="one")
     assert flow.refresh(tokens["refresh_token"]).status_code == 200

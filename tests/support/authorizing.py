@@ -32,7 +32,7 @@ from werkzeug.test import TestResponse
 from fhirapp.auth.clients.administration import new_secret
 from fhirapp.auth.clients.registration import Registration, register
 from fhirapp.auth.models import BASIC, NONE, SIGNED, Client, ParkedRequest, User
-from fhirapp.auth.oauth import authorization_request, authorize
+from fhirapp.auth.oauth import authorize, launch
 from fhirapp.auth.oauth.authorize import Offer, SendBack
 from fhirapp.auth.scopes import SESSION_SCOPES
 from fhirapp.auth.users import sessions
@@ -189,7 +189,7 @@ class Flow:
         """Start the app from our own pages; return the launch id that it is told."""
         uri = "https://app.example/launch"
         with self.app.test_request_context(), writing() as connection:
-            address = authorization_request.start(
+            address = launch.start(
                 connection,
                 client_id=self.program.client_id,
                 launch_uri=uri,

@@ -15,8 +15,8 @@ from sqlalchemy import create_engine, inspect, make_url
 
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
-from fhirapp.auth.oauth import openid
-from fhirapp.auth.users import sign_in
+from fhirapp.auth.oauth import signing_keys
+from fhirapp.auth.users import second_factor
 from fhirapp.config import Settings
 from fhirapp.db import db, writing
 from fhirapp.definition import types
@@ -59,9 +59,9 @@ def make_clinic(folder: Path) -> Path:
         with app.app_context():
             now = "2026-01-01T00:00:00.000+00:00"
             load_seed(seed_path(), types(), Rendering.of(settings_in(folder)), now)
-            openid.public_keys()
+            signing_keys.public_keys()
             with writing() as connection:
-                sign_in.enable(connection, person, SECRET, 1)
+                second_factor.enable(connection, person, SECRET, 1)
     return folder
 
 

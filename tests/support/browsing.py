@@ -31,7 +31,7 @@ from werkzeug.test import TestResponse
 from fhirapp.auth.models import User
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import link
-from fhirapp.auth.users.sessions import hashed
+from fhirapp.auth.users.passwords import hashed
 from fhirapp.config import settings_of
 from fhirapp.db import db, writing
 from fhirapp.web.cookies import SESSION, name_of

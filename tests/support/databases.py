@@ -23,7 +23,7 @@ from flask import Flask
 from sqlalchemy import create_engine, make_url, text
 
 from fhirapp import create_app
-from fhirapp.auth.oauth import openid
+from fhirapp.auth.oauth import signing_keys
 from fhirapp.config import Settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.db.generation import NAME as GENERATION
@@ -146,8 +146,8 @@ def demo_key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def signing_keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file with the key that signs ID tokens, the same in all apps: creating one is slow."""
     folder = tmp_path_factory.mktemp("signing")
-    write_new(folder / openid.NAME, openid.make_first())
-    return folder / openid.NAME
+    write_new(folder / signing_keys.NAME, signing_keys.make_first())
+    return folder / signing_keys.NAME
 
 
 @pytest.fixture(scope="session")
@@ -167,7 +167,7 @@ def original(
         url = new_database()
         folder = tmp_path_factory.mktemp("instance")
         copyfile(demo_key_file, folder / DEMO_KEY)
-        copy(signing_keys_file, folder / openid.NAME)
+        copy(signing_keys_file, folder / signing_keys.NAME)
         values = {
             "database_url": url,
             "instance_path": str(folder),
@@ -231,8 +231,8 @@ def make_app(
             if not (settings.instance / DEMO_KEY).exists():
                 settings.instance.mkdir(parents=True, exist_ok=True)
                 copyfile(demo_key_file, settings.instance / DEMO_KEY)
-            if not (settings.instance / openid.NAME).exists():
-                copy(signing_keys_file, settings.instance / openid.NAME)
+            if not (settings.instance / signing_keys.NAME).exists():
+                copy(signing_keys_file, settings.instance / signing_keys.NAME)
         is_shared = settings.database_url.startswith("postgresql") and not settings.demo
         has_three_servers = is_shared and new_database.kind == THREE_SERVERS
         if has_three_servers and not settings.files:

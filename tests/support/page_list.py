@@ -12,7 +12,7 @@ from sqlalchemy import insert
 
 from fhirapp.auth.clients.registration import owner_code
 from fhirapp.auth.models import CLINICIAN, Grant
-from fhirapp.auth.users import sessions
+from fhirapp.auth.users import passwords
 from fhirapp.auth.users.accounts import add_user, find_user, new_setup_code
 from fhirapp.features.demo.accounts import APP as DEMO_APP
 from fhirapp.features.demo.accounts import SECRET as DEMO_PASSWORD
@@ -401,7 +401,7 @@ def added(demo: Demo, app_url: str) -> dict[str, str]:
             WALKER,
             name="Robin Walker",
             role=CLINICIAN,
-            password_hash=sessions.hashed(DEMO_PASSWORD),
+            password_hash=passwords.hashed(DEMO_PASSWORD),
         )
         people = {"walker": walker, "patient": find_user(connection, "patient")["id"]}
         invitation = new_setup_code(connection, walker)

@@ -9,7 +9,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from fhirapp.auth.models import User
-from fhirapp.auth.users import sign_in
+from fhirapp.auth.users import second_factor
 from fhirapp.db import writing
 from tests.support.authorizing import rows
 
@@ -26,7 +26,7 @@ def enable(app: Flask, username: str, interval: int = 1) -> list[str]:
     """Turn a user's second factor on with SECRET; return the recovery codes."""
     user_id = user_of(app, username).id
     with app.app_context(), writing() as connection:
-        return sign_in.enable(connection, user_id, SECRET, interval)
+        return second_factor.enable(connection, user_id, SECRET, interval)
 
 
 def code_now(secret: str = SECRET, later: int = 0) -> str:

@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR
-from fhirapp.auth.oauth import openid
+from fhirapp.auth.oauth import signing_keys
 from fhirapp.auth.server_secrets import server_secrets
 from tests.support.browsing import Browser, add_person
 
@@ -39,7 +39,7 @@ def test_signing_key_is_shown_without_its_private_part(oauth, admin):
     (kid,) = published(oauth)
     assert f"{kid} in use signs all new id tokens first start of the server RS256" in page.words
     with oauth.app_context():
-        stored = json.loads(server_secrets().read(openid.NAME, openid.make_first))
+        stored = json.loads(server_secrets().read(signing_keys.NAME, signing_keys.make_first))
     (key,) = [stored_key["key"] for stored_key in stored["keys"]]
     for part in ("d", "p", "q", "dp", "dq", "qi", "n"):
         assert key[part] not in page.response.text
@@ -64,7 +64,7 @@ def test_new_key_is_made_after_a_question_and_only_one_at_a_time(oauth, admin):
 def test_retired_key_is_told_from_the_one_that_signs(oauth, admin):
     (old,) = published(oauth)
     with oauth.app_context():
-        openid.rotate(int(time.time()) - 3600)
+        signing_keys.rotate(int(time.time()) - 3600)
     page = admin.get(PATH)
     (new,) = published(oauth) - {old}
     assert f"{new} in use signs all new id tokens" in page.words
@@ -75,7 +75,9 @@ def test_retired_key_is_told_from_the_one_that_signs(oauth, admin):
 def test_key_ring_that_cannot_be_read_says_what_to_do(oauth, admin):
     question = admin.get(PATH).send("/rotate")
     with oauth.app_context():
-        server_secrets().change(openid.NAME, openid.make_first, lambda _content: b"nonsense")
+        server_secrets().change(
+            signing_keys.NAME, signing_keys.make_first, lambda _content: b"nonsense"
+        )
     for page in (admin.get(PATH), question.send("/rotate")):
         assert page.status == 500
         assert "delete the file, and a new one is made." in page.words

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from fhirapp.auth import scopes
 from fhirapp.auth.clients.administration import count_test
-from fhirapp.auth.clients.key_sets import KeySetUnavailable, fetch_keys
+from fhirapp.auth.clients.fetch import KeySetUnavailable, fetch_keys
 from fhirapp.auth.clients.registration import public_keys
 from fhirapp.auth.models import ADMINISTRATOR, BASIC, CLINICIAN, PATIENT, ROLES, SIGNED, Client
 from fhirapp.config import Marked, RefusedCommand, settings

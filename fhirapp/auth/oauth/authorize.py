@@ -25,10 +25,11 @@ from werkzeug.datastructures import MultiDict
 from fhirapp.auth.clients.overview import find_client as find_registered
 from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, Client, ParkedRequest, User, digest
-from fhirapp.auth.oauth import authorization_request
+from fhirapp.auth.oauth import launch as ehr_launch
 from fhirapp.auth.oauth.authorization_request import AuthorizationRequest, check_request, is_state
+from fhirapp.auth.oauth.client_authentication import find_client
 from fhirapp.auth.oauth.grants import CodeGrant
-from fhirapp.auth.oauth.server import authorization_server, find_client
+from fhirapp.auth.oauth.server import authorization_server
 from fhirapp.auth.refusals import is_waiting
 from fhirapp.auth.scopes import (
     FHIR_USER,
@@ -144,7 +145,7 @@ def park(values: MultiDict[str, str]) -> str:
     with writing() as connection:
         _make_room(connection, now)
         if "launch" in parameters:
-            launch = authorization_request.spend(connection, parameters["launch"], client_id)
+            launch = ehr_launch.spend(connection, parameters["launch"], client_id)
             if launch is not None:
                 row.update(launch)
         if "launch" not in parameters or row["patient_id"] is not None:

@@ -22,7 +22,8 @@ from sqlalchemy import delete, insert
 from sqlalchemy.exc import IntegrityError
 
 from fhirapp import config, urls
-from fhirapp.auth.clients.key_sets import KeySets, KeySetUnavailable
+from fhirapp.auth.clients.fetch import KeySetUnavailable
+from fhirapp.auth.clients.key_sets import KeySets
 from fhirapp.auth.models import Client, UsedAssertion
 from fhirapp.auth.unverified import InvalidJwt, read_jwt
 from fhirapp.db import db, writing

@@ -9,8 +9,8 @@ from typing import Any
 
 from fhirapp import config, urls
 from fhirapp.auth.oauth.client_assertion import ALGORITHMS
-from fhirapp.auth.oauth.grants import METHOD
-from fhirapp.auth.oauth.openid import ALGORITHM
+from fhirapp.auth.oauth.pkce import METHOD
+from fhirapp.auth.oauth.signing_keys import ALGORITHM
 from fhirapp.auth.scopes import supported
 
 CLAIMS = (

@@ -4,30 +4,24 @@
     CodeGrant      authorization_code    SMART App Launch, with PKCE and OpenID Connect
     RefreshGrant   refresh_token         rotated: each serves once
 
-Every client uses PKCE with S256 (RFC 7636; SMART App Launch 2.2). Where an override replaces one of
-Authlib's defaults, its docstring says why.
+Where an override replaces one of Authlib's defaults, its docstring says why.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Any
 
-from authlib.oauth2.rfc6749 import InvalidGrantError, InvalidRequestError
+from authlib.oauth2.rfc6749 import InvalidGrantError, InvalidScopeError
 from authlib.oauth2.rfc6749.grants import (
     AuthorizationCodeGrant,
     ClientCredentialsGrant,
     RefreshTokenGrant,
 )
-from authlib.oauth2.rfc7636 import CodeChallenge
 from sqlalchemy import insert
 
-from fhirapp import urls
 from fhirapp.audit.events import record
-from fhirapp.auth import models, tokens
-from fhirapp.auth.links import linked_patients
-from fhirapp.auth.scopes import LAUNCH
+from fhirapp.auth import models, reasons, tokens
 from fhirapp.db import db
 from fhirapp.url_syntax import with_parameters
 
@@ -55,10 +49,8 @@ class _OfUser:
     ) -> models.User | None:
         """Return the user whose grant a code or refresh token belongs to, while it lasts."""
         grant = db.session.get(models.Grant, spent.grant_id)
-        if grant is None or grant.revoked_at is not None or grant.expires_at <= time.time():
-            return None
-        user = db.session.get(models.User, grant.user_id)
-        if user is None or user.disabled:
+        user = None if grant is None else db.session.get(models.User, grant.user_id)
+        if any(reasons.of_consent(grant, user)):
             return None
         self.request.grant = grant
         return user
@@ -152,6 +144,14 @@ class RefreshGrant(_OfUser, RefreshTokenGrant):  # type: ignore[misc]
         if not self.can_refresh():
             raise InvalidGrantError("The client may not have access beyond an hour any more.")
 
+    def _validate_token_scope(self, token: models.RefreshToken) -> None:
+        """Refuse scopes that the user did not allow (RFC 6749 §6), and name them."""
+        requested, allowed = (self.request.payload.scope or "").split(), token.scope.split()
+        beyond = [text for text in requested if text not in allowed]
+        if beyond:
+            more = reasons.quotable(" ".join(beyond), 500)
+            raise InvalidScopeError(f"The user did not allow: {more}")
+
     def authenticate_refresh_token(self, refresh_token: str) -> models.RefreshToken | None:
         token = db.session.get(models.RefreshToken, models.digest(refresh_token))
         if token is None or not token.check_client(self.request.client):
@@ -168,61 +168,3 @@ class RefreshGrant(_OfUser, RefreshTokenGrant):  # type: ignore[misc]
 
     def generate_token(self, **options: Any) -> Any:
         return super().generate_token(**options, expires_in=self.lifetime())
-
-
-class LaunchContext:
-    """Adds to the token's answer whose record it is about. SMART App Launch 2.2 §scopes."""
-
-    def __call__(self, grant: Any) -> None:
-        grant.register_hook("after_create_token_response", self.add)
-
-    def add(self, grant: Any, response: Any) -> None:
-        """Add patient and encounter, and how the app should look in our own pages."""
-        _, token, _ = response
-        token.update(launch_parameters(grant.request.grant, grant.request.user))
-
-
-def launch_parameters(grant: models.Grant, user: models.User) -> dict[str, Any]:
-    """Return what is in context, as the answer and the introspection of a token tell it.
-
-    Nothing is where the user may not see the patient's record any more.
-    """
-    if user.role == models.PATIENT and grant.patient_id not in linked_patients(user.id):
-        return {}
-    context: dict[str, Any] = {}
-    if grant.patient_id is not None:
-        context["patient"] = grant.patient_id
-    if grant.encounter_id is not None:
-        context["encounter"] = grant.encounter_id
-    if grant.document_id is not None:
-        # SMART App Launch 2.2 §fhirContext: neither patient nor encounter may stand there.
-        context["fhirContext"] = [{"reference": f"DocumentReference/{grant.document_id}"}]
-    if LAUNCH in grant.scope.split() or grant.patient_id is not None:
-        context["need_patient_banner"] = grant.need_patient_banner
-        context["smart_style_url"] = f"{urls.base_url()}/smart-style.json"
-    return context
-
-
-METHOD = "S256"
-# SHA-256 in base64url without padding.
-_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
-
-
-class S256Challenge(CodeChallenge):  # type: ignore[misc]
-    """Asks for a challenge with each authorization request, and for its verifier with the code."""
-
-    SUPPORTED_CODE_CHALLENGE_METHOD = [METHOD]
-
-    def validate_code_challenge(self, grant: Any, redirect_uri: str) -> None:  # noqa: ARG002
-        """Check an authorization request. Raises InvalidRequestError."""
-        parameters = grant.request.payload.data
-        challenge = parameters.get("code_challenge")
-        if not challenge:
-            raise InvalidRequestError("code_challenge is missing: PKCE with S256 is required.")
-        if parameters.get("code_challenge_method") != METHOD:
-            raise InvalidRequestError("code_challenge_method must be S256.")
-        if not _CHALLENGE.fullmatch(challenge):
-            raise InvalidRequestError("code_challenge must be 43 characters of base64url.")
-
-    def get_authorization_code_challenge_method(self, authorization_code: Any) -> str:  # noqa: ARG002
-        return METHOD

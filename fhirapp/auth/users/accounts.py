@@ -35,7 +35,7 @@ from fhirapp.auth.models import (
     digest,
 )
 from fhirapp.auth.tokens import new_token, revoke_grants
-from fhirapp.auth.users import sessions, sign_in
+from fhirapp.auth.users import passwords, second_factor, sessions
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db
 from fhirapp.fhir.datatypes import ID_PATTERN
@@ -81,7 +81,7 @@ def add_user(
         password_hash = _hashed(password, username)
     elif password_hash is None:
         # That of random bits, which nobody knows: checking one takes as long.
-        password_hash = sessions.hashed(new_token())
+        password_hash = passwords.hashed(new_token())
     user_id = str(uuid4())
     row = {
         "id": user_id,
@@ -315,7 +315,7 @@ def fhir_user_of(user: User, patient_id: str | None) -> str | None:
 
 def end_second_factor(connection: Connection, user_id: str, *, keep_apps: bool = False) -> bool:
     """Take away a second factor that was lost; sessions end."""
-    had_one = sign_in.disable(connection, user_id)
+    had_one = second_factor.disable(connection, user_id)
     return sessions.sign_out_everywhere(connection, user_id, keep_apps=keep_apps) or had_one
 
 
@@ -334,8 +334,8 @@ def _username(text: str) -> str:
 
 
 def _hashed(password: str, username: str) -> str:
-    sessions.check(password, username)
-    return sessions.hashed(password)
+    passwords.check(password, username)
+    return passwords.hashed(password)
 
 
 def _fhir_user(text: str | None) -> str | None:

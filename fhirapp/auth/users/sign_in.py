@@ -1,145 +1,19 @@
-"""Sign in with user name, password and second factor; throttled for known and unknown names alike.
-
-The second factor is a one-time password of an app on the phone (TOTP), or a recovery code.
-"""
+"""Sign in with user name, password and second factor, throttled whether a name is known or not."""
 
 from __future__ import annotations
 
-import secrets
 import time
 from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, select, update
 
 from fhirapp.audit.events import record
 from fhirapp.auth import throttle
-from fhirapp.auth.models import RecoveryCode, User, digest
+from fhirapp.auth.models import User
 from fhirapp.auth.throttle import TooOften, network_of
-from fhirapp.auth.users import sessions
+from fhirapp.auth.users import passwords, second_factor, sessions
 from fhirapp.auth.users.sessions import Signed
-from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
-from fhirapp.keys import opened, sealed
-
-ISSUER = "fhirapp"
-_INTERVAL = 30
-_RECOVERY_CODES, _RECOVERY_LENGTH = 8, 16
-# Without letters and digits that look alike.
-_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
-
-
-def new_secret() -> str:
-    """Return a new secret, as the phone's app takes it."""
-    import pyotp
-
-    return pyotp.random_base32()
-
-
-def address(secret: str, username: str) -> str:
-    """Return the otpauth: address that the QR code shows."""
-    import pyotp
-
-    return pyotp.TOTP(secret).provisioning_uri(name=username, issuer_name=ISSUER)
-
-
-def interval_of(secret: str, code: str, now: float | None = None) -> int | None:
-    """Return the interval that a code belongs to, None where it is wrong."""
-    import pyotp
-
-    moment = int(time.time() if now is None else now) // _INTERVAL
-    digits = code.replace(" ", "")
-    for interval in (moment, moment - 1, moment + 1):
-        if secrets.compare_digest(
-            pyotp.TOTP(secret).at(interval * _INTERVAL).encode(), digits.encode()
-        ):
-            return interval
-    return None
-
-
-def enable(connection: Connection, user_id: str, secret: str, interval: int) -> list[str]:
-    """Ask for a second factor from now on; return the recovery codes, shown this once.
-
-    Raises RefusedCommand where there is one already: it is turned off first.
-    """
-    changed = connection.execute(
-        update(User)
-        .where(User.id == user_id, User.totp_secret.is_(None))
-        .values(totp_secret=sealed(secret), totp_used=interval)
-    )
-    if changed.rowcount == 0:
-        raise RefusedCommand("The second factor is already on.")
-    connection.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
-    codes = [
-        "".join(secrets.choice(_ALPHABET) for _ in range(_RECOVERY_LENGTH))
-        for _ in range(_RECOVERY_CODES)
-    ]
-    rows = [{"hash": sessions.hashed(_digits(code)), "user_id": user_id} for code in codes]
-    connection.execute(insert(RecoveryCode), rows)
-    record("factor-on", about=f"user/{user_id}", user_id=user_id)
-    return [f"{code[:4]}-{code[4:8]}-{code[8:12]}-{code[12:]}" for code in codes]
-
-
-def disable(connection: Connection, user_id: str) -> bool:
-    """Ask for no second factor any more; False where there is none."""
-    has_one = (User.id == user_id, User.totp_secret.is_not(None))
-    if connection.execute(update(User).where(*has_one).values(totp_secret=None)).rowcount == 0:
-        return False
-    connection.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
-    record("factor-off", about=f"user/{user_id}")
-    return True
-
-
-def codes_left(user_id: str) -> int:
-    """Return how many recovery codes were not used yet."""
-    count = select(func.count()).where(RecoveryCode.user_id == user_id)
-    return db.session.execute(count).scalar_one()
-
-
-def _digits(code: str) -> str:
-    """Return what is hashed of a recovery code, as it was typed."""
-    return digest(code.lower().replace("-", "").replace(" ", "")).hex()
-
-
-def recovery_code(user_id: str, code: str) -> str:
-    """Return the hash of a user's recovery code; empty where it is none of theirs.
-
-    It takes as long as many passwords: no transaction may be open meanwhile.
-    """
-    typed = code.replace("-", "").replace(" ", "")
-    if len(typed) != _RECOVERY_LENGTH:
-        return ""
-    stored = db.session.scalars(
-        select(RecoveryCode.hash).where(RecoveryCode.user_id == user_id)
-    ).all()
-    db.session.rollback()
-    digits = _digits(code)
-    return next((code_hash for code_hash in stored if sessions.verify(code_hash, digits)), "")
-
-
-def accept(connection: Connection, user: User, code: str, recovery: str = "") -> bool:
-    """Use a one-time password or a recovery code; False where it is wrong or was used.
-
-    recovery is what recovery_code() found of the code.
-    """
-    if user.totp_secret is None:
-        return False
-    try:
-        interval = interval_of(opened(user.totp_secret), code)
-    except ValueError:
-        # The server's key was lost, and a new one made: the recovery codes still serve.
-        interval = None
-    if interval is not None:
-        changed = connection.execute(
-            update(User)
-            .where(User.id == user.id, User.totp_used < interval)
-            .values(totp_used=interval)
-        )
-        return changed.rowcount == 1
-    spent = connection.execute(
-        delete(RecoveryCode).where(RecoveryCode.user_id == user.id, RecoveryCode.hash == recovery)
-    )
-    return spent.rowcount == 1
-
 
 WINDOW_SECONDS = 15 * 60
 # Failures in a window: of one name from one address, of one name, from one address.
@@ -185,7 +59,7 @@ def sign_in(
     user_id = user.id if user is not None else ""
     # The hash takes longer than anything else here: it keeps no snapshot open.
     db.session.rollback()
-    proved = sessions.verify(stored, password)
+    proved = passwords.verify(stored, password)
     with writing() as connection:
         tries.take(connection)
         if not proved or not _remember(connection, user_id, stored or "", password):
@@ -211,7 +85,7 @@ def prove(user_id: str, password: str, address: str) -> bool:
     stored, tries = user.password_hash, _Tries(_PASSWORD, user.username, address)
     tries.check(db.session.connection())
     db.session.rollback()
-    proved = sessions.verify(stored, password)
+    proved = passwords.verify(stored, password)
     with writing() as connection:
         tries.take(connection)
         if proved:
@@ -232,10 +106,10 @@ def show_second_factor(signed: Signed, code: str, address: str) -> str | None:
     tries.check(db.session.connection())
     db.session.expunge_all()
     db.session.rollback()
-    recovery = recovery_code(user.id, code)
+    recovery = second_factor.recovery_code(user.id, code)
     with writing() as connection:
         tries.take(connection)
-        if not accept(connection, user, code, recovery):
+        if not second_factor.accept(connection, user, code, recovery):
             tries.failed(connection)
             record("code-failed", about=f"user/{user.id}", user_id=user.id)
             return None
@@ -265,8 +139,8 @@ def _of_name(what: str, name: str) -> str:
 def _remember(connection: Connection, user_id: str, stored: str, password: str) -> bool:
     """Write that a user signed in; False where the password changed meanwhile, or the user went."""
     values: dict[str, object] = {"signed_in_at": int(time.time())}
-    if sessions.is_outdated(stored):
-        values["password_hash"] = sessions.hashed(password)
+    if passwords.is_outdated(stored):
+        values["password_hash"] = passwords.hashed(password)
     changed = connection.execute(
         update(User)
         .where(User.id == user_id, User.password_hash == stored, User.disabled.is_(False))

@@ -12,7 +12,7 @@ from fhirapp import config, urls
 from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, Client, Grant
 from fhirapp.auth.throttle import TooOften
-from fhirapp.auth.users import accounts, sessions, sign_in
+from fhirapp.auth.users import accounts, second_factor, sessions
 from fhirapp.auth.users.accounts import active_grants, revoke_consent
 from fhirapp.auth.users.provider import provider
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS, Signed, must_have_factor
@@ -214,7 +214,7 @@ def turn_second_factor() -> Response:
     secret = _decrypt(sealed_secret, user_id)
     if secret is None:
         return _second_factor(_("The QR code has expired. Scan the new one."), 400)
-    interval = sign_in.interval_of(secret, field("code", 50))
+    interval = second_factor.interval_of(secret, field("code", 50))
     if interval is None:
         message = _("Incorrect code. Wait for the next code in the app and try again.")
         return _second_factor(message, 403, sealed_secret)
@@ -226,7 +226,7 @@ def turn_second_factor() -> Response:
     db.session.rollback()
     try:
         with writing() as connection:
-            codes = sign_in.enable(connection, user_id, secret, interval)
+            codes = second_factor.enable(connection, user_id, secret, interval)
             sessions.sign_out_everywhere(
                 connection, user_id, but=session_id, keep_apps=keeps_apps()
             )
@@ -261,7 +261,7 @@ def _turn_off() -> Response:
         )
     set_session(secret)
     with writing() as connection:
-        sign_in.disable(connection, user_id)
+        second_factor.disable(connection, user_id)
         sessions.sign_out_everywhere(
             connection, user_id, but=session.session_id, keep_apps=keeps_apps()
         )
@@ -286,7 +286,7 @@ def _second_factor(message: str = "", status: int = 200, sealed_secret: str = ""
     session = proved_by_password()
     user = session.user
     if user.totp_secret is not None:
-        left = sign_in.codes_left(user.id)
+        left = second_factor.codes_left(user.id)
         return page(
             "accounts/second_factor.html",
             status,
@@ -297,9 +297,9 @@ def _second_factor(message: str = "", status: int = 200, sealed_secret: str = ""
         )
     secret = _decrypt(sealed_secret, user.id)
     if secret is None:
-        secret = sign_in.new_secret()
+        secret = second_factor.new_secret()
         sealed_secret = _encrypt(secret, user.id)
-    address = sign_in.address(secret, user.username)
+    address = second_factor.address(secret, user.username)
     return page(
         "accounts/second_factor.html",
         status,

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from fhirapp import urls
 from fhirapp.auth.models import Client
-from fhirapp.auth.oauth import authorization_request
+from fhirapp.auth.oauth import launch
 from fhirapp.db import db, reader, writing
 from fhirapp.fhir import words
 from fhirapp.fhir.document_date import date_of
@@ -144,7 +144,7 @@ def start() -> Response:
     user_id, launch_uri = signed_in().user.id, str(client.launch_uri)
     db.session.rollback()
     with writing() as connection:
-        location = authorization_request.start(
+        location = launch.start(
             connection,
             client_id=client_id,
             launch_uri=launch_uri,

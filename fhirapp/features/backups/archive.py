@@ -25,7 +25,7 @@ from typing import IO, Any, BinaryIO, Self
 
 import pyrage  # type: ignore[import-untyped]
 
-from fhirapp.auth.oauth import openid
+from fhirapp.auth.oauth import signing_keys
 from fhirapp.config import ConfigurationError
 from fhirapp.disk import CHUNK, need_space
 from fhirapp.features.backups.passphrase import sealed as sealed_by_passphrase
@@ -40,7 +40,7 @@ TRAIL = "audit.sqlite"
 # The dump of PostgreSQL, which pg_dump has compressed.
 DUMP = "database.dump"
 # Keys of the instance folder, with which values in the database are sealed.
-KEYS = ("secret.key", openid.NAME)
+KEYS = ("secret.key", signing_keys.NAME)
 # The name of a schema of PostgreSQL that may be written into SQL.
 NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 _MANIFEST = "manifest.json"

@@ -20,7 +20,7 @@ from fhirapp.auth.clients.administration import find
 from fhirapp.auth.clients.registration import public_keys
 from fhirapp.auth.public_accounts import PublicAccount, PublicAccounts
 from fhirapp.auth.scopes import SESSION_SCOPES
-from fhirapp.auth.users import sessions
+from fhirapp.auth.users import passwords
 from fhirapp.auth.users.accounts import add_user, link
 from fhirapp.keys import write_new
 
@@ -147,7 +147,7 @@ def add_demo(connection: Connection, jwks: Mapping[str, Any]) -> None:
     known = set(connection.execute(select(models.User.username)).scalars())
     missing = [person for person in PEOPLE if person.username not in known]
     # One for all: a hash takes as long as the rest of this.
-    password_hash = sessions.hashed(SECRET) if missing else None
+    password_hash = passwords.hashed(SECRET) if missing else None
     for person in missing:
         user_id = add_user(
             connection,

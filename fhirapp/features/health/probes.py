@@ -15,7 +15,7 @@ from sqlalchemy import func, select, text
 from fhirapp import audit, config
 from fhirapp.audit.seals import public_key
 from fhirapp.audit.verify import verify
-from fhirapp.auth.oauth import openid
+from fhirapp.auth.oauth import signing_keys
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.db import db
 from fhirapp.definition import types
@@ -174,16 +174,16 @@ def _damage() -> Iterator[Finding]:
 def _keys() -> Iterator[Finding]:
     for path in (
         config.settings().instance / config.SECRET_KEY,
-        config.settings().instance / openid.NAME,
+        config.settings().instance / signing_keys.NAME,
     ):
         if path.exists() and path.stat().st_mode & 0o077:
             text = N_("Other users of this machine can read %(path)s.")
             yield Finding(WRONG, text, N_("Run chmod 600 %(path)s."), values={"path": path})
-    changed_at = server_secrets().changed_at(openid.NAME)
+    changed_at = server_secrets().changed_at(signing_keys.NAME)
     if changed_at is None:
         return
     try:
-        openid.published()
+        signing_keys.published()
     except config.ConfigurationError as error:
         advice = N_("Until this is fixed, no app gets an id token.")
         yield Finding(WRONG, "%(reason)s", advice, values={"reason": str(error)})

@@ -19,7 +19,7 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp import config, urls
 from fhirapp.audit.events import record
-from fhirapp.auth.oauth import openid
+from fhirapp.auth.oauth import signing_keys
 from fhirapp.db import db
 from fhirapp.server import live_settings
 from fhirapp.server.live_settings import SettingRow, StoredSettings, chosen
@@ -55,26 +55,26 @@ def rotate() -> Response:
     if pages.field("sure") != "yes":
         return _keys(asks=True)
     record("keys-changed", what="a new key for id tokens")
-    openid.rotate(now)
+    signing_keys.rotate(now)
     return pages.see_other("/admin/keys?done=rotated")
 
 
 def _waits(now: int) -> bool:
     """Say whether a key is published that does not sign yet."""
-    return any(key.signs_from > now for key in openid.published())
+    return any(key.signs_from > now for key in signing_keys.published())
 
 
 def _keys(*, asks: bool = False, done: bool = False) -> Response:
     now = int(time.time())
-    keys = openid.published()
+    keys = signing_keys.published()
     return pages.page(
         "admin/keys.html",
         keys=keys,
-        active=openid.active_key(now).kid,
+        active=signing_keys.active_key(now).kid,
         at=now,
-        algorithm=openid.ALGORITHM,
-        minutes=openid.PUBLISHED_BEFORE_SECONDS // 60,
-        hours=openid.KEPT_SECONDS // 3600,
+        algorithm=signing_keys.ALGORITHM,
+        minutes=signing_keys.PUBLISHED_BEFORE_SECONDS // 60,
+        hours=signing_keys.KEPT_SECONDS // 3600,
         waits=_waits(now),
         asks=asks,
         done=_("The new key is published.") if done else "",

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from fhirapp.auth.users import sessions, sign_in
+from fhirapp.auth.users import passwords, second_factor
 from fhirapp.auth.users.accounts import find_user, setup_code
 from fhirapp.db import writing
 from tests.support.client_commands import app_of, done, refusal, shell
@@ -47,7 +47,7 @@ def rows(folder: Path, table: str, columns: str = "*") -> list[Any]:
 def has_password(folder: Path, username: str, password: str) -> bool:
     """Return whether this is a user's password."""
     stored = dict(rows(folder, "auth_user", "username, password_hash"))
-    return sessions.verify(stored[username], password)
+    return passwords.verify(stored[username], password)
 
 
 @pytest.fixture(scope="module")
@@ -254,9 +254,9 @@ def test_record_is_linked_for_a_related_person(practice_folder):
 
 def test_second_factor_is_turned_off(instance):
     add(instance, "maria", "clinician")
-    secret = sign_in.new_secret()
+    secret = second_factor.new_secret()
     with app_of(instance), writing() as connection:
-        sign_in.enable(connection, find_user(connection, "maria")["id"], secret, 0)
+        second_factor.enable(connection, find_user(connection, "maria")["id"], secret, 0)
     before = done(instance, "user", "list", "--json").stdout
     assert json.loads(before)[0]["second_factor"] is True
     assert secret not in before

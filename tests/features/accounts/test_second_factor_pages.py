@@ -23,7 +23,7 @@ from fhirapp.auth.models import (
     Session,
     User,
 )
-from fhirapp.auth.users import sign_in
+from fhirapp.auth.users import second_factor
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.keys import sealed
 from tests.support.authorizing import Flow, add_program, rows
@@ -86,7 +86,7 @@ def test_code_or_recovery_code_is_asked_for_once_it_is_on(clinic, role):
 
 def test_qr_code_has_the_secret_that_is_shown_and_a_new_one_each_time(clinic, person, browser):
     page = browser.get(PAGE)
-    address = sign_in.address(secret_on(page), person)
+    address = second_factor.address(secret_on(page), person)
     assert address in page.links.values()
     drawn = segno.make(address, error="m", micro=False).svg_data_uri(scale=5, light="white")
     assert unquote(drawn) in unquote(page.response.text.replace("&#39;", "'"))

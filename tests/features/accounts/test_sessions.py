@@ -15,7 +15,7 @@ from sqlalchemy import func, select, update
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Grant, Session, User
 from fhirapp.auth.scopes import OFFLINE, ONLINE
-from fhirapp.auth.users import sessions, sign_in
+from fhirapp.auth.users import second_factor, sessions
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
 from fhirapp.db import writing
 from fhirapp.environment import load_settings
@@ -192,9 +192,9 @@ def test_secret_that_a_browser_brings_along_is_never_a_sessions(clinic, person):
 
 
 def test_second_factor_changes_the_secret(clinic, person):
-    secret, browser = sign_in.new_secret(), Browser(clinic)
+    secret, browser = second_factor.new_secret(), Browser(clinic)
     with clinic.app_context(), writing() as connection:
-        sign_in.enable(connection, id_of(clinic, person), secret, 1)
+        second_factor.enable(connection, id_of(clinic, person), secret, 1)
     page = browser.sign_in(person)
     old = copy_of(browser)
     assert page.send("/sign-in/code", code=pyotp.TOTP(secret).now()).path == "/account"

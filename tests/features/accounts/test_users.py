@@ -17,7 +17,7 @@ from sqlalchemy import insert, select
 from fhirapp.audit.entries import ADMINISTRATION, AuditEntry, entries
 from fhirapp.auth.clients.overview import MOST_USERS
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User, UserPatient
-from fhirapp.auth.users import accounts, sign_in
+from fhirapp.auth.users import accounts, second_factor
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing
 from tests.support.authorizing import Flow, add_program, alter, rows
@@ -149,7 +149,9 @@ def test_each_form_of_a_user_changes_the_account(clinic, admin):
     """That it applies at once is tested in tests/auth/test_access_now.py."""
     clinician, patient = add_person(clinic, CLINICIAN), add_person(clinic, PATIENT, "p1", "p2")
     with clinic.app_context(), writing() as connection:
-        sign_in.enable(connection, id_of(clinic, clinician), sign_in.new_secret(), int(time.time()))
+        second_factor.enable(
+            connection, id_of(clinic, clinician), second_factor.new_secret(), int(time.time())
+        )
     dr_adeyemi = "Practitioner/dr-adeyemi"
     for username, action, form, expected in (
         (clinician, "second-factor", {}, {"totp_secret": None}),
@@ -174,7 +176,7 @@ def test_apps_keep_their_access_on_request(clinic, admin, action):
     for kept in ({"keep_apps": "yes"}, {}):
         username = add_person(clinic, CLINICIAN)
         with clinic.app_context(), writing() as connection:
-            sign_in.enable(connection, id_of(clinic, username), sign_in.new_secret(), 1)
+            second_factor.enable(connection, id_of(clinic, username), second_factor.new_secret(), 1)
         fhir = Flow(clinic, add_program(clinic), id_of(clinic, username)).fhir("user/*.rs")
         path = f"/admin/users/{id_of(clinic, username)}/{action}"
         admin.post_with_token(path, role=ADMINISTRATOR, **kept)

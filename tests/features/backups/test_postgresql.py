@@ -21,7 +21,7 @@ from sqlalchemy import create_engine, inspect, make_url, text
 from fhirapp import create_app
 from fhirapp.audit.seals import seal_all
 from fhirapp.auth.models import ADMINISTRATOR
-from fhirapp.auth.users import sign_in
+from fhirapp.auth.users import second_factor
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
@@ -105,7 +105,7 @@ def example(new_database: Callable[..., str], tmp_path_factory: pytest.TempPathF
             now = "2026-01-01T00:00:00.000+00:00"
             load_seed(seed_path(), types(), Rendering.of(settings_of(app)), now)
             with writing() as connection:
-                sign_in.enable(connection, person, SECRET, 1)
+                second_factor.enable(connection, person, SECRET, 1)
     clinic.take()
     return clinic
 

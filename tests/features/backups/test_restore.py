@@ -17,7 +17,7 @@ from fhirapp.audit.events import record
 from fhirapp.audit.seals import Seal, public_key, seal_all
 from fhirapp.audit.verify import verify
 from fhirapp.auth.models import CLINICIAN, User
-from fhirapp.auth.oauth import openid
+from fhirapp.auth.oauth import signing_keys
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import new_setup_code, setup_code
 from fhirapp.config import ConfigurationError
@@ -80,11 +80,11 @@ def test_backup_is_restored_on_another_machine(example, backup, tmp_path):
         question = "AllergyIntolerance?status=active"
         assert asking(app).ids(question) == asking(before).ids(question)
         with app.app_context():
-            keys = openid.public_keys()
+            keys = signing_keys.public_keys()
             (sealed,) = db.session.scalars(db.select(User.totp_secret)).all()
             assert opened(sealed) == SECRET
         with before.app_context():
-            assert openid.public_keys() == keys
+            assert signing_keys.public_keys() == keys
 
 
 def sealed(folder: Path, what: str) -> Seal:

@@ -14,7 +14,7 @@ from sqlalchemy import delete as delete_rows
 
 from fhirapp import create_app
 from fhirapp.auth.models import PATIENT, Client, User, UserPatient
-from fhirapp.auth.users import sessions
+from fhirapp.auth.users import passwords
 from fhirapp.cli.common import ready_app
 from fhirapp.config import ConfigurationError
 from fhirapp.db import db, writing
@@ -126,7 +126,7 @@ def test_reset_removes_rows_of_visitors_and_restores_people_and_clients(demo):
     changed = everything(demo)
     assert all(len(changed[name]) == len(first[name]) + 1 for name in first)
     with demo.app_context(), writing() as connection:
-        another = {"password_hash": sessions.hashed("another"), "signed_in_at": 1}
+        another = {"password_hash": passwords.hashed("another"), "signed_in_at": 1}
         connection.execute(update(User).values(disabled=True, **another))
         connection.execute(update(Client).values(disabled=True, name="Changed"))
         connection.execute(delete_rows(UserPatient))

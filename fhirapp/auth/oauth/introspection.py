@@ -1,18 +1,16 @@
-"""What a token is (RFC 7662), and its end (RFC 7009)."""
+"""Token introspection. Source: RFC 7662."""
 
 from __future__ import annotations
 
 import time
 from typing import Any, NamedTuple
 
-from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 
 from fhirapp import urls
 from fhirapp.auth.models import AccessToken, Client, Grant, RefreshToken, User, digest
-from fhirapp.auth.oauth.grants import launch_parameters
+from fhirapp.auth.oauth.launch import launch_parameters
 from fhirapp.auth.scopes import FHIR_USER, enforceable, grantable, of_role
-from fhirapp.auth.tokens import revoke_access_token, revoke_replayed
 from fhirapp.auth.users.accounts import fhir_user_of
 from fhirapp.db import db
 
@@ -67,7 +65,9 @@ def find_token(text: str) -> TokenRecord | None:
     return TokenRecord(token, client, grant, user)
 
 
-class _Checked:
+class TokenQuery:
+    """How both endpoints look a token up."""
+
     def check_params(self, request: Any, client: Client) -> None:
         """Do nothing: server.py asked for the token; a wrong hint is no fault (RFC 7009 §2.1)."""
 
@@ -75,7 +75,7 @@ class _Checked:
         return find_token(token_string)
 
 
-class Introspection(_Checked, IntrospectionEndpoint):  # type: ignore[misc]
+class Introspection(TokenQuery, IntrospectionEndpoint):  # type: ignore[misc]
     """Tells the client that holds a token what it is; whoever else asks learns that it is none."""
 
     CLIENT_AUTH_METHODS = ["client_secret_basic", "private_key_jwt"]
@@ -117,15 +117,3 @@ class Introspection(_Checked, IntrospectionEndpoint):  # type: ignore[misc]
             if who is not None:
                 content["fhirUser"] = f"{urls.base_url()}/fhir/{who}"
         return content
-
-
-class Revocation(_Checked, RevocationEndpoint):  # type: ignore[misc]
-    """Ends a token; a refresh token with all that came of the same consent."""
-
-    CLIENT_AUTH_METHODS = ["client_secret_basic", "private_key_jwt", "none"]
-
-    def revoke_token(self, token: TokenRecord, request: Any) -> None:  # noqa: ARG002
-        if isinstance(token.token, RefreshToken):
-            revoke_replayed(token.token)
-        else:
-            revoke_access_token(token.token.digest)
