@@ -58,6 +58,13 @@ def count(connection: Connection, key: str, seconds: int) -> None:
         connection.execute(insert(Attempt), [row])
 
 
+def attempt(connection: Connection, key: str, limit: int, seconds: int) -> None:
+    """Count an attempt. Raises TooOften where there were limit of them in so many seconds."""
+    if wait := wait_seconds(connection, key, limit):
+        raise TooOften(wait)
+    count(connection, key, seconds)
+
+
 def forget(connection: Connection, key: str) -> None:
     """Begin anew: it was tried with success."""
     connection.execute(delete(Attempt).where(Attempt.digest == digest(key)))

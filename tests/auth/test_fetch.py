@@ -103,9 +103,9 @@ def unfetched(uri: str, *, private: bool = True, seconds: float = 5.0) -> str:
 
 
 def test_keys_are_fetched_over_https(server):
-    fetched = fetch_keys(server.url, private=True)
-    assert fetched.keys.as_dict(private=False) == JWKS
-    assert fetched.max_age is None
+    keys, max_age = fetch_keys(server.url, private=True)
+    assert keys.as_dict(private=False) == JWKS
+    assert max_age is None
     (asked,) = server.asked
     first, *headers = asked.rstrip().split("\r\n")
     assert first == "GET /jwks.json HTTP/1.1"
@@ -119,7 +119,7 @@ def test_keys_are_fetched_over_https(server):
 
 def test_keys_are_fetched_from_a_public_host(server, names, connected):
     names.answers = [[PUBLIC]]
-    assert fetch_keys(f"https://{HOST}/a/b?c=d", private=False).keys.as_dict() == JWKS
+    assert fetch_keys(f"https://{HOST}/a/b?c=d", private=False)[0].as_dict() == JWKS
     assert connected == [PUBLIC]
     asked = server.asked[0].split("\r\n")
     assert asked[0] == "GET /a/b?c=d HTTP/1.1"
@@ -130,8 +130,8 @@ def test_keys_are_fetched_over_http_where_that_is_allowed(plain):
     assert unfetched(plain.url, private=False) == "not an https:// address"
     assert plain.asked == []
     # A user name in the URL is not sent.
-    fetched = fetch_keys(f"http://user:secret@localhost:{plain.port}", private=True)
-    assert fetched.keys.as_dict() == JWKS
+    keys, _ = fetch_keys(f"http://user:secret@localhost:{plain.port}", private=True)
+    assert keys.as_dict() == JWKS
     asked = plain.asked[0].split("\r\n")
     assert asked[0] == "GET / HTTP/1.1"
     assert f"Host: localhost:{plain.port}" in asked
@@ -143,11 +143,11 @@ def test_answer_may_be_chunked_and_as_long_as_the_limit(plain):
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     plain.answer = head + chunks + b"0\r\n\r\n"
-    assert fetch_keys(plain.url, private=True).keys.as_dict() == JWKS
+    assert fetch_keys(plain.url, private=True)[0].as_dict() == JWKS
     rest = MOST_BYTES - len(ok(BODY + b" " * 50_000)) + 50_000
     plain.answer = ok(BODY + b" " * rest)
     assert len(plain.answer) == MOST_BYTES
-    assert fetch_keys(plain.url, private=True).keys.as_dict() == JWKS
+    assert fetch_keys(plain.url, private=True)[0].as_dict() == JWKS
     plain.answer = ok(BODY + b" " * (rest + 1))
     assert unfetched(plain.url) == f"more than {MOST_BYTES} bytes"
 
@@ -213,7 +213,7 @@ def test_max_age_of_an_answer_is_read_from_cache_control(plain):
         **dict.fromkeys(("max-age=soon", "max-age", "9" * 5000, "max-age=" + "9" * 5000)),
     }.items():
         plain.answer = ok(JWKS, f"Cache-Control: {header}")
-        assert fetch_keys(plain.url, private=True).max_age == max_age, header[:60]
+        assert fetch_keys(plain.url, private=True)[1] == max_age, header[:60]
 
 
 def _timed(fetch: Callable[[], str], seconds: float = SHORT) -> str:
@@ -260,7 +260,7 @@ def test_next_address_is_tried_where_one_does_not_answer(server, names):
         closed.bind(("127.0.0.2", server.port))
         names.answers = [["127.0.0.2", "127.0.0.1"]]
         uri = f"https://{HOST}:{server.port}/"
-        assert fetch_keys(uri, private=True).keys.as_dict() == JWKS
+        assert fetch_keys(uri, private=True)[0].as_dict() == JWKS
 
 
 PRIVATE = [
@@ -309,7 +309,7 @@ def test_this_machine_is_not_asked_however_it_is_written(server, connected):
 
 def test_host_is_resolved_once_so_that_it_cannot_change(server, names, connected):
     names.answers = [[PUBLIC], ["127.0.0.1"]]
-    assert fetch_keys(f"https://{HOST}:{server.port}/", private=False).keys.as_dict() == JWKS
+    assert fetch_keys(f"https://{HOST}:{server.port}/", private=False)[0].as_dict() == JWKS
     assert names.asked == 1
     assert connected == [PUBLIC]
     assert NOT_PUBLIC in unfetched(f"https://{HOST}:{server.port}/", private=False)

@@ -8,10 +8,13 @@ approves them.
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, delete, false, func, insert, select, update
+from sqlalchemy import Connection, Select, delete, false, func, insert, select, union_all, update
+from sqlalchemy.orm import joinedload
 
 from fhirapp.audit.events import record
 from fhirapp.auth import throttle
@@ -25,16 +28,19 @@ from fhirapp.auth.clients.registration import (
 )
 from fhirapp.auth.models import (
     BASIC,
+    NONE,
+    OF_PAGES,
     OF_SHELL,
     AccessToken,
     Client,
     Grant,
+    RefreshToken,
     Refusal,
     RegistrationOrigin,
     digest,
 )
 from fhirapp.auth.scopes import enforceable, grantable
-from fhirapp.auth.throttle import TooOften, network_of
+from fhirapp.auth.throttle import network_of
 from fhirapp.auth.tokens import new_token, revoke_grants, token_row
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
@@ -42,7 +48,7 @@ from fhirapp.db import db, writing
 _CONTEXTS = ("patient", "user", "system")
 # Ten years: what outlives that is no access token.
 LONGEST_SECONDS = 10 * 365 * 86_400
-_EVERYTHING = "patient/*.rs user/*.rs system/*.rs"
+_MOST_NAMESAKES = 5
 
 
 def find(connection: Connection, client_id: str) -> Mapping[str, Any] | None:
@@ -72,6 +78,65 @@ def list_clients(connection: Connection) -> Sequence[Mapping[str, Any]]:
     """Return every client's row."""
     rows = connection.execute(_rows().order_by(Client.client_id)).mappings()
     return [dict(row) for row in rows]
+
+
+def list_with_tokens() -> Sequence[tuple[Client, int | None]]:
+    """Return every client, and when the newest of its tokens was issued that is not swept out.
+
+    First those that wait for approval, then by name.
+    """
+    issued = union_all(
+        *(
+            select(kind.client_id, func.max(kind.issued_at).label("at")).group_by(kind.client_id)
+            for kind in (AccessToken, RefreshToken)
+        )
+    ).subquery()
+    newest = (
+        select(issued.c.client_id, func.max(issued.c.at).label("at"))
+        .group_by(issued.c.client_id)
+        .subquery()
+    )
+    rows = db.session.execute(
+        select(Client, newest.c.at)
+        .outerjoin(newest, newest.c.client_id == Client.client_id)
+        .where(Client.kind != OF_PAGES)
+        .options(joinedload(Client.origin))
+        .order_by(Client.approved_at.is_not(None), func.lower(Client.name), Client.client_id)
+    )
+    return [(client, at) for client, at in rows]
+
+
+def find_client(client_id: str) -> Client | None:
+    """Return a client, whatever its state."""
+    # PostgreSQL refuses a text with NUL in it, instead of not finding it.
+    return db.session.get(Client, client_id) if client_id.isprintable() else None
+
+
+def namesakes(client: Client) -> Sequence[Client]:
+    """Return other clients that people could take for this one by their names, approved ones first.
+
+    Case, spaces, punctuation, accents and forms of letters make no difference.
+    """
+    mine = _letters(client.name)
+    order = (Client.approved_at.is_(None), Client.client_id)
+    others = select(Client).where(Client.client_id != client.client_id).order_by(*order)
+    alike = (other for other in db.session.scalars(others) if _letters(other.name) == mine)
+    return [*islice(alike, _MOST_NAMESAKES)]
+
+
+def _letters(name: str) -> str:
+    text = unicodedata.normalize("NFKD", name).casefold()
+    return "".join(filter(str.isalnum, text)) or text
+
+
+def consents_to(client_id: str) -> int:
+    """Return how many consents to a client are in force."""
+    count = select(func.count()).where(
+        Grant.client_id == client_id,
+        Grant.revoked_at.is_(None),
+        Grant.expires_at > int(time.time()),
+    )
+    return db.session.execute(count).scalar_one()
 
 
 def _rows() -> Select[Any]:
@@ -157,7 +222,14 @@ def issue_token(
         )
     if client_id is None:
         client_id = OPERATOR
-        _ensure_operator(connection)
+        scope_of_all = "patient/*.rs user/*.rs system/*.rs"
+        add_own(
+            connection,
+            OPERATOR,
+            name="Operator on the shell",
+            kind=OF_SHELL,
+            scope=scope_of_all,
+        )
     client = find_known(connection, client_id)
     if client["disabled"] or client["approved_at"] is None:
         raise RefusedCommand(
@@ -194,19 +266,14 @@ def issue_token(
     return token
 
 
-def _ensure_operator(connection: Connection) -> None:
-    if find(connection, OPERATOR) is None:
+def add_own(
+    connection: Connection, client_id: str, *, name: str, kind: str, scope: str, **values: Any
+) -> None:
+    """Add a client of this server's own, where it is not there yet."""
+    if find(connection, client_id) is None:
         now = int(time.time())
-        row = {
-            "client_id": OPERATOR,
-            "name": "Operator on the shell",
-            "kind": OF_SHELL,
-            "auth_method": "none",
-            "scope": _EVERYTHING,
-            "registered_at": now,
-            "approved_at": now,
-            "disabled": False,
-        }
+        row = {"client_id": client_id, "name": name, "kind": kind, "scope": scope, **values}
+        row |= {"auth_method": NONE, "registered_at": now, "approved_at": now, "disabled": False}
         connection.execute(insert(Client), [row])
 
 
@@ -293,7 +360,7 @@ def apply(registration: Registration, address: str, *, by_itself: bool = False) 
     columns(registration)
     db.session.rollback()
     with writing() as connection:
-        _count(connection, f"register {network_of(address)}", PER_HOUR)
+        throttle.attempt(connection, f"register {network_of(address)}", PER_HOUR, _HOUR)
         _make_room(connection)
         client_id = register(connection, registration, approved=False)
         row = {"client_id": client_id, "address": address[:64], "by_itself": by_itself}
@@ -307,14 +374,7 @@ def count_test(client_id: str) -> None:
     """Count one test of a client, which may ask another server. Raises TooOften."""
     db.session.rollback()
     with writing() as connection:
-        _count(connection, f"test {client_id}", TESTS_PER_HOUR)
-
-
-def _count(connection: Connection, key: str, limit: int) -> None:
-    wait = throttle.wait_seconds(connection, key, limit)
-    if wait:
-        raise TooOften(wait)
-    throttle.count(connection, key, _HOUR)
+        throttle.attempt(connection, f"test {client_id}", TESTS_PER_HOUR, _HOUR)
 
 
 def _make_room(connection: Connection) -> None:

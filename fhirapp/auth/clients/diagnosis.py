@@ -115,7 +115,8 @@ def _fetched(client: Client) -> Any:
     forget_reader()
     private = settings().fetch_private
     try:
-        return fetch_keys(uri, private=private).keys.as_dict(private=False)
+        keys, _ = fetch_keys(uri, private=private)
+        return keys.as_dict(private=False)
     except KeySetUnavailable as error:
         _log.warning("The keys of a client at %s: %s", urlsplit(uri).hostname, error)
         # Where private addresses are fetched too, the reason would explore the clinic's network.

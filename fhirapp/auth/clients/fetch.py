@@ -15,7 +15,7 @@ from http.client import HTTPConnection, HTTPException
 from io import BufferedReader, RawIOBase
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from joserfc.jwk import KeySet
@@ -48,15 +48,12 @@ _NO_SERVERS = (
 )
 
 
+# As socket.getaddrinfo() has it: family, kind, protocol, name, and the address to connect to.
+_Address = tuple[int, int, int, str, Any]
+
+
 class KeySetUnavailable(Exception):
     """No key set came from an address; str() says why, to the log and not to the client."""
-
-
-class FetchedKeys(NamedTuple):
-    """A key set, and the seconds for which its server lets it be kept; None where it says none."""
-
-    keys: KeySet
-    max_age: int | None
 
 
 def is_public(address: str) -> bool:
@@ -69,10 +66,11 @@ def is_public(address: str) -> bool:
     return ip.is_global and not any(ip in network for network in _NO_SERVERS)
 
 
-def fetch_keys(uri: str, *, private: bool, seconds: float = SECONDS) -> FetchedKeys:
-    """Return the key set at an address; private allows http, and addresses that are not public.
+def fetch_keys(uri: str, *, private: bool, seconds: float = SECONDS) -> tuple[KeySet, int | None]:
+    """Return the key set at an address, and the max-age of its Cache-Control, None without.
 
-    Raises KeySetUnavailable, after so many seconds at the latest.
+    private allows http, and addresses that are not public. Raises KeySetUnavailable, after so many
+    seconds at the latest.
     """
     try:
         body, cache_control = _get(uri, private, time.monotonic() + seconds)
@@ -84,7 +82,7 @@ def fetch_keys(uri: str, *, private: bool, seconds: float = SECONDS) -> FetchedK
         raise KeySetUnavailable(type(error).__name__) from None
     directives = parse_cache_control_header((cache_control or "").lower(), cls=ResponseCacheControl)
     max_age = 0 if directives.no_store or directives.no_cache else directives.max_age
-    return FetchedKeys(KeySet.import_key_set(keys), max_age)
+    return KeySet.import_key_set(keys), max_age
 
 
 def _get(uri: str, private: bool, deadline: float) -> tuple[bytes, str | None]:
@@ -94,12 +92,12 @@ def _get(uri: str, private: bool, deadline: float) -> tuple[bytes, str | None]:
     if not host or not (is_secure or (private and parts.scheme == "http")):
         raise KeySetUnavailable("not an https:// address")
     port = parts.port or (443 if is_secure else 80)
-    places = _look_up(host, port, deadline)
-    if not private and not all(is_public(place.address[0]) for place in places):
+    addresses = _look_up(host, port, deadline)
+    if not private and not all(is_public(address[0]) for *_, address in addresses):
         raise KeySetUnavailable(
             "an address that is not public, which FHIRAPP_FETCH_PRIVATE=1 would allow"
         )
-    with _connect(places, deadline) as plain, _secured(plain, is_secure, host, deadline) as line:
+    with _connect(addresses, deadline) as plain, _secured(plain, is_secure, host, deadline) as line:
         connection = HTTPConnection(host, port)
         connection.sock = _Line(line, deadline)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -116,23 +114,12 @@ def _get(uri: str, private: bool, deadline: float) -> tuple[bytes, str | None]:
             return response.read(MOST_BYTES), response.getheader("Cache-Control")
 
 
-class _Place(NamedTuple):
-    """Where a server is, as getaddrinfo has it; the address begins with the IP address."""
-
-    family: int
-    kind: int
-    protocol: int
-    name: str
-    address: Any
-
-
-def _look_up(host: str, port: int, deadline: float) -> Sequence[_Place]:
-    answer: Future[list[_Place]] = Future()
+def _look_up(host: str, port: int, deadline: float) -> Sequence[_Address]:
+    answer: Future[Sequence[_Address]] = Future()
 
     def ask() -> None:
         try:
-            infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            answer.set_result([_Place(*info) for info in infos])
+            answer.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except (OSError, ValueError) as error:
             answer.set_exception(error)
 
@@ -141,27 +128,20 @@ def _look_up(host: str, port: int, deadline: float) -> Sequence[_Place]:
     return answer.result(timeout=_left(deadline))
 
 
-def _connect(places: Sequence[_Place], deadline: float) -> socket.socket:
-    tried = places[:_MOST_TRIES]
+def _connect(addresses: Sequence[_Address], deadline: float) -> socket.socket:
+    tried = addresses[:_MOST_TRIES]
     failure = OSError("the host has no address")
-    for number, place in enumerate(tried):
-        seconds = _left(deadline) / (len(tried) - number)
+    for number, (family, kind, protocol, _, address) in enumerate(tried):
+        plain = socket.socket(family, kind, protocol)
         try:
-            return _connect_to(place, seconds)
+            plain.settimeout(_left(deadline) / (len(tried) - number))
+            plain.connect(address)
         except OSError as error:
+            plain.close()
             failure = error
+        else:
+            return plain
     raise failure
-
-
-def _connect_to(place: _Place, seconds: float) -> socket.socket:
-    plain = socket.socket(place.family, place.kind, place.protocol)
-    try:
-        plain.settimeout(seconds)
-        plain.connect(place.address)
-    except OSError:
-        plain.close()
-        raise
-    return plain
 
 
 def _secured(plain: socket.socket, is_secure: bool, host: str, deadline: float) -> socket.socket:

@@ -14,9 +14,9 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, insert, select
 
-from fhirapp.auth.clients.administration import find
+from fhirapp.auth.clients.administration import add_own
 from fhirapp.auth.clients.registration import API_DOCS, PAGES
-from fhirapp.auth.models import NONE, OF_PAGES, PATIENT, AccessToken, Client, Grant, User, digest
+from fhirapp.auth.models import OF_PAGES, PATIENT, AccessToken, Client, Grant, User, digest
 from fhirapp.auth.scopes import FHIR_USER, LAUNCH_PATIENT, OPENID
 from fhirapp.auth.tokens import token_row
 from fhirapp.auth.users.sessions import Signed
@@ -65,18 +65,7 @@ def _issue(
     connection: Connection, token: OwnToken, user_id: str, session_id: str, signed_in_at: int
 ) -> None:
     now = int(time.time())
-    if find(connection, PAGES) is None:
-        client = {
-            "client_id": PAGES,
-            "name": "The pages of this server",
-            "kind": OF_PAGES,
-            "auth_method": NONE,
-            "scope": _SCOPE,
-            "registered_at": now,
-            "approved_at": now,
-            "disabled": False,
-        }
-        connection.execute(insert(Client), [client])
+    add_own(connection, PAGES, name="The pages of this server", kind=OF_PAGES, scope=_SCOPE)
     grant_id = str(uuid4())
     grant = {
         "id": grant_id,
@@ -111,20 +100,13 @@ def add_documentation() -> None:
     if db.session.get(Client, API_DOCS) is not None:
         return
     db.session.rollback()
-    now = int(time.time())
-    row = {
-        "client_id": API_DOCS,
-        "name": "Documentation of the API",
-        "kind": "public",
-        "auth_method": NONE,
-        "scope": _DOCUMENTATION_SCOPE,
-        "redirect_uris": [REDIRECT_PATH],
-        "developer": "this server",
-        "registered_at": now,
-        "approved_at": now,
-        "disabled": False,
-    }
     with writing() as connection:
-        # Another request may have been first.
-        if find(connection, API_DOCS) is None:
-            connection.execute(insert(Client), [row])
+        add_own(
+            connection,
+            API_DOCS,
+            name="Documentation of the API",
+            kind="public",
+            scope=_DOCUMENTATION_SCOPE,
+            redirect_uris=[REDIRECT_PATH],
+            developer="this server",
+        )

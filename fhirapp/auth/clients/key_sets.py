@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from threading import Condition, Lock
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from joserfc.jwk import KeySet
@@ -38,23 +37,18 @@ _TURN_SECONDS = 0.25
 _RETRY_SECONDS = 2
 
 
-class _CachedKeySet(NamedTuple):
-    keys: KeySet
-    until: float
-
-
 @dataclass(eq=False)
 class _Address:
     """What is known of an address; whoever changes it holds turn."""
 
     turn: Lock = field(default_factory=Lock)
-    known: _CachedKeySet | None = None
+    known: KeySet | None = None
+    known_until: float = -inf
     rests_until: float = -inf
     renewable_from: float = -inf
 
     def keys(self, now: float) -> KeySet | None:
-        known = self.known
-        return known.keys if known is not None and now < known.until else None
+        return self.known if now < self.known_until else None
 
 
 class KeySets:
@@ -124,7 +118,8 @@ class KeySets:
             if is_renewal:
                 address.renewable_from = self._clock() + RENEWAL_SECONDS
         lifetime = KEPT_SECONDS if max_age is None else min(max_age, KEPT_SECONDS)
-        address.known = _CachedKeySet(keys, self._clock() + max(lifetime, REST_SECONDS))
+        address.known = keys
+        address.known_until = self._clock() + max(lifetime, REST_SECONDS)
         _log.info("The keys of a client at %s were fetched: %d", host, len(keys.keys))
         return keys
 

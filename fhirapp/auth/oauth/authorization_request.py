@@ -12,6 +12,7 @@ from typing import Any
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import InvalidRequestError, OAuth2Request
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
+from sqlalchemy import Connection
 from werkzeug.datastructures import MultiDict
 
 from fhirapp import urls
@@ -32,28 +33,20 @@ _FORMS = {
     ),
     "max_age": (r"[0-9]{1,9}", "must be a number of seconds"),
 }
-# What OpenID Connect Core §3.1.2.6 has an error for.
-_ERRORS = {"response_type": "unsupported_response_type"}
 _UNSUPPORTED = ("request", "request_uri", "registration")
 # What is needed later. Other parameters are ignored (RFC 6749 §3.1).
 _KEPT = (
-    "response_type",
-    "client_id",
-    "redirect_uri",
-    "state",
-    "launch",
-    "nonce",
-    "prompt",
-    "max_age",
-    "code_challenge",
-    "code_challenge_method",
+    *("response_type", "client_id", "redirect_uri", "state", "launch", "nonce", "prompt"),
+    *("max_age", "code_challenge", "code_challenge_method"),
 )
 
 
 class AuthorizationRequest(OAuth2Request):  # type: ignore[misc]
-    """A client's request, as Authlib takes it; decision is the user's, in authorize.py."""
+    """A client's request, as Authlib takes it; grant is the row of the user's consent."""
 
-    decision: Any
+    grant: Mapping[str, Any]
+    # The transaction in which a code is stored.
+    connection: Connection
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
         super().__init__("GET", "https://authorization.invalid/oauth/authorize")
@@ -75,7 +68,8 @@ def check_request(values: MultiDict[str, str]) -> dict[str, str]:
         raise InvalidRequestError("response_type is missing.")
     for name, (form, sentence) in _FORMS.items():
         if name in parameters and not re.fullmatch(form, parameters[name]):
-            error = _ERRORS.get(name, "invalid_request")
+            is_type = name == "response_type"
+            error = "unsupported_response_type" if is_type else "invalid_request"
             raise OAuth2Error(f"{name} {sentence}.", error=error)
     if parameters.get("aud", "").rstrip("/") != urls.fhir_url():
         raise InvalidRequestError(_other_audience(parameters.get("aud")))

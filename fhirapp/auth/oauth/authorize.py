@@ -22,7 +22,7 @@ from flask import current_app, request
 from sqlalchemy import Connection, delete, func, insert, select, update
 from werkzeug.datastructures import MultiDict
 
-from fhirapp.auth.clients.overview import find_client as find_registered
+from fhirapp.auth.clients.administration import find_client as find_registered
 from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, Client, ParkedRequest, User, digest
 from fhirapp.auth.oauth import launch as ehr_launch
@@ -107,14 +107,6 @@ class Offer:
         tells_more = tells_encounter or self.document_id is not None
         silent = {LAUNCH_PATIENT} if tells_more else {LAUNCH_PATIENT, LAUNCH}
         return [text for text in self.scopes if text in silent]
-
-
-@dataclass(frozen=True)
-class _Decision:
-    """What CodeGrant stores: the row of the consent, in the transaction that is open."""
-
-    connection: Connection
-    grant: Mapping[str, Any]
 
 
 def park(values: MultiDict[str, str]) -> str:
@@ -315,7 +307,7 @@ def decide(
     key = parked.digest
     with writing() as connection:
         _use_up(connection, key)
-        oauth_request.decision = _Decision(connection, grant)
+        oauth_request.connection, oauth_request.grant = connection, grant
         _, _, headers = grant_of_code.create_authorization_response(redirect_uri, user)
     return str(dict(headers)["Location"])
 

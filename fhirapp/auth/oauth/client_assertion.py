@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from authlib.oauth2.rfc6749 import InvalidClientError
 from authlib.oauth2.rfc7523 import JWTBearerClientAssertion
@@ -34,11 +34,8 @@ _LEEWAY_SECONDS = 60
 _JTI = re.compile(r"[ -~]{1,255}")
 
 
-class _Keys(NamedTuple):
-    """The key sets to try, in their order, and the address that they are registered with."""
-
-    sets: Iterable[KeySet]
-    address: str | None = None
+# The key sets to try, in their order, and the address that they are registered with.
+_Keys = tuple[Iterable[KeySet], str | None]
 
 
 class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
@@ -56,10 +53,10 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
     def resolve_client_public_key(self, client: Client) -> _Keys:
         """Return the client's keys; none is fetched before it is asked for."""
         if client.jwks_uri:
-            return _Keys(self._fetched(client.jwks_uri), client.jwks_uri)
+            return self._fetched(client.jwks_uri), client.jwks_uri
         if not client.jwks:
             raise InvalidClientError(description="The client has no registered key.")
-        return _Keys([KeySet.import_key_set(client.jwks)])
+        return [KeySet.import_key_set(client.jwks)], None
 
     def _fetched(self, uri: str) -> Iterator[KeySet]:
         # Nothing of the database is held while another server is waited for.
@@ -87,14 +84,15 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
 
     def process_assertion_claims(self, assertion: str, resolve_key: _Keys) -> Any:
         headers, _ = self.extract_assertion(assertion)
-        if headers.get("jku") not in (None, resolve_key.address):
+        key_sets, address = resolve_key
+        if headers.get("jku") not in (None, address):
             # A key fetched from where the client says proves nothing.
             raise InvalidClientError(
                 description="jku must be the address of the keys that is registered."
             )
         if headers.get("alg") not in ALGORITHMS:
             raise InvalidClientError(description="The assertion must be signed RS384 or ES384.")
-        claims = _signed_claims(assertion, resolve_key.sets)
+        claims = _signed_claims(assertion, key_sets)
         self.verify_claims(claims)
         return claims
 

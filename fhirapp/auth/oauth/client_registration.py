@@ -15,8 +15,7 @@ from typing import Any
 from flask import Flask, Response, jsonify, request
 
 from fhirapp import config, urls
-from fhirapp.auth.clients.administration import PendingClient, TooManyWaiting, apply
-from fhirapp.auth.clients.overview import find_client
+from fhirapp.auth.clients.administration import PendingClient, TooManyWaiting, apply, find_client
 from fhirapp.auth.clients.registration import Registration, check_redirect_uris, has_private_part
 from fhirapp.auth.models import BASIC, NONE, SIGNED
 from fhirapp.auth.throttle import TooOften

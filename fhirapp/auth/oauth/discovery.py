@@ -13,41 +13,21 @@ from fhirapp.auth.oauth.pkce import METHOD
 from fhirapp.auth.oauth.signing_keys import ALGORITHM
 from fhirapp.auth.scopes import supported
 
-CLAIMS = (
-    "iss",
-    "sub",
-    "aud",
-    "exp",
-    "iat",
-    "auth_time",
-    "nonce",
-    "at_hash",
-    "fhirUser",
-    "name",
-    "preferred_username",
-)
+_CLAIMS = [
+    *("iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash"),
+    *("fhirUser", "name", "preferred_username"),
+]
 _METHODS = ("client_secret_basic", "private_key_jwt")
-_CAPABILITIES = (
-    "launch-ehr",
-    "launch-standalone",
-    "authorize-post",
-    "client-public",
-    "client-confidential-symmetric",
-    "client-confidential-asymmetric",
+# By their sets in SMART App Launch 2.2 §capabilities.
+_CAPABILITIES = [
+    *("launch-ehr", "launch-standalone", "authorize-post"),
+    *("client-public", "client-confidential-symmetric", "client-confidential-asymmetric"),
     "sso-openid-connect",
-    "context-banner",
-    "context-style",
-    "context-ehr-patient",
-    "context-ehr-encounter",
-    "context-standalone-patient",
-    "context-standalone-encounter",
-    "permission-offline",
-    "permission-online",
-    "permission-patient",
-    "permission-user",
-    "permission-v1",
-    "permission-v2",
-)
+    *("context-banner", "context-style", "context-ehr-patient", "context-ehr-encounter"),
+    *("context-standalone-patient", "context-standalone-encounter"),
+    *("permission-offline", "permission-online", "permission-patient", "permission-user"),
+    *("permission-v1", "permission-v2"),
+]
 
 
 def endpoints() -> dict[str, str]:
@@ -71,7 +51,7 @@ def smart_configuration() -> dict[str, Any]:
     return {
         **_metadata(),
         "management_endpoint": f"{base}/account/apps",
-        "capabilities": list(_CAPABILITIES),
+        "capabilities": _CAPABILITIES,
     }
 
 
@@ -81,7 +61,7 @@ def openid_configuration() -> dict[str, Any]:
         **_metadata(),
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": [ALGORITHM],
-        "claims_supported": list(CLAIMS),
+        "claims_supported": _CLAIMS,
         "request_parameter_supported": False,
         "request_uri_parameter_supported": False,
     }
@@ -97,9 +77,9 @@ def _metadata() -> dict[str, Any]:
         "scopes_supported": supported(),
         "code_challenge_methods_supported": [METHOD],
         "token_endpoint_auth_methods_supported": [*_METHODS, "none"],
-        "token_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
+        "token_endpoint_auth_signing_alg_values_supported": ALGORITHMS,
         "introspection_endpoint_auth_methods_supported": [*_METHODS, "Bearer"],
-        "introspection_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
+        "introspection_endpoint_auth_signing_alg_values_supported": ALGORITHMS,
         "revocation_endpoint_auth_methods_supported": [*_METHODS, "none"],
-        "revocation_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
+        "revocation_endpoint_auth_signing_alg_values_supported": ALGORITHMS,
     }

@@ -67,7 +67,7 @@ class _OfUser:
 
 
 class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
-    """authorization_code. authorize.py brings the user's decision as request.decision."""
+    """authorization_code. authorize.py brings the user's consent as request.grant."""
 
     TOKEN_ENDPOINT_AUTH_METHODS = _AUTH_METHODS
 
@@ -77,10 +77,8 @@ class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
 
     def save_authorization_code(self, code: str, request: Any) -> None:
         """Store the grant and its code, in the transaction that used up the parked request."""
-        decision = request.decision
-        parameters = request.payload.data
-        grant = decision.grant
-        decision.connection.execute(insert(models.Grant), [grant])
+        parameters, grant = request.payload.data, request.grant
+        request.connection.execute(insert(models.Grant), [grant])
         record(
             "app-allowed",
             about=f"app/{request.client.client_id}",
@@ -90,15 +88,15 @@ class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
         )
         row = {
             "digest": models.digest(code),
-            "grant_id": decision.grant["id"],
+            "grant_id": grant["id"],
             "client_id": request.client.client_id,
             "redirect_uri": parameters["redirect_uri"],
-            "scope": decision.grant["scope"],
+            "scope": grant["scope"],
             "nonce": parameters.get("nonce"),
             "code_challenge": parameters["code_challenge"],
             "expires_at": int(time.time()) + tokens.CODE_SECONDS,
         }
-        decision.connection.execute(insert(models.AuthorizationCode), [row])
+        request.connection.execute(insert(models.AuthorizationCode), [row])
 
     def create_authorization_response(
         self, redirect_uri: str, grant_user: models.User

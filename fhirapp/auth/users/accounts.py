@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, delete, exists, func, insert, or_, select, update
 
 from fhirapp.audit.events import record
 from fhirapp.auth.links import RecordLink, lapse_of, link_of_user, links_of
@@ -44,6 +44,9 @@ from fhirapp.keys import keyed_digest
 SETUP_SECONDS = 24 * 3600
 # One that serves no longer than that is replaced by a start.
 _LEAST_SETUP_SECONDS = 3600
+MOST_USERS = 50
+# Of what is typed as a name: more tell nobody apart.
+_MOST_WORDS = 8
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{1,63}")
 _FHIR_USER = re.compile(f"Practitioner/{ID_PATTERN}")
 _PATIENT = re.compile(ID_PATTERN)
@@ -127,6 +130,28 @@ def list_users(connection: Connection) -> Sequence[Mapping[str, Any]]:
         links.setdefault(user_id, []).append(RecordLink(patient_id, is_self, related, lapse))
     rows = connection.execute(select(User.__table__).order_by(User.username)).mappings()
     return [{**row, "links": links.get(row["id"], [])} for row in rows]
+
+
+def find_users(text: str, role: str = "") -> tuple[Sequence[User], bool]:
+    """Return the users in whose name or user name each word stands, and whether there are more.
+
+    A comma parts words too: Muster, Anna. With a role only those who have it. By user name.
+    """
+    if not text.isprintable():
+        return [], False
+    query = select(User).where(
+        *(
+            or_(
+                func.lower(User.name).contains(word, autoescape=True),
+                User.username.contains(word, autoescape=True),
+            )
+            for word in text.lower().replace(",", " ").split()[:_MOST_WORDS]
+        )
+    )
+    if role:
+        query = query.where(User.role == role)
+    users = db.session.scalars(query.order_by(User.username).limit(MOST_USERS + 1)).all()
+    return users[:MOST_USERS], len(users) > MOST_USERS
 
 
 def set_password(

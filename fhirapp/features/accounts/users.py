@@ -14,7 +14,6 @@ from werkzeug.exceptions import NotFound
 from fhirapp import urls
 from fhirapp.audit.entries import ADMINISTRATION, entries
 from fhirapp.audit.events import FAILED
-from fhirapp.auth.clients import overview
 from fhirapp.auth.links import RecordLink, all_links, lapse_of, related_to
 from fhirapp.auth.models import PATIENT, ROLES, User
 from fhirapp.auth.users import accounts, identities, sessions
@@ -153,7 +152,7 @@ _DONE = {UNCHANGED: NOTHING_CHANGED} | {name: action.done for name, action in _A
 def index() -> Response:
     """List the users, or those whom a search finds."""
     name, role = request.args.get("name", "")[:_LONGEST_NAME], request.args.get("role", "")
-    found, more = overview.find_users(name, role if role in ROLES else "")
+    found, more = accounts.find_users(name, role if role in ROLES else "")
     chosen = provider()
     return page(
         "accounts/users.html",

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from werkzeug.exceptions import NotFound
 
 from fhirapp import config, urls
-from fhirapp.auth.clients import administration, overview
+from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.registration import owner_code
 from fhirapp.auth.models import Client
 from fhirapp.auth.refusals import KEPT_SECONDS, find_refusals, newest_refusals, refusals_of
@@ -67,7 +67,7 @@ _DONE_TO_LIST = {"rejected": _("The app was rejected and deleted.")}
 def index() -> Response:
     """List the clients, first those that wait for approval."""
     done = _(_DONE_TO_LIST.get(request.args.get("done", ""), ""))
-    listed = overview.list_with_tokens()
+    listed = administration.list_with_tokens()
     return pages.page("apps/clients.html", listed=listed, shown=shown, done=done)
 
 
@@ -154,7 +154,7 @@ def new_owner_address(client_id: str) -> Response:
 
 
 def _client(client_id: str) -> Client:
-    found = overview.find_client(client_id)
+    found = administration.find_client(client_id)
     if found is None:
         raise NotFound
     return found
@@ -175,8 +175,8 @@ def _client_page(
         status,
         client=client,
         shown=shown,
-        consents=overview.consents_to(client.client_id),
-        namesakes=overview.namesakes(client) if client.approved_at is None else (),
+        consents=administration.consents_to(client.client_id),
+        namesakes=administration.namesakes(client) if client.approved_at is None else (),
         refusals=refusals_of(client.client_id),
         scope=client.scope if scope is None else scope,
         uris="\n".join(client.redirect_uris or ()) if uris is None else uris,

@@ -15,9 +15,9 @@ from flask import Flask
 from sqlalchemy import insert, select
 
 from fhirapp.audit.entries import ADMINISTRATION, AuditEntry, entries
-from fhirapp.auth.clients.overview import MOST_USERS
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User, UserPatient
 from fhirapp.auth.users import accounts, second_factor
+from fhirapp.auth.users.accounts import MOST_USERS
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing
 from tests.support.authorizing import Flow, add_program, alter, rows
