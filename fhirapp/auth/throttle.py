@@ -50,10 +50,8 @@ def count(connection: Connection, key: str, seconds: int) -> None:
     """Count one attempt; the window of so many seconds begins with the first. Within writing()."""
     now = int(time.time())
     connection.execute(delete(Attempt).where(Attempt.expires_at <= now))
-    changed = connection.execute(
-        update(Attempt).where(Attempt.digest == digest(key)).values(times=Attempt.times + 1)
-    )
-    if changed.rowcount == 0:
+    known = update(Attempt).where(Attempt.digest == digest(key))
+    if connection.execute(known.values(times=Attempt.times + 1)).rowcount == 0:
         row = {"digest": digest(key), "times": 1, "expires_at": now + seconds}
         connection.execute(insert(Attempt), [row])
 

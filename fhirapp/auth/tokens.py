@@ -134,11 +134,14 @@ def revoke_grants(connection: Connection, *conditions: Any) -> int:
 
     The protector asks for the grant with each token: nothing else needs to be written.
     """
-    now = int(time.time())
-    changed = connection.execute(
-        update(Grant).where(Grant.revoked_at.is_(None), *conditions).values(revoked_at=now)
-    )
-    return changed.rowcount
+    lasting = update(Grant).where(Grant.revoked_at.is_(None), *conditions)
+    return connection.execute(lasting.values(revoked_at=int(time.time()))).rowcount
+
+
+def revoke_access_tokens(connection: Connection, *conditions: Any) -> int:
+    """Revoke the access tokens that meet the conditions; return how many."""
+    lasting = update(AccessToken).where(AccessToken.revoked.is_(False), *conditions)
+    return connection.execute(lasting.values(revoked=True)).rowcount
 
 
 def revoke_of_patient(connection: Connection, patient_id: str) -> int:
@@ -149,24 +152,21 @@ def revoke_of_patient(connection: Connection, patient_id: str) -> int:
         connection.execute(unused.values(used_at=now))
     # Those without a consent, as of the command line.
     bare = (AccessToken.patient_id == patient_id, AccessToken.grant_id.is_(None))
-    valid = (AccessToken.revoked.is_(False), AccessToken.expires_at > now)
-    revoked = connection.execute(update(AccessToken).where(*bare, *valid).values(revoked=True))
-    return revoked.rowcount + revoke_grants(connection, Grant.patient_id == patient_id)
+    revoked = revoke_access_tokens(connection, *bare, AccessToken.expires_at > now)
+    return revoked + revoke_grants(connection, Grant.patient_id == patient_id)
 
 
 def revoke_replayed(spent: AuthorizationCode | RefreshToken) -> None:
     """End the grant of a code or refresh token that is used again."""
-    grant_id = spent.grant_id
+    its = Grant.id == spent.grant_id
     with _writing() as connection:
-        revoke_grants(connection, Grant.id == grant_id)
+        revoke_grants(connection, its)
 
 
 def revoke_access_token(key: bytes) -> None:
     """Revoke one access token, by its digest."""
     with _writing() as connection:
-        connection.execute(
-            update(AccessToken).where(AccessToken.digest == key).values(revoked=True)
-        )
+        revoke_access_tokens(connection, AccessToken.digest == key)
 
 
 def sweep(connection: Connection) -> None:

@@ -41,7 +41,7 @@ from fhirapp.auth.models import (
 )
 from fhirapp.auth.scopes import enforceable, grantable
 from fhirapp.auth.throttle import network_of
-from fhirapp.auth.tokens import new_token, revoke_grants, token_row
+from fhirapp.auth.tokens import new_token, revoke_access_tokens, revoke_grants, token_row
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
 
@@ -164,12 +164,8 @@ def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> b
 def approve(connection: Connection, client_id: str) -> bool:
     """Let a client that waits for it ask for tokens. Raises RefusedCommand."""
     find_known(connection, client_id)
-    changed = connection.execute(
-        update(Client)
-        .where(Client.client_id == client_id, Client.approved_at.is_(None))
-        .values(approved_at=int(time.time()))
-    )
-    if changed.rowcount == 0:
+    waiting = update(Client).where(Client.client_id == client_id, Client.approved_at.is_(None))
+    if connection.execute(waiting.values(approved_at=int(time.time()))).rowcount == 0:
         return False
     record("app-approved", about=f"app/{client_id}")
     return True
@@ -197,9 +193,7 @@ def new_secret(connection: Connection, client_id: str) -> str:
     )
     # Whoever knew the old secret may hold tokens.
     revoke_grants(connection, Grant.client_id == client_id)
-    connection.execute(
-        update(AccessToken).where(AccessToken.client_id == client_id).values(revoked=True)
-    )
+    revoke_access_tokens(connection, AccessToken.client_id == client_id)
     record("app-secret", about=f"app/{client_id}")
     return secret
 
@@ -222,14 +216,8 @@ def issue_token(
         )
     if client_id is None:
         client_id = OPERATOR
-        scope_of_all = "patient/*.rs user/*.rs system/*.rs"
-        add_own(
-            connection,
-            OPERATOR,
-            name="Operator on the shell",
-            kind=OF_SHELL,
-            scope=scope_of_all,
-        )
+        name, everything = "Operator on the shell", "patient/*.rs user/*.rs system/*.rs"
+        add_own(connection, OPERATOR, name=name, kind=OF_SHELL, scope=everything)
     client = find_known(connection, client_id)
     if client["disabled"] or client["approved_at"] is None:
         raise RefusedCommand(
@@ -302,9 +290,8 @@ def revoke_everything(connection: Connection, client_id: str) -> bool:
     """Revoke every consent to a client, and every token that it holds."""
     now = int(time.time())
     ended = revoke_grants(connection, Grant.client_id == client_id, Grant.expires_at > now)
-    tokens = (AccessToken.client_id == client_id, AccessToken.revoked.is_(False))
-    current = (*tokens, AccessToken.expires_at > now)
-    ended += connection.execute(update(AccessToken).where(*current).values(revoked=True)).rowcount
+    of_client = (AccessToken.client_id == client_id, AccessToken.expires_at > now)
+    ended += revoke_access_tokens(connection, *of_client)
     if ended:
         record("app-ended", about=f"app/{client_id}", what="every consent and token")
     return bool(ended)
@@ -320,12 +307,11 @@ def reject(connection: Connection, client_id: str) -> None:
 
 def _delete(connection: Connection, client_id: str) -> bool:
     """Delete a client unless it is approved; return whether it was not."""
-    result = connection.execute(
-        delete(Client).where(Client.client_id == client_id, Client.approved_at.is_(None))
-    )
-    if result.rowcount:
-        connection.execute(delete(Refusal).where(Refusal.client_id == client_id))
-    return result.rowcount > 0
+    waiting = delete(Client).where(Client.client_id == client_id, Client.approved_at.is_(None))
+    if connection.execute(waiting).rowcount == 0:
+        return False
+    connection.execute(delete(Refusal).where(Refusal.client_id == client_id))
+    return True
 
 
 # From one address.

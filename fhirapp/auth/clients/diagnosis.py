@@ -6,7 +6,8 @@ The address of its keys is fetched only once an administrator has approved the c
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from threading import BoundedSemaphore
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -155,7 +156,7 @@ def _scopes(client: Client) -> Iterator[AppFinding]:
     if client.kind == "backend":
         return
     for role in ROLES:
-        allowed = _allowed_by(client, role)
+        allowed = scopes.of_role(filter(partial(can_be_granted, client), registered), role)
         values = {"role": _ROLES[role], "scopes": " ".join(allowed)}
         if scopes.clinical_scopes(" ".join(allowed)):
             yield AppFinding(False, "A user with the role %(role)s can allow: %(scopes)s", values)
@@ -165,19 +166,13 @@ def _scopes(client: Client) -> Iterator[AppFinding]:
             )
 
 
-def _allowed_by(client: Client, role: str) -> Iterable[str]:
-    granted = [text for text in client.scope.split() if can_be_granted(client, text)]
-    return scopes.of_role(granted, role)
-
-
 def _never(client: Client, text: str) -> AppFinding:
     """Return why a scope is never granted."""
     scope = scopes.parse_scope(text)
-    values: dict[str, object] = {"scope": text}
+    values = {"scope": text, "kind": client.kind, "context": f"{scope.context}/" if scope else ""}
     if scope is None:
         return AppFinding(True, "%(scope)s is never granted: this server does not know it.", values)
     if scope.context not in scopes.CONTEXTS_OF_KIND.get(client.kind, ()):
-        values |= {"kind": client.kind, "context": f"{scope.context}/"}
         return AppFinding(
             True,
             "%(scope)s is never granted: a %(kind)s client gets no %(context)s scopes.",

@@ -345,12 +345,10 @@ def _end(scopes: Sequence[str], signed: Signed, now: int, days: int) -> int:
 
 
 def _use_up(connection: Connection, key: bytes) -> None:
-    changed = connection.execute(
-        update(ParkedRequest)
-        .where(ParkedRequest.digest == key, ParkedRequest.used_at.is_(None))
-        .values(used_at=int(time.time()))
+    unused = update(ParkedRequest).where(
+        ParkedRequest.digest == key, ParkedRequest.used_at.is_(None)
     )
-    if changed.rowcount == 0:
+    if connection.execute(unused.values(used_at=int(time.time()))).rowcount == 0:
         raise Unanswerable("This request was already answered. Go back to the app and start again.")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, delete, exists, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, or_, select, update
 
 from fhirapp.audit.events import record
 from fhirapp.auth.links import RecordLink, lapse_of, link_of_user, links_of
@@ -47,7 +47,7 @@ _LEAST_SETUP_SECONDS = 3600
 MOST_USERS = 50
 # Of what is typed as a name: more tell nobody apart.
 _MOST_WORDS = 8
-_USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{1,63}")
+USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{1,63}")
 _FHIR_USER = re.compile(f"Practitioner/{ID_PATTERN}")
 _PATIENT = re.compile(ID_PATTERN)
 
@@ -81,7 +81,8 @@ def add_user(
     if connection.execute(select(User.id).where(User.username == username)).first():
         raise RefusedCommand("The user %(username)s already exists.", username=username)
     if password is not None:
-        password_hash = _hashed(password, username)
+        passwords.check(password, username)
+        password_hash = passwords.hashed(password)
     elif password_hash is None:
         # That of random bits, which nobody knows: checking one takes as long.
         password_hash = passwords.hashed(new_token())
@@ -118,16 +119,11 @@ def find_user(connection: Connection, username: str) -> Mapping[str, Any]:
 def list_users(connection: Connection) -> Sequence[Mapping[str, Any]]:
     """Return every user's row, by name, with the links to patients' records as `links`."""
     links: dict[str, list[RecordLink]] = {}
-    for user_id, patient_id, is_self, related in connection.execute(
-        select(
-            UserPatient.user_id,
-            UserPatient.patient_id,
-            UserPatient.is_self,
-            UserPatient.related_person,
-        ).order_by(UserPatient.is_self.desc(), UserPatient.patient_id)
-    ):
-        lapse = lapse_of(patient_id, related) if related else ""
-        links.setdefault(user_id, []).append(RecordLink(patient_id, is_self, related, lapse))
+    own_first = (UserPatient.is_self.desc(), UserPatient.patient_id)
+    for row in connection.execute(select(UserPatient.__table__).order_by(*own_first)):
+        lapse = lapse_of(row.patient_id, row.related_person) if row.related_person else ""
+        link = RecordLink(row.patient_id, row.is_self, row.related_person, lapse)
+        links.setdefault(row.user_id, []).append(link)
     rows = connection.execute(select(User.__table__).order_by(User.username)).mappings()
     return [{**row, "links": links.get(row["id"], [])} for row in rows]
 
@@ -167,8 +163,9 @@ def set_password(
     What apps were allowed ends too, unless they keep it.
     """
     username = connection.execute(select(User.username).where(User.id == user_id)).scalar_one()
-    values = {"password_hash": _hashed(password, username)}
-    connection.execute(update(User).where(User.id == user_id).values(values))
+    passwords.check(password, username)
+    hashed = passwords.hashed(password)
+    connection.execute(update(User).where(User.id == user_id).values(password_hash=hashed))
     connection.execute(delete(SetupCode).where(SetupCode.user_id == user_id))
     sessions.sign_out_everywhere(connection, user_id, but=keep, keep_apps=keep_apps)
     record("password-changed", about=f"user/{user_id}")
@@ -239,18 +236,12 @@ def link(
     same = select(exists().where(*pair, UserPatient.is_self.is_(is_self), by_it))
     if connection.execute(same).scalar():
         return False
-    _unlink(connection, user_id, patient_id)
+    connection.execute(delete(UserPatient).where(*pair))
     if is_self:
-        connection.execute(
-            update(UserPatient).where(UserPatient.user_id == user_id).values(is_self=False)
-        )
-    row = {
-        "user_id": user_id,
-        "patient_id": patient_id,
-        "is_self": is_self,
-        "related_person": related_person,
-    }
-    connection.execute(insert(UserPatient), [row])
+        others = update(UserPatient).where(UserPatient.user_id == user_id)
+        connection.execute(others.values(is_self=False))
+    row = {"user_id": user_id, "patient_id": patient_id, "is_self": is_self}
+    connection.execute(insert(UserPatient), [{**row, "related_person": related_person}])
     what = f"RelatedPerson/{related_person}" if related_person else ""
     record("record-linked", about=f"user/{user_id}", named=(patient_id,), what=what)
     return True
@@ -258,19 +249,12 @@ def link(
 
 def unlink(connection: Connection, user_id: str, patient_id: str) -> bool:
     """Take a record from a patient user; tokens follow at once. False where it was not linked."""
-    if not _PATIENT.fullmatch(patient_id) or not _unlink(connection, user_id, patient_id):
+    pair = (UserPatient.user_id == user_id, UserPatient.patient_id == patient_id)
+    is_id = _PATIENT.fullmatch(patient_id) is not None
+    if not is_id or connection.execute(delete(UserPatient).where(*pair)).rowcount == 0:
         return False
     record("record-unlinked", about=f"user/{user_id}", named=(patient_id,))
     return True
-
-
-def _unlink(connection: Connection, user_id: str, patient_id: str) -> bool:
-    result = connection.execute(
-        delete(UserPatient).where(
-            UserPatient.user_id == user_id, UserPatient.patient_id == patient_id
-        )
-    )
-    return result.rowcount == 1
 
 
 def new_setup_code(connection: Connection, user_id: str | None = None) -> str:
@@ -304,21 +288,16 @@ def _keep_code(connection: Connection, user_id: str | None, code: str, expires_a
 
 def setup_code(code: str) -> SetupCode | None:
     """Return a code that still serves."""
-    return db.session.scalars(
-        select(SetupCode).where(
-            SetupCode.digest == digest(code), SetupCode.expires_at > int(time.time())
-        )
-    ).one_or_none()
+    return db.session.scalars(select(SetupCode).where(*_serves(code))).one_or_none()
 
 
 def spend_setup_code(connection: Connection, code: str) -> bool:
     """Use a code; False where it was used meanwhile."""
-    spent = connection.execute(
-        delete(SetupCode).where(
-            SetupCode.digest == digest(code), SetupCode.expires_at > int(time.time())
-        )
-    )
-    return spent.rowcount == 1
+    return connection.execute(delete(SetupCode).where(*_serves(code))).rowcount == 1
+
+
+def _serves(code: str) -> tuple[ColumnElement[bool], ...]:
+    return SetupCode.digest == digest(code), SetupCode.expires_at > int(time.time())
 
 
 def has_administrator(connection: Connection) -> bool:
@@ -344,23 +323,13 @@ def end_second_factor(connection: Connection, user_id: str, *, keep_apps: bool =
     return sessions.sign_out_everywhere(connection, user_id, keep_apps=keep_apps) or had_one
 
 
-def is_username(text: str) -> bool:
-    """Say whether a user may be called so."""
-    return _USERNAME.fullmatch(text.lower()) is not None
-
-
 def _username(text: str) -> str:
     username = text.strip().lower()
-    if not _USERNAME.fullmatch(username):
+    if not USERNAME.fullmatch(username):
         raise RefusedCommand(
             "A user name must have 2 to 64 characters: letters without accents, digits or . _ @ + -"
         )
     return username
-
-
-def _hashed(password: str, username: str) -> str:
-    passwords.check(password, username)
-    return passwords.hashed(password)
 
 
 def _fhir_user(text: str | None) -> str | None:

@@ -85,12 +85,8 @@ def _enter(
 
 
 def _refuse(arrived: ProviderIdentity, user_id: str | None, why: str) -> str:
-    about = f"user/{user_id}" if user_id else ""
-    record(
-        "sign-in-failed",
-        about=about,
-        what=f"by {arrived.issuer}, {arrived.subject}: {why.rstrip('.')}",
-    )
+    what = f"by {arrived.issuer}, {arrived.subject}: {why.rstrip('.')}"
+    record("sign-in-failed", about=f"user/{user_id}" if user_id else "", what=what)
     return why
 
 
@@ -115,7 +111,8 @@ def _new_user(connection: Connection, arrived: ProviderIdentity) -> str | None:
     role = arrived.role or ""
     subject = hashlib.sha256(f"{arrived.issuer} {arrived.subject}".encode()).hexdigest()
     fallback = f"user-{subject[:12]}"
-    username = arrived.username if accounts.is_username(arrived.username) else fallback
+    is_username = accounts.USERNAME.fullmatch(arrived.username.lower()) is not None
+    username = arrived.username if is_username else fallback
     name = arrived.name or username
     try:
         user_id = accounts.add_user(connection, username, name=name, role=role, by=arrived.issuer)
@@ -153,12 +150,8 @@ def unlink(
     connection: Connection, user_id: str, issuer: str, subject: str, *, keep_apps: bool = False
 ) -> None:
     """Take the link away; the user's sessions end. Raises RefusedCommand where there is none."""
-    result = connection.execute(
-        delete(Identity).where(
-            Identity.issuer == issuer, Identity.subject == subject, Identity.user_id == user_id
-        )
-    )
-    if result.rowcount != 1:
+    mine = (Identity.issuer == issuer, Identity.subject == subject, Identity.user_id == user_id)
+    if connection.execute(delete(Identity).where(*mine)).rowcount == 0:
         raise RefusedCommand("That account is not linked.")
     sessions.sign_out_everywhere(connection, user_id, keep_apps=keep_apps)
     record("provider-unlinked", about=f"user/{user_id}", what=f"{issuer}, {subject}")

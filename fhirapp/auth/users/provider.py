@@ -8,7 +8,6 @@ Source: OpenID Connect Core 1.0 §3.1, RFC 7636 (PKCE), RFC 8176 (amr), RFC 9207
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,7 +44,6 @@ _NAMES_ITSELF = "authorization_response_iss_parameter_supported"
 # Requests to the provider at once: it may be slow, and others need the threads.
 _AT_ONCE = BoundedSemaphore(2)
 _EXTENSION = "fhirapp.provider"
-_log = logging.getLogger(__name__)
 
 
 class Unproved(Exception):
@@ -209,7 +207,9 @@ class Provider:
         subject = claims.get("sub") if claims else None
         if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST:
             raise Unproved("there is no id token, or it names nobody")
-        if login.fresh and not self._is_fresh(claims.get("auth_time"), login):
+        auth_time = claims.get("auth_time")
+        is_fresh = isinstance(auth_time, int | float) and auth_time >= login.at - _LEEWAY_SECONDS
+        if login.fresh and not is_fresh:
             raise Unproved("the person was to sign in anew, and did not")
         known = dict(claims)
         needs = self.rule is not None and _claim(known, self.rule.claim) is None
@@ -222,10 +222,6 @@ class Provider:
             known = {**further, **known}
         # Only what is signed tells how somebody proved who they are.
         return known | {"amr": claims.get("amr") or []}
-
-    @staticmethod
-    def _is_fresh(auth_time: object, login: PendingSignIn) -> bool:
-        return isinstance(auth_time, int | float) and auth_time >= login.at - _LEEWAY_SECONDS
 
     @contextmanager
     def _open_client(self) -> Iterator[Any]:

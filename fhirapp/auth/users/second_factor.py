@@ -54,12 +54,9 @@ def enable(connection: Connection, user_id: str, secret: str, interval: int) -> 
 
     Raises RefusedCommand where there is one already: it is turned off first.
     """
-    changed = connection.execute(
-        update(User)
-        .where(User.id == user_id, User.totp_secret.is_(None))
-        .values(totp_secret=sealed(secret), totp_used=interval)
-    )
-    if changed.rowcount == 0:
+    without = update(User).where(User.id == user_id, User.totp_secret.is_(None))
+    values = {"totp_secret": sealed(secret), "totp_used": interval}
+    if connection.execute(without.values(values)).rowcount == 0:
         raise RefusedCommand("The second factor is already on.")
     connection.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
     codes = [
@@ -122,13 +119,7 @@ def accept(connection: Connection, user: User, code: str, recovery: str = "") ->
         # The server's key was lost, and a new one made: the recovery codes still serve.
         interval = None
     if interval is not None:
-        changed = connection.execute(
-            update(User)
-            .where(User.id == user.id, User.totp_used < interval)
-            .values(totp_used=interval)
-        )
-        return changed.rowcount == 1
-    spent = connection.execute(
-        delete(RecoveryCode).where(RecoveryCode.user_id == user.id, RecoveryCode.hash == recovery)
-    )
-    return spent.rowcount == 1
+        unused = update(User).where(User.id == user.id, User.totp_used < interval)
+        return connection.execute(unused.values(totp_used=interval)).rowcount == 1
+    own = (RecoveryCode.user_id == user.id, RecoveryCode.hash == recovery)
+    return connection.execute(delete(RecoveryCode).where(*own)).rowcount == 1

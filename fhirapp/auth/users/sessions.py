@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from flask import has_request_context, request
-from sqlalchemy import Connection, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, or_, select, update
 
 from fhirapp.audit.events import record
 from fhirapp.auth.models import (
@@ -103,17 +103,20 @@ def _where() -> dict[str, str | None]:
 
 def of_user(user_id: str) -> Sequence[Session]:
     """Return a user's sessions that go on, the one that was used last first."""
-    now = int(time.time())
     return db.session.scalars(
         select(Session)
-        .where(
-            Session.user_id == user_id,
-            Session.ended_at.is_(None),
-            Session.used_at >= now - IDLE_SECONDS,
-            Session.signed_in_at >= now - ABSOLUTE_SECONDS,
-        )
+        .where(Session.user_id == user_id, *_goes_on(int(time.time())))
         .order_by(Session.used_at.desc(), Session.id)
     ).all()
+
+
+def _goes_on(now: int) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of a session that has not ended; now is in seconds."""
+    return (
+        Session.ended_at.is_(None),
+        Session.used_at >= now - IDLE_SECONDS,
+        Session.signed_in_at >= now - ABSOLUTE_SECONDS,
+    )
 
 
 def end_one(connection: Connection, user_id: str, session_id: str) -> bool:
@@ -132,13 +135,7 @@ def find(secret: str) -> Signed | None:
     row = db.session.execute(
         select(Session, User)
         .join(User, User.id == Session.user_id)
-        .where(
-            Session.digest == digest(secret),
-            Session.ended_at.is_(None),
-            Session.used_at >= now - IDLE_SECONDS,
-            Session.signed_in_at >= now - ABSOLUTE_SECONDS,
-            User.disabled.is_(False),
-        )
+        .where(Session.digest == digest(secret), *_goes_on(now), User.disabled.is_(False))
     ).first()
     if row is None:
         return None

@@ -141,12 +141,8 @@ def _remember(connection: Connection, user_id: str, stored: str, password: str) 
     values: dict[str, object] = {"signed_in_at": int(time.time())}
     if passwords.is_outdated(stored):
         values["password_hash"] = passwords.hashed(password)
-    changed = connection.execute(
-        update(User)
-        .where(User.id == user_id, User.password_hash == stored, User.disabled.is_(False))
-        .values(values)
-    )
-    return changed.rowcount == 1
+    same = (User.id == user_id, User.password_hash == stored, User.disabled.is_(False))
+    return connection.execute(update(User).where(*same).values(values)).rowcount == 1
 
 
 class _Tries:
