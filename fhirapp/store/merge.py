@@ -96,8 +96,7 @@ def merged_here(patient: Mapping[str, Any]) -> list[str]:
 
 def merged_target(reader: Reader, patient_id: str) -> str:
     """Return the id of whom a patient was merged into, here or where the record comes from."""
-    row = reader.first("SELECT body FROM patient WHERE id = ? AND is_current", (patient_id,))
-    return merged_into(fhir_json.loads(row[0])) if row else ""
+    return merged_among(reader, [patient_id]).get(patient_id, "")
 
 
 def merged_among(reader: Reader, ids: Sequence[str]) -> dict[str, str]:
@@ -108,16 +107,6 @@ def merged_among(reader: Reader, ids: Sequence[str]) -> dict[str, str]:
     sql = f"SELECT id, body FROM patient WHERE is_current AND link IS NOT NULL AND id IN ({marks})"
     linked = ((id_, merged_into(fhir_json.loads(body))) for id_, body in reader.all(sql, ids))
     return {id_: into for id_, into in linked if into}
-
-
-def patients_merged(reader: Reader) -> Mapping[str, str]:
-    """Return whom each patient who was merged here was merged into, by id."""
-    return dict(
-        reader.all(
-            "SELECT c.patient_id, m.target_id FROM patient_merge m"
-            " JOIN patient_change c ON c.id = m.change_id WHERE c.ended_at IS NULL"
-        )
-    )
 
 
 def _linked(patient: Mapping[str, Any], kind: str) -> list[str]:

@@ -136,13 +136,36 @@ def complete(elements: Mapping[str, Any], path: str, facts: Mapping[str, Documen
 
 @dataclass(frozen=True)
 class PreparedResource:
-    """A valid resource, ready to be written: its columns, its attachments' bytes, its digest."""
+    """A valid resource, ready to be written: its columns, its attachments' bytes, its digest.
+
+    A deletion has no digest.
+    """
 
     definition: Definition
     id: str
     columns: Mapping[str, Any]
-    digest: bytes
+    digest: bytes | None
     blobs: Sequence[Blob] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.definition.name}/{self.id}"
+
+    @property
+    def deleted(self) -> bool:
+        return self.digest is None
+
+    @property
+    def patient_id(self) -> str | None:
+        patient_id: str | None = self.columns["patient_id"]
+        return patient_id
+
+
+def deletion(
+    definition: Definition, resource_id: str, patient_id: str | None = None
+) -> PreparedResource:
+    """Return the deletion of a resource."""
+    return PreparedResource(definition, resource_id, {"patient_id": patient_id}, None)
 
 
 def prepare(definition: Definition, resource: Any) -> PreparedResource:
@@ -298,6 +321,8 @@ class DocumentTextReader:
         return [self._read(prepared, known) for prepared in batch]
 
     def _read(self, prepared: PreparedResource, known: frozenset[str]) -> PreparedResource:
+        if prepared.deleted:
+            return prepared
         if prepared.definition is self._binary:
             data, kind = prepared.columns.get("data"), prepared.columns.get("content_type")
             words = self.words_of(data or b"", kind or "", prepared)

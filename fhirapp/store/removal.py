@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 from fhirapp.db import writing
 from fhirapp.definition import Definition, Visibility, types, views_of
 from fhirapp.search.fulltext import full_text, words_table
-from fhirapp.store.prepare import CARRIES
+from fhirapp.store.prepare import CARRIES, deletion
 from fhirapp.store.publish import Publisher
 from fhirapp.store.version import Change, raise_generation
 from fhirapp.store.write import Rendering, index_of
@@ -86,7 +86,8 @@ def delete_all(publisher: Publisher, gone: Ids, patient_id: str) -> Counter[str]
     deleted: Counter[str] = Counter()
     for name, ids in gone.items():
         for resource_id in ids:
-            if publisher.delete(types()[name], resource_id) is Change.DELETED:
+            changes = publisher.publish([deletion(types()[name], resource_id)])
+            if changes == [Change.DELETED]:
                 deleted[name] += 1
         table = types()[name].table
         for batch in _batches(ids):

@@ -25,89 +25,68 @@ class Change(Enum):
     CHANGED = "changed"
     SAME = "same"
     DELETED = "deleted"
-    # Not published: an earlier version had this content already.
-    OLDER = "older"
-    # Not published: it is known from another source, with other content.
-    FOREIGN = "foreign"
-    # Not published: records of another source refer to something of that id.
-    CLAIMED = "claimed"
-    # Not published: the same import brought it as another patient's.
-    MISFILED = "misfiled"
-
-
-class RestoredVersion(NamedTuple):
-    """A version as it was: its number and time, and what it was made with.
-
-    made_with has the number of the version of each Binary that its attachments meant, by Binary
-    id; where it is None they mean what the Binaries are now.
-    """
-
-    prepared: PreparedResource
-    version_id: int
-    last_updated: str
-    deleted: bool = False
-    made_with: Mapping[str, int] | None = None
 
 
 @dataclass
 class Version:
-    """A version on its way into the tables."""
+    """A version to be written: one that was restored has its own number and time."""
 
     prepared: PreparedResource
-    version_id: int
-    last_updated: str
-    pk: int
-    deleted: bool = False
-    # The row of the next version, where there is one.
-    replaced_pk: int | None = None
+    version_id: int = 0
+    last_updated: str = ""
+    # The number of the version of each Binary that its attachments mean, by Binary id; where it is
+    # None they mean what the Binaries are now.
+    made_with: Mapping[str, int] | None = None
     source_id: int | None = None
+    # Its row, and that of the next version, where there is one.
+    pk: int = 0
+    replaced_pk: int | None = None
     # The rows of the Binaries that its attachments point to, by Binary id.
     attached: Mapping[str, int] | None = None
-    # Which versions of the Binaries it means; None for what they are now.
-    made_with: Mapping[str, int] | None = None
 
     @property
-    def is_current(self) -> bool:
-        return self.replaced_pk is None and not self.deleted
+    def deleted(self) -> bool:
+        return self.prepared.deleted
+
+    @property
+    def digest(self) -> bytes | None:
+        return self.prepared.digest
+
+    @property
+    def patient_id(self) -> str | None:
+        return self.prepared.patient_id
 
 
-@dataclass
-class LatestVersion:
-    """What a resource's newest version is, before a batch."""
+class LatestVersion(NamedTuple):
+    """A resource's newest version in the table."""
 
     pk: int
     version_id: int
     digest: bytes | None
     last_updated: str
     patient_id: str | None
-    deleted: bool = False
-    source_id: int | None = None
+    deleted: bool
+    source_id: int | None
 
-
-def follow(
-    before: LatestVersion | None, pk: int, versions: Mapping[int, Version], replaced: dict[int, int]
-) -> None:
-    """Note that a row comes after the one before, which is in this batch or in the table."""
-    if before and before.pk in versions:
-        versions[before.pk].replaced_pk = pk
-    elif before:
-        replaced[before.pk] = pk
+    @classmethod
+    def of(cls, row: Mapping[Any, Any]) -> LatestVersion:
+        return cls(*(row[name] for name in cls._fields))
 
 
 def row_of(definition: Definition, version: Version) -> dict[str, Any]:
     """Return a version's row, every column named, the body still to be made."""
     row = dict.fromkeys(definition.table.columns.keys())
-    row.update(source_id=version.source_id)
     row.update(version.prepared.columns)
     row.update(
         pk=version.pk,
         id=version.prepared.id,
         version_id=version.version_id,
         last_updated=version.last_updated,
-        is_current=version.is_current,
+        is_current=version.replaced_pk is None and not version.deleted,
         deleted=version.deleted,
         replaced_pk=version.replaced_pk,
-        digest=version.prepared.digest or None,
+        source_id=version.source_id,
+        digest=version.digest,
     )
     if version.attached:
         row["attached"] = version.attached

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from itertools import product
+from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import (
@@ -25,19 +26,17 @@ from sqlalchemy import (
 
 from fhirapp.config import Settings
 from fhirapp.db import insert_many, insert_rows
-from fhirapp.definition import Definition, View, views_of
+from fhirapp.definition import Definition, View, types, views_of
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.temporal import instant_of, interval
 from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.search.index import IndexRow, ReferenceRow
 from fhirapp.search.words import words_of
-from fhirapp.store.prepare import CARRIES, Document, PreparedResource, complete, local_ids, prepare
+from fhirapp.store.prepare import CARRIES, Document, complete, deletion, local_ids, prepare
 from fhirapp.store.version import (
     INDEX,
     RENDERING,
     LatestVersion,
     Version,
-    follow,
     get_state,
     raise_generation,
     row_of,
@@ -196,160 +195,144 @@ def clear_index(connection: Connection, definition: Definition) -> None:
 
 
 class Writer:
-    """Writes versions within one transaction; binary is the type that takes the attachments.
+    """Writes versions within one transaction."""
 
-    now is when, at the earliest: see begin.
-    """
-
-    def __init__(
-        self, connection: Connection, *, now: str, rendering: Rendering, binary: Definition
-    ) -> None:
-        self.connection = connection
-        self.binary = binary
-        self._now = now
+    def __init__(self, connection: Connection, rendering: Rendering) -> None:
+        self._connection = connection
         self._rendering = rendering
 
-    def standing(self, definition: Definition, ids: Iterable[str]) -> dict[str, LatestVersion]:
-        """Return the newest version of each of these resources that has one."""
+    def latest(self, definition: Definition, ids: Iterable[str]) -> dict[str, LatestVersion]:
+        """Return the newest version of each of these resources that has one, by id."""
         table = definition.table
-        names = ("id", *LatestVersion.__dataclass_fields__)
-        newest = select(*(table.c[name] for name in names))
-        rows = self.connection.execute(
-            newest.where(table.c.id.in_(sorted(set(ids)))).order_by(table.c.version_id)
-        )
-        return {row.id: LatestVersion(*row[1:]) for row in rows}
+        columns = [table.c[name] for name in ("id", *LatestVersion._fields)]
+        versions = select(*columns).where(table.c.id.in_(sorted(set(ids))))
+        rows = self._connection.execute(versions.order_by(table.c.version_id))
+        return {row[0]: LatestVersion(*row[1:]) for row in rows}
 
-    def after(self, before: LatestVersion | None) -> str:
-        """Return when a version is published: now, but after the version that it follows."""
-        if before is None or before.last_updated < self._now:
-            return self._now
-        return instant_of(interval(before.last_updated).high)
+    def last_updated(self, definition: Definition) -> str:
+        """Return when the type was last changed, "" where it has no version."""
+        newest = select(func.max(definition.table.c.last_updated))
+        return self._connection.execute(newest).scalar() or ""
 
-    def close_to_patients(self, definition: Definition, moved: Mapping[str, int]) -> None:
+    def write(
+        self,
+        definition: Definition,
+        versions: Sequence[Version],
+        latest: Mapping[str, LatestVersion],
+    ) -> None:
+        """Write numbered versions of one type, with their views, in the order of their rows.
+
+        latest has the version that was the newest of each resource before, by id.
+        """
+        if not versions:
+            return
+        last_pk = self._connection.execute(select(func.max(definition.table.c.pk))).scalar() or 0
+        for pk, version in enumerate(versions, last_pk + 1):
+            version.pk = pk
+        moved = self._link(definition.table, versions, latest)
+        self._attach(definition, versions)
+        rows = [row_of(definition, version) for version in versions]
+        live = [row for row in rows if not row["deleted"]]
+        binary = types()["Binary"]
+        index = index_of(self._connection, definition, binary, self._rendering, live)
+        insert_rows(self._connection, definition.table, rows)
+        index.write(self._connection)
+        raise_generation(self._connection)
+        for view in views_of(definition):
+            self._write_view(view, versions, rows)
+        self._close_to_patients(definition, moved)
+
+    def _link(
+        self, table: Table, versions: Iterable[Version], latest: Mapping[str, LatestVersion]
+    ) -> dict[str, int]:
+        """Note which version replaces which.
+
+        Return the resources that now belong to another patient, by id, each with the number of the
+        version with which it came to that one.
+        """
+        replaced: dict[int, int] = {}
+        moved: dict[str, int] = {}
+        newest: dict[str, LatestVersion | Version] = {**latest}
+        for version in sorted(versions, key=attrgetter("version_id")):
+            resource_id = version.prepared.id
+            before = newest.get(resource_id)
+            newest[resource_id] = version
+            if before is None:
+                continue
+            if isinstance(before, Version):
+                before.replaced_pk = version.pk
+            else:
+                replaced[before.pk] = version.pk
+            if before.patient_id not in (None, version.patient_id):
+                moved[resource_id] = version.version_id
+        if replaced:
+            self._connection.execute(
+                update(table)
+                .where(table.c.pk == bindparam("old_pk"))
+                .values(is_current=False, replaced_pk=bindparam("new_pk")),
+                [{"old_pk": old, "new_pk": new} for old, new in replaced.items()],
+            )
+        return moved
+
+    def _close_to_patients(self, definition: Definition, moved: Mapping[str, int]) -> None:
         """Take resources that now belong to another patient out of the former one's reach.
 
-        moved has the version with which each came to its patient. The versions before it were
-        filed wrongly: they belong to no compartment any more.
+        The versions before the one that moved them were filed wrongly: they belong to no
+        compartment any more.
         """
         tables = [source.table for source in (definition, *views_of(definition))]
         for (resource_id, version_id), table in product(moved.items(), tables):
-            self.connection.execute(
+            self._connection.execute(
                 update(table)
                 .where(table.c.id == resource_id, table.c.version_id < version_id)
                 .values(patient_id=None)
             )
 
-    def last_row(self, definition: Definition) -> int:
-        """Return the type's last row number."""
-        return self._last(definition)[0]
-
-    def begin(self, definition: Definition) -> int:
-        """Return the type's last row number, and publish nothing before what the type has already.
-
-        A client that asks for changes since then must get them.
-        """
-        pk, newest = self._last(definition)
-        self._now = max(self._now, newest)
-        return pk
-
-    def _last(self, definition: Definition) -> tuple[int, str]:
-        columns = definition.table.c
-        # Each for itself: SQLite finds one maximum at an index's end, for two it reads all rows.
-        last = [
-            select(func.max(column)).scalar_subquery()
-            for column in (columns.pk, columns.last_updated)
-        ]
-        pk, newest = self.connection.execute(select(*last)).one()
-        return pk or 0, newest or ""
-
-    def replace(self, table: Table, successors: Mapping[int, int]) -> None:
-        """Note of versions, by row number, which row has come after them."""
-        if successors:
-            self.connection.execute(
-                update(table)
-                .where(table.c.pk == bindparam("old_pk"))
-                .values(is_current=False, replaced_pk=bindparam("new_pk")),
-                [{"old_pk": old, "new_pk": new} for old, new in successors.items()],
-            )
-
-    def write(self, definition: Definition, versions: Sequence[Version]) -> None:
-        if not versions:
-            return
-        documents = self._attach(definition, versions)
-        rows: list[dict[str, Any]] = []
-        index = IndexBatch(definition)
-        for version in versions:
-            row = row_of(definition, version)
-            rows.append(row)
-            if not version.deleted:
-                render(definition, row, self._rendering, documents, index)
-        insert_rows(self.connection, definition.table, rows)
-        index.write(self.connection)
-        raise_generation(self.connection)
-        for view in views_of(definition):
-            self.write(view, self._seen_in(view, versions, rows))
-
-    def _seen_in(
+    def _write_view(
         self, definition: Definition, sources: Sequence[Version], rows: Sequence[Mapping[str, Any]]
-    ) -> list[Version]:
-        """Return the versions of a view that follow from versions of its source, and their rows.
+    ) -> None:
+        """Write the versions of a view that follow from versions of its source, and their rows.
 
         Each has its source's number and time. What is in the view no longer is a deletion there.
         """
         view = cast(View, definition.view)
-        standing = self.standing(definition, [source.prepared.id for source in sources])
-        pk = self.last_row(definition)
-        versions: dict[int, Version] = {}
-        replaced: dict[int, int] = {}
+        latest = self.latest(definition, [source.prepared.id for source in sources])
+        present = {resource_id for resource_id, before in latest.items() if not before.deleted}
+        versions = []
         for source, row in zip(sources, rows, strict=True):
+            resource_id = source.prepared.id
             seen = None if source.deleted else view.make(fhir_json.loads(row["body"]))
-            before = standing.get(source.prepared.id)
-            if seen is None and (before is None or before.deleted):
-                continue
-            pk += 1
-            patient_id = source.prepared.columns["patient_id"]
-            prepared = PreparedResource(
-                definition, source.prepared.id, {"patient_id": patient_id}, b""
-            )
             if seen is not None:
                 prepared = prepare(definition, seen)
-            number, now = source.version_id, source.last_updated
-            versions[pk] = Version(prepared, number, now, pk, seen is None)
-            follow(before, pk, versions, replaced)
-            standing[prepared.id] = LatestVersion(pk, number, None, now, patient_id, seen is None)
-        self.replace(definition.table, replaced)
-        return list(versions.values())
+                present.add(resource_id)
+            elif resource_id in present:
+                prepared = deletion(definition, resource_id, source.patient_id)
+                present.remove(resource_id)
+            else:
+                continue
+            versions.append(Version(prepared, source.version_id, source.last_updated))
+        self.write(definition, versions, latest)
 
-    def _attach(self, definition: Definition, versions: Sequence[Version]) -> Documents:
-        """Note which Binaries, as they are now, versions point to; return these."""
+    def _attach(self, definition: Definition, versions: Iterable[Version]) -> None:
+        """Note the rows of the Binaries that versions point to."""
         if not definition.attachments or definition.view:
-            return {}
-        meant: list[tuple[Version, list[str]]] = [
+            return
+        meant = [
             (version, [*local_ids(version.prepared.columns, definition.attachments)])
             for version in versions
         ]
         binary_ids = {binary_id for _, ids in meant for binary_id in ids}
         if not binary_ids:
-            return {}
-        columns = self.binary.table.c
+            return
+        columns = types()["Binary"].table.c
         query = select(columns.id, columns.version_id, columns.pk, columns.is_current)
-        current: dict[str, int] = {}
-        numbered: dict[tuple[str, int], int] = {}
-        for row in self.connection.execute(query.where(columns.id.in_(sorted(binary_ids)))):
-            numbered[row.id, row.version_id] = row.pk
+        # By id and number; of the current version also without a number.
+        pks: dict[tuple[str, int | None], int] = {}
+        for row in self._connection.execute(query.where(columns.id.in_(sorted(binary_ids)))):
+            pks[row.id, row.version_id] = row.pk
             if row.is_current:
-                current[row.id] = row.pk
+                pks[row.id, None] = row.pk
         for version, ids in meant:
-            made_with = version.made_with
-            pks = {
-                binary_id: current.get(binary_id)
-                if made_with is None
-                else numbered.get((binary_id, made_with.get(binary_id, 0)))
-                for binary_id in ids
-            }
-            version.attached = {binary_id: pk for binary_id, pk in pks.items() if pk is not None}
-        rows = {pk for version in versions for pk in (version.attached or {}).values()}
-        documents = read_documents(
-            self.connection, self.binary, self._rendering.inline_max, columns.pk.in_(sorted(rows))
-        )
-        return {document.pk: document for document in documents}
+            numbers = version.made_with
+            keys = [(name, None if numbers is None else numbers.get(name, 0)) for name in ids]
+            version.attached = {key[0]: pks[key] for key in keys if key in pks}

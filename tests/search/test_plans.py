@@ -347,7 +347,6 @@ def steps_to_publish(app: Flask, kind: str) -> int:
             connection,
             now="2026-01-01T00:00:00.000+00:00",
             rendering=Rendering(inline_max=32_768, empty_content="omit"),
-            binary=types()["Binary"],
         )
         with counting(connection.connection.driver_connection) as counted:
             publisher.publish([prepare(types()[kind], NEW[kind])])

@@ -14,11 +14,13 @@ from sqlalchemy import select
 from fhirapp.db import db, reader
 from fhirapp.definition import types
 from fhirapp.fhir.resource import InvalidResource
-from fhirapp.store.version import Change
+from fhirapp.store.prepare import PreparedResource
+from fhirapp.store.version import Change, LatestVersion, Version
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import assert_outcome
 from tests.support.importing import ALLERGY, PATIENT, asking
 from tests.support.publishing import TIMES, delete, publish
+from tests.support.records import document, inline
 
 
 @pytest.fixture(scope="module")
@@ -224,31 +226,33 @@ def test_concurrent_writers_make_versions_without_gaps_or_duplicates(make_app):
     assert found == [(number, number == 24) for number in range(1, 25)]
 
 
-def test_content_of_an_earlier_version_is_held_where_asked_for(store):
-    old, new, other = (allergy("held", criticality=level) for level in ("low", "high", None))
-    del other["criticality"]
-    publish(store, TIMES[1], old)
-    publish(store, TIMES[2], new)
-    assert publish(store, TIMES[3], old, new, hold_older=True) == [Change.OLDER, Change.OLDER]
-    assert publish(store, TIMES[3], new, other, hold_older=True) == [Change.SAME, Change.CHANGED]
-    assert publish(store, TIMES[4], old, hold_older=True) == [Change.OLDER]
-    assert len(rows(store, "AllergyIntolerance", "held", "pk")) == 3
-    assert publish(store, TIMES[5], old) == [Change.CHANGED]
+def test_decide_says_what_becomes_of_each_resource_after_the_one_before_it(store):
+    low, high = allergy("decided", criticality="low"), allergy("decided", criticality="high")
+    seen: list[tuple[str, bool]] = []
+
+    def decide(prepared: PreparedResource, latest: LatestVersion | Version | None) -> Change | str:
+        seen.append((prepared.columns["criticality"], latest is not None))
+        return "is refused" if prepared.columns["criticality"] == "high" else Change.NEW
+
+    assert publish(store, TIMES[1], high, low, high, decide=decide) == [
+        "is refused",
+        Change.NEW,
+        "is refused",
+    ]
+    assert seen == [("high", False), ("low", False), ("high", True)]
+    found = rows(store, "AllergyIntolerance", "decided", "version_id", "criticality")
+    assert found == [(1, "low")]
 
 
-@BOTH
-def test_different_content_of_another_source_is_left_alone(store):
-    low, high = allergy("whose", criticality="low"), allergy("whose", criticality="high")
-    assert publish(store, TIMES[1], low, source_id=1) == [Change.NEW]
-    assert publish(store, TIMES[2], high, source_id=2) == [Change.FOREIGN]
-    assert publish(store, TIMES[2], low, source_id=2) == [Change.SAME]
-    assert publish(store, TIMES[2], high) == [Change.CHANGED]
-    assert publish(store, TIMES[3], low, source_id=1) == [Change.CHANGED]
-    delete(store, TIMES[4], "AllergyIntolerance/whose")
-    assert publish(store, TIMES[5], high, source_id=2) == [Change.CHANGED]
-    assert [source for (source,) in rows(store, "AllergyIntolerance", "whose", "source_id")][
-        -1
-    ] == 2
+def test_bytes_of_a_document_that_is_refused_are_not_stored(store):
+    def refuse(prepared: PreparedResource, _latest: object) -> Change | str:
+        return "is refused" if prepared.id == "refused" else Change.NEW
+
+    taken, refused = (document(name, inline(name)) for name in ("taken", "refused"))
+    assert publish(store, TIMES[1], refused, taken, decide=refuse) == ["is refused", Change.NEW]
+    with store.app_context(), db.engine.connect() as connection:
+        stored = connection.execute(select(types()["Binary"].table.c.data)).scalars().all()
+    assert [data for data in stored if data in (b"taken", b"refused")] == [b"taken"]
 
 
 def test_resource_without_source_gets_the_first_that_publishes_it(store):

@@ -30,7 +30,7 @@ from fhirapp.search.string import Phonetic
 from fhirapp.search.token import ContactToken, Presence, Token
 from fhirapp.search.values import values_at
 from fhirapp.search.words import Words
-from fhirapp.store.prepare import prepare
+from fhirapp.store.prepare import deletion, prepare
 from fhirapp.store.publish import Publisher
 from fhirapp.store.version import Change
 from fhirapp.store.write import Rendering
@@ -62,22 +62,17 @@ SEARCHABLE = [pytest.param(one, id=name) for name, one in SERVED.items() if one.
 def publish(app: Flask, *resources: dict[str, Any], now: str) -> None:
     """Publish resources of one type at an instant: 2026-02-01T00:00:00.000+00:00."""
     with app.app_context(), writing() as connection:
-        served = types()
-        publisher = Publisher(
-            connection, now=now, rendering=Rendering.of(settings_of(app)), binary=served["Binary"]
-        )
-        definition = served[resources[0]["resourceType"]]
+        publisher = Publisher(connection, now=now, rendering=Rendering.of(settings_of(app)))
+        definition = types()[resources[0]["resourceType"]]
         publisher.publish([prepare(definition, resource) for resource in resources])
 
 
 def delete(app: Flask, resource_type: str, resource_id: str, *, now: str) -> None:
     """Publish a deletion at an instant."""
     with app.app_context(), writing() as connection:
-        served = types()
-        publisher = Publisher(
-            connection, now=now, rendering=Rendering.of(settings_of(app)), binary=served["Binary"]
-        )
-        assert publisher.delete(served[resource_type], resource_id) is Change.DELETED
+        publisher = Publisher(connection, now=now, rendering=Rendering.of(settings_of(app)))
+        gone = deletion(types()[resource_type], resource_id)
+        assert publisher.publish([gone]) == [Change.DELETED]
 
 
 def allergy(row_id: str, patient: str = "p1", **elements: Any) -> dict[str, Any]:

@@ -90,18 +90,18 @@ def publish(app: Flask, size: int) -> None:
             ("Practitioner", _practitioners()),
             ("Patient", _patients(size)),
         ):
-            definition, binary = types()[kind], types()["Binary"]
+            definition = types()[kind]
             with writing() as connection:
-                publisher = Publisher(connection, now=FIRST, rendering=RENDERING, binary=binary)
+                publisher = Publisher(connection, now=FIRST, rendering=RENDERING)
                 publisher.publish([prepare(definition, one) for one in people])
     for kind, make in ((ALLERGY, _allergy), (DOCUMENT, _document)):
         records = [*_records(kind, make, size)]
         parts = (FIRST, records[:FEW]), (BETWEEN, records[FEW:-FEW]), (LAST, records[-FEW:])
         with app.app_context():
-            definition, binary = types()[kind], types()["Binary"]
+            definition = types()[kind]
             for now, part in parts:
                 with writing() as connection:
-                    publisher = Publisher(connection, now=now, rendering=RENDERING, binary=binary)
+                    publisher = Publisher(connection, now=now, rendering=RENDERING)
                     publisher.publish([prepare(definition, one) for one in part])
 
 

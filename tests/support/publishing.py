@@ -8,8 +8,8 @@ from flask import Flask
 
 from fhirapp.db import writing
 from fhirapp.definition import types
-from fhirapp.store.prepare import prepare
-from fhirapp.store.publish import Publisher
+from fhirapp.store.prepare import deletion, prepare
+from fhirapp.store.publish import Decide, Publisher, by_content
 from fhirapp.store.version import Change
 from fhirapp.store.write import Rendering
 
@@ -24,21 +24,20 @@ def publish(
     now: str,
     *resources: dict[str, Any],
     source_id: int | None = None,
-    hold_older: bool = False,
-) -> list[Change]:
+    decide: Decide = by_content,
+) -> list[Change | str]:
     """Publish resources of one type at a time of our choice."""
     with app.app_context(), writing() as connection:
         publisher = Publisher(
-            connection, now=now, rendering=RENDERING, binary=types()["Binary"], source_id=source_id
+            connection, now=now, rendering=RENDERING, source_id=source_id, decide=decide
         )
         definition = types()[resources[0]["resourceType"]]
-        prepared = [prepare(definition, one) for one in resources]
-        return publisher.publish(prepared, hold_older=hold_older)
+        return publisher.publish([prepare(definition, resource) for resource in resources])
 
 
 def delete(app: Flask, now: str, path: str) -> bool:
     """Publish the deletion of a resource; say whether there was something to delete."""
     type_name, _, resource_id = path.partition("/")
     with app.app_context(), writing() as connection:
-        publisher = Publisher(connection, now=now, rendering=RENDERING, binary=types()["Binary"])
-        return publisher.delete(types()[type_name], resource_id) is Change.DELETED
+        publisher = Publisher(connection, now=now, rendering=RENDERING)
+        return publisher.publish([deletion(types()[type_name], resource_id)]) == [Change.DELETED]

@@ -71,7 +71,7 @@ def reset(app: Flask, now: float) -> int:
         _clear(connection)
         rendering = rendering_in_force(connection, Rendering.of(settings_of(app)))
         written_at = instant(datetime.fromtimestamp(now, UTC))
-        count = write_seed(connection, versions, types(), rendering, written_at)
+        count = write_seed(connection, versions, rendering, written_at)
         add_demo(connection, key)
         known.put_back(connection)
         version.raise_generation(connection)

@@ -21,9 +21,9 @@ from fhirapp.db import JSON_OPTIONS, db, writing
 from fhirapp.definition import Definition
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
-from fhirapp.store.prepare import DocumentTextReader, PreparedResource, prepare
+from fhirapp.store.prepare import DocumentTextReader, deletion, prepare
 from fhirapp.store.publish import Publisher
-from fhirapp.store.version import RestoredVersion
+from fhirapp.store.version import Version
 from fhirapp.store.write import Rendering
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def seed_path() -> Path:
 
 
 # What Publisher.restore takes, a list for each type, in the order in which they are written.
-Versions = list[list[RestoredVersion]]
+Versions = list[list[Version]]
 
 
 def load_seed(
@@ -51,25 +51,26 @@ def load_seed(
     """Publish every row of a seed; return how many. Raises InvalidSeed, and then nothing stays."""
     versions = read_seed(path, definitions)
     with writing() as connection:
-        return write_seed(connection, versions, definitions, rendering, now)
+        return write_seed(connection, versions, rendering, now)
 
 
 def read_seed(path: Path, definitions: Mapping[str, Definition]) -> Versions:
     """Return what a seed holds, ready to be written. Raises InvalidSeed."""
     scratch = _scratch(path)
-    ordered = sorted(definitions.values(), key=lambda one: (one.rank, one.name))
+    ordered = sorted(
+        definitions.values(), key=lambda definition: (definition.rank, definition.name)
+    )
     versions: Versions = []
     try:
         with DocumentTextReader(definitions["Binary"]) as notes:
             for definition in ordered:
                 found = list(_versions(scratch, definition, path))
-                prepared = notes.read([one[0] for one in found], frozenset())
-                versions.append(
-                    [
-                        version._replace(prepared=one)
-                        for version, one in zip(found, prepared, strict=True)
-                    ]
-                )
+                resources = [version.prepared for version in found]
+                for version, prepared in zip(
+                    found, notes.read(resources, frozenset()), strict=True
+                ):
+                    version.prepared = prepared
+                versions.append(found)
     finally:
         scratch.dispose()
     return versions
@@ -78,13 +79,11 @@ def read_seed(path: Path, definitions: Mapping[str, Definition]) -> Versions:
 def write_seed(
     connection: Connection,
     versions: Versions,
-    definitions: Mapping[str, Definition],
     rendering: Rendering,
     now: str,
 ) -> int:
     """Publish what was read, within a writing transaction; return how many versions."""
-    binary = definitions["Binary"]
-    publisher = Publisher(connection, now=now, rendering=rendering, binary=binary)
+    publisher = Publisher(connection, now=now, rendering=rendering)
     for of_type in versions:
         publisher.restore(of_type)
     return sum(map(len, versions))
@@ -126,7 +125,7 @@ def _statements(script: str) -> Iterator[str]:
         yield statement
 
 
-def _versions(scratch: Engine, definition: Definition, path: Path) -> Iterator[RestoredVersion]:
+def _versions(scratch: Engine, definition: Definition, path: Path) -> Iterator[Version]:
     """Yield a type's versions, oldest first, each resource's in order. Raises InvalidSeed."""
     table = definition.table
     # JSON as its text: what is no JSON is told with its row.
@@ -138,19 +137,15 @@ def _versions(scratch: Engine, definition: Definition, path: Path) -> Iterator[R
             row = dict(zip(table.c.keys(), found, strict=True))
             row_id = row["id"]
             if row["deleted"]:
-                prepared = PreparedResource(
-                    definition, row_id, {"patient_id": patients.get(row_id)}, b""
-                )
+                prepared = deletion(definition, row_id, patients.get(row_id))
             else:
                 try:
                     prepared = prepare(definition, _resource(definition, row))
                 except InvalidResource as error:
                     place = f"{definition.name}/{row_id}, version {row['version_id']}"
                     raise InvalidSeed(f"{path.name}: {place}: {error}") from None
-                patients[row_id] = prepared.columns["patient_id"]
-            yield RestoredVersion(
-                prepared, row["version_id"], row["last_updated"], bool(row["deleted"])
-            )
+                patients[row_id] = prepared.patient_id
+            yield Version(prepared, row["version_id"], row["last_updated"])
 
 
 def _resource(definition: Definition, row: dict[str, Any]) -> dict[str, Any]:

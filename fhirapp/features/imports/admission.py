@@ -12,12 +12,7 @@ from typing import Any
 from fhirapp import urls
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
-from fhirapp.features.imports.batches import (
-    AdmittedResource,
-    Deletion,
-    ResourceHistory,
-    read_history,
-)
+from fhirapp.features.imports.batches import AdmittedResource, ResourceHistory, read_history
 from fhirapp.features.imports.bundles import OnMatch
 from fhirapp.features.imports.known_records import KnownRecords
 from fhirapp.features.imports.patient_changes import PatientChanges
@@ -31,10 +26,8 @@ from fhirapp.features.imports.records import (
     name_of,
 )
 from fhirapp.features.imports.references import (
-    ANOTHER_SOURCE,
     PublishFirst,
     Resolver,
-    SourceIds,
     Unresolved,
     current,
     targets_of,
@@ -42,18 +35,16 @@ from fhirapp.features.imports.references import (
 from fhirapp.features.imports.repair import repair
 from fhirapp.features.imports.report import Repaired, Report
 from fhirapp.features.imports.runs import Options
+from fhirapp.features.imports.sources import ANOTHER_SOURCE, MISFILED, SourceRules
 from fhirapp.features.imports.tables.update import is_other_allergy, merge_row
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.identity import contradiction
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.words import concept
 from fhirapp.search.values import values_at
-from fhirapp.store.prepare import PreparedResource, elements_of, prepare
+from fhirapp.store.prepare import PreparedResource, deletion, elements_of, prepare
 from fhirapp.store.version import Change
 
-MISFILED = (
-    "is the id of another patient's record in this import; each record needs an id of its own"
-)
 _URL_BESIDE_DATA = "came with data, which is stored; the url is kept in an extension"
 _DELETED = (
     "was deleted here by an administrator, so nothing of that record is imported; delete it at its"
@@ -81,6 +72,8 @@ class Admission:
         options: Options,
         scratch: Scratch,
         report: Report,
+        rules: SourceRules,
+        patient_changes: PatientChanges,
     ) -> None:
         self._definitions = definitions
         self._options = options
@@ -88,9 +81,11 @@ class Admission:
         self._report = report
         own = urls.own_prefix()
         bases = frozenset([*options.bases, *([own] if own else [])])
-        self._resolver = Resolver(definitions, scratch, bases, options.prefix)
-        self.source_ids = SourceIds(definitions)
-        self.patient_changes = PatientChanges()
+        self._resolver = Resolver(
+            definitions, scratch, bases, options.prefix, patient_changes.merged
+        )
+        self._rules = rules
+        self._patient_changes = patient_changes
         # Types of what was admitted and is not published yet.
         self._unpublished: set[str] = set()
         self._known = KnownRecords()
@@ -108,7 +103,8 @@ class Admission:
         self._deferred_again.clear()
         by_name = reason == OLDER
         for record in self._scratch.take_deferred(reason, by_name=by_name, type_name=type_name):
-            record.has_prefix = bool(self._options.prefix)
+            # The id of a deletion stands in its entry as it came.
+            record.has_prefix = bool(self._options.prefix and not record.deletes)
             yield record
 
     def defer(
@@ -176,7 +172,7 @@ class Admission:
             return None
         return definition
 
-    def _deletion(self, record: ImportRecord, *, final: bool) -> Deletion | None:
+    def _deletion(self, record: ImportRecord, *, final: bool) -> PreparedResource | None:
         if not (record.was_deferred or record.is_identified):
             record.is_identified = True
             record.deletes = record.deletes.replace("/", f"/{self._options.prefix}", 1)
@@ -188,7 +184,7 @@ class Admission:
             return None
         self._resolver.admit_deletion(record.deletes)
         self._known.admit(record.deletes, None)
-        return Deletion(definition, resource_id)
+        return deletion(definition, resource_id)
 
     def _history(
         self, record: ImportRecord, snapshot: Reader, *, final: bool
@@ -203,9 +199,9 @@ class Admission:
         name = record.history_of = f"{history.definition.name}/{history.id}"
         if self._is_left_out(history.definition, name, versions, snapshot):
             return None
-        if patient_id := self.patient_changes.merged_patient(versions):
+        if patient_id := self._patient_changes.merged_patient(versions):
             raise Rejected(f"Patient/{patient_id} {_MERGED}")
-        targets = targets_of(record.resource) if self.source_ids.are_checked else ()
+        targets = targets_of(record.resource) if self._rules.are_checked else ()
         if self._waits_for_source(record, targets, snapshot, final=final) and self.defer(
             record, REFERENCE, name
         ):
@@ -232,9 +228,9 @@ class Admission:
         snapshot: Reader,
     ) -> bool:
         """Say whether an administrator deleted the record of a resource, or corrected it."""
-        if patient_id := self.patient_changes.deleted_patient(definition, versions, snapshot):
+        if patient_id := self._patient_changes.deleted_patient(definition, versions, snapshot):
             self._report.remark(f"Patient/{patient_id}", _DELETED)
-        elif len(versions) == 1 and self.patient_changes.is_corrected(definition, versions[0]):
+        elif len(versions) == 1 and self._patient_changes.is_corrected(definition, versions[0]):
             self._report.remark(name, _CORRECTED)
         else:
             return False
@@ -312,13 +308,13 @@ class Admission:
     ) -> PreparedResource | None:
         """Return what a record is stored as, None where it is left out. Raises Rejected."""
         resource = record.resource
-        prepared = self.patient_changes.merged_with(definition, prepare(definition, resource))
+        prepared = self._patient_changes.merged_with(definition, prepare(definition, resource))
         name = f"{definition.name}/{prepared.id}"
         if self._is_left_out(definition, name, [prepared], snapshot):
             return None
         if record.table_kind and not self._known.is_same(prepared, snapshot):
             resource = self._updated(record, prepared, snapshot)
-            prepared = self.patient_changes.merged_with(definition, prepare(definition, resource))
+            prepared = self._patient_changes.merged_with(definition, prepare(definition, resource))
             if self._is_left_out(definition, name, [prepared], snapshot):
                 return None
         return prepared
@@ -330,7 +326,7 @@ class Admission:
         definition, stated = prepared.definition, record.resource
         name = f"{definition.name}/{prepared.id}"
         # A row does not change another source's record: it is the same, or is rejected.
-        is_foreign = self.source_ids.is_foreign(name, snapshot)
+        is_foreign = self._rules.is_foreign_target(name, snapshot)
         stored = None if is_foreign else self._known.find(prepared, snapshot)
         if stored is None:
             return {**stated}
@@ -436,7 +432,7 @@ class Admission:
         self, record: ImportRecord, definition: Definition, own: str, snapshot: Reader
     ) -> None:
         """Reject a record whose id is that of another source's record, or of another patient."""
-        if self.source_ids.is_foreign(own, snapshot):
+        if self._rules.is_foreign_target(own, snapshot):
             self._dispute(record)
             raise Rejected(f"{own} {ANOTHER_SOURCE}")
         if definition.compartment == "id":
@@ -465,7 +461,7 @@ class Admission:
 
         Raises Rejected.
         """
-        are_checked = self.source_ids.are_checked
+        are_checked = self._rules.are_checked
         # Only unchanged JSON shows by its text whether there is something to resolve.
         text = None if record.table_kind or self._options.repair else record.text
         # As it was before: ids that a condition finds are not those of the source.
@@ -499,7 +495,7 @@ class Admission:
         # What was made from a document has ids of our own.
         if (record.grouped and not record.table_kind) or record.references_checked:
             return False
-        foreign = self.source_ids.first_foreign(targets, snapshot)
+        foreign = self._rules.first_foreign(targets, snapshot)
         if not foreign:
             record.references_checked = True
             return False
@@ -520,10 +516,9 @@ class Admission:
 
         Reject it too if it would lose its patient here because the reference cannot be resolved.
         """
-        definition, patient_id = prepared.definition, prepared.columns["patient_id"]
+        definition, patient_id = prepared.definition, prepared.patient_id
         if patient_id is not None:
-            name = f"{definition.name}/{prepared.id}"
-            if self._scratch.first_patient(name, patient_id) != patient_id:
+            if self._scratch.first_patient(prepared.name, patient_id) != patient_id:
                 raise Rejected(MISFILED, f"{definition.name}.id")
             return
         patients = values_at(resource, f"{definition.compartment}.reference")

@@ -16,24 +16,19 @@ from sqlalchemy import Connection, select
 
 from fhirapp.definition import Definition
 from fhirapp.features.exports.history import history_of
-from fhirapp.features.imports.records import ImportRecord
-from fhirapp.store.prepare import DocumentTextReader, PreparedResource, prepare
+from fhirapp.features.imports.records import OLDER, ImportRecord
+from fhirapp.features.imports.sources import SourceRules
+from fhirapp.store.prepare import DocumentTextReader, PreparedResource, deletion, prepare
 from fhirapp.store.publish import Publisher
-from fhirapp.store.version import Change, RestoredVersion
+from fhirapp.store.version import Change, Version
 
 # A batch ends at so many resources, or so many bytes of them.
 MAX_RECORDS, MAX_BYTES = 1_000, 2_000_000
+_RESOURCE, _DELETION, _HISTORY = "resource", "deletion", "history"
 _CLAIMED = (
     "is what records of another source refer to, and may be another person there; import both "
     "under one name (--source)"
 )
-
-
-class Deletion(NamedTuple):
-    """A resource to be deleted."""
-
-    definition: Definition
-    id: str
 
 
 class ResourceHistory(NamedTuple):
@@ -41,12 +36,16 @@ class ResourceHistory(NamedTuple):
 
     definition: Definition
     id: str
-    versions: list[RestoredVersion]
+    versions: list[Version]
+
+    @property
+    def name(self) -> str:
+        return f"{self.definition.name}/{self.id}"
 
 
-AdmittedResource = PreparedResource | Deletion | ResourceHistory
+AdmittedResource = PreparedResource | ResourceHistory
 Ready = tuple[ImportRecord, AdmittedResource]
-# (record, its type, its change, or why it was rejected)
+# (record, its type, its change, or why it is not published)
 Outcome = tuple[ImportRecord, str, Change | str]
 
 
@@ -65,47 +64,40 @@ def batches(records: Iterable[ImportRecord]) -> Iterator[list[ImportRecord]]:
 
 
 def publish(
-    publisher: Publisher,
-    connection: Connection,
-    ready: Sequence[Ready],
-    *,
-    hold_older: bool = True,
+    publisher: Publisher, rules: SourceRules, ready: Sequence[Ready], *, hold_older: bool = True
 ) -> list[Outcome]:
-    """Publish a batch within the publisher's transaction.
+    """Publish a batch within the publisher's transaction, which decides by the rules.
 
-    With hold_older, content that an earlier version had is not published: Change.OLDER.
+    With hold_older, content that an earlier version had is not published: OLDER.
     """
     outcomes: list[Outcome] = []
-    held: set[tuple[str, str]] = set()
-    for kind, run in groupby(ready, lambda pair: type(pair[1])):
+    held: set[str] = set()
+    for kind, run in groupby(ready, lambda pair: _kind(pair[1])):
         pairs = []
         for record, admitted in run:
-            if _key(admitted) in held:
+            if admitted.name in held:
                 # Records after a held one are held too.
-                outcomes.append((record, admitted.definition.name, Change.OLDER))
+                outcomes.append((record, admitted.definition.name, OLDER))
             else:
                 pairs.append((record, admitted))
-        for group in [pairs] if kind is Deletion else _by_type(pairs):
+        for group in [[pair] for pair in pairs] if kind == _DELETION else _by_type(pairs):
             admitted_group: list[Any] = [admitted for _, admitted in group]
-            changes: Sequence[Change | str]
-            if kind is PreparedResource:
-                changes = publisher.publish(admitted_group, hold_older=hold_older)
-            elif kind is Deletion:
-                changes = [
-                    publisher.delete(*deletion, hold_older=hold_older)
-                    for deletion in admitted_group
-                ]
+            if kind == _HISTORY:
+                changes = restore(publisher, rules, admitted_group)
             else:
-                changes = restore(publisher, connection, admitted_group)
+                rules.look_up(publisher.connection, admitted_group, hold_older=hold_older)
+                changes = publisher.publish(admitted_group)
             for (record, admitted), change in zip(group, changes, strict=True):
                 outcomes.append((record, admitted.definition.name, change))
-                if change is Change.OLDER:
-                    held.add(_key(admitted))
+                if change == OLDER:
+                    held.add(admitted.name)
     return outcomes
 
 
-def _key(admitted: AdmittedResource) -> tuple[str, str]:
-    return admitted.definition.name, admitted.id
+def _kind(admitted: AdmittedResource) -> str:
+    if isinstance(admitted, ResourceHistory):
+        return _HISTORY
+    return _DELETION if admitted.deleted else _RESOURCE
 
 
 def _by_type(pairs: Iterable[Ready]) -> list[list[Ready]]:
@@ -125,60 +117,52 @@ def read_history(bundle: Any, definitions: Mapping[str, Definition]) -> Resource
     definition = definitions.get(history.type_name)
     if definition is None or definition.view:
         return None
-    versions: list[RestoredVersion] = []
+    versions: list[Version] = []
     patient_id = None
     for version in history.versions:
         if version.deleted:
-            prepared = PreparedResource(definition, history.id, {"patient_id": patient_id}, b"")
+            prepared = deletion(definition, history.id, patient_id)
         else:
             prepared = prepare(definition, version.resource)
-            patient_id = prepared.columns["patient_id"]
-        versions.append(
-            RestoredVersion(
-                prepared,
-                version.version_id,
-                version.last_updated,
-                version.deleted,
-                version.made_with,
-            )
-        )
+            patient_id = prepared.patient_id
+        number, time = version.version_id, version.last_updated
+        versions.append(Version(prepared, number, time, made_with=version.made_with))
     return ResourceHistory(definition, history.id, versions)
 
 
 def with_words(history: ResourceHistory, notes: DocumentTextReader) -> ResourceHistory:
     """Return a history with the words of its documents."""
-    live = [version.prepared for version in history.versions if not version.deleted]
-    complete = iter(notes.read(live, frozenset()))
+    read = notes.read([version.prepared for version in history.versions], frozenset())
+    pairs = zip(history.versions, read, strict=True)
     return history._replace(
-        versions=[
-            version if version.deleted else version._replace(prepared=next(complete))
-            for version in history.versions
-        ]
+        versions=[replace(version, prepared=prepared) for version, prepared in pairs]
     )
 
 
 def restore(
-    publisher: Publisher, connection: Connection, histories: Sequence[ResourceHistory]
+    publisher: Publisher, rules: SourceRules, histories: Sequence[ResourceHistory]
 ) -> list[Change | str]:
     """Publish histories of one type; return the change of each, or why it does not fit.
 
     Existing versions are not changed: new ones must continue them without a gap.
     """
-    definition = histories[0].definition
+    connection = publisher.connection
     versions = _stored_versions(connection, histories)
-    claimed = publisher.claimed(definition, {history.id for history in histories} - versions.keys())
+    rules.look_up(
+        connection, [version.prepared for history in histories for version in history.versions]
+    )
     outcomes: list[Change | str] = []
-    accepted: list[RestoredVersion] = []
+    accepted: list[Version] = []
     for history in histories:
         stored = versions.setdefault(history.id, {})
-        if history.id in claimed:
+        if rules.is_claimed(history.name):
             outcomes.append(_CLAIMED)
             continue
-        if misfit := _misfit(history, stored, publisher):
+        if misfit := _misfit(history, stored, rules, publisher.now):
             outcomes.append(misfit)
             continue
-        if stored and publisher.is_foreign(stored[max(stored)].source_id):
-            publisher.shared.append(f"{definition.name}/{history.id}")
+        if stored and rules.is_foreign(stored[max(stored)].source_id):
+            rules.shared.add(history.name)
         new = [version for version in history.versions if version.version_id not in stored]
         changed = Change.CHANGED if stored else Change.NEW
         outcomes.append(changed if new else Change.SAME)
@@ -186,14 +170,12 @@ def restore(
             before = stored.get(version.version_id - 1)
             if version.deleted and before:
                 # A deletion belongs to the patient of the version before it.
-                columns = {"patient_id": before.patient_id}
-                version = version._replace(prepared=replace(version.prepared, columns=columns))
+                version.prepared = deletion(history.definition, history.id, before.patient_id)
             accepted.append(version)
             stored[version.version_id] = _StoredVersion(
-                version.last_updated,
-                version.prepared.columns["patient_id"],
-                version.prepared.digest or None,
+                version.last_updated, version.patient_id, version.digest
             )
+            rules.note_published(history.name)
     publisher.restore(accepted)
     return outcomes
 
@@ -223,26 +205,26 @@ def _stored_versions(
 
 
 def _misfit(
-    history: ResourceHistory, stored: Mapping[int, _StoredVersion], publisher: Publisher
+    history: ResourceHistory, stored: Mapping[int, _StoredVersion], rules: SourceRules, now: str
 ) -> str:
     """Return why a history does not continue what is here, "" where it does."""
     newest = max(stored, default=0)
     new = [version for version in history.versions if version.version_id not in stored]
     if new and stored:
         first, last = new[0], stored[newest]
-        if publisher.is_foreign(last.source_id):
+        if rules.is_foreign(last.source_id):
             return "is known from another source, as version 1 is here; give it other ids"
         if first.last_updated < last.last_updated:
             return f"continues with version {first.version_id}, dated before version {newest} here"
         # A deletion alone does not tell whose record it was.
         has_patient = len(new) == len(history.versions) and not first.deleted
-        if has_patient and last.patient_id not in (None, first.prepared.columns["patient_id"]):
+        if has_patient and last.patient_id not in (None, first.patient_id):
             return f"is another patient's than version {newest}, which is here"
-    if history.versions[-1].last_updated > publisher.now:
+    if history.versions[-1].last_updated > now:
         return "is dated in the future: the clock of its server or of this one is wrong"
     for version in history.versions:
         if existing := stored.get(version.version_id):
-            content = (version.last_updated, version.prepared.digest or None)
+            content = (version.last_updated, version.digest)
             if (existing.last_updated, existing.digest) != content:
                 return (
                     f"has another version {version.version_id} than this server, so these are two "

@@ -7,7 +7,7 @@ is simply run again: what is here already makes no new version.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +20,7 @@ from fhirapp.db.locks import lock
 from fhirapp.definition import Definition
 from fhirapp.disk import temporary_folder as scratch_folder
 from fhirapp.features.imports import batches, deletions, runs
-from fhirapp.features.imports.admission import MISFILED, Admission
+from fhirapp.features.imports.admission import Admission
 from fhirapp.features.imports.archives import Archives, OnRead
 from fhirapp.features.imports.dangling import dangling, unreachable
 from fhirapp.features.imports.inputs import Input, find_inputs, in_order, path_text
@@ -38,27 +38,17 @@ from fhirapp.features.imports.references import PublishFirst
 from fhirapp.features.imports.report import Rejects, Report
 from fhirapp.features.imports.runs import Options
 from fhirapp.features.imports.skipped import INCOMPLETE
+from fhirapp.features.imports.sources import SourceRules, has_others, stored_digests
 from fhirapp.fhir.temporal import instant
 from fhirapp.files import shared_files
 from fhirapp.store.import_models import PATIENCE, TURN
-from fhirapp.store.prepare import DocumentTextReader, PreparedResource, blob_ids
-from fhirapp.store.publish import ImportedRows, Publisher
+from fhirapp.store.prepare import DocumentTextReader, PreparedResource, blob_ids, deletion
+from fhirapp.store.publish import Decide, Publisher, by_content
 from fhirapp.store.version import Change
 from fhirapp.store.write import Rendering, rendering_in_force
 
 # Values of one SELECT: SQLite takes 32,766.
 _IDS = 10_000
-_REJECTIONS: Mapping[Change | str, str] = {
-    Change.FOREIGN: (
-        "is known from another source, with other content; give the ids of one of them a prefix "
-        "(--id-prefix), or import both under one name (--source)"
-    ),
-    Change.CLAIMED: (
-        "is what records of another source refer to, and may be another person there; give its "
-        "ids a prefix (--id-prefix), or import both under one name (--source)"
-    ),
-    Change.MISFILED: MISFILED,
-}
 _WITHOUT_RECORDS = "contains no importable file; see the skipped files"
 # Types of one rank whose turn comes first: others of that rank refer to them.
 _FIRST_TYPES = ("Organization", "Practitioner", "Patient")
@@ -128,22 +118,25 @@ class Import:
             self.report.add_skipped_file,
             repairs=options.repair,
         )
-        self._admission = Admission(definitions, options, scratch, self.report)
         self._settings = settings
         self._folder = settings.instance / "imports"
-        self._rejects = Rejects(self._folder)
-        self._run = runs.ActiveRun(0, None, {}, {})
-        self._strangers: set[str] = set()
-        self._brought = ImportedRows()
 
     def begin(self, inputs: Sequence[str]) -> None:
         """Record that the run begins."""
         with writing(patience=PATIENCE) as connection:
             self._run = runs.begin(connection, self._definitions, inputs, self._options, _now())
-            self._admission.patient_changes = PatientChanges.of(connection)
             source_id = self._run.source_id
-            if source_id is not None and runs.has_others(connection, source_id):
-                self._admission.source_ids.source_id = source_id
+            if source_id is not None and not has_others(connection, source_id):
+                source_id = None
+            self._rules = SourceRules(self._definitions, self._scratch, source_id)
+            self._admission = Admission(
+                self._definitions,
+                self._options,
+                self._scratch,
+                self.report,
+                self._rules,
+                PatientChanges.of(connection),
+            )
         self.report.run = self._run.id
         path = self._folder / f"{self._run.id}.rejected.ndjson"
         self._rejects = Rejects(self._options.rejected or path)
@@ -172,8 +165,8 @@ class Import:
         self.report.rejected_file = " ".join(self._kept_rejects())
         with writing(patience=PATIENCE, much=True) as connection:
             if self._options.provenance:
-                publisher = self._publisher(connection, None)
-                runs.write_provenance(publisher, connection, self._definitions, self._run, _now())
+                publisher = self._publisher(connection)
+                runs.write_provenance(publisher, self._definitions, self._run)
             runs.end(connection, self._run, _now(), self.report.content()["changes"])
 
     def _report_empty(self) -> None:
@@ -234,14 +227,10 @@ class Import:
         while records:
             ready, records = self._ready(records, final=final)
             if ready:
-                with writing(patience=PATIENCE, much=True) as connection:
-                    publisher = self._publisher(connection, self._run.source_id)
-                    outcomes = batches.publish(publisher, connection, ready)
-                    self._record_shared(publisher, connection)
+                with self._publishing() as publisher:
+                    outcomes = batches.publish(publisher, self._rules, ready)
                 # Only what is committed is reported.
-                self.report.add_twice(publisher.duplicates)
-                for record, type_name, outcome in outcomes:
-                    self._report_outcome(record, type_name, outcome)
+                self._report_outcomes(outcomes)
             self._admission.note_published()
 
     def _ready(
@@ -275,9 +264,7 @@ class Import:
         def complete(admitted: batches.AdmittedResource) -> batches.AdmittedResource:
             if isinstance(admitted, PreparedResource):
                 return next(read)
-            if isinstance(admitted, batches.ResourceHistory):
-                return batches.with_words(admitted, self._notes)
-            return admitted
+            return batches.with_words(admitted, self._notes)
 
         return [(record, complete(admitted)) for record, admitted in ready]
 
@@ -292,35 +279,40 @@ class Import:
             stored.update(row[0] for row in snapshot.all(current, batch))
         return frozenset(stored)
 
-    def _publisher(self, connection: Connection, source_id: int | None) -> Publisher:
+    @contextmanager
+    def _publishing(self) -> Iterator[Publisher]:
+        """Open a transaction that publishes for the source, by its rules."""
+        with writing(patience=PATIENCE, much=True) as connection:
+            yield self._publisher(connection, self._run.source_id, self._rules.decide)
+            self._rules.record_shared(connection)
+
+    def _publisher(
+        self, connection: Connection, source_id: int | None = None, decide: Decide = by_content
+    ) -> Publisher:
         # The time is taken within the transaction, so that it rises with the versions.
         return Publisher(
             connection,
             now=_now(),
             rendering=rendering_in_force(connection, self._rendering),
-            binary=self._definitions["Binary"],
             source_id=source_id,
-            imported_rows=self._brought,
-            unknown_patients=self._strangers if source_id else None,
-            isolate_source=self._admission.source_ids.are_checked,
+            decide=decide,
         )
 
-    def _record_shared(self, publisher: Publisher, connection: Connection) -> None:
-        if self._run.source_id is not None:
-            runs.record_shared(connection, self._run.source_id, publisher.shared)
-
-    def _report_outcome(self, record: ImportRecord, type_name: str, outcome: Change | str) -> None:
-        if outcome is Change.OLDER:
-            self._admission.defer(record, OLDER)
-        elif outcome in _REJECTIONS:
-            self._reject(record, [(f"{type_name}.id", _REJECTIONS[outcome])])
-        elif isinstance(outcome, Change):
-            self.report.count(type_name, outcome.value)
-            is_new_history = record.type_name == "Bundle" and outcome is not Change.SAME
-            if is_new_history and any(self._run.last_rows.values()):
-                self.report.remark("", _OWN_TIMES)
-        else:
-            self._reject(record, [(type_name, outcome)])
+    def _report_outcomes(self, outcomes: Iterable[batches.Outcome]) -> None:
+        self.report.add_twice(self._rules.duplicates)
+        self._rules.duplicates.clear()
+        for record, type_name, outcome in outcomes:
+            if outcome == OLDER:
+                self._admission.defer(record, OLDER)
+            elif isinstance(outcome, Change):
+                self.report.count(type_name, outcome.value)
+                is_new_history = record.type_name == "Bundle" and outcome is not Change.SAME
+                if is_new_history and any(self._run.last_rows.values()):
+                    self.report.remark("", _OWN_TIMES)
+            else:
+                # A history is rejected as a whole.
+                path = type_name if record.history_of else f"{type_name}.id"
+                self._reject(record, [(path, outcome)])
 
     def _reject(
         self, record: ImportRecord, faults: Sequence[tuple[str, str]], *, follows: bool = False
@@ -369,19 +361,21 @@ class Import:
             for position, (record, admitted) in enumerate(after)
             if position == 0 or _digest(admitted) != _digest(after[position - 1][1])
         ]
-        with writing(patience=PATIENCE) as connection:
-            publisher = self._publisher(connection, self._run.source_id)
+        with self._publishing() as publisher:
             outcomes = batches.publish(
-                publisher, connection, [ready[position] for position in histories], hold_older=False
+                publisher,
+                self._rules,
+                [ready[position] for position in histories],
+                hold_older=False,
             )
-            stored = publisher.digests(definition, [resource_id]).get(resource_id, [])
-            overlap = _overlap(stored, [_digest(admitted) for _, admitted in once])
-            outcomes += batches.publish(publisher, connection, once[overlap:], hold_older=False)
-            self._record_shared(publisher, connection)
+            stored = stored_digests(publisher.connection, definition, [resource_id])
+            overlap = _overlap(
+                stored.get(resource_id, []), [_digest(admitted) for _, admitted in once]
+            )
+            outcomes += batches.publish(publisher, self._rules, once[overlap:], hold_older=False)
         same = len(ready) - len(outcomes)
         self.report.count(definition.name, Change.SAME.value, same)
-        for record, type_name, outcome in outcomes:
-            self._report_outcome(record, type_name, outcome)
+        self._report_outcomes(outcomes)
 
     def _delete_missing(self) -> None:
         """Delete what the source no longer holds."""
@@ -414,9 +408,10 @@ class Import:
             return
         for definition, ids in deletions.missing_pages(self._definitions, source_id, self._scratch):
             with writing(patience=PATIENCE) as connection:
-                publisher = self._publisher(connection, source_id)
-                changes = [publisher.delete(definition, resource_id) for resource_id in ids]
-            self.report.count(definition.name, "deleted", changes.count(Change.DELETED))
+                publisher = self._publisher(connection)
+                for resource_id in ids:
+                    publisher.publish([deletion(definition, resource_id)])
+            self.report.count(definition.name, Change.DELETED.value, len(ids))
 
 
 def _digest(admitted: batches.AdmittedResource) -> bytes | None:

@@ -29,6 +29,7 @@ CREATE TABLE address (
     bundle INTEGER, full_url TEXT, target TEXT, condition TEXT, PRIMARY KEY (bundle, full_url)
 ) WITHOUT ROWID;
 CREATE TABLE patient_of (name TEXT PRIMARY KEY, patient TEXT) WITHOUT ROWID;
+CREATE TABLE published (name TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE seen (type TEXT, id TEXT, PRIMARY KEY (type, id)) WITHOUT ROWID;
 """
 _COLUMNS = (
@@ -321,6 +322,18 @@ class Scratch(AbstractContextManager["Scratch"]):
         )
         first = "SELECT patient FROM patient_of WHERE name = ?"
         return str(self._connection.execute(first, (name,)).fetchone()[0])
+
+    # The resources that the run published.
+
+    def add_published(self, name: str) -> bool:
+        """Note that a resource, Type/id, is published; False where it was already."""
+        added = self._connection.execute("INSERT OR IGNORE INTO published VALUES (?)", (name,))
+        return added.rowcount > 0
+
+    def is_published(self, name: str) -> bool:
+        """Say whether the run published a resource, Type/id."""
+        published = "SELECT 1 FROM published WHERE name = ?"
+        return self._connection.execute(published, (name,)).fetchone() is not None
 
     # The resources that the source still has.
 

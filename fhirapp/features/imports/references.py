@@ -4,16 +4,12 @@
 with that address, `https://source.example/fhir/Patient/1` becomes `Patient/1`. What cannot be
 resolved is kept as it is and reported. Source: FHIR R4 http §3.1.0.11.2.1, bundle §2.36.4.1,
 references §2.3.0.
-
-Two named sources may use the same ids for different people. A source may refer by id to what it
-sent itself, and to what it sent with the same content as is here. An id that only another source
-sent would lead to a stranger's record (decisions §5).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -26,7 +22,6 @@ from fhirapp.fhir.outcome import FhirError
 from fhirapp.search.page import NEWEST_FIRST, find_page
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import parse_query, select
-from fhirapp.store.merge import patients_merged
 
 _CONDITIONAL = re.compile(r"([A-Z][A-Za-z]+)\?(\S+)")
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
@@ -36,15 +31,10 @@ _LITERAL = re.compile(_LITERAL_PATTERN)
 _LITERAL_IN_JSON = re.compile(rf'"(?:reference|url)"\s*:\s*"{_LITERAL_PATTERN}"'.encode())
 # What may have to be resolved; resources without it are not walked through.
 _HINT = re.compile(rb'"(?:reference|url)"\s*:\s*"(?:[A-Z][A-Za-z]+(?:\?|\\u003[fF])|urn:|https?:)')
-# Conditions, and targets, whose answers are remembered.
+# Conditions whose answers are remembered.
 _REMEMBERED = 50_000
 # So many rows of a condition are read: records that were merged into one person are several.
 _FOUND = 10
-ANOTHER_SOURCE = (
-    "is a record of another source here, and this source sent none with the same content: it may "
-    "be about another person; give its ids a prefix (--id-prefix), or import both under one name "
-    "(--source)"
-)
 
 
 class PublishFirst(Exception):
@@ -63,20 +53,23 @@ class Resolver:
     """Resolves references; what conditions find is remembered for the whole import.
 
     bases are the addresses of the servers whose absolute references mean records here, each with
-    its slash at the end. prefix is put before every id.
+    its slash at the end. prefix is put before every id. merged has whom each patient who was merged
+    was merged into, by id.
     """
 
     def __init__(
         self,
         definitions: Mapping[str, Definition],
         scratch: Scratch,
-        bases: Collection[str] = (),
-        prefix: str = "",
+        bases: Collection[str],
+        prefix: str,
+        merged: Mapping[str, str],
     ) -> None:
         self._definitions = definitions
         self._scratch = scratch
         self._bases = bases
         self._prefix = prefix
+        self._merged = merged
         self._matches: dict[str, str] = {}
         # What came with a condition, is admitted and is not published yet: Type/id by condition.
         self._admitted: dict[str, str] = {}
@@ -285,56 +278,12 @@ class Resolver:
         found = {str(row[0]) for row in rows}
         if type_name == "Patient" and len(found) > 1:
             # Records that were merged are one person's.
-            merged = patients_merged(snapshot)
-            found = {merged.get(patient_id, patient_id) for patient_id in found}
+            found = {self._merged.get(patient_id, patient_id) for patient_id in found}
         if len(found) == 1 and len(rows) < _FOUND:
             return found.pop()
         if rows:
             return Unresolved(whole, f"{type_name}: more than one matches")
         return Unresolved(whole, f"{type_name}: none matches", may_come=True)
-
-
-class SourceIds:
-    """The ids that the source of an import may refer to."""
-
-    def __init__(self, definitions: Mapping[str, Definition]) -> None:
-        self._definitions = definitions
-        # Set where the source has a name and there are others; otherwise no id is foreign.
-        self.source_id: int | None = None
-        self._own: set[str] = set()
-
-    @property
-    def are_checked(self) -> bool:
-        return self.source_id is not None
-
-    def is_foreign(self, target: str, snapshot: Reader) -> bool:
-        """Say whether Type/id is another source's."""
-        return self.are_checked and self._is_foreign(target, snapshot)
-
-    def first_foreign(self, targets: Iterable[str], snapshot: Reader) -> str:
-        """Return the first of some Type/id that is another source's, "" if none is."""
-        for target in sorted({*targets} - self._own):
-            if self._is_foreign(target, snapshot):
-                return target
-            if len(self._own) >= _REMEMBERED:
-                self._own.clear()
-            self._own.add(target)
-        return ""
-
-    def _is_foreign(self, target: str, snapshot: Reader) -> bool:
-        type_name, _, resource_id = target.partition("/")
-        definition = self._definitions.get(type_name)
-        if definition is None or definition.view:
-            return False
-        newest = snapshot.first(
-            f"SELECT source_id FROM {definition.sql_table} WHERE id = ?"
-            " ORDER BY version_id DESC LIMIT 1",
-            (resource_id,),
-        )
-        if newest is None or newest[0] in (None, self.source_id):
-            return False
-        shared = "SELECT 1 FROM import_shared WHERE source_id = ? AND type = ? AND id = ?"
-        return snapshot.first(shared, (self.source_id, type_name, resource_id)) is None
 
 
 def current(snapshot: Reader, definition: Definition, resource_id: str, column: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -23,7 +23,7 @@ from fhirapp.config import ConfigurationError, Settings, sqlite_url
 from fhirapp.definition import Definition
 from fhirapp.disk import database_path, temporary_folder
 from fhirapp.features.imports.batches import collect
-from fhirapp.store.import_models import ImportRun, ImportShared, ImportSource
+from fhirapp.store.import_models import ImportRun, ImportSource
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
 
@@ -152,26 +152,6 @@ def _source_id(connection: Connection, name: str) -> int:
     return connection.execute(added).scalar_one()
 
 
-def has_others(connection: Connection, source_id: int) -> bool:
-    """Say whether there are sources beside this one."""
-    others = select(ImportSource.id).where(ImportSource.id != source_id).limit(1)
-    return connection.execute(others).first() is not None
-
-
-def record_shared(connection: Connection, source_id: int, names: Iterable[str]) -> None:
-    """Record that a source has these resources, Type/id, with the content of another source."""
-    by_type: dict[str, set[str]] = {}
-    for name in names:
-        type_name, _, resource_id = name.partition("/")
-        by_type.setdefault(type_name, set()).add(resource_id)
-    for type_name, ids in by_type.items():
-        row = {"source_id": source_id, "type": type_name}
-        known = select(ImportShared.id).filter_by(**row).where(ImportShared.id.in_(sorted(ids)))
-        new = sorted(ids.difference(connection.execute(known).scalars()))
-        if new:
-            connection.execute(insert(ImportShared), [row | {"id": new_id} for new_id in new])
-
-
 def end(connection: Connection, run: ActiveRun, now: str, outcome: Any) -> None:
     """Record that a run ended, and its counts."""
     connection.execute(
@@ -180,16 +160,12 @@ def end(connection: Connection, run: ActiveRun, now: str, outcome: Any) -> None:
 
 
 def write_provenance(
-    publisher: Publisher,
-    connection: Connection,
-    definitions: Mapping[str, Definition],
-    run: ActiveRun,
-    now: str,
+    publisher: Publisher, definitions: Mapping[str, Definition], run: ActiveRun
 ) -> None:
     """Publish the Provenances of a run."""
     definition = definitions.get("Provenance")
     if definition is not None:
-        resources = provenances(connection, definitions, run, now)
+        resources = provenances(publisher.connection, definitions, run, publisher.now)
         while batch := [prepare(definition, resource) for resource in islice(resources, _BATCH)]:
             publisher.publish(batch)
             collect()

@@ -155,7 +155,7 @@ def changing(settings: Settings) -> Iterator[Connection]:
 def publisher_of(connection: Connection, settings: Settings) -> Publisher:
     """Return what publishes the versions of this transaction."""
     rendering = rendering_in_force(connection, Rendering.of(settings))
-    return Publisher(connection, now=now(), rendering=rendering, binary=types()["Binary"])
+    return Publisher(connection, now=now(), rendering=rendering)
 
 
 def check_reason(reason: str) -> str:

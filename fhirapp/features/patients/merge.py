@@ -1,7 +1,7 @@
 """Two records of one person become one, and two again where that was wrong.
 
 What names the record that is merged names the one that stays, in new versions; the versions before
-are in no patient's compartment any more (Writer.close_to_patients), so that no token of one patient
+are in no patient's compartment any more (store/write.py), so that no token of one patient
 reads what was filed under another. The record that was merged keeps the personal details, is not in
 use, and says whom it was merged into. Imports that bring more of it bring it to the record that
 stays, until the merge is undone.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from fhirapp.features.imports.references import ANOTHER_SOURCE
+from fhirapp.features.imports.sources import ANOTHER_SOURCE
 from tests.support.bundles import asked, bundle, history, plain, put
 from tests.support.importing import asking, interrupted_import, lines, load, write
 from tests.support.records import (
@@ -141,6 +142,20 @@ def test_older_content_of_another_source_is_rejected(take, empty):
         assert {fault.message[: len(FOREIGN)] for fault in report.faults} == {FOREIGN}
         assert report.rejected_lines == len(letters)
     assert len(versions(empty, "AllergyIntolerance")) == 3
+
+
+def test_deletion_that_waited_and_is_rejected_is_kept_as_it_came(take, tmp_path):
+    take(allergy("x-a", "Patient/x-one"), source="s")
+    waits = allergy("a", type="allergy", recorder={"reference": "Practitioner?identifier=urn:x|1"})
+    gone = asked("DELETE", "AllergyIntolerance/a")
+    rejected = tmp_path / "rejected.ndjson"
+    contents = bundle("transaction", put(waits), gone)
+    report = take(contents, source="other", prefix="x-", rejected=rejected)
+    assert report.rejected_lines == 2
+    assert [json.loads(line)["entry"] for line in rejected.read_text().splitlines()] == [
+        [put(waits)],
+        [gone],
+    ]
 
 
 def test_bytes_of_a_rejected_document_are_not_stored(take, empty):

@@ -1,0 +1,256 @@
+"""Which source an id belongs to, and what an import may publish for its source.
+
+Two named sources may use the same ids for different people. A source may refer by id to what it
+sent itself, and to what it sent with the same content as is here; an id that only another source
+sent would lead to a stranger's record (decisions §5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from sqlalchemy import Connection, insert, select
+
+from fhirapp.db import Reader
+from fhirapp.definition import Definition
+from fhirapp.features.imports.records import OLDER, Scratch
+from fhirapp.search.reference import Reference
+from fhirapp.store.import_models import ImportShared, ImportSource
+from fhirapp.store.prepare import CARRIES, PreparedResource, blob_ids
+from fhirapp.store.publish import by_content
+from fhirapp.store.version import Change, LatestVersion, Version
+
+# Targets that are remembered.
+_REMEMBERED = 50_000
+ANOTHER_SOURCE = (
+    "is a record of another source here, and this source sent none with the same content: it may "
+    "be about another person; give its ids a prefix (--id-prefix), or import both under one name "
+    "(--source)"
+)
+# Why a resource is not published: it is known from another source, records of another source refer
+# to its id, or the same import brought it as another patient's.
+_FOREIGN = (
+    "is known from another source, with other content; give the ids of one of them a prefix "
+    "(--id-prefix), or import both under one name (--source)"
+)
+_CLAIMED = (
+    "is what records of another source refer to, and may be another person there; give its ids a "
+    "prefix (--id-prefix), or import both under one name (--source)"
+)
+MISFILED = (
+    "is the id of another patient's record in this import; each record needs an id of its own"
+)
+
+
+class SourceRules:
+    """The rules of one import for the ids of its source.
+
+    source_id is None where the source has no name or there is no other: then no id is foreign.
+    duplicates and shared collect Type/id: of what the import published twice with different
+    content, and of what the source has with the content of another.
+    """
+
+    def __init__(
+        self, definitions: Mapping[str, Definition], scratch: Scratch, source_id: int | None
+    ) -> None:
+        self.source_id = source_id
+        self.duplicates: list[str] = []
+        self.shared: set[str] = set()
+        self._definitions = definitions
+        self._scratch = scratch
+        # Type/id of what the source may refer to.
+        self._own: set[str] = set()
+        # Ids of patients that mean another patient here.
+        self._unknown_patients: set[str] = set()
+        # Type/id of the batch: what records of other sources refer to and is not here, and what
+        # comes with the content of an earlier version.
+        self._claimed: set[str] = set()
+        self._older: set[str] = set()
+
+    @property
+    def are_checked(self) -> bool:
+        return self.source_id is not None
+
+    def is_foreign(self, source_id: int | None) -> bool:
+        """Say whether a version's source is another one, where an id may mean another patient."""
+        return None not in (self.source_id, source_id) and source_id != self.source_id
+
+    def first_foreign(self, targets: Iterable[str], snapshot: Reader) -> str:
+        """Return the first of some Type/id that is another source's, "" if none is."""
+        for target in sorted({*targets} - self._own):
+            if self.is_foreign_target(target, snapshot):
+                return target
+            if len(self._own) >= _REMEMBERED:
+                self._own.clear()
+            self._own.add(target)
+        return ""
+
+    def is_foreign_target(self, target: str, snapshot: Reader) -> bool:
+        """Say whether Type/id is another source's, and not shared with this one."""
+        type_name, _, resource_id = target.partition("/")
+        definition = self._definitions.get(type_name)
+        if self.source_id is None or definition is None or definition.view:
+            return False
+        newest = snapshot.first(
+            f"SELECT source_id FROM {definition.sql_table} WHERE id = ?"
+            " ORDER BY version_id DESC LIMIT 1",
+            (resource_id,),
+        )
+        if newest is None or not self.is_foreign(newest[0]):
+            return False
+        shared = "SELECT 1 FROM import_shared WHERE source_id = ? AND type = ? AND id = ?"
+        return snapshot.first(shared, (self.source_id, type_name, resource_id)) is None
+
+    # What is published.
+
+    def look_up(
+        self,
+        connection: Connection,
+        batch: Sequence[PreparedResource],
+        *,
+        hold_older: bool = False,
+    ) -> None:
+        """Read what decide() needs to know of a batch of one type and of its attachments.
+
+        With hold_older, content that an earlier version had is not published now, as OLDER: the
+        source may still hold what came after.
+        """
+        self._older, self._claimed = set(), set()
+        if not batch:
+            return
+        definition, ids = batch[0].definition, {prepared.id for prepared in batch}
+        stored = stored_digests(connection, definition, ids)
+        if hold_older:
+            self._older = _older(batch, stored)
+        if self.source_id is not None:
+            self._claimed = self._claims(connection, definition, ids - stored.keys())
+            self._claimed |= self._claims(
+                connection, self._definitions["Binary"], {*blob_ids(batch)}
+            )
+            self._note_unknown_patients(connection, batch)
+
+    def decide(
+        self, prepared: PreparedResource, latest: LatestVersion | Version | None
+    ) -> Change | str:
+        """Return what comes of a resource of the batch: its change, or why it is not published."""
+        name = prepared.name
+        if name in self._older:
+            return OLDER
+        change = by_content(prepared, latest)
+        if change is Change.SAME:
+            if latest and not prepared.deleted and self.is_foreign(latest.source_id):
+                self.shared.add(name)
+            return change
+        if reason := self._refusal(prepared, latest):
+            if prepared.definition.compartment == "id" and not prepared.deleted:
+                self._unknown_patients.add(prepared.id)
+            return reason
+        if not prepared.deleted:
+            is_first = self._scratch.add_published(name)
+            if latest and not (latest.deleted or is_first):
+                self.duplicates.append(name)
+        return change
+
+    def note_published(self, name: str) -> None:
+        """Note that a version of a resource, Type/id, is published as a history has it."""
+        self._scratch.add_published(name)
+
+    def is_claimed(self, name: str) -> bool:
+        """Say whether Type/id of the batch is not here, and records of other sources name it."""
+        return name in self._claimed
+
+    def record_shared(self, connection: Connection) -> None:
+        """Record what the source has with the content of another."""
+        by_type: dict[str, set[str]] = {}
+        for name in self.shared:
+            type_name, _, resource_id = name.partition("/")
+            by_type.setdefault(type_name, set()).add(resource_id)
+        for type_name, ids in by_type.items():
+            row = {"source_id": self.source_id, "type": type_name}
+            known = select(ImportShared.id).filter_by(**row).where(ImportShared.id.in_(sorted(ids)))
+            new = sorted(ids.difference(connection.execute(known).scalars()))
+            if new:
+                connection.execute(insert(ImportShared), [row | {"id": new_id} for new_id in new])
+        self.shared.clear()
+
+    def _refusal(self, prepared: PreparedResource, latest: LatestVersion | Version | None) -> str:
+        """Return why a resource is not published, "" where it is."""
+        if latest and prepared.deleted:
+            return _FOREIGN if self.is_foreign(latest.source_id) else ""
+        if prepared.patient_id in self._unknown_patients:
+            return _FOREIGN
+        if latest is None:
+            return _CLAIMED if prepared.name in self._claimed else ""
+        is_moved = latest.patient_id not in (None, prepared.patient_id)
+        if self.is_foreign(latest.source_id) and (is_moved or not latest.deleted):
+            return _FOREIGN
+        if is_moved and not latest.deleted and self._scratch.is_published(prepared.name):
+            return MISFILED
+        return ""
+
+    def _claims(
+        self, connection: Connection, definition: Definition, ids: Collection[str]
+    ) -> set[str]:
+        """Return the Type/id, of these ids of a type, that records of other sources refer to."""
+        claimed: set[str] = set()
+        if not ids:
+            return claimed
+        for other in self._definitions.values():
+            if other.view:
+                continue
+            columns, index = other.table.c, other.tables.reference.c
+            params = [param.name for param in other.params if isinstance(param, Reference)]
+            referred = (
+                select(index.target_id)
+                .distinct()
+                .where(index.param.in_([*params, CARRIES]))
+                .where(index.target_id.in_(sorted(ids)), index.target_type == definition.name)
+                .where(columns.pk == index.pk, columns.is_current)
+                .where(columns.source_id.is_not(None), columns.source_id != self.source_id)
+            )
+            claimed.update(connection.execute(referred).scalars())
+        return {f"{definition.name}/{resource_id}" for resource_id in claimed}
+
+    def _note_unknown_patients(
+        self, connection: Connection, batch: Sequence[PreparedResource]
+    ) -> None:
+        """Note which patients of these resources are not here, and records of others name them."""
+        patients = self._definitions["Patient"]
+        if batch[0].definition is patients:
+            return
+        ids = {prepared.patient_id for prepared in batch if prepared.patient_id}
+        ids -= self._unknown_patients
+        ids -= stored_digests(connection, patients, ids).keys()
+        claimed = self._claims(connection, patients, ids)
+        self._unknown_patients |= {name.partition("/")[2] for name in claimed}
+
+
+def has_others(connection: Connection, source_id: int) -> bool:
+    """Say whether there are sources beside this one."""
+    others = select(ImportSource.id).where(ImportSource.id != source_id).limit(1)
+    return connection.execute(others).first() is not None
+
+
+def stored_digests(
+    connection: Connection, definition: Definition, ids: Iterable[str]
+) -> dict[str, list[bytes | None]]:
+    """Return the digests of the versions of resources, oldest first; of a deletion None."""
+    columns = definition.table.c
+    versions = select(columns.id, columns.digest).where(columns.id.in_(sorted(ids)))
+    digests: dict[str, list[bytes | None]] = {}
+    for row in connection.execute(versions.order_by(columns.version_id)):
+        digests.setdefault(row.id, []).append(row.digest)
+    return digests
+
+
+def _older(
+    batch: Sequence[PreparedResource], stored: Mapping[str, Sequence[bytes | None]]
+) -> set[str]:
+    """Return the Type/id whose first new content in the batch an earlier version had."""
+    changed: dict[str, PreparedResource] = {}
+    for prepared in batch:
+        if prepared.id in stored and prepared.digest != stored[prepared.id][-1]:
+            changed.setdefault(prepared.id, prepared)
+    return {
+        prepared.name for prepared in changed.values() if prepared.digest in stored[prepared.id]
+    }
