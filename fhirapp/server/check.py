@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import IntEnum
-from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -23,11 +22,10 @@ from fhirapp.config import settings
 from fhirapp.db import is_busy
 from fhirapp.db.sqlite_file import integrity_faults, key_faults
 from fhirapp.definition import Definition
-from fhirapp.fhir import json as fhir_json
 from fhirapp.search.fulltext import words_table
 from fhirapp.search.index import DateRow, ReferenceRow, StringRow, TokenRow
 from fhirapp.store import write
-from fhirapp.store.prepare import elements_of, sha1
+from fhirapp.store.prepare import digest_of, elements_of, sha1
 
 # Faults of one kind that are listed.
 _LISTED = 5
@@ -291,7 +289,7 @@ class VersionChecker:
 
     def _check_content(self, rows: Sequence[dict[str, Any]]) -> None:
         """Render versions, none a deletion, again, and compare them with what is stored."""
-        documents = write.documents_of(self.connection, self.binary, self.rendering, rows)
+        documents = write.documents_of(self.connection, self.rendering, rows)
         index = write.IndexBatch(self.definition)
         rendered_pks = []
         for row in rows:
@@ -309,9 +307,7 @@ class VersionChecker:
                 if row["hash"] != sha1(row["data"] or b""):
                     self._add(row, "has a hash that differs from its data")
                 continue
-            # As store/prepare.py makes it.
-            content = fhir_json.canonical(elements_of(self.definition, row))
-            if row["digest"] != blake2b(content, digest_size=16).digest():
+            if row["digest"] != digest_of(self.definition, elements_of(self.definition, row)):
                 self._add(row, "has a digest that differs from its columns")
         if rendered_pks and not self.is_outdated:
             self._compare_index(index, rendered_pks)

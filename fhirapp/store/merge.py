@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fhirapp.db import Reader
+from fhirapp.definition import Definition
 from fhirapp.fhir import json as fhir_json
+from fhirapp.store.prepare import digest_of, elements_of
 
 # Of a reference: whom it named before. Of a link: what `active` was, "none" where it was not there.
 MERGED_FROM = "urn:fhirapp:merged-from"
@@ -82,6 +84,13 @@ def unlink(patient: dict[str, Any], other: str | None = None) -> None:
             patient.pop("active", None)
             before = link["extension"][0]["valueString"]
             patient.update({"active": _ACTIVE[before]} if before in _ACTIVE else {})
+
+
+def unlinked_digest(definition: Definition, row: Mapping[Any, Any]) -> bytes:
+    """Return the digest of a Patient as its source says it, without the links of merges."""
+    elements = elements_of(definition, row)
+    unlink(elements)
+    return digest_of(definition, elements)
 
 
 def merged_into(patient: Mapping[str, Any]) -> str:

@@ -27,7 +27,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     LargeBinary,
-    Table,
     bindparam,
     func,
     inspect,
@@ -198,40 +197,31 @@ def reindex(
 
     Where the words are an older release's, the documents are read again, without OCR.
     """
-    _words_of_scans(connection, definitions["Binary"].table)
-    if write.is_outdated(connection):
-        _read_again(connection, definitions["Binary"])
+    _renew_words(connection, definitions["Binary"], read_again=write.is_outdated(connection))
     count = 0
     for definition in definitions.values():
         write.clear_index(connection, definition)
-        count += _reindex_type(connection, definition, definitions["Binary"], rendering)
+        count += _reindex_type(connection, definition, rendering)
     write.remember_rendering(connection, rendering)
     raise_generation(connection)
     return count
 
 
-def _read_again(connection: Connection, binary: Definition) -> None:
-    """Read the words of every document again, one at a time: bytes may be many."""
+def _renew_words(connection: Connection, binary: Definition, *, read_again: bool) -> None:
+    """Take the words of machine-read documents from their texts; with read_again read the others.
+
+    One at a time: bytes may be many.
+    """
     table = binary.table
-    which = (table.c.data.is_not(None), table.c.machine_read.is_(None))
-    numbers = connection.execute(select(table.c.pk).where(*which)).scalars()
+    is_machine_read = table.c.machine_read.is_not(None)
+    chosen = or_(is_machine_read, table.c.data.is_not(None)) if read_again else is_machine_read
     with DocumentTextReader(binary) as notes:
-        for pk in numbers.all():
+        for pk in connection.scalars(select(table.c.pk).where(chosen)).all():
             which = table.c.pk == pk
-            data, kind = connection.execute(
-                select(table.c.data, table.c.content_type).where(which)
-            ).one()
-            words = notes.words_of(data, kind or "")["words"]
+            columns = (table.c.machine_read, table.c.data, table.c.content_type)
+            text, data, kind = connection.execute(select(*columns).where(which)).one()
+            words = notes.words_of(data, kind or "")["words"] if text is None else normalised(text)
             connection.execute(update(table).where(which).values(words=words))
-
-
-def _words_of_scans(connection: Connection, table: Table) -> None:
-    """Take the words of machine-read documents from their texts."""
-    numbers = select(table.c.pk).where(table.c.machine_read.is_not(None))
-    for pk in connection.scalars(numbers).all():
-        which = table.c.pk == pk
-        text = connection.scalars(select(table.c.machine_read).where(which)).one()
-        connection.execute(update(table).where(which).values(words=normalised(text)))
 
 
 def read_scans(binary: Definition, languages: str) -> int:
@@ -264,7 +254,7 @@ def read_scans(binary: Definition, languages: str) -> int:
 
 
 def _reindex_type(
-    connection: Connection, definition: Definition, binary: Definition, rendering: write.Rendering
+    connection: Connection, definition: Definition, rendering: write.Rendering
 ) -> int:
     table = definition.table
     if not definition.stores_body and not definition.params.declared:
@@ -281,7 +271,7 @@ def _reindex_type(
         last = rows[-1]["pk"]
         count += len(rows)
         live = [row for row in rows if not row["deleted"]]
-        index = write.index_of(connection, definition, binary, rendering, live)
+        index = write.index_of(connection, definition, rendering, live)
         index.write(connection)
         if live and definition.stores_body:
             connection.execute(

@@ -205,7 +205,7 @@ def prepared_of(
     if own and own.encode() in text:
         _make_relative(elements, own)
         text = _canonical(definition, elements)
-    digest = blake2b(text, digest_size=16).digest()
+    digest = _digest(text)
     columns: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for name, value in elements.items():
@@ -227,13 +227,22 @@ def elements_of(definition: Definition, row: Mapping[Any, Any]) -> dict[str, Any
     return copy.deepcopy({**stored, **(row["extra"] or {})})
 
 
+def digest_of(definition: Definition, elements: Mapping[str, Any]) -> bytes:
+    """Return the digest of a resource's content: equal content has the same."""
+    return _digest(_canonical(definition, elements))
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
 def _canonical(definition: Definition, elements: Mapping[str, Any]) -> bytes:
     """Return the content's canonical JSON, bytes by their digest: they may be many.
 
     Raises InvalidResource where it cannot be written.
     """
     content = {
-        name: blake2b(value, digest_size=16).hexdigest() if type(value) is bytes else value
+        name: _digest(value).hex() if type(value) is bytes else value
         for name, value in elements.items()
     }
     try:
@@ -278,8 +287,7 @@ def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepare
     columns.update(binary.derive(columns), patient_id=patient_id)
     # As of a Binary that comes by itself.
     elements = {"contentType": blob.content_type, "data": blob.data}
-    digest = blake2b(_canonical(binary, elements), digest_size=16).digest()
-    return PreparedResource(binary, blob.id, columns, digest)
+    return PreparedResource(binary, blob.id, columns, digest_of(binary, elements))
 
 
 # How many resources are named for each reason why a part of a document could not be read.

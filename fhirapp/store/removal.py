@@ -134,7 +134,7 @@ def _erase(
             dict(row)
             for row in connection.execute(select(table).where(*which).limit(_ROWS)).mappings()
         ]:
-            index = index_of(connection, definition, types()["Binary"], rendering, rows)
+            index = index_of(connection, definition, rendering, rows)
             numbers = [row["pk"] for row in rows]
             for index_table in definition.tables:
                 connection.execute(delete(index_table).where(index_table.c.pk.in_(numbers)))

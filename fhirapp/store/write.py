@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Table,
     bindparam,
@@ -147,39 +146,32 @@ def render(
     index.add(row, resource, [document.words for document in attached.values() if document.words])
 
 
-def read_documents(
-    connection: Connection, binary: Definition, inline_max: int, which: ColumnElement[bool]
-) -> list[Document]:
-    """Return versions of Binaries; the bytes of those that are small enough to be sent inline."""
-    table = binary.table
-    names = ("pk", "id", "size", "hash", "content_type", "words")
-    small = case((table.c.size <= inline_max, table.c.data))
-    versions = select(*(table.c[name] for name in names), small.label("data")).where(which)
-    return [Document._make(row) for row in connection.execute(versions)]
-
-
 def documents_of(
-    connection: Connection,
-    binary: Definition,
-    rendering: Rendering,
-    rows: Iterable[Mapping[str, Any]],
+    connection: Connection, rendering: Rendering, rows: Iterable[Mapping[str, Any]]
 ) -> Documents:
-    """Return the versions of Binaries that stored rows have as attachments."""
+    """Return the versions of Binaries that rows have as attachments.
+
+    They have the bytes of those that are small enough to be sent inline.
+    """
     wanted = {pk for row in rows for pk in (row.get("attached") or {}).values()}
-    which = binary.table.c.pk.in_(sorted(wanted))
-    read = read_documents(connection, binary, rendering.inline_max, which) if wanted else []
-    return {document.pk: document for document in read}
+    if not wanted:
+        return {}
+    table = types()["Binary"].table
+    names = ("pk", "id", "size", "hash", "content_type", "words")
+    small = case((table.c.size <= rendering.inline_max, table.c.data))
+    versions = select(*(table.c[name] for name in names), small.label("data"))
+    found = connection.execute(versions.where(table.c.pk.in_(sorted(wanted))))
+    return {row.pk: Document._make(row) for row in found}
 
 
 def index_of(
     connection: Connection,
     definition: Definition,
-    binary: Definition,
     rendering: Rendering,
     rows: Sequence[dict[str, Any]],
 ) -> IndexBatch:
-    """Render rows that are stored, none a deletion, anew; return what they are found by."""
-    documents = documents_of(connection, binary, rendering, rows)
+    """Render rows, none a deletion; return what they are found by."""
+    documents = documents_of(connection, rendering, rows)
     index = IndexBatch(definition)
     for row in rows:
         render(definition, row, rendering, documents, index)
@@ -233,8 +225,7 @@ class Writer:
         self._attach(definition, versions)
         rows = [row_of(definition, version) for version in versions]
         live = [row for row in rows if not row["deleted"]]
-        binary = types()["Binary"]
-        index = index_of(self._connection, definition, binary, self._rendering, live)
+        index = index_of(self._connection, definition, self._rendering, live)
         insert_rows(self._connection, definition.table, rows)
         index.write(self._connection)
         raise_generation(self._connection)

@@ -85,9 +85,7 @@ class PatientChanges:
         digest = prepared.digest
         if prepared.id in self.merged or prepared.id in self.merged.values():
             # What was corrected is known by what its source says, without what a merge adds.
-            elements = elements_of(definition, prepared.columns)
-            merge.unlink(elements)
-            digest = prepared_of(definition, prepared.id, elements).digest
+            digest = merge.unlinked_digest(definition, prepared.columns)
         return (prepared.id, digest) in self._corrected
 
     def deleted_patient(

@@ -34,7 +34,7 @@ from fhirapp.store.import_models import (
     PatientChange,
     PatientMerge,
 )
-from fhirapp.store.prepare import elements_of, prepare, prepared_of
+from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
 from fhirapp.store.version import Change
 from fhirapp.store.write import Rendering, rendering_in_force
@@ -122,10 +122,7 @@ def correct_patient(
         publisher = publisher_of(connection, settings)
         if publisher.publish([prepared]) != [Change.CHANGED]:
             return False
-        # As its source says it, without what a merge added.
-        elements = elements_of(definition, before)
-        merge.unlink(elements)
-        digest = prepared_of(definition, prepared.id, elements).digest
+        digest = merge.unlinked_digest(definition, before)
         note(connection, CORRECTED, prepared.id, reason, who, digest)
         what = f"{reason} ({', '.join(changed)})"
         record("patient-corrected", what=what, named=[prepared.id])

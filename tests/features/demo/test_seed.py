@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import select, true
+from sqlalchemy import select
 
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.features.demo.seed import InvalidSeed, load_seed, seed_path
 from fhirapp.search.values import values_at
-from fhirapp.store.write import IndexBatch, Rendering, read_documents, render
+from fhirapp.store.write import IndexBatch, Rendering, documents_of, render
 from tests.support.contract import TYPES, versions_held
 from tests.support.reindexing import contents
 from tests.support.shell import fhirapp
@@ -59,9 +59,7 @@ def test_stored_bodies_are_rendered_from_their_rows(app, definition):
         table = definition.table
         found = connection.execute(select(table).where(~table.c.deleted)).mappings()
         rows = [dict(row) for row in found]
-        binary = types()["Binary"]
-        held = read_documents(connection, binary, RENDERING.inline_max, true())
-        documents = {document.pk: document for document in held}
+        documents = documents_of(connection, RENDERING, rows)
         assert rows
         for row in rows:
             stored = row["body"]
