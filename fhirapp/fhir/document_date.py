@@ -32,14 +32,10 @@ def date_of(document: Elements) -> str:
     return str(document.get("date") or next(_partial_dates(document), ""))
 
 
-def with_partial_date(elements: Elements) -> Elements:
-    """Return the stored elements of a document, with the extension of a partial date."""
-    date = elements.get("date")
-    if not is_partial(date):
-        return elements
-    sibling = elements.get("_date") or {}
+def sibling_of(date: str, sibling: Elements) -> Elements:
+    """Return the sibling of a partial date as it is served: with the date in an extension."""
     partial = {"url": PARTIAL_DATE, "valueDateTime": date}
-    return {**elements, "_date": {**sibling, "extension": [*sibling.get("extension", ()), partial]}}
+    return {**sibling, "extension": [*sibling.get("extension", ()), partial]}
 
 
 def without_partial_date(elements: Elements) -> dict[str, Any]:

@@ -13,14 +13,18 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from marshmallow import ValidationError
+
 Check = Callable[[Any], Any]
 
 
-class InvalidElement(ValueError):
+class InvalidElement(ValidationError, ValueError):
     """A value that breaks FHIR's rules; path is where, below the element that was checked."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message)
+        if path:
+            self.messages = {path: [message]}
         self.message = message
         self.path = path
 
@@ -118,15 +122,16 @@ class Repeating:
         self.item = item
 
     def __call__(self, value: Any) -> Any:
-        return self.beside(value, ())
+        return self.beside(value, None)
 
-    def beside(self, value: Any, siblings: Sequence[Any]) -> list[Any]:
+    def beside(self, value: Any, siblings: Any) -> list[Any]:
         """Check a list; null keeps the place of a primitive whose extension stands in siblings."""
         if type(value) is not list:
             raise InvalidElement("must be a list")
         if not value:
             raise InvalidElement("must not be an empty list; leave the element out")
         item = self.item
+        siblings = siblings if type(siblings) is list else ()
         checked: list[Any] = []
         for position, content in enumerate(value):
             try:
@@ -165,6 +170,7 @@ class Complex:
     ) -> None:
         self.elements = dict(elements)
         self.required = tuple(required)
+        self._required = frozenset(required)
         self.summary = None if summary is None else frozenset(summary)
         self.choices = tuple(
             tuple(name for name in elements if re.fullmatch(f"{stem}[A-Z].*", name))
@@ -172,12 +178,12 @@ class Complex:
         )
         names = {name for group in self.choices for name in group}
         self._chosen = frozenset([*names, *(f"_{name}" for name in names)])
-        self._siblings: dict[str, Check] = {}
+        self.siblings: dict[str, Check] = {}
         for name, check in elements.items():
             if check in primitives:
-                self._siblings[f"_{name}"] = sibling
+                self.siblings[f"_{name}"] = sibling
             elif isinstance(check, Repeating) and check.item in primitives:
-                self._siblings[f"_{name}"] = Repeating(_or_null(sibling))
+                self.siblings[f"_{name}"] = Repeating(_or_null(sibling))
 
     def __call__(self, value: Any) -> Any:
         """Return the object in its normal form. Raises InvalidElement for its first fault."""
@@ -193,28 +199,46 @@ class Complex:
             return checked
         elements = self.elements
         for name, content in value.items():
-            check = elements.get(name) or self._siblings.get(name) or _unknown
             try:
-                if type(content) is list and isinstance(check, Repeating):
-                    beside = value.get(f"_{name}")
-                    checked[name] = check.beside(content, beside if type(beside) is list else ())
-                    if name in self._siblings:
-                        _check_aligned(content, value.get(name[1:]))
+                check = elements.get(name)
+                if check is None:
+                    checked[name] = self.sibling(name, value)
+                elif type(content) is list and isinstance(check, Repeating):
+                    checked[name] = check.beside(content, value.get(f"_{name}"))
                 else:
                     checked[name] = check(content)
             except InvalidElement as error:
                 report(error.below(name))
-        for name in self.required:
-            if name not in value and (f"_{name}" not in value or f"_{name}" not in self._siblings):
-                report(InvalidElement("is required", name))
-        # One of all is what most have.
-        if self._chosen and len(self._chosen.intersection(value)) > 1:
-            self._check_choices(value, report)
+        for fault in self.missing_and_excess(value):
+            report(fault)
         return checked
 
-    def _check_choices(
-        self, value: Mapping[str, Any], report: Callable[[InvalidElement], None]
-    ) -> None:
+    def sibling(self, name: str, value: Mapping[str, Any]) -> Any:
+        """Return the `_name` beside a primitive, in its normal form. FHIR R4 json §2.6.2.3."""
+        check = self.siblings.get(name)
+        if check is None:
+            raise InvalidElement("is not an element of FHIR R4 here")
+        content = value[name]
+        checked = check(content)
+        if type(content) is list:
+            if not any(content):
+                raise InvalidElement("says nothing; leave it out")
+            beside = value.get(name[1:])
+            if type(beside) is list and len(content) > len(beside):
+                raise InvalidElement("is longer than the list it stands beside")
+        return checked
+
+    def missing_and_excess(self, value: Mapping[str, Any]) -> Sequence[InvalidElement]:
+        """Return a fault for each element that is required, and each second one of a choice."""
+        # One of all is what most have.
+        excess = self._chosen and len(self._chosen.intersection(value)) > 1
+        if not excess and self._required <= value.keys():
+            return ()
+        faults = [
+            InvalidElement("is required", name)
+            for name in self.required
+            if name not in value and (f"_{name}" not in value or f"_{name}" not in self.siblings)
+        ]
         for group in self.choices:
             present = [
                 name if name in value else f"_{name}"
@@ -222,23 +246,13 @@ class Complex:
                 if name in value or f"_{name}" in value
             ]
             if len(present) > 1:
-                report(InvalidElement(f"excludes {present[0]}: only one may be given", present[1]))
+                message = f"excludes {present[0]}: only one may be given"
+                faults.append(InvalidElement(message, present[1]))
+        return faults
 
 
 def _raise(error: InvalidElement) -> None:
     raise error
-
-
-def _unknown(_value: Any) -> Any:
-    raise InvalidElement("is not an element of FHIR R4 here")
-
-
-def _check_aligned(siblings: Sequence[Any], values: Any) -> None:
-    """Check a list of siblings against the values they stand beside. FHIR R4 json §2.6.2.3."""
-    if not any(siblings):
-        raise InvalidElement("says nothing; leave it out")
-    if type(values) is list and len(siblings) > len(values):
-        raise InvalidElement("is longer than the list it stands beside")
 
 
 def _or_null(check: Check) -> Check:

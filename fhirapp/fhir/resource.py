@@ -1,22 +1,36 @@
 """A resource's schema: what FHIR JSON may hold, and marshmallow's way from a row to it.
 
 A schema declares every R4 element of its type in the specification's order, in snake_case:
-`clinical_status = Element(CodeableConcept)` is FHIR's clinicalStatus. `load` checks a resource and
-returns its elements; `dump` turns a row (a mapping with a column for most elements, the rest in
-`extra` under FHIR's names) into the resource as it is served, save the base address. Within an
-element the datatypes check (datatypes.py), several times as fast as nested schemas: decisions.
+`clinical_status = Element(CodeableConcept)` is FHIR's clinicalStatus. `load`, `validate` and `dump`
+are marshmallow's own, and the hooks of ResourceSchema add what FHIR JSON has beside fields:
+resourceType, choices and the `_name` of primitives. `load` checks a resource and returns its
+elements; `dump` turns a row (a mapping with a column for most elements, the rest in `extra` under
+FHIR's names) into the resource as it is served, save the base address. Within an element the
+datatypes check (datatypes.py), several times as fast as nested schemas: decisions.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
-from marshmallow import Schema, ValidationError, missing
+from marshmallow import (
+    EXCLUDE,
+    Schema,
+    ValidationError,
+    missing,
+    post_dump,
+    post_load,
+    pre_dump,
+    pre_load,
+    validates_schema,
+)
+from marshmallow.exceptions import SCHEMA
 from marshmallow.fields import Field
 
 from fhirapp.fhir import datatypes, narrative
-from fhirapp.fhir.elements import Check, Complex, InvalidElement, many
+from fhirapp.fhir.elements import Check, Complex, InvalidElement, Repeating, many
 
 
 class InvalidResource(ValidationError, ValueError):
@@ -60,7 +74,6 @@ class Element(Field[Any]):
         self,
         check: Check,
         *,
-        required: bool = False,
         expected: bool = False,
         choice: str | None = None,
         summary: bool = False,
@@ -70,41 +83,62 @@ class Element(Field[Any]):
     ) -> None:
         super().__init__(**kwargs)
         self.check = check
-        self.mandatory = required
-        self.expected = required or expected
+        self.expected = self.required or expected
         self.choice = choice
         self.summary = summary
         self.modifier = modifier
         self.column = column
 
-    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
-        """Return the element of a Source as clients see it, `missing` where there is none."""
-        value = obj.elements.get(self.data_key)
-        return missing if value is None else self.served(value, obj)
+    def deserialize(
+        self,
+        value: Any,
+        attr: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Check the element; a null too, which the check knows what to say of."""
+        return self._deserialize(value, attr, data, **kwargs)
 
-    def served(self, value: Any, source: Source) -> Any:  # noqa: ARG002
-        """Return the stored value as clients see it."""
-        return value
+    def _deserialize(
+        self,
+        value: Any,
+        attr: str | None,  # noqa: ARG002
+        data: Mapping[str, Any] | None,  # noqa: ARG002
+        **_options: Any,
+    ) -> Any:
+        return self.check(value)
+
+    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
+        """Return the element of a Source as clients see it; dump_default where there is none."""
+        value = obj.elements.get(self.data_key)
+        return self.dump_default if value is None else self._serialize(value, attr, obj)
 
 
 class Elements(Element):
     """A repeating element."""
 
+    check: Repeating
+
     def __init__(self, check: Check, **kwargs: Any) -> None:
         super().__init__(many(check), **kwargs)
+
+    def _deserialize(
+        self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **_options: Any
+    ) -> Any:
+        return self.check.beside(value, (data or {}).get(f"_{attr}"))
 
 
 class IdElement(Element):
     """Resource.id, which has a column of its own."""
 
-    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
+    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
         return obj.id
 
 
 class MetaElement(Element):
     """Resource.meta: the source's profiles and labels, this server's version and time."""
 
-    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
+    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
         meta = {"versionId": str(obj.version_id), "lastUpdated": obj.last_updated}
         claimed = obj.elements.get("meta")
         return {**meta, **self.claims(claimed, obj)} if claimed else meta
@@ -117,12 +151,10 @@ class MetaElement(Element):
 class NarrativeElement(Element):
     """DomainResource.text: the source's, else one generated by the schema's narrative rows."""
 
-    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
-        elements = obj.elements
-        claimed = elements.get("text")
-        rows = self.parent.narrative  # type: ignore[union-attr]
-        if claimed is not None or not rows:
-            return missing if claimed is None else claimed
+    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
+        elements, rows = obj.elements, self.parent.narrative  # type: ignore[union-attr]
+        if "text" in elements or not rows:
+            return elements.get("text", missing)
         return narrative.generate(rows, elements, elements.get("language"))
 
 
@@ -137,11 +169,16 @@ class ResourceSchema(Schema):
     implicit_rules = Element(datatypes.uri, summary=True, modifier=True, column=False)
     language = Element(datatypes.code, column=False)
 
+    class Meta:
+        # What is no field may be the sibling of one: check_others looks at it.
+        unknown = EXCLUDE
+
     def on_bind_field(self, field_name: str, field_obj: Field[Any]) -> None:
-        field_obj.data_key = fhir_name(field_name)
+        field_obj.data_key = field_obj.attribute = fhir_name(field_name)
 
     def __init__(self) -> None:
-        super().__init__()
+        # What is required may have nothing but extensions: check_others looks for it.
+        super().__init__(partial=True)
         elements = {
             fhir_name(name): field
             for name, field in self.fields.items()
@@ -152,42 +189,73 @@ class ResourceSchema(Schema):
         self._order = {name: place for place, name in enumerate(elements)}
         # FHIR's name of each column: `class` also where Python had to write `class_`.
         self._by_column = {name.rstrip("_"): fhir_name(name) for name in self.fields}
-        self._checks = Complex(
+        self.checks = Complex(
             {name: element.check for name, element in elements.items()},
-            required=[name for name, element in elements.items() if element.mandatory],
+            required=[name for name, element in elements.items() if element.required],
             choices=sorted({element.choice for element in elements.values() if element.choice}),
             primitives=datatypes.PRIMITIVES,
             sibling=datatypes.primitive_extension,
         )
 
-    def load(self, data: Any, **_options: Any) -> dict[str, Any]:
+    def load(self, data: Any, **options: Any) -> dict[str, Any]:
         """Check a resource and return its elements by FHIR name, in their normal form.
 
         With `_name` siblings, without resourceType. Raises InvalidResource with every fault.
         """
-        if type(data) is not dict:
-            raise InvalidResource([(self.resource_type, "must be a JSON object")])
-        if data.get("resourceType") != self.resource_type:
-            raise InvalidResource([("resourceType", f"must be {self.resource_type}")])
-        elements = {name: value for name, value in data.items() if name != "resourceType"}
-        faults: list[InvalidElement] = []
         try:
-            checked = self._checks.check(elements, faults.append)
+            loaded: dict[str, Any] = super().load(data, **options)
         except RecursionError:
             raise InvalidResource([(self.resource_type, "is nested too deeply")]) from None
-        if faults:
-            raise InvalidResource(
-                [(fault.below(self.resource_type).path, fault.message) for fault in faults]
-            )
-        return checked
+        return loaded
 
-    def validate(self, data: Any, **_options: Any) -> dict[str, list[str]]:
-        """Return what is wrong with a resource, by element path; nothing where it is valid."""
-        try:
-            self.load(data)
-        except InvalidResource as error:
-            return error.messages_dict
-        return {}
+    @pre_load
+    def check_type(self, data: Any, **_options: Any) -> Any:
+        """Raise ValidationError for what is no resource of this type."""
+        if type(data) is not dict:
+            raise ValidationError("must be a JSON object", "")
+        if data.get("resourceType") != self.resource_type:
+            raise ValidationError(f"must be {self.resource_type}", "resourceType")
+        return data
+
+    @validates_schema(pass_original=True, skip_on_field_errors=False)
+    def check_others(self, elements: Mapping[str, Any], data: Any, **_options: Any) -> None:
+        """Check what is no field, and what elements require and exclude of each other."""
+        faults: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
+        if len(elements) < len(data) - 1:
+            for name in data.keys() - self.elements.keys() - {"resourceType"}:
+                try:
+                    self.checks.sibling(name, data)
+                except InvalidElement as error:
+                    faults[name][error.path] = [error.message]
+        for fault in self.checks.missing_and_excess(data):
+            faults[fault.path].setdefault("", []).append(fault.message)
+        if faults:
+            raise ValidationError(dict(faults))
+
+    @post_load(pass_original=True)
+    def with_siblings(
+        self, elements: Mapping[str, Any], data: Mapping[str, Any], **_options: Any
+    ) -> dict[str, Any]:
+        """Return the elements with the siblings of primitives, in the order of the resource."""
+        return {
+            name: elements[name] if name in elements else self.checks.sibling(name, data)
+            for name in data
+            if name != "resourceType"
+        }
+
+    def handle_error(self, error: ValidationError, data: Any, **_options: Any) -> None:
+        """Raise the faults as InvalidResource, in the order of the resource."""
+        places = {name: place for place, name in enumerate(data)} if type(data) is dict else {}
+        messages = cast("dict[str, Any]", error.messages)
+        faults = []
+        for name in sorted(messages, key=lambda name: places.get(name, len(places))):
+            top = name if name == "resourceType" else f"{self.resource_type}.{name}".rstrip(".")
+            found = messages[name]
+            for path, texts in found.items() if isinstance(found, dict) else [(SCHEMA, found)]:
+                inside = "" if path == SCHEMA else path
+                where = InvalidElement("", inside).below(top).path if inside else top
+                faults += [(where, text) for text in texts]
+        raise InvalidResource(faults)
 
     def columns(self) -> Mapping[str, str]:
         """Return FHIR's name of each element by the column that it would have."""
@@ -225,21 +293,27 @@ class ResourceSchema(Schema):
         """Return a served resource as search parameters read it."""
         return resource
 
-    def dump(self, obj: Mapping[str, Any], **_options: Any) -> dict[str, Any]:
-        """Return the resource that a row holds, elements in the specification's order."""
-        return self.dump_source(self.source(obj))
+    @pre_dump
+    def from_row(self, row: Mapping[str, Any], **_options: Any) -> Source:
+        """Return what a row holds, as the fields take it."""
+        return self.source(row)
 
-    def dump_source(self, source: Source) -> dict[str, Any]:
-        """Return the resource of a Source, elements in the specification's order."""
-        resource = {"resourceType": self.resource_type}
-        resource.update(super().dump(source))
-        siblings = {name: value for name, value in source.elements.items() if name[0] == "_"}
-        if siblings:
+    @post_dump(pass_original=True)
+    def in_order(
+        self, elements: Mapping[str, Any], row: Mapping[str, Any], **_options: Any
+    ) -> dict[str, Any]:
+        """Return the resource, with the siblings of primitives, in the specification's order."""
+        resource = {"resourceType": self.resource_type, **elements}
+        if siblings := self.siblings(row):
             resource.update(siblings)
             order = self._order
             ranked = sorted(resource, key=lambda name: (order.get(name.lstrip("_"), -1), name))
             resource = {name: resource[name] for name in ranked}
         return resource
+
+    def siblings(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the siblings of primitives that a row holds, as clients see them."""
+        return {name: value for name, value in (row.get("extra") or {}).items() if name[0] == "_"}
 
 
 class DomainResourceSchema(ResourceSchema):

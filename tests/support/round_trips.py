@@ -129,7 +129,7 @@ def object_of(draw: Any, check: Complex, depth: int) -> dict[str, Any]:
             continue
         element = check.elements[name]
         made[name] = draw(value_of(element, depth))
-        if f"_{name}" not in check._siblings or not draw(st.booleans()):
+        if f"_{name}" not in check.siblings or not draw(st.booleans()):
             continue
         beside = draw(SIBLING)
         if isinstance(element, Repeating):
@@ -144,7 +144,7 @@ def object_of(draw: Any, check: Complex, depth: int) -> dict[str, Any]:
 @st.composite
 def resources(draw: Any, name: str) -> dict[str, Any]:
     """Return a rich resource of a type, every element of which the type's schema declares."""
-    resource = draw(object_of(SERVED[name].schema._checks, 3))
+    resource = draw(object_of(SERVED[name].schema.checks, 3))
     resource = {"resourceType": name, **resource, "id": "r"}
     for attachment in attachments(resource):
         # size and hash follow from the data.

@@ -8,7 +8,7 @@ from marshmallow import missing
 
 from fhirapp.fhir import datatypes, narrative, terminology
 from fhirapp.fhir.elements import many
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements, Source
 
 Reaction = datatypes.backbone(
     required=("manifestation",),
@@ -22,26 +22,15 @@ Reaction = datatypes.backbone(
 )
 
 
-class CodeElement(Element):
-    """AllergyIntolerance.code: where nothing is said, that there is no information.
-
-    service.md 2.3; decisions 2.19: NI never means "no allergy".
-    """
-
-    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
-        return obj.elements.get("code") or _NO_INFORMATION
-
-
 class CriticalityElement(Element):
     """AllergyIntolerance.criticality: of "no known drug allergy" it cannot be assessed.
 
     service.md 2.3; decisions 2.19.
     """
 
-    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:
-        value = super().serialize(attr, obj, accessor, **kwargs)
-        if value is not missing:
-            return value
+    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
+        if "criticality" in obj.elements:
+            return obj.elements["criticality"]
         codings = (obj.elements.get("code") or {}).get("coding", ())
         is_nkda = any(
             coding.get("system") == terminology.SNOMED_CT
@@ -51,6 +40,7 @@ class CriticalityElement(Element):
         return "unable-to-assess" if is_nkda else missing
 
 
+# Of an entry without a code. service.md 2.3; decisions 2.19: NI never means "no allergy".
 _NO_INFORMATION = {
     "coding": [
         {
@@ -104,7 +94,7 @@ class AllergyIntoleranceSchema(DomainResourceSchema):
     criticality = CriticalityElement(
         datatypes.one_of("low", "high", "unable-to-assess"), summary=True
     )
-    code = CodeElement(datatypes.CodeableConcept, summary=True)
+    code = Element(datatypes.CodeableConcept, summary=True, dump_default=_NO_INFORMATION)
     patient = Element(datatypes.Reference, required=True, summary=True)
     encounter = Element(datatypes.Reference)
     onset_date_time = Element(datatypes.date_time, choice="onset")

@@ -11,13 +11,13 @@ from sqlalchemy import DDL, Column, Integer, event
 from fhirapp.db import Ascii
 from fhirapp.db.versioned import versioned_table
 from fhirapp.fhir.datatypes import Reference, bytes_of, media_type
-from fhirapp.fhir.resource import Element, ResourceSchema, Source
+from fhirapp.fhir.resource import Element, ResourceSchema
 
 
 class BytesElement(Element):
     """base64Binary in JSON, bytes in the row."""
 
-    def served(self, value: Any, source: Source) -> Any:  # noqa: ARG002
+    def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> Any:  # noqa: ARG002
         # No bytes, no member: FHIR JSON has no empty strings.
         return base64.b64encode(value).decode() if value else missing
 

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from marshmallow import missing
+from marshmallow import missing, post_load
 
 from fhirapp.fhir import datatypes, document_date, narrative, terminology
 from fhirapp.fhir.elements import many
@@ -72,25 +72,22 @@ class DocumentMeta(MetaElement):
 class DateElement(Element):
     """DocumentReference.date: an instant; a partial date is served in an extension beside it."""
 
-    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:
-        value = super().serialize(attr, obj, accessor, **kwargs)
+    def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> Any:  # noqa: ARG002
         return missing if document_date.is_partial(value) else value
 
 
 class ContentElement(Elements):
     """DocumentReference.content: small attachments also carry their bytes (decisions 2.18)."""
 
-    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:
-        value = super().serialize(attr, obj, accessor, **kwargs)
-        if value is missing and obj.empty_content == "dar":
-            # decisions 2.12: FHIR R4 requires content; this says that there is none.
-            absent = {"url": terminology.DATA_ABSENT_REASON, "valueCode": "unknown"}
-            return [{"attachment": {"_url": {"extension": [absent]}}}]
-        return value
-
-    def served(self, value: Any, source: Source) -> Any:
-        blobs = source.blobs
-        return [_with_data(content, blobs) for content in value] if blobs else value
+    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
+        content = obj.elements.get("content")
+        if content is not None:
+            return [_with_data(item, obj.blobs) for item in content] if obj.blobs else content
+        if obj.empty_content != "dar":
+            return missing
+        # decisions 2.12: FHIR R4 requires content; this says that there is none.
+        absent = {"url": terminology.DATA_ABSENT_REASON, "valueCode": "unknown"}
+        return [{"attachment": {"_url": {"extension": [absent]}}}]
 
 
 class CategoryElement(Elements):
@@ -99,7 +96,7 @@ class CategoryElement(Elements):
     service.md 2.2; decisions 2.11.
     """
 
-    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
+    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
         categories: list[Any] = obj.elements.get("category") or []
         has_it = _has_coding(categories, terminology.DOCUMENT_CATEGORY, "clinical-note")
         return categories if has_it else [*categories, _CLINICAL_NOTE]
@@ -173,15 +170,20 @@ class DocumentReferenceSchema(DomainResourceSchema):
     content = ContentElement(Content, expected=True, summary=True)
     context = Element(Context, summary=True)
 
-    def load(self, data: Any, **options: Any) -> dict[str, Any]:
-        """Check a resource; a partial date that is in an extension is the date."""
-        return document_date.without_partial_date(super().load(data, **options))
+    @post_load(pass_original=True)
+    def with_siblings(
+        self, elements: Mapping[str, Any], data: Mapping[str, Any], **options: Any
+    ) -> dict[str, Any]:
+        """Return the elements; a partial date that is in an extension is the date."""
+        return document_date.without_partial_date(super().with_siblings(elements, data, **options))
 
-    def dump_source(self, source: Source) -> dict[str, Any]:
-        """Return the resource of a Source, a partial date in an extension."""
-        return super().dump_source(
-            source._replace(elements=document_date.with_partial_date(source.elements))
-        )
+    def siblings(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the siblings that a row holds; that of a partial date has it in an extension."""
+        siblings = super().siblings(row)
+        if not document_date.is_partial(row.get("date")):
+            return siblings
+        partial = document_date.sibling_of(row["date"], siblings.get("_date") or {})
+        return {**siblings, "_date": partial}
 
     def searched(self, resource: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a served resource with its date where the search parameter looks for it."""
