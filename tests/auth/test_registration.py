@@ -15,12 +15,12 @@ from flask import Flask
 from joserfc.jwk import ECKey, KeySet, OctKey
 
 from fhirapp.auth.clients.administration import find, find_owned
+from fhirapp.auth.clients.public_keys import public_keys
 from fhirapp.auth.clients.registration import (
     KINDS,
     METHODS,
     columns,
     owner_code,
-    public_keys,
     register,
 )
 from fhirapp.auth.models import BASIC, NONE, SIGNED

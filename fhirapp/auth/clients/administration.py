@@ -85,17 +85,10 @@ def list_with_tokens() -> Sequence[tuple[Client, int | None]]:
 
     First those that wait for approval, then by name.
     """
-    issued = union_all(
-        *(
-            select(kind.client_id, func.max(kind.issued_at).label("at")).group_by(kind.client_id)
-            for kind in (AccessToken, RefreshToken)
-        )
-    ).subquery()
-    newest = (
-        select(issued.c.client_id, func.max(issued.c.at).label("at"))
-        .group_by(issued.c.client_id)
-        .subquery()
-    )
+    kinds = (AccessToken, RefreshToken)
+    issued = union_all(*(select(kind.client_id, kind.issued_at) for kind in kinds)).subquery()
+    newest_of_client = select(issued.c.client_id, func.max(issued.c.issued_at).label("at"))
+    newest = newest_of_client.group_by(issued.c.client_id).subquery()
     rows = db.session.execute(
         select(Client, newest.c.at)
         .outerjoin(newest, newest.c.client_id == Client.client_id)

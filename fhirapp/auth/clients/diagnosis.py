@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from fhirapp.auth import scopes
 from fhirapp.auth.clients.administration import count_test
 from fhirapp.auth.clients.fetch import KeySetUnavailable, fetch_keys
-from fhirapp.auth.clients.registration import public_keys
+from fhirapp.auth.clients.public_keys import describe_keys, public_keys
 from fhirapp.auth.models import ADMINISTRATOR, BASIC, CLINICIAN, PATIENT, ROLES, SIGNED, Client
 from fhirapp.config import Marked, RefusedCommand, settings
 from fhirapp.db import db, forget_reader
@@ -29,7 +29,6 @@ _ROLES = {
     PATIENT: Marked("patient"),
     ADMINISTRATOR: Marked("administrator"),
 }
-_ALGORITHMS = {"RSA": "RS384", "EC": "ES384"}
 # Each process asks one address at a time, so that its other threads go on answering.
 _FETCHING = BoundedSemaphore(1)
 
@@ -62,14 +61,6 @@ def roles_that_can_allow(client: Client, scope: str) -> tuple[str, ...]:
     if client.kind == "backend" or not can_be_granted(client, scope):
         return ()
     return tuple(role for role in ROLES if scopes.of_role([scope], role))
-
-
-def describe_keys(jwks: Any) -> list[str]:
-    """Return the keys of a set, such as: RSA (RS384), kid 2024."""
-    return [
-        f"{key['kty']} ({_ALGORITHMS.get(key['kty'], 'unknown')}), kid {key.get('kid', 'unknown')}"
-        for key in jwks["keys"]
-    ]
 
 
 def _state(client: Client) -> Iterator[AppFinding]:

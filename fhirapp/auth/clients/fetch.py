@@ -22,7 +22,7 @@ from joserfc.jwk import KeySet
 from werkzeug.datastructures import ResponseCacheControl
 from werkzeug.http import parse_cache_control_header
 
-from fhirapp.auth.clients.registration import public_keys
+from fhirapp.auth.clients.public_keys import public_keys
 from fhirapp.config import RefusedCommand
 from fhirapp.fhir import json as fhir_json
 

@@ -16,7 +16,8 @@ from flask import Flask, Response, jsonify, request
 
 from fhirapp import config, urls
 from fhirapp.auth.clients.administration import PendingClient, TooManyWaiting, apply, find_client
-from fhirapp.auth.clients.registration import Registration, check_redirect_uris, has_private_part
+from fhirapp.auth.clients.public_keys import has_private_part
+from fhirapp.auth.clients.registration import Registration, check_redirect_uris
 from fhirapp.auth.models import BASIC, NONE, SIGNED
 from fhirapp.auth.throttle import TooOften
 from fhirapp.fhir import json as fhir_json

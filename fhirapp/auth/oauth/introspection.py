@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 
 from fhirapp import urls
+from fhirapp.auth import reasons
 from fhirapp.auth.models import AccessToken, Client, Grant, RefreshToken, User, digest
 from fhirapp.auth.oauth.launch import launch_parameters
 from fhirapp.auth.scopes import FHIR_USER, enforceable, grantable, of_role
@@ -27,15 +28,13 @@ class TokenRecord(NamedTuple):
     user: User | None
 
     def is_expired(self) -> bool:
-        now = time.time()
-        return self.token.expires_at <= now or bool(self.grant and self.grant.expires_at <= now)
+        return self.token.expires_at <= time.time()
 
     def is_revoked(self) -> bool:
         used = isinstance(self.token, RefreshToken) and self.token.used_at is not None
         revoked = isinstance(self.token, AccessToken) and self.token.revoked
-        ended = self.grant is not None and self.grant.revoked_at is not None
-        gone = self.client.disabled or (self.user is not None and self.user.disabled)
-        return bool(used or revoked or ended or gone)
+        ended = self.grant is not None and any(reasons.of_consent(self.grant, self.user))
+        return used or revoked or ended or self.client.disabled
 
     def check_client(self, client: Client) -> bool:
         return self.client.client_id == client.client_id

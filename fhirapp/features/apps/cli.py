@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from fhirapp.auth.clients import administration
-from fhirapp.auth.clients.registration import KINDS, Registration, public_keys, register
+from fhirapp.auth.clients.public_keys import public_keys
+from fhirapp.auth.clients.registration import KINDS, Registration, register
 from fhirapp.auth.models import BASIC, NONE, SIGNED
 from fhirapp.cli.common import changing, demo_option, known_id, reading, say
 from fhirapp.config import RefusedCommand

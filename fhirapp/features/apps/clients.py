@@ -11,7 +11,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import import_key
 
 from fhirapp.auth import models
-from fhirapp.auth.clients.diagnosis import can_be_granted, describe_keys, roles_that_can_allow
+from fhirapp.auth.clients.diagnosis import can_be_granted, roles_that_can_allow
+from fhirapp.auth.clients.public_keys import describe_keys
 from fhirapp.auth.clients.registration import METHODS
 from fhirapp.url_syntax import LOOPBACK
 from fhirapp.web.labels import ScopeLabel, in_words

@@ -15,7 +15,8 @@ from werkzeug.exceptions import NotFound
 from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.administration import apply
 from fhirapp.auth.clients.diagnosis import AppFinding, diagnose
-from fhirapp.auth.clients.registration import METHODS, Registration, has_private_part, register
+from fhirapp.auth.clients.public_keys import has_private_part
+from fhirapp.auth.clients.registration import METHODS, Registration, register
 from fhirapp.auth.models import ADMINISTRATOR, SIGNED, Client
 from fhirapp.auth.refusals import refusals_of
 from fhirapp.auth.scopes import (

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, insert, select
 from fhirapp.audit.events import record
 from fhirapp.auth import models
 from fhirapp.auth.clients.administration import find
-from fhirapp.auth.clients.registration import public_keys
+from fhirapp.auth.clients.public_keys import public_keys
 from fhirapp.auth.public_accounts import PublicAccount, PublicAccounts
 from fhirapp.auth.scopes import SESSION_SCOPES
 from fhirapp.auth.users import passwords
