@@ -14,7 +14,7 @@ the moment that it names: 11:05:00 there is the point 11:05:00.000. So a time is
 Digits beyond milliseconds are kept in resources, but are not compared. `_lastUpdated` has
 milliseconds always.
 
-When the care was that a resource tells of: operations are asked for a time of care.
+care_overlap() finds resources by the time of the care that they record, for operations.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Date(Parameter):
         return (prefix, _written(low), _written(high)) if high - low > 1 else None
 
     def _within(self, bounds: Sequence[SearchedDate], context: Context) -> AnyCondition:
-        """Return the condition that one value lies within all bounds: one look, not one each."""
+        """Return the condition that one and the same value lies within all bounds."""
         where = range_condition(self.name, bounds)
         compared = [compare(bound, "k.low", "k.high") for bound in bounds]
         return IndexCondition(
@@ -233,7 +233,7 @@ class LastUpdated(Date):
 
 
 def covered(searched: SearchedDate) -> SearchedDate:
-    """Return the interval that is really searched: of `ap` one that is wider."""
+    """Return the searched date; the interval of `ap` is widened."""
     prefix, (start, end) = searched
     if prefix != "ap":
         return searched
@@ -249,11 +249,10 @@ def _written(milliseconds: int) -> str:
 
 
 def range_condition(name: str, bounds: Sequence[SearchedDate]) -> Condition:
-    """Return what holds of every index row of a parameter that lies within all bounds.
+    """Return a condition that every index row within all bounds fulfils, and that an index serves.
 
-    It says no more than compare(), but so that an index leads to the rows: one is in the order of
-    low. What ends after a moment begins at most a day before it, or is among the LONG, which have
-    an index of their own.
+    It follows from compare(). The index is in the order of low. A row that ends after a moment
+    starts at most a day before it, or is LONG, and those rows have an index of their own.
     """
     least: list[int] = []
     before: list[int] = []
@@ -293,7 +292,7 @@ def compare(
     return template.format(low=low, high=high, at=low, start="?", end="?"), values
 
 
-# A period without start and end does not say when it was.
+# A period without start and end does not tell when it was.
 _IS_DATED = "k.param = ? AND (k.low > ? OR k.high < ?)"
 _ALWAYS = (temporal.EARLIEST, temporal.LATEST)
 
@@ -303,8 +302,8 @@ def care_overlap(
 ) -> Condition:
     """Return the condition that a resource's care overlaps a time.
 
-    names are date parameters, of which the first that a resource has tells its care; undated says
-    whether a resource that has none of them fulfils the condition.
+    names are date parameters; the first that a resource has a value of counts. undated says whether
+    a resource without any value fulfils the condition.
     """
     table = quoted(tables.date.name)
     choices: list[AnyCondition] = []

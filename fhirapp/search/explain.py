@@ -1,9 +1,8 @@
-"""How the server reads a search: the answer to `_explain=true`, as values and as sentences.
+"""The answer to `_explain=true`: how the server reads a search, as values and as sentences.
 
-Each issue has a sentence for people and an extension with the same in values, for programs; the
-explorer reads the extension. An explanation repeats what the client itself sent, codes and
-references too, which no other answer does; nothing in it comes from the data, and none of it goes
-to a log (decisions §4).
+Each issue has a sentence for people and an extension with the same values for programs, such as the
+explorer. An explanation repeats what the client sent, codes and references too, which no other
+answer does. Nothing in it comes from the data, and none of it is logged (decisions §4).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from fhirapp.search.values import parse_boolean, repr_value
 from fhirapp.search.words import Words
 
 SPEC = "http://hl7.org/fhir/R4/search.html"
-# Parameters and modifiers that have a section of their own; others have that of their kind.
+# Parameters and modifiers with a section of their own; others are in the section of their kind.
 _SECTIONS = {"_text": "text", "_content": "content", "missing": "missing"}
 
 Issue = dict[str, Any]
@@ -41,9 +40,9 @@ _TYPES = {
 
 
 class SoughtValue(NamedTuple):
-    """What one value of a parameter looks for: a phrase; of a date its prefix and interval too.
+    """What one value of a parameter looks for: a phrase, and of a date its prefix and interval.
 
-    The interval is [low, high) in UTC; both are empty where the value is no date or is one instant.
+    The interval is [low, high) in UTC; both are empty if the value is no date, or one instant.
     """
 
     text: str
@@ -54,7 +53,7 @@ class SoughtValue(NamedTuple):
 
 @dataclass(frozen=True)
 class ParameterReading:
-    """How a parameter is read: where it looks, and what each of its repetitions looks for."""
+    """How a parameter is read: the elements it searches, and the values of each repetition."""
 
     name: str
     modifier: str
@@ -75,7 +74,7 @@ class ParameterReading:
         return (", or else " if self.is_first_of else " and ").join(self.paths)
 
     def sought(self, phrase: Callable[[SoughtValue], str] = lambda value: value.text) -> str:
-        """Return what follows "matches what": refers to 'Patient/p1'."""
+        """Return the phrase after "matches what": refers to 'Patient/p1'."""
         between = " and " if self.modifier == "not" else " or "
         return ", and also ".join(
             between.join(phrase(value) for value in repetition) for repetition in self.repetitions
@@ -105,7 +104,7 @@ def explanation(
     links: Sequence[str] = (),
     parts: Sequence[Issue] = (),
 ) -> Issue:
-    """Return an issue that informs: its sentence, where more is to be read, and its values."""
+    """Return an informational issue with a sentence, links for further reading, and its values."""
     content = issue("information", "informational", sentence, parameter)
     if links:
         content["details"] = {"text": f"See {' and '.join(links)}"}
@@ -168,7 +167,7 @@ class Explanation(NamedTuple):
 
 
 def read_explanation(content: Mapping[str, Any]) -> Explanation | None:
-    """Return the values of an issue; None where it has none."""
+    """Return the values of an issue; None if it has none."""
     url = extension_url()
     for extension in content.get("extension", ()):
         if extension.get("url") == url:
@@ -180,14 +179,14 @@ def read_explanation(content: Mapping[str, Any]) -> Explanation | None:
 
 
 def _named_values(extension: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the value of each part; one with parts of its own is its value itself."""
+    """Yield the name and the value of each part; a part with parts of its own is the value."""
     for part in extension.get("extension", ()):
         values = (value for key, value in part.items() if key.startswith("value"))
         yield part["url"], next(values, part)
 
 
 def explain_query(parameters: Parameters, query: Query, type_context: Context) -> Iterator[Issue]:
-    """Yield an issue for each parameter that is applied, all its repetitions together."""
+    """Yield an issue for each applied parameter, with all its repetitions."""
     grouped: dict[str, list[str]] = {}
     for name, value in query.applied:
         grouped.setdefault(name, []).append(value)
@@ -237,7 +236,7 @@ def _sought(parameter: Parameter, modifier: str, value: str, context: Context) -
 
 
 def explain_answer(controls: Controls) -> Iterator[Issue]:
-    """Yield an issue for each way in which the answer is shaped."""
+    """Yield an issue for each control that shapes the answer."""
     applied = {name.partition(":")[0] for name, _ in controls.applied}
     for name, sentence in (
         ("_sort", _order(controls)),

@@ -2,12 +2,12 @@
 
 Words come as fhirapp/search/tokenizer.py makes them, a space between two; a row for each version.
 
-A page of results for a word that every record has costs no look at every record. FTS5 lists 1,000
-matches in 0.1 ms, from the end if asked to, but takes 0.04 ms to say of one record whether it
-matches. So the LATEST matches are listed, among which a page of the newest finds its own; earlier
-records, as of one patient, are asked one by one. What looks at every match lists them all, 0.1 µs
-each: a total, which is kept until the data changes, and a sort. So does a search for the beginning
-of a word: FTS5 merges what it knows of each such word first.
+A page of results for a common word does not read every record. FTS5 lists 1,000 matches in 0.1 ms,
+the last ones first if asked to, but needs 0.04 ms to tell whether one record matches. So the LATEST
+matches are listed, and a page of the newest is found among them; earlier records, such as those of
+one patient, are asked one by one. A total, which is cached until the data changes, and a sort list
+all matches, in 0.1 µs each. So does a search for the beginning of a word, for which FTS5 merges the
+lists of all such words first.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from fhirapp.db import db, quoted
 from fhirapp.search.index import IndexTables
 from fhirapp.search.values import Condition, IndexCondition, Run
 
-# As many as an import publishes at one time.
+# An import publishes as many at one time.
 LATEST = 1_000
-# SQLite: what is merged in a step, before others may write.
+# SQLite: pages that a step merges before others may write.
 _MERGED_PAGES = 2_000
-# PostgreSQL: a tsvector tells places up to this one, and 256 of a word, and is at most 1 MB.
+# PostgreSQL: a tsvector has places up to this one, 256 of a word, and is at most 1 MB.
 _LAST_PLACE = 16_383
 _MOST_PLACES = 256
 _MOST_BYTES = 900_000
@@ -51,8 +51,8 @@ Choices = Sequence[Sequence[Phrase]]
 class WordsCondition(IndexCondition):
     """A piece of WHERE on a table of FTS5.
 
-    Matches from the row `since` on are taken from a list, before it each row is asked; is_listed
-    says that all are. matches is their number, LATEST for more. See above.
+    From the row `since` on a list has the matches; earlier rows are asked one by one. is_listed
+    says that the list has all matches. matches is their number, LATEST for more.
     """
 
     is_listed: bool = False
@@ -99,7 +99,7 @@ class FullText(ABC):
 
     @abstractmethod
     def query(self, choices: Choices, column: str) -> str:
-        """Return what finds rows with all phrases of a choice in a column, without one in any."""
+        """Return the query for all phrases of one of the choices, in a column or, if empty, any."""
 
     @abstractmethod
     def condition(self, table: str, choices: Choices, column: str) -> IndexCondition:
@@ -107,7 +107,7 @@ class FullText(ABC):
 
     @abstractmethod
     def score(self, table: str, column: str) -> str:
-        """Return the SELECT of (pk, score), greater is better, up to WHERE; its value the query."""
+        """Return the SELECT of (pk, score) of a query's matches; a greater score is better."""
 
     @abstractmethod
     def write(self, connection: Connection, table: str, rows: Sequence[WordsRow]) -> None:
@@ -115,10 +115,10 @@ class FullText(ABC):
 
     @abstractmethod
     def remove(self, connection: Connection, table: str, rows: Sequence[WordsRow]) -> None:
-        """Forget rows; their words must be those that were written."""
+        """Delete rows; their words must be those that were written."""
 
     def purge(self, connection: Connection, table: str, *, begins: bool) -> bool:  # noqa: ARG002
-        """Take some of what was removed out of the file too; return whether there is more.
+        """Take a part of the deleted words out of the file; return whether there are more.
 
         begins says that it is the first step. PostgreSQL's VACUUM does it by itself.
         """
@@ -126,15 +126,15 @@ class FullText(ABC):
 
     @abstractmethod
     def clear(self, connection: Connection, table: str) -> None:
-        """Forget every row."""
+        """Delete all rows."""
 
 
 class Fts5(FullText):
-    """SQLite: a table without content of its own; what it found is read from the resource."""
+    """SQLite: a table without content; the resource has the text of a match."""
 
     number = "rowid"
     create = (
-        # The words are made already: what is not ASCII separates none.
+        # The text is split into words already: no letter beyond ASCII separates words.
         """CREATE VIRTUAL TABLE IF NOT EXISTS "{table}" USING
         fts5(narrative, content, content='', tokenize='ascii')""",
         # Bytes of a page, of which FTS5 reads up to four to find a row in a list.
@@ -167,7 +167,7 @@ class Fts5(FullText):
         )
 
     def remove(self, connection: Connection, table: str, rows: Sequence[WordsRow]) -> None:
-        # What has no content of its own must be told which words to take out.
+        # A table without content must be told which words to delete.
         connection.exec_driver_sql(
             f"INSERT INTO {table} ({table}, rowid, narrative, content) VALUES ('delete', ?, ?, ?)",
             list(rows),
@@ -187,7 +187,7 @@ class Fts5(FullText):
 
 
 class TsVector(FullText):
-    """PostgreSQL: the content's column has the narrative's words too."""
+    """PostgreSQL: the column `content` has the narrative's words too."""
 
     number = "pk"
     create = (
@@ -252,7 +252,7 @@ _ENGINES: Mapping[str, FullText] = {"sqlite": Fts5(), "postgresql": TsVector()}
 
 
 def full_text() -> FullText:
-    """Return the way of the database in use."""
+    """Return the full text of the database in use."""
     return _ENGINES[db.engine.dialect.name]
 
 
@@ -262,7 +262,7 @@ def words_table(tables: IndexTables) -> str:
 
 
 def declare_words(tables: IndexTables) -> None:
-    """Have the table of words created with the type's index tables."""
+    """Create the table of words with the type's index tables."""
     for dialect, statement in _statements(_name(tables)):
         create: DDL = DDL(statement)  # type: ignore[no-untyped-call]
         event.listen(tables.string, "after_create", create.execute_if(dialect=dialect))

@@ -6,7 +6,7 @@ and so are their index rows: they are written once, when the version is publishe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -66,17 +66,12 @@ class IndexTables(NamedTuple):
 
     def of(self, row: type[IndexRow]) -> Table:
         """Return the table of a kind of row."""
-        return self[_PLACE[row]]
+        return self[_ROWS.index(row)]
 
 
-_KINDS: Mapping[type, str] = {
-    TokenRow: "token",
-    DateRow: "date",
-    ReferenceRow: "reference",
-    StringRow: "string",
-}
+# In the order of IndexTables.
+_ROWS: Sequence[type[IndexRow]] = (TokenRow, DateRow, ReferenceRow, StringRow)
 _TYPES: Mapping[str, Any] = {"low": BigInteger(), "high": BigInteger()}
-_PLACE = {kind: place for place, kind in enumerate(_KINDS)}
 
 
 def key(value: str) -> str:
@@ -90,13 +85,13 @@ def key(value: str) -> str:
 def index_tables(table: Table) -> IndexTables:
     """Return the index tables of a resource table, declaring them at the first call."""
     known = table.metadata.tables
-    names = [f"{table.name}_{kind}" for kind in _KINDS.values()]
+    names = [f"{table.name}_{kind}" for kind in IndexTables._fields]
     if names[0] in known:
         return IndexTables(*(known[name] for name in names))
     tables = IndexTables(
         *(
-            _index_table(table.metadata, name, kind._fields)  # type: ignore[attr-defined]
-            for name, kind in zip(names, _KINDS, strict=True)
+            _index_table(table.metadata, name, row._fields)
+            for name, row in zip(names, _ROWS, strict=True)
         )
     )
     date = tables.date

@@ -1,8 +1,8 @@
-"""A page of results: which rows, in which order, from where on.
+"""A page of results: which rows, in which order, after which place.
 
-Paging shows what there was when it began, as it is now: each resource keeps the place that it had
-at the first page, though it may have changed since, so that it is neither missed nor seen twice.
-What came later is not shown, nor what no longer matches or was deleted. The order is newest first,
+Later pages show the resources that there were at the first page, in their present versions. Each
+keeps its place of then, even if it has changed since, so that none is missed or seen twice. Later
+resources are not shown, nor those that were deleted or no longer match. The order is newest first,
 or as `_sort` says. Source: FHIR R4 search §3.1.1.5.1; decisions §3.
 """
 
@@ -19,7 +19,7 @@ from fhirapp.search.values import SHOWN, Condition, all_of
 from fhirapp.search.values import Run as Run
 
 MAX_KEYS = 5
-# The best match first, where words are searched for; it has no `-`.
+# The best match of a search for words first; there is no `-_score`.
 BY_SCORE = "_score"
 Place = tuple[Any, ...]
 _NEWEST = SortKey("{row}.last_updated", descending=True)
@@ -57,7 +57,7 @@ class Order:
         if len(set(signs)) == 1:
             marks = ", ".join("?" * len(place))
             return [Condition(f"({', '.join(names)}) {signs[0]} ({marks})", tuple(place))]
-        # Directions that differ: less in the first key, or equal in it and less in the second …
+        # Directions differ: less in the first key, or equal in it and less in the second …
         choices: list[str] = []
         values: list[Any] = []
         for last, sign in enumerate(signs):
@@ -79,9 +79,9 @@ _OLDEST_FIRST = NEWEST_FIRST.reversed()
 
 
 def parse_sort(value: str, parameters: Parameters, context: Context) -> Order:
-    """Read `_sort`: "status,-date" is by status, then the latest first. Raises FhirError.
+    """Parse `_sort`: "status,-date" is by status, then the latest first. Raises FhirError.
 
-    Without it, and by score, the newest come first.
+    Without it, and by score, the order is newest first.
     """
     if value in ("", BY_SCORE):
         return NEWEST_FIRST
@@ -104,7 +104,7 @@ def parse_sort(value: str, parameters: Parameters, context: Context) -> Order:
 class Cursor(NamedTuple):
     """The place after which, or with backwards before which, a page lies.
 
-    mark is the last row number there was at the first page: what is newer is on no later page.
+    mark is the last row number at the first page; rows with a higher one are on no later page.
     """
 
     place: tuple[Any, ...]
@@ -119,12 +119,11 @@ _COLUMNS = ", ".join(f"r.{name}" for name in COLUMNS)
 
 @dataclass(frozen=True)
 class Selection:
-    """A query made ready for the database: the conditions, in SQL, of the rows `r` it finds.
+    """A query as SQL: the conditions of its rows `r`, beside being current.
 
-    It finds current ones, of which the conditions say nothing. is_gathered says that the rows come
-    in no order, so that they are sorted before their bodies are read; narrows that they are few.
-    for_all are the conditions for what looks at every match, where it is better asked in another
-    way than a page of the newest.
+    is_gathered says that the rows come in no order, and are sorted before their bodies are read;
+    narrows that they are few. for_all is the condition of a SELECT that looks at every match, where
+    that differs from the one of a page of the newest.
     """
 
     table: str
@@ -145,7 +144,7 @@ class Selection:
         return Condition(f"SELECT count(*) FROM {self.table} r WHERE {every.current}", every.values)
 
     def of_all(self) -> Selection:
-        """Return the selection for what looks at every match."""
+        """Return the selection for a SELECT that looks at every match."""
         if self.for_all is None:
             return self
         where = self.for_all
@@ -183,7 +182,7 @@ def last_row(run: Run, selection: Selection) -> int:
 def _unchanged(
     run: Run, selection: Selection, order: Order, place: Place | None, limit: int
 ) -> Iterator[Place]:
-    """Yield the rows whose current version is that of the first page."""
+    """Yield the rows that have not changed since the first page."""
     walk = order.keys[0].walk if len(order.keys) == 2 else None
     if order in (NEWEST_FIRST, _OLDEST_FIRST):
         query = _by_last_updated(selection, order, place, limit)
@@ -209,7 +208,7 @@ def _by_last_updated(
 
 
 def _sorted(selection: Selection, order: Order, place: Place | None, limit: int) -> Condition:
-    """Return the SELECT that works out every match's keys and sorts them."""
+    """Return the SELECT that sorts all matches by their keys."""
     names = [f"k{at}" for at in range(len(order.keys))]
     columns, beyond, by = order.columns("r"), all_of(order.beyond(names, place)), order.by(names)
     inner = (
@@ -225,9 +224,9 @@ def _sorted(selection: Selection, order: Order, place: Place | None, limit: int)
 
 
 def _changed(selection: Selection, order: Order, cursor: Cursor, limit: int) -> Condition:
-    """Return the SELECT of what changed since the first page, each where it stood then.
+    """Return the SELECT of what has changed since the first page, with its keys of then.
 
-    Only of what matched then too: nothing else had a place that the token may see.
+    It must have matched then too: otherwise it had no place on any page.
     """
     names = [f"k{at}" for at in range(len(order.keys))]
     columns, beyond = order.columns("p"), all_of(order.beyond(names, cursor.place))
@@ -270,7 +269,7 @@ def _with_value(
     """Return the SELECTs along the walk's names, each in the order of its index; equals by id."""
     value = f"k.{walk.value}"
     names = (value, "r.id")
-    # Of several values the least counts, descending the greatest: it stands for the row once.
+    # Of several values only the least counts, descending the greatest.
     conditions = [
         Condition(f"{value} <> ?", (walk.absent,)),
         Condition(
@@ -289,7 +288,7 @@ def _with_value(
     selects = []
     for name in walk.names:
         chosen = selection.and_where(Condition("k.param = ?", (name,)), *conditions)
-        # Bodies are read of what is on the page alone: to sort equals they would be carried along.
+        # Bodies are read of the page's rows alone; otherwise SQLite would sort them with the keys.
         inner = (
             f"SELECT r.pk AS row_number, {value} AS k0, r.id AS k1 FROM {walk.table} k"
             f" JOIN {selection.table} r ON r.pk = k.pk WHERE {chosen.current}"

@@ -30,19 +30,19 @@ from fhirapp.search.values import (
 
 
 class ResolvedCodes(NamedTuple):
-    """The codes, with their systems, that a value stands for, and what these are, in words."""
+    """The (system, code) pairs that a value stands for, and a phrase that describes them."""
 
     codes: Sequence[tuple[str, str]]
     doc: str
 
 
-# Returns the codes that a name stands for, given a parameter's name and modifier.
+# Returns the codes that a value stands for, given the parameter's name, its modifier and the value.
 Resolve = Callable[[str, str, str], ResolvedCodes]
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a value needs to know to be understood: whose index tables, which address is ours.
+    """What conditions are made with: the type's index tables, and the server's base address.
 
     terminology returns the codes of a value set; without it, values that name one are refused.
     """
@@ -57,7 +57,7 @@ class Context:
 
 
 def is_named(names: Sequence[str]) -> str:
-    """Return the SQL that picks the index rows of these names, which are its values."""
+    """Return the SQL that an index row has one of these names; its values are the names."""
     if len(names) == 1:
         return "k.param = ?"
     return f"k.param IN ({', '.join('?' * len(names))})"
@@ -68,18 +68,18 @@ _R4 = "http://hl7.org/fhir/SearchParameter/"
 CLINICAL = dict.fromkeys(("code", "date", "encounter", "identifier", "patient", "type"), "clinical")
 _NONE: Mapping[str, str] = {}
 
-# SQLite takes 32,766 values in a statement, of which those of a chain are others.
+# SQLite takes 32,766 values in a statement; chains need some of them.
 _MOST_SOUGHT = 21_000
 
 
 def check_size(parameter: str, conditions: Sequence[AnyCondition]) -> None:
-    """Raises TooCostly for conditions that look for more values than the databases take."""
+    """Raises TooCostly for conditions with more values than the databases take in a statement."""
     if sum(len(condition.values) for condition in conditions) > _MOST_SOUGHT:
         raise TooCostly(parameter, "the search is for more codes than can be looked for at once")
 
 
 class Walk(NamedTuple):
-    """An index table in the order of a parameter's values: of each of its names in turn."""
+    """How an index table is read in the order of a parameter's values, one name after another."""
 
     table: str
     names: tuple[str, ...]
@@ -94,10 +94,10 @@ class Walk(NamedTuple):
 
 @dataclass(frozen=True)
 class SortKey:
-    """What results are sorted by: an SQL expression of a row, {row} in its text.
+    """What results are sorted by: an SQL expression, with {row} for the name of the row.
 
-    missing stands for a row that has none, so that it comes last. walk tells the index table whose
-    order is that of the key, and its columns of the value and of what tells equal values apart.
+    missing is the value of a row that has none, which comes last. walk reads the index table that
+    is in the key's order, if there is one.
     """
 
     sql: str
@@ -129,16 +129,16 @@ class Parameter:
     first_of: bool = False
 
     kind: ClassVar[str]
-    # Whether it has index rows; others search a column of the resource's own row, or its words.
+    # Whether it has index rows; other parameters search a column of the row, or its words.
     indexed: ClassVar[bool] = True
-    # Those of the kind; `:missing` is every parameter's.
+    # Those of the kind; every parameter takes `:missing` too.
     modifiers: ClassVar[frozenset[str]] = frozenset()
-    # Where the kind's values are indexed: the row, and its fields that hold a value. `absent` is
-    # the value of an element that is there without one, so that it is not missing.
+    # The kind of index row, and the values in it of an element that is there without a value: it
+    # is not missing.
     row: ClassVar[type[IndexRow]]
     absent: ClassVar[tuple[Any, Any]] = ("", "")
     sortable: ClassVar[bool] = True
-    # What stands for no value in a sort, ascending and descending: it comes last.
+    # The value that sorts last, ascending and descending: that of a resource without one.
     sorts_last: ClassVar[tuple[Any, Any]] = ("\U0010ffff", "")
 
     @cached_property
@@ -190,7 +190,7 @@ class Parameter:
         return rows
 
     def rows_of(self, value: Any) -> Sequence[IndexRow]:
-        """Return the index rows of one value in a resource, and that it is there."""
+        """Return the index rows of one value in a resource; at least one, of self.row."""
         rows = self.index(value)
         if not rows or type(rows[0]) is not self.row:
             return [self.row(self.name, *self.absent), *rows]
@@ -203,25 +203,25 @@ class Parameter:
     def conditions(
         self, modifier: str, values: Sequence[str], context: Context
     ) -> list[AnyCondition]:
-        """Return what must hold for every repetition of the parameter. Raises FhirError."""
+        """Return a condition for each repetition of the parameter. Raises FhirError."""
         self.check_modifier(modifier)
-        one_of = self.missing if modifier == "missing" else partial(self.condition, modifier)
+        make = self.missing if modifier == "missing" else partial(self.condition, modifier)
         conditions = [
-            any_of([one_of(choice, context) for choice in self.choices(value)])
+            any_of([make(choice, context) for choice in self.choices(value)])
             for value in dict.fromkeys(values)
         ]
         check_size(self.name, conditions)
         return conditions
 
     def choices(self, value: str) -> list[str]:
-        """Return what a value lists between commas, each once and nothing empty.
+        """Return the values that commas separate, each once and none empty.
 
-        Raises InvalidParameter where nothing is left: to ignore it would widen the answer.
+        Raises InvalidParameter where none is left: to ignore the parameter would widen the answer.
         """
         return self.distinct_values(split(value, ","))
 
     def distinct_values(self, values: Sequence[str]) -> list[str]:
-        """Return values each once and nothing empty. Raises InvalidParameter for none."""
+        """Return values each once and none empty. Raises InvalidParameter where none is left."""
         choices = [value for value in dict.fromkeys(values) if value.strip()]
         if not choices:
             raise self.invalid("lists no value")
@@ -244,15 +244,15 @@ class Parameter:
         return self.has_row(context, negated=negated)
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
-        """Return what must hold for one value, commas already split. Raises FhirError."""
+        """Return the condition of one value, already split at commas. Raises FhirError."""
         raise NotImplementedError
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
-        """Return what one value looks for, for people: "matches what …"."""
+        """Return a phrase for what one value looks for, after "matches what …"."""
         raise NotImplementedError
 
     def interval(self, value: str) -> tuple[str, str, str] | None:  # noqa: ARG002
-        """Return the prefix, start and end of a date's interval; None where it is none."""
+        """Return the prefix, start and end of a date's interval; None for other values."""
         return None
 
     def sort_key(self, context: Context, *, descending: bool) -> SortKey:
@@ -292,7 +292,7 @@ class IdParameter(Parameter):
     ) -> list[AnyCondition]:
         if modifier != "not":
             return super().conditions(modifier, values, context)
-        # As of every token, none of those that a comma lists.
+        # As with every token, a resource has none of the listed values.
         return [
             Condition(f"NOT {among.sql}", among.values)
             for value in dict.fromkeys(values)
@@ -313,7 +313,7 @@ class IdParameter(Parameter):
         return SortKey("{row}.id", descending=descending)
 
     def ids(self, values: Sequence[str]) -> list[str]:
-        """Return every id that the values list, each once."""
+        """Return the ids that the values list, each once."""
         listed = [unescape(choice) for value in values for choice in split(value, ",")]
         return list(dict.fromkeys(listed))
 

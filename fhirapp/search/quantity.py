@@ -28,12 +28,12 @@ UNITS: Mapping[str, Decimal] = {
         ("wk", 604_800_000), ("mo", 2_629_800_000), ("a", 31_557_600_000),
     )
 }  # fmt: skip
-# The rows of the number alone, in thousandths.
+# Suffix of the rows of the number alone, in thousandths.
 NUMBER = ":number"
 _THOUSANDTHS = Decimal(1_000)
 # The difference of two must fit in 64 bits: the databases index how long a row is.
 _MOST = 2**61
-# The comparisons that a prefix stands for, a value being a point.
+# The comparisons that a prefix stands for: a value is a point.
 _COMPARED = {
     "": ("eq",),
     "ap": ("eq",),
@@ -59,7 +59,7 @@ _MEANINGS = {
 
 
 class SearchedQuantity(NamedTuple):
-    """A searched quantity: what it means in words, its rows, and the comparisons of them."""
+    """A searched quantity: a phrase for it, the suffix of its rows, and how they are compared."""
 
     words: str
     suffix: str
@@ -71,7 +71,7 @@ class Duration(Date):
     """A quantity parameter whose values are durations."""
 
     kind = "quantity"
-    # Of one whose unit is no unit of time: less than nothing, and more than all.
+    # Of a value whose unit is no unit of time: an empty interval.
     absent = (_MOST, -_MOST)
     sorts_last = (_MOST, -_MOST)
 
@@ -101,7 +101,7 @@ class Duration(Date):
         return None
 
     def _parse(self, value: str) -> SearchedQuantity:
-        """Read a prefix, a number and a unit. Raises InvalidParameter."""
+        """Parse a prefix, a number and a unit. Raises InvalidParameter."""
         prefix = value[:2] if value[:2] in PREFIXES else ""
         text, *unit = split(value[len(prefix) :], "|")
         number = _number(text)
@@ -123,20 +123,20 @@ class Duration(Date):
 
 
 def _comparisons(prefix: str, number: Decimal, scale: Decimal) -> list[SearchedDate]:
-    """Return what a value, a point, must fulfil one of."""
+    """Return the comparisons of which a value must fulfil one."""
     # R4: the precision counts for equality alone; `ap` is a tenth more or less.
     margin = abs(number) / 10 if prefix == "ap" else Decimal((0, (5,), _exponent(number) - 1))
     about = Interval(_whole((number - margin) * scale), _whole((number + margin) * scale))
     point = _whole(number * scale)
     exactly = Interval(point, point + 1)
-    # What is finer than a row is told is that row.
+    # A searched value that is finer than rows are covers a whole one.
     about = Interval(about.low, max(about.high + (prefix == "ap"), exactly.high))
     sought = about if prefix in ("", "eq", "ne", "ap") else exactly
     return [SearchedDate(comparator, sought) for comparator in _COMPARED.get(prefix, (prefix,))]
 
 
 def _interval_of(amount: Decimal, comparator: str) -> Interval:
-    """Return what a value covers, [low, high): all that "< 5" may be."""
+    """Return the interval that a value covers: of "< 5" everything below."""
     point = _whole(amount)
     low = -_MOST if comparator.startswith("<") else point
     return Interval(low, _MOST if comparator.startswith(">") else point + 1)

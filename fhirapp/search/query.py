@@ -1,7 +1,7 @@
-"""A search's query string is read: what shapes the answer, and what selects the resources.
+"""Parses a search's query string: controls shape the answer, parameters select the resources.
 
-Controls (`_count`, `_sort`, `_summary`, `_include` …) shape the answer. The other parameters become
-conditions, and these the WHERE of one SELECT.
+Controls are `_count`, `_sort`, `_summary`, `_include` … The other parameters become conditions, and
+these the WHERE of one SELECT.
 Source: service.md 4, rules 3, 5; FHIR R4 search §3.1.1, §3.1.1.5; decisions 2, §3.
 """
 
@@ -50,7 +50,7 @@ MAX_INCLUDES = 20
 TOTALS = ("accurate", "estimate", "none")
 SUMMARIES = ("true", "text", "data", "count", "false")
 ITERATE = "iterate"
-# `_format` and `_pretty` are named so that they are known: rest/response.py reads them.
+# `_format` and `_pretty` are known here, and read in rest/response.py.
 _ONCE = frozenset(
     {
         *("_count", "_cursor", "_elements", "_explain", "_format", "_pretty"),
@@ -59,15 +59,15 @@ _ONCE = frozenset(
 )
 _INCLUDES = ("_include", "_revinclude")
 CONTROLS = frozenset({*_ONCE, *_INCLUDES})
-# Not part of the links to further pages: where a page begins, and how many there are on it.
+# Controls of the page itself, which links to further pages state anew.
 _OWN = frozenset({"_count", "_cursor"})
 
 
 @dataclass(frozen=True)
 class Include:
-    """What `_include` or `_revinclude` names, unread: `DocumentReference:author`.
+    """A value of `_include` or `_revinclude`, not parsed: `DocumentReference:author`.
 
-    iterate also from what is included.
+    With iterate, the references of included resources are followed too.
     """
 
     value: str
@@ -81,9 +81,9 @@ class Include:
 
 @dataclass(frozen=True)
 class Controls:
-    """The answer that is wanted: count is None where every listed id goes on one page.
+    """How the answer is shaped: count is None where every id that `_id` lists goes on one page.
 
-    summary is one of SUMMARIES, total of TOTALS; sort, and elements, are as they were given.
+    summary is one of SUMMARIES, total of TOTALS; sort and elements are not parsed.
     """
 
     count: int | None
@@ -95,9 +95,9 @@ class Controls:
     # Of both kinds.
     includes: tuple[Include, ...] = ()
     cursor: str | None = None
-    # As they stand in the links of further pages.
+    # The controls as they stand in links.
     applied: tuple[tuple[str, str], ...] = ()
-    # What is left of the arguments: the search parameters.
+    # The other arguments: search parameters.
     rest: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -146,7 +146,7 @@ def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Cont
 def _split_controls(
     arguments: Arguments,
 ) -> tuple[dict[str, str], tuple[Include, ...], list[tuple[str, str]]]:
-    """Return the controls that may be given once, the includes, and what is left."""
+    """Return the controls that may be given once, the includes, and the other arguments."""
     single: dict[str, str] = {}
     includes: list[Include] = []
     rest = []
@@ -182,12 +182,11 @@ def require_patient_or_id(parameters: Sequence[str]) -> None:
 
 
 def parse_count(value: str | None, default: int, greatest: int, name: str = "_count") -> int:
-    """Read `_count`: cut to the greatest, not refused (decisions 2.5). Raises InvalidParameter."""
+    """Parse `_count`, cut to the greatest (decisions 2.5). Raises InvalidParameter."""
     if value is None:
         return default
     if not (value.isascii() and value.isdecimal()):
         raise InvalidParameter(name, f"{value[:SHOWN]!r} is not a whole number of 0 or more")
-    # A number too long to matter is cut like any other that is too large.
     return min(int(value[:10]), greatest) if len(value) <= 10 else greatest
 
 
@@ -198,18 +197,18 @@ def _one_of(name: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
-# Up to so many index rows are gathered first; more are asked for row by row, in the result's order.
-# That is done soon, save where many old rows have what no later one has: these are passed first.
+# Fewer matching index rows are gathered first; otherwise rows are asked one by one, in the order of
+# the results. That takes long only where many old rows match and no later one does.
 GATHERED_MOST = 1_000
-# Values of one search, commas counted: SQLite takes an expression only so deep.
+# Values of one search, each of a comma list counted: SQLite limits the depth of an expression.
 MAX_VALUES = 200
 # Conditions of one search: PostgreSQL takes four seconds to plan a hundred.
 MAX_CONDITIONS = 30
-# Characters of one value: to take a longer one apart costs too much.
+# Characters of one value: to split a longer one costs too much.
 MAX_LENGTH = 20_000
 _LONGEST_NAME = 200
 HAS = "_has"
-# Known to FHIR and refused always: to ignore one would change the answer (decisions §3).
+# FHIR's parameters that are always refused: to ignore one would change the answer (decisions §3).
 _CONTAINED = "contained resources come with what holds them, and are not searched"
 _REFUSED = {
     "_filter": "use the parameters of the type: a comma means or, a repetition and",
@@ -221,11 +220,11 @@ _REFUSED = {
 
 
 class ChainedParameter(NamedTuple):
-    """A chained parameter that was read, and what its last part searches.
+    """A parsed chained parameter, and the parameter that it ends in.
 
-    resolve searches for what it leads to, and returns a condition for each value. before is
-    what stands before its name, `patient.` or `_has:Provenance:target:`; types are those that it
-    searches.
+    resolve searches for what it leads to, and returns a condition for each value. before is the
+    part before the name of that parameter, `patient.` or `_has:Provenance:target:`; types are the
+    resource types that the chain searches.
     """
 
     resolve: Callable[[], Sequence[AnyCondition]]
@@ -238,10 +237,10 @@ class ChainedParameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """What selects resources: parts that all hold, and what was made of the request.
+    """The parsed search parameters: parts that all hold, and what became of each parameter.
 
-    applied are the parameters that were used, as they stand in links; ignored pairs each name that
-    was not with the reason; chains are those of applied that are chained, by name.
+    applied are the parameters that select, as they stand in links; ignored pairs the name of each
+    other one with the reason; chains has the chained ones of applied, by name.
     """
 
     parts: tuple[AnyCondition | ChainedParameter, ...]
@@ -262,7 +261,7 @@ class Query:
 
     @cached_property
     def direct(self) -> list[tuple[str, str]]:
-        """What was applied of the type itself, without chains."""
+        """The applied parameters of the type itself, without chained ones."""
         return [pair for pair in self.applied if pair[0] not in self.chains]
 
 
@@ -274,9 +273,9 @@ def parse_query(
     strict: bool,
     chain: Callable[[str, Sequence[str]], ChainedParameter] | None = None,
 ) -> Query:
-    """Read search parameters; unknown ones are ignored, if strict refused. Raises FhirError.
+    """Parse search parameters; unknown ones are ignored, if strict refused. Raises FhirError.
 
-    chain reads chained ones by name and values; without it they are refused.
+    chain parses chained ones, given name and values; without it they are refused.
     """
     grouped, ignored = _group(arguments)
     parts: list[AnyCondition | ChainedParameter] = []
@@ -315,7 +314,7 @@ def parse_query(
 
 
 def is_chained_name(name: str) -> bool:
-    """Say whether a parameter searches by other resources: a chain, or `_has`."""
+    """Return whether a parameter searches by other resources: a chain, or `_has`."""
     return "." in name or name.partition(":")[0] == HAS
 
 
@@ -335,7 +334,7 @@ def _direct(
 
 
 def _group(arguments: Arguments) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
-    """Return the values of each parameter, and those that have none. Raises FhirError."""
+    """Return the values by parameter, and the parameters without a value. Raises FhirError."""
     grouped: dict[str, list[str]] = {}
     ignored: list[tuple[str, str]] = []
     for name, value in arguments:
@@ -363,7 +362,7 @@ def _unknown(name: str, parameters: Parameters) -> str:
 
 
 def similar_name(name: str, parameters: Parameters) -> str:
-    """Return what an unknown parameter was perhaps meant to be; empty for nothing similar."""
+    """Return the known parameter that is most similar; empty if none is similar."""
     known = [*parameters.by_name, *sorted(CONTROLS)]
     return next(iter(get_close_matches(name, known, n=1)), "")
 
@@ -371,8 +370,9 @@ def similar_name(name: str, parameters: Parameters) -> str:
 def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selection:
     """Choose how each condition is asked, and join them.
 
-    Where a condition leaves one patient's rows, or those of listed ids, the others are asked of
-    each of these. Otherwise the rarest is gathered first if it has few rows, which run tells.
+    Where a condition narrows, the others are asked of each row that it leaves. Otherwise the
+    matches of the rarest condition are gathered first, if run counts fewer than GATHERED_MOST.
+    Decisions, SQL, has the measurements.
     """
     conditions = [condition.prepared(run) for condition in conditions]
     indexed = [condition for condition in conditions if isinstance(condition, IndexCondition)]

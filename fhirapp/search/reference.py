@@ -51,7 +51,7 @@ class Reference(Parameter):
         rows = super().rows_of(value)
         if len(self.targets) != 1:
             return rows
-        # Of a parameter for patients, other subjects are no values: subject.where(resolve() is
+        # A parameter for patients has no other subjects as values: subject.where(resolve() is
         # Patient).
         is_of = ("", *self.targets)
         return [
@@ -145,8 +145,8 @@ class Subject(Reference):
 class TokenReference(Parameter):
     """A code together with a reference: `relationship=replaces$DocumentReference/d1`.
 
-    paths leads to what holds both; code and target are the parameters that say how each is read,
-    their own paths below that.
+    path leads to the element that holds both; code and target are the parameters that read them,
+    with paths below that element.
     """
 
     code: Token = field(kw_only=True)

@@ -21,16 +21,16 @@ _PARTS = (
     *("text", "family", "given", "prefix", "suffix"),
     *("line", "city", "district", "state", "postalCode", "country"),
 )
-# A long text has a row for each stretch of so many characters, one beginning in the middle of the
-# other, so that every value of up to STEP characters stands whole in one of them.
+# A long text has a row for each stretch of KEY_LENGTH characters; one begins every STEP characters.
+# So each value of up to STEP characters is whole in one of them.
 STEP = KEY_LENGTH // 2
-# The rows of the second stretch and later: a text does not begin with them.
+# Marks the rows of the second stretch and later, with which a text does not begin.
 FURTHER = "+"
 _MARK = re.compile(r"([\\%_])")
 
 
 def string_rows(name: str, text: str) -> tuple[StringRow, ...]:
-    """Return the index rows of a text. Most short ones come again, and are remembered."""
+    """Return the index rows of a text; those of short texts, which often repeat, are cached."""
     return _rows(name, text) if len(text) <= KEY_LENGTH else _rows.__wrapped__(name, text)
 
 
@@ -49,12 +49,12 @@ def _rows(name: str, text: str) -> tuple[StringRow, ...]:
 
 
 def begins_with(text: str, column: str = "k.folded") -> tuple[str, str, str]:
-    """Return the SQL that an indexed text begins so, and its values."""
+    """Return the SQL that an indexed text begins with this one, and its values."""
     return f"{column} >= ? AND {column} < ?", text, text + "\U0010ffff"
 
 
 def holds(folded: str) -> tuple[str, str]:
-    """Return the SQL that an indexed stretch of text holds this, and its value."""
+    """Return the SQL that an indexed stretch of a text contains this one, and its value."""
     return "k.folded LIKE ? ESCAPE '\\'", "%" + _MARK.sub(r"\\\1", folded) + "%"
 
 
@@ -74,7 +74,7 @@ class String(Parameter):
         value = unescape(value)
         folded = fold(value)
         if modifier == "exact":
-            # The folded text is in the index's order, what it was folded from beside it.
+            # The index is in the order of the folded text.
             exact = "k.folded = ? AND k.exact = ?"
             return self.has_row(context, exact, folded[:KEY_LENGTH], key(value))
         longest = STEP if modifier == "contains" else KEY_LENGTH
@@ -96,7 +96,7 @@ class String(Parameter):
 
 @dataclass(frozen=True)
 class Phonetic(String):
-    """A string parameter that finds words by how they sound, written as Soundex writes them.
+    """A string parameter that finds words by their Soundex codes.
 
     A word in another script than Latin is found as it is written.
     """
@@ -143,7 +143,7 @@ def soundex(word: str) -> str:
         sound = _SOUNDS.get(letter, "")
         if sound and sound != last:
             digits += sound
-        # Between the same sounds h and w do not count, a vowel does.
+        # Of letters between the same sounds, h and w do not separate them; vowels do.
         last = last if letter in "hw" else sound
     return f"{word[0].upper()}{digits[:3]:0<3}"
 
@@ -157,11 +157,11 @@ _SOUNDS = {
 
 
 def _texts(value: dict[str, Any]) -> Iterator[str]:
-    """Yield the texts of a HumanName or an Address, and a name's whole."""
+    """Yield the texts of a HumanName or an Address, and of a name the given names and family."""
     for part in _PARTS:
         member = value.get(part, ())
         for text in (member,) if isinstance(member, str) else member:
-            # A null stands beside a primitive extension.
+            # A null has a primitive extension.
             if isinstance(text, str):
                 yield text
     if "family" in value and "given" in value:
@@ -172,8 +172,8 @@ def _texts(value: dict[str, Any]) -> Iterator[str]:
 class Uri(Parameter):
     """A uri parameter.
 
-    local is how values begin that are stored relative to this server's own /fhir: "Binary/". They
-    are searched by the address that clients see.
+    Values that begin with local, "Binary/", are stored relative to this server's own /fhir, and
+    searched by the address that clients see.
     """
 
     local: str = ""
@@ -183,7 +183,7 @@ class Uri(Parameter):
     row = TokenRow
 
     def index(self, value: Any) -> list[IndexRow]:
-        # A canonical is found with its version and without.
+        # A canonical is found with and without its version.
         forms = dict.fromkeys((value, value.partition("|")[0]))
         return [TokenRow(self.name, key(form), "") for form in forms if form]
 
@@ -201,9 +201,9 @@ class Uri(Parameter):
             folder = value.rstrip("/") + "/"
             ranges = [self._stored(folder, own)]
             if self.local and f"{own}{self.local}".startswith(folder):
-                # Every local one is below it, and perhaps others.
+                # All local values are below it, and perhaps others.
                 ranges = [folder, self.local]
-            # With the parameter in each choice, so that an index leads to the rows of each.
+            # Each choice has the parameter, so that the index leads to its rows.
             return any_row(
                 self.has_row(context, "k.code = ?", self._stored(value, own)),
                 *(self.has_row(context, *begins_with(start, "k.code")) for start in ranges),
@@ -223,7 +223,7 @@ class Uri(Parameter):
 
 
 def _above(url: str) -> list[str]:
-    """Return a URL and those that it is below, each with and without its last slash."""
+    """Return a URL and those above it, each with and without its last slash."""
     scheme, _, path = url.partition("://")
     segments = path.rstrip("/").split("/")
     above = [

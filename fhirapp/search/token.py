@@ -37,10 +37,10 @@ HL7 = "http://hl7.org/fhir/"
 # The code system of true and false.
 SPECIAL_VALUES = "http://terminology.hl7.org/CodeSystem/special-values"
 
-# Of which modifier an index row is, beside those that the parameter itself searches.
+# Suffixes of the names of index rows that modifiers search.
 _TEXT = ":text"
 _OF_TYPE = ":of-type"
-# How the systems begin whose codes differ by case, save HL7's tables of version 2, whose do not.
+# The systems whose codes differ by case begin so, except for HL7's tables of version 2.
 _CASED = (
     HL7,
     "http://terminology.hl7.org/CodeSystem/",
@@ -52,7 +52,7 @@ _IS_CASED = f"(({_IS_CASED}) AND NOT (k.system >= ? AND k.system < ?))"
 _CASED_VALUES = tuple(end for uri in (*_CASED, _UNCASED) for end in (uri, uri + "\U0010ffff"))
 # Modifiers whose values name a value set or substance class. FHIR R4 search §3.1.1.4.10.
 _SETS = ("in", "not-in", "below")
-# Bytes of JSON: a longer concept is not remembered.
+# Bytes of the JSON of a concept whose index rows are cached.
 _LONGEST = 1_000
 
 
@@ -84,7 +84,7 @@ class Token(Parameter):
 
     @cached_property
     def _remembered(self) -> Callable[[bytes], Sequence[IndexRow]]:
-        # Most concepts come again: thousands of allergies have some dozens.
+        # Thousands of allergies have only dozens of concepts.
         rows_of = super().rows_of
         return lru_cache(maxsize=500)(lambda text: tuple(rows_of(fhir_json.loads(text))))
 
@@ -100,7 +100,7 @@ class Token(Parameter):
         texts = [value.get("text")]
         for coding in codings:
             code, system = coding.get("code", coding.get("value")), coding.get("system")
-            # Where only the system is known, the code is empty, and `system|` finds it.
+            # If only the system is known, the code is empty, and `system|` finds it.
             if code or system:
                 folded = self._folded(code or "", system or "")
                 rows.append(TokenRow(name, key(folded), key(system or "")))
@@ -121,8 +121,8 @@ class Token(Parameter):
         code, system = self.parse(value)
         has_row = partial(self.has_row, context, negated=modifier == "not")
         if system is None and not self.cased and (folded := code.casefold()) != code:
-            # A row that has capitals is of a system where case counts. With the parameter in each
-            # choice, so that an index leads to the rows of each.
+            # A row that has capitals is of a system where case counts. Each choice has the
+            # parameter, so that the index leads to its rows.
             uncased = f"k.code = ? AND NOT {_IS_CASED}"
             return any_row(
                 has_row("k.code = ?", key(code)), has_row(uncased, key(folded), *_CASED_VALUES)
@@ -182,13 +182,13 @@ class Token(Parameter):
         has_row = partial(self.has_row, context, negated=modifier == "not-in")
         if not by_system:
             return has_row("1 = 0")
-        # With the parameter in each choice, so that an index leads to the rows of each.
+        # Each choice has the parameter, so that the index leads to its rows.
         choices = [
             has_row(f"k.system = ? AND {listed.sql}", key(system), *listed.values)
             for system, codes in by_system.items()
             for listed in [is_in("k.code", codes)]
         ]
-        # Of one row: || '' keeps the index of codes out, which would be asked for each of many.
+        # Of one row, || '' keeps the database from looking up each code in the index.
         of_row = any_of(
             [
                 Condition(f"k.system = ? AND {listed.sql}", (key(system), *listed.values))
@@ -200,7 +200,7 @@ class Token(Parameter):
         return replace(any_row(*choices), per_row=Condition(per_row.sql, per_row.values))
 
     def _text(self, value: str, context: Context) -> AnyCondition:
-        """Return the condition that a text beside the code, or a word in it, begins so."""
+        """Return the condition that a text beside the code, or a word of it, begins like this."""
         folded = fold(unescape(value))
         if not folded or len(folded) > STEP:
             raise self.invalid(f":text takes 1 to {STEP} characters")
@@ -219,7 +219,7 @@ class Identifier(Token):
     noun = "identifier"
     cased = True
 
-    # Identifiers are not remembered: few come again.
+    # Not cached: few identifiers are repeated.
     rows_of = Parameter.rows_of
 
     def index(self, value: Any) -> list[IndexRow]:
@@ -262,7 +262,7 @@ class ContactToken(Token):
     searches: tuple[str, ...] = ("telecom",)
 
     modifiers = frozenset({"not"})
-    # Those rows are in the order of every system's values.
+    # The rows are in the order of all systems' values.
     sortable = False
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:

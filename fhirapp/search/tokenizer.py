@@ -5,10 +5,10 @@ Case, accents and the dot of Turkish i do not count. Beyond that:
 - A number is one word with its decimals, whichever mark is before them: 2,5 and 2.5 are 2·5, a bare
   .5 is 0·5. So "5 mg" is not in "2.5 mg". Letters that follow are the next word: 5mg is "5 mg".
 - Text without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese), and Korean,
-  whose words carry particles, is indexed by pairs of characters: abc would be ab bc c. So what is
-  looked for is found in the middle, and, save in Korean, over the end of a line.
-- A word that a hyphen splits at the end of a line is one word; its parts are found too, for nobody
-  knows whether "beta-/blocker" or "hyper-/tension" was meant.
+  whose words carry particles, is indexed by pairs of characters: abc would be ab bc c. So words are
+  found within such a text and, except in Korean, across the end of a line.
+- A word that a hyphen splits at the end of a line is one word. Its parts are found too, since it
+  may be "beta-/blocker" as well as "hyper-/tension".
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from fhirapp.search.string import fold
 
 # A longer run of letters is cut: PostgreSQL takes words of 2,046 bytes.
 _LONGEST = 255
-# Between a number and its decimals. As a word of its own, which no search looks for, it keeps what
-# stands before it from what comes after.
+# Between a number and its decimals. As a word of its own, which no search looks for, it separates
+# the words before it from those after it.
 MARK = "\N{MIDDLE DOT}"
 # The same where a text is ASCII.
 _ASCII_MARK = "\x1f"
@@ -63,19 +63,19 @@ _unfolded_token = _lazy(
 )
 
 
-# So many are found by their parts too: to take each apart takes long.
+# Split words of a text whose parts are found too: to split more takes long.
 _MOST_PARTED = 2_000
 _LEFT, _RIGHT = re.compile(r"[^\W_]+\Z"), re.compile(r"[^\W_]+")
 
-# What has a mark within or before it, as decimals and thousands have, or a letter behind. What may
-# not be before its first digit is asked after that: so the search leaps from digit to digit.
+# Numbers with a mark within or before them, as decimals and thousands have, or a letter after them.
+# The lookbehind follows the first digit, so that the search skips from digit to digit.
 _NUMBER = re.compile(
     r"\d(?<!\d\d)(?:\d*+(?:(?:[.,\u00b7\u066b]\d++)++|(?=[^\W\d_]))|(?<=\.\d)\d*+)"
 )
 _MARKS = re.compile(r"[.,\u00b7\u066b]")
 _THOUSANDS = re.compile(r"(\d{1,3})((?:([.,])\d{3})(?:\3\d{3})*)(?:(?!\3)[.,](\d+))?")
 
-# What each byte of ASCII is in a word: small letters and digits themselves, else a space.
+# Each byte of ASCII in a word: letters in lower case, digits as they are, all others a space.
 _ASCII = bytes(
     code if chr(code).isascii() and (chr(code).isalnum() or chr(code) == _ASCII_MARK) else ord(" ")
     for code in range(256)
@@ -83,12 +83,12 @@ _ASCII = bytes(
 
 
 def normalised(text: str) -> str:
-    """Return the words of a text as they are indexed, a space between two."""
+    """Return the words of a text as they are indexed, separated by spaces."""
     return " ".join(words_in(text))
 
 
 def words_in(text: str) -> list[str]:
-    """Return the words of a text, in order; parts of what a line end splits come last."""
+    """Return the words of a text, in order; the parts of words that a line end splits come last."""
     parts: list[str] = []
     if "\n" in text:
         text, parts = _joined(text)
@@ -96,9 +96,9 @@ def words_in(text: str) -> list[str]:
 
 
 def words_sought(text: str) -> tuple[list[str], bool]:
-    """Return the words that a search looks for, and whether the last is a beginning by itself.
+    """Return the words that a search looks for, and whether the last is only a beginning.
 
-    Of a run of pairs the last character stands alone in a text only where the run ends.
+    The last character of a run of pairs is a word of its own only at the end of the run.
     """
     words = words_in(text)
     if not words or len(words[-1]) > 1 or not _is_paired(words[-1]):
@@ -109,7 +109,7 @@ def words_sought(text: str) -> tuple[list[str], bool]:
 
 
 def readable(words: tuple[str, ...]) -> str:
-    """Return words as a person reads them: pairs together, numbers with a dot."""
+    """Return words as people write them: pairs joined, numbers with a dot."""
     text = ""
     for word in words:
         follows = text and _is_pair(word) and text[-1] == word[0]
@@ -118,7 +118,7 @@ def readable(words: tuple[str, ...]) -> str:
 
 
 def _joined(text: str) -> tuple[str, list[str]]:
-    """Return a text with what line ends split in one, and the parts that hyphens stood between."""
+    """Return a text with the words joined that line ends split, and the parts of those words."""
     parts: list[str] = []
     hyphenated = _ASCII_HYPHENATED if text.isascii() else _hyphenated()
     for match in islice(hyphenated.finditer(text), _MOST_PARTED):
@@ -186,12 +186,12 @@ def _is_pair(word: str) -> bool:
 
 
 def _is_paired(text: str) -> bool:
-    """Say whether a text begins with a character that is indexed in pairs."""
+    """Return whether a text begins with a character that is indexed in pairs."""
     return not text[:1].isascii() and _paired().match(text) is not None
 
 
 def locate_words(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the words of a text, each with its place: from, to."""
+    """Yield the words of a text, each with its start and end."""
     for match in _unfolded_token().finditer(text):
         if _is_paired(match[0]):
             yield from _located_pairs(match[0], match.start())

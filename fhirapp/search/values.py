@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from fhirapp.fhir.outcome import InvalidParameter
 
-# So much of a value is repeated in an answer; of tokens and references nothing, they name people.
+# Characters of a value that an error repeats; of tokens and references none, for they name people.
 SHOWN = 40
-# An explanation, which the client asked for, repeats what the client sent, these too.
+# The same of an explanation, which repeats all kinds of values.
 _REPEATED = 200
 
 
@@ -96,7 +96,7 @@ class Condition:
 
     sql: str
     values: tuple[Any, ...] = ()
-    # Whether it alone leaves few rows: one patient's, or those of listed ids.
+    # Whether it alone leaves few rows: those of one patient, or of listed ids.
     narrows: bool = False
 
     def prepared(self, run: Run) -> Condition:  # noqa: ARG002
@@ -119,7 +119,7 @@ class IndexCondition:
     negated: bool = False
     # The column of the index table that holds the row's number.
     number: str = "pk"
-    # The piece that asks each row, where it is another.
+    # The piece that asks one row, where that is different.
     per_row: Condition | None = None
 
     narrows: ClassVar[bool] = False

@@ -1,9 +1,9 @@
 """`_text` and `_content`: words of a resource and of the documents attached to it.
 
-A search lists words, all of which must be there, in any order; "words in quotes" stand together, a
-number and its unit also without; a word with a star at its end is the beginning of one. A comma
-between means or, in quotes it is none. What other servers read as an operator is refused: it would
-be looked for as a word, or, as a minus, mean the opposite. tokenizer.py tells what a word is.
+A search lists words, all of which must be there, in any order. "Words in quotes" stand together,
+and so do a number and its unit. A star at the end of a word makes it the beginning of one. A comma
+outside of quotes means or. Operators of other servers are refused: here they would be words, and a
+minus would mean the opposite. tokenizer.py defines words.
 Source: FHIR R4 search §3.1.1.4.20, which leaves the syntax to the server.
 """
 
@@ -23,13 +23,13 @@ from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.tokenizer import normalised, readable, words_sought
 from fhirapp.search.values import AnyCondition, repr_value, unescape
 
-# Words of a search, and characters: more would say nothing of what is looked for.
+# Words and characters of a search.
 MAX_WORDS = 20
 MAX_LENGTH = 500
-# What other servers read as operators.
+# Operators of other servers.
 _OPERATORS = frozenset({"AND", "OR", "NOT", "NEAR"})
 _MINUS = "-!\u2013\u2212"
-# What makes one with the number before it, without quotes too.
+# Units, which stand together with the number before them without quotes too.
 _UNITS = (
     r"[kmnp]?g|[mu\u00b5\u03bc]cg|[u\u00b5\u03bc][gl]|[mcd]?l|[kmc]?m|[mnpu\u00b5\u03bc]?mol|m?eq"
     r"|k?iu|m?iu|ui|ie|u|mmhg|kpa|bpm|k?cal|kj|hz|m?gy|h|hrs?|hours?|min|minutes?|s|sec|days?|weeks?"
@@ -43,29 +43,29 @@ _TERM = re.compile(
     re.IGNORECASE,
 )
 _CHOICE = re.compile(r'\\.|"[^"]*"|.', re.DOTALL)
-# What is longer is not remembered: thousands of it would fill the memory.
-_REMEMBERED = 200
-# Members of JSON whose text is no word of the content: addresses, bytes, and the narrative.
+# Characters of a text whose words are cached.
+_CACHED = 200
+# Members of JSON whose text has no words of the content: addresses, bytes, and the narrative.
 _NO_WORDS = frozenset(
     {"system", "url", "profile", "div", "data", "hash", "versionId", "lastUpdated", "resourceType"}
 )
 
 
 class Text(NamedTuple):
-    """A resource's words, a space between two: those of narrative and notes, and all others."""
+    """A resource's words, separated by spaces: those of narrative and notes, and all others."""
 
     narrative: str
     content: str
 
 
 def words_of(resource: Mapping[str, Any], notes: Iterable[str]) -> Text:
-    """Return the words of a resource and of its attached documents, these as normalised()."""
+    """Return the words of a resource and of notes, its attached documents as normalised()."""
     text = resource.get("text")
     shown = _BETWEEN_TAGS.findall(text["div"]) if text and "div" in text else ()
     shown_text = " ".join([normalised(html.unescape(" ".join(shown))), *notes])
     strings: dict[str, None] = {}
     _collect(resource, strings)
-    # What the narrative says too is found there.
+    # Texts that the narrative repeats are found there.
     padded = f" {shown_text} "
     words = [string[1:-1] for string in map(_padded, strings) if string not in padded]
     return Text(shown_text, " ".join(words))
@@ -89,9 +89,9 @@ def _collect(value: Mapping[str, Any], strings: dict[str, None]) -> None:
 def _padded(text: str) -> str:
     """Return the words of a text of the resource, a space before and after them.
 
-    Most short ones come again: displays, codes.
+    Those of short texts, such as displays and codes, are often repeated, and cached.
     """
-    return _short(text) if len(text) <= _REMEMBERED else _short.__wrapped__(text)
+    return _short(text) if len(text) <= _CACHED else _short.__wrapped__(text)
 
 
 @lru_cache(maxsize=10_000)
@@ -113,7 +113,7 @@ class Words(Parameter):
     def conditions(
         self, modifier: str, values: Sequence[str], context: Context
     ) -> list[AnyCondition]:
-        """Return a condition for each value, its choices together: FTS5 takes no OR around it."""
+        """Return a condition for each value, with all its choices: FTS5 takes no OR of matches."""
         self.check_modifier(modifier)
         table = words_table(context.tables)
         return [
@@ -146,7 +146,7 @@ class Words(Parameter):
         return "has " + " and ".join(map(_described, self.phrases(unescape(value))))
 
     def phrases(self, value: str) -> list[Phrase]:
-        """Read what is looked for. Raises InvalidParameter."""
+        """Parse the words that are looked for. Raises InvalidParameter."""
         phrases: list[Phrase] = []
         place = 0
         while place < len(value) <= MAX_LENGTH:
@@ -170,7 +170,7 @@ class Words(Parameter):
         return phrases
 
     def _refuse_operator(self, word: str, following: str) -> None:
-        """Raises InvalidParameter for what would not be read as it is meant."""
+        """Raises InvalidParameter for an operator of other servers."""
         if word in _OPERATORS:
             operator = word
         elif word[0] in _MINUS and (word.strip(_MINUS) or following == '"'):
@@ -189,10 +189,10 @@ def scores(
     queries: Sequence[tuple[Words, str]],
     pks: Sequence[int],
 ) -> dict[int, float]:
-    """Return how well rows fit the queries, by row number: from 0 up, always below 1."""
+    """Return how well rows match the queries, by row number: from 0 up, always below 1."""
     engine, table = full_text(), words_table(tables)
     totals = dict.fromkeys(pks, 0.0)
-    # A stretch and not a list: each row of a list would count the rows with the word anew.
+    # BETWEEN, not IN: FTS5 would count the rows with the word for each row of a list.
     among = f"k.{engine.number} BETWEEN ? AND ?"
     for parameter, value in queries:
         sql = f"{engine.score(table, parameter.column)} AND {among}"
