@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from fhirapp.db import quoted
 from fhirapp.fhir import temporal
 from fhirapp.search.index import LONG, DateRow, IndexRow, IndexTables
-from fhirapp.search.parameter import Context, Parameter, SortKey, never_missing
+from fhirapp.search.parameter import ColumnParameter, Context, Parameter
 from fhirapp.search.values import (
     SHOWN,
     AnyCondition,
@@ -212,24 +212,18 @@ class Date(Parameter):
 
 
 @dataclass(frozen=True)
-class LastUpdated(Date):
+class LastUpdated(ColumnParameter, Date):
     """`_lastUpdated`: when the version was published, an instant in a column of its own."""
 
     name: str = "_lastUpdated"
     path: str = "meta.lastUpdated"
     doc: str = "When the resource last changed"
 
-    indexed = False
+    column = "last_updated"
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         sql, bounds = compare(self.parse(value), "r.last_updated", "r.last_updated", instants=True)
         return Condition(sql, bounds)
-
-    def missing(self, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
-        return never_missing(self.name, value)
-
-    def sort_key(self, context: Context, *, descending: bool) -> SortKey:  # noqa: ARG002
-        return SortKey("{row}.last_updated", descending=descending)
 
 
 def covered(searched: SearchedDate) -> SearchedDate:

@@ -275,7 +275,23 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class IdParameter(Parameter):
+class ColumnParameter(Parameter):
+    """A parameter that searches a column of the row, which has a value in all rows."""
+
+    column: ClassVar[str]
+    indexed = False
+
+    def missing(self, value: str, context: Context) -> Condition:  # noqa: ARG002
+        if parse_boolean(f"{self.name}:missing", value):
+            return Condition("1 = 0", narrows=True)
+        return Condition("1 = 1")
+
+    def sort_key(self, context: Context, *, descending: bool) -> SortKey:  # noqa: ARG002
+        return SortKey(f"{{row}}.{self.column}", descending=descending)
+
+
+@dataclass(frozen=True)
+class IdParameter(ColumnParameter):
     """`_id`: the resource's own id."""
 
     name: str = "_id"
@@ -283,7 +299,7 @@ class IdParameter(Parameter):
     doc: str = "One id or a comma-separated list of ids"
 
     kind = "token"
-    indexed = False
+    column = "id"
     row = TokenRow
     modifiers = frozenset({"not"})
 
@@ -305,12 +321,6 @@ class IdParameter(Parameter):
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         verb = "lacks" if modifier == "not" else "has"
         return f"{verb} the id {repr_value(unescape(value))}"
-
-    def missing(self, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
-        return never_missing(self.name, value)
-
-    def sort_key(self, context: Context, *, descending: bool) -> SortKey:  # noqa: ARG002
-        return SortKey("{row}.id", descending=descending)
 
     def ids(self, values: Sequence[str]) -> list[str]:
         """Return the ids that the values list, each once."""
@@ -347,19 +357,11 @@ def with_canonicals(
     shared has the names that R4 defines once for several types, and what stands there in the
     address in place of the type: `clinical` of clinical-patient.
     """
-    return tuple(
-        parameter
-        if parameter.spec or not parameter.is_in_fhir
-        else replace(
-            parameter,
-            spec=f"{_R4}{shared.get(parameter.name, type_name)}-{parameter.name.lstrip('_')}",
-        )
-        for parameter in declared
-    )
 
+    def with_canonical(parameter: AnyParameter) -> AnyParameter:
+        if parameter.spec or not parameter.is_in_fhir:
+            return parameter
+        defined_for = shared.get(parameter.name, type_name)
+        return replace(parameter, spec=f"{_R4}{defined_for}-{parameter.name.lstrip('_')}")
 
-def never_missing(name: str, value: str) -> Condition:
-    """Return the condition of `:missing` on what every resource has. Raises InvalidParameter."""
-    if parse_boolean(f"{name}:missing", value):
-        return Condition("1 = 0", narrows=True)
-    return Condition("1 = 1")
+    return tuple(map(with_canonical, declared))

@@ -67,8 +67,8 @@ class String(Parameter):
     row = StringRow
 
     def index(self, value: Any) -> list[IndexRow]:
-        texts = [value] if isinstance(value, str) else _texts(value)
-        return [row for text in dict.fromkeys(texts) for row in string_rows(self.name, text)]
+        texts = dict.fromkeys(_texts(value))
+        return [row for text in texts for row in string_rows(self.name, text)]
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
         value = unescape(value)
@@ -105,8 +105,7 @@ class Phonetic(String):
     sortable = False
 
     def index(self, value: Any) -> list[IndexRow]:
-        texts = [value] if isinstance(value, str) else _texts(value)
-        codes = {soundex(word) for text in texts for word in _words(text)}
+        codes = {soundex(word) for text in _texts(value) for word in _words(text)}
         return [StringRow(self.name, code, code) for code in sorted(codes)]
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
@@ -156,8 +155,11 @@ _SOUNDS = {
 }
 
 
-def _texts(value: dict[str, Any]) -> Iterator[str]:
-    """Yield the texts of a HumanName or an Address, and of a name the given names and family."""
+def _texts(value: Any) -> Iterator[str]:
+    """Yield a text, or those of a HumanName or an Address; of a name its full form too."""
+    if isinstance(value, str):
+        yield value
+        return
     for part in _PARTS:
         member = value.get(part, ())
         for text in (member,) if isinstance(member, str) else member:
