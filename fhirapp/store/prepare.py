@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from fhirapp import urls
@@ -314,13 +313,8 @@ class DocumentTextReader:
         self._extractor.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._extractor.__exit__(kind, error, trace)
+    def __exit__(self, *_error: object) -> None:
+        self._extractor.__exit__(None, None, None)
 
     def read(
         self, batch: Sequence[PreparedResource], known: frozenset[str]

@@ -12,18 +12,18 @@ from sqlalchemy import Connection, Table, select, update
 from fhirapp.definition import Definition, types
 from fhirapp.fhir.temporal import instant_of, interval
 from fhirapp.store.prepare import CARRIES, PreparedResource, binary_of, deletion
-from fhirapp.store.version import Change, LatestVersion, Version
+from fhirapp.store.version import Change, StoredVersion, Version
 from fhirapp.store.write import Rendering, Writer
 
 # Says what comes of a resource, given its newest version, which may be of the same batch: its
 # change, or why it is not published.
-Decide = Callable[[PreparedResource, LatestVersion | Version | None], Change | str]
+Decide = Callable[[PreparedResource, StoredVersion | Version | None], Change | str]
 
 _UNREJECTED = (Change.NEW, Change.CHANGED, Change.SAME)
 _WRITTEN = (Change.NEW, Change.CHANGED, Change.DELETED)
 
 
-def by_content(prepared: PreparedResource, latest: LatestVersion | Version | None) -> Change:
+def by_content(prepared: PreparedResource, latest: StoredVersion | Version | None) -> Change:
     """Return what comes of a resource by its content alone."""
     if latest is None:
         return Change.SAME if prepared.deleted else Change.NEW
@@ -55,22 +55,32 @@ class Publisher:
         self._decide = decide
         self._earliest = now
 
-    def publish(self, batch: Sequence[PreparedResource]) -> list[Change | str]:
+    def latest(self, batch: Sequence[PreparedResource]) -> Mapping[str, StoredVersion]:
+        """Return the newest version of each resource of one type that has one, by id."""
+        return self._writer.latest(batch[0].definition, [prepared.id for prepared in batch])
+
+    def publish(
+        self,
+        batch: Sequence[PreparedResource],
+        latest: Mapping[str, StoredVersion] | None = None,
+    ) -> list[Change | str]:
         """Publish resources and deletions of one type; what comes of each, in order.
 
-        A resource that stands twice in the batch becomes two versions, in order.
+        A resource that stands twice in the batch becomes two versions, in order. latest is given
+        where the caller has asked for it already.
         """
         if not batch:
             return []
-        definition, ids = batch[0].definition, [prepared.id for prepared in batch]
-        latest = self._writer.latest(definition, ids)
+        definition = batch[0].definition
+        if latest is None:
+            latest = self.latest(batch)
         changes, versions = self._decide_all(batch, latest)
         decided = [*zip(batch, changes, strict=True)]
         if self._publish_attachments(
             prepared for prepared, change in decided if change in _UNREJECTED
         ):
             # What carries them may have a new version by that.
-            latest = self._writer.latest(definition, ids)
+            latest = self.latest(batch)
         self._adopt(definition.table, decided, latest)
         self._append(definition, versions, latest)
         return changes
@@ -86,16 +96,16 @@ class Publisher:
         self._publish_attachments(version.prepared for version in versions)
         for version in versions:
             version.source_id = self._source_id
-        ids = {version.prepared.id for version in versions}
-        self._writer.write(definition, versions, self._writer.latest(definition, ids))
+        latest = self.latest([version.prepared for version in versions])
+        self._writer.write(definition, versions, latest)
 
     def _decide_all(
-        self, batch: Sequence[PreparedResource], latest: Mapping[str, LatestVersion]
+        self, batch: Sequence[PreparedResource], latest: Mapping[str, StoredVersion]
     ) -> tuple[list[Change | str], list[Version]]:
         """Return what comes of each resource, and the versions to be written."""
         changes: list[Change | str] = []
         versions: list[Version] = []
-        newest: dict[str, LatestVersion | Version] = {**latest}
+        newest: dict[str, StoredVersion | Version] = {**latest}
         for prepared in batch:
             before = newest.get(prepared.id)
             change = self._decide(prepared, before)
@@ -107,7 +117,7 @@ class Publisher:
         return changes, versions
 
     def _version_after(
-        self, before: LatestVersion | Version | None, prepared: PreparedResource
+        self, before: StoredVersion | Version | None, prepared: PreparedResource
     ) -> Version:
         """Return the version that follows a resource's newest one, still to be numbered."""
         if before is None:
@@ -122,7 +132,7 @@ class Publisher:
         self,
         table: Table,
         decided: Sequence[tuple[PreparedResource, Change | str]],
-        latest: Mapping[str, LatestVersion],
+        latest: Mapping[str, StoredVersion],
     ) -> None:
         """Store the source with what is unchanged and has none."""
         if self._source_id is None:
@@ -142,7 +152,7 @@ class Publisher:
         self,
         definition: Definition,
         versions: Sequence[Version],
-        latest: Mapping[str, LatestVersion],
+        latest: Mapping[str, StoredVersion],
     ) -> None:
         """Number versions, each after the newest of its resource, and write them.
 
@@ -152,7 +162,7 @@ class Publisher:
         if not versions:
             return
         self._earliest = max(self._earliest, self._writer.last_updated(definition))
-        newest: dict[str, LatestVersion | Version] = {**latest}
+        newest: dict[str, StoredVersion | Version] = {**latest}
         for version in versions:
             before = newest.get(version.prepared.id)
             version.version_id = before.version_id + 1 if before else 1
@@ -198,5 +208,8 @@ class Publisher:
                 )
                 for row in rows
             ]
-            latest = {row["id"]: LatestVersion.of(row) for row in rows}
+            latest = {
+                row["id"]: StoredVersion(*(row[name] for name in StoredVersion._fields))
+                for row in rows
+            }
             self._append(definition, versions, latest)

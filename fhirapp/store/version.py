@@ -5,12 +5,12 @@ Every writing transaction raises the generation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from fhirapp.db import Base
@@ -57,8 +57,8 @@ class Version:
         return self.prepared.patient_id
 
 
-class LatestVersion(NamedTuple):
-    """A resource's newest version in the table."""
+class StoredVersion(NamedTuple):
+    """A version in the table."""
 
     pk: int
     version_id: int
@@ -68,9 +68,18 @@ class LatestVersion(NamedTuple):
     deleted: bool
     source_id: int | None
 
-    @classmethod
-    def of(cls, row: Mapping[Any, Any]) -> LatestVersion:
-        return cls(*(row[name] for name in cls._fields))
+
+def stored_versions(
+    connection: Connection, definition: Definition, ids: Iterable[str]
+) -> dict[str, list[StoredVersion]]:
+    """Return the versions of these resources, oldest first, by id."""
+    columns = definition.table.c
+    query = select(columns.id, *(columns[name] for name in StoredVersion._fields))
+    versions: dict[str, list[StoredVersion]] = {}
+    which = columns.id.in_(sorted(set(ids)))
+    for resource_id, *values in connection.execute(query.where(which).order_by(columns.version_id)):
+        versions.setdefault(resource_id, []).append(StoredVersion(*values))
+    return versions
 
 
 def row_of(definition: Definition, version: Version) -> dict[str, Any]:
@@ -119,16 +128,15 @@ def raise_generation(connection: Connection) -> None:
 
 def get_state(connection: Connection, name: str) -> str | None:
     """Return a remembered value, None where there is none."""
-    table = cast(Table, StoreState.__table__)
-    value: str | None = connection.execute(
-        select(table.c.value).where(table.c.name == name)
+    return connection.execute(
+        select(StoreState.value).where(StoreState.name == name)
     ).scalar_one_or_none()
-    return value
 
 
 def set_state(connection: Connection, name: str, value: str) -> None:
     """Remember a value."""
-    table = cast(Table, StoreState.__table__)
-    changed = connection.execute(table.update().where(table.c.name == name).values(value=value))
+    changed = connection.execute(
+        update(StoreState).where(StoreState.name == name).values(value=value)
+    )
     if changed.rowcount == 0:
-        connection.execute(table.insert().values(name=name, value=value))
+        connection.execute(insert(StoreState).values(name=name, value=value))

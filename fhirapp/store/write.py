@@ -34,12 +34,13 @@ from fhirapp.store.prepare import CARRIES, Document, complete, deletion, local_i
 from fhirapp.store.version import (
     INDEX,
     RENDERING,
-    LatestVersion,
+    StoredVersion,
     Version,
     get_state,
     raise_generation,
     row_of,
     set_state,
+    stored_versions,
 )
 
 # Raise it with each change of how bodies, index rows or words are made: a start then makes them
@@ -193,13 +194,10 @@ class Writer:
         self._connection = connection
         self._rendering = rendering
 
-    def latest(self, definition: Definition, ids: Iterable[str]) -> dict[str, LatestVersion]:
+    def latest(self, definition: Definition, ids: Iterable[str]) -> dict[str, StoredVersion]:
         """Return the newest version of each of these resources that has one, by id."""
-        table = definition.table
-        columns = [table.c[name] for name in ("id", *LatestVersion._fields)]
-        versions = select(*columns).where(table.c.id.in_(sorted(set(ids))))
-        rows = self._connection.execute(versions.order_by(table.c.version_id))
-        return {row[0]: LatestVersion(*row[1:]) for row in rows}
+        stored = stored_versions(self._connection, definition, ids)
+        return {resource_id: versions[-1] for resource_id, versions in stored.items()}
 
     def last_updated(self, definition: Definition) -> str:
         """Return when the type was last changed, "" where it has no version."""
@@ -210,7 +208,7 @@ class Writer:
         self,
         definition: Definition,
         versions: Sequence[Version],
-        latest: Mapping[str, LatestVersion],
+        latest: Mapping[str, StoredVersion],
     ) -> None:
         """Write numbered versions of one type, with their views, in the order of their rows.
 
@@ -234,7 +232,7 @@ class Writer:
         self._close_to_patients(definition, moved)
 
     def _link(
-        self, table: Table, versions: Iterable[Version], latest: Mapping[str, LatestVersion]
+        self, table: Table, versions: Iterable[Version], latest: Mapping[str, StoredVersion]
     ) -> dict[str, int]:
         """Note which version replaces which.
 
@@ -243,7 +241,7 @@ class Writer:
         """
         replaced: dict[int, int] = {}
         moved: dict[str, int] = {}
-        newest: dict[str, LatestVersion | Version] = {**latest}
+        newest: dict[str, StoredVersion | Version] = {**latest}
         for version in sorted(versions, key=attrgetter("version_id")):
             resource_id = version.prepared.id
             before = newest.get(resource_id)

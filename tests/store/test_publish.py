@@ -15,7 +15,7 @@ from fhirapp.db import db, reader
 from fhirapp.definition import types
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.prepare import PreparedResource
-from fhirapp.store.version import Change, LatestVersion, Version
+from fhirapp.store.version import Change, StoredVersion, Version
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import assert_outcome
 from tests.support.importing import ALLERGY, PATIENT, asking
@@ -230,7 +230,7 @@ def test_decide_says_what_becomes_of_each_resource_after_the_one_before_it(store
     low, high = allergy("decided", criticality="low"), allergy("decided", criticality="high")
     seen: list[tuple[str, bool]] = []
 
-    def decide(prepared: PreparedResource, latest: LatestVersion | Version | None) -> Change | str:
+    def decide(prepared: PreparedResource, latest: StoredVersion | Version | None) -> Change | str:
         seen.append((prepared.columns["criticality"], latest is not None))
         return "is refused" if prepared.columns["criticality"] == "high" else Change.NEW
 

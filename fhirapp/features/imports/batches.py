@@ -12,15 +12,13 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select
-
 from fhirapp.definition import Definition
 from fhirapp.features.exports.history import history_of
 from fhirapp.features.imports.records import OLDER, ImportRecord
 from fhirapp.features.imports.sources import SourceRules
 from fhirapp.store.prepare import DocumentTextReader, PreparedResource, deletion, prepare
 from fhirapp.store.publish import Publisher
-from fhirapp.store.version import Change, Version
+from fhirapp.store.version import Change, StoredVersion, Version, stored_versions
 
 # A batch ends at so many resources, or so many bytes of them.
 MAX_RECORDS, MAX_BYTES = 1_000, 2_000_000
@@ -85,8 +83,9 @@ def publish(
             if kind == _HISTORY:
                 changes = restore(publisher, rules, admitted_group)
             else:
-                rules.look_up(publisher.connection, admitted_group, hold_older=hold_older)
-                changes = publisher.publish(admitted_group)
+                latest = publisher.latest(admitted_group)
+                rules.look_up(publisher.connection, admitted_group, latest, hold_older=hold_older)
+                changes = publisher.publish(admitted_group, latest)
             for (record, admitted), change in zip(group, changes, strict=True):
                 outcomes.append((record, admitted.definition.name, change))
                 if change == OLDER:
@@ -118,13 +117,12 @@ def read_history(bundle: Any, definitions: Mapping[str, Definition]) -> Resource
     if definition is None or definition.view:
         return None
     versions: list[Version] = []
-    patient_id = None
     for version in history.versions:
         if version.deleted:
+            patient_id = versions[-1].patient_id if versions else None
             prepared = deletion(definition, history.id, patient_id)
         else:
             prepared = prepare(definition, version.resource)
-            patient_id = prepared.patient_id
         number, time = version.version_id, version.last_updated
         versions.append(Version(prepared, number, time, made_with=version.made_with))
     return ResourceHistory(definition, history.id, versions)
@@ -146,15 +144,18 @@ def restore(
 
     Existing versions are not changed: new ones must continue them without a gap.
     """
-    connection = publisher.connection
-    versions = _stored_versions(connection, histories)
-    rules.look_up(
-        connection, [version.prepared for history in histories for version in history.versions]
-    )
+    connection, definition = publisher.connection, histories[0].definition
+    versions = stored_versions(connection, definition, [history.id for history in histories])
+    coming = [version.prepared for history in histories for version in history.versions]
+    rules.look_up(connection, coming, {name: stored[-1] for name, stored in versions.items()})
     outcomes: list[Change | str] = []
     accepted: list[Version] = []
+    by_number: dict[str, dict[int, StoredVersion | Version]] = {
+        history.id: {version.version_id: version for version in versions.get(history.id, ())}
+        for history in histories
+    }
     for history in histories:
-        stored = versions.setdefault(history.id, {})
+        stored = by_number[history.id]
         if rules.is_claimed(history.name):
             outcomes.append(_CLAIMED)
             continue
@@ -170,42 +171,20 @@ def restore(
             before = stored.get(version.version_id - 1)
             if version.deleted and before:
                 # A deletion belongs to the patient of the version before it.
-                version.prepared = deletion(history.definition, history.id, before.patient_id)
-            accepted.append(version)
-            stored[version.version_id] = _StoredVersion(
-                version.last_updated, version.patient_id, version.digest
-            )
+                version.prepared = deletion(definition, history.id, before.patient_id)
+            stored[version.version_id] = version
+        if new:
             rules.note_published(history.name)
+        accepted += new
     publisher.restore(accepted)
     return outcomes
 
 
-class _StoredVersion(NamedTuple):
-    """A version that is here."""
-
-    last_updated: str
-    patient_id: str | None
-    digest: bytes | None
-    source_id: int | None = None
-
-
-def _stored_versions(
-    connection: Connection, histories: Sequence[ResourceHistory]
-) -> dict[str, dict[int, _StoredVersion]]:
-    """Return the versions that are here of these resources, by id and number."""
-    columns = histories[0].definition.table.c
-    versions = select(
-        columns.id, columns.version_id, *(columns[name] for name in _StoredVersion._fields)
-    )
-    stored: dict[str, dict[int, _StoredVersion]] = {}
-    ids = [history.id for history in histories]
-    for resource_id, number, *values in connection.execute(versions.where(columns.id.in_(ids))):
-        stored.setdefault(resource_id, {})[number] = _StoredVersion(*values)
-    return stored
-
-
 def _misfit(
-    history: ResourceHistory, stored: Mapping[int, _StoredVersion], rules: SourceRules, now: str
+    history: ResourceHistory,
+    stored: Mapping[int, StoredVersion | Version],
+    rules: SourceRules,
+    now: str,
 ) -> str:
     """Return why a history does not continue what is here, "" where it does."""
     newest = max(stored, default=0)

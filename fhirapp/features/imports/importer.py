@@ -38,13 +38,13 @@ from fhirapp.features.imports.references import PublishFirst
 from fhirapp.features.imports.report import Rejects, Report
 from fhirapp.features.imports.runs import Options
 from fhirapp.features.imports.skipped import INCOMPLETE
-from fhirapp.features.imports.sources import SourceRules, has_others, stored_digests
+from fhirapp.features.imports.sources import SourceRules, has_others
 from fhirapp.fhir.temporal import instant
 from fhirapp.files import shared_files
 from fhirapp.store.import_models import PATIENCE, TURN
 from fhirapp.store.prepare import DocumentTextReader, PreparedResource, blob_ids, deletion
 from fhirapp.store.publish import Decide, Publisher, by_content
-from fhirapp.store.version import Change
+from fhirapp.store.version import Change, stored_versions
 from fhirapp.store.write import Rendering, rendering_in_force
 
 # Values of one SELECT: SQLite takes 32,766.
@@ -368,10 +368,9 @@ class Import:
                 [ready[position] for position in histories],
                 hold_older=False,
             )
-            stored = stored_digests(publisher.connection, definition, [resource_id])
-            overlap = _overlap(
-                stored.get(resource_id, []), [_digest(admitted) for _, admitted in once]
-            )
+            stored = stored_versions(publisher.connection, definition, [resource_id])
+            digests = [version.digest for version in stored.get(resource_id, ())]
+            overlap = _overlap(digests, [_digest(admitted) for _, admitted in once])
             outcomes += batches.publish(publisher, self._rules, once[overlap:], hold_older=False)
         same = len(ready) - len(outcomes)
         self.report.count(definition.name, Change.SAME.value, same)

@@ -18,7 +18,7 @@ from fhirapp.search.reference import Reference
 from fhirapp.store.import_models import ImportShared, ImportSource
 from fhirapp.store.prepare import CARRIES, PreparedResource, blob_ids
 from fhirapp.store.publish import by_content
-from fhirapp.store.version import Change, LatestVersion, Version
+from fhirapp.store.version import Change, StoredVersion, Version, stored_versions
 
 # Targets that are remembered.
 _REMEMBERED = 50_000
@@ -107,30 +107,28 @@ class SourceRules:
         self,
         connection: Connection,
         batch: Sequence[PreparedResource],
+        latest: Mapping[str, StoredVersion],
         *,
         hold_older: bool = False,
     ) -> None:
         """Read what decide() needs to know of a batch of one type and of its attachments.
 
-        With hold_older, content that an earlier version had is not published now, as OLDER: the
-        source may still hold what came after.
+        latest has the newest version of each resource that has one, by id. With hold_older, content
+        that an earlier version had is not published now, as OLDER: the source may still hold what
+        came after.
         """
-        self._older, self._claimed = set(), set()
-        if not batch:
-            return
-        definition, ids = batch[0].definition, {prepared.id for prepared in batch}
-        stored = stored_digests(connection, definition, ids)
-        if hold_older:
-            self._older = _older(batch, stored)
+        self._older = _older(connection, batch, latest) if hold_older else set()
+        self._claimed = set()
         if self.source_id is not None:
-            self._claimed = self._claims(connection, definition, ids - stored.keys())
+            new = {prepared.id for prepared in batch} - latest.keys()
+            self._claimed = self._claims(connection, batch[0].definition, new)
             self._claimed |= self._claims(
                 connection, self._definitions["Binary"], {*blob_ids(batch)}
             )
             self._note_unknown_patients(connection, batch)
 
     def decide(
-        self, prepared: PreparedResource, latest: LatestVersion | Version | None
+        self, prepared: PreparedResource, latest: StoredVersion | Version | None
     ) -> Change | str:
         """Return what comes of a resource of the batch: its change, or why it is not published."""
         name = prepared.name
@@ -173,7 +171,7 @@ class SourceRules:
                 connection.execute(insert(ImportShared), [row | {"id": new_id} for new_id in new])
         self.shared.clear()
 
-    def _refusal(self, prepared: PreparedResource, latest: LatestVersion | Version | None) -> str:
+    def _refusal(self, prepared: PreparedResource, latest: StoredVersion | Version | None) -> str:
         """Return why a resource is not published, "" where it is."""
         if latest and prepared.deleted:
             return _FOREIGN if self.is_foreign(latest.source_id) else ""
@@ -220,7 +218,7 @@ class SourceRules:
             return
         ids = {prepared.patient_id for prepared in batch if prepared.patient_id}
         ids -= self._unknown_patients
-        ids -= stored_digests(connection, patients, ids).keys()
+        ids -= stored_versions(connection, patients, ids).keys()
         claimed = self._claims(connection, patients, ids)
         self._unknown_patients |= {name.partition("/")[2] for name in claimed}
 
@@ -231,26 +229,21 @@ def has_others(connection: Connection, source_id: int) -> bool:
     return connection.execute(others).first() is not None
 
 
-def stored_digests(
-    connection: Connection, definition: Definition, ids: Iterable[str]
-) -> dict[str, list[bytes | None]]:
-    """Return the digests of the versions of resources, oldest first; of a deletion None."""
-    columns = definition.table.c
-    versions = select(columns.id, columns.digest).where(columns.id.in_(sorted(ids)))
-    digests: dict[str, list[bytes | None]] = {}
-    for row in connection.execute(versions.order_by(columns.version_id)):
-        digests.setdefault(row.id, []).append(row.digest)
-    return digests
-
-
 def _older(
-    batch: Sequence[PreparedResource], stored: Mapping[str, Sequence[bytes | None]]
+    connection: Connection,
+    batch: Sequence[PreparedResource],
+    latest: Mapping[str, StoredVersion],
 ) -> set[str]:
     """Return the Type/id whose first new content in the batch an earlier version had."""
     changed: dict[str, PreparedResource] = {}
     for prepared in batch:
-        if prepared.id in stored and prepared.digest != stored[prepared.id][-1]:
+        if prepared.id in latest and prepared.digest != latest[prepared.id].digest:
             changed.setdefault(prepared.id, prepared)
+    if not changed:
+        return set()
+    stored = stored_versions(connection, batch[0].definition, changed)
     return {
-        prepared.name for prepared in changed.values() if prepared.digest in stored[prepared.id]
+        prepared.name
+        for prepared in changed.values()
+        if any(version.digest == prepared.digest for version in stored[prepared.id])
     }

@@ -36,8 +36,9 @@ def publish(
             connection, now=now, rendering=RENDERING, source_id=source_id, decide=rules.decide
         )
         batch = [prepare(types()["AllergyIntolerance"], resource) for resource in resources]
-        rules.look_up(connection, batch, hold_older=hold_older)
-        return publisher.publish(batch)
+        latest = publisher.latest(batch)
+        rules.look_up(connection, batch, latest, hold_older=hold_older)
+        return publisher.publish(batch, latest)
 
 
 def sources(app: Flask) -> list[int | None]:
