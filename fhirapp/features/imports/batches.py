@@ -163,7 +163,7 @@ def restore(
             outcomes.append(misfit)
             continue
         if stored and rules.is_foreign(stored[max(stored)].source_id):
-            rules.shared.add(history.name)
+            rules.shared[definition.name].add(history.id)
         new = [version for version in history.versions if version.version_id not in stored]
         changed = Change.CHANGED if stored else Change.NEW
         outcomes.append(changed if new else Change.SAME)

@@ -7,6 +7,7 @@ sent would lead to a stranger's record (decisions §5).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection, insert, select
@@ -46,8 +47,8 @@ class SourceRules:
     """The rules of one import for the ids of its source.
 
     source_id is None where the source has no name or there is no other: then no id is foreign.
-    duplicates and shared collect Type/id: of what the import published twice with different
-    content, and of what the source has with the content of another.
+    duplicates collects Type/id of what the import published twice with different content, shared
+    the ids by type of what the source has with the content of another.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class SourceRules:
     ) -> None:
         self.source_id = source_id
         self.duplicates: list[str] = []
-        self.shared: set[str] = set()
+        self.shared: defaultdict[str, set[str]] = defaultdict(set)
         self._definitions = definitions
         self._scratch = scratch
         # Type/id of what the source may refer to.
@@ -137,7 +138,7 @@ class SourceRules:
         change = by_content(prepared, latest)
         if change is Change.SAME:
             if latest and not prepared.deleted and self.is_foreign(latest.source_id):
-                self.shared.add(name)
+                self.shared[prepared.definition.name].add(prepared.id)
             return change
         if reason := self._refusal(prepared, latest):
             if prepared.definition.compartment == "id" and not prepared.deleted:
@@ -159,11 +160,7 @@ class SourceRules:
 
     def record_shared(self, connection: Connection) -> None:
         """Record what the source has with the content of another."""
-        by_type: dict[str, set[str]] = {}
-        for name in self.shared:
-            type_name, _, resource_id = name.partition("/")
-            by_type.setdefault(type_name, set()).add(resource_id)
-        for type_name, ids in by_type.items():
+        for type_name, ids in self.shared.items():
             row = {"source_id": self.source_id, "type": type_name}
             known = select(ImportShared.id).filter_by(**row).where(ImportShared.id.in_(sorted(ids)))
             new = sorted(ids.difference(connection.execute(known).scalars()))
