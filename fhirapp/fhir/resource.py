@@ -1,25 +1,23 @@
 """A resource's schema: what FHIR JSON may hold, and marshmallow's way from a row to it.
 
 A schema declares every R4 element of its type in the specification's order, in snake_case:
-`clinical_status = Element(CodeableConcept)` is FHIR's clinicalStatus. `load`, `validate` and `dump`
+`clinical_status = fields.CodeableConcept()` is FHIR's clinicalStatus. `load`, `validate` and `dump`
 are marshmallow's own, and the hooks of ResourceSchema add what FHIR JSON has beside fields:
 resourceType, choices and the `_name` of primitives. `load` checks a resource and returns its
 elements; `dump` turns a row (a mapping with a column for most elements, the rest in `extra` under
-FHIR's names) into the resource as it is served, save the base address. Within an element the
-datatypes check (datatypes.py), several times as fast as nested schemas: decisions.
+FHIR's names) into the resource as it is served, save the base address.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 from marshmallow import (
     EXCLUDE,
     Schema,
     ValidationError,
-    missing,
     post_dump,
     post_load,
     pre_dump,
@@ -29,8 +27,8 @@ from marshmallow import (
 from marshmallow.exceptions import SCHEMA
 from marshmallow.fields import Field
 
-from fhirapp.fhir import datatypes, narrative
-from fhirapp.fhir.elements import Check, Complex, InvalidElement, Repeating, many
+from fhirapp.fhir import datatypes, fields, narrative
+from fhirapp.fhir.elements import Complex, InvalidElement
 
 
 class InvalidResource(ValidationError, ValueError):
@@ -47,127 +45,16 @@ class InvalidResource(ValidationError, ValueError):
         return "; ".join(f"{path}: {message}" for path, message in self.faults)
 
 
-class Source(NamedTuple):
-    """What a resource is dumped from: a row's elements by FHIR name, and what stands beside them.
-
-    blobs has the bytes of attachments that are sent inline, by Binary id; empty_content says how a
-    document without content looks.
-    """
-
-    elements: Mapping[str, Any]
-    id: str
-    version_id: int
-    last_updated: str
-    blobs: Mapping[str, bytes]
-    empty_content: str
-
-
-class Element(Field[Any]):
-    """An element of a resource, held in the row as FHIR JSON holds it.
-
-    choice names the group of which one may be present: "onset" for onset[x]. summary and modifier
-    are R4's marks Σ and ?!. expected says that R4 requires what this server can be without. column
-    says whether the table has a column for it; the column `extra` has the others.
-    """
-
-    def __init__(
-        self,
-        check: Check,
-        *,
-        expected: bool = False,
-        choice: str | None = None,
-        summary: bool = False,
-        modifier: bool = False,
-        column: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.check = check
-        self.expected = self.required or expected
-        self.choice = choice
-        self.summary = summary
-        self.modifier = modifier
-        self.column = column
-
-    def deserialize(
-        self,
-        value: Any,
-        attr: str | None = None,
-        data: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Check the element; a null too, which the check knows what to say of."""
-        return self._deserialize(value, attr, data, **kwargs)
-
-    def _deserialize(
-        self,
-        value: Any,
-        attr: str | None,  # noqa: ARG002
-        data: Mapping[str, Any] | None,  # noqa: ARG002
-        **_options: Any,
-    ) -> Any:
-        return self.check(value)
-
-    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
-        """Return the element of a Source as clients see it; dump_default where there is none."""
-        value = obj.elements.get(self.data_key)
-        return self.dump_default if value is None else self._serialize(value, attr, obj)
-
-
-class Elements(Element):
-    """A repeating element."""
-
-    check: Repeating
-
-    def __init__(self, check: Check, **kwargs: Any) -> None:
-        super().__init__(many(check), **kwargs)
-
-    def _deserialize(
-        self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **_options: Any
-    ) -> Any:
-        return self.check.beside(value, (data or {}).get(f"_{attr}"))
-
-
-class IdElement(Element):
-    """Resource.id, which has a column of its own."""
-
-    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
-        return obj.id
-
-
-class MetaElement(Element):
-    """Resource.meta: the source's profiles and labels, this server's version and time."""
-
-    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
-        meta = {"versionId": str(obj.version_id), "lastUpdated": obj.last_updated}
-        claimed = obj.elements.get("meta")
-        return {**meta, **self.claims(claimed, obj)} if claimed else meta
-
-    def claims(self, claimed: Mapping[str, Any], source: Source) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return what the source says of itself (profile, tag, …) as far as it may be repeated."""
-        return claimed
-
-
-class NarrativeElement(Element):
-    """DomainResource.text: the source's, else one generated by the schema's narrative rows."""
-
-    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
-        elements, rows = obj.elements, self.parent.narrative  # type: ignore[union-attr]
-        if "text" in elements or not rows:
-            return elements.get("text", missing)
-        return narrative.generate(rows, elements, elements.get("language"))
-
-
 class ResourceSchema(Schema):
     """What every resource has. Source: FHIR R4 resource §2.1."""
 
     resource_type: ClassVar[str]
     narrative: ClassVar[tuple[narrative.Row, ...]] = ()
 
-    id = IdElement(datatypes.identity, summary=True)
-    meta = MetaElement(datatypes.Meta, summary=True)
-    implicit_rules = Element(datatypes.uri, summary=True, modifier=True, column=False)
-    language = Element(datatypes.code, column=False)
+    id = fields.Id(datatypes.identity, summary=True)
+    meta = fields.Meta(datatypes.Meta, summary=True)
+    implicit_rules = fields.Uri(summary=True, modifier=True, column=False)
+    language = fields.Element(datatypes.code, column=False)
 
     class Meta:
         # What is no field may be the sibling of one: check_others looks at it.
@@ -182,10 +69,10 @@ class ResourceSchema(Schema):
         elements = {
             fhir_name(name): field
             for name, field in self.fields.items()
-            if isinstance(field, Element)
+            if isinstance(field, fields.Element)
         }
         # By FHIR's names.
-        self.elements: Mapping[str, Element] = elements
+        self.elements: Mapping[str, fields.Element] = elements
         self._order = {name: place for place, name in enumerate(elements)}
         # FHIR's name of each column: `class` also where Python had to write `class_`.
         self._by_column = {name.rstrip("_"): fhir_name(name) for name in self.fields}
@@ -267,10 +154,10 @@ class ResourceSchema(Schema):
         return {
             name.rstrip("_"): datatypes.PRIMITIVES.get(field.check, dict)
             for name, field in cls._declared_fields.items()
-            if isinstance(field, Element) and field.column and name != "id"
+            if isinstance(field, fields.Element) and field.column and name != "id"
         }
 
-    def source(self, row: Mapping[str, Any]) -> Source:
+    def source(self, row: Mapping[str, Any]) -> fields.Source:
         """Return what a row holds: a column for most elements, the others in `extra`.
 
         The row may also name `blobs` and `empty_content`.
@@ -280,7 +167,7 @@ class ResourceSchema(Schema):
             for column, name in self._by_column.items()
             if (value := row.get(column)) is not None
         }
-        return Source(
+        return fields.Source(
             {**elements, **(row.get("extra") or {})},
             row["id"],
             row["version_id"],
@@ -294,7 +181,7 @@ class ResourceSchema(Schema):
         return resource
 
     @pre_dump
-    def from_row(self, row: Mapping[str, Any], **_options: Any) -> Source:
+    def from_row(self, row: Mapping[str, Any], **_options: Any) -> fields.Source:
         """Return what a row holds, as the fields take it."""
         return self.source(row)
 
@@ -319,10 +206,10 @@ class ResourceSchema(Schema):
 class DomainResourceSchema(ResourceSchema):
     """What every resource has that may carry a narrative. Source: FHIR R4 domainresource §2.27."""
 
-    text = NarrativeElement(datatypes.Narrative)
-    contained = Elements(datatypes.contained_resource, column=False)
-    extension = Element(datatypes.EXTENSIONS, column=False)
-    modifier_extension = Element(datatypes.EXTENSIONS, modifier=True, column=False)
+    text = fields.NarrativeElement(datatypes.Narrative)
+    contained = fields.List(datatypes.contained_resource, column=False)
+    extension = fields.Element(datatypes.EXTENSIONS, column=False)
+    modifier_extension = fields.Element(datatypes.EXTENSIONS, modifier=True, column=False)
 
 
 def fhir_name(attribute: str) -> str:

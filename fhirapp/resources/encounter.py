@@ -5,18 +5,17 @@ from __future__ import annotations
 from fhirapp.config import Marked
 from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn
-from fhirapp.fhir import datatypes, narrative, terminology
+from fhirapp.fhir import datatypes, fields, narrative, terminology
 from fhirapp.fhir.datatypes import (
     CodeableConcept,
     Coding,
     Period,
-    Quantity,
     backbone,
     one_of,
     positive,
 )
 from fhirapp.fhir.elements import many
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.fhir.resource import DomainResourceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import CLINICAL, Parameters
@@ -26,15 +25,8 @@ from fhirapp.search.reference import Reference, Subject
 from fhirapp.search.token import HL7, Identifier, Token
 
 status = one_of(
-    "planned",
-    "arrived",
-    "triaged",
-    "in-progress",
-    "onleave",
-    "finished",
-    "cancelled",
-    "entered-in-error",
-    "unknown",
+    *("planned", "arrived", "triaged", "in-progress", "onleave", "finished", "cancelled"),
+    *("entered-in-error", "unknown"),
 )
 StatusHistory = backbone(required=("status", "period"), status=status, period=Period)
 ClassHistory = backbone(required=("class", "period"), class_=Coding, period=Period)
@@ -81,29 +73,29 @@ class EncounterSchema(DomainResourceSchema):
         ("Period", "period", narrative.period),
     )
 
-    identifier = Elements(datatypes.Identifier, summary=True)
-    status = Element(status, required=True, summary=True, modifier=True)
-    status_history = Elements(StatusHistory, column=False)
-    class_ = Element(Coding, required=True, summary=True)
-    class_history = Elements(ClassHistory, column=False)
-    type = Elements(CodeableConcept, summary=True)
-    service_type = Element(CodeableConcept, summary=True)
-    priority = Element(CodeableConcept)
-    subject = Element(datatypes.Reference, summary=True)
-    episode_of_care = Elements(datatypes.Reference, summary=True)
-    based_on = Elements(datatypes.Reference, column=False)
-    participant = Elements(Participant, summary=True)
-    appointment = Elements(datatypes.Reference, summary=True)
-    period = Element(Period)
-    length = Element(Quantity)
-    reason_code = Elements(CodeableConcept, summary=True)
-    reason_reference = Elements(datatypes.Reference, summary=True)
-    diagnosis = Elements(Diagnosis, summary=True)
-    account = Elements(datatypes.Reference)
-    hospitalization = Element(Hospitalization)
-    location = Elements(Location)
-    service_provider = Element(datatypes.Reference)
-    part_of = Element(datatypes.Reference)
+    identifier = fields.List(fields.Identifier, summary=True)
+    status = fields.Element(status, required=True, summary=True, modifier=True)
+    status_history = fields.List(StatusHistory, column=False)
+    class_ = fields.Coding(required=True, summary=True)
+    class_history = fields.List(ClassHistory, column=False)
+    type = fields.List(fields.CodeableConcept, summary=True)
+    service_type = fields.CodeableConcept(summary=True)
+    priority = fields.CodeableConcept()
+    subject = fields.Reference(summary=True)
+    episode_of_care = fields.List(fields.Reference, summary=True)
+    based_on = fields.List(fields.Reference, column=False)
+    participant = fields.List(Participant, summary=True)
+    appointment = fields.List(fields.Reference, summary=True)
+    period = fields.Period()
+    length = fields.Quantity()
+    reason_code = fields.List(fields.CodeableConcept, summary=True)
+    reason_reference = fields.List(fields.Reference, summary=True)
+    diagnosis = fields.List(Diagnosis, summary=True)
+    account = fields.List(fields.Reference)
+    hospitalization = fields.Element(Hospitalization)
+    location = fields.List(Location)
+    service_provider = fields.Reference()
+    part_of = fields.Reference()
 
 
 # An import resolves conditional references by them.

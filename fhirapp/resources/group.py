@@ -5,16 +5,14 @@ from __future__ import annotations
 from fhirapp.config import Marked
 from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn
-from fhirapp.fhir import datatypes, narrative
+from fhirapp.fhir import datatypes, fields, narrative
 from fhirapp.fhir.elements import boolean, choice
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.fhir.resource import DomainResourceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import HL7, SPECIAL_VALUES, Identifier, Token
-
-kind = datatypes.one_of("person", "animal", "practitioner", "device", "medication", "substance")
 
 Characteristic = datatypes.backbone(
     required=("code", "exclude"),
@@ -43,16 +41,25 @@ class GroupSchema(DomainResourceSchema):
     resource_type = "Group"
     narrative = (("Name", "name", narrative.plain), ("Type", "type", narrative.plain))
 
-    identifier = Elements(datatypes.Identifier, summary=True)
-    active = Element(boolean, summary=True)
-    type = Element(kind, required=True, summary=True)
-    actual = Element(boolean, required=True, summary=True)
-    code = Element(datatypes.CodeableConcept, summary=True)
-    name = Element(datatypes.string, summary=True)
-    quantity = Element(datatypes.unsigned, summary=True)
-    managing_entity = Element(datatypes.Reference, summary=True)
-    characteristic = Elements(Characteristic)
-    member = Elements(Member)
+    identifier = fields.List(fields.Identifier, summary=True)
+    active = fields.Boolean(summary=True)
+    type = fields.Code(
+        "person",
+        "animal",
+        "practitioner",
+        "device",
+        "medication",
+        "substance",
+        required=True,
+        summary=True,
+    )
+    actual = fields.Boolean(required=True, summary=True)
+    code = fields.CodeableConcept(summary=True)
+    name = fields.String(summary=True)
+    quantity = fields.UnsignedInt(summary=True)
+    managing_entity = fields.Reference(summary=True)
+    characteristic = fields.List(Characteristic)
+    member = fields.List(Member)
 
 
 _MEMBERS = "Patient | Practitioner | PractitionerRole | Device | Medication | Substance | Group"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fhirapp.config import Marked
 from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
-from fhirapp.fhir import datatypes, narrative, terminology
-from fhirapp.fhir.elements import boolean, many
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.fhir import datatypes, fields, narrative, terminology
+from fhirapp.fhir.elements import many
+from fhirapp.fhir.resource import DomainResourceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.person import ADDRESS
@@ -30,16 +30,16 @@ class OrganizationSchema(DomainResourceSchema):
     resource_type = "Organization"
     narrative = (("Name", "name", narrative.plain),)
 
-    identifier = Elements(datatypes.Identifier, summary=True)
-    active = Element(boolean, summary=True, modifier=True)
-    type = Elements(datatypes.CodeableConcept, summary=True)
-    name = Element(datatypes.string, summary=True)
-    alias = Elements(datatypes.string)
-    telecom = Elements(datatypes.ContactPoint)
-    address = Elements(datatypes.Address)
-    part_of = Element(datatypes.Reference, summary=True)
-    contact = Elements(Contact)
-    endpoint = Elements(datatypes.Reference)
+    identifier = fields.List(fields.Identifier, summary=True)
+    active = fields.Boolean(summary=True, modifier=True)
+    type = fields.List(fields.CodeableConcept, summary=True)
+    name = fields.String(summary=True)
+    alias = fields.List(fields.String)
+    telecom = fields.List(fields.ContactPoint)
+    address = fields.List(fields.Address)
+    part_of = fields.Reference(summary=True)
+    contact = fields.List(Contact)
+    endpoint = fields.List(fields.Reference)
 
 
 # An import resolves conditional references by them.

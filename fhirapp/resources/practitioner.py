@@ -5,9 +5,9 @@ from __future__ import annotations
 from fhirapp.config import Marked
 from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
-from fhirapp.fhir import datatypes, narrative, terminology
-from fhirapp.fhir.elements import boolean, many
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.fhir import datatypes, fields, narrative, terminology
+from fhirapp.fhir.elements import many
+from fhirapp.fhir.resource import DomainResourceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.person import INDIVIDUAL, NAMES, person
@@ -29,16 +29,16 @@ class PractitionerSchema(DomainResourceSchema):
     resource_type = "Practitioner"
     narrative = (("Name", "name", narrative.names),)
 
-    identifier = Elements(datatypes.Identifier, summary=True)
-    active = Element(boolean, summary=True)
-    name = Elements(datatypes.HumanName, summary=True)
-    telecom = Elements(datatypes.ContactPoint, summary=True)
-    address = Elements(datatypes.Address, summary=True)
-    gender = Element(datatypes.one_of("male", "female", "other", "unknown"), summary=True)
-    birth_date = Element(datatypes.date, summary=True)
-    photo = Elements(datatypes.Attachment)
-    qualification = Elements(Qualification)
-    communication = Elements(datatypes.CodeableConcept)
+    identifier = fields.List(fields.Identifier, summary=True)
+    active = fields.Boolean(summary=True)
+    name = fields.List(fields.HumanName, summary=True)
+    telecom = fields.List(fields.ContactPoint, summary=True)
+    address = fields.List(fields.Address, summary=True)
+    gender = fields.Code("male", "female", "other", "unknown", summary=True)
+    birth_date = fields.Date(summary=True)
+    photo = fields.List(fields.Attachment)
+    qualification = fields.List(Qualification)
+    communication = fields.List(fields.CodeableConcept)
 
 
 # An import resolves conditional references by them.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fhirapp.config import Marked
 from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
-from fhirapp.fhir import datatypes, narrative, terminology
+from fhirapp.fhir import datatypes, fields, narrative, terminology
 from fhirapp.fhir.elements import many
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.fhir.resource import DomainResourceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
@@ -41,17 +41,17 @@ class ProvenanceSchema(DomainResourceSchema):
         ("Agent", "agent", narrative.agents),
     )
 
-    target = Elements(datatypes.Reference, required=True, summary=True)
-    occurred_period = Element(datatypes.Period, choice="occurred")
-    occurred_date_time = Element(datatypes.date_time, choice="occurred")
-    recorded = Element(datatypes.instant, required=True, summary=True)
-    policy = Elements(datatypes.uri)
-    location = Element(datatypes.Reference)
-    reason = Elements(datatypes.CodeableConcept)
-    activity = Element(datatypes.CodeableConcept)
-    agent = Elements(Agent, required=True)
-    entity = Elements(Entity)
-    signature = Elements(datatypes.Signature)
+    target = fields.List(fields.Reference, required=True, summary=True)
+    occurred_period = fields.Period(choice="occurred")
+    occurred_date_time = fields.DateTime(choice="occurred")
+    recorded = fields.Instant(required=True, summary=True)
+    policy = fields.List(fields.Uri)
+    location = fields.Reference()
+    reason = fields.List(fields.CodeableConcept)
+    activity = fields.CodeableConcept()
+    agent = fields.List(Agent, required=True)
+    entity = fields.List(Entity)
+    signature = fields.List(fields.Signature)
 
 
 PARAMS = Parameters(

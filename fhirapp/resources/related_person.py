@@ -5,9 +5,9 @@ from __future__ import annotations
 from fhirapp.config import Marked
 from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn
-from fhirapp.fhir import datatypes, narrative, terminology
+from fhirapp.fhir import datatypes, fields, narrative, terminology
 from fhirapp.fhir.elements import boolean
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.fhir.resource import DomainResourceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.person import BIRTHDATE, INDIVIDUAL, person
@@ -30,18 +30,18 @@ class RelatedPersonSchema(DomainResourceSchema):
         ("Patient", "patient", narrative.reference),
     )
 
-    identifier = Elements(datatypes.Identifier, summary=True)
-    active = Element(boolean, summary=True, modifier=True)
-    patient = Element(datatypes.Reference, required=True, summary=True)
-    relationship = Elements(datatypes.CodeableConcept, summary=True)
-    name = Elements(datatypes.HumanName, summary=True)
-    telecom = Elements(datatypes.ContactPoint, summary=True)
-    gender = Element(datatypes.one_of("male", "female", "other", "unknown"), summary=True)
-    birth_date = Element(datatypes.date, summary=True)
-    address = Elements(datatypes.Address, summary=True)
-    photo = Elements(datatypes.Attachment)
-    period = Element(datatypes.Period)
-    communication = Elements(Communication)
+    identifier = fields.List(fields.Identifier, summary=True)
+    active = fields.Boolean(summary=True, modifier=True)
+    patient = fields.Reference(required=True, summary=True)
+    relationship = fields.List(fields.CodeableConcept, summary=True)
+    name = fields.List(fields.HumanName, summary=True)
+    telecom = fields.List(fields.ContactPoint, summary=True)
+    gender = fields.Code("male", "female", "other", "unknown", summary=True)
+    birth_date = fields.Date(summary=True)
+    address = fields.List(fields.Address, summary=True)
+    photo = fields.List(fields.Attachment)
+    period = fields.Period()
+    communication = fields.List(Communication)
 
 
 # An import resolves conditional references by them.

@@ -7,9 +7,9 @@ from typing import Any
 from fhirapp.config import Marked
 from fhirapp.db.versioned import versioned_table
 from fhirapp.definition import Definition, Labels, TableColumn, Visibility
-from fhirapp.fhir import datatypes, narrative
+from fhirapp.fhir import datatypes, fields, narrative
 from fhirapp.fhir.elements import boolean, choice, decimal, many
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.fhir.resource import DomainResourceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
@@ -106,29 +106,32 @@ class ValueSetSchema(DomainResourceSchema):
         ("Status", "status", narrative.plain),
     )
 
-    url = Element(datatypes.uri, summary=True)
-    identifier = Elements(datatypes.Identifier, summary=True)
-    version = Element(datatypes.string, summary=True)
-    name = Element(datatypes.string, summary=True)
-    title = Element(datatypes.string, summary=True)
-    status = Element(
-        datatypes.one_of("draft", "active", "retired", "unknown"),
+    url = fields.Uri(summary=True)
+    identifier = fields.List(fields.Identifier, summary=True)
+    version = fields.String(summary=True)
+    name = fields.String(summary=True)
+    title = fields.String(summary=True)
+    status = fields.Code(
+        "draft",
+        "active",
+        "retired",
+        "unknown",
         required=True,
         summary=True,
         modifier=True,
     )
-    experimental = Element(boolean, summary=True, column=False)
-    date = Element(datatypes.date_time, summary=True)
-    publisher = Element(datatypes.string, summary=True)
-    contact = Elements(datatypes.ContactDetail, summary=True, column=False)
-    description = Element(datatypes.markdown)
-    use_context = Elements(datatypes.UsageContext, summary=True, column=False)
-    jurisdiction = Elements(datatypes.CodeableConcept, summary=True)
-    purpose = Element(datatypes.markdown, column=False)
-    copyright = Element(datatypes.markdown, column=False)
-    immutable = Element(boolean, summary=True, column=False)
-    compose = Element(Compose)
-    expansion = Element(Expansion)
+    experimental = fields.Boolean(summary=True, column=False)
+    date = fields.DateTime(summary=True)
+    publisher = fields.String(summary=True)
+    contact = fields.List(fields.ContactDetail, summary=True, column=False)
+    description = fields.Markdown()
+    use_context = fields.List(fields.UsageContext, summary=True, column=False)
+    jurisdiction = fields.List(fields.CodeableConcept, summary=True)
+    purpose = fields.Markdown(column=False)
+    copyright = fields.Markdown(column=False)
+    immutable = fields.Boolean(summary=True, column=False)
+    compose = fields.Element(Compose)
+    expansion = fields.Element(Expansion)
 
 
 # R4 defines these once for all types of definitions.

@@ -6,9 +6,9 @@ from typing import Any
 
 from marshmallow import missing
 
-from fhirapp.fhir import datatypes, narrative, terminology
+from fhirapp.fhir import datatypes, fields, narrative, terminology
 from fhirapp.fhir.elements import many
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements, Source
+from fhirapp.fhir.resource import DomainResourceSchema
 
 Reaction = datatypes.backbone(
     required=("manifestation",),
@@ -22,13 +22,13 @@ Reaction = datatypes.backbone(
 )
 
 
-class CriticalityElement(Element):
+class CriticalityElement(fields.Element):
     """AllergyIntolerance.criticality: of "no known drug allergy" it cannot be assessed.
 
     service.md 2.3; decisions 2.19.
     """
 
-    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
+    def serialize(self, attr: str, obj: fields.Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
         if "criticality" in obj.elements:
             return obj.elements["criticality"]
         codings = (obj.elements.get("code") or {}).get("coding", ())
@@ -70,41 +70,38 @@ class AllergyIntoleranceSchema(DomainResourceSchema):
         ("Recorder", "recorder", narrative.reference),
     )
 
-    identifier = Elements(datatypes.Identifier, summary=True)
-    clinical_status = Element(
+    identifier = fields.List(fields.Identifier, summary=True)
+    clinical_status = fields.Element(
         datatypes.bound_to(terminology.ALLERGY_CLINICAL, "active", "inactive", "resolved"),
         summary=True,
         modifier=True,
     )
-    verification_status = Element(
+    verification_status = fields.Element(
         datatypes.bound_to(
             terminology.ALLERGY_VERIFICATION,
-            "unconfirmed",
-            "confirmed",
-            "refuted",
-            "entered-in-error",
+            *("unconfirmed", "confirmed", "refuted", "entered-in-error"),
         ),
         summary=True,
         modifier=True,
     )
-    type = Element(datatypes.one_of("allergy", "intolerance"), summary=True)
-    category = Elements(
+    type = fields.Code("allergy", "intolerance", summary=True)
+    category = fields.List(
         datatypes.one_of("food", "medication", "environment", "biologic"), summary=True
     )
     criticality = CriticalityElement(
         datatypes.one_of("low", "high", "unable-to-assess"), summary=True
     )
-    code = Element(datatypes.CodeableConcept, summary=True, dump_default=_NO_INFORMATION)
-    patient = Element(datatypes.Reference, required=True, summary=True)
-    encounter = Element(datatypes.Reference)
-    onset_date_time = Element(datatypes.date_time, choice="onset")
-    onset_age = Element(datatypes.Quantity, choice="onset", column=False)
-    onset_period = Element(datatypes.Period, choice="onset")
-    onset_range = Element(datatypes.Range, choice="onset", column=False)
-    onset_string = Element(datatypes.string, choice="onset", column=False)
-    recorded_date = Element(datatypes.date_time)
-    recorder = Element(datatypes.Reference)
-    asserter = Element(datatypes.Reference, summary=True)
-    last_occurrence = Element(datatypes.date_time)
-    note = Elements(datatypes.Annotation)
-    reaction = Elements(Reaction)
+    code = fields.CodeableConcept(summary=True, dump_default=_NO_INFORMATION)
+    patient = fields.Reference(required=True, summary=True)
+    encounter = fields.Reference()
+    onset_date_time = fields.DateTime(choice="onset")
+    onset_age = fields.Quantity(choice="onset", column=False)
+    onset_period = fields.Period(choice="onset")
+    onset_range = fields.Range(choice="onset", column=False)
+    onset_string = fields.String(choice="onset", column=False)
+    recorded_date = fields.DateTime()
+    recorder = fields.Reference()
+    asserter = fields.Reference(summary=True)
+    last_occurrence = fields.DateTime()
+    note = fields.List(fields.Annotation)
+    reaction = fields.List(Reaction)

@@ -10,11 +10,12 @@ from sqlalchemy import DDL, Column, Integer, event
 
 from fhirapp.db import Ascii
 from fhirapp.db.versioned import versioned_table
-from fhirapp.fhir.datatypes import Reference, bytes_of, media_type
-from fhirapp.fhir.resource import Element, ResourceSchema
+from fhirapp.fhir import fields
+from fhirapp.fhir.datatypes import bytes_of, media_type
+from fhirapp.fhir.resource import ResourceSchema
 
 
-class BytesElement(Element):
+class BytesElement(fields.Element):
     """base64Binary in JSON, bytes in the row."""
 
     def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> Any:  # noqa: ARG002
@@ -27,8 +28,8 @@ class BinarySchema(ResourceSchema):
 
     resource_type = "Binary"
 
-    content_type = Element(media_type, required=True, summary=True)
-    security_context = Element(Reference, summary=True)
+    content_type = fields.Element(media_type, required=True, summary=True)
+    security_context = fields.Reference(summary=True)
     data = BytesElement(bytes_of)
 
 

@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import datatypes, narrative
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.fhir import datatypes, fields, narrative
+from fhirapp.fhir.resource import DomainResourceSchema
 
-status = datatypes.one_of(
-    "registered",
-    "partial",
-    "preliminary",
-    "final",
-    "amended",
-    "corrected",
-    "appended",
-    "cancelled",
-    "entered-in-error",
-    "unknown",
-)
 Media = datatypes.backbone(
     required=("link",), summary=("link",), comment=datatypes.string, link=datatypes.Reference
 )
@@ -34,22 +22,28 @@ class DiagnosticReportSchema(DomainResourceSchema):
         ("Author", "performer", narrative.references),
     )
 
-    identifier = Elements(datatypes.Identifier, summary=True)
-    based_on = Elements(datatypes.Reference, column=False)
-    status = Element(status, required=True, summary=True, modifier=True)
-    category = Elements(datatypes.CodeableConcept, summary=True)
-    code = Element(datatypes.CodeableConcept, required=True, summary=True)
-    subject = Element(datatypes.Reference, summary=True)
-    encounter = Element(datatypes.Reference, summary=True)
-    effective_date_time = Element(datatypes.date_time, choice="effective", summary=True)
-    effective_period = Element(datatypes.Period, choice="effective", summary=True)
-    issued = Element(datatypes.instant, summary=True)
-    performer = Elements(datatypes.Reference, summary=True)
-    results_interpreter = Elements(datatypes.Reference, summary=True, column=False)
-    specimen = Elements(datatypes.Reference, column=False)
-    result = Elements(datatypes.Reference, column=False)
-    imaging_study = Elements(datatypes.Reference, column=False)
-    media = Elements(Media, summary=True, column=False)
-    conclusion = Element(datatypes.string, column=False)
-    conclusion_code = Elements(datatypes.CodeableConcept, column=False)
-    presented_form = Elements(datatypes.Attachment)
+    identifier = fields.List(fields.Identifier, summary=True)
+    based_on = fields.List(fields.Reference, column=False)
+    status = fields.Code(
+        *("registered", "partial", "preliminary", "final", "amended", "corrected", "appended"),
+        *("cancelled", "entered-in-error", "unknown"),
+        required=True,
+        summary=True,
+        modifier=True,
+    )
+    category = fields.List(fields.CodeableConcept, summary=True)
+    code = fields.CodeableConcept(required=True, summary=True)
+    subject = fields.Reference(summary=True)
+    encounter = fields.Reference(summary=True)
+    effective_date_time = fields.DateTime(choice="effective", summary=True)
+    effective_period = fields.Period(choice="effective", summary=True)
+    issued = fields.Instant(summary=True)
+    performer = fields.List(fields.Reference, summary=True)
+    results_interpreter = fields.List(fields.Reference, summary=True, column=False)
+    specimen = fields.List(fields.Reference, column=False)
+    result = fields.List(fields.Reference, column=False)
+    imaging_study = fields.List(fields.Reference, column=False)
+    media = fields.List(Media, summary=True, column=False)
+    conclusion = fields.String(column=False)
+    conclusion_code = fields.List(fields.CodeableConcept, column=False)
+    presented_form = fields.List(fields.Attachment)

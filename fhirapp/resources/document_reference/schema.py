@@ -8,9 +8,9 @@ from typing import Any
 
 from marshmallow import missing, post_load
 
-from fhirapp.fhir import datatypes, document_date, narrative, terminology
+from fhirapp.fhir import datatypes, document_date, fields, narrative, terminology
 from fhirapp.fhir.elements import many
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements, MetaElement, Source
+from fhirapp.fhir.resource import DomainResourceSchema
 
 # decisions 2.13: service.md 1 names these two for DocumentReference; they are profiles of
 # DiagnosticReport, so no document may claim them.
@@ -36,10 +36,10 @@ Context = datatypes.backbone(
 )
 
 
-class DocumentMeta(MetaElement):
+class DocumentMeta(fields.Meta):
     """Resource.meta of a document."""
 
-    def claims(self, meta: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
+    def claims(self, meta: Mapping[str, Any], source: fields.Source) -> Mapping[str, Any]:
         """Leave out profiles that the document, as it is served, does not meet.
 
         decisions 2.12: one without content does not claim US Core, which requires content. Its
@@ -69,17 +69,17 @@ class DocumentMeta(MetaElement):
         return {name: values for name, values in claimed.items() if any(values)} | rest
 
 
-class DateElement(Element):
+class DateElement(fields.Element):
     """DocumentReference.date: an instant; a partial date is served in an extension beside it."""
 
     def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> Any:  # noqa: ARG002
         return missing if document_date.is_partial(value) else value
 
 
-class ContentElement(Elements):
+class ContentElement(fields.List):
     """DocumentReference.content: small attachments also carry their bytes (decisions 2.18)."""
 
-    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
+    def serialize(self, attr: str, obj: fields.Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
         content = obj.elements.get("content")
         if content is not None:
             return [_with_data(item, obj.blobs) for item in content] if obj.blobs else content
@@ -90,13 +90,13 @@ class ContentElement(Elements):
         return [{"attachment": {"_url": {"extension": [absent]}}}]
 
 
-class CategoryElement(Elements):
+class CategoryElement(fields.List):
     """DocumentReference.category: every document has clinical-note.
 
     service.md 2.2; decisions 2.11.
     """
 
-    def serialize(self, attr: str, obj: Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
+    def serialize(self, attr: str, obj: fields.Source, *_: Any, **_options: Any) -> Any:  # noqa: ARG002
         categories: list[Any] = obj.elements.get("category") or []
         has_it = _has_coding(categories, terminology.DOCUMENT_CATEGORY, "clinical-note")
         return categories if has_it else [*categories, _CLINICAL_NOTE]
@@ -144,31 +144,29 @@ class DocumentReferenceSchema(DomainResourceSchema):
     )
 
     meta = DocumentMeta(datatypes.Meta, summary=True)
-    master_identifier = Element(datatypes.Identifier, summary=True)
-    identifier = Elements(datatypes.Identifier, summary=True)
-    status = Element(
-        datatypes.one_of("current", "superseded", "entered-in-error"),
+    master_identifier = fields.Identifier(summary=True)
+    identifier = fields.List(fields.Identifier, summary=True)
+    status = fields.Code(
+        *("current", "superseded", "entered-in-error"),
         required=True,
         summary=True,
         modifier=True,
     )
-    doc_status = Element(
-        datatypes.one_of("preliminary", "final", "amended", "entered-in-error"), summary=True
-    )
-    type = Element(datatypes.CodeableConcept, summary=True)
+    doc_status = fields.Code("preliminary", "final", "amended", "entered-in-error", summary=True)
+    type = fields.CodeableConcept(summary=True)
     category = CategoryElement(datatypes.CodeableConcept, summary=True)
-    subject = Element(datatypes.Reference, summary=True)
+    subject = fields.Reference(summary=True)
     # R4 has an instant here; service.md 2.2 has a dateTime. decisions 2.23
     date = DateElement(datatypes.date_time, summary=True)
-    author = Elements(datatypes.Reference, summary=True)
-    authenticator = Element(datatypes.Reference)
-    custodian = Element(datatypes.Reference)
-    relates_to = Elements(RelatesTo, summary=True)
-    description = Element(datatypes.string, summary=True)
-    security_label = Elements(datatypes.CodeableConcept, summary=True)
+    author = fields.List(fields.Reference, summary=True)
+    authenticator = fields.Reference()
+    custodian = fields.Reference()
+    relates_to = fields.List(RelatesTo, summary=True)
+    description = fields.String(summary=True)
+    security_label = fields.List(fields.CodeableConcept, summary=True)
     # R4 requires content; decisions 2.12: laboratory results may have none
     content = ContentElement(Content, expected=True, summary=True)
-    context = Element(Context, summary=True)
+    context = fields.Element(Context, summary=True)
 
     @post_load(pass_original=True)
     def with_siblings(

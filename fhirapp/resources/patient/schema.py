@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import datatypes, narrative
+from fhirapp.fhir import datatypes, fields, narrative
 from fhirapp.fhir.elements import boolean, many
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.fhir.resource import DomainResourceSchema
 
 gender = datatypes.one_of("male", "female", "other", "unknown")
 
@@ -37,23 +37,21 @@ class PatientSchema(DomainResourceSchema):
         ("Born", "birthDate", narrative.plain),
     )
 
-    identifier = Elements(datatypes.Identifier, summary=True)
-    active = Element(boolean, summary=True, modifier=True)
-    name = Elements(datatypes.HumanName, summary=True)
-    telecom = Elements(datatypes.ContactPoint, summary=True)
-    gender = Element(gender, summary=True)
-    birth_date = Element(datatypes.date, summary=True)
-    deceased_boolean = Element(boolean, choice="deceased", summary=True, modifier=True)
-    deceased_date_time = Element(
-        datatypes.date_time, choice="deceased", summary=True, modifier=True
-    )
-    address = Elements(datatypes.Address, summary=True)
-    marital_status = Element(datatypes.CodeableConcept)
-    multiple_birth_boolean = Element(boolean, choice="multipleBirth")
-    multiple_birth_integer = Element(datatypes.integer, choice="multipleBirth")
-    photo = Elements(datatypes.Attachment)
-    contact = Elements(Contact)
-    communication = Elements(Communication)
-    general_practitioner = Elements(datatypes.Reference)
-    managing_organization = Element(datatypes.Reference, summary=True)
-    link = Elements(Link, summary=True, modifier=True)
+    identifier = fields.List(fields.Identifier, summary=True)
+    active = fields.Boolean(summary=True, modifier=True)
+    name = fields.List(fields.HumanName, summary=True)
+    telecom = fields.List(fields.ContactPoint, summary=True)
+    gender = fields.Element(gender, summary=True)
+    birth_date = fields.Date(summary=True)
+    deceased_boolean = fields.Boolean(choice="deceased", summary=True, modifier=True)
+    deceased_date_time = fields.DateTime(choice="deceased", summary=True, modifier=True)
+    address = fields.List(fields.Address, summary=True)
+    marital_status = fields.CodeableConcept()
+    multiple_birth_boolean = fields.Boolean(choice="multipleBirth")
+    multiple_birth_integer = fields.Integer(choice="multipleBirth")
+    photo = fields.List(fields.Attachment)
+    contact = fields.List(Contact)
+    communication = fields.List(Communication)
+    general_practitioner = fields.List(fields.Reference)
+    managing_organization = fields.Reference(summary=True)
+    link = fields.List(Link, summary=True, modifier=True)
