@@ -70,41 +70,26 @@ class Assertion(NamedTuple):
     is_mixed: bool = False
 
 
+_NONE, _NO_INFO = AssertionKind.NONE_KNOWN, AssertionKind.NO_INFORMATION
+_SNOMED_CT, _NULL = terminology.SNOMED_CT, terminology.NULL_FLAVOR
 _CODES: Mapping[tuple[str, str], Assertion] = {
     (system, code): Assertion(kind, about)
     for kind, about, system, codes in (
         # 160244002 is retired from SNOMED CT, not from records.
-        (AssertionKind.NONE_KNOWN, About.ANY, terminology.SNOMED_CT, ("716186003", "160244002")),
-        (
-            AssertionKind.NONE_KNOWN,
-            About.DRUG,
-            terminology.SNOMED_CT,
-            (terminology.NO_KNOWN_DRUG_ALLERGY,),
-        ),
-        (AssertionKind.NONE_KNOWN, About.FOOD, terminology.SNOMED_CT, ("429625007",)),
-        (AssertionKind.NONE_KNOWN, About.ENVIRONMENT, terminology.SNOMED_CT, ("428607008",)),
-        (AssertionKind.NONE_KNOWN, About.ANY, ABSENT_UNKNOWN, ("no-known-allergies",)),
-        (AssertionKind.NONE_KNOWN, About.DRUG, ABSENT_UNKNOWN, ("no-known-medication-allergies",)),
-        (AssertionKind.NONE_KNOWN, About.FOOD, ABSENT_UNKNOWN, ("no-known-food-allergies",)),
-        (
-            AssertionKind.NONE_KNOWN,
-            About.ENVIRONMENT,
-            ABSENT_UNKNOWN,
-            ("no-known-environmental-allergies",),
-        ),
-        (AssertionKind.NO_INFORMATION, About.ANY, ABSENT_UNKNOWN, ("no-allergy-info",)),
+        (_NONE, About.ANY, _SNOMED_CT, ("716186003", "160244002")),
+        (_NONE, About.DRUG, _SNOMED_CT, (terminology.NO_KNOWN_DRUG_ALLERGY,)),
+        (_NONE, About.FOOD, _SNOMED_CT, ("429625007",)),
+        (_NONE, About.ENVIRONMENT, _SNOMED_CT, ("428607008",)),
+        (_NONE, About.ANY, ABSENT_UNKNOWN, ("no-known-allergies",)),
+        (_NONE, About.DRUG, ABSENT_UNKNOWN, ("no-known-medication-allergies",)),
+        (_NONE, About.FOOD, ABSENT_UNKNOWN, ("no-known-food-allergies",)),
+        (_NONE, About.ENVIRONMENT, ABSENT_UNKNOWN, ("no-known-environmental-allergies",)),
+        (_NO_INFO, About.ANY, ABSENT_UNKNOWN, ("no-allergy-info",)),
         # Not OTH and MSK: there is an allergy, to something that is not disclosed.
+        (_NO_INFO, About.ANY, _NULL, ("NI", "UNK", "ASKU", "NAV", "NA")),
+        (AssertionKind.NOT_ASKED, About.ANY, _NULL, ("NASK",)),
         (
-            AssertionKind.NO_INFORMATION,
-            About.ANY,
-            terminology.NULL_FLAVOR,
-            ("NI", "UNK", "ASKU", "NAV", "NA"),
-        ),
-        (AssertionKind.NOT_ASKED, About.ANY, terminology.NULL_FLAVOR, ("NASK",)),
-        (
-            AssertionKind.NO_INFORMATION,
-            About.ANY,
-            _REASON,
+            *(_NO_INFO, About.ANY, _REASON),
             ("unknown", "asked-unknown", "temp-unknown", "asked-declined"),
         ),
         (AssertionKind.NOT_ASKED, About.ANY, _REASON, ("not-asked",)),

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from fhirapp.clinical.assertion import About
-from fhirapp.clinical.summary import HOLDING, SummaryEntry, SummaryGroup
+from fhirapp.clinical.summary import HOLDING, SummaryEntry, SummaryGroup, sources_of
 from fhirapp.fhir.words import listed, worded
 from fhirapp.store.merge import merged_here
 
@@ -87,7 +87,7 @@ def _none_known(
             recorded = text % {"day": entry.recorded}
         text = _STILL_ACTIVE if entry.clinical_status else _NOT_RESOLVED
         text = worded(text, name=entry.name, recorded=recorded, names=names)
-        yield Discrepancy("none-known-beside-allergy", text, _references([entry, *against]))
+        yield Discrepancy("none-known-beside-allergy", text, sources_of([entry, *against]))
 
 
 _STILL_ACTIVE = worded("“%(name)s”%(recorded)s is still active alongside %(names)s.")
@@ -152,7 +152,7 @@ def _about_the_same(allergies: Sequence[SummaryEntry]) -> Iterator[Discrepancy]:
     ):
         for entries in _largest(sets):
             names = listed([f"{entry.name} ({_status(entry)})" for entry in entries])
-            yield Discrepancy(code, worded(text, names=names), _references(entries))
+            yield Discrepancy(code, worded(text, names=names), sources_of(entries))
 
 
 _AS_REFUTED = worded("Recorded both as refuted and as active or unresolved: %(names)s.")
@@ -164,7 +164,7 @@ def _largest(sets: Sequence[Sequence[SummaryEntry]]) -> Iterator[Sequence[Summar
     """Yield the sets that are part of no other, each once."""
     larger: dict[str, list[frozenset[str]]] = {}
     for entries in sorted(sets, key=len, reverse=True):
-        names = frozenset(_references(entries))
+        names = frozenset(sources_of(entries))
         first = entries[0].reference
         if any(names <= other for other in larger.get(first, ())):
             continue
@@ -184,7 +184,3 @@ def _status(entry: SummaryEntry) -> str:
     if not entry.recorded:
         return status
     return ", ".join((status, worded("recorded %(day)s", day=entry.recorded)))
-
-
-def _references(entries: Iterable[SummaryEntry]) -> list[str]:
-    return [entry.reference for entry in entries]

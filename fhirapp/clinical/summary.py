@@ -194,24 +194,24 @@ def _conclusion(entries: Sequence[SummaryEntry]) -> Conclusion:
             unrecorded=sum(not entry.severity.is_recorded for entry in holding),
             unclear=sum(entry.severity.is_unclear for entry in holding),
         )
-        return Conclusion("allergies", text + _quoted(in_words), _sources([*holding, *in_words]))
+        return Conclusion("allergies", text + _quoted(in_words), sources_of([*holding, *in_words]))
     if in_words:
         text = worded("No active or unresolved allergy is coded.") + _quoted(in_words)
-        return Conclusion("words-only", text, _sources(in_words))
+        return Conclusion("words-only", text, sources_of(in_words))
     if any(entry.assertion.about is About.ANY for entry in none_known):
         sure = [entry for entry in none_known if entry.assertion.about is About.ANY]
         text = _recorded(worded("no known allergies"), sure)
-        return Conclusion("none-known", text + _also(nothing), _sources(none_known))
+        return Conclusion("none-known", text + _also(nothing), sources_of(none_known))
     if none_known:
         names = words.listed(list(dict.fromkeys(map(_denied, none_known))))
         text = _recorded(names, none_known)
         text += " " + worded("Nothing is recorded about other allergies.")
-        return Conclusion("none-known-in-part", text + _also(nothing), _sources(none_known))
+        return Conclusion("none-known-in-part", text + _also(nothing), sources_of(none_known))
     if nothing:
         return _nothing_known(nothing)
     if entries:
         text = worded("No active or unresolved allergy is recorded.") + " " + worded(_NO_PROOF)
-        return Conclusion("none-holding", text, _sources(entries))
+        return Conclusion("none-holding", text, sources_of(entries))
     return Conclusion("nothing-recorded", worded(_NOTHING))
 
 
@@ -229,7 +229,7 @@ def _nothing_known(entries: Sequence[SummaryEntry]) -> Conclusion:
     else:
         text = worded("Recorded: no information about allergies.")
         code = "no-information"
-    return Conclusion(code, f"{text} {worded(_NO_PROOF)}", _sources(entries))
+    return Conclusion(code, f"{text} {worded(_NO_PROOF)}", sources_of(entries))
 
 
 def _quoted(in_words: Sequence[SummaryEntry]) -> str:
@@ -268,7 +268,7 @@ def _also(nothing: Sequence[SummaryEntry]) -> str:
     return " " + worded("Another entry gives no information.") if nothing else ""
 
 
-def _sources(entries: Sequence[SummaryEntry]) -> list[str]:
+def sources_of(entries: Sequence[SummaryEntry]) -> list[str]:
     return [entry.reference for entry in entries]
 
 
@@ -352,14 +352,8 @@ def _group(
         return SummaryGroup.REFUTED
     if status in ("inactive", "resolved"):
         return SummaryGroup.PAST
-    if assertion.kind is AssertionKind.NONE_KNOWN:
-        return SummaryGroup.NONE_KNOWN
-    if assertion.kind is AssertionKind.NO_INFORMATION:
-        return SummaryGroup.NO_INFORMATION
-    if assertion.kind is AssertionKind.NOT_ASKED:
-        return SummaryGroup.NOT_ASKED
-    if assertion.kind is AssertionKind.WORDS_ONLY:
-        return SummaryGroup.WORDS_ONLY
+    if assertion.kind is not AssertionKind.ALLERGY:
+        return SummaryGroup[assertion.kind.name]
     if not status:
         return SummaryGroup.STATUS_NOT_KNOWN_SEVERE if is_severe else SummaryGroup.STATUS_NOT_KNOWN
     if is_severe:

@@ -7,8 +7,8 @@ the specification. Source: FHIR R4 datatypes §2.24, references §2.3, narrative
 from __future__ import annotations
 
 import base64
-import binascii
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from fhirapp.fhir import json as fhir_json
@@ -20,7 +20,6 @@ from fhirapp.fhir.elements import (
     InvalidElement,
     boolean,
     choice,
-    code_of,
     decimal,
     many,
     parsed_by,
@@ -38,20 +37,14 @@ def _check_base64(value: str) -> str:
     if not value.strip():
         raise ValueError("is not valid base64Binary: leave out what is empty")
     try:
-        base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        if not _is_base64(value):
-            raise ValueError("is not valid base64Binary") from None
+        try:
+            base64.b64decode(value, validate=True)
+        except ValueError:
+            # FHIR allows white space in it.
+            base64.b64decode("".join(value.split()), validate=True)
+    except ValueError:
+        raise ValueError("is not valid base64Binary") from None
     return value
-
-
-def _is_base64(value: str) -> bool:
-    """Say whether value is base64 once its white space, which FHIR allows, is taken out."""
-    try:
-        base64.b64decode("".join(value.split()), validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True
 
 
 def bytes_of(value: Any) -> bytes:
@@ -100,7 +93,7 @@ PRIMITIVES: dict[Check, type] = {
 
 def one_of(*codes: str) -> Check:
     """Return the check of a code with a required binding to these codes."""
-    check = code_of(*codes)
+    check = Bound(Binding(codes))
     PRIMITIVES[check] = str
     return check
 
@@ -113,34 +106,18 @@ _BASE: dict[str, Check] = {"id": string, "extension": _any_extension}
 
 
 def datatype(
+    base: dict[str, Check] = _BASE,
+    /,
     required: tuple[str, ...] = (),
     choices: tuple[str, ...] = (),
     summary: tuple[str, ...] | None = None,
     **elements: Check,
 ) -> Complex:
     """Return a complex datatype: these elements beside id and extension."""
-    return _complex(_BASE | _fhir_names(elements), required, choices, summary)
-
-
-def backbone(
-    required: tuple[str, ...] = (),
-    choices: tuple[str, ...] = (),
-    summary: tuple[str, ...] | None = None,
-    **elements: Check,
-) -> Complex:
-    """Return a BackboneElement: a datatype that may also carry modifierExtension."""
-    members = _BASE | {"modifierExtension": _any_extension} | _fhir_names(elements)
-    return _complex(members, required, choices, summary)
-
-
-def _complex(
-    elements: dict[str, Check],
-    required: tuple[str, ...],
-    choices: tuple[str, ...],
-    summary: tuple[str, ...] | None,
-) -> Complex:
+    # Without the underscore of names that Python reserves: `class_` is FHIR's `class`.
+    named = {name.rstrip("_"): check for name, check in elements.items()}
     return Complex(
-        elements,
+        base | named,
         required=required,
         choices=choices,
         summary=summary,
@@ -149,14 +126,13 @@ def _complex(
     )
 
 
+# A BackboneElement: a datatype that may also carry modifierExtension.
+backbone = partial(datatype, {**_BASE, "modifierExtension": _any_extension})
+
+
 def primitive_extension(value: Any) -> Any:
     """Check the `_name` beside a primitive: an object with its id, its extensions or both."""
     return _PRIMITIVE(value)
-
-
-def _fhir_names(elements: dict[str, Check]) -> dict[str, Check]:
-    """Take the underscore off names that Python reserves: `class_` is FHIR's `class`."""
-    return {name.rstrip("_"): check for name, check in elements.items()}
 
 
 _PRIMITIVE = datatype()
@@ -265,14 +241,10 @@ Meta = datatype(
 )
 
 
-def _xhtml(value: str) -> str:
-    return sanitise(value)
-
-
 Narrative = datatype(
     required=("status", "div"),
     status=one_of("generated", "extensions", "additional", "empty"),
-    div=parsed_by(_xhtml, "xhtml"),
+    div=parsed_by(sanitise, "xhtml"),
 )
 
 

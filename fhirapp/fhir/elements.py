@@ -92,11 +92,6 @@ def decimal(value: Any) -> Any:
     return value
 
 
-def code_of(*codes: str) -> Check:
-    """Return the check of a code with a required binding to these codes."""
-    return Bound(Binding(codes))
-
-
 class Bound:
     """The check of a code with a required binding."""
 
@@ -110,13 +105,8 @@ class Bound:
         return value
 
 
-def many(check: Check) -> Repeating:
-    """Return the check of a repeating element: a list, not empty."""
-    return Repeating(check)
-
-
 class Repeating:
-    """The check of a list; item is that of each of its members."""
+    """The check of a list, not empty; item is that of each of its members."""
 
     def __init__(self, item: Check) -> None:
         self.item = item
@@ -142,6 +132,10 @@ class Repeating:
             except InvalidElement as error:
                 raise error.below(f"[{position}]") from None
         return checked
+
+
+# As the declarations of datatypes read.
+many = Repeating
 
 
 def choice(name: str, **types: Check) -> dict[str, Check]:

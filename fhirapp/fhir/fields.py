@@ -58,23 +58,11 @@ class Element(Field[Any]):
         self.modifier = modifier
         self.column = column
 
-    def deserialize(
-        self,
-        value: Any,
-        attr: str | None = None,
-        data: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    def deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:
         """Check the element; a null too, which the check knows what to say of."""
-        return self._deserialize(value, attr, data, **kwargs)
+        return self._deserialize(value, *args, **kwargs)
 
-    def _deserialize(
-        self,
-        value: Any,
-        attr: str | None,  # noqa: ARG002
-        data: Mapping[str, Any] | None,  # noqa: ARG002
-        **_options: Any,
-    ) -> Any:
+    def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> Any:
         return self.check(value)
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002

@@ -44,6 +44,12 @@ class FhirError(Exception):
     status: ClassVar[int]
     code: ClassVar[str]
 
+    def __init_subclass__(cls, *, status: int = 0, code: str = "") -> None:
+        if status:
+            cls.status = status
+        if code:
+            cls.code = code
+
     def __init__(
         self,
         diagnostics: str,
@@ -61,124 +67,82 @@ class FhirError(Exception):
         return operation_outcome([issue("error", self.code, self.diagnostics, self.parameter)])
 
 
-class ParameterError(FhirError):
+class ParameterError(FhirError, status=400):
     """A fault in one parameter of the request."""
-
-    status = 400
 
     def __init__(self, parameter: str, diagnostics: str) -> None:
         super().__init__(f"{parameter}: {diagnostics}", parameter=parameter)
 
 
-class InvalidParameter(ParameterError):
-    code = "value"
+class InvalidParameter(ParameterError, code="value"): ...
 
 
-class UnsupportedParameter(ParameterError):
-    code = "not-supported"
+class UnsupportedParameter(ParameterError, code="not-supported"): ...
 
 
-class MissingParameter(ParameterError):
-    code = "required"
+class MissingParameter(ParameterError, code="required"): ...
 
 
-class RepeatedParameter(ParameterError):
-    code = "invalid"
+class RepeatedParameter(ParameterError, code="invalid"): ...
 
 
-class UnknownTerminology(ParameterError):
-    code = "not-found"
+class UnknownTerminology(ParameterError, code="not-found"): ...
 
 
-class TooCostly(ParameterError):
-    code = "too-costly"
+class TooCostly(ParameterError, code="too-costly"): ...
 
 
-class LoginRequired(FhirError):
-    status = 401
-    code = "login"
+class LoginRequired(FhirError, status=401, code="login"): ...
 
 
-class TokenExpired(FhirError):
-    status = 401
-    code = "expired"
+class TokenExpired(FhirError, status=401, code="expired"): ...
 
 
-class Forbidden(FhirError):
-    status = 403
-    code = "forbidden"
+class Forbidden(FhirError, status=403, code="forbidden"):
     # A scope that would reach far enough, where the token's does not.
     needed_scope: str | None = None
 
 
-class NotFound(FhirError):
-    status = 404
-    code = "not-found"
+class NotFound(FhirError, status=404, code="not-found"): ...
 
 
-class UnknownInteraction(FhirError):
-    status = 404
-    code = "not-supported"
+class UnknownInteraction(FhirError, status=404, code="not-supported"): ...
 
 
-class MethodNotAllowed(FhirError):
-    status = 405
-    code = "not-supported"
+class MethodNotAllowed(FhirError, status=405, code="not-supported"): ...
 
 
-class NotAcceptable(FhirError):
-    status = 406
-    code = "not-supported"
+class NotAcceptable(FhirError, status=406, code="not-supported"): ...
 
 
-class Gone(FhirError):
-    status = 410
-    code = "deleted"
+class Gone(FhirError, status=410, code="deleted"): ...
 
 
-class PreconditionFailed(FhirError):
-    status = 412
-    code = "conflict"
+class PreconditionFailed(FhirError, status=412, code="conflict"): ...
 
 
-class BodyTooLong(FhirError):
-    status = 413
-    code = "too-long"
+class BodyTooLong(FhirError, status=413, code="too-long"): ...
 
 
-class UrlTooLong(FhirError):
-    status = 414
-    code = "too-long"
+class UrlTooLong(FhirError, status=414, code="too-long"): ...
 
 
-class UnsupportedMediaType(FhirError):
-    status = 415
-    code = "not-supported"
+class UnsupportedMediaType(FhirError, status=415, code="not-supported"): ...
 
 
-class RangeNotSatisfiable(FhirError):
-    status = 416
-    code = "value"
+class RangeNotSatisfiable(FhirError, status=416, code="value"): ...
 
 
-class Throttled(FhirError):
-    status = 429
-    code = "throttled"
+class Throttled(FhirError, status=429, code="throttled"): ...
 
 
-class HeadersTooLong(FhirError):
-    status = 431
-    code = "too-long"
+class HeadersTooLong(FhirError, status=431, code="too-long"): ...
 
 
-class InternalError(FhirError):
-    status = 500
-    code = "exception"
+class InternalError(FhirError, status=500, code="exception"): ...
 
 
-class Unavailable(FhirError):
-    status = 503
-    code = "transient"
+class Unavailable(FhirError, status=503, code="transient"): ...
 
 
 def issue(

@@ -37,18 +37,7 @@ from fhirapp.rest.response import negotiate, respond
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import select
 
-
-def _parameter(
-    name: str,
-    kind: str,
-    doc: str,
-    *,
-    required: bool = False,
-    repeats: bool = False,
-) -> OperationParameter:
-    return OperationParameter(name, kind, doc, required, repeats)
-
-
+_parameter = OperationParameter
 _SOURCE = _parameter("source", "Reference", "A resource that this was made of", repeats=True)
 _STATEMENT = (
     _parameter("code", "code", "What is said, for a program", required=True),
