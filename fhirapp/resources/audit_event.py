@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flask import Blueprint, Flask, Response
+from flask import Blueprint, Response
 
 from fhirapp import urls
 from fhirapp.audit.entries import AuditEntry, entries, entry_with, patients_named_by
@@ -29,9 +29,7 @@ from fhirapp.fhir.outcome import InvalidParameter, NotFound
 from fhirapp.fhir.temporal import instant_of, interval
 from fhirapp.rest import openapi_parts as parts
 from fhirapp.rest.bundle_answer import bundle_id
-from fhirapp.rest.capability import add_resource
-from fhirapp.rest.openapi import describe, get_operation
-from fhirapp.rest.openapi_parts import PathDescriptions
+from fhirapp.rest.endpoints import Declaration, Endpoint, declare, interactions_of
 from fhirapp.rest.operation import SHAPING, RequestParameters, read_parameters
 from fhirapp.rest.paging import cursors, fingerprint, page_link
 from fhirapp.rest.response import arguments, document_etag, negotiate, respond
@@ -241,48 +239,50 @@ _DOCUMENTED: Mapping[str, tuple[str, str, str]] = {
 _PARAMETERS = (OperationParameter("patient", "reference", _DOCUMENTED["patient"][2]),)
 
 
-@blueprint.record_once
-def _offer(state: Any) -> None:
-    app: Flask = state.app
-    describe(app, _api_paths)
-    add_resource(
-        app,
-        {
-            "type": NAME,
-            "documentation": "The audit trail: for administrators, with the scope "
-            f"{SCOPE}, which user/*.rs does not include.",
-            "interaction": [{"code": "read"}, {"code": "search-type"}],
-            "versioning": "no-version",
-            "searchParam": [
-                {
-                    "name": name,
-                    "type": kind,
-                    "definition": f"http://hl7.org/fhir/SearchParameter/{definition}",
-                    "documentation": doc,
-                }
-                for name, (kind, definition, doc) in _DOCUMENTED.items()
-            ],
-        },
-    )
-
-
-def _api_paths() -> PathDescriptions:
-    """Return the paths of /openapi.json."""
-    kinds: Mapping[str, parts.Node] = {"date": parts.DATE, "reference": parts.STRING}
-    own = parts.query_parameters(
+_SCHEMAS: Mapping[str, parts.Node] = {"date": parts.DATE, "reference": parts.STRING}
+_SHAPING = parts.FORM_PARAMETERS | parts.CONDITIONS
+_SEARCH = parts.group(
+    NAME,
+    "query",
+    *((name, doc, _SCHEMAS[kind]) for name, (kind, _, doc) in _DOCUMENTED.items()),
+)
+_ENDPOINTS = (
+    Endpoint(
+        f"GET /fhir/{NAME}/{{id}}",
         NAME,
-        *((name, doc, kinds[kind]) for name, (kind, _, doc) in _DOCUMENTED.items()),
-    )
-    shaping = (*parts.FORM_PARAMETERS, *parts.CONDITIONS)
-    statuses = (400, 401, 403, 406, 429, 503)
-    instance = get_operation(
-        NAME, f"Read an {NAME}", parts.content(NAME), ("path.id", *shaping), (*statuses, 404)
-    )
-    collection = get_operation(
-        NAME, f"Search {NAME}", parts.content("Bundle"), (*own, *parts.PAGES, *shaping), statuses
-    )
-    paths = {f"/fhir/{NAME}/{{id}}": {"get": instance}, f"/fhir/{NAME}": {"get": collection}}
-    return PathDescriptions(paths, [own], [NAME])
+        f"Read an {NAME}",
+        NAME,
+        parts.ID | _SHAPING,
+        (404,),
+        ("read",),
+    ),
+    Endpoint(
+        f"GET /fhir/{NAME}",
+        NAME,
+        f"Search {NAME}",
+        parameters=_SEARCH | parts.PAGES | _SHAPING,
+        interactions=("search-type",),
+    ),
+)
+_RESOURCE = {
+    "type": NAME,
+    "documentation": "The audit trail: for administrators, with the scope "
+    f"{SCOPE}, which user/*.rs does not include.",
+    "interaction": interactions_of(_ENDPOINTS),
+    "versioning": "no-version",
+    "searchParam": [
+        {
+            "name": name,
+            "type": kind,
+            "definition": f"http://hl7.org/fhir/SearchParameter/{definition}",
+            "documentation": doc,
+        }
+        for name, (kind, definition, doc) in _DOCUMENTED.items()
+    ],
+}
+blueprint.record_once(
+    lambda state: declare(state.app, Declaration(endpoints=_ENDPOINTS, resources=[_RESOURCE]))
+)
 
 
 @blueprint.get(f"/fhir/{NAME}/<event_id>")

@@ -1,11 +1,11 @@
-"""A resource type's blueprint: the routes of its interactions, from its declaration.
+"""A resource type's blueprint: what the type offers, and the routes of it.
 
 Source: decisions §1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial, wraps
 from typing import Any
 
@@ -13,16 +13,18 @@ from flask import Blueprint, Response
 from flask.sansio.app import App
 
 from fhirapp.auth.protector import require_oauth
-from fhirapp.definition import Definition, register_type, types
+from fhirapp.definition import Definition, Operation, register_type, types
 from fhirapp.fhir.outcome import MethodNotAllowed, UnknownInteraction
+from fhirapp.rest import openapi_parts as parts
+from fhirapp.rest.endpoints import Endpoint, declare_type
 from fhirapp.rest.history import history_instance, history_type
+from fhirapp.rest.openapi_parts import HISTORY, ID, VERSION
 from fhirapp.rest.read import read, vread
 from fhirapp.rest.search import search_compartment, search_type
 
 # service.md 2.1: the self link of a search is under /api, so /api answers as /fhir does.
 ROOTS = ("/fhir", "/api")
 View = Callable[..., Response]
-_INSTANCE = "/<resource_id>"
 
 
 def compartment_types() -> list[Definition]:
@@ -57,10 +59,105 @@ def id_of(type_name: str) -> Callable[[View], View]:
     return decorator
 
 
-class ResourceBlueprint(Blueprint):
-    """The blueprint of a type: read, vread and history; search where the type is searchable.
+def _interactions(definition: Definition) -> Iterator[Endpoint]:
+    """Yield the endpoints of a type's reads and histories, in the order of its interactions."""
+    name, gone = definition.name, (404, 410)
+    a, reading = parts.with_article(name), ID | parts.SHAPING
+    possible: Mapping[str, tuple[str, str, str, parts.Node, tuple[int, ...]]] = {
+        "read": ("/{id}", f"Read {a}", name, reading, gone),
+        "vread": ("/{id}/_history/{vid}", f"Read a version of {a}", name, VERSION | reading, gone),
+        "history-instance": (
+            "/{id}/_history",
+            f"List the versions of {a}",
+            "Bundle",
+            ID | HISTORY,
+            (404,),
+        ),
+        "history-type": ("/_history", f"List versions of every {name}", "Bundle", HISTORY, ()),
+    }
+    for interaction in definition.interactions:
+        path, summary, answer, parameters, statuses = possible[interaction]
+        request, view = f"GET /fhir/{name}{path}", interaction.replace("-", "_")
+        endpoint = Endpoint(request, name, summary, answer, parameters, statuses, (interaction,))
+        if interaction == "read" and not definition.stores_body:
+            # Bytes, unless FHIR JSON or XML is asked for by name.
+            content = {**parts.content(name), "*/*": {}}
+            responses = {
+                **parts.responses(content, 304, *parts.GUARDED, *statuses),
+                "206": {"description": "The range of bytes", "content": {"*/*": {}}},
+                **parts.error_responses(412, 416),
+            }
+            endpoint = endpoint._replace(parameters=reading | parts.RANGES, responses=responses)
+        yield endpoint._replace(view=view)
 
-    Views take the definition and the ids in the address; all need a token. operations: their
+
+def _searches(definition: Definition) -> Iterator[Endpoint]:
+    """Yield the endpoints of a type's searches: of all, and of a patient's compartment."""
+    name, body = definition.name, parts.ref("requestBodies", definition.name)
+
+    # Not before all types are known: chains lead to them.
+    def parameters() -> parts.Node:
+        return parts.search(definition) | parts.CONDITIONS | parts.PREFERENCES
+
+    for root in ROOTS:
+        for path in (f"{root}/{name}", f"{root}/{name}/_search"):
+            for request, how in ((f"GET {path}", ""), (f"POST {path}", " by a form")):
+                yield Endpoint(
+                    request,
+                    name,
+                    f"Search {name}{how}",
+                    parameters=parameters,
+                    interactions=("search-type",),
+                    body=body,
+                    is_form=True,
+                    view="search_type",
+                )
+    if is_of_patients(definition):
+        for methods, tail in (("GET", ""), ("GET POST", "/_search")):
+            yield Endpoint(
+                f"{methods} /fhir/Patient/{{id}}/{name}{tail}",
+                name,
+                f"Search {name} of a patient",
+                parameters=lambda: ID | parameters(),
+                statuses=(404,),
+                body=body,
+                is_form=True,
+                view=f"compartment{tail[1:]}",
+            )
+
+
+def _operation(definition: Definition, operation: Operation) -> Endpoint:
+    """Return the endpoint of an operation."""
+    name = definition.name
+    own = parts.operation_parameters(f"{name}-{operation.name}", operation.parameters)
+    if operation.is_paged:
+        names = {node["name"] for node in own.values()}
+        own |= {key: node for key, node in parts.PAGES.items() if node["name"] not in names}
+    own |= parts.FORM_PARAMETERS
+    form = {**parts.form(own.values()), **parts.content("Parameters")}
+    endpoint = Endpoint(
+        f"GET POST /fhir/{name}{'/{id}' if operation.instance else ''}/${operation.name}",
+        name,
+        operation.doc,
+        operation.answer,
+        (ID if operation.instance else {}) | own | parts.CONDITIONS,
+        (404, 410) if operation.instance or operation.needs_record else (),
+        body={"content": form},
+        is_form=True,
+        view=operation.name,
+    )
+    if not operation.resource:
+        return endpoint
+    # Nothing of a resource is in an address.
+    body = {"required": True, "content": parts.content("Parameters")}
+    request = endpoint.request.removeprefix("GET ")
+    return endpoint._replace(request=request, parameters=own, body=body, is_form=False)
+
+
+class ResourceBlueprint(Blueprint):
+    """The blueprint of a type: read, vread, history, searches and operations as it declares them.
+
+    Each view takes the definition and the ids in the path, and needs a token. operations: their
     views, by name.
     """
 
@@ -73,45 +170,32 @@ class ResourceBlueprint(Blueprint):
     ) -> None:
         super().__init__(definition.name, import_name)
         self.definition = definition
+        self.endpoints = [*_interactions(definition)]
         if definition.searchable:
-            paths = [(root, tail) for root in ROOTS for tail in ("", "/", "/_search")]
-            self._route("search_type", search_type, paths, ["GET", "POST"])
-            if is_of_patients(definition):
-                protected = id_of("Patient")(require_oauth()(search_compartment))
-                bound = partial(protected, definition)
-                for tail in ("", "/_search"):
-                    rule = f"/fhir/Patient/<resource_id>/{definition.name}{tail}"
-                    methods = ["GET", "POST"] if tail else ["GET"]
-                    self.add_url_rule(rule, f"compartment{tail[1:]}", bound, methods=methods)
-        self._route("read", read, [("/fhir", _INSTANCE)])
-        for interaction, view, path in (
-            ("history-type", history_type, "/_history"),
-            ("history-instance", history_instance, f"{_INSTANCE}/_history"),
-            ("vread", vread, f"{_INSTANCE}/_history/<version_id>"),
-        ):
-            if interaction in definition.interactions:
-                self._route(view.__name__, view, [("/fhir", path)])
-        for name, view in (operations or {}).items():
-            # One may be of the type and of its resources.
-            named = [match for match in definition.operations if match.name == name]
-            paths = [("/fhir", f"{_INSTANCE if match.instance else ''}/${name}") for match in named]
-            methods = ["POST"] if named[0].resource else ["GET", "POST"]
-            self._route(name, view, paths, methods)
+            self.endpoints += _searches(definition)
+        self.endpoints += [_operation(definition, operation) for operation in definition.operations]
+        of_type: dict[str, View] = {
+            "read": read,
+            "vread": vread,
+            "history_instance": history_instance,
+            "history_type": history_type,
+            "search_type": search_type,
+            **(operations or {}),
+        }
+        views = {name: self._protected(view, definition.name) for name, view in of_type.items()}
+        for name in ("compartment", "compartment_search"):
+            views[name] = self._protected(search_compartment, "Patient")
+        for endpoint in self.endpoints:
+            view, methods = views[endpoint.view], endpoint.methods
+            rule = endpoint.path.replace("{id}", "<resource_id>").replace("{vid}", "<version_id>")
+            self.add_url_rule(rule, endpoint.view, view, methods=methods)
+            if endpoint.view == "search_type" and rule.endswith(definition.name):
+                self.add_url_rule(f"{rule}/", endpoint.view, view, methods=methods)
 
-    def _route(
-        self,
-        endpoint: str,
-        view: View,
-        paths: list[tuple[str, str]],
-        methods: list[str] | None = None,
-    ) -> None:
-        """Serve a view of the type at these paths: of each the root and what follows the name."""
-        protected = id_of(self.definition.name)(require_oauth()(view))
-        bound = partial(protected, self.definition)
-        for root, tail in paths:
-            rule = f"{root}/{self.definition.name}{tail}"
-            self.add_url_rule(rule, endpoint, bound, methods=methods)
+    def _protected(self, view: View, type_name: str) -> View:
+        return partial(id_of(type_name)(require_oauth()(view)), self.definition)
 
     def register(self, app: App, options: dict[str, Any]) -> None:
         super().register(app, options)
         register_type(app, self.definition)
+        declare_type(app, self.definition.name, self.endpoints)

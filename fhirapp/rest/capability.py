@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import Any
@@ -15,7 +15,8 @@ from fhirapp.definition import Definition, Operation, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import terminology
 from fhirapp.fhir.temporal import check_date
-from fhirapp.rest import batch, definitions, response
+from fhirapp.rest import definitions, response
+from fhirapp.rest.endpoints import DEFINITIONS, SYSTEM, declared, endpoints_of, interactions_of
 from fhirapp.rest.include_parameters import includable, referring
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.query import COMMON
@@ -52,23 +53,6 @@ _EXTENSION = "fhirapp.capability"
 _COMBINATION = (
     "http://hl7.org/fhir/StructureDefinition/capabilitystatement-search-parameter-combination"
 )
-_OFFERED = "fhirapp.operations"
-_GUIDES, _RESOURCES = "fhirapp.guides", "fhirapp.resources"
-
-
-def offer(app: Flask, operation: Operation, type_name: str = "") -> None:
-    """Tell of an operation that no type's folder declares: of a type, or of the whole server."""
-    app.extensions.setdefault(_OFFERED, {}).setdefault(type_name, []).append(operation)
-
-
-def follow(app: Flask, guide: str, statement: str) -> None:
-    """Tell that an implementation guide is followed, as a CapabilityStatement of it says."""
-    app.extensions.setdefault(_GUIDES, []).append((guide, statement))
-
-
-def add_resource(app: Flask, content: Mapping[str, Any]) -> None:
-    """Tell of a type that has no records of its own, as a CapabilityStatement lists it."""
-    app.extensions.setdefault(_RESOURCES, []).append(content)
 
 
 @cache
@@ -79,7 +63,7 @@ def software_version() -> str:
 
 def capability_statement() -> dict[str, Any]:
     """Return the CapabilityStatement of the types that the app serves."""
-    guides = current_app.extensions.get(_GUIDES, [])
+    guides = [guide for declaration in declared() for guide in declaration.guides]
     return {
         "resourceType": "CapabilityStatement",
         "id": "fhirapp",
@@ -107,21 +91,11 @@ def capability_statement() -> dict[str, Any]:
                 "security": _security(),
                 "resource": [
                     *(_resource(definition) for _, definition in sorted(types().items())),
-                    *current_app.extensions.get(_RESOURCES, ()),
+                    *(content for declaration in declared() for content in declaration.resources),
                     *map(_definitions, definitions.SERVED),
                 ],
-                "interaction": [
-                    {"code": kind} for kind in (*batch.KINDS, "search-system", "history-system")
-                ],
-                "searchParam": [
-                    {
-                        "name": parameter.name,
-                        "definition": parameter.spec,
-                        "type": parameter.kind,
-                        "documentation": parameter.doc,
-                    }
-                    for parameter in COMMON
-                ],
+                "interaction": interactions_of(SYSTEM),
+                "searchParam": [_parameter(parameter, parameter.spec) for parameter in COMMON],
                 **_operations(),
             }
         ],
@@ -164,18 +138,24 @@ def _security() -> dict[str, Any]:
 
 
 def _resource(definition: Definition) -> dict[str, Any]:
-    interactions = list(definition.interactions)
-    if definition.searchable:
-        interactions.append("search-type")
+    interactions = interactions_of(endpoints_of(definition.name))
     content: dict[str, Any] = {"type": definition.name}
     if definition.profiles:
         content["supportedProfile"] = list(definition.profiles)
     content["documentation"] = definition.doc
     if definition.combinations:
-        content["extension"] = [*map(_together, definition.combinations)]
-    content["interaction"] = [{"code": code} for code in interactions]
+        content["extension"] = [
+            {
+                "url": _COMBINATION,
+                "extension": [
+                    {"url": "required", "valueString": name} for name in combination.split("+")
+                ],
+            }
+            for combination in definition.combinations
+        ]
+    content["interaction"] = interactions
     content["versioning"] = "versioned"
-    content["readHistory"] = "vread" in interactions
+    content["readHistory"] = "vread" in definition.interactions
     content["updateCreate"] = False
     content["conditionalRead"] = "full-support"
     if definition.searchable:
@@ -183,26 +163,27 @@ def _resource(definition: Definition) -> dict[str, Any]:
             content["searchInclude"] = included
         if reverse := referring(definition):
             content["searchRevInclude"] = reverse
-        content["searchParam"] = [_parameter(definition, param) for param in definition.params]
+        content["searchParam"] = [
+            _parameter(param, definitions.search_parameter_canonical(definition, param))
+            for param in definition.params
+        ]
     return content | _operations(definition.name, definition.operations)
 
 
-def _together(combination: str) -> dict[str, Any]:
-    """Return the extension that says that parameters are searched together."""
-    names = [{"url": "required", "valueString": name} for name in combination.split("+")]
-    return {"url": _COMBINATION, "extension": names}
-
-
 def _operations(type_name: str = "", own: Sequence[Operation] = ()) -> dict[str, Any]:
-    """Return the operations of a type, its own and those that are offered; or of the server."""
-    offered = current_app.extensions.get(_OFFERED, {}).get(type_name, [])
+    """Return the operations of a type, its own and those that are declared; or of the server."""
+    further = [
+        declaration.operations[type_name]
+        for declaration in declared()
+        if type_name in declaration.operations
+    ]
     listed = [
         {
             "name": operation.name,
             "definition": definitions.operation_canonical(type_name, operation),
             "documentation": operation.doc,
         }
-        for operation in (*own, *offered)
+        for operation in (*own, *further)
     ]
     # One of the type and of its resources is listed once.
     once = list({operation["name"]: operation for operation in listed}.values())
@@ -214,17 +195,17 @@ def _definitions(own: definitions.Definitions) -> dict[str, Any]:
     return {
         "type": own.type,
         "documentation": own.doc,
-        "interaction": [{"code": "read"}],
+        "interaction": interactions_of([DEFINITIONS[own.type]]),
         "versioning": "no-version",
         # By If-None-Match: what is made of declarations has no date.
         "conditionalRead": "not-match",
     }
 
 
-def _parameter(definition: Definition, parameter: Parameter) -> dict[str, Any]:
+def _parameter(parameter: Parameter, canonical: str) -> dict[str, Any]:
     return {
         "name": parameter.name,
-        "definition": definitions.search_parameter_canonical(definition, parameter),
+        "definition": canonical,
         "type": parameter.kind,
         "documentation": definitions.documentation(parameter),
     }

@@ -30,7 +30,7 @@ def init_app(app: Flask) -> None:
 def operation_canonical(type_name: str, operation: Operation) -> str:
     """Return the canonical address of an operation's definition: a guide's, or one of our own."""
     return operation.definition or response.fhir_address(
-        f"OperationDefinition/{_operation_id(type_name, operation)}"
+        f"OperationDefinition/{type_name}-{operation.name}"
     )
 
 
@@ -43,11 +43,9 @@ def operation_definitions() -> Iterator[dict[str, Any]]:
 
 
 def _operation_definition(type_name: str, operation: Operation) -> dict[str, Any]:
-    taken = [_operation_parameter(parameter, "in") for parameter in operation.parameters]
-    returned = [_operation_parameter(parameter, "out") for parameter in operation.returns]
     return {
         "resourceType": "OperationDefinition",
-        "id": _operation_id(type_name, operation),
+        "id": f"{type_name}-{operation.name}",
         "url": operation_canonical(type_name, operation),
         "name": f"{type_name}{operation.name.title().replace('-', '')}",
         "status": "active",
@@ -60,7 +58,10 @@ def _operation_definition(type_name: str, operation: Operation) -> dict[str, Any
         "system": False,
         "type": not operation.instance,
         "instance": operation.instance,
-        "parameter": [*taken, *returned],
+        "parameter": [
+            *(_operation_parameter(parameter, "in") for parameter in operation.parameters),
+            *(_operation_parameter(parameter, "out") for parameter in operation.returns),
+        ],
     }
 
 
@@ -75,10 +76,6 @@ def _operation_parameter(parameter: OperationParameter, use: str) -> dict[str, A
     if parameter.parts:
         return content | {"part": [_operation_parameter(part, use) for part in parameter.parts]}
     return content | {"type": parameter.type}
-
-
-def _operation_id(type_name: str, operation: Operation) -> str:
-    return f"{type_name}-{operation.name}"
 
 
 # Modifiers as a search writes them, and their codes in FHIR R4's search-modifier-code.
@@ -117,7 +114,7 @@ def documentation(parameter: Parameter) -> str:
 def search_parameter_canonical(definition: Definition, parameter: Parameter) -> str:
     """Return the canonical address of a parameter's definition: FHIR's, or one of our own."""
     return parameter.spec or response.fhir_address(
-        f"SearchParameter/{_search_parameter_id(definition, parameter)}"
+        f"SearchParameter/{definition.name}-{parameter.name}"
     )
 
 
@@ -127,7 +124,7 @@ def _search_parameter_definition(definition: Definition, parameter: Parameter) -
     )
     return {
         "resourceType": "SearchParameter",
-        "id": _search_parameter_id(definition, parameter),
+        "id": f"{definition.name}-{parameter.name}",
         "url": search_parameter_canonical(definition, parameter),
         "name": f"{definition.name}{parameter.name.title().replace('-', '')}",
         "status": "active",
@@ -148,10 +145,6 @@ def _takes(parameter: Parameter, modifier: str) -> bool:
     except UnsupportedParameter:
         return False
     return True
-
-
-def _search_parameter_id(definition: Definition, parameter: Parameter) -> str:
-    return f"{definition.name}-{parameter.name}"
 
 
 class Definitions(NamedTuple):

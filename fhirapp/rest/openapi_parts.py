@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from fhirapp import urls
 from fhirapp.auth.oauth.discovery import endpoints
 from fhirapp.definition import Definition, OperationParameter, types
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.rest import definitions
 from fhirapp.rest.definitions import documentation, modifiers_of
 from fhirapp.rest.response import FHIR_JSON, FHIR_XML
 from fhirapp.search.parameter import Parameter
@@ -17,20 +16,10 @@ from fhirapp.search.query import COMMON, SUMMARIES, TOTALS
 from fhirapp.search.reference import Reference
 
 Node = dict[str, Any]
-# Parameters by their names among the components.
-Group = Mapping[str, Node]
-
-
-class PathDescriptions(NamedTuple):
-    """Paths, the parameters that they refer to among the components, and the types they answer."""
-
-    paths: Node
-    groups: Sequence[Group]
-    types: Sequence[str] = ()
 
 
 JSON = "application/json"
-_FORM = "application/x-www-form-urlencoded"
+FORM = "application/x-www-form-urlencoded"
 STRING: Node = {"type": "string"}
 NUMBER: Node = {"type": "integer", "minimum": 0}
 _BOOLEAN: Node = {"type": "boolean"}
@@ -68,32 +57,31 @@ def _parameter(place: str, name: str, doc: str, schema: Node, *, required: bool 
     }
 
 
-def _group(prefix: str, place: str, *described: tuple[str, str, Node]) -> Group:
+def group(prefix: str, place: str, *described: tuple[str, str, Node]) -> Node:
+    """Return parameters in a place by their names: the name of each, what it is, its schema."""
     return {f"{prefix}.{row[0]}": _parameter(place, *row) for row in described}
 
 
-PLACE = {
-    "path.id": _parameter("path", "id", "The resource's id", _ID, required=True),
-    "path.vid": _parameter("path", "vid", "The version's number", STRING, required=True),
-}
-FORM_PARAMETERS = _group(
+ID = {"path.id": _parameter("path", "id", "The resource's id", _ID, required=True)}
+VERSION = {"path.vid": _parameter("path", "vid", "The version's number", STRING, required=True)}
+FORM_PARAMETERS = group(
     "form",
     "query",
     ("_format", "json or xml, whatever Accept says", STRING),
     ("_pretty", "false: no indentation", _BOOLEAN),
 )
-CONDITIONS = _group(
+CONDITIONS = group(
     "condition",
     "header",
     ("If-None-Match", "304 where one of these entity tags holds still", STRING),
     ("If-Modified-Since", "304 where nothing changed since", STRING),
 )
-PREFERENCES = _group(
+PREFERENCES = group(
     "preference",
     "header",
     ("Prefer", "handling=strict: what is not known is refused, not ignored", STRING),
 )
-RANGES = _group(
+RANGES = group(
     "range",
     "header",
     ("Range", "The bytes that are wanted: bytes=0-1023", STRING),
@@ -101,13 +89,13 @@ RANGES = _group(
     ("If-Match", "412 where none of these entity tags holds", STRING),
     ("If-Unmodified-Since", "412 where it changed since", STRING),
 )
-PAGES = _group(
+PAGES = group(
     "page",
     "query",
     ("_count", "Results on a page", NUMBER),
     ("_cursor", "Where the page begins: from a link to it", STRING),
 )
-CONTROLS = _group(
+CONTROLS = group(
     "search",
     "query",
     ("_sort", "Parameters to sort by, a minus before one for descending", STRING),
@@ -120,41 +108,35 @@ CONTROLS = _group(
 )
 # Of a search of several types; what every type has is beside it.
 SEVERAL = {
-    **_group("system", "query", ("_type", "Types to search, separated by commas", STRING)),
+    **group("system", "query", ("_type", "Types to search, separated by commas", STRING)),
     **{
         name: node
         for name, node in CONTROLS.items()
         if node["name"] not in ("_sort", "_include", "_revinclude")
     },
 }
-HISTORY = _group(
-    "history",
-    "query",
-    ("_since", "Versions from this moment on", DATE),
-    ("_at", "Versions that were current at some time of this period", DATE),
-)
-METADATA = _group("metadata", "query", ("mode", "full, the only mode there is", STRING))
-_GROUPS = (
-    METADATA,
-    PLACE,
-    FORM_PARAMETERS,
-    CONDITIONS,
-    PREFERENCES,
-    RANGES,
-    PAGES,
-    CONTROLS,
-    SEVERAL,
-    HISTORY,
-)
+SHAPING = FORM_PARAMETERS | CONDITIONS | PREFERENCES
+HISTORY = {
+    **group(
+        "history",
+        "query",
+        ("_since", "Versions from this moment on", DATE),
+        ("_at", "Versions that were current at some time of this period", DATE),
+    ),
+    **PAGES,
+    **FORM_PARAMETERS,
+    **CONDITIONS,
+}
+METADATA = group("metadata", "query", ("mode", "full, the only mode there is", STRING))
 
 
-def search(definition: Definition) -> Group:
+def search(definition: Definition) -> Node:
     """Return the parameters of a type's search: its own, and what shapes the answer."""
     own = {f"{definition.name}.{param.name}": _search_param(param) for param in definition.params}
     return {**own, **PAGES, **CONTROLS, **FORM_PARAMETERS}
 
 
-def system_search() -> Group:
+def system_search() -> Node:
     """Return the parameters of a search of several types."""
     own = {f"system.{param.name}": _search_param(param) for param in COMMON}
     return {**own, **PAGES, **SEVERAL, **FORM_PARAMETERS}
@@ -173,12 +155,7 @@ def _search_param(parameter: Parameter) -> Node:
     return _parameter("query", parameter.name, doc, schema)
 
 
-def query_parameters(prefix: str, *described: tuple[str, str, Node]) -> Group:
-    """Return parameters of a query: the name of each, what it is, its schema."""
-    return _group(prefix, "query", *described)
-
-
-def operation_parameters(prefix: str, parameters: Iterable[OperationParameter]) -> Group:
+def operation_parameters(prefix: str, parameters: Iterable[OperationParameter]) -> Node:
     """Return the parameters of an operation that may stand in an address."""
     described = {}
     for parameter in parameters:
@@ -200,7 +177,7 @@ def form(parameters: Iterable[Node]) -> Node:
     properties = {node["name"]: node["schema"] for node in nodes}
     required = [node["name"] for node in nodes if node["required"]]
     schema: Node = {"type": "object", "properties": properties}
-    return {_FORM: {"schema": {**schema, "required": required} if required else schema}}
+    return {FORM: {"schema": {**schema, "required": required} if required else schema}}
 
 
 def ref(kind: str, name: str) -> Node:
@@ -246,6 +223,20 @@ def error_responses(*statuses: int) -> Node:
     return {str(status): ref("responses", str(status)) for status in sorted({*statuses, 414, 431})}
 
 
+# What the answer to a request with a token may be instead.
+GUARDED = (400, 401, 403, 406, 429, 503)
+
+
+def responses(answer: str | Node, *statuses: int) -> Node:
+    """Return the responses of an endpoint of FHIR: its answer, by schema or content, and errors."""
+    success = {
+        "description": "What was asked for",
+        "headers": {"ETag": {"required": True, "schema": {"type": "string"}}},
+        "content": content(answer) if isinstance(answer, str) else answer,
+    }
+    return {"200": success, **error_responses(*statuses)}
+
+
 def _responses() -> Node:
     responses: Node = {}
     for status, description in _INSTEAD.items():
@@ -257,6 +248,11 @@ def _responses() -> Node:
             described["content"] = content("OperationOutcome")
         responses[str(status)] = described
     return responses
+
+
+def with_article(name: str) -> str:
+    """Return a type's name with its article."""
+    return f"an {name}" if name[0] in "AEIO" else f"a {name}"
 
 
 def _resource(name: str) -> Node:
@@ -290,9 +286,9 @@ def _array(items: Node) -> Node:
     return {"type": "array", "minItems": 1, "items": items}
 
 
-def _schemas(further: Iterable[str]) -> Node:
+def _schemas(answers: Iterable[str]) -> Node:
+    """Return the schemas of the types that are served, of other answers, and of Bundles."""
     const = {name: {"const": name} for name in ("Bundle", "OperationOutcome", "Parameters")}
-    own = ("CapabilityStatement", *(definition.type for definition in definitions.SERVED), *further)
     entry = object_of(
         {},
         fullUrl=STRING,
@@ -308,8 +304,8 @@ def _schemas(further: Iterable[str]) -> Node:
     )
     kind = {"enum": ["searchset", "history"]}
     return {
+        **{name: object_of({"resourceType": {"const": name}}) for name in answers},
         **{name: _resource(name) for name in sorted(types())},
-        **{name: object_of({"resourceType": {"const": name}}) for name in own},
         "Bundle": object_of(
             {"resourceType": const["Bundle"], "id": STRING, "type": kind, "link": _array(link)},
             total=NUMBER,
@@ -342,13 +338,8 @@ def _schemas(further: Iterable[str]) -> Node:
     }
 
 
-def components(
-    served: Iterable[Definition], groups: Iterable[Group], further: Iterable[str]
-) -> Node:
-    """Return the components: of types, and of further ones that have no Definition.
-
-    groups are the parameters of types and operations.
-    """
+def components(served: Iterable[Definition], parameters: Node, answers: Iterable[str]) -> Node:
+    """Return the components of the types, with these parameters and types of answers."""
     scopes = {"system/*.rs": "to read and search every type"}
     user_scopes = {
         "launch/patient": "to know which patient the user chose",
@@ -358,8 +349,8 @@ def components(
     }
     flow = {"tokenUrl": urls.token_url(), "scopes": scopes}
     return {
-        "schemas": _schemas(further),
-        "parameters": {name: node for group in (*_GROUPS, *groups) for name, node in group.items()},
+        "schemas": _schemas(answers),
+        "parameters": parameters,
         "requestBodies": {
             definition.name: {"content": form(search(definition).values())}
             for definition in served

@@ -2,99 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 from flask import Flask
 
 from fhirapp.definition import Operation, OperationParameter
-from fhirapp.rest import capability
 from fhirapp.rest import openapi_parts as parts
-from fhirapp.rest.openapi import describe
+from fhirapp.rest.endpoints import Declaration, Endpoint, declare
 from fhirapp.rest.openapi_parts import (
-    Group,
+    JSON,
+    STRING,
     Node,
-    PathDescriptions,
     content,
     error_responses,
     object_of,
-    ref,
 )
 
 _TAG = "Export"
-_STRING: Node = {"type": "string"}
-_JSON = "application/json"
 _NDJSON = "application/fhir+ndjson"
-_KICKED_OFF = (400, 401, 403, 406, 429, 503)
-_OWN = (401, 403, 404, 429, 503)
 
 
 def _in_path(name: str, doc: str) -> Node:
-    return {"name": name, "in": "path", "description": doc, "required": True, "schema": _STRING}
+    return {
+        name: {"name": name, "in": "path", "description": doc, "required": True, "schema": STRING}
+    }
 
 
 _EXPORT = _in_path("export", "The export: the last part of its Content-Location")
 _FILE = _in_path("file", "The name of a file, from the manifest")
 _PREFER: Node = {
-    "name": "Prefer",
-    "in": "header",
-    "description": "respond-async; handling=strict: unknown parameters are refused; "
-    "handling=lenient: unknown types and elements are left out and listed in the error file",
-    "required": False,
-    "schema": _STRING,
+    "Prefer": {
+        "name": "Prefer",
+        "in": "header",
+        "description": "respond-async; handling=strict: unknown parameters are refused; "
+        "handling=lenient: unknown types and elements are left out and listed in the error file",
+        "required": False,
+        "schema": STRING,
+    }
 }
 
 
-def _api_paths(offered: Mapping[str, Operation]) -> PathDescriptions:
-    """Return the OpenAPI paths, with the parameters of the operations as components."""
-    groups: list[Group] = []
-    paths: Node = {}
-    for type_name, operation in offered.items():
-        prefix = f"{type_name or 'system'}-{operation.name}"
-        own = parts.operation_parameters(prefix, operation.parameters)
-        groups.append(own)
-        place = "/{id}" if operation.instance else ""
-        path = f"/fhir{f'/{type_name}' if type_name else ''}{place}/${operation.name}"
-        paths[path] = _kick_off(operation, own)
-    status_path = "/fhir/$export/{export}"
-    paths[status_path] = {"get": _status(), "delete": _cancel()}
-    paths[f"{status_path}/{{file}}"] = {"get": _fetch()}
-    return PathDescriptions(paths, groups)
+def _endpoints() -> Iterator[Endpoint]:
+    for type_name, operation in _OPERATIONS.items():
+        yield from _kick_off(type_name, operation)
+    status = "/fhir/$export/{export}"
+    yield _of_export(f"GET {status}", "Return the progress of an export", _EXPORT, _progress())
+    deleted = {"202": {"description": "Deleted", "content": content("OperationOutcome")}}
+    yield _of_export(f"DELETE {status}", "Cancel an export or delete it", _EXPORT, deleted)
+    # NDJSON is not JSON, so it has no schema.
+    lines: Node = {_NDJSON: {}}
+    file = {
+        "200": {"description": "A resource on each line", "content": lines},
+        "206": {"description": "The range of bytes", "content": lines},
+        **error_responses(416),
+    }
+    ranges = {name: parts.RANGES[name] for name in ("range.Range", "range.If-Range")}
+    request = f"GET {status}/{{file}}"
+    yield _of_export(request, "Fetch a file of an export", _EXPORT | _FILE | ranges, file)
 
 
-def _kick_off(operation: Operation, own: Group) -> Node:
-    place = [ref("parameters", "path.id")] if operation.instance else []
-    statuses = (*_KICKED_OFF, 404, 410) if operation.instance else _KICKED_OFF
-    headers = {"Content-Location": {"schema": _STRING}}
+def _of_export(request: str, summary: str, parameters: Node, answers: Node) -> Endpoint:
+    """Return an endpoint of one export."""
+    responses = {**answers, **error_responses(401, 403, 404, 429, 503)}
+    return Endpoint(request, _TAG, summary, parameters=parameters, responses=responses)
+
+
+def _kick_off(type_name: str, operation: Operation) -> Iterator[Endpoint]:
+    """Yield the endpoints of the operation of a type, or of the server by an empty name."""
+    prefix = f"{type_name or 'system'}-{operation.name}"
+    own = parts.operation_parameters(prefix, operation.parameters)
+    by_url = {name: node for name, node in own.items() if node["name"] != _PATIENTS.name}
+    place = parts.ID if operation.instance else {}
+    statuses = (*parts.GUARDED, 404, 410) if operation.instance else parts.GUARDED
     accepted = {
         "description": "Accepted",
-        "headers": headers,
+        "headers": {"Content-Location": {"schema": STRING}},
         "content": content("OperationOutcome"),
     }
-    by_url = [ref("parameters", key) for key, node in own.items() if node["name"] != "patient"]
-    body = {"content": {**parts.form(own.values()), **content("Parameters")}}
-    common = {"tags": [_TAG], "summary": operation.doc}
-    return {
-        "get": {
-            **common,
-            "parameters": [*place, *by_url, _PREFER],
-            "responses": {"202": accepted, **error_responses(*statuses)},
-        },
-        "post": {
-            **common,
-            "parameters": [*place, _PREFER],
-            "requestBody": body,
-            "responses": {"202": accepted, **error_responses(413, 415, *statuses)},
-        },
-    }
+    of_type = f"/{type_name}" if type_name else ""
+    path = f"/fhir{of_type}{'/{id}' if operation.instance else ''}/${operation.name}"
+    get = Endpoint(
+        f"GET {path}",
+        _TAG,
+        operation.doc,
+        parameters=place | by_url | _PREFER,
+        responses={"202": accepted, **error_responses(*statuses)},
+    )
+    yield get
+    yield get._replace(
+        request=f"POST {path}",
+        parameters=place | _PREFER,
+        body={"content": {**parts.form(own.values()), **content("Parameters")}},
+        responses={"202": accepted, **error_responses(413, 415, *statuses)},
+    )
 
 
-def _status() -> Node:
-    file = object_of({"type": _STRING, "url": _STRING, "count": {"type": "integer"}})
+def _progress() -> Node:
+    """Return the responses of an export in progress, done or failed."""
+    file = object_of({"type": STRING, "url": STRING, "count": {"type": "integer"}})
     files = {"type": "array", "items": file}
     manifest = object_of(
         {
-            "transactionTime": _STRING,
-            "request": _STRING,
+            "transactionTime": STRING,
+            "request": STRING,
             "requiresAccessToken": {"const": True},
             "output": files,
             "deleted": files,
@@ -102,55 +112,16 @@ def _status() -> Node:
         }
     )
     progress = {
-        name: {"required": True, "schema": _STRING} for name in ("X-Progress", "Retry-After")
+        name: {"required": True, "schema": STRING} for name in ("X-Progress", "Retry-After")
     }
-    done = {
-        "description": "The manifest, with the URLs of the files",
-        "headers": {"Expires": {"required": True, "schema": _STRING}},
-        "content": {_JSON: {"schema": manifest}},
-    }
-    failed = {"description": "The export failed", "content": content("OperationOutcome")}
     return {
-        "tags": [_TAG],
-        "summary": "Return the progress of an export",
-        "parameters": [_EXPORT],
-        "responses": {
-            "200": done,
-            "202": {"description": "In progress", "headers": progress},
-            "500": failed,
-            **error_responses(*_OWN),
+        "200": {
+            "description": "The manifest, with the URLs of the files",
+            "headers": {"Expires": {"required": True, "schema": STRING}},
+            "content": {JSON: {"schema": manifest}},
         },
-    }
-
-
-def _cancel() -> Node:
-    return {
-        "tags": [_TAG],
-        "summary": "Cancel an export or delete it",
-        "parameters": [_EXPORT],
-        "responses": {
-            "202": {"description": "Deleted", "content": content("OperationOutcome")},
-            **error_responses(*_OWN),
-        },
-    }
-
-
-def _fetch() -> Node:
-    # NDJSON is not JSON, so it has no schema.
-    lines: Node = {_NDJSON: {}}
-    return {
-        "tags": [_TAG],
-        "summary": "Fetch a file of an export",
-        "parameters": [
-            _EXPORT,
-            _FILE,
-            *(ref("parameters", f"range.{name}") for name in ("Range", "If-Range")),
-        ],
-        "responses": {
-            "200": {"description": "A resource on each line", "content": lines},
-            "206": {"description": "The range of bytes", "content": lines},
-            **error_responses(416, *_OWN),
-        },
+        "202": {"description": "In progress", "headers": progress},
+        "500": {"description": "The export failed", "content": content("OperationOutcome")},
     }
 
 
@@ -207,11 +178,14 @@ GROUP_EXPORT = Operation(
 )
 
 
+# By type; of the server by an empty name.
+_OPERATIONS = {"": EXPORT, "Patient": PATIENT_EXPORT, "Group": GROUP_EXPORT}
+
+
 def init_app(app: Flask) -> None:
-    """Add the three operations to the server's descriptions."""
-    offered = {"": EXPORT, "Patient": PATIENT_EXPORT, "Group": GROUP_EXPORT}
-    for type_name, operation in offered.items():
-        capability.offer(app, operation, type_name)
-    guide = _GUIDE + "ImplementationGuide/hl7.fhir.uv.bulkdata"
-    capability.follow(app, guide, _GUIDE + "CapabilityStatement/bulk-data")
-    describe(app, lambda: _api_paths(offered))
+    """Add the operations to the server's descriptions."""
+    guide = (
+        _GUIDE + "ImplementationGuide/hl7.fhir.uv.bulkdata",
+        _GUIDE + "CapabilityStatement/bulk-data",
+    )
+    declare(app, Declaration([*_endpoints()], _OPERATIONS, guides=[guide]))
