@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
-from flask import Flask, Response, current_app, request
+from flask import Flask, Response, current_app, g, request
 
 from fhirapp.auth.models import ANY_LOOPBACK
 from fhirapp.auth.protector import REQUEST_ID_HEADER, request_id
@@ -57,12 +58,26 @@ _CLIENTS = (
 def init_app(app: Flask) -> None:
     """Register the limits, the answer to preflights, and who may read each answer."""
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    app.before_request(_preflight)
-    app.before_request(check_size)
+    app.before_request(_begin)
     app.after_request(_allow)
 
 
-def check_size() -> None:
+def _begin() -> Response | None:
+    """Note when the request began, and answer a preflight. Raises as _check_size does."""
+    g.began = time.perf_counter()
+    if request.environ["REQUEST_METHOD"] == "OPTIONS" and (response := _preflight()):
+        return response
+    _check_size()
+    return None
+
+
+def milliseconds() -> float:
+    """Return how long the request has taken until now."""
+    began: float = g.began
+    return 1_000 * (time.perf_counter() - began)
+
+
+def _check_size() -> None:
     """Refuse what is too long to be meant. Raises UrlTooLong, HeadersTooLong or BodyTooLong."""
     environ = request.environ
     length = len(environ["PATH_INFO"]) + len(environ.get("QUERY_STRING", ""))
@@ -80,10 +95,7 @@ def check_size() -> None:
 
 
 def _preflight() -> Response | None:
-    environ = request.environ
-    is_preflight = environ["REQUEST_METHOD"] == "OPTIONS" and (
-        "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in environ
-    )
+    is_preflight = "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in request.environ
     if not is_preflight or not (_is_public() or _is_for_registered()):
         return None
     response = Response(status=204)

@@ -112,7 +112,7 @@ def _operation(endpoint: Endpoint, method: str, parameters: Node) -> Node:
     if endpoint.security is not None:
         operation["security"] = [*endpoint.security]
     operation |= {"tags": [endpoint.tag], "summary": endpoint.summary}
-    if parameters:
+    if parameters or endpoint.responses is None:
         operation["parameters"] = [
             parts.ref("parameters", name) if _is_shared(name) else node
             for name, node in parameters.items()

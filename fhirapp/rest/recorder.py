@@ -29,6 +29,7 @@ from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.temporal import instant
+from fhirapp.rest.middleware import milliseconds
 from fhirapp.search.reference import Reference
 from fhirapp.store.prepare import CARRIES
 
@@ -47,7 +48,7 @@ _BY_PAGE = "fhirapp.by_page"
 # What JSON writes with six characters, an address with three.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _EXTENSION = "fhirapp.recorder"
-_SERVED, _BEGAN = "audit_served", "audit_began"
+_SERVED = "audit_served"
 # Of a client's refused requests (429) each process records one a minute.
 _THROTTLED_SECONDS = 60
 # Patients of one request that are recorded: as many as $export takes.
@@ -84,7 +85,6 @@ class _ByPage(NamedTuple):
 def init_app(app: Flask) -> None:
     """Record every request under /fhir, and under /api, which is the same."""
     app.extensions[_EXTENSION] = _Throttled()
-    app.before_request(_begin)
     app.after_request(_note)
 
 
@@ -118,12 +118,7 @@ def note(user_id: str, via: str, what: str = "") -> None:
     request.environ[_BY_PAGE] = _ByPage(user_id, via, what)
 
 
-def _begin() -> None:
-    setattr(g, _BEGAN, time.perf_counter())
-
-
 def _note(response: Response) -> Response:
-
     environ = request.environ
     by_page: _ByPage | None = environ.get(_BY_PAGE)
     if by_page is None and not environ["PATH_INFO"].startswith(("/fhir", "/api/")):
@@ -136,7 +131,6 @@ def _note(response: Response) -> Response:
         left_out = throttled.count(client_id, time.monotonic())
         if left_out is None:
             return response
-    began = g.get(_BEGAN)
     answered: Mapping[str, str | None] = g.get(_SERVED, {})
     now, key = datetime.now(UTC), request_key()
     line: dict[str, Any] = {
@@ -146,7 +140,7 @@ def _note(response: Response) -> Response:
         "from": (request.remote_addr or "")[:_LONGEST_ADDRESS],
         "method": environ["REQUEST_METHOD"][:_LONGEST_METHOD],
         "status": status,
-        "ms": 0 if began is None else round(1_000 * (time.perf_counter() - began), 2),
+        "ms": round(milliseconds(), 2),
         "served": [*answered],
         "body": "",
     }

@@ -9,21 +9,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, request
 
 from fhirapp.auth.protector import request_id, used_token
 from fhirapp.config import settings_of
+from fhirapp.rest.middleware import milliseconds
 
 FOLDER = "logs"
 KEPT_DAYS = 14
-_BEGAN = "access_began"
 
 
 def init_app(app: Flask) -> None:
@@ -36,20 +35,15 @@ def init_app(app: Flask) -> None:
         write = _Files(settings.instance / FOLDER).write
     as_text = _text if settings.log_format == "text" else json.dumps
 
-    def begin() -> None:
-        setattr(g, _BEGAN, time.perf_counter())
-
     def note(response: Response) -> Response:
         write(f"{as_text(_line(response))}\n")
         return response
 
-    # Before what may refuse: that is an answer too.
-    app.before_request_funcs.setdefault(None, []).insert(0, begin)
     app.after_request(note)
 
 
 def _line(response: Response) -> dict[str, Any]:
-    began, token = g.get(_BEGAN), used_token()
+    token = used_token()
     return {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "address": request.remote_addr or "",
@@ -58,7 +52,7 @@ def _line(response: Response) -> dict[str, Any]:
         "route": request.url_rule.rule if request.url_rule else "",
         "status": response.status_code,
         "bytes": response.content_length,
-        "ms": None if began is None else round(1_000 * (time.perf_counter() - began), 1),
+        "ms": round(milliseconds(), 1),
         "request": request_id(),
     }
 
