@@ -94,7 +94,6 @@ def exchange(
     """
     now = int(time.time())
     kind, key, grant_id = type(spent), spent.digest, grant.id
-    expires_at, whole_scope = grant.expires_at, grant.scope
     access = token_row(
         token["access_token"],
         client_id=grant.client_id,
@@ -103,26 +102,24 @@ def exchange(
         patient_id=grant.patient_id,
         lifetime=token["expires_in"],
     )
+    refresh = {
+        "digest": digest(token.get("refresh_token", "")),
+        "grant_id": grant_id,
+        "client_id": grant.client_id,
+        # Of the grant: a refresh may ask for less, and for all the next time.
+        "scope": grant.scope,
+        "issued_at": now,
+        "expires_at": min(now + REFRESH_IDLE_SECONDS, grant.expires_at),
+    }
     with _writing() as connection:
         lives = select(Grant.id).where(Grant.id == grant_id, Grant.revoked_at.is_(None))
         if connection.execute(lives).first() is None:
             raise InvalidGrantError("The access was revoked.")
-        won = connection.execute(
-            update(kind).where(kind.digest == key, kind.used_at.is_(None)).values(used_at=now)
-        )
-        if won.rowcount == 1:
+        unused = update(kind).where(kind.digest == key, kind.used_at.is_(None))
+        if connection.execute(unused.values(used_at=now)).rowcount == 1:
             connection.execute(insert(AccessToken), [access])
             if "refresh_token" in token:
-                row = {
-                    "digest": digest(token["refresh_token"]),
-                    "grant_id": grant_id,
-                    "client_id": access["client_id"],
-                    # Of the grant: a refresh may ask for less, and for all the next time.
-                    "scope": whole_scope,
-                    "issued_at": now,
-                    "expires_at": min(now + REFRESH_IDLE_SECONDS, expires_at),
-                }
-                connection.execute(insert(RefreshToken), [row])
+                connection.execute(insert(RefreshToken), [refresh])
             return
         if kind is AuthorizationCode:
             revoke_grants(connection, Grant.id == grant_id)
