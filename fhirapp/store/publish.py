@@ -36,8 +36,8 @@ class Publisher:
     """Writes batches of versions within one transaction, not before the instant now.
 
     decide is called once for each resource of a batch, in their order, and for the Binaries that
-    their attachments become. source_id, if given, is stored with what is published, and with what
-    is unchanged and has none; else a resource keeps its own.
+    their attachments become. source_id, if given, is stored with resources that are published, and
+    with unchanged ones that have none; else a resource keeps its own.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Publisher:
         decided: Sequence[tuple[PreparedResource, Change | str]],
         latest: Mapping[str, StoredVersion],
     ) -> None:
-        """Store the source with what is unchanged and has none."""
+        """Store the source with resources that are unchanged and have none; not with deletions."""
         if self._source_id is None:
             return
         # A resource that stands twice may be changed after it was unchanged.
@@ -142,7 +142,9 @@ class Publisher:
         rows = [
             version.pk
             for resource_id, version in latest.items()
-            if first[resource_id] is Change.SAME and version.source_id is None
+            if first[resource_id] is Change.SAME
+            and version.source_id is None
+            and not version.deleted
         ]
         if rows:
             adoption = update(table).where(table.c.pk.in_(rows)).values(source_id=self._source_id)

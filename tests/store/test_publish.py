@@ -261,3 +261,8 @@ def test_resource_without_source_gets_the_first_that_publishes_it(store):
     assert rows(store, "AllergyIntolerance", "adopted", "source_id", "version_id") == [(7, 1)]
     assert publish(store, TIMES[3], allergy("adopted"), source_id=8) == [Change.SAME]
     assert rows(store, "AllergyIntolerance", "adopted", "source_id", "version_id") == [(7, 1)]
+    publish(store, TIMES[1], allergy("gone-before"))
+    delete(store, TIMES[2], "AllergyIntolerance/gone-before")
+    assert not delete(store, TIMES[3], "AllergyIntolerance/gone-before", source_id=7)
+    found = rows(store, "AllergyIntolerance", "gone-before", "source_id", "version_id")
+    assert found == [(None, 1), (None, 2)]

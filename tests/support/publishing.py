@@ -35,9 +35,9 @@ def publish(
         return publisher.publish([prepare(definition, resource) for resource in resources])
 
 
-def delete(app: Flask, now: str, path: str) -> bool:
+def delete(app: Flask, now: str, path: str, source_id: int | None = None) -> bool:
     """Publish the deletion of a resource; say whether there was something to delete."""
     type_name, _, resource_id = path.partition("/")
     with app.app_context(), writing() as connection:
-        publisher = Publisher(connection, now=now, rendering=RENDERING)
+        publisher = Publisher(connection, now=now, rendering=RENDERING, source_id=source_id)
         return publisher.publish([deletion(types()[type_name], resource_id)]) == [Change.DELETED]
