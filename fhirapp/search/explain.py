@@ -7,7 +7,7 @@ answer does. Nothing in it comes from the data, and none of it is logged (decisi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -132,57 +132,6 @@ def _nested(url: str, parts: Iterator[Issue] | Sequence[Issue]) -> Issue:
 
 def _value_part(value: SoughtValue) -> Issue:
     return _nested("value", [_part(name, part) for name, part in value._asdict().items() if part])
-
-
-class Explanation(NamedTuple):
-    """The values of an issue of an explanation, as its extension has them."""
-
-    topic: str
-    # By name, since some repeat: link, path, repetition
-    parts: Mapping[str, Sequence[Any]]
-
-    def text(self, name: str) -> str:
-        """Return the value of a part, empty where there is none."""
-        return str(next(iter(self.parts.get(name, ())), ""))
-
-    @property
-    def links(self) -> Sequence[str]:
-        return self.parts.get("link", ())
-
-    def parameter(self) -> ParameterReading:
-        """Return how a parameter is read; the topic is PARAMETER."""
-        return ParameterReading(
-            name=self.text("name"),
-            modifier=self.text("modifier"),
-            kind=self.text("kind"),
-            paths=self.parts.get("path", ()),
-            is_first_of=True in self.parts.get("firstOf", ()),
-            doc=self.text("doc"),
-            repetitions=[
-                [SoughtValue(**dict(_named_values(value))) for _name, value in _named_values(part)]
-                for part in self.parts.get("repetition", ())
-            ],
-            links=self.links,
-        )
-
-
-def read_explanation(content: Mapping[str, Any]) -> Explanation | None:
-    """Return the values of an issue; None if it has none."""
-    url = extension_url()
-    for extension in content.get("extension", ()):
-        if extension.get("url") == url:
-            parts: dict[str, list[Any]] = {}
-            for name, value in _named_values(extension):
-                parts.setdefault(name, []).append(value)
-            return Explanation(str(parts.pop("topic", [""])[0]), parts)
-    return None
-
-
-def _named_values(extension: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the value of each part; a part with parts of its own is the value."""
-    for part in extension.get("extension", ()):
-        values = (value for key, value in part.items() if key.startswith("value"))
-        yield part["url"], next(values, part)
 
 
 def explain_query(parameters: Parameters, query: Query, type_context: Context) -> Iterator[Issue]:

@@ -6,7 +6,7 @@ by what a reader wants to know: what each parameter finds, what is ignored, what
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -83,11 +83,65 @@ class SearchInterpretation:
         return bool(self.limits or self.ignored or self.refused)
 
 
+class Explanation(NamedTuple):
+    """The values of an issue of an explanation, as its extension has them."""
+
+    topic: str
+    # By name, since some repeat: link, path, repetition
+    parts: Mapping[str, Sequence[Any]]
+
+    def text(self, name: str) -> str:
+        """Return the value of a part, empty where there is none."""
+        return str(next(iter(self.parts.get(name, ())), ""))
+
+    @property
+    def links(self) -> Sequence[str]:
+        return self.parts.get("link", ())
+
+    def parameter(self) -> explain.ParameterReading:
+        """Return how a parameter is read; the topic is PARAMETER."""
+        return explain.ParameterReading(
+            name=self.text("name"),
+            modifier=self.text("modifier"),
+            kind=self.text("kind"),
+            paths=self.parts.get("path", ()),
+            is_first_of=True in self.parts.get("firstOf", ()),
+            doc=self.text("doc"),
+            repetitions=[
+                [
+                    explain.SoughtValue(**dict(_named_values(value)))
+                    for _name, value in _named_values(part)
+                ]
+                for part in self.parts.get("repetition", ())
+            ],
+            links=self.links,
+        )
+
+
+def read_explanation(content: Mapping[str, Any]) -> Explanation | None:
+    """Return the values of an issue; None if it has none."""
+    url = explain.extension_url()
+    for extension in content.get("extension", ()):
+        if extension.get("url") == url:
+            parts: dict[str, list[Any]] = {}
+            for name, value in _named_values(extension):
+                parts.setdefault(name, []).append(value)
+            return Explanation(str(parts.pop("topic", [""])[0]), parts)
+    return None
+
+
+def _named_values(extension: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of each part; a part with parts of its own is the value."""
+    for part in extension.get("extension", ()):
+        values = (value for key, value in part.items() if key.startswith("value"))
+        yield part["url"], next(values, part)
+
+
 def reading_of(issues: Sequence[Mapping[str, Any]]) -> SearchInterpretation:
     """Return how a search is read, from the issues of its answer's OperationOutcome."""
     reading = SearchInterpretation()
     for issue in issues:
-        explanation = explain.read_explanation(issue)
+        explanation = read_explanation(issue)
         if issue.get("severity") in ("error", "fatal"):
             reading.refused.append(note_of(issue))
         elif issue.get("severity") == "warning":
