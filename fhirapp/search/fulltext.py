@@ -13,7 +13,7 @@ lists of all such words first.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import ClassVar, NamedTuple
@@ -263,15 +263,11 @@ def words_table(tables: IndexTables) -> str:
 
 def declare_words(tables: IndexTables) -> None:
     """Create the table of words with the type's index tables."""
-    for dialect, statement in _statements(_name(tables)):
-        create: DDL = DDL(statement)  # type: ignore[no-untyped-call]
-        event.listen(tables.string, "after_create", create.execute_if(dialect=dialect))
-
-
-def _statements(table: str) -> Iterator[tuple[str, str]]:
     for dialect, engine in _ENGINES.items():
         for statement in engine.create:
-            yield dialect, statement.format(table=table).replace("%", "%%")
+            sql = statement.format(table=_name(tables)).replace("%", "%%")
+            create: DDL = DDL(sql)  # type: ignore[no-untyped-call]
+            event.listen(tables.string, "after_create", create.execute_if(dialect=dialect))
 
 
 def _name(tables: IndexTables) -> str:

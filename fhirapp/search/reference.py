@@ -158,7 +158,7 @@ class TokenReference(Parameter):
 
     def index(self, value: Any) -> list[IndexRow]:
         return [
-            TokenRow(self.name, key(f"{code.code}${_address(target)}"), code.system)
+            TokenRow(self.name, _pair(code.code, target.target_type, target.target_id), code.system)
             for code in self.code.rows(value)
             if isinstance(code, TokenRow) and code.code
             for target in self.target.rows(value)
@@ -173,9 +173,8 @@ class TokenReference(Parameter):
         target_type, target_id = self.target.target("", parts[1], context.base_url)
         if not code:
             raise self.invalid("has no code; use code$reference or system|code$reference")
-        address = f"{target_type}/{target_id}" if target_type else target_id
         # Its systems are of those where case counts.
-        pair = key(f"{code}${address}")
+        pair = _pair(code, target_type, target_id)
         if system is None:
             return self.has_row(context, "k.code = ?", pair)
         return self.has_row(context, "k.code = ? AND k.system = ?", pair, system)
@@ -188,5 +187,6 @@ class TokenReference(Parameter):
         )
 
 
-def _address(row: ReferenceRow) -> str:
-    return f"{row.target_type}/{row.target_id}" if row.target_type else row.target_id
+def _pair(code: str, target_type: str | None, target_id: str) -> str:
+    """Return a code and a reference as an index row holds them: replaces$DocumentReference/d1."""
+    return key(f"{code}${target_type}/{target_id}" if target_type else f"{code}${target_id}")
