@@ -22,6 +22,9 @@ MAX_KEYS = 5
 # The best match of a search for words first; there is no `-_score`.
 BY_SCORE = "_score"
 Place = tuple[Any, ...]
+# A sort follows its parameter's index if at least so many rows match.
+WALKED_LEAST = 1_000
+_EVERY = all_of(()).sql
 _NEWEST = SortKey("{row}.last_updated", descending=True)
 
 
@@ -162,12 +165,13 @@ def find_page(
     """Return up to limit rows, COLUMNS and then the order's keys; backwards, farthest last."""
     if order != NEWEST_FIRST:
         selection = selection.of_all()
+    walk = _walk(run, selection, order)
     if cursor is None:
-        return list(_unchanged(run, selection, order, None, limit))
+        return list(_unchanged(run, selection, order, walk, None, limit))
     if cursor.backwards:
         order = order.reversed()
     until = selection.and_where(Condition("r.pk <= ?", (cursor.mark,)))
-    rows = list(_unchanged(run, until, order, cursor.place, limit))
+    rows = list(_unchanged(run, until, order, walk, cursor.place, limit))
     if run(f"SELECT 1 FROM {selection.table} WHERE replaced_pk > ? LIMIT 1", (cursor.mark,)):
         changed = _changed(selection, order, cursor, limit)
         rows = order.sorted([*rows, *run(changed.sql, changed.values)])
@@ -179,18 +183,36 @@ def last_row(run: Run, selection: Selection) -> int:
     return int(run(f"SELECT max(pk) FROM {selection.table}", ())[0][0] or 0)
 
 
+def _walk(run: Run, selection: Selection, order: Order) -> Walk | None:
+    """Return the walk in an order; None where it is sooner to sort all matches, which are few."""
+    if len(order.keys) != 2 or selection.is_gathered or selection.narrows:
+        return None
+    walk = order.keys[0].walk
+    if walk and selection.where != _EVERY:
+        # A walk to matches that are few passes most other rows.
+        ((count,),) = run(
+            f"SELECT count(*) FROM (SELECT 1 FROM {selection.table} r WHERE {selection.current}"
+            f" ORDER BY r.last_updated DESC LIMIT {WALKED_LEAST}) c",
+            selection.values,
+        )
+        return walk if count == WALKED_LEAST else None
+    return walk
+
+
 def _unchanged(
-    run: Run, selection: Selection, order: Order, place: Place | None, limit: int
+    run: Run,
+    selection: Selection,
+    order: Order,
+    walk: Walk | None,
+    place: Place | None,
+    limit: int,
 ) -> Iterator[Place]:
     """Yield the rows that have not changed since the first page."""
-    walk = order.keys[0].walk if len(order.keys) == 2 else None
-    if order in (NEWEST_FIRST, _OLDEST_FIRST):
-        query = _by_last_updated(selection, order, place, limit)
-    elif walk and not selection.is_gathered and not selection.narrows:
+    if walk:
         yield from _walked(run, selection, order, walk, place, limit)
         return
-    else:
-        query = _sorted(selection, order, place, limit)
+    select = _by_last_updated if order in (NEWEST_FIRST, _OLDEST_FIRST) else _sorted
+    query = select(selection, order, place, limit)
     yield from run(query.sql, query.values)
 
 

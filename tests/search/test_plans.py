@@ -336,6 +336,14 @@ def test_a_page_takes_no_longer_where_there_are_more_records(app, larger, kind):
     assert wrong == {}
 
 
+@pytest.mark.databases(SQLITE)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sort_of_few_matches_does_not_pass_all_other_records(app, kind):
+    path = f"{kind}?_lastUpdated=gt2024&_sort=date&_count=10&_total=none"
+    assert len(Fhir(app, token(app)).ids(path)) == FEW
+    assert steps(app, path) < 10 * SMALL
+
+
 class _Undone(Exception):
     pass
 
