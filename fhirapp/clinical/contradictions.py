@@ -62,11 +62,7 @@ def findings_of(entries: Sequence[SummaryEntry]) -> Sequence[Discrepancy]:
     """Return the findings: what may hurt first."""
     allergies = [entry for entry in entries if entry.is_allergy]
     holding = [entry for entry in entries if entry.may_be_allergy]
-    return [
-        *_none_known(entries, holding),
-        *_unclear(entries),
-        *_about_the_same(allergies),
-    ]
+    return [*_none_known(entries, holding), *_unclear(entries), *_about_the_same(allergies)]
 
 
 def _none_known(

@@ -58,7 +58,8 @@ def two_substances(about: Mapping[str, Any]) -> tuple[str, str] | None:
 def _names(about: Mapping[str, Any]) -> Iterator[_Named]:
     """Yield the names of a substance that are known, and are not those of a group."""
     codings = about.get("coding", ())
-    names = [(text, _mentioned(text)) for text in (about.get("text"), *map(_display, codings))]
+    texts = (about.get("text"), *(coding.get("display") for coding in codings))
+    names = [(text, _mentioned(text)) for text in texts]
     names += [
         (concept.display, frozenset({concept}))
         for coding in codings
@@ -67,10 +68,6 @@ def _names(about: Mapping[str, Any]) -> Iterator[_Named]:
     for name, concepts in names:
         if name and concepts and not any(concept.display in _GROUPS for concept in concepts):
             yield _Named(name, concepts)
-
-
-def _display(coding: Mapping[str, Any]) -> str | None:
-    return coding.get("display")
 
 
 def _mentioned(text: str | None) -> frozenset[Concept]:

@@ -16,8 +16,6 @@ from fhirapp.fhir.folding import fold
 RFC_3986 = "urn:ietf:rfc:3986"
 SSN = "http://hl7.org/fhir/sid/us-ssn"
 NPI = "http://hl7.org/fhir/sid/us-npi"
-# NPIs are in most records, and identify best; an SSN is the number that is left out most often.
-_FIRST, _LAST = NPI, SSN
 # Numbers that the SSA never issued, and those of advertisements.
 _NO_SSN = re.compile(
     r"(?:000|666|9[0-9]{2})[0-9]{6}|[0-9]{3}00[0-9]{4}|[0-9]{5}0000|([0-9])\1{8}"
@@ -46,7 +44,8 @@ def _is_placeholder(known: tuple[str, str]) -> bool:
 
 def _rank(system_and_value: tuple[str, str]) -> int:
     """Return the order of identifiers; among equals, that of the document."""
-    return {_FIRST: 0, _LAST: 2}.get(system_and_value[0], 1)
+    # NPIs are in most records, and identify best; an SSN is the number that is left out most often.
+    return {NPI: 0, SSN: 2}.get(system_and_value[0], 1)
 
 
 def known_by(identified: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -169,7 +169,7 @@ def generate(
 
     A row without a value is left out. language is the resource's own, and marks the div.
     """
-    labels, marked, lang = _labels(language)
+    labels, marked, _ = _labels(language)
     cells = []
     for label, name, text_of in rows:
         value = elements.get(name)
@@ -178,16 +178,13 @@ def generate(
             shown, cell = labels.get(label, label), written(text)
             cells.append(f"<tr><th{marked}>{shown}</th><td>{cell}</td></tr>")
     body = f"<table><tbody>{''.join(cells)}</tbody></table>" if cells else "<p>No details.</p>"
-    return _generated(body, lang)
+    return generated(body, language)
 
 
-def generated(body: str, language: str) -> dict[str, str]:
+def generated(body: str, language: str | None) -> dict[str, str]:
     """Return a Narrative of status generated; body is XHTML, whose texts are written()."""
-    return _generated(body, _labels(language)[2])
-
-
-def _generated(body: str, lang: str) -> dict[str, str]:
-    return {"status": "generated", "div": f'<div xmlns="{XHTML}"{lang}>{body}</div>'}
+    *_, mark = _labels(language)
+    return {"status": "generated", "div": f'<div xmlns="{XHTML}"{mark}>{body}</div>'}
 
 
 def written(text: str) -> str:

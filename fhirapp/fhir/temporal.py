@@ -29,8 +29,7 @@ _DATE_TIME = re.compile(rf"\d{{4}}-\d\d-\d\dT{_TIME}{_ZONE}", re.ASCII)
 _FRACTION = re.compile(r"\.\d+", re.ASCII)
 # A search may leave out the zone and the seconds (FHIR R4 search §3.1.1.4.4; decisions 2.7).
 _SEARCHED = re.compile(
-    rf"\d{{4}}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60)(?:\.\d+)?)?{_ZONE}?",
-    re.ASCII,
+    rf"\d{{4}}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60)(?:\.\d+)?)?{_ZONE}?", re.ASCII
 )
 
 MONTHS = (

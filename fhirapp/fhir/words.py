@@ -207,9 +207,7 @@ _DAY, _MONTH = worded("%(day)s %(month)s %(year)s"), worded("%(month)s %(year)s"
 
 
 def day(
-    value: str,
-    months: Sequence[str] = temporal.MONTHS,
-    translate: Callable[..., str] = worded,
+    value: str, months: Sequence[str] = temporal.MONTHS, translate: Callable[..., str] = worded
 ) -> str:
     """Return the day of a date or dateTime at the clinic: 2 June 1974, June 1974, 1974."""
     year, *rest = temporal.day_of(value).split("-")
