@@ -181,16 +181,11 @@ class Complex:
 
     def __call__(self, value: Any) -> Any:
         """Return the object in its normal form. Raises InvalidElement for its first fault."""
-        if value == {}:
-            raise InvalidElement("must not be an empty object; leave the element out")
-        return self.check(value, _raise)
-
-    def check(self, value: Any, report: Callable[[InvalidElement], None]) -> dict[str, Any]:
-        """Return the object in its normal form, save what is wrong, which report is told."""
-        checked: dict[str, Any] = {}
         if type(value) is not dict:
-            report(InvalidElement("must be an object"))
-            return checked
+            raise InvalidElement("must be an object")
+        if not value:
+            raise InvalidElement("must not be an empty object; leave the element out")
+        checked: dict[str, Any] = {}
         elements = self.elements
         for name, content in value.items():
             try:
@@ -202,9 +197,9 @@ class Complex:
                 else:
                     checked[name] = check(content)
             except InvalidElement as error:
-                report(error.below(name))
+                raise error.below(name) from None
         for fault in self.missing_and_excess(value):
-            report(fault)
+            raise fault
         return checked
 
     def sibling(self, name: str, value: Mapping[str, Any]) -> Any:
@@ -243,10 +238,6 @@ class Complex:
                 message = f"excludes {present[0]}: only one may be given"
                 faults.append(InvalidElement(message, present[1]))
         return faults
-
-
-def _raise(error: InvalidElement) -> None:
-    raise error
 
 
 def _or_null(check: Check) -> Check:

@@ -33,35 +33,33 @@ class SubstanceClass(NamedTuple):
     codes: Mapping[tuple[str, str], str]
 
 
-def _class(
-    title: str,
-    source: str,
-    rxnorm: Mapping[str, str] | None = None,
-    snomed: Mapping[str, str] | None = None,
-) -> SubstanceClass:
-    listed = {SNOMED_CT: snomed or {}, RXNORM: rxnorm or {}}
-    codes = {
-        (system, code): display for system, of in listed.items() for code, display in of.items()
+def _class(title: str, source: str, **codes: Mapping[str, str]) -> SubstanceClass:
+    """Return a class of codes of rxnorm and snomed."""
+    systems = {"snomed": SNOMED_CT, "rxnorm": RXNORM}
+    listed = {
+        (address, code): display
+        for system, address in systems.items()
+        for code, display in codes.get(system, {}).items()
     }
-    return SubstanceClass(title, source, codes)
+    return SubstanceClass(title, source, listed)
 
 
 CLASSES: Mapping[str, SubstanceClass] = {
     "penicillins": _class(
         worded("Penicillins"),
         _FDA_LABELS,
-        {
+        rxnorm={
             "723": worded("amoxicillin"),
             "733": worded("ampicillin"),
             "7980": worded("penicillin G"),
             "7984": worded("penicillin V"),
         },
-        {"764146007": worded("Penicillin"), "372687004": worded("Amoxicillin")},
+        snomed={"764146007": worded("Penicillin"), "372687004": worded("Amoxicillin")},
     ),
     "cephalosporins": _class(
         worded("Cephalosporins"),
         _FDA_LABELS,
-        {
+        rxnorm={
             "2176": worded("cefaclor"),
             "2180": worded("cefazolin"),
             "25037": worded("cefdinir"),
@@ -77,7 +75,7 @@ CLASSES: Mapping[str, SubstanceClass] = {
     "nsaids": _class(
         worded("Nonsteroidal anti-inflammatory drugs"),
         _FDA_LABELS,
-        {
+        rxnorm={
             "1191": worded("aspirin"),
             "140587": worded("celecoxib"),
             "3355": worded("diclofenac"),
@@ -88,12 +86,12 @@ CLASSES: Mapping[str, SubstanceClass] = {
     "sulfonamides": _class(
         worded("Sulfonamide antibacterials and sulfasalazine"),
         "FDA labels: sulfonamide antibacterials, and what is contraindicated after sulfonamides",
-        {
+        rxnorm={
             "10171": worded("sulfadiazine"),
             "10831": worded("sulfamethoxazole / trimethoprim"),
             "9524": worded("sulfasalazine"),
         },
-        {"763875007": worded("Product containing sulfonamide")},
+        snomed={"763875007": worded("Product containing sulfonamide")},
     ),
     "tree-nuts": _class(
         worded("Tree nuts"),

@@ -76,15 +76,15 @@ def pieces(stream: BinaryIO, longest: int) -> Iterator[XmlPiece]:
             yield XmlPiece("resourceType", node.name, node.line)
             if node.name != "Bundle":
                 return
-            for name, content in _object(node, "Bundle").items():
-                yield XmlPiece(name, content, node.line)
+            root = node
         elif node.name == "entry":
             yield XmlPiece("", _object(node, "Bundle.entry"), node.line)
+            continue
         else:
             root = _Node("Bundle", {}, node.line)
             root.children = [node]
-            for name, content in _object(root, "Bundle").items():
-                yield XmlPiece(name, content, node.line)
+        for name, content in _object(root, "Bundle").items():
+            yield XmlPiece(name, content, node.line)
 
 
 class _Builder:

@@ -109,6 +109,28 @@ def test_every_fault_is_reported_at_once(app):
     assert sorted(found) == ["birthDate", "gender", "name[0].given[0]"]
 
 
+def test_every_kind_of_fault_is_reported_beside_the_others(app):
+    """What is no field, what is required and what excludes another are found in the same pass."""
+    allergy = {name: value for name, value in ALLERGY.items() if name != "patient"}
+    wrong = {
+        "nonsense": 1,
+        "onsetString": "youth",
+        "onsetPeriod": {"start": "x"},
+        "encounter": {"reference": 7},
+        "_onsetString": {},
+        "_category": [None],
+    }
+    assert sorted(faults(app, {**allergy, **wrong})) == [
+        "_category",
+        "_onsetString",
+        "encounter.reference",
+        "nonsense",
+        "onsetPeriod.start",
+        "onsetString",
+        "patient",
+    ]
+
+
 def test_schema_is_used_as_marshmallow_users_know_it():
     schema = AllergyIntoleranceSchema()
     allergy = {

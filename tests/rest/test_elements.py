@@ -132,19 +132,6 @@ def test_missing_required_element_is_refused():
         assert fault(THING, thing) == path
 
 
-def test_every_fault_of_an_object_is_told_where_they_are_asked_for():
-    found: list[InvalidElement] = []
-    thing = {"nonsense": 1, "whenString": "a", "whenReference": {}, "who": {"reference": 7}}
-    assert THING.check(thing, found.append) == {"whenString": "a"}
-    assert [one.path for one in found] == [
-        "nonsense",
-        "whenReference",
-        "who.reference",
-        "kind",
-        "whenReference",
-    ]
-
-
 def deep(levels: int) -> dict[str, Any]:
     """Return an object with so many levels of objects in it."""
     inner: dict[str, Any] = {"a": 1}
