@@ -174,7 +174,6 @@ Attachment = datatype(
 Annotation = datatype(
     required=("text",),
     choices=("author",),
-    summary=None,
     **choice("author", Reference=Reference, String=string),
     time=date_time,
     text=markdown,
@@ -211,7 +210,6 @@ ContactDetail = datatype(name=string, telecom=many(ContactPoint))
 UsageContext = datatype(
     required=("code",),
     choices=("value",),
-    summary=None,
     code=Coding,
     **choice(
         "value",
@@ -268,7 +266,6 @@ def _writable(value: Any) -> Any:
 Extension = datatype(
     required=("url",),
     choices=("value",),
-    summary=None,
     url=uri,
     **choice(
         "value",
@@ -314,12 +311,10 @@ Extension = datatype(
         SampledData=_object,
         Timing=_object,
         ContactDetail=ContactDetail,
-        Contributor=_object,
-        DataRequirement=_object,
-        Expression=_object,
-        ParameterDefinition=_object,
-        RelatedArtifact=_object,
-        TriggerDefinition=_object,
+        **dict.fromkeys(
+            ("Contributor", "DataRequirement", "Expression", "ParameterDefinition"), _object
+        ),
+        **dict.fromkeys(("RelatedArtifact", "TriggerDefinition"), _object),
         UsageContext=UsageContext,
         Dosage=_object,
     ),

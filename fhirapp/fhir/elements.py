@@ -138,7 +138,7 @@ class Repeating:
 many = Repeating
 
 
-def choice(name: str, **types: Check) -> dict[str, Check]:
+def choice(name: str, **types: Check) -> dict[str, Any]:
     """Return the elements of a choice: choice("author", String=…) is {"authorString": …}."""
     return {name + type_name: check for type_name, check in types.items()}
 

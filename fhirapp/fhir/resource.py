@@ -157,7 +157,8 @@ class ResourceSchema(Schema):
             if isinstance(field, fields.Element) and field.column and name != "id"
         }
 
-    def source(self, row: Mapping[str, Any]) -> fields.Source:
+    @pre_dump
+    def source(self, row: Mapping[str, Any], **_options: Any) -> fields.Source:
         """Return what a row holds: a column for most elements, the others in `extra`.
 
         The row may also name `blobs` and `empty_content`.
@@ -179,11 +180,6 @@ class ResourceSchema(Schema):
     def searched(self, resource: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a served resource as search parameters read it."""
         return resource
-
-    @pre_dump
-    def from_row(self, row: Mapping[str, Any], **_options: Any) -> fields.Source:
-        """Return what a row holds, as the fields take it."""
-        return self.source(row)
 
     @post_dump(pass_original=True)
     def in_order(
