@@ -36,7 +36,8 @@ class Element(Field[Any]):
 
     choice names the group of which one may be present: "onset" for onset[x]. summary and modifier
     are R4's marks Σ and ?!. expected says that R4 requires what this server can be without. column
-    says whether the table has a column for it; the column `extra` has the others.
+    says whether the table has a column for it; the column `extra` has the others. The check is the
+    only validator: those of marshmallow (`validate=`) are not run.
     """
 
     def __init__(
@@ -72,7 +73,10 @@ class Element(Field[Any]):
 
 
 class List(Element):
-    """A repeating element: a list of one datatype, or of a backbone."""
+    """A repeating element: a list of one datatype, or of a backbone.
+
+    In a list of primitives, null keeps the place of one whose sibling has extensions.
+    """
 
     check: Repeating
 
