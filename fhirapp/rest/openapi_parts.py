@@ -48,13 +48,7 @@ _TYPES: Mapping[str, Node] = {
 
 
 def _parameter(place: str, name: str, doc: str, schema: Node, *, required: bool = False) -> Node:
-    return {
-        "name": name,
-        "in": place,
-        "description": doc,
-        "required": required,
-        "schema": schema,
-    }
+    return {"name": name, "in": place, "description": doc, "required": required, "schema": schema}
 
 
 def group(prefix: str, place: str, *described: tuple[str, str, Node]) -> Node:
@@ -275,11 +269,7 @@ def _resource(name: str) -> Node:
 
 def object_of(required: Mapping[str, Node], **optional: Node) -> Node:
     """Return the schema of an object."""
-    return {
-        "type": "object",
-        "required": [*required],
-        "properties": {**required, **optional},
-    }
+    return {"type": "object", "required": [*required], "properties": {**required, **optional}}
 
 
 def _array(items: Node) -> Node:
@@ -299,8 +289,7 @@ def _schemas(answers: Iterable[str]) -> Node:
     )
     link = object_of({"relation": STRING, "url": STRING})
     issue = object_of(
-        {"severity": STRING, "code": STRING, "diagnostics": STRING},
-        expression=_array(STRING),
+        {"severity": STRING, "code": STRING, "diagnostics": STRING}, expression=_array(STRING)
     )
     kind = {"enum": ["searchset", "history"]}
     return {
@@ -326,12 +315,7 @@ def _schemas(answers: Iterable[str]) -> Node:
         ),
         "Parameters": object_of({"resourceType": const["Parameters"]}, parameter={"type": "array"}),
         "Token": object_of(
-            {
-                "access_token": STRING,
-                "token_type": STRING,
-                "expires_in": NUMBER,
-                "scope": STRING,
-            }
+            {"access_token": STRING, "token_type": STRING, "expires_in": NUMBER, "scope": STRING}
         ),
         "OAuthError": object_of({"error": STRING}, error_description=STRING),
         "Object": object_of({}),

@@ -9,14 +9,7 @@ from flask import Flask
 from fhirapp.definition import Operation, OperationParameter
 from fhirapp.rest import openapi_parts as parts
 from fhirapp.rest.endpoints import Declaration, Endpoint, declare
-from fhirapp.rest.openapi_parts import (
-    JSON,
-    STRING,
-    Node,
-    content,
-    error_responses,
-    object_of,
-)
+from fhirapp.rest.openapi_parts import JSON, STRING, Node, content, error_responses, object_of
 
 _TAG = "Export"
 _NDJSON = "application/fhir+ndjson"
