@@ -27,7 +27,7 @@ from fhirapp.rest.access import Reach, reach_of, reaches, require
 from fhirapp.rest.bundle_answer import BundleAnswer
 from fhirapp.rest.operation import RequestParameters, read_parameters
 from fhirapp.rest.paging import cursors, fingerprint, page_link
-from fhirapp.rest.read import COLUMNS, StoredVersion, find_version
+from fhirapp.rest.read import COLUMNS, FoundVersion, find_version
 from fhirapp.search.values import Condition, all_of, is_in
 
 blueprint = Blueprint("history", __name__)
@@ -203,22 +203,22 @@ def _count(snapshot: Reader, definition: Definition, conditions: Sequence[Condit
     return int(snapshot.all(sql, where.values)[0][0])
 
 
-def _versions(snapshot: Reader, places: Sequence[_Place]) -> list[tuple[Definition, StoredVersion]]:
+def _versions(snapshot: Reader, places: Sequence[_Place]) -> list[tuple[Definition, FoundVersion]]:
     """Return the versions at these places, in their order: a SELECT for each type."""
     numbers: dict[str, list[int]] = {}
     for place in places:
         numbers.setdefault(place.type, []).append(place.pk)
-    versions: dict[tuple[str, int], StoredVersion] = {}
+    versions: dict[tuple[str, int], FoundVersion] = {}
     for name, rows in numbers.items():
         where = is_in("h.pk", rows)
         sql = f"SELECT {COLUMNS} FROM {types()[name].sql_table} h WHERE {where.sql}"
         for row in snapshot.all(sql, where.values):
-            version = StoredVersion(*row)
+            version = FoundVersion(*row)
             versions[name, version.pk] = version
     return [(types()[place.type], versions[place.type, place.pk]) for place in places]
 
 
-def _beside(path: str, version: StoredVersion) -> bytes:
+def _beside(path: str, version: FoundVersion) -> bytes:
     """Return the request and the response of a version's entry.
 
     The first is an update as create (http §3.1.0.4.1): a POST of it elsewhere would lose its id.

@@ -17,7 +17,7 @@ from fhirapp.search.query import Controls, parse_controls
 from fhirapp.search.values import Condition, all_of
 
 
-class StoredVersion(NamedTuple):
+class FoundVersion(NamedTuple):
     """A version as the database holds it; body is None for a deletion."""
 
     pk: int
@@ -31,7 +31,7 @@ class StoredVersion(NamedTuple):
 
 # FHIR R4 http §3.1.0.1.4: a read may ask for a part of the resource.
 _PARTS = ("_summary", "_elements")
-COLUMNS = ", ".join(f"h.{name}" for name in StoredVersion._fields)
+COLUMNS = ", ".join(f"h.{name}" for name in FoundVersion._fields)
 
 
 def read(definition: Definition, resource_id: str) -> Response:
@@ -59,7 +59,7 @@ def vread(definition: Definition, resource_id: str, version_id: str) -> Response
 
 def find_version(
     snapshot: Reader, reach: Reach, resource_id: str, version_id: int | None = None
-) -> StoredVersion | None:
+) -> FoundVersion | None:
     """Return a version, by default the newest; None where there is none or it may not be seen."""
     table = reach.definition.sql_table
     parts = [Condition("h.id = ?", (resource_id,))]
@@ -70,7 +70,7 @@ def find_version(
         parts.append(Condition("h.version_id = ?", (version_id,)))
     where = all_of([*parts, *reach.versions()])
     row = snapshot.first(f"SELECT {COLUMNS} FROM {table} h WHERE {where.sql}", where.values)
-    return StoredVersion(*row) if row else None
+    return FoundVersion(*row) if row else None
 
 
 def _wanted(definition: Definition) -> tuple[response.Layout, Controls | None]:
@@ -91,7 +91,7 @@ def _wanted(definition: Definition) -> tuple[response.Layout, Controls | None]:
 def _respond(
     snapshot: Reader,
     definition: Definition,
-    version: StoredVersion | None,
+    version: FoundVersion | None,
     shape: tuple[response.Layout, Controls | None],
     name: str,
 ) -> Response:
@@ -113,7 +113,7 @@ def _respond(
     )
 
 
-def _last_modified(snapshot: Reader, definition: Definition, version: StoredVersion) -> str | None:
+def _last_modified(snapshot: Reader, definition: Definition, version: FoundVersion) -> str | None:
     """Return when a version was published; None where the one before is of the same second.
 
     Last-Modified would not tell a copy of the one from the other (RFC 9110 §8.8.2.2).
