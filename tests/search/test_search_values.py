@@ -56,7 +56,7 @@ FOUND = [
     ("contenttype=text/plain", "bare charset loud"),
     ("contenttype=TEXT/plain", "bare charset loud"),
     ("contenttype=urn:ietf:bcp:13|text/plain", "bare charset loud"),
-    ("contenttype=urn:other|text/plain", ""),
+    ("contenttype=urn:other|text/plain", ""), ('contenttype="', ""), ('contenttype=" "', ""),
     ("contenttype=text/plain;charset=utf-8", "charset loud"),
     ("contenttype=text/plain; charset=UTF-8", "charset loud"),
     ("contenttype=text/plain;charset=latin1", ""), ("contenttype=text", ""),
