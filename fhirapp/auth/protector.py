@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 from authlib.integrations import flask_oauth2
@@ -21,15 +21,14 @@ from authlib.oauth2.rfc6750 import BearerTokenValidator
 from flask import Flask, current_app, g, request
 
 from fhirapp.audit.events import RequestKey, new_id
-from fhirapp.auth.links import all_links, link_of_user, links_of
+from fhirapp.auth.links import link_of_user, links_of
 from fhirapp.auth.models import PATIENT, digest
-from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, OwnRecords, access_of
+from fhirapp.auth.scopes import Access, OwnRecords, access_of
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import reader
 from fhirapp.db.generation import generation
 from fhirapp.db.reader import note_cache, read_since
-from fhirapp.fhir.outcome import FhirError, Forbidden, LoginRequired, Throttled, TokenExpired
-from fhirapp.fhir.temporal import exact_at
+from fhirapp.fhir.outcome import Forbidden, LoginRequired, Throttled, TokenExpired
 
 LONGEST_SECONDS = 1.0
 _MOST = 10_000
@@ -282,49 +281,3 @@ def insufficient_scope(diagnostics: str, needed: str, parameter: str | None = No
     error = Forbidden(diagnostics, parameter=parameter, headers=headers)
     error.needed_scope = needed
     return error
-
-
-def refusal_reasons(token: BearerToken, error: FhirError) -> Iterator[str]:
-    """Say which part of scope ∩ client ∩ user is missing."""
-    yield error.diagnostics
-    yield from _needed(token, error)
-    if token.is_expired():
-        yield f"The token expired at {exact_at(token.expires_at)}."
-    if token.revoked:
-        yield "The token was revoked."
-    if token.grant_revoked:
-        yield "The user, or the client, ended the consent that the token came of."
-    if token.client_disabled:
-        yield "The client is disabled."
-    if token.user_disabled:
-        yield "The user is disabled."
-    yield f"The token's scope: {token.scope}"
-    yield f"The client is registered for: {token.registered}"
-    if token.role is not None:
-        yield f"The user's role: {token.role}"
-    if token.role == PATIENT and token.patient_id is not None and not token.is_linked:
-        links = all_links(token.user_id or "")
-        yield "The patient in context is not linked to the user any more."
-        yield from (link.lapse for link in links if link.patient_id == token.patient_id)
-    if token.is_expired() or token.is_revoked():
-        # Nothing is, whatever its scopes.
-        return
-    access = token.access()
-    scopes = [str(scope) for scope in access.scopes if scope.context != "patient" or access.patient]
-    yield f"What is left of these together: {' '.join(scopes) or 'nothing'}"
-
-
-def _needed(token: BearerToken, error: FhirError) -> Iterator[str]:
-    """Name the scope that would have reached, in the contexts that the token's user can allow."""
-    if not isinstance(error, Forbidden) or error.needed_scope is None:
-        return
-    rest = error.needed_scope.partition("/")[2]
-    if not rest:
-        yield f"It would have needed: {error.needed_scope}"
-        return
-    contexts = ["system"] if token.role is None else [*CONTEXTS_OF_ROLE[token.role]]
-    if error.parameter is not None and "patient" in contexts:
-        # The token is for one patient, and this is another.
-        contexts.remove("patient")
-    if contexts:
-        yield f"It would have needed: {' or '.join(f'{context}/{rest}' for context in contexts)}"

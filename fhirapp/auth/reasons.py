@@ -1,4 +1,4 @@
-"""Why the token endpoint refuses a client, as functions of client, code, token, consent and user.
+"""Why a client is refused, as functions of client, code, token, consent and user.
 
 Except for invalid_scope, which only a client that proved who it is can get, the answer is terse:
 these sentences are for the client's owner and the administrator, who read them among the refused
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
-from fhirapp.auth.models import BASIC, AuthorizationCode, Client, Grant, RefreshToken, User
-from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
+from fhirapp.auth.models import BASIC, PATIENT, AuthorizationCode, Client, Grant, RefreshToken, User
+from fhirapp.auth.protector import BearerToken
+from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, SESSION_SCOPES, parse_scope
+from fhirapp.fhir.outcome import FhirError, Forbidden
 from fhirapp.fhir.temporal import exact_at
 
 # Characters that are repeated of what a client sent.
@@ -111,6 +113,54 @@ def of_consent(grant: Grant | None, user: User | None) -> Iterator[str]:
         yield f"The consent expired at {exact_at(grant.expires_at)}."
     if user.disabled:
         yield "The user is disabled."
+
+
+def of_token(token: BearerToken, error: FhirError, lapses: Iterable[str]) -> Iterator[str]:
+    """Say which part of scope ∩ client ∩ user a request with a token lacks.
+
+    lapses say why the user is not linked to the patient in context any more.
+    """
+    yield error.diagnostics
+    yield from _needed(token, error)
+    if token.is_expired():
+        yield f"The token expired at {exact_at(token.expires_at)}."
+    if token.revoked:
+        yield "The token was revoked."
+    if token.grant_revoked:
+        yield "The user, or the client, ended the consent that the token came of."
+    if token.client_disabled:
+        yield "The client is disabled."
+    if token.user_disabled:
+        yield "The user is disabled."
+    yield f"The token's scope: {token.scope}"
+    yield f"The client is registered for: {token.registered}"
+    if token.role is not None:
+        yield f"The user's role: {token.role}"
+    if token.role == PATIENT and token.patient_id is not None and not token.is_linked:
+        yield "The patient in context is not linked to the user any more."
+        yield from lapses
+    if token.is_expired() or token.is_revoked():
+        # Nothing is, whatever its scopes.
+        return
+    access = token.access()
+    scopes = [str(scope) for scope in access.scopes if scope.context != "patient" or access.patient]
+    yield f"What is left of these together: {' '.join(scopes) or 'nothing'}"
+
+
+def _needed(token: BearerToken, error: FhirError) -> Iterator[str]:
+    """Name the scope that would have reached, in the contexts that the token's user can allow."""
+    if not isinstance(error, Forbidden) or error.needed_scope is None:
+        return
+    rest = error.needed_scope.partition("/")[2]
+    if not rest:
+        yield f"It would have needed: {error.needed_scope}"
+        return
+    contexts = ["system"] if token.role is None else [*CONTEXTS_OF_ROLE[token.role]]
+    if error.parameter is not None and "patient" in contexts:
+        # The token is for one patient, and this is another.
+        contexts.remove("patient")
+    if contexts:
+        yield f"It would have needed: {' or '.join(f'{context}/{rest}' for context in contexts)}"
 
 
 def denied_scopes(requested: str) -> str:

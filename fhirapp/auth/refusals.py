@@ -20,6 +20,7 @@ from werkzeug.datastructures import Authorization
 
 from fhirapp import urls
 from fhirapp.auth import protector, reasons
+from fhirapp.auth.links import all_links
 from fhirapp.auth.models import (
     AuthorizationCode,
     Client,
@@ -32,6 +33,7 @@ from fhirapp.auth.models import (
 from fhirapp.auth.throttle import Failures
 from fhirapp.auth.unverified import InvalidJwt, read_jwt
 from fhirapp.db import db, is_busy, writing
+from fhirapp.fhir.outcome import FhirError
 
 WAITS = "An administrator has not approved the client yet."
 
@@ -159,6 +161,16 @@ def record(
     except Exception as error:
         if not is_busy(error):
             raise
+
+
+def record_denied(token: protector.BearerToken, error: FhirError) -> None:
+    """Keep why a request with a token is refused."""
+    lapses: list[str] = []
+    if not token.is_linked:
+        links = all_links(token.user_id or "")
+        lapses = [link.lapse for link in links if link.patient_id == token.patient_id]
+    why = [*reasons.of_token(token, error, lapses)]
+    record(token.client_id, error.status, why, user_id=token.user_id)
 
 
 def _make_room(connection: Connection, client_id: str) -> None:

@@ -12,7 +12,7 @@ from werkzeug.exceptions import MethodNotAllowed as WerkzeugMethodNotAllowed
 
 from fhirapp.audit import Unwritable
 from fhirapp.auth import refusals
-from fhirapp.auth.protector import refusal_reasons, request_id, used_token
+from fhirapp.auth.protector import request_id, used_token
 from fhirapp.db import is_busy
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import outcome
@@ -82,9 +82,7 @@ def _record(error: outcome.FhirError) -> None:
     """Keep why the request is refused, where it came with a token that is or was valid."""
     token = used_token()
     if token is not None and error.status in (401, 403):
-        refusals.record(
-            token.client_id, error.status, [*refusal_reasons(token, error)], user_id=token.user_id
-        )
+        refusals.record_denied(token, error)
 
 
 def unavailable(why: str) -> Response:
