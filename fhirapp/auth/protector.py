@@ -2,7 +2,8 @@
 
 `@require_oauth()` protects a view, which finds the token in `current_token`. Authlib reads the
 header and the token's state; SMART scopes are decided by Access (Authlib's own scope check compares
-words). Each process keeps the tokens that it looked up until anything is written.
+words). Each process keeps the tokens that it looked up until anything is written, for at most
+TOKEN_CACHE_SECONDS.
 Source: RFC 6750; decisions §4, §6.
 """
 
@@ -30,8 +31,8 @@ from fhirapp.db.generation import generation
 from fhirapp.db.reader import note_cache, read_since
 from fhirapp.fhir.outcome import Forbidden, LoginRequired, Throttled, TokenExpired
 
-LONGEST_SECONDS = 1.0
-_MOST = 10_000
+TOKEN_CACHE_SECONDS = 1.0
+_MAX_CACHED_TOKENS = 10_000
 Value = TypeVar("Value")
 
 
@@ -62,9 +63,11 @@ class DigestCache(Generic[Value]):
         since = read_since()
         value = look_up(digest)
         if value is not None:
-            if len(self._entries) >= _MOST:
+            if len(self._entries) >= _MAX_CACHED_TOKENS:
                 self._entries.clear()
-            self._entries[digest] = _CachedValue(value, since, time.monotonic() + LONGEST_SECONDS)
+            self._entries[digest] = _CachedValue(
+                value, since, time.monotonic() + TOKEN_CACHE_SECONDS
+            )
         return value
 
 

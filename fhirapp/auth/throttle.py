@@ -110,9 +110,13 @@ class Failures:
         return _seconds_until(until) if times > self._per_minute else 0
 
     def _count(self, key: str, now: float) -> tuple[int, float]:
-        while self._counts and next(iter(self._counts.values()))[1] <= now:
+        # An end more than a minute ahead: the clock was set back.
+        while self._counts and not now < next(iter(self._counts.values()))[1] <= now + 60:
             self._counts.popitem(last=False)
-        times, until = self._counts.get(key, (0, now + 60))
+        times, until = self._counts.get(key, (0, now))
+        if until <= now:
+            self._counts.pop(key, None)
+            times, until = 0, now + 60
         self._counts[key] = times + 1, until
         return self._counts[key]
 

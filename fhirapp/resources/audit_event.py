@@ -32,7 +32,7 @@ from fhirapp.rest.bundle_answer import bundle_id
 from fhirapp.rest.endpoints import Declaration, Endpoint, declare, interactions_of
 from fhirapp.rest.operation import SHAPING, RequestParameters, read_parameters
 from fhirapp.rest.paging import cursors, fingerprint, page_link
-from fhirapp.rest.response import arguments, document_etag, negotiate, respond
+from fhirapp.rest.response import FORM_PARAMETERS, arguments, document_etag, negotiate, respond
 
 NAME = "AuditEvent"
 SCOPE = f"user/{NAME}.rs"
@@ -306,24 +306,27 @@ def search() -> Response:
     """Return a page of AuditEvents, the newest first. Raises a ParameterError."""
     _check_access("s")
     sent = arguments()
+    for name, value in sent:
+        if not value and name not in FORM_PARAMETERS:
+            # To ignore it would make the answer the trail of others.
+            raise InvalidParameter(name, "cannot be read")
     # Several dates all hold.
     dates = [pair for pair in sent if pair[0] == "date"]
-    # What is unknown is refused: to ignore it would make the answer the trail of others.
     parameters = read_parameters(
         _PARAMETERS, [pair for pair in sent if pair[0] != "date"], NAME, is_paged=True
     )
     layout = negotiate(parameters.parameters)
     applied = [*dates, *parameters.applied]
-    made_for = fingerprint(NAME, [pair for pair in applied if pair[0] not in SHAPING])
+    query_fingerprint = fingerprint(NAME, [pair for pair in applied if pair[0] not in SHAPING])
     filters = _filters(parameters, [value for _, value in dates])
     if parameters.cursor is not None:
-        (filters["before"],) = cursors().read(parameters.cursor, made_for)
+        (filters["before"],) = cursors().read(parameters.cursor, query_fingerprint)
     count = max(1, parameters.count)
     found = entries(**filters, kind=None, limit=count + 1)
     shown = found[:count]
     links = [("self", page_link(NAME, [*dates, *parameters.parameters]))]
     if len(found) > count:
-        cursor = cursors().write((shown[-1].number,), made_for)
+        cursor = cursors().write((shown[-1].number,), query_fingerprint)
         links.append(("next", page_link(NAME, [*applied, ("_cursor", cursor)])))
     shown_ids = repr([entry.id for entry in found]).encode()
     name = bundle_id(hashlib.blake2b(shown_ids, digest_size=16).hexdigest())

@@ -378,7 +378,7 @@ def check_reaches(definition: Definition, access: Access, parameter: str) -> Non
 
 
 def check_id(definition: Definition, resource_id: str) -> None:
-    """Raise NotFound, where the type may be read, for what is not the syntax of an id."""
+    """Raise NotFound for an invalid id, Forbidden where the token may not read the type."""
     if not _ID.fullmatch(resource_id):
         require(definition, "r")
         raise outcome.NotFound(f"{definition.name}: this can be no id.")
@@ -414,13 +414,13 @@ def types_of_scopes() -> Mapping[str, bool]:
     }
 
 
-def check_merged(
+def check_searched_not_merged(
     reader: Reader, reach: Reach, applied: Arguments, context: Context, *, is_empty: bool
 ) -> None:
     """Refuse a search whose answer lacks the record of a patient who was merged into another.
 
-    That is one that found nothing, or names several; who names the patient who stays beside is
-    answered. Raises InvalidParameter; without this the answer reads as "none".
+    That is one that found nothing, or that names several patients without the surviving one.
+    Raises InvalidParameter; without this the answer reads as "none".
     """
     if is_empty and reach.access.patient and reach.definition.compartment:
         check_not_merged(reader, reach.access.patient)

@@ -37,7 +37,7 @@ def is_of_patients(definition: Definition) -> bool:
     return definition.searchable and "patient" in definition.references
 
 
-def id_of(type_name: str) -> Callable[[View], View]:
+def reject_reserved_ids(type_name: str) -> Callable[[View], View]:
     """Return the decorator of views whose route has the id of a resource of a type, `resource_id`.
 
     `$…` or `_…` in its place is an operation or interaction that does not exist. It is refused
@@ -193,7 +193,7 @@ class ResourceBlueprint(Blueprint):
                 self.add_url_rule(f"{rule}/", endpoint.view, view, methods=methods)
 
     def _protected(self, view: View, type_name: str) -> View:
-        return partial(id_of(type_name)(require_oauth()(view)), self.definition)
+        return partial(reject_reserved_ids(type_name)(require_oauth()(view)), self.definition)
 
     def register(self, app: App, options: dict[str, Any]) -> None:
         super().register(app, options)

@@ -93,7 +93,7 @@ class Chains:
     def _resolved(
         self, name: str, steps: Sequence[_Lead | _Referrer], wanted: Sequence[Sequence[_Branch]]
     ) -> list[AnyCondition]:
-        """Return what must hold of a row, a condition for each repetition. Raises FhirError."""
+        """Return what must hold of a row: a condition for each distinct value. Raises FhirError."""
         holders = [self._definition, *(step.targets[0] for step in steps[:-1])]
         conditions: list[AnyCondition] = []
         for branches in wanted:
@@ -230,8 +230,10 @@ class _Lead(NamedTuple):
         listed = [(name, ids) for name, ids in ids_by_type if ids]
         if not listed:
             return NONE
-        if self.reference.compartment and len(listed[0][1]) <= _FEW:
-            return replace(is_in("r.patient_id", listed[0][1]), narrows=True)
+        name, ids = listed[0]
+        is_of_patients = self.reference.compartment and len(listed) == 1 and name == "Patient"
+        if is_of_patients and len(ids) <= _FEW:
+            return replace(is_in("r.patient_id", ids), narrows=True)
         choices = [is_in("k.target_id", ids).where() for _, ids in listed]
         sql = " OR ".join(f"k.target_type = ? AND {choice.sql}" for choice in choices)
         values = [

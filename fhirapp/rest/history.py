@@ -65,7 +65,7 @@ class _Request(NamedTuple):
         return cls(parameters, response.negotiate(parameters.parameters), since, at)
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """The place of a version in a history."""
 
     last_updated: str
@@ -76,8 +76,8 @@ class _Place(NamedTuple):
 class _History(NamedTuple):
     """A history: its path below /fhir, and what the token may see of its types.
 
-    conditions hold for each of its versions. is_counted says whether every page tells the total;
-    else one that holds all does, and `_count=0` of one type, which an index can tell.
+    conditions hold for each of its versions. With is_counted every page tells the
+    total; else a first page that holds all versions does.
     """
 
     path: str
@@ -122,10 +122,12 @@ def history_system() -> Response:
 def _answer(history: _History, wanted: _Request) -> Response:
     """Return the page that is asked for. Raises InvalidParameter."""
     parameters, snapshot = wanted.parameters, reader()
-    made_for = fingerprint(history.path, [("_since", repr(wanted.since)), ("_at", repr(wanted.at))])
+    query_fingerprint = fingerprint(
+        history.path, [("_since", repr(wanted.since)), ("_at", repr(wanted.at))]
+    )
     after = None
     if parameters.cursor is not None:
-        after = _Place(*cursors().read(parameters.cursor, made_for, "history"))
+        after = _Position(*cursors().read(parameters.cursor, query_fingerprint, "history"))
     conditions = {
         reach.definition.name: [
             *history.conditions,
@@ -152,7 +154,7 @@ def _answer(history: _History, wanted: _Request) -> Response:
         ("first", page_link(history.path, parameters.applied)),
     ]
     if page and more:
-        further = [*parameters.applied, ("_cursor", cursors().write(page[-1], made_for))]
+        further = [*parameters.applied, ("_cursor", cursors().write(page[-1], query_fingerprint))]
         links.append(("next", page_link(history.path, further)))
     answer = BundleAnswer("history")
     for definition, version in _versions(snapshot, page):
@@ -178,13 +180,15 @@ def _places(
     snapshot: Reader,
     definition: Definition,
     conditions: Sequence[Condition],
-    after: _Place | None,
+    after: _Position | None,
     limit: int,
-) -> list[_Place]:
+) -> list[_Position]:
     """Return the places of versions of a type, newest first, after a place."""
     selecting = [*conditions]
     if after is not None and after.type == definition.name:
-        selecting.append(Condition("(h.last_updated, h.pk) < (?, ?)", (after[0], after.pk)))
+        selecting.append(
+            Condition("(h.last_updated, h.pk) < (?, ?)", (after.last_updated, after.pk))
+        )
     elif after is not None:
         sign = "<=" if after.type < definition.name else "<"
         selecting.append(Condition(f"h.last_updated {sign} ?", (after.last_updated,)))
@@ -194,7 +198,7 @@ def _places(
         f" ORDER BY h.last_updated DESC, h.pk DESC LIMIT {limit}",
         where.values,
     )
-    return [_Place(last_updated, definition.name, pk) for last_updated, pk in rows]
+    return [_Position(last_updated, definition.name, pk) for last_updated, pk in rows]
 
 
 def _count(snapshot: Reader, definition: Definition, conditions: Sequence[Condition]) -> int:
@@ -203,7 +207,9 @@ def _count(snapshot: Reader, definition: Definition, conditions: Sequence[Condit
     return int(snapshot.all(sql, where.values)[0][0])
 
 
-def _versions(snapshot: Reader, places: Sequence[_Place]) -> list[tuple[Definition, FoundVersion]]:
+def _versions(
+    snapshot: Reader, places: Sequence[_Position]
+) -> list[tuple[Definition, FoundVersion]]:
     """Return the versions at these places, in their order: a SELECT for each type."""
     numbers: dict[str, list[int]] = {}
     for place in places:

@@ -73,8 +73,8 @@ def _begin() -> Response | None:
 
 def milliseconds() -> float:
     """Return how long the request has taken until now."""
-    began: float = g.began
-    return 1_000 * (time.perf_counter() - began)
+    now = time.perf_counter()
+    return float(1_000 * (now - g.get("began", now)))
 
 
 def _check_size() -> None:

@@ -135,7 +135,7 @@ def read_parameters(
 
 
 def _check_text(name: str, value: str, parameter: OperationParameter | None) -> None:
-    """Raises InvalidParameter for a value that is no text, or too long and no resource."""
+    """Raises InvalidParameter for a NUL character, or a long value that is no resource."""
     if "\0" in value:
         raise InvalidParameter(name, "has a NUL character")
     if len(value) > MAX_LENGTH and (parameter is None or parameter.type != "Resource"):

@@ -1,9 +1,9 @@
 """The pages of a search: their matches, links and total, and the cursors between them.
 
 Several types come one after the other. A cursor is opaque and signed, and the server keeps nothing:
-it names a place in its type, and of each type the last row that there was at the first page, so
-that what came later is on no later page. With `_sort=_score` the best of the newest CANDIDATES
-matches of words are ranked, on one page.
+it names a position in its type, and the last row number of each type at the first page, so that
+resources first published later are on no later page. With `_sort=_score` the best of the newest
+CANDIDATES matches of words are ranked, on one page.
 Source: service.md 2.1; FHIR R4 search §3.1.1.5.1; decisions 2.1, 2.5, §3.
 """
 
@@ -46,7 +46,7 @@ TOO_COMMON = (
     f"the words are in more than {RANKABLE:,} resources and were not ranked; newest first",
 )
 BY_NUMBER = Order((SortKey("{row}.pk"),))
-# The place before the first of a type, in the orders in which several types are searched.
+# The position before the first of a type, in the orders in which several types are searched.
 _BEFORE_FIRST: Mapping[Order, Place] = {NEWEST_FIRST: ("\U0010ffff", ""), BY_NUMBER: (0,)}
 # A score depends on how rare the words are among all records.
 LIMITED = ("_sort", "_score ranks among all records, which this token may not see; newest first")
@@ -164,7 +164,7 @@ class Part(NamedTuple):
     selection: Selection
 
 
-def rank(name: str) -> tuple[bool, str]:
+def type_sort_key(name: str) -> tuple[bool, str]:
     """Return what types are sorted by: the patient, then by name."""
     return (types()[name].compartment != "id", name)
 
@@ -174,13 +174,13 @@ def read_page(
 ) -> Page:
     """Read a page, and one more row to learn whether another page follows.
 
-    parts are in the order of rank.
+    parts are in the order of type_sort_key.
     """
     matches: list[Match] = []
     marks = dict(cursor.marks) if cursor else {}
     for definition, selection in parts:
         name, limit = definition.name, count + 1 - len(matches)
-        if not limit or (cursor and rank(name) < rank(cursor.type)):
+        if not limit or (cursor and type_sort_key(name) < type_sort_key(cursor.type)):
             continue
         after = None
         if cursor:

@@ -19,7 +19,7 @@ from fhirapp.fhir.elements import Binding
 from fhirapp.fhir.json import INCLUDE
 from fhirapp.fhir.outcome import UnsupportedMediaType, issue
 from fhirapp.rest import paging, response
-from fhirapp.rest.access import Reach, check_id, check_merged, require
+from fhirapp.rest.access import Reach, check_id, check_searched_not_merged, require
 from fhirapp.rest.bundle_answer import BundleAnswer
 from fhirapp.rest.chains import Chains
 from fhirapp.rest.explain import Statements, explain_limits
@@ -78,7 +78,7 @@ class TypeSearch(NamedTuple):
 
 
 def search_compartment(definition: Definition, resource_id: str) -> Response:
-    """Return the searchset Bundle of what is about a patient. Raises FhirError."""
+    """Return the searchset Bundle of one type in a patient's compartment. Raises FhirError."""
     check_id(types()["Patient"], resource_id)
     return search_type(definition, [("patient", resource_id)])
 
@@ -102,15 +102,15 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     snapshot = reader()
     run, parts = statements or snapshot.all, [search.part(snapshot)]
     applied = search.query.applied
-    made_for = paging.fingerprint(definition.name, [*applied, ("_sort", controls.sort)])
+    query_fingerprint = paging.fingerprint(definition.name, [*applied, ("_sort", controls.sort)])
     if controls.sort == BY_SCORE:
         page = paging.ranked_page(run, parts[0], search.query, controls, reach)
         ignored += page.unranked
     else:
-        cursor = paging.cursor_of(controls.cursor, made_for)
+        cursor = paging.cursor_of(controls.cursor, query_fingerprint)
         page = read_page(run, parts, order, cursor, controls)
     total = paging.total_of(snapshot, parts, page) if controls.with_total else None
-    check_all_merged(snapshot, [search], is_empty=not (page.matches or total))
+    check_searches_not_merged(snapshot, [search], is_empty=not (page.matches or total))
     inclusion = included_with(snapshot, reach.access, joins, page.matches)
 
     if definition.compartment == "id" and any(join.reverse for join in joins):
@@ -122,8 +122,10 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     linked = [*applied, *controls.applied]
     links = [("self", paging.self_link(definition.name))]
     if config.self_link == "fhir":
-        links = [("self", paging.page_link(definition.name, [*linked, *controls.place]))]
-    links += paging.further_links(definition.name, linked, page, made_for, with_previous=True)
+        links = [("self", paging.page_link(definition.name, [*linked, *controls.cursor_parameter]))]
+    links += paging.further_links(
+        definition.name, linked, page, query_fingerprint, with_previous=True
+    )
     answer = searchset(page, controls, inclusion.resources)
     answer.add_issues(issues)
     return answer.respond(links, total, layout)
@@ -144,10 +146,14 @@ def read_page(
     return paging.read_page(run, parts, order, cursor, count)
 
 
-def check_all_merged(snapshot: Reader, searches: Sequence[TypeSearch], *, is_empty: bool) -> None:
-    """Raises InvalidParameter where the record of a patient is in another's (check_merged)."""
+def check_searches_not_merged(
+    snapshot: Reader, searches: Sequence[TypeSearch], *, is_empty: bool
+) -> None:
+    """Raises InvalidParameter where the answer lacks the record of a merged patient."""
     for search in searches:
-        check_merged(snapshot, search.reach, search.query.direct, search.context, is_empty=is_empty)
+        check_searched_not_merged(
+            snapshot, search.reach, search.query.direct, search.context, is_empty=is_empty
+        )
 
 
 def searchset(page: Page, controls: Controls, included: Sequence[Match] = ()) -> BundleAnswer:

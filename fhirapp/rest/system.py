@@ -19,19 +19,19 @@ from fhirapp.db import reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import outcome
 from fhirapp.rest.access import Reach, check_id, reach_of, reaches, require
-from fhirapp.rest.blueprint import compartment_types, id_of
+from fhirapp.rest.blueprint import compartment_types, reject_reserved_ids
 from fhirapp.rest.paging import (
     cursor_of,
     fingerprint,
     further_links,
     page_link,
-    rank,
     total_of,
+    type_sort_key,
 )
 from fhirapp.rest.response import is_strict, negotiate
 from fhirapp.rest.search import (
     TypeSearch,
-    check_all_merged,
+    check_searches_not_merged,
     explain,
     issues_of,
     read_page,
@@ -63,10 +63,10 @@ def search_system() -> Response:
 
 @blueprint.get("/fhir/Patient/<resource_id>/*")
 @blueprint.route("/fhir/Patient/<resource_id>/_search", methods=["GET", "POST"])
-@id_of("Patient")
+@reject_reserved_ids("Patient")
 @require_oauth()
 def search_record(resource_id: str) -> Response:
-    """Return the searchset Bundle of what is about a patient. Raises FhirError."""
+    """Return the searchset Bundle of a patient's compartment, of all types. Raises FhirError."""
     check_id(types()["Patient"], resource_id)
     return _answer(f"Patient/{resource_id}/*", compartment_types(), [("patient", resource_id)])
 
@@ -77,7 +77,7 @@ def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Res
     parameters = search_arguments()
     layout, strict, config = negotiate(parameters), is_strict(), settings()
     requested = _requested_types(parameters, searched)
-    wanted = sorted(requested or searched, key=lambda definition: rank(definition.name))
+    wanted = sorted(requested or searched, key=lambda definition: type_sort_key(definition.name))
     chosen, uncovered = _searchable_types(access, wanted, is_named=bool(requested))
     rest = [(name, value) for name, value in parameters if name != _TYPE]
     controls = parse_controls(rest, default=config.page_size, greatest=config.page_max)
@@ -92,22 +92,22 @@ def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Res
         ignored.append((_TYPE, f"{names} not searched: the token's scope does not cover it"))
     applied = [pair for pair in searches[0].query.applied if pair not in within]
     applied += [(_TYPE, ",".join(definition.name for definition in requested))] if requested else []
-    made_for = fingerprint(path or "/", applied)
+    query_fingerprint = fingerprint(path or "/", applied)
 
     snapshot = reader()
-    cursor = cursor_of(controls.cursor, made_for)
+    cursor = cursor_of(controls.cursor, query_fingerprint)
     parts = [search.part(snapshot) for search in searches]
     page = read_page(snapshot.all, parts, NEWEST_FIRST, cursor, controls)
     total = total_of(snapshot, parts, page) if controls.with_total else None
-    check_all_merged(snapshot, searches, is_empty=not (page.matches or total))
+    check_searches_not_merged(snapshot, searches, is_empty=not (page.matches or total))
     issues = issues_of(searches, ignored)
     if controls.explain:
         names = ", ".join(definition.name for definition in chosen)
         issues.append(explanation("type", f"Types: {names}; one after the other.", None, [_SPEC]))
         issues += explain(searches, controls)
     applied += controls.applied
-    links = [("self", page_link(path, [*applied, *controls.place]))]
-    links += further_links(path, applied, page, made_for)
+    links = [("self", page_link(path, [*applied, *controls.cursor_parameter]))]
+    links += further_links(path, applied, page, query_fingerprint)
     answer = searchset(page, controls)
     answer.add_issues(issues)
     return answer.respond(links, total, layout)

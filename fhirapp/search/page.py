@@ -107,7 +107,8 @@ def parse_sort(value: str, parameters: Parameters, context: Context) -> Order:
 class Cursor(NamedTuple):
     """The place after which, or with backwards before which, a page lies.
 
-    mark is the last row number at the first page; rows with a higher one are on no later page.
+    mark is the table's last row number when paging began. Resources first published after it are on
+    no later page; changed ones keep their position.
     """
 
     place: tuple[Any, ...]
@@ -167,11 +168,11 @@ def find_page(
         selection = selection.of_all()
     walk = _walk(run, selection, order)
     if cursor is None:
-        return list(_unchanged(run, selection, order, walk, None, limit))
+        return list(_read_rows(run, selection, order, walk, None, limit))
     if cursor.backwards:
         order = order.reversed()
     until = selection.and_where(Condition("r.pk <= ?", (cursor.mark,)))
-    rows = list(_unchanged(run, until, order, walk, cursor.place, limit))
+    rows = list(_read_rows(run, until, order, walk, cursor.place, limit))
     if run(f"SELECT 1 FROM {selection.table} WHERE replaced_pk > ? LIMIT 1", (cursor.mark,)):
         changed = _changed(selection, order, cursor, limit)
         rows = order.sorted([*rows, *run(changed.sql, changed.values)])
@@ -199,7 +200,7 @@ def _walk(run: Run, selection: Selection, order: Order) -> Walk | None:
     return walk
 
 
-def _unchanged(
+def _read_rows(
     run: Run,
     selection: Selection,
     order: Order,
@@ -207,7 +208,7 @@ def _unchanged(
     place: Place | None,
     limit: int,
 ) -> Iterator[Place]:
-    """Yield the rows that have not changed since the first page."""
+    """Yield the rows after a place; for a later page, of rows that were there at the first."""
     if walk:
         yield from _walked(run, selection, order, walk, place, limit)
         return

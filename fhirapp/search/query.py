@@ -109,7 +109,7 @@ class Controls:
         return self.only_total or self.total != "none"
 
     @property
-    def place(self) -> list[tuple[str, str]]:
+    def cursor_parameter(self) -> list[tuple[str, str]]:
         """The parameter that tells where the page begins, for its own link."""
         return [] if self.cursor is None else [("_cursor", self.cursor)]
 
@@ -249,14 +249,15 @@ class Query:
     chains: Mapping[str, ChainedParameter] = field(default_factory=dict)
 
     def conditions(self) -> list[AnyCondition]:
-        """Return the conditions, chains resolved, for which access is checked. Raises FhirError."""
+        """Return the conditions. Raises FhirError.
+
+        It looks up in the database what chains lead to, so access has to be checked before.
+        """
         conditions: list[AnyCondition] = []
         for part in self.parts:
-            if isinstance(part, ChainedParameter):
-                conditions += part.resolve()
-                check_size(f"{part.before}{part.parameter.name}".partition(":")[0], conditions)
-            else:
-                conditions.append(part)
+            conditions += part.resolve() if isinstance(part, ChainedParameter) else [part]
+        if self.chains:
+            check_size([*self.chains][-1].partition(":")[0], conditions)
         return conditions
 
     @cached_property

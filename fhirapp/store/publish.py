@@ -1,6 +1,7 @@
 """Publish versions: the one way to write, in one transaction.
 
-Source: decisions §5: versions count 1, 2, 3…, never change, and the same content makes none.
+Versions count 1, 2, 3…; their content never changes. Unchanged content makes none, unless an
+attachment changed. Source: decisions §5.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from fhirapp.store.write import Rendering, Writer
 # change, or why it is not published.
 Decide = Callable[[PreparedResource, StoredVersion | Version | None], Change | str]
 
-_UNREJECTED = (Change.NEW, Change.CHANGED, Change.SAME)
+# Changes after which the attachments of the resource are published.
+_WITH_ATTACHMENTS = (Change.NEW, Change.CHANGED, Change.SAME)
 _WRITTEN = (Change.NEW, Change.CHANGED, Change.DELETED)
 
 
@@ -77,7 +79,7 @@ class Publisher:
         changes, versions = self._decide_all(batch, latest)
         decided = [*zip(batch, changes, strict=True)]
         if self._publish_attachments(
-            prepared for prepared, change in decided if change in _UNREJECTED
+            prepared for prepared, change in decided if change in _WITH_ATTACHMENTS
         ):
             # What carries them may have a new version by that.
             latest = self.latest(batch)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fhirapp
-from fhirapp.auth.protector import LONGEST_SECONDS, DigestCache
+from fhirapp.auth.protector import TOKEN_CACHE_SECONDS, DigestCache
 from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
 from fhirapp.db.generation import Generation, generation
@@ -127,7 +127,7 @@ def test_token_is_cached_for_a_second(in_app, monkeypatch):
     verified, look_up, clock = DigestCache(), LookUp(), time.monotonic()
     monkeypatch.setattr("fhirapp.auth.protector.time.monotonic", lambda: clock)
     verified.get(KEY, look_up)
-    clock += LONGEST_SECONDS + 0.001
+    clock += TOKEN_CACHE_SECONDS + 0.001
     verified.get(KEY, look_up)
     assert look_up.times == 2
 

@@ -34,6 +34,16 @@ def test_addresses_whose_minute_ended_are_forgotten(at):
     assert len(failures._counts) == 60
 
 
+def test_a_clock_that_is_set_back_prolongs_no_minute(at):
+    failures = Failures(2)
+    failures.count("192.0.2.1")
+    at[0] -= 600
+    assert [failures.count("192.0.2.2") for _ in range(3)] == [0, 0, 60]
+    assert [*failures._counts] == ["192.0.2.2"]
+    at[0] += 60
+    assert failures.count("192.0.2.2") == 0
+
+
 def test_an_ipv6_network_is_one_address(at):
     failures = Failures(1)
     assert failures.count("2001:db8::1") == 0

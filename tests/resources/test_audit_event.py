@@ -96,6 +96,7 @@ def test_audit_events_are_refused_to_systems_and_without_a_token(own_app):
 
 
 UNKNOWN = ["agent=x", "_sort=date", "date=x", "date=ap2020", "_count=x", "patient=a/b", "x=1"]
+UNKNOWN += ["patient=", "patient=p1&patient=", "date=", "_count=", "_before=9"]
 
 
 def test_unknown_parameter_of_audit_events_is_refused(own_app):

@@ -58,6 +58,38 @@ def test_a_chain_goes_two_steps(make_app, tmp_path, monkeypatch, most):
     assert fhir.ids(f"{ALLERGY}?{two}=nobody") == []
 
 
+@pytest.mark.parametrize("most", [1_000, 0], ids=["targets listed", "row by row"])
+def test_a_subject_of_another_type_is_not_the_patient_with_its_id(
+    make_app, tmp_path, monkeypatch, most
+):
+    monkeypatch.setattr(chains, "MOST", most)
+    app = make_app()
+    people = [
+        {"resourceType": kind, "id": "same", "name": [{"family": family}]}
+        for kind, family in (("Patient", "Patientname"), ("Practitioner", "Practitionername"))
+    ]
+    notes = [
+        {
+            "resourceType": "DocumentReference",
+            "id": f"of-{kind.lower()}",
+            "status": "current",
+            "type": {"text": "Note"},
+            "subject": {"reference": f"{kind}/same"},
+            "content": [{"attachment": {"contentType": "text/plain", "data": "dGV4dA=="}}],
+        }
+        for kind in ("Patient", "Practitioner")
+    ]
+    add(app, tmp_path, *people, *notes)
+    fhir = Fhir(app, token_for(app, ALL))
+    for name, found in (
+        ("subject:Practitioner.name=practitionername", ["of-practitioner"]),
+        ("subject.name=practitionername", ["of-practitioner"]),
+        ("subject.name=patientname", ["of-patient"]),
+        ("subject:Patient.name=patientname", ["of-patient"]),
+    ):
+        assert fhir.ids(f"{DOCUMENT}?{name}") == found
+
+
 NOWHERE = [
     ("nonsense.name", "nonsense is no reference of AllergyIntolerance"),
     ("code.text", "code is no reference of AllergyIntolerance"),

@@ -174,7 +174,7 @@ OTHERS = (
 @pytest.fixture(autouse=True)
 def tokens_stay_known(monkeypatch):
     """A token is looked up again each second, whose steps are none of a search's."""
-    monkeypatch.setattr("fhirapp.auth.protector.LONGEST_SECONDS", 600.0)
+    monkeypatch.setattr("fhirapp.auth.protector.TOKEN_CACHE_SECONDS", 600.0)
 
 
 @pytest.fixture(scope="module")

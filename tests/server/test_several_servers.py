@@ -49,7 +49,7 @@ from tests.support.shell import assert_not_done, environment, fhirapp
 
 pytestmark = pytest.mark.databases(POSTGRESQL)
 
-_LONGEST_SECONDS = 60.0
+_TOKEN_CACHE_SECONDS = 60.0
 _SETUP = re.compile(r"/setup\?code=[0-9a-f]{64}\b")
 
 
@@ -96,7 +96,7 @@ def kids(app: Flask) -> list[str]:
 def wait_until(condition: Callable[[], bool]) -> None:
     began = time.monotonic()
     while not condition():
-        assert time.monotonic() - began < _LONGEST_SECONDS
+        assert time.monotonic() - began < _TOKEN_CACHE_SECONDS
         Event().wait(0.005)
 
 
@@ -182,7 +182,7 @@ def test_commands_with_another_secret_write_nothing(first, tmp_path):
 @pytest.fixture
 def warm(following, flow, monkeypatch) -> Fhir:
     """A token's bearer at the second server, which keeps it until something is written."""
-    monkeypatch.setattr("fhirapp.auth.protector.LONGEST_SECONDS", 3600.0)
+    monkeypatch.setattr("fhirapp.auth.protector.TOKEN_CACHE_SECONDS", 3600.0)
     token = flow.tokens("user/*.rs")["access_token"]
     bearer = Fhir(following, token)
     assert bearer.get("Patient/p1").status_code == 200
@@ -265,11 +265,11 @@ def test_imports_take_turns_across_servers(first, second):
             assert not waits.is_set()
             other = Thread(target=wait_and_take)
             other.start()
-            assert waits.wait(_LONGEST_SECONDS)
+            assert waits.wait(_TOKEN_CACHE_SECONDS)
             assert not took.is_set()
             with second.app_context():
                 assert is_locked(settings_of(second), TURN)
-        assert took.wait(_LONGEST_SECONDS)
+        assert took.wait(_TOKEN_CACHE_SECONDS)
         other.join()
         assert not is_locked(settings_of(first), TURN)
 

@@ -61,11 +61,11 @@ class SourceRules:
         self._scratch = scratch
         # Type/id of what the source may refer to.
         self._own: set[str] = set()
-        # Ids of patients that mean another patient here.
-        self._unknown_patients: set[str] = set()
-        # Type/id of the batch: what records of other sources refer to and is not here, and what
-        # comes with the content of an earlier version.
+        # Ids of patients that another source uses, perhaps for another person.
+        self._conflicting_patients: set[str] = set()
+        # Type/id of the batch that is not here and that records of other sources refer to.
         self._claimed: set[str] = set()
+        # Type/id of the batch whose content an earlier version had.
         self._older: set[str] = set()
 
     @property
@@ -126,7 +126,7 @@ class SourceRules:
             self._claimed |= self._claims(
                 connection, self._definitions["Binary"], {*blob_ids(batch)}
             )
-            self._note_unknown_patients(connection, batch)
+            self._note_conflicting_patients(connection, batch)
 
     def decide(
         self, prepared: PreparedResource, latest: StoredVersion | Version | None
@@ -142,7 +142,7 @@ class SourceRules:
             return change
         if reason := self._refusal(prepared, latest):
             if prepared.definition.compartment == "id" and not prepared.deleted:
-                self._unknown_patients.add(prepared.id)
+                self._conflicting_patients.add(prepared.id)
             return reason
         if not prepared.deleted:
             is_first = self._scratch.add_published(name)
@@ -172,7 +172,7 @@ class SourceRules:
         """Return why a resource is not published, "" where it is."""
         if latest and prepared.deleted:
             return _FOREIGN if self.is_foreign(latest.source_id) else ""
-        if prepared.patient_id in self._unknown_patients:
+        if prepared.patient_id in self._conflicting_patients:
             return _FOREIGN
         if latest is None:
             return _CLAIMED if prepared.name in self._claimed else ""
@@ -206,18 +206,18 @@ class SourceRules:
             claimed.update(connection.execute(referred).scalars())
         return {f"{definition.name}/{resource_id}" for resource_id in claimed}
 
-    def _note_unknown_patients(
+    def _note_conflicting_patients(
         self, connection: Connection, batch: Sequence[PreparedResource]
     ) -> None:
-        """Note which patients of these resources are not here, and records of others name them."""
+        """Add the patients that are not here and that records of other sources refer to."""
         patients = self._definitions["Patient"]
         if batch[0].definition is patients:
             return
         ids = {prepared.patient_id for prepared in batch if prepared.patient_id}
-        ids -= self._unknown_patients
+        ids -= self._conflicting_patients
         ids -= stored_versions(connection, patients, ids).keys()
         claimed = self._claims(connection, patients, ids)
-        self._unknown_patients |= {name.partition("/")[2] for name in claimed}
+        self._conflicting_patients |= {name.partition("/")[2] for name in claimed}
 
 
 def has_others(connection: Connection, source_id: int) -> bool:

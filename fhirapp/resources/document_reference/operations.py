@@ -58,14 +58,14 @@ def docref(definition: Definition) -> Response:
     snapshot = reader()
     parts = [Part(definition, select(definition.sql_table, conditions, snapshot.all))]
     path = f"{definition.name}/$docref"
-    made_for = operation.fingerprint(path)
-    cursor = cursor_of(operation.cursor, made_for)
+    query_fingerprint = operation.fingerprint(path)
+    cursor = cursor_of(operation.cursor, query_fingerprint)
     page = read_page(snapshot.all, parts, NEWEST_FIRST, cursor, operation.count)
     total = total_of(snapshot, parts, page)
     if not total:
         check_not_merged(snapshot, patient)
     links = [("self", page_link(path, operation.parameters))]
-    links += further_links(path, operation.applied, page, made_for, with_previous=True)
+    links += further_links(path, operation.applied, page, query_fingerprint, with_previous=True)
     answer = BundleAnswer()
     answer.add_matches(page)
     return answer.respond(links, total, layout)

@@ -33,9 +33,9 @@ from fhirapp.rest.paging import (
     cursor_of,
     further_links,
     page_link,
-    rank,
     read_page,
     total_of,
+    type_sort_key,
 )
 from fhirapp.rest.read import find_version
 from fhirapp.rest.response import negotiate
@@ -73,13 +73,13 @@ def everything(definition: Definition, resource_id: str) -> Response:
         raise Gone(f"{name} was deleted.")
     path = f"{name}/$everything"
     check_not_merged(snapshot, resource_id, "id")
-    made_for = operation.fingerprint(path)
-    cursor = cursor_of(operation.cursor, made_for)
+    query_fingerprint = operation.fingerprint(path)
+    cursor = cursor_of(operation.cursor, query_fingerprint)
     wanted = _wanted_types(operation)
     parts = _parts(snapshot, reach.access, resource_id, operation, wanted)
     page = read_page(snapshot.all, parts, BY_NUMBER, cursor, operation.count)
     links = [("self", page_link(path, operation.parameters))]
-    links += further_links(path, operation.applied, page, made_for)
+    links += further_links(path, operation.applied, page, query_fingerprint)
     beside = resources_beside(snapshot, reach.access, page.matches, wanted)
     answer = BundleAnswer()
     answer.add_matches(page)
@@ -130,7 +130,7 @@ def _compartment(access: Access, wanted: Iterable[str]) -> list[Definition]:
         for name, definition in types().items()
         if definition.compartment and name in wanted and access.grants(name, "r")
     ]
-    return sorted(found, key=lambda kind: rank(kind.name))
+    return sorted(found, key=lambda kind: type_sort_key(kind.name))
 
 
 def resources_beside(

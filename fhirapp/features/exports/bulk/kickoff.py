@@ -38,7 +38,7 @@ from fhirapp.fhir.outcome import (
 )
 from fhirapp.fhir.temporal import instant_of, interval
 from fhirapp.rest import response
-from fhirapp.rest.access import check_merged, reach_of
+from fhirapp.rest.access import check_searched_not_merged, reach_of
 from fhirapp.rest.operation import is_text, parse_body
 from fhirapp.rest.subset import unknown_elements
 from fhirapp.rest.terminology import Terminology
@@ -329,7 +329,7 @@ def _parse_filter(text: str, exported: Sequence[str]) -> Filter:
         conditions_of(definition, pairs, reader())
         query = parse_query(definition.params, pairs, context, strict=True)
         reach = reach_of(definition, Access((), None), SEARCH)
-        check_merged(reader(), reach, query.applied, context, is_empty=True)
+        check_searched_not_merged(reader(), reach, query.applied, context, is_empty=True)
     except FhirError as error:
         raise InvalidParameter(_TYPE_FILTER, f"{name}: {error.diagnostics}") from None
     return name, pairs

@@ -43,7 +43,7 @@ from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE, Job
 from fhirapp.rest.access import check_id
-from fhirapp.rest.blueprint import id_of
+from fhirapp.rest.blueprint import reject_reserved_ids
 from fhirapp.rest.internal import is_in_batch
 from fhirapp.rest.response import fhir_address, is_strict, layout_wanted, rendered
 from fhirapp.rest.stream import Span, carry, wanted_span
@@ -75,7 +75,7 @@ def export_patients() -> Response:
 
 
 @blueprint.route("/fhir/Group/<resource_id>/$export", methods=["GET", "POST"])
-@id_of("Group")
+@reject_reserved_ids("Group")
 @require_oauth()
 def export_group(resource_id: str) -> Response:
     """Export the records of the patients of a group."""
