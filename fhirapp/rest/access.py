@@ -30,7 +30,7 @@ ALL = Condition("1 = 1")
 NONE = Condition("1 = 0", narrows=True)
 # The parameter that indexes what a TARGETS type is judged by.
 _TARGET = "target"
-# A Provenance may be of a Provenance. One of a Provenance of a Provenance is not shown to anyone.
+# How deep TARGETS types nest: a Provenance of a Provenance may be seen, one level more by nobody.
 _NESTED = 1
 _BY_TARGETS = "fhirapp.by_targets"
 # What a version `h` is judged by: its content or, for a deletion, which has none, that of the
@@ -105,7 +105,7 @@ class Reach(NamedTuple):
         }
         if None in patients:
             return
-        of_patients = [pair for pair in applied if _is_of_patients(definition, pair[0])]
+        of_patients = [pair for pair in applied if _refers_to_patient(definition, pair[0])]
         named = [*_named_targets(definition, of_patients, context)]
         if chain and definition.compartment == "id":
             listed = [value for name, value in applied if name == "_id"]
@@ -122,10 +122,10 @@ class Reach(NamedTuple):
 
 def reach_of(definition: Definition, access: Access, permission: str) -> Reach:
     """Return what a token may see of a type."""
-    return Reach(definition, access, permission, _rows(definition, access, permission))
+    return Reach(definition, access, permission, _row_condition(definition, access, permission))
 
 
-def _rows(
+def _row_condition(
     definition: Definition, access: Access, permission: str, nested: int = _NESTED
 ) -> AnyCondition:
     """Return the condition that a row `r` may be seen.
@@ -147,12 +147,14 @@ def _rows(
     if any(grant == Permission(None) for grant in grants):
         return ALL
     conditions = [
-        condition for grant in grants if (condition := _granted(definition, grant)) is not None
+        condition
+        for grant in grants
+        if (condition := _grant_condition(definition, grant)) is not None
     ]
     return any_of(conditions) if conditions else NONE
 
 
-def _granted(definition: Definition, grant: Permission) -> AnyCondition | None:
+def _grant_condition(definition: Definition, grant: Permission) -> AnyCondition | None:
     """Return the condition of one grant; None, so nothing, where it cannot be enforced."""
     parts: list[AnyCondition] = []
     if grant.patient is not None:
@@ -160,14 +162,14 @@ def _granted(definition: Definition, grant: Permission) -> AnyCondition | None:
             # Of nobody's record: a patient's token has nothing to see there.
             return None
         parts.append(Condition("r.patient_id = ?", (grant.patient,), narrows=True))
-    limits = filtered(definition, grant.filters)
+    limits = filter_conditions(definition, grant.filters)
     if limits is None:
         return None
     parts += limits
     return all_of(parts)
 
 
-def filtered(
+def filter_conditions(
     definition: Definition, filters: Sequence[tuple[str, str]]
 ) -> list[AnyCondition] | None:
     """Return the conditions of a scope's filters; None where one of them cannot be enforced."""
@@ -201,14 +203,14 @@ def _by_targets(
     targets = quoted(types()[type_name].tables.reference.name)
     seen, ids = [], []
     for target in types().values():
-        condition = _seen(target, access, permission, Condition("t.target_id"), nested)
+        condition = _visible_condition(target, access, permission, Condition("t.target_id"), nested)
         if condition is not None:
             seen.append(
                 Condition(
                     f"(t.target_type = ? AND {condition.sql})", (target.name, *condition.values)
                 )
             )
-            ids.append((target.name, _ids(target, access, permission, nested)))
+            ids.append((target.name, _visible_ids(target, access, permission, nested)))
     if not seen:
         return NONE
     one_of = any_of(seen).where()
@@ -229,7 +231,7 @@ def _by_targets(
     return Condition(f"r.pk IN ({own}) AND {every.sql}", (*values, *every.values), narrows=True)
 
 
-def _seen(
+def _visible_condition(
     definition: Definition, access: Access, permission: str, target: Condition, nested: int
 ) -> Condition | None:
     """Return the condition that a resource is here and may be seen; None where none may be.
@@ -242,7 +244,7 @@ def _seen(
         return None
     if definition.visibility is Visibility.TARGETS and nested == 0:
         return None
-    limit = _rows(definition, access, permission, nested - 1).where()
+    limit = _row_condition(definition, access, permission, nested - 1).where()
     table = definition.sql_table
     return Condition(
         f"EXISTS (SELECT 1 FROM {table} r WHERE r.pk = (SELECT d.pk FROM {table} d"
@@ -252,14 +254,14 @@ def _seen(
     )
 
 
-def _ids(definition: Definition, access: Access, permission: str, nested: int) -> Condition:
+def _visible_ids(definition: Definition, access: Access, permission: str, nested: int) -> Condition:
     """Return the SELECT of the ids of which some version may be seen; narrows where they are few.
 
     Practitioners and organizations are few.
     """
     if definition.visibility is Visibility.CARRIER:
         return _carried_ids(access)
-    limit = _rows(definition, access, permission, nested - 1).where()
+    limit = _row_condition(definition, access, permission, nested - 1).where()
     return Condition(
         f"SELECT r.id FROM {definition.sql_table} r WHERE {limit.sql}",
         limit.values,
@@ -273,7 +275,11 @@ def _readable_carriers(access: Access) -> list[tuple[Definition, str, Condition]
     Each with its index table of references, `a` in SQL, and the condition that a version is read.
     """
     return [
-        (carrier, quoted(carrier.tables.reference.name), _rows(carrier, access, "r").where())
+        (
+            carrier,
+            quoted(carrier.tables.reference.name),
+            _row_condition(carrier, access, "r").where(),
+        )
         for carrier in carriers()
         if access.grants(carrier.name, "r")
     ]
@@ -287,7 +293,7 @@ def _carrier_condition(access: Access, target: Condition) -> Condition | None:
     carried = [
         Condition(
             f"EXISTS (SELECT 1 FROM {carries} a WHERE a.param = ? AND a.target_id = {target.sql}"
-            f" AND {_covered(carrier, limit)})",
+            f" AND {_carrier_seen(carrier, limit)})",
             (CARRIES, *target.values, *limit.values, *limit.values),
         )
         for carrier, carries, limit in _readable_carriers(access)
@@ -296,11 +302,12 @@ def _carrier_condition(access: Access, target: Condition) -> Condition | None:
 
 
 def _carried_ids(access: Access) -> Condition:
-    """Return the SELECT of the ids of Binaries of which a carrier may be read, as _ids does."""
+    """Return the SELECT of the ids of Binaries of which a carrier may be read."""
     carrying = _readable_carriers(access)
     return Condition(
         " UNION ALL ".join(
-            f"SELECT a.target_id FROM {carries} a WHERE a.param = ? AND {_covered(carrier, limit)}"
+            f"SELECT a.target_id FROM {carries} a"
+            f" WHERE a.param = ? AND {_carrier_seen(carrier, limit)}"
             for carrier, carries, limit in carrying
         ),
         tuple(
@@ -310,7 +317,7 @@ def _carried_ids(access: Access) -> Condition:
     )
 
 
-def _covered(definition: Definition, limit: Condition) -> str:
+def _carrier_seen(definition: Definition, limit: Condition) -> str:
     """Return the SQL that the version with index row `a`, and its resource now, may be seen.
 
     As in rest/read.py, no past is in reach that no scope covers now. It contains the limit twice.
@@ -384,7 +391,7 @@ def check_id(definition: Definition, resource_id: str) -> None:
         raise outcome.NotFound(f"{definition.name}: this can be no id.")
 
 
-_TRAIL = "AuditEvent"
+_AUDIT_EVENT = "AuditEvent"
 
 
 def enforceable(scope: Scope) -> bool:
@@ -394,7 +401,7 @@ def enforceable(scope: Scope) -> bool:
     """
     if scope.resource_type == "*":
         return not scope.filters
-    if scope.resource_type == _TRAIL:
+    if scope.resource_type == _AUDIT_EVENT:
         # Its own route asks for a user who is an administrator (resources/audit_event.py).
         return scope.context == "user" and not scope.filters
     definition = types().get(scope.resource_type)
@@ -402,7 +409,7 @@ def enforceable(scope: Scope) -> bool:
         return False
     if definition.visibility is not Visibility.SCOPE:
         return not scope.filters
-    return filtered(definition, scope.filters) is not None
+    return filter_conditions(definition, scope.filters) is not None
 
 
 def types_of_scopes() -> Mapping[str, bool]:
@@ -460,7 +467,7 @@ def _named_targets(
             yield name, parameter.target(modifier, choice, context.base_url)
 
 
-def _is_of_patients(definition: Definition, name: str) -> bool:
+def _refers_to_patient(definition: Definition, name: str) -> bool:
     parameter = definition.params.by_name[name.partition(":")[0]]
     return isinstance(parameter, Reference) and (
         parameter.compartment or parameter.targets == ("Patient",)

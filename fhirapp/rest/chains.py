@@ -34,7 +34,7 @@ MAX_STEPS = 2
 # Where there are more, each row is asked.
 MOST, _MOST_OF_SEARCH = 1_000, 10_000
 # So many patients' rows are few.
-_FEW = 10
+_FEW_PATIENTS = 10
 
 
 # A type that a step leads to, and what must hold of its rows.
@@ -54,7 +54,7 @@ class Chains:
             reach.access,
         )
         self._context = context
-        self._left = _MOST_OF_SEARCH
+        self._ids_left = _MOST_OF_SEARCH
 
     def _run(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return (self._statements or reader().all)(sql, values)
@@ -79,7 +79,7 @@ class Chains:
         )
 
     def _check_patients(
-        self, step: _Lead | _Referrer, last: str, values: Sequence[str], name: str
+        self, step: _ForwardStep | _ReverseStep, last: str, values: Sequence[str], name: str
     ) -> None:
         """Raises Forbidden for a chain that names another patient than the token's."""
         for target in step.targets:
@@ -91,30 +91,33 @@ class Chains:
                 reach_of(target, self._access, "s").check_patients(applied, context, chain=name)
 
     def _resolved(
-        self, name: str, steps: Sequence[_Lead | _Referrer], wanted: Sequence[Sequence[_Branch]]
+        self,
+        name: str,
+        steps: Sequence[_ForwardStep | _ReverseStep],
+        wanted: Sequence[Sequence[_Branch]],
     ) -> list[AnyCondition]:
         """Return what must hold of a row: a condition for each distinct value. Raises FhirError."""
         holders = [self._definition, *(step.targets[0] for step in steps[:-1])]
         conditions: list[AnyCondition] = []
         for branches in wanted:
             for holder, step in reversed([*zip(holders, steps, strict=True)]):
-                if isinstance(step, _Referrer):
-                    condition = self._referrer_condition(step, holder, branches[0][1], name)
+                if isinstance(step, _ReverseStep):
+                    condition = self._reverse_condition(step, holder, branches[0][1], name)
                 else:
-                    condition = self._lead_condition(step, branches, name)
+                    condition = self._forward_condition(step, branches, name)
                 branches = [(holder, [condition])]
             conditions.append(condition)
         return conditions
 
-    def _steps(self, name: str) -> tuple[list[_Lead | _Referrer], str]:
+    def _steps(self, name: str) -> tuple[list[_ForwardStep | _ReverseStep], str]:
         """Return the steps, and the last parameter with its modifier.
 
         Raises UnsupportedParameter or Forbidden.
         """
-        steps: list[_Lead | _Referrer] = []
+        steps: list[_ForwardStep | _ReverseStep] = []
         definition, rest = self._definition, name
         while (is_has := rest.partition(":")[0] == HAS) or "." in rest:
-            step: _Lead | _Referrer
+            step: _ForwardStep | _ReverseStep
             if is_has:
                 _, type_name, base, rest = (*rest.split(":", 3), "", "", "")[:4]
                 if len(steps) == MAX_STEPS or not rest:
@@ -140,9 +143,9 @@ class Chains:
             raise UnsupportedParameter(name, f"{leaf} cannot be searched of {definition.name}")
         return steps, rest
 
-    def _referrer_condition(
+    def _reverse_condition(
         self,
-        step: _Referrer,
+        step: _ReverseStep,
         target: Definition,
         conditions: Sequence[AnyCondition],
         name: str,
@@ -180,7 +183,9 @@ class Chains:
         except ParameterError as error:
             raise type(error)(name, error.diagnostics.partition(": ")[2]) from None
 
-    def _lead_condition(self, lead: _Lead, branches: Sequence[_Branch], name: str) -> AnyCondition:
+    def _forward_condition(
+        self, lead: _ForwardStep, branches: Sequence[_Branch], name: str
+    ) -> AnyCondition:
         """Return the condition that a reference leads to what fits."""
         listed: list[tuple[str, Sequence[str]]] = []
         limited: list[tuple[Definition, Sequence[AnyCondition]]] = []
@@ -193,12 +198,13 @@ class Chains:
         if len(listed) < len(lead.targets):
             for target in lead.targets:
                 _check_depth(target, name)
-            return lead.where(any_of([_row_by_row(*branch) for branch in limited]).where())
+            holds = any_of([_row_by_row(*branch) for branch in limited])
+            return lead.condition_per_row(holds.where())
         patients = dict(listed).get("Patient", ())
         for patient_id, into in merged_among(reader(), patients).items():
             if into not in patients:
                 check_not_merged(reader(), patient_id, name)
-        return lead.to(listed)
+        return lead.condition_for_ids(listed)
 
     def _ids(self, target: Definition, conditions: Sequence[AnyCondition]) -> list[str] | None:
         """Return the ids of what fits, None where that may be too many to list."""
@@ -212,27 +218,27 @@ class Chains:
         return self._ids_within_limit(rows)
 
     def _ids_within_limit(self, rows: Sequence[tuple[Any, ...]]) -> list[str] | None:
-        if len(rows) > min(MOST, self._left):
+        if len(rows) > min(MOST, self._ids_left):
             return None
-        self._left -= len(rows)
+        self._ids_left -= len(rows)
         return [row[0] for row in rows]
 
 
-class _Lead(NamedTuple):
+class _ForwardStep(NamedTuple):
     """A step of a chain: a reference, its index table, and the types that it is followed to."""
 
     reference: Reference
     table: str
     targets: Sequence[Definition]
 
-    def to(self, ids_by_type: Sequence[tuple[str, Sequence[str]]]) -> AnyCondition:
+    def condition_for_ids(self, ids_by_type: Sequence[tuple[str, Sequence[str]]]) -> AnyCondition:
         """Return the condition that it leads to one of these: ids by their type."""
         listed = [(name, ids) for name, ids in ids_by_type if ids]
         if not listed:
             return NONE
         name, ids = listed[0]
         is_of_patients = self.reference.compartment and len(listed) == 1 and name == "Patient"
-        if is_of_patients and len(ids) <= _FEW:
+        if is_of_patients and len(ids) <= _FEW_PATIENTS:
             return replace(is_in("r.patient_id", ids), narrows=True)
         choices = [is_in("k.target_id", ids).where() for _, ids in listed]
         sql = " OR ".join(f"k.target_type = ? AND {choice.sql}" for choice in choices)
@@ -243,7 +249,7 @@ class _Lead(NamedTuple):
         ]
         return self._indexed(f"({sql})", values)
 
-    def where(self, condition: Condition) -> Condition:
+    def condition_per_row(self, condition: Condition) -> Condition:
         """Return the condition that what it leads to fits, asked of each row."""
         return self._indexed(condition.sql, condition.values).where()
 
@@ -261,7 +267,7 @@ def _check_depth(definition: Definition, name: str) -> None:
         raise InvalidParameter(name, reason)
 
 
-class _Referrer(NamedTuple):
+class _ReverseStep(NamedTuple):
     """A step of `_has`: the type that refers, the reference, and its index table."""
 
     definition: Definition
@@ -270,11 +276,11 @@ class _Referrer(NamedTuple):
 
     @property
     def targets(self) -> Sequence[Definition]:
-        """Where the step leads, as of a _Lead."""
+        """Where the step leads, as of a _ForwardStep."""
         return (self.definition,)
 
 
-def _referrer(target: Definition, name: str, type_name: str, base: str) -> _Referrer:
+def _referrer(target: Definition, name: str, type_name: str, base: str) -> _ReverseStep:
     """Read a step of `_has`. Raises UnsupportedParameter."""
     definition = types().get(type_name)
     reference = definition.references.get(base) if definition else None
@@ -283,10 +289,10 @@ def _referrer(target: Definition, name: str, type_name: str, base: str) -> _Refe
     if reference.targets and target.name not in reference.targets:
         raise UnsupportedParameter(name, f"{type_name}:{base} does not lead to {target.name}")
     table = Context(definition.tables, "").table(ReferenceRow)
-    return _Referrer(definition, reference, table)
+    return _ReverseStep(definition, reference, table)
 
 
-def _lead(definition: Definition, name: str, step: str, following: str) -> _Lead:
+def _lead(definition: Definition, name: str, step: str, following: str) -> _ForwardStep:
     """Read a step of a chain, and what follows it. Raises UnsupportedParameter."""
     base, _, type_name = step.partition(":")
     reference = definition.references.get(base)
@@ -311,7 +317,7 @@ def _lead(definition: Definition, name: str, step: str, following: str) -> _Lead
         where = " or ".join(targets) or f"{type_name or base}, which is not served"
         raise UnsupportedParameter(name, f"{following} cannot be searched of {where}")
     context = Context(definition.tables, "")
-    return _Lead(reference, context.table(ReferenceRow), holders)
+    return _ForwardStep(reference, context.table(ReferenceRow), holders)
 
 
 def _row_by_row(target: Definition, conditions: Sequence[AnyCondition]) -> Condition:

@@ -18,7 +18,7 @@ from fhirapp.auth.scopes import Access, Permission
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.definition import Definition, Visibility, types
-from fhirapp.rest.access import carriers, filtered
+from fhirapp.rest.access import carriers, filter_conditions
 from fhirapp.web.internal_client import token_of
 from fhirapp.web.labels import in_words
 from fhirapp.web.pages import PageError, blueprint_of, field, for_signed_in, page, signed_in
@@ -177,7 +177,7 @@ def _granted(definition: Definition, grant: Permission) -> str:
     """Return in words what a grant reaches, as rest/access.py has it; empty for nothing."""
     if grant.patient is not None and not definition.compartment:
         return ""
-    if filtered(definition, grant.filters) is None:
+    if filter_conditions(definition, grant.filters) is None:
         return ""
     whose = _("only that of patient %(id)s", id=grant.patient) if grant.patient else _("all")
     only = " and ".join(
