@@ -1,6 +1,6 @@
-"""The reach of a token: what it may see of a type, decided before any data is read.
+"""The reach of a token: what it may see of a resource type, as a SQL condition.
 
-Its limit is a piece of WHERE that is made here alone. decisions §4, §6.
+It is decided before any record is read, and made here alone. decisions §4, §6.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def filter_conditions(
 
 
 def init_app(app: Flask) -> None:
-    """Give the app its memory of conditions on targets: to make one takes as long as a read."""
+    """Give the app its cache of conditions on targets; building one takes as long as a read."""
     app.extensions[_BY_TARGETS] = lru_cache(maxsize=256)(_by_targets)
 
 
@@ -197,8 +197,8 @@ def _by_targets(
 ) -> Condition:
     """Return the condition that every target of a row `r` may be seen.
 
-    A target that is here only by an identifier, or elsewhere, is none that we could show: the index
-    row of the one names no type, that of the other no type that is served.
+    A target that is named only by an identifier, or is on another server, cannot be seen: its index
+    row has no type, or a type that is not served. _base_url is part of the key of the cache.
     """
     targets = quoted(types()[type_name].tables.reference.name)
     seen, ids = [], []
@@ -221,7 +221,7 @@ def _by_targets(
     )
     if not all(condition.narrows for _, condition in ids):
         return every
-    # A patient's token: begun at the little that it sees, not at every row there is.
+    # A patient's token sees few targets: start from these, instead of from every row.
     own = " UNION ALL ".join(
         f"SELECT t.pk FROM {targets} t WHERE t.param = ? AND t.target_type = ?"
         f" AND t.target_id IN ({condition.sql})"
@@ -333,10 +333,7 @@ def _carrier_seen(definition: Definition, limit: Condition) -> str:
 
 def has_visible_carrier(reader: Reader, access: Access, binary_id: str) -> bool:
     """Say whether some version that carries the Binary may be read."""
-    return _holds(reader, _carrier_condition(access, Condition("?", (binary_id,))))
-
-
-def _holds(reader: Reader, condition: Condition | None) -> bool:
+    condition = _carrier_condition(access, Condition("?", (binary_id,)))
     if condition is None:
         return False
     return reader.first(f"SELECT 1 WHERE {condition.sql}", condition.values) is not None

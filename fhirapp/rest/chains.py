@@ -1,10 +1,9 @@
 """Chained parameters, and `_has`, which are chains the other way; in up to two steps of either.
 
-`patient.identifier` asks what a reference leads to, `_has:AllergyIntolerance:patient:code` what
-refers to the resource. It takes the permission to search the types of the other resources, and what
-the token may not see is not there. A chain is read without a look into the database, and becomes a
-condition once access is checked: the other resources are searched for first, as by themselves;
-where too many fit, each row is asked.
+`patient.identifier` searches by the referenced resource, `_has:AllergyIntolerance:patient:code` by
+a referring one. Both need the permission to search the other type; resources that the token may not
+see do not match. Parsing reads no data. After access is checked, the ids of the other resources are
+listed; where there are too many, the condition is evaluated for each row.
 Source: FHIR R4 search §3.1.1.4.11, §3.1.1.4.12; decisions §3.
 """
 

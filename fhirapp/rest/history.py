@@ -1,10 +1,9 @@
 """history: the versions of a resource, of a type, or of all, newest first, deletions among them.
 
-The order is that of time, which FHIR asks for and `_since` compares; of versions that share one, as
-those of one import do, it is that of the types' names, and in a type the greater row number is the
-newer. A page begins after the last version of the page before. A version and its place never
-change, so a walk through the pages meets each version that was there at its start once, whatever is
-published meanwhile.
+Versions are sorted by lastUpdated, which `_since` compares. Versions of one time, as those of one
+import, are sorted by the name of the type, then by row number, the greatest first. A cursor names
+the last version of the page before. Positions never change, so the pages have each version that was
+there at the first page once, whatever is published meanwhile.
 
 Source: FHIR R4 http §3.1.0.12, §3.1.0.16; decisions §5.
 """

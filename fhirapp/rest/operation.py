@@ -28,7 +28,6 @@ from fhirapp.rest.paging import fingerprint
 from fhirapp.search.query import MAX_LENGTH, MAX_VALUES, Arguments, parse_count
 from fhirapp.search.values import SHOWN, escape, split
 
-FORM_TYPE = "application/x-www-form-urlencoded"
 # What shapes any operation's answer, beside its own parameters.
 SHAPING = (*response.FORM_PARAMETERS, "_count")
 _CURSOR = "_cursor"
@@ -155,7 +154,7 @@ def _arguments(operation: Operation) -> list[tuple[str, str]]:
     """Return the request's parameters that have a value. Raises FhirError."""
     parameters = response.arguments()
     if operation.resource:
-        if request.mimetype == FORM_TYPE:
+        if request.mimetype == response.FORM:
             raise UnsupportedMediaType(operation.takes_resource)
         if any(name == operation.resource for name, _ in parameters):
             # What is in an address is logged.
@@ -179,7 +178,7 @@ def parse_body(
     body, media = request.get_data(), request.mimetype
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise UnsupportedMediaType("An operation by POST takes a body without Content-Encoding.")
-    if media == FORM_TYPE:
+    if media == response.FORM:
         return response.parse_form(body)
     if media in response.JSON_NAMES | response.XML_NAMES or not (media or body):
         return [pair(member) for member in _members(most, resource)] if body else []

@@ -1,8 +1,8 @@
 """Searches of several types at once: of all, by `GET /fhir`, and of a patient's, `Patient/p1/*`.
 
-Each type is searched as by itself, and they come one after the other, each with its newest first.
-A parameter has to be one of every type that is searched. The compartment of a patient is what
-names the patient as whom it is about, as for tokens and `$everything`.
+The types follow one another, each with its newest resources first. Every parameter must exist on
+every searched type. The compartment of a patient is the resources whose `patient` parameter refers
+to that patient, as for tokens and `$everything`.
 Source: FHIR R4 http §3.1.0.9, search §3.1.1.2.1; decisions §1, §3.
 """
 
@@ -145,8 +145,8 @@ def _searchable_types(
 
 def _check_controls(controls: Controls) -> None:
     """Raises UnsupportedParameter for what is of a search of one type."""
-    for include in controls.includes:
-        raise outcome.UnsupportedParameter(include.name, _OF_ONE_TYPE)
+    if controls.includes:
+        raise outcome.UnsupportedParameter(controls.includes[0].name, _OF_ONE_TYPE)
     if controls.sort:
         raise outcome.UnsupportedParameter("_sort", _OF_ONE_TYPE)
 

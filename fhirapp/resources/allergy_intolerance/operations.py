@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 from flask import Response
@@ -33,7 +32,7 @@ from fhirapp.rest.access import check_not_merged, reach_of, require
 from fhirapp.rest.operation import parse_operation
 from fhirapp.rest.read import find_version
 from fhirapp.rest.recorder import note_all_served, note_served
-from fhirapp.rest.response import negotiate, respond
+from fhirapp.rest.response import document_etag, negotiate, respond
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import select
 
@@ -167,7 +166,7 @@ def summary(definition: Definition) -> Response:
         "parameter": list(_parameters(patient_id, entries, findings, is_limited=is_limited)),
     }
     body = fhir_json.dumps_indented(content)
-    return respond(body, layout, etag=f'W/"{blake2b(body, digest_size=16).hexdigest()}"')
+    return respond(body, layout, etag=document_etag(body))
 
 
 def _patient(value: str) -> str:
