@@ -6,20 +6,18 @@ Names of tests.support.records, bundles and stored are here too: many tests impo
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from flask import Flask
 
 from fhirapp.config import settings_of
 from fhirapp.definition import types
-from fhirapp.features.imports.archives import Archives
 from fhirapp.features.imports.importer import Import, import_paths
-from fhirapp.features.imports.inputs import find_inputs
-from fhirapp.features.imports.records import Scratch
 from fhirapp.features.imports.report import Report
 from fhirapp.features.imports.runs import Options
-from fhirapp.store.prepare import DocumentTextReader
 from tests.support import bundles, records
 from tests.support import stored as versions_stored
 from tests.support.helpers import Fhir, token_for
@@ -38,19 +36,25 @@ def load(app: Flask, *paths: Path, **options: Any) -> Report:
         return import_paths(paths, types(), settings_of(app), Options(**options))
 
 
-def interrupted_import(app: Flask, path: Path, **options: Any) -> None:
-    """Import a path as far as a run comes that is killed before its end."""
-    binary = types(app)["Binary"]
-    with (
-        app.app_context(),
-        Archives() as archives,
-        Scratch() as scratch,
-        DocumentTextReader(binary) as notes,
-    ):
-        run = Import(types(), settings_of(app), Options(**options), notes, scratch)
-        run.begin([str(path)])
-        for source in find_inputs([path], path.parent, archives):
-            run.take(source, lambda _bytes: None)
+class Interrupted(Exception):
+    """The end of an import that is killed."""
+
+
+def interrupted_import(app: Flask, path: Path, *, batches: int = 1, **options: Any) -> None:
+    """Import a path until so many batches are published."""
+    published = 0
+
+    def interrupt(run: Import, batch: Any, snapshot: Any) -> None:
+        nonlocal published
+        publish(run, batch, snapshot)
+        published += 1
+        if published == batches:
+            raise Interrupted
+
+    publish = Import._publish_batch
+    with app.app_context(), pytest.MonkeyPatch.context() as patched, suppress(Interrupted):
+        patched.setattr(Import, "_publish_batch", interrupt)
+        import_paths([path], types(), settings_of(app), Options(**options))
 
 
 def write(folder: Path, content: Any, name: str = "records.json") -> Path:

@@ -19,8 +19,8 @@ from fhirapp.definition import Definition
 from fhirapp.features.imports import export_address
 from fhirapp.features.imports.archives import Archives, Broken, is_archive
 from fhirapp.features.imports.inputs import path_text
-from fhirapp.features.imports.records import Scratch
 from fhirapp.features.imports.skipped import MANIFEST
+from fhirapp.features.imports.staging import Stage
 from fhirapp.fhir import json as fhir_json
 
 # The most that are deleted without --force even where they are most of a source's records.
@@ -34,10 +34,10 @@ _UNKNOWN = "how it was requested is not known"
 
 
 def count_missing(
-    definitions: Mapping[str, Definition], source_id: int | None, scratch: Scratch
+    definitions: Mapping[str, Definition], source_id: int | None, stage: Stage
 ) -> tuple[int, int]:
     """Return how many resources of a source did not come, and how many it has in all."""
-    missing = sum(len(ids) for _, ids in missing_pages(definitions, source_id, scratch))
+    missing = sum(len(ids) for _, ids in missing_pages(definitions, source_id, stage))
     total = 0
     with db.engine.connect() as connection:
         for definition in definitions.values():
@@ -48,7 +48,7 @@ def count_missing(
 
 
 def missing_pages(
-    definitions: Mapping[str, Definition], source_id: int | None, scratch: Scratch
+    definitions: Mapping[str, Definition], source_id: int | None, stage: Stage
 ) -> Iterator[tuple[Definition, list[str]]]:
     """Yield the ids of what did not come; documents before their bytes, records before people."""
     if source_id is None:
@@ -69,7 +69,7 @@ def missing_pages(
             if not rows:
                 break
             last = rows[-1].pk
-            if unseen := scratch.unseen(definition.name, [row.id for row in rows]):
+            if unseen := stage.unseen(definition.name, [row.id for row in rows]):
                 yield definition, unseen
 
 

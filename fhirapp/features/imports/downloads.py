@@ -10,8 +10,7 @@ from shutil import rmtree
 from fhirapp.config import Settings
 from fhirapp.definition import types
 from fhirapp.features.imports.archives import OnRead
-from fhirapp.features.imports.batches import tune_gc
-from fhirapp.features.imports.importer import import_paths
+from fhirapp.features.imports.importer import import_paths, tune_gc
 from fhirapp.features.imports.report import Report
 from fhirapp.features.imports.runs import Options
 

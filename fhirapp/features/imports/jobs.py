@@ -12,9 +12,8 @@ from fhirapp.config import ConfigurationError, Settings
 from fhirapp.core import current_core
 from fhirapp.db import with_patience
 from fhirapp.definition import types
-from fhirapp.features.imports.batches import tune_gc
 from fhirapp.features.imports.downloads import Downloads, import_downloads
-from fhirapp.features.imports.importer import import_paths
+from fhirapp.features.imports.importer import import_paths, tune_gc
 from fhirapp.features.imports.inputs import total_bytes
 from fhirapp.features.imports.report import Report, write_report
 from fhirapp.features.imports.runs import Options, dry_run_copy

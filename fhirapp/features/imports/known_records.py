@@ -19,46 +19,33 @@ _ANOTHER_PATIENT = (
 
 
 class KnownRecords:
-    """Finds the current version of a resource, without what is added when it is served."""
+    """Finds the current version of a resource, without what is added when it is served.
+
+    before is what was admitted of the same resource and is not published yet.
+    """
 
     def __init__(self) -> None:
-        # What is admitted and not published yet, the last of each resource, by Type/id; None where
-        # it is deleted.
-        self._admitted: dict[str, PreparedResource | None] = {}
         self._sources: dict[str, SourceJson] = {}
 
-    def admit(self, name: str, prepared: PreparedResource | None) -> None:
-        """Note what a resource, Type/id, will be once that is published; None if deleted."""
-        self._admitted[name] = prepared
-
-    def note_published(self) -> None:
-        """Note that what was admitted is published: from now on it is read."""
-        self._admitted.clear()
-
-    def is_same(self, prepared: PreparedResource, snapshot: Reader) -> bool:
+    def is_same(
+        self, prepared: PreparedResource, before: PreparedResource | None, snapshot: Reader
+    ) -> bool:
         """Say whether a resource is here with this content."""
-        definition = prepared.definition
-        name = f"{definition.name}/{prepared.id}"
-        if name in self._admitted:
-            admitted = self._admitted[name]
-            return admitted is not None and admitted.digest == prepared.digest
-        digest: bytes | None = current(snapshot, definition, prepared.id, "digest")
+        if before is not None:
+            return before.digest == prepared.digest
+        digest: bytes | None = current(snapshot, prepared.definition, prepared.id, "digest")
         return digest == prepared.digest
 
-    def find(self, prepared: PreparedResource, snapshot: Reader) -> dict[str, Any] | None:
+    def find(
+        self, prepared: PreparedResource, before: PreparedResource | None, snapshot: Reader
+    ) -> dict[str, Any] | None:
         """Return the current resource; None if there is none, or it has no patient here.
 
         Raises Rejected if it is another patient's.
         """
-        definition = prepared.definition
-        name = f"{definition.name}/{prepared.id}"
-        if name not in self._admitted:
+        if before is None:
             return self._stored(prepared, snapshot)
-        admitted = self._admitted[name]
-        if admitted is None or not _is_of_patient(prepared, admitted.columns["patient_id"]):
-            return None
-        elements = elements_of(definition, admitted.columns)
-        return {"resourceType": definition.name, "id": prepared.id, **elements}
+        return resource_of(before) if _is_of_patient(prepared, before.patient_id) else None
 
     def _stored(self, prepared: PreparedResource, snapshot: Reader) -> dict[str, Any] | None:
         definition = prepared.definition
@@ -83,6 +70,12 @@ class KnownRecords:
         if definition.name not in self._sources:
             self._sources[definition.name] = SourceJson(definition)
         return self._sources[definition.name]
+
+
+def resource_of(prepared: PreparedResource) -> dict[str, Any]:
+    """Return a resource that was prepared, as JSON."""
+    elements = elements_of(prepared.definition, prepared.columns)
+    return {"resourceType": prepared.definition.name, "id": prepared.id, **elements}
 
 
 def _is_of_patient(prepared: PreparedResource, patient_id: str | None) -> bool:

@@ -7,8 +7,6 @@ goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from typing import Any, BinaryIO
 
 import orjson
@@ -17,12 +15,11 @@ from fhirapp.features.imports import bundles, ccda, tables
 from fhirapp.features.imports.archives import Broken, OnRead
 from fhirapp.features.imports.content import MARK, InputFormat, Unknown
 from fhirapp.features.imports.inputs import LONGEST, Input, kind_of
-from fhirapp.features.imports.records import ImportRecord, Scratch, dumps, name_of
-from fhirapp.features.imports.repair import repaired_id
+from fhirapp.features.imports.records import ImportRecord, dumps, name_of
 from fhirapp.features.imports.skipped import SkippedInput
+from fhirapp.features.imports.staging import Stage
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import xml_reader
-from fhirapp.fhir.resource import InvalidResource
 
 _LONGEST_CDA = 50_000_000
 _ONE_PAGE = "is one page of a search, and the next page is another file; import that too"
@@ -30,26 +27,23 @@ _Split = Callable[[Input, OnRead], Iterator[bundles.BundlePiece]]
 
 
 class RecordReader:
-    """Reads inputs; the addresses within Bundles go into scratch.
+    """Reads inputs; the addresses of what documents and rows are about go to the stage.
 
     remark receives remarks on a table as a whole: (place, text); skip receives the files without
-    records: (place, reason). repairs says whether resources are repaired later, which changes ids.
+    records: (place, reason).
     """
 
     def __init__(
         self,
-        scratch: Scratch,
+        stage: Stage,
         prefix: str = "",
         remark: Callable[[str, str], None] = lambda _place, _text: None,
         skip: Callable[[str, str], None] = lambda _place, _reason: None,
-        *,
-        repairs: bool = False,
     ) -> None:
-        self._scratch = scratch
+        self._stage = stage
         self._prefix = prefix
         self._remark = remark
         self._skip = skip
-        self._repairs = repairs
         # A Bundle was one page of several.
         self.has_pages = False
         # The locations of the files named in tables.
@@ -70,9 +64,10 @@ class RecordReader:
         for record in records:
             if not (record.faults or record.deletes) and record.resource is None:
                 try:
-                    record.resource = fhir_json.loads(record.text)
+                    record = record._replace(resource=fhir_json.loads(record.text))
                 except ValueError as error:
-                    record.faults.append(("", f"is not JSON: {error}"))
+                    yield _faulty(record.place, f"is not JSON: {error}")._replace(text=record.text)
+                    continue
             if record.type_name == "Bundle" and record.resource.get("type") != "history":
                 yield from self._parsed(self._bundle(record.resource, record.place))
             else:
@@ -109,11 +104,10 @@ class RecordReader:
             yield _faulty(place, "must be a list", "Bundle.entry")
             return
 
-        def located() -> Iterator[tuple[str, bytes]]:
-            for position, entry in enumerate(entries):
-                yield f"{place}, entry[{position}]", dumps(entry)
-
         self._note_page(bundle, place)
+        located = (
+            (f"{place}, entry[{position}]", dumps(entry)) for position, entry in enumerate(entries)
+        )
         yield from self._entries(bundle.get("type"), place, located)
 
     def _lines(self, source: Input, on_read: OnRead) -> Iterator[ImportRecord]:
@@ -140,11 +134,8 @@ class RecordReader:
                 yield _faulty(f"{source.name}:1", "must be a list", "Bundle.entry")
             else:
                 self._note_page(members, source.name)
-                yield from self._entries(
-                    members.get("type"),
-                    source.name,
-                    lambda: _located_entries(source.name, split(source, on_read)),
-                )
+                entries = _located_entries(source.name, split(source, on_read))
+                yield from self._entries(members.get("type"), source.name, entries)
         except bundles.BrokenDocument as error:
             yield _faulty(f"{source.name}:{error.line}", str(error))
 
@@ -158,64 +149,35 @@ class RecordReader:
             self._remark(place, _ONE_PAGE)
 
     def _entries(
-        self, bundle_type: Any, place: str, located: Callable[[], Iterator[tuple[str, bytes]]]
+        self, bundle_type: Any, place: str, located: Iterable[tuple[str, bytes]]
     ) -> Iterator[ImportRecord]:
-        """Yield a Bundle's records; located is called twice, as references may point forward."""
+        """Yield a Bundle's records; located has its entries, each with its place."""
         if bundle_type not in bundles.BUNDLE_TYPES:
             yield _faulty(place, f"must be one of {', '.join(bundles.BUNDLE_TYPES)}", "Bundle.type")
             return
-        number = self._scratch.new_bundle()
-        for _, text in located():
-            self._note_address(number, text, bundle_type)
-        for where, text in located():
+        number = self._stage.new_bundle()
+        for where, text in located:
             record = ImportRecord(where, text, bundle_type=bundle_type)
             try:
                 entry = bundles.read_entry(fhir_json.loads(text), bundle_type)
             except bundles.InvalidEntry as error:
-                yield replace(record, faults=[(error.path, str(error))])
+                yield record._replace(faults=[(error.path, str(error))])
             except ValueError as error:
-                yield replace(record, faults=[("", f"is not JSON: {error}")])
+                yield record._replace(faults=[("", f"is not JSON: {error}")])
             else:
                 if entry is None:
                     continue
                 if entry.resource is None:
-                    yield replace(record, deletes=entry.target)
+                    yield record._replace(deletes=entry.target)
                     continue
-                record.resource = entry.resource
-                record.bundle = number
-                record.entry_id = bundles.entry_id(entry)
-                record.condition, record.on_match = entry.condition, entry.on_match
-                yield record
-
-    def _note_address(self, number: int, text: bytes, bundle_type: str) -> None:
-        """Note where the fullUrl of an entry leads, and what else names it in its Bundle."""
-        try:
-            # Of a resource that is repaired the id may follow from each digit of its content.
-            loads = fhir_json.loads if self._repairs else orjson.loads
-            entry = bundles.read_entry(loads(text), bundle_type)
-        except ValueError:
-            # It is rejected when its turn comes.
-            return
-        if entry is None or entry.resource is None:
-            return
-        resource_id, names = bundles.entry_id(entry), [entry.full_url]
-        type_name = entry.resource.get("resourceType")
-        if self._repairs:
-            came = {} if resource_id is None else {"id": resource_id}
-            with suppress(InvalidResource):
-                repaired = repaired_id({**entry.resource, **came})
-                if repaired != resource_id:
-                    names += [f"{type_name}/{resource_id}"] if resource_id else []
-                    names.append(bundles.relative_name(entry.full_url))
-                    resource_id = str(repaired)
-        if resource_id is not None or entry.condition:
-            target = f"{type_name}/{self._prefix}{resource_id or ''}"
-            for name in filter(None, names):
-                # Text that is no Unicode is rejected when its turn comes.
-                with suppress(UnicodeEncodeError):
-                    self._scratch.add_address(
-                        number, bundles.prefixed(name, self._prefix), target, entry.condition
-                    )
+                yield record._replace(
+                    resource=entry.resource,
+                    bundle=number,
+                    entry_id=bundles.entry_id(entry),
+                    full_url=entry.full_url,
+                    condition=entry.condition,
+                    on_match=entry.on_match,
+                )
 
     def _cda(self, source: Input, on_read: OnRead) -> Iterator[ImportRecord]:
         with source.open(on_read) as stream:
@@ -233,7 +195,7 @@ class RecordReader:
         remarks = [(source.name, remark) for remark in found]
         # A document has few details of a person: those of the first document are kept.
         for record in self._group(source.name, resources, bundles.OnMatch.SKIP, identifiers):
-            yield replace(record, remarks=remarks)
+            yield record._replace(remarks=remarks)
             remarks = []
 
     def _table(self, source: Input, kind: str, on_read: OnRead) -> Iterator[ImportRecord]:
@@ -248,15 +210,14 @@ class RecordReader:
                     for column, note in row.notes:
                         self._remark(f"{place}: {column}" if column else place, note)
                 if row.faults:
-                    yield replace(base, faults=[*row.faults])
+                    yield base._replace(faults=[*row.faults])
                 remarks = [*row.notes]
                 resources = row.resources or []
                 identifiers = {name_of(patient): _identifiers(patient) for patient in resources}
                 for record in self._group(
                     place, resources, bundles.OnMatch.SKIP_OTHER, identifiers
                 ):
-                    yield replace(
-                        record,
+                    yield record._replace(
                         text=row.text,
                         remarks=remarks,
                         table_kind=kind,
@@ -278,7 +239,7 @@ class RecordReader:
 
         identifiers has, by Type/id, the (system, value) that a resource may be known by.
         """
-        number = self._scratch.new_bundle()
+        number = self._stage.new_bundle()
         for resource in resources:
             name = name_of(resource)
             condition = bundles.identifier_condition(
@@ -287,7 +248,7 @@ class RecordReader:
             if condition:
                 target = name.replace("/", f"/{self._prefix}", 1)
                 # References have their prefix by then.
-                self._scratch.add_address(number, target, target, condition)
+                self._stage.add_address(number, target, target, condition)
             yield ImportRecord(
                 place,
                 resource=resource,

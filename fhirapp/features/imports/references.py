@@ -9,14 +9,17 @@ references §2.3.0.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
+from fhirapp.features.imports.batches import Batch
 from fhirapp.features.imports.bundles import prefixed, split_address
-from fhirapp.features.imports.records import Scratch
+from fhirapp.features.imports.records import ImportRecord
+from fhirapp.features.imports.staging import Stage
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.search.page import NEWEST_FIRST, find_page
@@ -37,20 +40,16 @@ _REMEMBERED = 50_000
 _FOUND = 10
 
 
-class PublishFirst(Exception):
-    """A record depends on what may be among those admitted and not published yet."""
-
-
 class Unresolved(NamedTuple):
-    """A reference that is kept as it is, and why; may_come if a later resource may help."""
+    """A reference that is kept as it is, and why; awaits is the type whose records may help."""
 
     reference: str
     reason: str
-    may_come: bool = False
+    awaits: str = ""
 
 
 class Resolver:
-    """Resolves references; what conditions find is remembered for the whole import.
+    """Resolves references; what conditions find is remembered until its type is published again.
 
     bases are the addresses of the servers whose absolute references mean records here, each with
     its slash at the end. prefix is put before every id. merged has whom each patient who was merged
@@ -60,146 +59,94 @@ class Resolver:
     def __init__(
         self,
         definitions: Mapping[str, Definition],
-        scratch: Scratch,
+        stage: Stage,
+        batch: Batch,
         bases: Collection[str],
         prefix: str,
         merged: Mapping[str, str],
     ) -> None:
         self._definitions = definitions
-        self._scratch = scratch
+        self._stage = stage
+        self._batch = batch
         self._bases = bases
         self._prefix = prefix
         self._merged = merged
         self._matches: dict[str, str] = {}
-        # What came with a condition, is admitted and is not published yet: Type/id by condition.
-        self._admitted: dict[str, str] = {}
-        # Type/id of what is deleted by a record that is not published yet.
-        self._deletions: set[str] = set()
+        # By type and condition.
+        self._misses: defaultdict[str, dict[str, Unresolved]] = defaultdict(dict)
         # The number of a Bundle and the Type/id of an entry of it that was rejected.
         self._rejected: set[tuple[int, str]] = set()
 
     def resolve(
-        self,
-        text: bytes | None,
-        resource: Any,
-        bundle: int,
-        snapshot: Reader,
-        *,
-        grouped: bool,
-        final: bool,
-        with_targets: bool,
+        self, record: ImportRecord, *, with_targets: bool
     ) -> tuple[list[Unresolved], list[str]]:
         """Resolve a resource's references in place; return what is kept, and the targets.
 
-        text is the resource's JSON as it came, None where it came in another form; bundle the
-        number of its Bundle, 0 outside of one; grouped says that this is a document or a row, whose
-        own ids count before conditions. Once final, nothing is waited for. The targets, only
-        collected with_targets, are the Type/id that it names by an id of its source.
+        The targets, only collected with_targets, are the Type/id that it names by an id of its
+        source.
         """
-        if text is not None and not (bundle or _HINT.search(text)):
+        content = record.content
+        if not (record.bundle or _HINT.search(content)):
             if not with_targets:
                 return [], []
             # Escaped letters or slashes would hide a reference from the pattern.
-            if not (b"\\u" in text or b"\\/" in text):
-                names = _LITERAL_IN_JSON.findall(text)
-                return [], [prefixed(name.decode(), self._prefix) for name in names]
+            if not (b"\\u" in content or b"\\/" in content):
+                return [], [name.decode() for name in _LITERAL_IN_JSON.findall(content)]
         unresolved: list[Unresolved] = []
         targets: list[str] = []
-        for holder, member in _references(resource):
+        for holder, member in _references(record.resource):
             value = holder[member]
-            target = self._resolved(value, bundle, snapshot, grouped=grouped, final=final)
+            target = self._resolved(value, record)
             if isinstance(target, Unresolved):
                 # The bytes are in `data`: nothing is missing where the address leads nowhere.
                 if "data" not in holder:
                     unresolved.append(target)
                 continue
             holder[member] = target
-            if with_targets and not self._is_conditional(value, bundle):
+            if with_targets and not self._is_conditional(value, record.bundle):
                 literal = _LITERAL.fullmatch(target)
                 targets += [literal[1]] if literal else []
         return unresolved, targets
 
-    def match(
-        self, name: str, condition: str, snapshot: Reader, *, own_first: bool
-    ) -> str | Unresolved:
-        """Return Type/id of what a condition finds; with own_first name itself, if it is here.
-
-        Raises PublishFirst.
-        """
-        if own_first and self.is_current(name, snapshot):
+    def match(self, name: str, condition: str, *, own_first: bool) -> str | Unresolved:
+        """Return Type/id of what a condition finds; with own_first name itself, if it is here."""
+        if own_first and self.is_current(name):
             return name
-        return self._look_up(condition, snapshot)
+        return self._look_up(condition)
 
-    def is_current(self, name: str, snapshot: Reader) -> bool:
-        """Say whether a resource, Type/id, is here and not deleted. Raises PublishFirst."""
+    def is_current(self, name: str) -> bool:
+        """Say whether a resource, Type/id, is here and not deleted."""
         type_name, _, resource_id = name.partition("/")
         definition = self._definitions.get(type_name)
-        if not definition or current(snapshot, definition, resource_id, "pk") is None:
+        if definition is None:
             return False
-        if name in self._deletions:
-            raise PublishFirst
-        return True
-
-    def find_admitted(self, condition: str) -> str:
-        """Return Type/id of what came with a condition and is not published yet, "" for none."""
-        return self._admitted.get(condition, "")
-
-    def admit(self, condition: str, target: str) -> None:
-        """Note what a condition will find once that is published."""
-        self._admitted[condition] = target
-
-    def admit_deletion(self, target: str) -> None:
-        """Note what will be deleted once the deletion is published."""
-        self._deletions.add(target)
+        snapshot = self._batch.snapshot_with(name)
+        return current(snapshot, definition, resource_id, "pk") is not None
 
     def reject(self, bundle: int, target: str) -> None:
         """Note that an entry of a Bundle was rejected: its address leads to no other record."""
         self._rejected.add((bundle, target))
 
-    def note_published(self) -> None:
-        """Note that what was admitted is published: from now on it is looked up."""
-        self._admitted.clear()
-        if self._deletions:
-            self._deletions.clear()
-            self._matches.clear()
-
-    def add_prefix(self, resource: Any) -> None:
-        """Put the prefix before a resource's id, and before those that it refers to."""
-        if isinstance(resource.get("id"), str):
-            resource["id"] = self._prefix + resource["id"]
-        for holder, member in _references(resource):
-            holder[member] = prefixed(holder[member], self._prefix)
-
-    def remove_prefix(self, resource: Any) -> None:
-        """Restore a resource as it was without the prefix; it means the same with it again."""
-        resource["id"] = str(resource.get("id", "")).removeprefix(self._prefix)
-        for holder, member in _references(resource):
-            type_name, slash, target = holder[member].partition("/")
-            if not (slash and _RELATIVE.match(holder[member])):
-                continue
-            if target.startswith(self._prefix):
-                holder[member] = f"{type_name}/{target.removeprefix(self._prefix)}"
-            elif member == "reference":
-                # It was found here by a condition: its id never had the prefix.
-                holder[member] = f"{type_name}?_id={target.partition('/')[0]}"
+    def forget(self, type_names: Iterable[str]) -> None:
+        """Forget which conditions found nothing of types that were published."""
+        for type_name in type_names:
+            self._misses.pop(type_name, None)
 
     def _is_conditional(self, value: str, bundle: int) -> bool:
         """Say whether what a reference means is found by a condition."""
-        if bundle and (entry := self._scratch.target(bundle, value.partition("/_history/")[0])):
+        if bundle and (entry := self._stage.target(bundle, value.partition("/_history/")[0])):
             return bool(entry[1])
         return _CONDITIONAL.fullmatch(value) is not None
 
-    def _resolved(
-        self, value: str, bundle: int, snapshot: Reader, *, grouped: bool, final: bool
-    ) -> str | Unresolved:
+    def _resolved(self, value: str, record: ImportRecord) -> str | Unresolved:
         bare, *version = re.split("(?=/_history/)", value, maxsplit=1)
-        if bundle and (entry := self._scratch.target(bundle, bare)):
-            target = self._entry(entry, bundle, snapshot, grouped=grouped, final=final)
+        if record.bundle and (entry := self._stage.target(record.bundle, bare)):
+            target = self._entry(entry, record)
             if isinstance(target, Unresolved):
                 return target._replace(reference=value)
             return "".join((target, *version))
         if _CONDITIONAL.fullmatch(value):
-            return self._look_up(value, snapshot)
+            return self._look_up(value)
         if value.startswith("urn:"):
             return Unresolved(value, "no resource of this Bundle has that address")
         if address := split_address(value):
@@ -211,48 +158,38 @@ class Resolver:
             return Unresolved(value, "leads to another server")
         return value
 
-    def _entry(
-        self,
-        entry: tuple[str, str],
-        bundle: int,
-        snapshot: Reader,
-        *,
-        grouped: bool,
-        final: bool,
-    ) -> str | Unresolved:
+    def _entry(self, entry: tuple[str, str], record: ImportRecord) -> str | Unresolved:
         """Return Type/id that an entry of a Bundle, (Type/id, condition), means here."""
         target, condition = entry
-        if (bundle, target) in self._rejected:
+        if (record.bundle, target) in self._rejected:
             return Unresolved(target, "leads to a record that was rejected")
         if not condition:
             return target
-        matched = self.match(target, condition, snapshot, own_first=grouped)
+        matched = self.match(target, condition, own_first=record.grouped)
         if not isinstance(matched, Unresolved):
             return matched
         # Only when the turn of that entry has come is it known which one it is.
-        return target if final else matched._replace(may_come=True)
+        type_name = target.partition("/")[0]
+        return matched._replace(awaits=type_name) if self._batch.may_come(type_name) else target
 
-    def _look_up(self, condition: str, snapshot: Reader) -> str | Unresolved:
-        """Return Type/id of the one resource that Type?query finds, or why there is none.
-
-        Raises PublishFirst.
-        """
-        if known := self._admitted.get(condition) or self._matches.get(condition):
-            if known in self._deletions:
-                raise PublishFirst
+    def _look_up(self, condition: str) -> str | Unresolved:
+        """Return Type/id of the one resource that Type?query finds, or why there is none."""
+        if known := self._matches.get(condition):
             return known
         parts = _CONDITIONAL.fullmatch(condition)
         if parts is None:
             return Unresolved(condition, "is not a condition, such as Type?parameter=value")
-        found = self._search(parts[1], parts[2], snapshot)
+        type_name, query = parts.groups()
+        snapshot = self._batch.snapshot_with_matches(type_name, query)
+        misses = self._misses[type_name]
+        if miss := misses.get(condition):
+            return miss
+        found = self._search(type_name, query, snapshot)
         if isinstance(found, Unresolved):
+            _remember(misses, condition, found)
             return found
-        name = f"{parts[1]}/{found}"
-        if name in self._deletions:
-            raise PublishFirst
-        if len(self._matches) >= _REMEMBERED:
-            self._matches.clear()
-        self._matches[condition] = name
+        name = f"{type_name}/{found}"
+        _remember(self._matches, condition, name)
         return name
 
     def _search(self, type_name: str, query: str, snapshot: Reader) -> str | Unresolved:
@@ -283,7 +220,35 @@ class Resolver:
             return found.pop()
         if rows:
             return Unresolved(whole, f"{type_name}: more than one matches")
-        return Unresolved(whole, f"{type_name}: none matches", may_come=True)
+        return Unresolved(whole, f"{type_name}: none matches", awaits=type_name)
+
+
+def add_prefix(resource: Any, prefix: str) -> None:
+    """Put a prefix before a resource's id, and before those that it refers to."""
+    if isinstance(resource.get("id"), str):
+        resource["id"] = prefix + resource["id"]
+    for holder, member in _references(resource):
+        holder[member] = prefixed(holder[member], prefix)
+
+
+def remove_prefix(resource: Any, prefix: str) -> None:
+    """Restore a resource as it was without the prefix; it means the same with it again."""
+    resource["id"] = str(resource.get("id", "")).removeprefix(prefix)
+    for holder, member in _references(resource):
+        type_name, slash, target = holder[member].partition("/")
+        if not (slash and _RELATIVE.match(holder[member])):
+            continue
+        if target.startswith(prefix):
+            holder[member] = f"{type_name}/{target.removeprefix(prefix)}"
+        elif member == "reference":
+            # It was found here by a condition: its id never had the prefix.
+            holder[member] = f"{type_name}?_id={target.partition('/')[0]}"
+
+
+def _remember(memory: dict[str, Any], condition: str, found: Any) -> None:
+    if len(memory) >= _REMEMBERED:
+        memory.clear()
+    memory[condition] = found
 
 
 def current(snapshot: Reader, definition: Definition, resource_id: str, column: str) -> Any:

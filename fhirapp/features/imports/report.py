@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
@@ -19,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from fhirapp.config import ConfigurationError
 from fhirapp.features.imports import LISTED, OUTCOMES
 from fhirapp.features.imports.outputs import rejected_rows
-from fhirapp.features.imports.records import ImportRecord
+from fhirapp.features.imports.records import Faults, Rejection
 
 _UNKNOWN_TYPE = "?"
 # How many files or resources a line of the terminal's table names.
@@ -98,9 +99,7 @@ class Report:
             self.skipped_files[place] = reason
         self.skipped_file_count[reason] += 1
 
-    def add_rejected(
-        self, place: str, faults: Sequence[tuple[str, str]], type_name: str = ""
-    ) -> None:
+    def add_rejected(self, place: str, faults: Faults, type_name: str = "") -> None:
         """Add a rejected record with its faults: (element path, what is expected)."""
         self.rejected_lines += 1
         self.rejected_types[type_name or _UNKNOWN_TYPE] += 1
@@ -108,8 +107,12 @@ class Report:
         room = LISTED - len(self.faults)
         self.faults += [ImportFault(place, path, message) for path, message in faults[:room]]
 
-    def add_follower(self, place: str, type_name: str = "") -> None:
-        """Add a record that was rejected with its patient; one line counts those of a place."""
+    def add_rejection(self, rejection: Rejection) -> None:
+        """Add a rejected record; of those rejected with their patient, one line for each place."""
+        place, type_name = rejection.place, rejection.type_name
+        if not rejection.follows:
+            self.add_rejected(place, rejection.faults, type_name)
+            return
         self._followers[place] += 1
         count = self._followers[place]
         message = f"rejected too, because their patient is not clear: {count}"
@@ -265,10 +268,10 @@ def page(report: Report) -> str:
     return environment.get_template("report.html").render(report=report, outcomes=OUTCOMES)
 
 
-class Rejects:
+class Rejects(AbstractContextManager["Rejects"]):
     """The files of rejected records: NDJSON, and for rows of tables a CSV file beside it.
 
-    Each is created with its first record.
+    Each is created with its first record, and complete once the context has ended.
     """
 
     def __init__(self, path: Path) -> None:
@@ -278,17 +281,24 @@ class Rejects:
         self._files: dict[Path, FileIO] = {}
         self._replacing: dict[Path, Path] = {}
 
-    def add(self, record: ImportRecord) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        for file in self._files.values():
+            file.close()
+        if kind is None:
+            for written, path in self._replacing.items():
+                written.replace(path)
+
+    def add(self, rejection: Rejection) -> None:
         """Write a record as a JSON line, or a row below its heading. Raises ConfigurationError."""
         try:
-            if not record.table_kind:
-                if line := record.rejected_line():
-                    self._file(self.path).write(line + b"\n")
-            elif record.place != self._last_row:
+            if not rejection.table_kind:
+                if rejection.line:
+                    self._file(self.path).write(rejection.line + b"\n")
+            elif rejection.place != self._last_row:
                 # The other resources of the same row are not written again.
-                self._last_row = record.place
-                path = rejected_rows(self.path, record.table_kind)
-                self._file(path, record.heading).write(record.text.rstrip(b"\r\n") + b"\n")
+                self._last_row = rejection.place
+                path = rejected_rows(self.path, rejection.table_kind)
+                self._file(path, rejection.heading).write(rejection.line.rstrip(b"\r\n") + b"\n")
         except OSError as error:
             raise ConfigurationError(
                 f"Rejected records cannot be kept in {self.path} ({error.strerror}); what was "
@@ -309,12 +319,6 @@ class Rejects:
             if heading:
                 file.write(heading.rstrip(b"\r\n") + b"\n")
         return file
-
-    def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        for written, path in self._replacing.items():
-            written.replace(path)
 
 
 def _naming(reason: str, names: Sequence[str], count: int) -> str:

@@ -22,7 +22,6 @@ from sqlalchemy import Connection, Row, func, insert, literal, select, union_all
 from fhirapp.config import ConfigurationError, Settings, sqlite_url
 from fhirapp.definition import Definition
 from fhirapp.disk import database_path, temporary_folder
-from fhirapp.features.imports.batches import collect
 from fhirapp.store.import_models import ImportRun, ImportSource
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
@@ -168,7 +167,6 @@ def write_provenance(
         resources = provenances(publisher.connection, definitions, run, publisher.now)
         while batch := [prepare(definition, resource) for resource in islice(resources, _BATCH)]:
             publisher.publish(batch)
-            collect()
 
 
 def provenances(

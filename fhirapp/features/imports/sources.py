@@ -14,7 +14,6 @@ from sqlalchemy import Connection, insert, select
 
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
-from fhirapp.features.imports.records import OLDER, Scratch
 from fhirapp.search.reference import Reference
 from fhirapp.store.import_models import ImportShared, ImportSource
 from fhirapp.store.prepare import CARRIES, PreparedResource, blob_ids
@@ -47,26 +46,26 @@ class SourceRules:
     """The rules of one import for the ids of its source.
 
     source_id is None where the source has no name or there is no other: then no id is foreign.
-    duplicates collects Type/id of what the import published twice with different content, shared
-    the ids by type of what the source has with the content of another.
+    last_rows has the last row of each type before the import. shared collects the ids by type of
+    what the source has with the content of another.
     """
 
     def __init__(
-        self, definitions: Mapping[str, Definition], scratch: Scratch, source_id: int | None
+        self,
+        definitions: Mapping[str, Definition],
+        source_id: int | None,
+        last_rows: Mapping[str, int],
     ) -> None:
         self.source_id = source_id
-        self.duplicates: list[str] = []
         self.shared: defaultdict[str, set[str]] = defaultdict(set)
         self._definitions = definitions
-        self._scratch = scratch
+        self._last_rows = last_rows
         # Type/id of what the source may refer to.
         self._own: set[str] = set()
         # Ids of patients that another source uses, perhaps for another person.
         self._conflicting_patients: set[str] = set()
         # Type/id of the batch that is not here and that records of other sources refer to.
         self._claimed: set[str] = set()
-        # Type/id of the batch whose content an earlier version had.
-        self._older: set[str] = set()
 
     @property
     def are_checked(self) -> bool:
@@ -109,16 +108,11 @@ class SourceRules:
         connection: Connection,
         batch: Sequence[PreparedResource],
         latest: Mapping[str, StoredVersion],
-        *,
-        hold_older: bool = False,
     ) -> None:
         """Read what decide() needs to know of a batch of one type and of its attachments.
 
-        latest has the newest version of each resource that has one, by id. With hold_older, content
-        that an earlier version had is not published now, as OLDER: the source may still hold what
-        came after.
+        latest has the newest version of each resource that has one, by id.
         """
-        self._older = _older(connection, batch, latest) if hold_older else set()
         self._claimed = set()
         if self.source_id is not None:
             new = {prepared.id for prepared in batch} - latest.keys()
@@ -132,9 +126,6 @@ class SourceRules:
         self, prepared: PreparedResource, latest: StoredVersion | Version | None
     ) -> Change | str:
         """Return what comes of a resource of the batch: its change, or why it is not published."""
-        name = prepared.name
-        if name in self._older:
-            return OLDER
         change = by_content(prepared, latest)
         if change is Change.SAME:
             if latest and not prepared.deleted and self.is_foreign(latest.source_id):
@@ -144,15 +135,7 @@ class SourceRules:
             if prepared.definition.compartment == "id" and not prepared.deleted:
                 self._conflicting_patients.add(prepared.id)
             return reason
-        if not prepared.deleted:
-            is_first = self._scratch.add_published(name)
-            if latest and not (latest.deleted or is_first):
-                self.duplicates.append(name)
         return change
-
-    def note_published(self, name: str) -> None:
-        """Note that a version of a resource, Type/id, is published as a history has it."""
-        self._scratch.add_published(name)
 
     def is_claimed(self, name: str) -> bool:
         """Say whether Type/id of the batch is not here, and records of other sources name it."""
@@ -179,9 +162,9 @@ class SourceRules:
         is_moved = latest.patient_id not in (None, prepared.patient_id)
         if self.is_foreign(latest.source_id) and (is_moved or not latest.deleted):
             return _FOREIGN
-        if is_moved and not latest.deleted and self._scratch.is_published(prepared.name):
-            return MISFILED
-        return ""
+        last_row = self._last_rows.get(prepared.definition.name, 0)
+        is_of_import = isinstance(latest, Version) or latest.pk > last_row
+        return MISFILED if is_moved and not latest.deleted and is_of_import else ""
 
     def _claims(
         self, connection: Connection, definition: Definition, ids: Collection[str]
@@ -224,23 +207,3 @@ def has_others(connection: Connection, source_id: int) -> bool:
     """Say whether there are sources beside this one."""
     others = select(ImportSource.id).where(ImportSource.id != source_id).limit(1)
     return connection.execute(others).first() is not None
-
-
-def _older(
-    connection: Connection,
-    batch: Sequence[PreparedResource],
-    latest: Mapping[str, StoredVersion],
-) -> set[str]:
-    """Return the Type/id whose first new content in the batch an earlier version had."""
-    changed: dict[str, PreparedResource] = {}
-    for prepared in batch:
-        if prepared.id in latest and prepared.digest != latest[prepared.id].digest:
-            changed.setdefault(prepared.id, prepared)
-    if not changed:
-        return set()
-    stored = stored_versions(connection, batch[0].definition, changed)
-    return {
-        prepared.name
-        for prepared in changed.values()
-        if any(version.digest == prepared.digest for version in stored[prepared.id])
-    }

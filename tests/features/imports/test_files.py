@@ -18,7 +18,6 @@ import pytest
 from fhirapp.features.imports.archives import unpacked
 from fhirapp.features.imports.inputs import Input
 from fhirapp.features.imports.reader import RecordReader
-from fhirapp.features.imports.records import Scratch
 from fhirapp.features.imports.skipped import (
     COPY,
     INCOMPLETE,
@@ -26,6 +25,7 @@ from fhirapp.features.imports.skipped import (
     OF_THE_PACKAGE,
     OF_THE_SYSTEM,
 )
+from fhirapp.features.imports.staging import Stage
 from tests.support.archives import PLACES, laid_out, zipped
 from tests.support.bundles import bundle, plain
 from tests.support.ccda_people import RECORD, document
@@ -345,13 +345,13 @@ class _FailingDisk(io.RawIOBase):
         return len(chunk)
 
 
-def test_read_error_of_a_disk_is_reported():
+def test_read_error_of_a_disk_is_reported(tmp_path):
     content = lines(*(patient(str(number), "9" * 100) for number in range(2_000)))
 
     def opens(on_read: Callable[[int], None]) -> BinaryIO:
         return unpacked(io.BufferedReader(_FailingDisk(content)), on_read)
 
-    with Scratch() as scratch:
-        reader = RecordReader(scratch)
+    with Stage(tmp_path) as stage:
+        reader = RecordReader(stage)
         records = [*reader.read(Input("disk.ndjson", opens, 0), lambda _count: None)]
     assert records[-1].faults == [("", "cannot be read: Input/output error")]

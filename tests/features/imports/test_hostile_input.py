@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from fhirapp.features.imports.batches import batches
+from fhirapp.definition import types
+from fhirapp.features.imports.batches import Admitted, Batch
 from fhirapp.features.imports.records import ImportRecord
+from fhirapp.store.prepare import deletion
 from tests.support.bundles import bundle, plain
 from tests.support.importing import asking, lines, load, write
 from tests.support.records import allergy, nested, organization, patient, practitioner
@@ -161,10 +163,12 @@ def test_records_that_wait_for_one_are_published_when_it_comes(
     assert found["total"] == count
 
 
-def test_batch_is_bounded_by_the_bytes_of_its_records():
+def test_batch_is_bounded_by_the_bytes_of_its_records(empty):
     """A row of a table is short; the file that it names is not."""
-    large = {"resourceType": "Binary", "id": "x", "data": "A" * 4_000_000}
-    records = (
-        ImportRecord("x.csv:2", b"row", dict(large), table_kind="documents") for _ in range(20)
-    )
-    assert len([*batches(records)]) > 2
+    sizes: list[int] = []
+    batch = Batch(lambda admitted, _snapshot: sizes.append(len(admitted)))
+    record = ImportRecord("x.csv:2", b"row", table_kind="documents", content=b"A" * 500_000)
+    with empty.app_context():
+        for number in range(20):
+            batch.add(Admitted(record, deletion(types()["Binary"], f"b{number}")))
+    assert sizes == [4] * 5

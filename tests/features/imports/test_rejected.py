@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fhirapp.config import settings_of
-from fhirapp.features.imports.records import ImportRecord
+from fhirapp.features.imports.records import Rejection
 from fhirapp.features.imports.report import Rejects, Report
 from tests.support.bundles import asked, bundle, plain
 from tests.support.importing import lines, load, write
@@ -109,9 +109,9 @@ def test_rejected_records_may_be_written_over_the_input(empty, tmp_path, small_b
 
 def test_former_rejected_records_stay_until_the_import_ends(tmp_path):
     path = write(tmp_path, b"former\n", "rejected.ndjson")
-    rejects = Rejects(path)
-    rejects.add(ImportRecord("in.ndjson:1", b'{"id": "p2"}'))
-    assert path.read_bytes() == b"former\n"
-    rejects.close()
+    rejected = Rejection("in.ndjson:1", "Patient", [], False, b'{"id": "p2"}', "", b"")
+    with Rejects(path) as rejects:
+        rejects.add(rejected)
+        assert path.read_bytes() == b"former\n"
     assert path.read_bytes() == b'{"id": "p2"}\n'
     assert (rejects.paths, [*tmp_path.iterdir()]) == ([path], [path])

@@ -1,4 +1,4 @@
-"""The rules of an import for its source: what is published, held back or refused."""
+"""The rules of an import for its source: what is published or refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from sqlalchemy import select
 
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.features.imports.records import OLDER, Scratch
 from fhirapp.features.imports.sources import SourceRules
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
@@ -27,17 +26,16 @@ def publish(
     now: str,
     *resources: dict[str, Any],
     source_id: int | None = None,
-    hold_older: bool = False,
 ) -> list[Change | str]:
     """Publish allergies of a source by the rules of an import of its own."""
-    with app.app_context(), Scratch() as scratch, writing() as connection:
-        rules = SourceRules(types(), scratch, source_id)
+    with app.app_context(), writing() as connection:
+        rules = SourceRules(types(), source_id, {})
         publisher = Publisher(
             connection, now=now, rendering=RENDERING, source_id=source_id, decide=rules.decide
         )
         batch = [prepare(types()["AllergyIntolerance"], resource) for resource in resources]
         latest = publisher.latest(batch)
-        rules.look_up(connection, batch, latest, hold_older=hold_older)
+        rules.look_up(connection, batch, latest)
         return publisher.publish(batch, latest)
 
 
@@ -46,17 +44,6 @@ def sources(app: Flask) -> list[int | None]:
     table = types(app)["AllergyIntolerance"].table
     with app.app_context(), db.engine.connect() as connection:
         return [*connection.execute(select(table.c.source_id).order_by(table.c.pk)).scalars()]
-
-
-def test_content_of_an_earlier_version_is_held_where_asked_for(empty):
-    publish(empty, TIMES[1], LOW)
-    publish(empty, TIMES[2], HIGH)
-    assert publish(empty, TIMES[3], LOW, HIGH, hold_older=True) == [OLDER, OLDER]
-    other = allergy("a")
-    assert publish(empty, TIMES[3], HIGH, other, hold_older=True) == [Change.SAME, Change.CHANGED]
-    assert publish(empty, TIMES[4], LOW, hold_older=True) == [OLDER]
-    assert len(sources(empty)) == 3
-    assert publish(empty, TIMES[5], LOW) == [Change.CHANGED]
 
 
 @pytest.mark.databases(SQLITE, POSTGRESQL)

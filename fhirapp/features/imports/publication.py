@@ -1,0 +1,171 @@
+"""The publication of staged records: groups in the order of their types, until none waits.
+
+What others refer to comes first, so most references lead to what is here. A record that refers to
+one that may still come waits for the next round; where no round gets further, references are kept.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from fhirapp.definition import Definition
+from fhirapp.features.imports.admission import Admission, Verdict
+from fhirapp.features.imports.batches import Admitted, Batch
+from fhirapp.features.imports.histories import ResourceHistory
+from fhirapp.features.imports.records import ImportRecord, Rejected
+from fhirapp.features.imports.report import Report
+from fhirapp.features.imports.staging import Group, Stage
+from fhirapp.store.prepare import PreparedResource, deletion
+from fhirapp.store.version import Change
+
+# Types of one rank whose turn comes first: others of that rank refer to them.
+_FIRST_TYPES = ("Organization", "Practitioner", "Patient")
+
+
+class Publication:
+    """Admits the groups of a stage, in batches."""
+
+    def __init__(
+        self,
+        definitions: Mapping[str, Definition],
+        stage: Stage,
+        batch: Batch,
+        admission: Admission,
+        report: Report,
+        reject: Callable[[ImportRecord, Rejected], None],
+    ) -> None:
+        self._definitions = definitions
+        self._stage = stage
+        self._batch = batch
+        self._admission = admission
+        self._report = report
+        self._reject = reject
+        # The groups that wait, by type.
+        self._waiting: defaultdict[str, list[int]] = defaultdict(list)
+
+    def run(self) -> None:
+        """Publish everything that is staged."""
+        order = sorted(self._stage.types(), key=self._turn)
+        # First, so that no condition finds what is deleted; records before those they refer to.
+        for type_name in reversed(order):
+            for group in self._stage.deletions(type_name):
+                self._delete(type_name, group)
+        self._batch.publish()
+        for position, type_name in enumerate(order):
+            self._batch.unfinished = {*order[position:], *self._waiting}
+            self._take_all(type_name, self._stage.groups(type_name))
+        while self._waiting:
+            self._take_waiting(order)
+        self._batch.publish()
+
+    def _turn(self, type_name: str) -> tuple[int, int, str]:
+        """Return the position of a type in the order of publication."""
+        position = _FIRST_TYPES.index(type_name) if type_name in _FIRST_TYPES else len(_FIRST_TYPES)
+        return self._definitions[type_name].rank, position, type_name
+
+    def _take_waiting(self, order: Sequence[str]) -> None:
+        """Take what waits once more; if none gets further, one type without waiting."""
+        before = sum(map(len, self._waiting.values()))
+        for type_name in order:
+            if type_name in self._waiting:
+                self._batch.unfinished = {*self._waiting}
+                self._take_heads(type_name)
+        if sum(map(len, self._waiting.values())) == before:
+            self._batch.unfinished = ()
+            self._take_heads(next(name for name in order if name in self._waiting))
+
+    def _take_heads(self, type_name: str) -> None:
+        heads = self._waiting.pop(type_name)
+        self._take_all(type_name, (self._stage.group(type_name, head) for head in heads))
+
+    def _take_all(self, type_name: str, groups: Iterable[Group]) -> None:
+        definition = self._definitions[type_name]
+        for group in groups:
+            self._take(definition, group)
+
+    def _delete(self, type_name: str, group: Group) -> None:
+        """Admit a deletion; what came before it counts no more."""
+        *superseded, last = group
+        content = deletion(self._definitions[type_name], last.deletes.partition("/")[2])
+        self._batch.add(Admitted(last, content, superseded=superseded))
+
+    def _take(self, definition: Definition, group: Group) -> None:
+        """Admit a group: its histories, and the last content after them."""
+        contents = _Contents()
+        patients: set[int] = set()
+        for record in group:
+            if record.grouped and definition.compartment == "id":
+                patients.add(record.bundle)
+            if self._add(record, definition, contents) is Verdict.WAITS:
+                self._waiting[definition.name].append(record.head)
+                # With their patient, all records of a document or a row wait.
+                self._admission.waiting |= patients | {other.bundle for other in group}
+                return
+        self._admission.waiting -= patients
+        for record, error in contents.rejections:
+            self._reject(record, error)
+        if contents.unchanged:
+            self._report.count(definition.name, Change.SAME.value, contents.unchanged)
+        for admitted in contents.admitted():
+            self._batch.add(admitted)
+
+    def _add(
+        self, record: ImportRecord, definition: Definition, contents: _Contents
+    ) -> Verdict | None:
+        """Admit a record of a group."""
+        if record.deletes:
+            resource_id = record.deletes.partition("/")[2]
+            contents.add(Admitted(record, deletion(definition, resource_id)))
+            return None
+        try:
+            result = self._admission.admit(record, contents.resource)
+        except Rejected as error:
+            contents.rejections.append((record, error))
+            return None
+        if isinstance(result, Admitted):
+            contents.add(result)
+            return None
+        contents.unchanged += result is Verdict.UNCHANGED
+        return result
+
+
+class _Contents:
+    """What comes of the records of one group."""
+
+    def __init__(self) -> None:
+        self.rejections: list[tuple[ImportRecord, Rejected]] = []
+        self.unchanged = 0
+        self._histories: list[Admitted] = []
+        self._last: Admitted | None = None
+        self._superseded: list[ImportRecord] = []
+        self._differ = False
+
+    @property
+    def resource(self) -> PreparedResource | None:
+        """The last resource that was admitted, None where that is deleted since."""
+        content = self._last.content if self._last else None
+        if isinstance(content, PreparedResource) and not content.deleted:
+            return content
+        return None
+
+    def add(self, admitted: Admitted) -> None:
+        """Add what a record is published as; it supersedes the one before."""
+        if self._last is not None:
+            # Its resource is needed no more.
+            self._superseded.append(self._last.record._replace(resource=None, content=b""))
+            before, content = self.resource, admitted.content
+            if before and isinstance(content, PreparedResource) and not content.deleted:
+                self._differ = self._differ or before.digest != content.digest
+        if isinstance(admitted.content, ResourceHistory):
+            self._histories.append(admitted)
+            self._last = None
+        else:
+            self._last = admitted
+
+    def admitted(self) -> Iterator[Admitted]:
+        """Yield the histories, and the last content after them."""
+        contents = [*self._histories, *([self._last] if self._last else [])]
+        yield from contents[:-1]
+        for last in contents[-1:]:
+            yield last._replace(superseded=self._superseded, differ=self._differ)
