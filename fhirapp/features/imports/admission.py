@@ -145,7 +145,7 @@ class Admission:
     ) -> Admitted | Verdict:
         if record.bundle in self._disputed:
             raise PatientRejected
-        if record.bundle in self.waiting and definition.compartment != "id":
+        if record.bundle in self.waiting and record.grouped and definition.compartment != "id":
             # Whose it is becomes known with the patient.
             return Verdict.WAITS
         if record.condition:
@@ -194,7 +194,7 @@ class Admission:
         """Return the record that is here with what a row says. Raises Rejected."""
         definition, stated, name = prepared.definition, record.resource, prepared.name
         # A row does not change another source's record: it is the same, or is rejected.
-        is_foreign = self._rules.is_foreign_target(name, snapshot)
+        is_foreign = before is None and self._rules.is_foreign_target(name, snapshot)
         stored = None if is_foreign else self._known.find(prepared, before, snapshot)
         if stored is None:
             return {**stated}
@@ -217,9 +217,9 @@ class Admission:
         Raises Rejected.
         """
         own = name_of(record.resource)
-        if before is not None and record.grouped:
+        if before is not None:
             # The first of its group was created, or is here.
-            match: str | Unresolved = own
+            match: str | Unresolved = before.name
         else:
             match = self._resolver.match(own, record.condition, own_first=record.grouped)
         if isinstance(match, Unresolved) and self._resolver.is_current(own):
@@ -315,8 +315,8 @@ class Admission:
         patients = values_at(resource, f"{definition.compartment}.reference")
         for kept in unresolved:
             if kept.reference in patients:
-                snapshot = self._batch.snapshot
-                if current(snapshot, definition, prepared.id, "patient_id") is not None:
+                known = before.patient_id if before else None
+                if known or current(self._batch.snapshot, definition, prepared.id, "patient_id"):
                     raise Rejected(f"{kept.reference}: {kept.reason}; {_LOSES_PATIENT}")
                 return
 

@@ -69,11 +69,9 @@ class Batch:
         self._size += len(admitted.record.content)
         self._types.add(content.definition.name)
         self._names.add(content.name)
-        if isinstance(content, PreparedResource) and content.blobs:
-            self._types.add("Binary")
-        if type(admitted.record.resource) is dict:
-            values = values_at(admitted.record.resource, "identifier.value")
-            self._identifiers.update(_comparable(value) for value in values)
+        if isinstance(content, PreparedResource):
+            self._types.update("Binary" for _ in content.blobs)
+            self._identifiers.update(map(_comparable, _identifier_values(content)))
         if len(self._admitted) >= MAX_RECORDS or self._size >= MAX_BYTES:
             self.publish()
 
@@ -122,6 +120,13 @@ class Batch:
     def may_come(self, type_name: str) -> bool:
         """Say whether records of a type may still be admitted."""
         return type_name in self.unfinished
+
+
+def _identifier_values(prepared: PreparedResource) -> list[Any]:
+    column = prepared.definition.columns.get("identifier")
+    extra = prepared.columns.get("extra") or {}
+    found = prepared.columns.get(column) if column else extra.get("identifier")
+    return values_at({"identifier": found}, "identifier.value")
 
 
 def _comparable(value: object) -> str:

@@ -93,16 +93,19 @@ class Publication:
     def _take(self, definition: Definition, group: Group) -> None:
         """Admit a group: its histories, and the last content after them."""
         contents = _Contents()
-        patients: set[int] = set()
+        # The documents and rows that the patient was made from.
+        sources: set[int] = set()
+        is_waiting = False
         for record in group:
             if record.grouped and definition.compartment == "id":
-                patients.add(record.bundle)
-            if self._add(record, definition, contents) is Verdict.WAITS:
-                self._waiting[definition.name].append(record.head)
-                # With their patient, all records of a document or a row wait.
-                self._admission.waiting |= patients | {other.bundle for other in group}
-                return
-        self._admission.waiting -= patients
+                sources.add(record.bundle)
+            is_waiting = is_waiting or self._add(record, definition, contents) is Verdict.WAITS
+        if is_waiting:
+            self._waiting[definition.name].append(record.head)
+            # With their patient, all records of a document or a row wait.
+            self._admission.waiting |= sources
+            return
+        self._admission.waiting -= sources
         for record, error in contents.rejections:
             self._reject(record, error)
         if contents.unchanged:
@@ -157,6 +160,10 @@ class _Contents:
             before, content = self.resource, admitted.content
             if before and isinstance(content, PreparedResource) and not content.deleted:
                 self._differ = self._differ or before.digest != content.digest
+            if admitted.record.table_kind:
+                # A row adds to what was admitted before it.
+                kept = dict.fromkeys([*self._last.kept, *admitted.kept])
+                admitted = admitted._replace(kept=[*kept])
         if isinstance(admitted.content, ResourceHistory):
             self._histories.append(admitted)
             self._last = None

@@ -21,11 +21,13 @@ from fhirapp.features.imports.bundles import OnMatch
 from fhirapp.features.imports.records import ImportRecord, Rejection
 from fhirapp.fhir import json as fhir_json
 
-# text and content are NULL where both are the same, content of a deletion too. head is the number
-# of the group's first record, negative where the group's last record is a deletion.
+# text and content are NULL where both are the same, content of a deletion too. key is what records
+# of one resource share: its id, or the condition of an update; NULL of a conditional creation, of
+# which the first counts. head is the number of the group's first record, negative where the group's
+# last record is a deletion.
 _TABLES = """
 CREATE TABLE record (
-    number INTEGER PRIMARY KEY, type TEXT, id TEXT, head INTEGER, kind TEXT, content BLOB,
+    number INTEGER PRIMARY KEY, type TEXT, id TEXT, key TEXT, head INTEGER, kind TEXT, content BLOB,
     text BLOB, place TEXT, bundle INTEGER, grouped INTEGER, condition TEXT, on_match TEXT,
     bundle_type TEXT, table_kind TEXT, heading BLOB, defaults TEXT
 );
@@ -38,18 +40,13 @@ CREATE TABLE rejection (
 );
 CREATE TABLE seen (type TEXT, id TEXT, PRIMARY KEY (type, id)) WITHOUT ROWID;
 """
-# Records with a condition and no id of their own making stay apart: they may mean any resource.
 _GROUPS = """
-CREATE INDEX record_name ON record (type, id);
+CREATE INDEX record_key ON record (type, key);
 UPDATE record SET head = (
     SELECT min(number) FROM record AS first
-    WHERE first.type = record.type AND first.id = record.id
-    AND (first.condition = '' OR first.grouped)
+    WHERE first.type = record.type AND first.key = record.key
 )
-WHERE (condition = '' OR grouped) AND (type, id) IN (
-    SELECT type, id FROM record WHERE condition = '' OR grouped
-    GROUP BY type, id HAVING count(*) > 1
-);
+WHERE (type, key) IN (SELECT type, key FROM record GROUP BY type, key HAVING count(*) > 1);
 CREATE INDEX record_turn ON record (type, head, number);
 """
 _DELETED_GROUPS = """
@@ -119,6 +116,7 @@ class Stage(AbstractContextManager["Stage"]):
             self._records,
             type_name,
             resource_id,
+            _key(resource_id, record),
             self._records,
             kind,
             content if content != record.text else None,
@@ -223,8 +221,8 @@ class Stage(AbstractContextManager["Stage"]):
             )
 
     def has(self, name: str) -> bool:
-        """Say whether a resource, Type/id, is among the records."""
-        found = "SELECT 1 FROM record WHERE type = ? AND id = ?"
+        """Say whether a resource, Type/id, is among the records that come with its id."""
+        found = "SELECT 1 FROM record WHERE type = ? AND key = ?"
         return self._connection.execute(found, name.split("/", 1)).fetchone() is not None
 
     def target(self, bundle: int, full_url: str) -> tuple[str, str] | None:
@@ -262,7 +260,7 @@ class Stage(AbstractContextManager["Stage"]):
         """Return which of these the source does not have any more, in their order."""
         seen = (
             "SELECT 1 FROM seen WHERE type = ?1 AND id = ?2"
-            " UNION ALL SELECT 1 FROM record WHERE type = ?1 AND id = ?2 LIMIT 1"
+            " UNION ALL SELECT 1 FROM record WHERE type = ?1 AND key = ?2 LIMIT 1"
         )
         return [
             resource_id
@@ -273,6 +271,12 @@ class Stage(AbstractContextManager["Stage"]):
 
 def _grouped(records: Iterator[ImportRecord]) -> Iterator[Group]:
     return (group for _, group in groupby(records, lambda record: record.head))
+
+
+def _key(resource_id: str, record: ImportRecord) -> str | None:
+    if not record.condition or record.grouped:
+        return resource_id
+    return record.condition if record.on_match is OnMatch.UPDATE else None
 
 
 def _comparable(full_url: str) -> str:

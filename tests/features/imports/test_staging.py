@@ -65,14 +65,15 @@ def test_group_that_ends_in_a_deletion_is_a_deletion(stage, add):
     assert places(stage.groups("Patient")) == ["34", "56"]
 
 
-def test_record_with_a_condition_of_its_own_is_in_no_group(stage, add):
-    condition = "Patient?identifier=1"
+def test_conditional_updates_form_a_group_and_conditional_creations_none(stage, add):
     add("a", "1")
-    add("a", "2", condition=condition)
-    add("a", "3", condition=condition, grouped=True)
-    add("a", "4", condition=condition)
+    for own_id, place in (("b", "2"), ("c", "3")):
+        add(own_id, place, condition="Patient?identifier=1")
+    for place in ("4", "5"):
+        add("a", place, condition="Patient?identifier=1", on_match=OnMatch.SKIP)
+    add("a", "6", condition="Patient?identifier=1", on_match=OnMatch.SKIP, grouped=True)
     stage.arrange()
-    assert places(stage.groups("Patient")) == ["13", "2", "4"]
+    assert places(stage.groups("Patient")) == ["16", "23", "4", "5"]
 
 
 def test_staged_record_is_returned_as_it_was(stage):

@@ -102,6 +102,19 @@ def test_conditional_update_changes_its_match_or_creates(take, empty, known):
     assert take(content).changes == {"AllergyIntolerance": {"same": 1}, "Patient": {"same": 1}}
 
 
+def test_last_of_several_conditional_updates_of_one_import_counts(take, empty):
+    """As in a folder of what was sent day by day, imported again from its beginning."""
+    days = [
+        bundle("transaction", asked("PUT", f"Patient?{BY_NUMBER}", patient(mrn="1", **day), urn()))
+        for day in ({"gender": "male"}, {"gender": "female"}, {"gender": "other"})
+    ]
+    for _ in range(3):
+        assert take(*days).complete
+        assert [row[2:] for row in versions(empty, "Patient")] == [(1, False)]
+    (entry,) = asking(empty).read(f"Patient?{BY_NUMBER}")["entry"]
+    assert entry["resource"]["gender"] == "other"
+
+
 def test_condition_that_is_no_valid_search_rejects_its_entry_alone(take, empty):
     conditions = {
         "identifier=": "the query has no condition",
