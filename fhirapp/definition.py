@@ -45,7 +45,8 @@ class View(NamedTuple):
 class OperationParameter(NamedTuple):
     """What an operation takes or returns: FHIR's name, type and a sentence.
 
-    One that has parts has no type.
+    One that has parts has no type. is_list says whether commas separate the values of one that
+    repeats.
     """
 
     name: str
@@ -54,6 +55,7 @@ class OperationParameter(NamedTuple):
     required: bool = False
     repeats: bool = False
     parts: tuple[OperationParameter, ...] = ()
+    is_list: bool = True
 
 
 class Operation(NamedTuple):

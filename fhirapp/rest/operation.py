@@ -28,6 +28,9 @@ from fhirapp.rest.paging import fingerprint
 from fhirapp.search.query import MAX_LENGTH, MAX_VALUES, Arguments, parse_count
 from fhirapp.search.values import SHOWN, escape, split
 
+# By the name of a value[x]: its type in JSON, and how it is written in a URL.
+ValueTypes = Mapping[str, tuple[type, Callable[[Any], str | None]]]
+
 # What shapes any operation's answer, beside its own parameters.
 SHAPING = (*response.FORM_PARAMETERS, "_count")
 _CURSOR = "_cursor"
@@ -112,7 +115,8 @@ def read_parameters(
         parameter = known.get(name)
         _check_text(name, value, parameter)
         if parameter and parameter.repeats:
-            values.setdefault(name, []).extend(_listed(name, value))
+            listed = _listed(name, value) if parameter.is_list else [value]
+            values.setdefault(name, []).extend(listed)
         elif name in values:
             raise RepeatedParameter(name, "may be given once")
         else:
@@ -120,11 +124,11 @@ def read_parameters(
     for name, parameter in known.items():
         if parameter.required and name not in values:
             raise MissingParameter(name, f"is required by {what}")
-        if len(values.get(name, ())) > MAX_VALUES:
+        if parameter.is_list and len(values.get(name, ())) > MAX_VALUES:
             raise InvalidParameter(name, f"{MAX_VALUES} values are the most")
     config = settings()
-    listed = values.get("_count")
-    count = parse_count(listed[0] if listed else None, config.page_size, config.page_max)
+    sizes = values.get("_count")
+    count = parse_count(sizes[0] if sizes else None, config.page_size, config.page_max)
     applied = [
         (name, str(count) if name == "_count" else value)
         for name, value in sent
@@ -159,21 +163,19 @@ def _arguments(operation: Operation) -> list[tuple[str, str]]:
         if any(name == operation.resource for name, _ in parameters):
             # What is in an address is logged.
             raise InvalidParameter(operation.resource, "has to be in the body")
-        return parameters + parse_body(
-            _pair_or_resource, response.MAX_PARAMETERS, operation.resource
-        )
+        return parameters + parse_body(resource=operation.resource)
     if request.method == "POST":
-        parameters += parse_body(_pair, response.MAX_PARAMETERS)
+        parameters += parse_body()
     return [(name, value) for name, value in parameters if value.strip()]
 
 
 def parse_body(
-    pair: Callable[[Mapping[str, Any]], tuple[str, str]], most: int, resource: str = ""
+    values: ValueTypes | None = None, most: int = response.MAX_PARAMETERS, resource: str = ""
 ) -> list[tuple[str, str]]:
     """Return the parameters of the body; an empty body has none. Raises FhirError.
 
-    pair reads one member of a Parameters resource, which may have up to most members. resource is
-    the name of the parameter that any other resource in its place is.
+    values are the types of value[x] that a Parameters resource may have, and most the members.
+    resource is the name of the parameter that any other resource in its place is.
     """
     body, media = request.get_data(), request.mimetype
     if request.headers.get("Content-Encoding", "identity") != "identity":
@@ -181,7 +183,8 @@ def parse_body(
     if media == response.FORM:
         return response.parse_form(body)
     if media in response.JSON_NAMES | response.XML_NAMES or not (media or body):
-        return [pair(member) for member in _members(most, resource)] if body else []
+        members = _members(most, resource) if body else []
+        return [_pair(member, values or VALUES, resource) for member in members]
     raise UnsupportedMediaType("An operation by POST takes a Parameters resource, or a form.")
 
 
@@ -204,32 +207,26 @@ def _members(most: int, resource: str) -> list[Mapping[str, Any]]:
     return members
 
 
-def _pair(member: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the name and the value, as text, of a member of Parameters."""
+def _pair(member: Mapping[str, Any], values: ValueTypes, resource: str) -> tuple[str, str]:
+    """Return the name and the value, as text, of a member of Parameters; a resource as its JSON."""
     name = member.get("name")
+    if resource and type(name) is str and type(member.get("resource")) is dict and len(member) == 2:
+        try:
+            return name, fhir_json.text(member["resource"])
+        except TypeError:
+            raise InvalidParameter(name[:SHOWN], "has text that is not Unicode") from None
     choices = [key for key in member if key.startswith("value")]
-    if type(name) is not str or len(choices) != 1 or not is_text(name):
+    if type(name) is not str or len(choices) != 1 or not _is_text(name):
         raise InvalidParameter("request", "each member of parameter has a name and one value[x]")
-    kind, read = _VALUES.get(choices[0], (None, None))
+    kind, read = values.get(choices[0], (None, None))
     value = member[choices[0]]
     text = read(value) if read and type(value) is kind else None
-    if not text or not is_text(text):
+    if not text or not _is_text(text):
         raise InvalidParameter(name[:SHOWN], f"has a {choices[0][:SHOWN]} that is not understood")
     return name, text
 
 
-def _pair_or_resource(member: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a member of Parameters as _pair does, a resource as its JSON."""
-    name, resource = member.get("name"), member.get("resource")
-    if type(name) is not str or type(resource) is not dict or len(member) > 2:
-        return _pair(member)
-    try:
-        return name, fhir_json.text(resource)
-    except TypeError:
-        raise InvalidParameter(name[:SHOWN], "has text that is not Unicode") from None
-
-
-def is_text(text: str) -> bool:
+def _is_text(text: str) -> bool:
     """Say whether this is Unicode: JSON can write half of a surrogate pair."""
     try:
         text.encode()
@@ -245,8 +242,7 @@ def _coding(value: Mapping[str, Any]) -> str | None:
     return f"{escape(system)}|{escape(code)}" if system else escape(code)
 
 
-# The type of each value[x] in JSON, and how it is written in a URL.
-_VALUES: Mapping[str, tuple[type, Callable[[Any], str | None]]] = {
+VALUES: ValueTypes = {
     "valueId": (str, str),
     "valueCode": (str, str),
     "valueString": (str, str),

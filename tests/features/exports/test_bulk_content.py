@@ -33,7 +33,7 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fhirapp.features.exports.bulk.ndjson.PAGE", 4)
     monkeypatch.setattr("fhirapp.features.exports.bulk.ndjson._WINDOW", 7)
-    monkeypatch.setattr("fhirapp.features.exports.bulk.export_request.BATCH", 2)
+    monkeypatch.setattr("fhirapp.features.exports.kickoff.BATCH", 2)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from typing import IO, NamedTuple
 
 from fhirapp.config import settings
 from fhirapp.disk import temporary_folder
-from fhirapp.features.exports.bulk.export_request import ExportRequest
+from fhirapp.features.exports.kickoff import ExportRequest
 from fhirapp.files import Files, orphans, shared_files
 from fhirapp.rest.stream import StoredContent
 

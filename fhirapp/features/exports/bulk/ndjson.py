@@ -22,12 +22,12 @@ from typing import NamedTuple
 from fhirapp.auth.scopes import SEARCH, Access
 from fhirapp.db import Reader, db, quoted
 from fhirapp.definition import Definition, Visibility, types
-from fhirapp.features.exports.bulk.export_request import (
+from fhirapp.features.exports.kickoff import (
     SYSTEM,
     ExportRequest,
     batches,
+    conditions_of,
 )
-from fhirapp.features.exports.bulk.kickoff import conditions_of
 from fhirapp.rest.access import reach_of
 from fhirapp.search.page import Selection
 from fhirapp.search.query import select

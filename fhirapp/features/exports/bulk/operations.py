@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from flask import Flask
 
-from fhirapp.definition import Operation, OperationParameter
+from fhirapp.definition import Operation
+from fhirapp.features.exports.kickoff import NDJSON, PARAMETERS, PATIENTS
 from fhirapp.rest import openapi_parts as parts
 from fhirapp.rest.endpoints import Declaration, Endpoint, declare
 from fhirapp.rest.openapi_parts import JSON, STRING, Node, content, error_responses, object_of
 
 _TAG = "Export"
-_NDJSON = "application/fhir+ndjson"
 
 
 def _in_path(name: str, doc: str) -> Node:
@@ -43,7 +43,7 @@ def _endpoints() -> Iterator[Endpoint]:
     deleted = {"202": {"description": "Deleted", "content": content("OperationOutcome")}}
     yield _of_export(f"DELETE {status}", "Cancel an export or delete it", _EXPORT, deleted)
     # NDJSON is not JSON, so it has no schema.
-    lines: Node = {_NDJSON: {}}
+    lines: Node = {NDJSON: {}}
     file = {
         "200": {"description": "A resource on each line", "content": lines},
         "206": {"description": "The range of bytes", "content": lines},
@@ -64,7 +64,7 @@ def _kick_off(type_name: str, operation: Operation) -> Iterator[Endpoint]:
     """Yield the endpoints of the operation of a type, or of the server by an empty name."""
     prefix = f"{type_name or 'system'}-{operation.name}"
     own = parts.operation_parameters(prefix, operation.parameters)
-    by_url = {name: node for name, node in own.items() if node["name"] != _PATIENTS.name}
+    by_url = {name: node for name, node in own.items() if node["name"] != PATIENTS.name}
     place = parts.ID if operation.instance else {}
     statuses = (*parts.GUARDED, 404, 410) if operation.instance else parts.GUARDED
     accepted = {
@@ -119,54 +119,23 @@ def _progress() -> Node:
 
 
 _GUIDE = "http://hl7.org/fhir/uv/bulkdata/"
-_COMMON = (
-    OperationParameter(
-        "_outputFormat", "string", "application/fhir+ndjson, application/ndjson or ndjson"
-    ),
-    OperationParameter("_since", "instant", "Resources changed or deleted after this time"),
-    OperationParameter("_until", "instant", "Resources last changed at or before this time"),
-    OperationParameter("_type", "string", "Types to export, separated by commas", repeats=True),
-    OperationParameter(
-        "_elements",
-        "string",
-        "Elements to export, separated by commas: `identifier`, `Patient.name`",
-        repeats=True,
-    ),
-    OperationParameter(
-        "_typeFilter",
-        "string",
-        "Searches, separated by commas; a resource must match one of those of its type: "
-        "`AllergyIntolerance?clinical-status=active`",
-        repeats=True,
-    ),
-    OperationParameter(
-        "includeAssociatedData",
-        "code",
-        "Ignored: Provenance is exported if it is among the types",
-        repeats=True,
-    ),
-)
-_PATIENTS = OperationParameter(
-    "patient", "Reference", "By POST only: the patients to export", repeats=True
-)
-
 EXPORT = Operation(
     "export",
     _GUIDE + "OperationDefinition/export",
     "Export everything that the client may read, as files.",
-    _COMMON,
+    PARAMETERS,
 )
 PATIENT_EXPORT = Operation(
     "export",
     _GUIDE + "OperationDefinition/patient-export",
     "Export the records of all patients, as files.",
-    (*_COMMON, _PATIENTS),
+    (*PARAMETERS, PATIENTS),
 )
 GROUP_EXPORT = Operation(
     "export",
     _GUIDE + "OperationDefinition/group-export",
     "Export the records of the patients of a group, as files.",
-    (*_COMMON, _PATIENTS),
+    (*PARAMETERS, PATIENTS),
     instance=True,
 )
 

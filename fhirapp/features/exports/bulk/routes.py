@@ -17,18 +17,19 @@ from fhirapp.auth.throttle import Failures
 from fhirapp.db import forget_reader, reader
 from fhirapp.definition import types
 from fhirapp.features.exports.bulk import files, run
-from fhirapp.features.exports.bulk.export_request import (
+from fhirapp.features.exports.bulk.files import BulkManifest
+from fhirapp.features.exports.kickoff import (
     GROUP,
+    NDJSON,
     PATIENT,
     SYSTEM,
     ExportRequest,
     access_for_export,
     covers,
     members,
+    read_export_request,
     still_registered,
 )
-from fhirapp.features.exports.bulk.files import BulkManifest
-from fhirapp.features.exports.bulk.kickoff import NDJSON, read_export_request
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     InternalError,

@@ -27,14 +27,14 @@ from fhirapp.config import ConfigurationError, Settings, settings
 from fhirapp.db import Reader, db, writing
 from fhirapp.definition import types
 from fhirapp.features.exports.bulk import files
-from fhirapp.features.exports.bulk.export_request import (
+from fhirapp.features.exports.bulk.files import DELETED, ERROR, OUTPUT, DiskFull, ExportAttempt
+from fhirapp.features.exports.bulk.ndjson import ExportPart, marks_of, part_of
+from fhirapp.features.exports.kickoff import (
     GROUP,
     ExportRequest,
     members,
     still_registered,
 )
-from fhirapp.features.exports.bulk.files import DELETED, ERROR, OUTPUT, DiskFull, ExportAttempt
-from fhirapp.features.exports.bulk.ndjson import ExportPart, marks_of, part_of
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import compact
 from fhirapp.fhir.outcome import FhirError, Forbidden, Throttled, issue, operation_outcome
@@ -187,7 +187,7 @@ class _Export:
         finished = 0
         for part in parts:
             definition = part.definition
-            elements = export_request.elements_of(definition.name)
+            elements = dict(export_request.elements).get(definition.name, ())
             with attempt.lines(OUTPUT, definition.name) as write:
                 for seen, page in part.pages():
                     for _, body, patient_id in page:
