@@ -1,6 +1,6 @@
 """Files that all servers of one database share: in a folder, or in a bucket of an S3 store.
 
-    exports/<export>/…                   of $export (features/exports/bulk/files.py)
+    exports/<export>/…                   of $export (features/exports/files.py)
     tasks/<job>/made/<name>              what jobs made that were begun on pages (jobs/process.py)
     imports/<run>.rejected.…             what imports of the command line rejected
     backups/<name>                       backups taken on a page (features/backups/rotation.py)

@@ -14,7 +14,7 @@ import grimp
 import pytest
 
 from fhirapp.feature import Feature, features
-from fhirapp.features.exports.bulk.run import KIND
+from fhirapp.features.exports.jobs import BULK_EXPORT
 from fhirapp.web.admin.audit_descriptions import vias
 from tests import ROOT
 from tests.support.browsing import Browser
@@ -53,7 +53,7 @@ def test_feature_imports_only_what_it_requires(imports, name):
 
 def test_kinds_that_are_begun_again_are_declared():
     requeued = {kind for feature in FEATURES.values() for kind in feature.requeued}
-    assert requeued == {KIND}
+    assert requeued == {BULK_EXPORT}
     for feature in FEATURES.values():
         assert {*feature.requeued} <= feature.jobs.keys()
 

@@ -29,7 +29,7 @@ from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
 from fhirapp.db.generation import following_others, generation
 from fhirapp.db.locks import _LOCK_CLASS, is_locked, lock
-from fhirapp.features.exports.bulk.run import KIND
+from fhirapp.features.exports.jobs import BULK_EXPORT
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE
 from fhirapp.jobs.worker import running_jobs
@@ -419,7 +419,7 @@ def test_export_started_at_one_server_is_done_by_the_other(first, second):
     status = Exports(first).started()
     assert run_queued(second) == 1
     with second.app_context():
-        (job,) = queue.jobs(KIND)
+        (job,) = queue.jobs(BULK_EXPORT)
     assert status.endswith(job.id)
     assert job.state == DONE
 

@@ -11,12 +11,12 @@ from flask import Flask
 
 from fhirapp.definition import types
 from fhirapp.features.exports.export import (
-    ExportManifest,
     ExportOptions,
     Progress,
     export_to,
     types_to_export,
 )
+from fhirapp.features.exports.files import ExportManifest
 from fhirapp.fhir import json as fhir_json
 from tests.support.contract import SERVED
 

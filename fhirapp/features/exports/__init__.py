@@ -10,16 +10,19 @@ from fhirapp.feature import ADMINISTRATION, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="exports",
-    init=("fhirapp.features.exports.bulk:init_app",),
-    blueprints=("fhirapp.features.exports.pages:blueprint",),
+    init=("fhirapp.features.exports.operations:init_app",),
+    blueprints=(
+        "fhirapp.features.exports.pages:blueprint",
+        "fhirapp.features.exports.routes:blueprint",
+    ),
     commands={
         "export": ("fhirapp.features.exports.cli:export", "Export all records as FHIR."),
     },
     jobs={
         "export": "fhirapp.features.exports.jobs:export",
-        "bulk-export": "fhirapp.features.exports.bulk.run:run",
+        "bulk-export": "fhirapp.features.exports.jobs:bulk_export",
     },
     requeued=("bulk-export",),
-    sweeps=("fhirapp.features.exports.jobs:sweep", "fhirapp.features.exports.bulk.run:sweep"),
+    sweeps=("fhirapp.features.exports.jobs:sweep",),
     navigation=(MenuLink(ADMINISTRATION, 70, "/admin/exports", N_("Exports")),),
 )

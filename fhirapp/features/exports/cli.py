@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -11,7 +10,8 @@ import click
 from fhirapp.cli.common import demo_option, opened_app, progress_bar, say
 from fhirapp.config import ConfigurationError
 from fhirapp.definition import types
-from fhirapp.features.exports.export import ExportOptions, export_to, types_to_export
+from fhirapp.features.exports.export import ExportOptions, command_of, export_to, types_to_export
+from fhirapp.features.exports.files import ExportManifest
 from fhirapp.fhir.temporal import instant_of, interval
 
 
@@ -36,12 +36,12 @@ def export(
     start = _instant(since)
     with opened_app(demo), progress_bar("Exporting") as progress:
         options = ExportOptions(types_to_export(types(), names), start, history, compressed)
-        request = _request(names, start, history, compressed)
+        request = command_of(names, start, history=history, compressed=compressed)
         binary = types()["Binary"]
         manifest = export_to(folder, options, binary, request=request, progress=progress)
     if binary not in options.types and any(type_.attachments for type_ in options.types):
         say("The files of documents are not exported; add --type Binary for them.")
-    click.echo(json.dumps(manifest.content(), indent=2) if as_json else manifest.table())
+    click.echo(json.dumps(manifest.content(request), indent=2) if as_json else _table(manifest))
     return 0
 
 
@@ -55,9 +55,11 @@ def _instant(since: str | None) -> str | None:
         raise ConfigurationError(f"--since: {since!r} {error}.") from None
 
 
-def _request(names: Sequence[str], since: str | None, history: bool, compressed: bool) -> str:
-    """Return the command without its folder: a manifest holds nothing of the machine."""
-    parts = ["fhirapp export", *(f"--type {name}" for name in names)]
-    if since is not None:
-        parts.append(f"--since {since}")
-    return " ".join(parts + ["--history"] * history + ["--gzip"] * compressed)
+def _table(manifest: ExportManifest) -> str:
+    """Return the counts of an export as a table for the terminal."""
+    head = f"{'file':<32}{'resources':>10}{'versions':>10}{'bytes':>14}"
+    rows = [
+        f"{file.url:<32}{file.lines:>10}{file.versions:>10}{file.size:>14}"
+        for file in manifest.files
+    ]
+    return "\n".join([head, *rows])

@@ -4,7 +4,7 @@ The folder gets a file for each type that has records, `AllergyIntolerance.ndjso
 with the bytes of attachments, and manifest.json in the format of Bulk Data, its urls relative. All
 comes from one snapshot, so the files fit each other whatever is written meanwhile. A line is
 - a resource as its source sent it (rows.py), or
-- with history, a Bundle of all versions of a resource (features/exports/history.py).
+- with history, a Bundle of all versions of a resource (history.py).
 Lines are in the order of ids. With since, only what was published then or later; what was deleted
 then or later is in deleted.ndjson, a transaction Bundle on each line, or with history in the
 Bundles. Views are not exported: they follow from their source.
@@ -15,29 +15,33 @@ Source: FHIR Bulk Data Access 2.0.0, Export, Response - Complete Status (manifes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fhirapp.audit.events import record_export
 from fhirapp.config import ConfigurationError
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
 from fhirapp.features.exports import history
-from fhirapp.features.exports.folder import ExportFolder
+from fhirapp.features.exports.files import (
+    DELETED,
+    OUTPUT,
+    ExportFolder,
+    ExportManifest,
+    ManifestFile,
+    deletions_bundle,
+    export_folder,
+)
 from fhirapp.features.exports.rows import (
-    ExportSelection,
+    ALL_VERSIONS,
+    CURRENT_VERSIONS,
+    DELETIONS,
     Row,
+    SelectedVersions,
     SourceJson,
     VersionKey,
-    all_versions,
-    count,
-    current_versions,
-    deletions,
-    keys,
-    read,
     snapshot_at,
     version_numbers,
 )
@@ -47,6 +51,8 @@ from fhirapp.fhir import json as fhir_json
 Progress = Callable[[int, int], None]
 # (version, its row, the version numbers of the Binaries that it was made with, by id)
 _Version = tuple[VersionKey, Row, Mapping[str, int]]
+# How many seconds an import is waited for; it lets others write between its transactions.
+_PATIENCE = 60.0
 
 
 class ExportOptions(NamedTuple):
@@ -56,60 +62,6 @@ class ExportOptions(NamedTuple):
     since: str | None = None
     history: bool = False
     compressed: bool = False
-
-    @property
-    def selection(self) -> ExportSelection:
-        return (all_versions if self.history else current_versions)(self.since)
-
-
-class ExportFile(NamedTuple):
-    """A file: the type of its lines, how many lines and versions there are, its bytes."""
-
-    type_name: str
-    url: str
-    lines: int
-    versions: int
-    size: int
-    sha256: str
-
-    def content(self) -> dict[str, Any]:
-        """Return its entry in the manifest."""
-        return {
-            "type": self.type_name,
-            "url": self.url,
-            "count": self.lines,
-            "sha256": self.sha256,
-        }
-
-
-@dataclass
-class ExportManifest:
-    """The files of an export, and the request that it was made for."""
-
-    transaction_time: str
-    request: str
-    output: list[ExportFile] = field(default_factory=list)
-    deleted: list[ExportFile] = field(default_factory=list)
-
-    def content(self) -> dict[str, Any]:
-        """Return manifest.json."""
-        return {
-            "transactionTime": self.transaction_time,
-            "request": self.request,
-            "requiresAccessToken": False,
-            "output": [file.content() for file in self.output],
-            "deleted": [file.content() for file in self.deleted],
-            "error": [],
-        }
-
-    def table(self) -> str:
-        """Return the counts as a table for the terminal."""
-        head = f"{'file':<32}{'resources':>10}{'versions':>10}{'bytes':>14}"
-        rows = [
-            f"{file.url:<32}{file.lines:>10}{file.versions:>10}{file.size:>14}"
-            for file in (*self.output, *self.deleted)
-        ]
-        return "\n".join([head, *rows])
 
 
 def types_to_export(
@@ -128,6 +80,16 @@ def types_to_export(
     return sorted(chosen, key=lambda definition: (definition.rank, definition.name))
 
 
+def command_of(
+    names: Sequence[str], since: str | None, *, history: bool, compressed: bool = False
+) -> str:
+    """Return the command of an export without its folder: a manifest names nothing of a machine."""
+    parts = ["fhirapp export", *(f"--type {name}" for name in names)]
+    if since:
+        parts.append(f"--since {since}")
+    return " ".join(parts + ["--history"] * history + ["--gzip"] * compressed)
+
+
 def export_to(
     path: Path,
     options: ExportOptions,
@@ -143,15 +105,15 @@ def export_to(
     The audit trail names the patients, and user_id as the requester. Raises ConfigurationError, or
     OperationalError of sqlalchemy if the database stays locked.
     """
-    with ExportFolder(path) as folder, snapshot_at(clock) as (snapshot, taken):
-        manifest = ExportManifest(taken, request)
+    with (
+        export_folder(path, compressed=options.compressed) as folder,
+        snapshot_at(clock, _PATIENCE) as (snapshot, taken),
+    ):
         run = _Export(folder, snapshot, options, binary, progress)
-        manifest.output += run.output()
-        if options.since is not None and not options.history:
-            manifest.deleted += run.deletions(options.since)
+        manifest = ExportManifest(taken, [*run.output(), *run.deletions()])
         # Before the folder is whole: where the trail cannot be written, nothing is exported.
         record_export(run.patients(), request, user_id=user_id)
-        folder.finish(manifest.content())
+        folder.finish(manifest.content(request))
     return manifest
 
 
@@ -171,86 +133,73 @@ class _Export:
         self._options = options
         self._binary = binary
         self._progress = progress
-        self._totals = {
-            definition.name: count(snapshot, definition, options.selection)
-            for definition in options.types
-        }
+        self._selected = self._select(ALL_VERSIONS if options.history else CURRENT_VERSIONS)
         self._done = 0
 
-    def output(self) -> Iterator[ExportFile]:
-        """Write the files of the types that have records."""
-        for definition in self._options.types:
-            versions = self._totals[definition.name]
-            if versions:
-                kind = "Bundle" if self._options.history else definition.name
-                yield self._write(definition.name, kind, versions, self._lines(definition))
+    def _select(self, condition: str) -> list[SelectedVersions]:
+        """Return the versions of each type for which a condition holds."""
+        since = self._options.since
+        return [
+            SelectedVersions(self._snapshot, definition, condition, since)
+            for definition in self._options.types
+        ]
 
     def patients(self) -> set[str]:
         """Return the ids of the patients whose records are exported."""
-        where = self._options.selection.where
-        return {
-            patient_id
-            for definition in self._options.types
-            for (patient_id,) in self._snapshot.all(
-                f"SELECT DISTINCT patient_id FROM {definition.sql_table}"
-                f" WHERE patient_id IS NOT NULL AND {where.sql}",
-                where.values,
-            )
-        }
+        return {patient_id for selected in self._selected for patient_id in selected.patients()}
 
-    def deletions(self, since: str) -> Iterator[ExportFile]:
+    def output(self) -> Iterator[ManifestFile]:
+        """Write the files of the types that have records."""
+        for selected in self._selected:
+            if selected.count:
+                name = selected.definition.name
+                type_name = "Bundle" if self._options.history else name
+                lines = self._lines(selected)
+                yield self._folder.write(OUTPUT, name, type_name, selected.count, lines)
+
+    def deletions(self) -> Iterator[ManifestFile]:
         """Write the file of deletions, if there are any."""
-        selection = deletions(since)
-        total = sum(
-            count(self._snapshot, definition, selection) for definition in self._options.types
-        )
-        if total:
-            yield self._write("deleted", "Bundle", total, self._deletions(selection))
+        if self._options.since is None or self._options.history:
+            return
+        deleted = self._select(DELETIONS)
+        if total := sum(selected.count for selected in deleted):
+            lines = (
+                [deletions_bundle([f"{selected.definition.name}/{key.id}"])]
+                for selected in deleted
+                for key in selected.keys("0")
+            )
+            yield self._folder.write(DELETED, "deleted", "Bundle", total, lines)
 
-    def _write(
-        self, name: str, kind: str, versions: int, lines: Iterator[Iterator[bytes]]
-    ) -> ExportFile:
-        compressed = self._options.compressed
-        url = f"{name}.ndjson{'.gz' if compressed else ''}"
-        file = self._folder.open(url, compressed=compressed)
-        for pieces in lines:
-            file.write_line(pieces)
-        file.finish()
-        return ExportFile(kind, url, file.lines, versions, file.size, file.sha256)
-
-    def _lines(self, definition: Definition) -> Iterator[Iterator[bytes]]:
+    def _lines(self, selected: SelectedVersions) -> Iterator[Iterator[bytes]]:
         """Yield the lines of a type, each in pieces, which are read before the next line is."""
-        source = SourceJson(definition)
-        versions = self._versions(definition, source)
+        source = SourceJson(selected.definition)
+        versions = self._versions(selected, source)
         if not self._options.history:
             for key, row, _ in versions:
                 if row is not None:
                     yield source.pieces(self._snapshot, key, row)
             return
         for resource_id, group in groupby(versions, lambda version: version[0].id):
-            yield self._history(f"{definition.name}/{resource_id}", source, group)
+            address = f"{selected.definition.name}/{resource_id}"
+            yield history.bundle(
+                history.entry(
+                    address,
+                    key.version_id,
+                    key.last_updated,
+                    None if row is None else source.pieces(self._snapshot, key, row),
+                    made_with,
+                )
+                for key, row, made_with in group
+            )
 
-    def _history(
-        self, address: str, source: SourceJson, versions: Iterator[_Version]
-    ) -> Iterator[bytes]:
-        """Yield the pieces of a Bundle of versions."""
-        before = history.BEFORE
-        for key, row, made_with in versions:
-            yield before
-            before = b","
-            pieces = None if row is None else source.pieces(self._snapshot, key, row)
-            yield from history.entry(address, key.version_id, key.last_updated, pieces, made_with)
-        yield history.AFTER
-
-    def _versions(self, definition: Definition, source: SourceJson) -> Iterator[_Version]:
-        snapshot = self._snapshot
-        selected = keys(snapshot, definition, self._options.selection, source.size)
-        for batch in read(snapshot, definition, source.columns, selected):
+    def _versions(self, selected: SelectedVersions, source: SourceJson) -> Iterator[_Version]:
+        total = sum(selected.count for selected in self._selected)
+        for batch in selected.read(source):
             self._done += len(batch)
             made_with = self._made_with(batch) if self._options.history else {}
             for key, row in batch:
                 yield key, row, made_with.get(key.pk, {})
-            self._progress(self._done, sum(self._totals.values()))
+            self._progress(self._done, total)
 
     def _made_with(
         self, batch: Sequence[tuple[VersionKey, Row]]
@@ -265,12 +214,3 @@ class _Export:
             carrier: {binary_id: numbers[pk] for binary_id, pk in rows.items()}
             for carrier, rows in attached.items()
         }
-
-    def _deletions(self, selection: ExportSelection) -> Iterator[Iterator[bytes]]:
-        """Yield the deletions, each as a Bundle that repeats it elsewhere."""
-        for definition in self._options.types:
-            for key in keys(self._snapshot, definition, selection, "0"):
-                request = {"method": "DELETE", "url": f"{definition.name}/{key.id}"}
-                entry = {"request": request}
-                bundle = {"resourceType": "Bundle", "type": "transaction", "entry": [entry]}
-                yield iter((fhir_json.dumps(bundle),))

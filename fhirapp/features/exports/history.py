@@ -36,9 +36,6 @@ _COUNTED = "[1-9][0-9]{0,8}"
 _ETAG = re.compile(rf'(?:W/)?"?({_COUNTED})"?')
 _NUMBER = re.compile(_COUNTED)
 
-BEFORE = b'{"resourceType":"Bundle","type":"history","entry":['
-AFTER = b"]}"
-
 
 class ExportedVersion(NamedTuple):
     """A version of a resource: its JSON, None for a deletion; its number and time.
@@ -64,6 +61,16 @@ class History(NamedTuple):
     versions: list[ExportedVersion]
 
 
+def bundle(entries: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
+    """Yield the JSON of a Bundle of entries, each of which comes in pieces."""
+    yield b'{"resourceType":"Bundle","type":"history","entry":['
+    for number, pieces in enumerate(entries):
+        if number:
+            yield b","
+        yield from pieces
+    yield b"]}"
+
+
 def entry(
     address: str,
     version_id: int,
@@ -83,19 +90,10 @@ def entry(
     if resource is not None:
         yield b',"resource":'
         yield from resource
-    beside = _interaction(address, version_id, last_updated, resource is None)
-    yield b"," + fhir_json.dumps(beside)[1:]
-
-
-def _interaction(
-    address: str, version_id: int, last_updated: str, deleted: bool
-) -> Mapping[str, Any]:
-    """Return the request that made a version, and its response.
-
-    The first is an update as create (FHIR R4 http §3.1.0.4.1): the id is the source's own.
-    """
+    deleted = resource is None
+    # The first is an update as create (FHIR R4 http §3.1.0.4.1): the id is the source's own.
     status = "204 No Content" if deleted else "201 Created" if version_id == 1 else "200 OK"
-    return {
+    interaction = {
         "request": {"method": "DELETE" if deleted else "PUT", "url": address},
         "response": {
             "status": status,
@@ -103,6 +101,7 @@ def _interaction(
             "lastModified": last_updated,
         },
     }
+    yield b"," + fhir_json.dumps(interaction)[1:]
 
 
 def history_of(bundle: Any) -> History:

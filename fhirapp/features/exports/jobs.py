@@ -1,44 +1,91 @@
-"""The job of an export that a page starts."""
+"""The jobs of exports: one that a page starts, and `$export`.
+
+The data of a `$export` is of one instant, which is taken under the write lock. An export `_since`
+that time continues exactly where this one ends, except for imported histories, whose versions keep
+their original times.
+"""
 
 from __future__ import annotations
 
+import errno
+import logging
+import time
 import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from flask import current_app
+from werkzeug.test import create_environ
 
-from fhirapp.config import ConfigurationError, Settings, settings_of
+from fhirapp.audit import Unwritable
+from fhirapp.audit.events import record_export
+from fhirapp.auth.scopes import Access
+from fhirapp.config import ConfigurationError, Settings, settings
 from fhirapp.core import current_core
+from fhirapp.db import Reader, writing
 from fhirapp.definition import types
 from fhirapp.disk import need_space, reason_of
-from fhirapp.features.exports.export import ExportOptions, export_to, types_to_export
-from fhirapp.jobs import process, queue
+from fhirapp.features.exports import files
+from fhirapp.features.exports.export import ExportOptions, command_of, export_to, types_to_export
+from fhirapp.features.exports.files import DELETED, ERROR, OUTPUT, DiskFull, deletions_bundle
+from fhirapp.features.exports.kickoff import GROUP, ExportRequest, members, still_registered
+from fhirapp.features.exports.rows import snapshot_at
+from fhirapp.features.exports.selection import ExportPart, PartSelector
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.json import compact
+from fhirapp.fhir.outcome import FhirError, Forbidden, Throttled, issue, operation_outcome
+from fhirapp.fhir.temporal import instant
+from fhirapp.jobs import process, queue, worker
 from fhirapp.jobs.process import MADE, Tracker
 from fhirapp.jobs.queue import WORKS, Job
+from fhirapp.rest.response import with_addresses
+from fhirapp.rest.subset import subset
 
-EXPORT = "export"
-# The archive of all files of an export.
+_log = logging.getLogger(__name__)
+
+EXPORT, BULK_EXPORT = "export", "bulk-export"
+# The archive of all files of an export that a page starts.
 ARCHIVE = "export.zip"
+# The most bulk exports of one client: in progress, and in all until deleted or expired.
+IN_PROGRESS, KEPT = 2, 10
+# Retry-After for a client that has too many.
+WAIT_SECONDS = 60
+# Files of a `$export` are removed this long after the expiry, so that a download in progress can
+# finish.
+GRACE_SECONDS = 3_600
+# How long a `$export` waits for another writer, in seconds.
+_PATIENCE = 600.0
+# Deletions in one Bundle.
+_DELETIONS_PER_BUNDLE = 100
+# Errors of a full disk, quota or file system.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+_FULL = "The export does not fit on the server's disk; export less, or ask its operator for room."
+_UNWRITABLE = "The export's files could not be written; see the server's log."
+_CLIENT_ENDED = "The client was disabled or lost its scopes."
+_EMPTY_GROUP = "The group has no members who are patients on this server"
 
 
 def export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
-    """Export what was asked for, and pack it."""
+    """Export what a page requests, and pack it."""
     tracker.phase(WORKS)
     names, since, history = (job.request[name] for name in ("types", "since", "history"))
     with current_core(settings):
-        options = ExportOptions(types_to_export(types(), names), since or None, history)
         made = tracker.folder / MADE
         manifest = export_to(
             made,
-            options,
+            ExportOptions(types_to_export(types(), names), since or None, history),
             types()["Binary"],
-            request=_request(job),
+            request=command_of(names, since, history=history),
             progress=tracker.at,
             user_id=job.owner,
         )
     tracker.progress.counts = {
-        file.url: {"resources": file.lines, "versions": file.versions}
-        for file in (*manifest.output, *manifest.deleted)
+        file.url: {"resources": file.lines, "versions": file.versions} for file in manifest.files
     }
     tracker.note()
     try:
@@ -52,27 +99,184 @@ def export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> 
 
 def _pack(made: Path) -> None:
     """Write an archive of all files, which an import takes as it is."""
-    files = sorted(made.iterdir())
-    need_space(made, sum(file.stat().st_size for file in files), "the archive")
+    packed = sorted(made.iterdir())
+    need_space(made, sum(file.stat().st_size for file in packed), "the archive")
     part = made / f".{ARCHIVE}.part"
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=5) as archive:
-        for file in files:
+        for file in packed:
             archive.write(file, file.name)
     part.replace(made / ARCHIVE)
 
 
-def _request(job: Job) -> str:
-    """Return the command that does the same, for the manifest."""
-    parts = ["fhirapp export", *(f"--type {name}" for name in job.request["types"])]
-    if job.request["since"]:
-        parts.append(f"--since {job.request['since']}")
-    return " ".join(parts + ["--history"] * job.request["history"])
+def kept_until(job: Job) -> int:
+    """Return when the files of an export that a page started expire, in seconds since 1970."""
+    return _expiry(job.ended_at or job.created_at)
+
+
+def _expiry(now: int) -> int:
+    return now + settings().export_hours * 3_600
 
 
 def sweep(now: int) -> None:
-    """Remove exports that have expired."""
-    hours = settings_of(current_app).export_hours
+    """Remove expired exports, and the files of bulk exports that belong to none."""
     for job in queue.jobs(EXPORT):
-        since = job.ended_at or job.created_at
-        if not job.is_under_way and since + hours * 3_600 < now:
+        if not job.is_under_way and kept_until(job) < now:
             process.remove(job)
+    for export_id in queue.delete_expired(BULK_EXPORT, now - GRACE_SECONDS):
+        files.remove(export_id)
+    files.remove_orphans(queue.all_ids())
+
+
+# `$export`.
+
+
+def enqueue(export_id: str, client_id: str, now: int) -> None:
+    """Queue a `$export`, whose request is in its folder. Raises Throttled for too many."""
+    with writing() as connection:
+        mine = partial(queue.count, connection, BULK_EXPORT, owner=client_id, unexpired=now)
+        if mine(under_way=True) >= IN_PROGRESS:
+            raise _throttled(
+                f"{IN_PROGRESS} exports of this client are in progress; wait for one to finish."
+            )
+        if mine() >= KEPT:
+            raise _throttled(
+                f"{KEPT} exports of this client are kept; DELETE one that you have fetched."
+            )
+        queue.add(connection, export_id, BULK_EXPORT, client_id, now, expires_at=_expiry(now))
+    worker.wake()
+
+
+def _throttled(diagnostics: str) -> Throttled:
+    return Throttled(diagnostics, headers={"Retry-After": str(WAIT_SECONDS)})
+
+
+def cancel(export_id: str) -> None:
+    """Delete a `$export` with its files, whether it is done or not."""
+    queue.delete_job(export_id)
+    files.remove(export_id)
+
+
+def bulk_export(_settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
+    """Write all files of a `$export`, in its process. Raises ConfigurationError."""
+    # Of an export that is cancelled, nothing stays.
+    tracker.discard = partial(files.remove, job.id)
+    try:
+        _write(job, tracker)
+    except BaseException as error:
+        files.remove(job.id, job.attempts)
+        if reason := _reason_of(error):
+            raise ConfigurationError(reason) from error
+        raise
+    tracker.expires_at = _expiry(int(time.time()))
+    return ""
+
+
+def _reason_of(error: BaseException) -> str:
+    """Return why an export failed, as its client reads it; empty for a mistake of ours."""
+    if isinstance(error, FhirError):
+        return error.diagnostics
+    if isinstance(error, Unwritable):
+        return str(error)
+    if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in _NO_ROOM):
+        return _FULL
+    if isinstance(error, OSError | ConfigurationError):
+        _log.warning("export: %s", error.strerror if isinstance(error, OSError) else error)
+        return _UNWRITABLE
+    return ""
+
+
+def _write(job: Job, tracker: Tracker) -> None:
+    """Write all files. Raises FhirError, DiskFull, OSError, Unwritable."""
+    export_request = files.read_request(job.id)
+    notes = [*export_request.notes]
+    with (
+        _base_address(export_request),
+        snapshot_at(lambda: datetime.now(UTC), _PATIENCE) as (snapshot, transaction_time),
+    ):
+        access = still_registered(export_request.scope, _registered(snapshot, job.owner))
+        if not access.scopes:
+            raise Forbidden(_CLIENT_ENDED)
+        patients = _patients(snapshot, export_request, access, notes)
+        selector = PartSelector(snapshot, export_request, access, patients)
+        parts = [selector.part_of(types()[name]) for name in export_request.types]
+    total = sum(part.length for part in parts) or 1
+    exported: set[str] = set()
+    with files.attempt_at(job.id, job.attempts) as attempt:
+        done = 0
+        with _base_address(export_request):
+            for part in parts:
+                elements = dict(export_request.elements).get(part.definition.name, ())
+                report = partial(_report, tracker, done, total)
+                lines = _lines(part, elements, exported, report)
+                attempt.write(OUTPUT, part.definition.name, lines)
+                done += part.length
+        deleted = (f"{part.definition.name}/{id_}" for part in parts for id_ in part.deleted)
+        attempt.write(DELETED, "Bundle", _deletions(deleted))
+        attempt.write(ERROR, "OperationOutcome", map(_note, notes))
+        # Before it can be fetched: where the trail cannot be written, nothing is.
+        record_export(exported, f"bulk export {job.id}", client_id=job.owner)
+        attempt.end(transaction_time, instant(datetime.now(UTC)))
+
+
+def _base_address(export_request: ExportRequest) -> AbstractContextManager[object]:
+    """Return a context whose URLs are on the base address of the kick-off.
+
+    Without a configured address, on loopback, URLs depend on the Host of the request.
+    """
+    return current_app.request_context(create_environ("/", export_request.base_url))
+
+
+def _report(tracker: Tracker, before: int, total: int, seen: int) -> None:
+    tracker.at(100 * (before + seen) // total, 100)
+
+
+def _lines(
+    part: ExportPart, elements: Sequence[str], patients: set[str], report: Callable[[int], None]
+) -> Iterator[bytes]:
+    """Yield the rows of a part as lines; add whom they are about to patients."""
+    definition = part.definition
+    for seen, page in part.pages():
+        for _, body, patient_id in page:
+            if patient_id is not None:
+                patients.add(patient_id)
+            shown = subset(definition, body, "false", elements)
+            yield compact(with_addresses(shown, definition.attachments))
+        report(seen)
+
+
+def _deletions(names: Iterator[str]) -> Iterator[bytes]:
+    """Yield the Bundles that list deleted resources; names are Type/id."""
+    while listed := list(islice(names, _DELETIONS_PER_BUNDLE)):
+        yield deletions_bundle(listed)
+
+
+def _note(note: tuple[str, str]) -> bytes:
+    """Return the OperationOutcome about an ignored parameter."""
+    name, reason = note
+    told = (
+        issue("warning", "not-supported", f"{name}: {reason}", name)
+        if name
+        else issue("information", "informational", reason)
+    )
+    return fhir_json.dumps(operation_outcome([told]))
+
+
+def _registered(snapshot: Reader, client_id: str) -> str:
+    """Return the scopes that a client is registered for; none if it is disabled."""
+    registration = "SELECT scope FROM oauth_client WHERE client_id = ? AND NOT disabled"
+    row = snapshot.first(registration, (client_id,))
+    return "" if row is None else str(row[0])
+
+
+def _patients(
+    snapshot: Reader, export_request: ExportRequest, access: Access, notes: list[tuple[str, str]]
+) -> tuple[str, ...] | None:
+    """Return the ids of the patients to export, None for all. Raises NotFound, Gone."""
+    if export_request.level != GROUP:
+        return export_request.patients
+    patients = members(snapshot, access, export_request.group)
+    if export_request.patients is not None:
+        patients = tuple(patient for patient in patients if patient in export_request.patients)
+    if not patients:
+        notes.append(("", _EMPTY_GROUP))
+    return patients

@@ -14,11 +14,11 @@ from fhirapp.auth.models import Client
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.features.exports.bulk import run as bulk
-from fhirapp.features.exports.jobs import ARCHIVE, EXPORT
+from fhirapp.features.exports import jobs
+from fhirapp.features.exports.jobs import ARCHIVE, BULK_EXPORT, EXPORT, kept_until
 from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.jobs import process, queue
-from fhirapp.jobs.queue import DONE, FAILED, QUEUED, RUNNING, Job
+from fhirapp.jobs.queue import DONE, FAILED, QUEUED, RUNNING
 from fhirapp.jobs.worker import sweep
 from fhirapp.web.admin import jobs as admin_jobs
 from fhirapp.web.admin.jobs import job_of, watched
@@ -86,7 +86,7 @@ def one(job_id: str) -> Response:
         job=job,
         running=admin_jobs,
         archive=ARCHIVE,
-        kept_until=_kept_until(job),
+        kept_until=kept_until(job),
     )
 
 
@@ -114,7 +114,7 @@ def remove(job_id: str) -> Response:
 def file(job_id: str, name: str) -> Response:
     """Send a file of an export."""
     job = job_of(job_id, EXPORT)
-    if job.is_under_way or time.time() > _kept_until(job):
+    if job.is_under_way or time.time() > kept_until(job):
         raise NotFound
     response = admin_jobs.made_file(job, name)
     admin_jobs.note("fetched a file of export %s", job_id)
@@ -126,10 +126,10 @@ def file(job_id: str, name: str) -> Response:
 def cancel(export_id: str) -> Response:
     """Cancel an export that a client began, and remove its files."""
     # Its id is a folder's name: only one that is known.
-    if queue.find(export_id, bulk.KIND) is None:
+    if queue.find(export_id, BULK_EXPORT) is None:
         raise NotFound
     db.session.rollback()
-    bulk.cancel(export_id)
+    jobs.cancel(export_id)
     # Not the id, which would give access to its files.
     admin_jobs.note("cancelled an export that a client began")
     return see_other("/admin/exports?done=cancelled")
@@ -157,7 +157,7 @@ def _form(message: str = "") -> Response:
         is_under_way=any(job.is_under_way for job in listed)
         or any(export.is_under_way for export in begun),
         running=admin_jobs,
-        kept_until=_kept_until,
+        kept_until=kept_until,
         hours=settings().export_hours,
     )
 
@@ -167,13 +167,9 @@ def _types() -> Sequence[str]:
     return sorted(name for name, definition in types().items() if not definition.view)
 
 
-def _kept_until(job: Job) -> int:
-    return (job.ended_at or job.created_at) + settings().export_hours * 3_600
-
-
 def _bulk_exports() -> list[_BulkExport]:
     """Return the exports that clients began, newest first."""
-    exports = queue.jobs(bulk.KIND, limit=_LISTED)
+    exports = queue.jobs(BULK_EXPORT, limit=_LISTED)
     owners = {job.owner for job in exports}
     clients = db.session.scalars(select(Client).where(Client.client_id.in_(owners)))
     names = {client.client_id: client.name for client in clients}

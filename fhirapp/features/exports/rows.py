@@ -9,6 +9,7 @@ instead of 0.12.
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -22,7 +23,6 @@ from fhirapp.db import Reader, db, quoted, writing
 from fhirapp.definition import Definition
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import instant
-from fhirapp.search.values import Condition
 
 # Keys, and bytes of rows, in memory at once.
 _KEYS = 1_000
@@ -31,8 +31,9 @@ _BYTES = 4_194_304
 SMALL = 1_048_576
 # Base64 makes four characters of three bytes: a piece ends where its base64 does.
 _PIECE = 3 * 1_048_576
-# How many seconds an import is waited for; it lets others write between its transactions.
-_PATIENCE = 60
+# Conditions of versions: those that searches find, all with deletions, deletions that stand.
+CURRENT_VERSIONS, ALL_VERSIONS = "is_current", "TRUE"
+DELETIONS = "deleted AND replaced_pk IS NULL"
 
 
 class VersionKey(NamedTuple):
@@ -50,98 +51,83 @@ class VersionKey(NamedTuple):
 Row = tuple[Any, ...] | None
 
 
-class ExportSelection(NamedTuple):
-    """Which versions of a type are exported; the columns of order together identify one."""
-
-    where: Condition
-    order: tuple[str, ...]
-
-
-def current_versions(since: str | None) -> ExportSelection:
-    """Select what searches find, published at an instant or after."""
-    return ExportSelection(_published("is_current", since), ("id",))
-
-
-def all_versions(since: str | None) -> ExportSelection:
-    """Select every version and deletion, published at an instant or after."""
-    return ExportSelection(_published("TRUE", since), ("id", "version_id"))
-
-
-def deletions(since: str) -> ExportSelection:
-    """Select what was deleted at an instant or after, and not restored."""
-    return ExportSelection(_published("deleted AND replaced_pk IS NULL", since), ("id",))
-
-
-def _published(condition: str, since: str | None) -> Condition:
-    if since is None:
-        return Condition(condition)
-    return Condition(f"{condition} AND last_updated >= ?", (since,))
-
-
 @contextmanager
-def snapshot_at(clock: Callable[[], datetime]) -> Iterator[tuple[Reader, str]]:
-    """Open a snapshot and return its instant: later versions are dated at or after it.
+def snapshot_at(clock: Callable[[], datetime], patience: float) -> Iterator[tuple[Reader, str]]:
+    """Open a snapshot and return its instant: later versions have a later time.
 
-    Raises OperationalError of sqlalchemy if another writer does not end.
+    It waits patience seconds for another writer. Raises OperationalError of sqlalchemy if that does
+    not end.
     """
     # A writer takes its time with the write lock: while it is held here, nobody else has an earlier
     # time and will commit later.
-    with writing(patience=_PATIENCE):
-        taken = instant(clock())
+    with writing(patience=patience):
         snapshot = Reader(db.engine)
         # The first read begins the snapshot.
         snapshot.generation()
+        taken = instant(clock())
+        # Instants have milliseconds.
+        time.sleep(0.001)
     try:
         yield snapshot, taken
     finally:
         snapshot.close()
 
 
-def count(snapshot: Reader, definition: Definition, selection: ExportSelection) -> int:
-    """Return how many versions are selected."""
-    sql, values = selection.where.sql, selection.where.values
-    counted = f"SELECT count(*) FROM {definition.sql_table} WHERE {sql}"
-    return int(snapshot.all(counted, values)[0][0])
+class SelectedVersions:
+    """The versions of a type for which a condition holds, published at an instant or after.
 
+    count is how many there are.
+    """
 
-def keys(
-    snapshot: Reader, definition: Definition, selection: ExportSelection, size: str
-) -> Iterator[VersionKey]:
-    """Yield the versions selected, by id, newest first; size is the SQL of a row's size."""
-    in_order = _keys_in_order(snapshot, definition, selection, size)
-    for _, versions in groupby(in_order, lambda key: key.id):
-        yield from reversed([*versions])
+    def __init__(
+        self, snapshot: Reader, definition: Definition, condition: str, since: str | None
+    ) -> None:
+        self.definition = definition
+        self._snapshot = snapshot
+        self._where = condition if since is None else f"{condition} AND last_updated >= ?"
+        self._values = () if since is None else (since,)
+        # The columns that identify a version.
+        self._order = ("id", "version_id") if condition == ALL_VERSIONS else ("id",)
+        self.count = int(self._select("count(*)")[0][0])
 
+    def _select(
+        self, columns: str, more: str = "", values: Sequence[Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        sql = f"SELECT {columns} FROM {self.definition.sql_table} WHERE {self._where}{more}"
+        return self._snapshot.all(sql, (*self._values, *values))
 
-def _keys_in_order(
-    snapshot: Reader, definition: Definition, selection: ExportSelection, size: str
-) -> Iterator[VersionKey]:
-    """Yield the versions selected in the order of their index."""
-    where, order = selection.where, ", ".join(selection.order)
-    page = (
-        f"SELECT id, version_id, last_updated, deleted, pk, coalesce({size}, 0)"
-        f" FROM {definition.sql_table} WHERE {where.sql}"
-        f" AND ({order}) > ({_marks(selection.order)}) ORDER BY {order} LIMIT {_KEYS}"
-    )
-    last: tuple[Any, ...] = ("", 0)[: len(selection.order)]
-    while rows := snapshot.all(page, (*where.values, *last)):
-        yield from map(VersionKey._make, rows)
-        last = rows[-1][: len(selection.order)]
+    def patients(self) -> Iterator[str]:
+        """Yield the ids of the patients whom the versions are about."""
+        for (patient_id,) in self._select("DISTINCT patient_id", " AND patient_id IS NOT NULL"):
+            yield patient_id
 
+    def keys(self, size: str) -> Iterator[VersionKey]:
+        """Yield the versions by id, newest first; size is the SQL of a row's size."""
+        for _, versions in groupby(self._keys_in_order(size), lambda key: key.id):
+            yield from reversed([*versions])
 
-def read(
-    snapshot: Reader, definition: Definition, columns: Sequence[str], wanted: Iterable[VersionKey]
-) -> Iterator[list[tuple[VersionKey, Row]]]:
-    """Yield versions with their rows, in the order given, as many at once as memory may hold."""
-    for batch in _batches(wanted):
-        rows: dict[int, Row] = {}
-        if numbers := [key.pk for key in batch if not key.deleted]:
-            selected = (
-                f"SELECT pk, {', '.join(columns)} FROM {definition.sql_table}"
-                f" WHERE pk IN ({_marks(numbers)})"
-            )
-            rows = {row[0]: row[1:] for row in snapshot.all(selected, numbers)}
-        yield [(key, rows.get(key.pk)) for key in batch]
+    def _keys_in_order(self, size: str) -> Iterator[VersionKey]:
+        """Yield the versions in the order of their index."""
+        columns = f"id, version_id, last_updated, deleted, pk, coalesce({size}, 0)"
+        order = ", ".join(self._order)
+        page = f" AND ({order}) > ({_marks(self._order)}) ORDER BY {order} LIMIT {_KEYS}"
+        last: tuple[Any, ...] = ("", 0)[: len(self._order)]
+        while rows := self._select(columns, page, last):
+            yield from map(VersionKey._make, rows)
+            last = rows[-1][: len(self._order)]
+
+    def read(self, source: SourceJson) -> Iterator[list[tuple[VersionKey, Row]]]:
+        """Yield the versions with their rows, as many at once as memory may hold."""
+        columns = ", ".join(source.columns)
+        for batch in _batches(self.keys(source.size)):
+            rows: dict[int, Row] = {}
+            if numbers := [key.pk for key in batch if not key.deleted]:
+                selected = (
+                    f"SELECT pk, {columns} FROM {self.definition.sql_table}"
+                    f" WHERE pk IN ({_marks(numbers)})"
+                )
+                rows = {row[0]: row[1:] for row in self._snapshot.all(selected, numbers)}
+            yield [(key, rows.get(key.pk)) for key in batch]
 
 
 def _batches(wanted: Iterable[VersionKey]) -> Iterator[list[VersionKey]]:

@@ -31,8 +31,8 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 
 @pytest.fixture(autouse=True)
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fhirapp.features.exports.bulk.ndjson.PAGE", 4)
-    monkeypatch.setattr("fhirapp.features.exports.bulk.ndjson._WINDOW", 7)
+    monkeypatch.setattr("fhirapp.features.exports.selection.PAGE", 4)
+    monkeypatch.setattr("fhirapp.features.exports.selection._WINDOW", 7)
     monkeypatch.setattr("fhirapp.features.exports.kickoff.BATCH", 2)
 
 
@@ -369,7 +369,7 @@ def test_deleted_and_recreated_resource_is_not_listed_as_deleted(moving):
 
 def test_long_file_is_followed_by_another(moving, monkeypatch):
     whole = moving.exported()
-    monkeypatch.setattr("fhirapp.features.exports.bulk.files.LONGEST_FILE", 2_000)
+    monkeypatch.setattr("fhirapp.features.exports.files.LONGEST_FILE", 2_000)
     manifest = moving.done()
     urls = [file["url"].rpartition("/")[2] for file in manifest["output"]]
     assert {"AllergyIntolerance.1.ndjson", "AllergyIntolerance.2.ndjson"} <= {*urls}

@@ -11,7 +11,7 @@ from sqlalchemy import update
 from werkzeug.http import http_date
 
 from fhirapp.db import reader
-from fhirapp.features.exports.bulk.run import GRACE_SECONDS, KIND, sweep
+from fhirapp.features.exports.jobs import BULK_EXPORT, GRACE_SECONDS, sweep
 from fhirapp.jobs import queue
 from tests.support.authorizing import alter
 from tests.support.bulk import NDJSON, Exports, folder_of
@@ -135,7 +135,7 @@ def test_export_expires_after_the_hours_that_are_set(make_app):
     status = exports.started("$export?_type=Patient")
     assert exports.work()
     with app.app_context():
-        (job,) = queue.jobs(KIND)
+        (job,) = queue.jobs(BULK_EXPORT)
         assert 0 <= (job.ended_at or 0) + 2 * HOUR - (job.expires_at or 0) <= 2
         assert exports.get(status).headers["Expires"] == http_date(job.expires_at)
         sweep((job.expires_at or 0) + GRACE_SECONDS)

@@ -21,8 +21,8 @@ from sqlalchemy import update
 
 from fhirapp.config import Settings, settings_of
 from fhirapp.db import db, writing
-from fhirapp.features.exports.bulk.routes import POLLS
-from fhirapp.features.exports.bulk.run import IN_PROGRESS, KEPT, KIND, WAIT_SECONDS
+from fhirapp.features.exports.jobs import BULK_EXPORT, IN_PROGRESS, KEPT, WAIT_SECONDS
+from fhirapp.features.exports.routes import POLLS
 from fhirapp.jobs import process, queue
 from fhirapp.jobs.process import MOST_QUEUED
 from fhirapp.jobs.queue import (
@@ -76,7 +76,7 @@ def exports(app: Flask) -> Exports:
 def row(app: Flask, status: str) -> Job:
     """Return an export's row."""
     with app.app_context():
-        found = queue.find(status.rpartition("/")[2], KIND)
+        found = queue.find(status.rpartition("/")[2], BULK_EXPORT)
     assert found is not None
     return found
 
@@ -84,7 +84,7 @@ def row(app: Flask, status: str) -> Job:
 def claim(app: Flask, now: float) -> Job | None:
     """Claim an export, as a worker does."""
     with app.app_context(), writing() as connection:
-        return queue.claim(connection, KIND, int(now))
+        return queue.claim(connection, BULK_EXPORT, int(now))
 
 
 # Claims.
@@ -394,7 +394,7 @@ def test_full_disk_fails_the_export_and_removes_its_files(app, exports, name, mo
 
 def test_export_leaves_room_for_the_database(exports, monkeypatch):
     status = exports.started()
-    monkeypatch.setattr("fhirapp.features.exports.bulk.files.RESERVE", 2**62)
+    monkeypatch.setattr("fhirapp.features.exports.files.RESERVE", 2**62)
     assert exports.work() == 1
     assert_outcome(exports.get(status), 500, "exception", FULL)
 

@@ -16,8 +16,8 @@ from fhirapp.auth.protector import current_token, insufficient_scope, require_oa
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import forget_reader, reader
 from fhirapp.definition import types
-from fhirapp.features.exports.bulk import files, run
-from fhirapp.features.exports.bulk.files import BulkManifest
+from fhirapp.features.exports import files, jobs
+from fhirapp.features.exports.files import ExportManifest
 from fhirapp.features.exports.kickoff import (
     GROUP,
     NDJSON,
@@ -103,7 +103,7 @@ def _kick_off(level: str, group: str = "") -> Response:
     forget_reader()
     files.write_request(export_id, export_request)
     try:
-        run.enqueue(export_id, current_token.client_id, int(time.time()))
+        jobs.enqueue(export_id, current_token.client_id, int(time.time()))
     except BaseException:
         files.remove(export_id)
         raise
@@ -144,18 +144,21 @@ def status(export_id: str) -> Response:
         response = Response(status=202, headers=headers)
         del response.headers["Content-Type"]
         return response
+    manifest, _ = _read_manifest(job)
+    prefix = fhir_address(f"$export/{job.id}/")
+    content = manifest.content(export_request.request, prefix, needs_token=True)
     headers = {
         "Content-Type": "application/json",
         "Expires": http_date(job.expires_at or 0),
         "Cache-Control": _CACHE,
     }
-    return Response(_manifest(job, export_request, _read_manifest(job)), headers=headers)
+    return Response(fhir_json.dumps_indented(content), headers=headers)
 
 
 def _cancel(job: Job) -> Response:
     """Delete an export with its files, whether it is done or not."""
     forget_reader()
-    run.cancel(job.id)
+    jobs.cancel(job.id)
     return _outcome("The export was cancelled and its files were deleted.")
 
 
@@ -164,9 +167,11 @@ def _cancel(job: Job) -> Response:
 def file(export_id: str, name: str) -> Response:
     """Send a file of an export, or the requested range of it. RFC 9110 §14."""
     job, _ = _own(export_id)
-    manifest = _read_manifest(job) if job.state == DONE else None
-    listed = None if manifest is None else manifest.find(name)
-    if manifest is None or listed is None:
+    if job.state != DONE:
+        raise NotFound(_UNKNOWN)
+    manifest, ended = _read_manifest(job)
+    listed = manifest.find(name)
+    if listed is None:
         raise NotFound(_UNKNOWN)
     try:
         stored = files.stored(job.id, job.attempts, listed)
@@ -176,10 +181,10 @@ def file(export_id: str, name: str) -> Response:
         "Content-Type": NDJSON,
         "Accept-Ranges": "bytes",
         "Cache-Control": _CACHE,
-        "Last-Modified": http_date(moment_of(manifest.ended)),
+        "Last-Modified": http_date(moment_of(ended)),
     }
     response = Response(headers=headers)
-    span = wanted_span(stored.length, manifest.ended)
+    span = wanted_span(stored.length, ended)
     if span is not None:
         response.status_code = 206
         response.headers["Content-Range"] = span.content_range(stored.length)
@@ -194,7 +199,7 @@ def _own(export_id: str) -> tuple[Job, ExportRequest]:
     of other clients.
     """
     access = access_for_export()
-    job = queue.find(export_id, run.KIND)
+    job = queue.find(export_id, jobs.BULK_EXPORT)
     if job is None or job.owner != current_token.client_id or (job.expires_at or 0) <= time.time():
         raise NotFound(_UNKNOWN)
     try:
@@ -209,29 +214,15 @@ def _own(export_id: str) -> tuple[Job, ExportRequest]:
     return job, export_request
 
 
-def _read_manifest(job: Job) -> BulkManifest:
-    """Return the manifest of an export. Raises NotFound if its files are missing."""
+def _read_manifest(job: Job) -> tuple[ExportManifest, str]:
+    """Return the manifest of an export, and the instant of its end.
+
+    Raises NotFound if its files are missing.
+    """
     try:
         return files.read_manifest(job.id, job.attempts)
     except FileNotFoundError:
         raise NotFound(_UNKNOWN) from None
-
-
-def _manifest(job: Job, export_request: ExportRequest, manifest: BulkManifest) -> bytes:
-    """Return the manifest as the client sees it."""
-    listed: dict[str, list[dict[str, object]]] = {
-        kind: [] for kind in (files.OUTPUT, files.DELETED, files.ERROR)
-    }
-    for entry in manifest.files:
-        url = fhir_address(f"$export/{job.id}/{entry.name}")
-        listed[entry.kind].append({"type": entry.type, "url": url, "count": entry.resources})
-    content = {
-        "transactionTime": manifest.transaction_time,
-        "request": export_request.request,
-        "requiresAccessToken": True,
-        **listed,
-    }
-    return fhir_json.dumps_indented(content)
 
 
 def _throttle(job: Job) -> None:
