@@ -10,7 +10,7 @@ from fhirapp.feature import ADMINISTRATION, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="exports",
-    init=("fhirapp.features.exports.operations:init_app",),
+    init=("fhirapp.features.exports.routes:init_app",),
     blueprints=(
         "fhirapp.features.exports.pages:blueprint",
         "fhirapp.features.exports.routes:blueprint",

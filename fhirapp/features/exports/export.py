@@ -3,28 +3,33 @@
 The folder gets a file for each type that has records, `AllergyIntolerance.ndjson`, `Binary.ndjson`
 with the bytes of attachments, and manifest.json in the format of Bulk Data, its urls relative. All
 comes from one snapshot, so the files fit each other whatever is written meanwhile. A line is
-- a resource as its source sent it (rows.py), or
-- with history, a Bundle of all versions of a resource (history.py).
+- a resource as its source sent it, or
+- with history, a Bundle of all versions of a resource (lines.py).
 Lines are in the order of ids. With since, only what was published then or later; what was deleted
 then or later is in deleted.ndjson, a transaction Bundle on each line, or with history in the
 Bundles. Views are not exported: they follow from their source.
+
+Rows are read a few at a time, by their size, so that memory does not grow with the export. The SQL
+is the driver's own: with SQLAlchemy's statements, reading 20,000 allergies takes 0.16 s of CPU
+instead of 0.12.
 
 Source: FHIR Bulk Data Access 2.0.0, Export, Response - Complete Status (manifest, deleted).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fhirapp.audit.events import record_export
 from fhirapp.config import ConfigurationError
-from fhirapp.db import Reader
+from fhirapp.db import Reader, db, writing
 from fhirapp.definition import Definition
-from fhirapp.features.exports import history
 from fhirapp.features.exports.files import (
     DELETED,
     OUTPUT,
@@ -34,23 +39,20 @@ from fhirapp.features.exports.files import (
     deletions_bundle,
     export_folder,
 )
-from fhirapp.features.exports.rows import (
-    ALL_VERSIONS,
-    CURRENT_VERSIONS,
-    DELETIONS,
-    Row,
-    SelectedVersions,
-    SourceJson,
-    VersionKey,
-    snapshot_at,
-    version_numbers,
-)
+from fhirapp.features.exports.lines import Row, SourceJson, VersionKey, bundle, entry
 from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.temporal import instant
 
 # Called with the number of versions that are written, and of all.
 Progress = Callable[[int, int], None]
 # (version, its row, the version numbers of the Binaries that it was made with, by id)
 _Version = tuple[VersionKey, Row, Mapping[str, int]]
+# Keys, and bytes of rows, in memory at once.
+_KEYS = 1_000
+_BYTES = 4_194_304
+# Conditions of versions: those that searches find, all with deletions, deletions that stand.
+_CURRENT, _ALL = "is_current", "TRUE"
+_DELETIONS = "deleted AND replaced_pk IS NULL"
 # How many seconds an import is waited for; it lets others write between its transactions.
 _PATIENCE = 60.0
 
@@ -133,7 +135,7 @@ class _Export:
         self._options = options
         self._binary = binary
         self._progress = progress
-        self._selected = self._select(ALL_VERSIONS if options.history else CURRENT_VERSIONS)
+        self._selected = self._select(_ALL if options.history else _CURRENT)
         self._done = 0
 
     def _select(self, condition: str) -> list[SelectedVersions]:
@@ -161,7 +163,7 @@ class _Export:
         """Write the file of deletions, if there are any."""
         if self._options.since is None or self._options.history:
             return
-        deleted = self._select(DELETIONS)
+        deleted = self._select(_DELETIONS)
         if total := sum(selected.count for selected in deleted):
             lines = (
                 [deletions_bundle([f"{selected.definition.name}/{key.id}"])]
@@ -181,8 +183,8 @@ class _Export:
             return
         for resource_id, group in groupby(versions, lambda version: version[0].id):
             address = f"{selected.definition.name}/{resource_id}"
-            yield history.bundle(
-                history.entry(
+            yield bundle(
+                entry(
                     address,
                     key.version_id,
                     key.last_updated,
@@ -208,9 +210,110 @@ class _Export:
         attached: dict[int, dict[str, int]] = {
             key.pk: fhir_json.loads(row[2]) for key, row in batch if row and row[2]
         }
-        binaries = sorted({pk for rows in attached.values() for pk in rows.values()})
-        numbers = version_numbers(self._snapshot, self._binary, binaries)
+        numbers: dict[int, int] = {}
+        if binaries := sorted({pk for rows in attached.values() for pk in rows.values()}):
+            sql = (
+                f"SELECT pk, version_id FROM {self._binary.sql_table}"
+                f" WHERE pk IN ({_marks(binaries)})"
+            )
+            numbers = dict(self._snapshot.all(sql, binaries))
         return {
             carrier: {binary_id: numbers[pk] for binary_id, pk in rows.items()}
             for carrier, rows in attached.items()
         }
+
+
+@contextmanager
+def snapshot_at(clock: Callable[[], datetime], patience: float) -> Iterator[tuple[Reader, str]]:
+    """Open a snapshot and return its instant: later versions have a later time.
+
+    It waits patience seconds for another writer. Raises OperationalError of sqlalchemy if that does
+    not end.
+    """
+    # A writer takes its time with the write lock: while it is held here, nobody else has an earlier
+    # time and will commit later.
+    with writing(patience=patience):
+        snapshot = Reader(db.engine)
+        # The first read begins the snapshot.
+        snapshot.generation()
+        taken = instant(clock())
+        # Instants have milliseconds.
+        time.sleep(0.001)
+    try:
+        yield snapshot, taken
+    finally:
+        snapshot.close()
+
+
+class SelectedVersions:
+    """The versions of a type for which a condition holds, published at an instant or after.
+
+    count is how many there are.
+    """
+
+    def __init__(
+        self, snapshot: Reader, definition: Definition, condition: str, since: str | None
+    ) -> None:
+        self.definition = definition
+        self._snapshot = snapshot
+        self._where = condition if since is None else f"{condition} AND last_updated >= ?"
+        self._values = () if since is None else (since,)
+        # The columns that identify a version.
+        self._order = ("id", "version_id") if condition == _ALL else ("id",)
+        self.count = int(self._select("count(*)")[0][0])
+
+    def _select(
+        self, columns: str, more: str = "", values: Sequence[Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        sql = f"SELECT {columns} FROM {self.definition.sql_table} WHERE {self._where}{more}"
+        return self._snapshot.all(sql, (*self._values, *values))
+
+    def patients(self) -> Iterator[str]:
+        """Yield the ids of the patients whom the versions are about."""
+        for (patient_id,) in self._select("DISTINCT patient_id", " AND patient_id IS NOT NULL"):
+            yield patient_id
+
+    def keys(self, size: str) -> Iterator[VersionKey]:
+        """Yield the versions by id, newest first; size is the SQL of a row's size."""
+        for _, versions in groupby(self._keys_in_order(size), lambda key: key.id):
+            yield from reversed([*versions])
+
+    def _keys_in_order(self, size: str) -> Iterator[VersionKey]:
+        """Yield the versions in the order of their index."""
+        columns = f"id, version_id, last_updated, deleted, pk, coalesce({size}, 0)"
+        order = ", ".join(self._order)
+        page = f" AND ({order}) > ({_marks(self._order)}) ORDER BY {order} LIMIT {_KEYS}"
+        last: tuple[Any, ...] = ("", 0)[: len(self._order)]
+        while rows := self._select(columns, page, last):
+            yield from map(VersionKey._make, rows)
+            last = rows[-1][: len(self._order)]
+
+    def read(self, source: SourceJson) -> Iterator[list[tuple[VersionKey, Row]]]:
+        """Yield the versions with their rows, as many at once as memory may hold."""
+        columns = ", ".join(source.columns)
+        for batch in _batches(self.keys(source.size)):
+            rows: dict[int, Row] = {}
+            if numbers := [key.pk for key in batch if not key.deleted]:
+                selected = (
+                    f"SELECT pk, {columns} FROM {self.definition.sql_table}"
+                    f" WHERE pk IN ({_marks(numbers)})"
+                )
+                rows = {row[0]: row[1:] for row in self._snapshot.all(selected, numbers)}
+            yield [(key, rows.get(key.pk)) for key in batch]
+
+
+def _batches(wanted: Iterable[VersionKey]) -> Iterator[list[VersionKey]]:
+    batch: list[VersionKey] = []
+    size = 0
+    for key in wanted:
+        if batch and (len(batch) == _KEYS or size + key.size > _BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(key)
+        size += key.size
+    if batch:
+        yield batch
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))

@@ -38,9 +38,9 @@ _log = logging.getLogger(__name__)
 
 OUTPUT, DELETED, ERROR = "output", "deleted", "error"
 MANIFEST, _REQUEST, _EXPORTS = "manifest.json", "request.json", "exports"
-# In bytes: longer content of a `$export` is split into several files.
+# In bytes: longer content of a bulk export is split into several files.
 LONGEST_FILE = 256 * 1024 * 1024
-# In bytes: the disk space that a `$export` leaves free, for the database too.
+# In bytes: the disk space that a bulk export leaves free, for the database too.
 RESERVE = 256 * 1024 * 1024
 # In seconds beyond the time that files are kept: the age at which a folder without a row goes.
 _ORPHAN_SECONDS = 86_400
@@ -74,18 +74,6 @@ class ExportManifest(NamedTuple):
 
     transaction_time: str
     files: Sequence[ManifestFile]
-
-    @property
-    def output(self) -> list[ManifestFile]:
-        return [file for file in self.files if file.kind == OUTPUT]
-
-    @property
-    def deleted(self) -> list[ManifestFile]:
-        return [file for file in self.files if file.kind == DELETED]
-
-    def find(self, name: str) -> ManifestFile | None:
-        """Return the file of a name, None if there is none."""
-        return next((file for file in self.files if file.url == name), None)
 
     def content(self, request: str, prefix: str = "", *, needs_token: bool = False) -> Any:
         """Return the manifest of Bulk Data; the prefix makes the URLs of files absolute."""
@@ -258,58 +246,53 @@ def _make_folder(path: Path) -> bool:
     return False
 
 
-# The files of a `$export`.
+# The files of a bulk export: of `$export`.
 
 
-def folder_of(export_id: str) -> str:
-    """Return the folder of a `$export`."""
-    return f"{_EXPORTS}/{export_id}"
+def _name(*parts: str | int) -> str:
+    """Return the name of a stored file or folder of a bulk export."""
+    return "/".join(map(str, (_EXPORTS, *parts)))
 
 
 def write_request(export_id: str, export_request: ExportRequest) -> None:
-    """Keep the request of a `$export`. Raises OSError."""
-    store = shared_files(settings())
-    store.put(f"{folder_of(export_id)}/{_REQUEST}", export_request.dumps())
+    """Keep the request of a bulk export. Raises OSError."""
+    shared_files(settings()).put(_name(export_id, _REQUEST), export_request.dumps())
 
 
 def read_request(export_id: str) -> ExportRequest:
-    """Return the request of a `$export`. Raises OSError if it is missing."""
-    content = shared_files(settings()).read(f"{folder_of(export_id)}/{_REQUEST}")
-    return ExportRequest.loads(content)
+    """Return the request of a bulk export. Raises OSError if it is missing."""
+    return ExportRequest.loads(shared_files(settings()).read(_name(export_id, _REQUEST)))
 
 
 def read_manifest(export_id: str, attempt: int) -> tuple[ExportManifest, str]:
     """Return what an attempt wrote, and the instant of its end. Raises OSError if it is missing."""
-    name = f"{folder_of(export_id)}/{attempt}/{MANIFEST}"
-    content = json.loads(shared_files(settings()).read(name))
+    content = json.loads(shared_files(settings()).read(_name(export_id, attempt, MANIFEST)))
     files = [ManifestFile(*columns) for columns in content["files"]]
     return ExportManifest(content["transaction_time"], files), content["ended"]
 
 
-def stored(export_id: str, attempt: int, file: ManifestFile) -> StoredContent:
+def stored(export_id: str, attempt: int, name: str) -> StoredContent:
     """Return a file of a manifest. Raises OSError if it is missing."""
-    name = f"{folder_of(export_id)}/{attempt}/{file.url}"
-    return StoredContent.of(shared_files(settings()), name)
+    return StoredContent.of(shared_files(settings()), _name(export_id, attempt, name))
 
 
-def remove(export_id: str, attempt: int | None = None) -> None:
-    """Remove the files of a `$export` or of one attempt; those that stay go later."""
-    folder = folder_of(export_id) if attempt is None else f"{folder_of(export_id)}/{attempt}"
+def remove(export_id: str, *attempt: int) -> None:
+    """Remove the files of a bulk export, or of one attempt; those that stay go later."""
     try:
-        shared_files(settings()).delete_folder(folder)
+        shared_files(settings()).delete_folder(_name(export_id, *attempt))
     except OSError as error:
         _log.warning("an export's files stay for now: %s", error.strerror)
 
 
 def remove_orphans(known: set[str]) -> None:
-    """Remove old folders of no known `$export`."""
+    """Remove old folders of no known bulk export."""
     before = time.time() - settings().export_hours * 3_600 - _ORPHAN_SECONDS
     for folder in orphans(shared_files(settings()), _EXPORTS, known, before):
         remove(folder.removeprefix(f"{_EXPORTS}/"))
 
 
 class ExportAttempt:
-    """The files that an attempt at a `$export` writes."""
+    """The files that an attempt at a bulk export writes."""
 
     def __init__(self, store: Files, prefix: str, folder: Path) -> None:
         self._store = store
@@ -358,13 +341,12 @@ class ExportAttempt:
 def attempt_at(export_id: str, attempt: int) -> Iterator[ExportAttempt]:
     """Yield where an attempt writes; earlier attempts' files are removed. Raises OSError."""
     store = shared_files(settings())
-    own, request = f"{folder_of(export_id)}/{attempt}/", f"{folder_of(export_id)}/{_REQUEST}"
-    store.delete(
-        [
-            file.name
-            for file in store.list(folder_of(export_id))
-            if file.name != request and not file.name.startswith(own)
-        ]
-    )
+    request, own = _name(export_id, _REQUEST), _name(export_id, attempt, "")
+    earlier = [
+        file.name
+        for file in store.list(_name(export_id))
+        if file.name != request and not file.name.startswith(own)
+    ]
+    store.delete(earlier)
     with temporary_folder(settings().instance) as folder:
         yield ExportAttempt(store, own, folder)

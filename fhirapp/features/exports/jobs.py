@@ -30,10 +30,15 @@ from fhirapp.db import Reader, writing
 from fhirapp.definition import types
 from fhirapp.disk import need_space, reason_of
 from fhirapp.features.exports import files
-from fhirapp.features.exports.export import ExportOptions, command_of, export_to, types_to_export
+from fhirapp.features.exports.export import (
+    ExportOptions,
+    command_of,
+    export_to,
+    snapshot_at,
+    types_to_export,
+)
 from fhirapp.features.exports.files import DELETED, ERROR, OUTPUT, DiskFull, deletions_bundle
 from fhirapp.features.exports.kickoff import GROUP, ExportRequest, members, still_registered
-from fhirapp.features.exports.rows import snapshot_at
 from fhirapp.features.exports.selection import ExportPart, PartSelector
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import compact

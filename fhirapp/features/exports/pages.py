@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 from flask import Response, request
 from sqlalchemy import select
@@ -18,7 +17,7 @@ from fhirapp.features.exports import jobs
 from fhirapp.features.exports.jobs import ARCHIVE, BULK_EXPORT, EXPORT, kept_until
 from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.jobs import process, queue
-from fhirapp.jobs.queue import DONE, FAILED, QUEUED, RUNNING
+from fhirapp.jobs.queue import DONE, FAILED, QUEUED, RUNNING, Job
 from fhirapp.jobs.worker import sweep
 from fhirapp.web.admin import jobs as admin_jobs
 from fhirapp.web.admin.jobs import job_of, watched
@@ -31,20 +30,6 @@ blueprint = blueprint_of("admin_exports", __name__)
 blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
 # The most bulk exports of clients that are listed.
 _LISTED = 100
-
-
-class _BulkExport(NamedTuple):
-    """An export that a client began."""
-
-    id: str
-    client_id: str
-    name: str
-    state: str
-    percent: int
-    created_at: int
-    expires_at: int
-    error: str
-    is_under_way: bool
 
 
 @blueprint.get("/admin/exports")
@@ -140,7 +125,14 @@ def _form(message: str = "") -> Response:
         "cancelled": _("Export cancelled. Its files were removed."),
         "removed": _("The files of the export were removed."),
     }
-    listed, begun, filled = queue.jobs(EXPORT), _bulk_exports(), form_fields()
+    states = {
+        QUEUED: _("waiting"),
+        RUNNING: _("running"),
+        DONE: _("done"),
+        FAILED: _("failed"),
+    }
+    listed, filled, now = queue.jobs(EXPORT), form_fields(), time.time()
+    begun = queue.jobs(BULK_EXPORT, limit=_LISTED)
     return page(
         "exports/exports.html",
         400 if message else 200,
@@ -154,8 +146,11 @@ def _form(message: str = "") -> Response:
         done=done.get(request.args.get("done", ""), ""),
         jobs=listed,
         begun=begun,
+        clients=_client_names(begun),
+        states=states,
+        now=now,
         is_under_way=any(job.is_under_way for job in listed)
-        or any(export.is_under_way for export in begun),
+        or any(job.is_under_way and (job.expires_at or 0) > now for job in begun),
         running=admin_jobs,
         kept_until=kept_until,
         hours=settings().export_hours,
@@ -167,29 +162,8 @@ def _types() -> Sequence[str]:
     return sorted(name for name, definition in types().items() if not definition.view)
 
 
-def _bulk_exports() -> list[_BulkExport]:
-    """Return the exports that clients began, newest first."""
-    exports = queue.jobs(BULK_EXPORT, limit=_LISTED)
+def _client_names(exports: Iterable[Job]) -> dict[str, str | None]:
+    """Return the names of the clients that began these exports, by client id."""
     owners = {job.owner for job in exports}
-    clients = db.session.scalars(select(Client).where(Client.client_id.in_(owners)))
-    names = {client.client_id: client.name for client in clients}
-    words = {
-        QUEUED: _("waiting"),
-        RUNNING: _("running"),
-        DONE: _("done"),
-        FAILED: _("failed"),
-    }
-    return [
-        _BulkExport(
-            job.id,
-            job.owner,
-            names.get(job.owner) or job.owner,
-            words.get(job.state, job.state),
-            job.progress.done,
-            job.created_at,
-            job.expires_at or 0,
-            job.summary,
-            job.is_under_way and (job.expires_at or 0) > time.time(),
-        )
-        for job in exports
-    ]
+    names = select(Client.client_id, Client.name).where(Client.client_id.in_(owners))
+    return dict(db.session.execute(names).all())

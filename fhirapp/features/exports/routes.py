@@ -1,4 +1,4 @@
-"""`$export` over HTTP: kick-off, status, cancel, files.
+"""`$export` over HTTP: kick-off, status, cancel, files; and how the server describes it.
 
 Access is checked on each request: a client that was disabled or lost a scope cannot fetch its
 earlier exports, and other clients get 404 even with the right URL.
@@ -8,20 +8,23 @@ Source: Bulk Data Access 2.0 §export.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from flask import Blueprint, Response, current_app, request
+from flask import Blueprint, Flask, Response, current_app, request
 from werkzeug.http import http_date
 
 from fhirapp.auth.protector import current_token, insufficient_scope, require_oauth
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import forget_reader, reader
-from fhirapp.definition import types
+from fhirapp.definition import Operation, OperationParameter, types
 from fhirapp.features.exports import files, jobs
-from fhirapp.features.exports.files import ExportManifest
 from fhirapp.features.exports.kickoff import (
     GROUP,
     NDJSON,
+    PARAMETERS,
     PATIENT,
+    PATIENTS,
     SYSTEM,
     ExportRequest,
     access_for_export,
@@ -43,9 +46,12 @@ from fhirapp.fhir.outcome import (
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE, Job
+from fhirapp.rest import openapi_parts as parts
 from fhirapp.rest.access import check_id
 from fhirapp.rest.blueprint import reject_reserved_ids
+from fhirapp.rest.endpoints import Declaration, Endpoint, declare
 from fhirapp.rest.internal import is_in_batch
+from fhirapp.rest.openapi_parts import JSON, STRING, Node, content, error_responses, object_of
 from fhirapp.rest.response import fhir_address, is_strict, layout_wanted, rendered
 from fhirapp.rest.stream import Span, carry, wanted_span
 
@@ -144,15 +150,16 @@ def status(export_id: str) -> Response:
         response = Response(status=202, headers=headers)
         del response.headers["Content-Type"]
         return response
-    manifest, _ = _read_manifest(job)
+    with _not_found_without_files():
+        manifest, _ = files.read_manifest(job.id, job.attempts)
     prefix = fhir_address(f"$export/{job.id}/")
-    content = manifest.content(export_request.request, prefix, needs_token=True)
+    body = manifest.content(export_request.request, prefix, needs_token=True)
     headers = {
         "Content-Type": "application/json",
         "Expires": http_date(job.expires_at or 0),
         "Cache-Control": _CACHE,
     }
-    return Response(fhir_json.dumps_indented(content), headers=headers)
+    return Response(fhir_json.dumps_indented(body), headers=headers)
 
 
 def _cancel(job: Job) -> Response:
@@ -169,14 +176,11 @@ def file(export_id: str, name: str) -> Response:
     job, _ = _own(export_id)
     if job.state != DONE:
         raise NotFound(_UNKNOWN)
-    manifest, ended = _read_manifest(job)
-    listed = manifest.find(name)
-    if listed is None:
-        raise NotFound(_UNKNOWN)
-    try:
-        stored = files.stored(job.id, job.attempts, listed)
-    except FileNotFoundError:
-        raise NotFound(_UNKNOWN) from None
+    with _not_found_without_files():
+        manifest, ended = files.read_manifest(job.id, job.attempts)
+        if name not in [listed.url for listed in manifest.files]:
+            raise NotFound(_UNKNOWN)
+        stored = files.stored(job.id, job.attempts, name)
     headers = {
         "Content-Type": NDJSON,
         "Accept-Ranges": "bytes",
@@ -202,10 +206,8 @@ def _own(export_id: str) -> tuple[Job, ExportRequest]:
     job = queue.find(export_id, jobs.BULK_EXPORT)
     if job is None or job.owner != current_token.client_id or (job.expires_at or 0) <= time.time():
         raise NotFound(_UNKNOWN)
-    try:
+    with _not_found_without_files():
         export_request = files.read_request(job.id)
-    except FileNotFoundError:
-        raise NotFound(_UNKNOWN) from None
     earlier = still_registered(export_request.scope, export_request.scope)
     if not covers(access, earlier, export_request.types):
         raise insufficient_scope(
@@ -214,13 +216,11 @@ def _own(export_id: str) -> tuple[Job, ExportRequest]:
     return job, export_request
 
 
-def _read_manifest(job: Job) -> tuple[ExportManifest, str]:
-    """Return the manifest of an export, and the instant of its end.
-
-    Raises NotFound if its files are missing.
-    """
+@contextmanager
+def _not_found_without_files() -> Iterator[None]:
+    """Raise NotFound if a file of an export is missing."""
     try:
-        return files.read_manifest(job.id, job.attempts)
+        yield
     except FileNotFoundError:
         raise NotFound(_UNKNOWN) from None
 
@@ -234,3 +234,137 @@ def _throttle(job: Job) -> None:
             "Too many status requests; wait for the time in Retry-After.",
             headers={"Retry-After": str(wait)},
         )
+
+
+# `$export` in the CapabilityStatement and in the OpenAPI document.
+
+_TAG = "Export"
+
+
+def _in_path(name: str, doc: str) -> Node:
+    return {
+        name: {"name": name, "in": "path", "description": doc, "required": True, "schema": STRING}
+    }
+
+
+_EXPORT = _in_path("export", "The export: the last part of its Content-Location")
+_FILE = _in_path("file", "The name of a file, from the manifest")
+_PREFER: Node = {
+    "Prefer": {
+        "name": "Prefer",
+        "in": "header",
+        "description": "respond-async; handling=strict: unknown parameters are refused; "
+        "handling=lenient: unknown types and elements are left out and listed in the error file",
+        "required": False,
+        "schema": STRING,
+    }
+}
+
+
+def _endpoints() -> Iterator[Endpoint]:
+    for type_name, operation in _OPERATIONS.items():
+        yield from _kick_off_endpoints(type_name, operation)
+    path = "/fhir/$export/{export}"
+    yield _of_export(f"GET {path}", "Return the progress of an export", _EXPORT, _progress())
+    deleted = {"202": {"description": "Deleted", "content": content("OperationOutcome")}}
+    yield _of_export(f"DELETE {path}", "Cancel an export or delete it", _EXPORT, deleted)
+    # NDJSON is not JSON, so it has no schema.
+    lines: Node = {NDJSON: {}}
+    answers = {
+        "200": {"description": "A resource on each line", "content": lines},
+        "206": {"description": "The range of bytes", "content": lines},
+        **error_responses(416),
+    }
+    ranges = {name: parts.RANGES[name] for name in ("range.Range", "range.If-Range")}
+    parameters = _EXPORT | _FILE | ranges
+    yield _of_export(f"GET {path}/{{file}}", "Fetch a file of an export", parameters, answers)
+
+
+def _of_export(request: str, summary: str, parameters: Node, answers: Node) -> Endpoint:
+    """Return an endpoint of one export."""
+    responses = {**answers, **error_responses(401, 403, 404, 429, 503)}
+    return Endpoint(request, _TAG, summary, parameters=parameters, responses=responses)
+
+
+def _kick_off_endpoints(type_name: str, operation: Operation) -> Iterator[Endpoint]:
+    """Yield the endpoints of the operation of a type, or of the server by an empty name."""
+    prefix = f"{type_name or 'system'}-{operation.name}"
+    own = parts.operation_parameters(prefix, operation.parameters)
+    by_url = {name: node for name, node in own.items() if node["name"] != PATIENTS.name}
+    place = parts.ID if operation.instance else {}
+    statuses = (*parts.GUARDED, 404, 410) if operation.instance else parts.GUARDED
+    accepted = {
+        "description": "Accepted",
+        "headers": {"Content-Location": {"schema": STRING}},
+        "content": content("OperationOutcome"),
+    }
+    of_type = f"/{type_name}" if type_name else ""
+    path = f"/fhir{of_type}{'/{id}' if operation.instance else ''}/${operation.name}"
+    get = Endpoint(
+        f"GET {path}",
+        _TAG,
+        operation.doc,
+        parameters=place | by_url | _PREFER,
+        responses={"202": accepted, **error_responses(*statuses)},
+    )
+    yield get
+    yield get._replace(
+        request=f"POST {path}",
+        parameters=place | _PREFER,
+        body={"content": {**parts.form(own.values()), **content("Parameters")}},
+        responses={"202": accepted, **error_responses(413, 415, *statuses)},
+    )
+
+
+def _progress() -> Node:
+    """Return the responses of an export in progress, done or failed."""
+    file = object_of({"type": STRING, "url": STRING, "count": {"type": "integer"}})
+    listed: Node = {"type": "array", "items": file}
+    manifest = object_of(
+        {
+            "transactionTime": STRING,
+            "request": STRING,
+            "requiresAccessToken": {"const": True},
+            **dict.fromkeys((files.OUTPUT, files.DELETED, files.ERROR), listed),
+        }
+    )
+    progress = {
+        name: {"required": True, "schema": STRING} for name in ("X-Progress", "Retry-After")
+    }
+    return {
+        "200": {
+            "description": "The manifest, with the URLs of the files",
+            "headers": {"Expires": {"required": True, "schema": STRING}},
+            "content": {JSON: {"schema": manifest}},
+        },
+        "202": {"description": "In progress", "headers": progress},
+        "500": {"description": "The export failed", "content": content("OperationOutcome")},
+    }
+
+
+_GUIDE = "http://hl7.org/fhir/uv/bulkdata/"
+
+
+def _operation(name: str, doc: str, *more: OperationParameter, instance: bool = False) -> Operation:
+    definition = f"{_GUIDE}OperationDefinition/{name}"
+    parameters = (*PARAMETERS, *more)
+    return Operation("export", definition, f"Export {doc}, as files.", parameters, instance)
+
+
+# By type; of the server by an empty name.
+_OPERATIONS = {
+    "": _operation("export", "everything that the client may read"),
+    "Patient": _operation("patient-export", "the records of all patients", PATIENTS),
+    "Group": _operation(
+        "group-export", "the records of the patients of a group", PATIENTS, instance=True
+    ),
+}
+
+
+def init_app(app: Flask) -> None:
+    """Add the operations to the server's descriptions."""
+    guide = (
+        _GUIDE + "ImplementationGuide/hl7.fhir.uv.bulkdata",
+        _GUIDE + "CapabilityStatement/bulk-data",
+    )
+    declare(app, Declaration([*_endpoints()], _OPERATIONS, guides=[guide]))

@@ -1,6 +1,6 @@
 """Histories: all versions of a resource, restored with their numbers and times.
 
-features/exports/history.py says how one is written (decisions §5).
+features/exports/lines.py says how one is written (decisions §5).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fhirapp.definition import Definition
-from fhirapp.features.exports.history import history_of
+from fhirapp.features.exports.lines import history_of
 from fhirapp.features.imports.sources import SourceRules
 from fhirapp.store.prepare import DocumentTextReader, deletion, prepare
 from fhirapp.store.publish import Publisher

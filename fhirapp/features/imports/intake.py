@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from fhirapp.definition import Definition
-from fhirapp.features.exports.history import history_of
+from fhirapp.features.exports.lines import history_of
 from fhirapp.features.imports import bundles, staging
 from fhirapp.features.imports.records import ImportRecord, Rejected, name_of
 from fhirapp.features.imports.references import add_prefix

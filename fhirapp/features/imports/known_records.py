@@ -6,7 +6,7 @@ from typing import Any
 
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
-from fhirapp.features.exports.rows import SourceJson, VersionKey
+from fhirapp.features.exports.lines import SourceJson, VersionKey
 from fhirapp.features.imports.records import Rejected
 from fhirapp.features.imports.references import current
 from fhirapp.fhir import json as fhir_json

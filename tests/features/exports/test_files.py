@@ -67,7 +67,7 @@ def test_same_makes_the_same_files_compressed_or_not(filled, exported, tmp_path)
 
 def test_export_of_named_types_has_no_other(filled, tmp_path):
     manifest = export(filled, tmp_path, "Patient", "AllergyIntolerance", "Patient")
-    urls = [file.url for file in manifest.output]
+    urls = [file.url for file in manifest.files]
     assert urls == ["Patient.ndjson", "AllergyIntolerance.ndjson"]
     assert {path.name for path in tmp_path.iterdir()} == {*urls, "manifest.json"}
 
@@ -95,7 +95,7 @@ def test_export_since_an_instant_includes_that_instant(empty, tmp_path):
     export(empty, tmp_path / "at", since=LATER)
     assert ids_of(tmp_path / "at", "AllergyIntolerance") == ["changed", "new"]
     manifest = export(empty, tmp_path / "after", since=LAST)
-    assert manifest.output == manifest.deleted == []
+    assert manifest.files == []
 
 
 def test_export_since_an_instant_lists_deletions_as_transactions(empty, tmp_path):
@@ -108,7 +108,7 @@ def test_export_since_an_instant_lists_deletions_as_transactions(empty, tmp_path
     publish(empty, allergy("back"), now=LAST)
     manifest = export(empty, tmp_path, since=LATER)
     assert ids_of(tmp_path, "AllergyIntolerance") == ["back"]
-    (listed,) = manifest.deleted
+    listed = manifest.files[-1]
     assert (listed.type_name, listed.url, listed.lines) == ("Bundle", "deleted.ndjson", 2)
     assert lines_of(tmp_path, "deleted") == [
         {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fhirapp.features.exports.history import history_of
+from fhirapp.features.exports.lines import history_of
 from fhirapp.fhir.resource import InvalidResource
 from tests.support.contract import allergy, delete, publish
 from tests.support.exporting import binary_with, export, lines_of
@@ -96,7 +96,7 @@ def test_history_since_an_instant_has_the_versions_from_then_on(empty, tmp_path)
         ("a", [2, 3]),
         ("gone", [2]),
     ]
-    assert manifest.deleted == []
+    assert [file.url for file in manifest.files] == ["AllergyIntolerance.ndjson"]
     assert not (tmp_path / "deleted.ndjson").exists()
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from fhirapp.db import db
 from fhirapp.definition import Definition
-from fhirapp.features.exports.rows import SMALL
+from fhirapp.features.exports.lines import SMALL
 from fhirapp.fhir import datatypes
 from fhirapp.fhir import json as fhir_json
 from fhirapp.store.prepare import prepare

@@ -1,4 +1,7 @@
-"""All versions of a resource as one Bundle: a line of `fhirapp export --history`, and its reading.
+"""A line of `fhirapp export`: a record as its source sent it, or with --history all its versions.
+
+The record is without what is added when it is served. All versions are one Bundle, which an import
+reads:
 
     {"resourceType": "Bundle", "type": "history", "entry": [
       {"fullUrl": "DocumentReference/d1",
@@ -19,22 +22,137 @@ and cannot be told by the times. Members stand in this order.
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from orjson import Fragment
+from sqlalchemy import JSON, Boolean, Column, LargeBinary
+
+from fhirapp.db import Reader, quoted
+from fhirapp.definition import Definition
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.temporal import instant_of, interval, normalise_date_time
 
+# The bytes of a Binary come with its row up to this size; those of a larger one in pieces.
+SMALL = 1_048_576
+# Base64 makes four characters of three bytes: a piece ends where its base64 does.
+_PIECE = 3 * 1_048_576
 _ENCLOSURE = "enclosure"
 _ADDRESS = re.compile(rf"(?:.*/)?([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/({ID_PATTERN}))?")
 # As far as its column holds.
 _COUNTED = "[1-9][0-9]{0,8}"
 _ETAG = re.compile(rf'(?:W/)?"?({_COUNTED})"?')
 _NUMBER = re.compile(_COUNTED)
+
+
+class VersionKey(NamedTuple):
+    """A version, and the number and approximate size in bytes of its row."""
+
+    id: str
+    version_id: int
+    last_updated: str
+    deleted: bool
+    pk: int
+    size: int
+
+
+# The columns of a version's row; None for a deletion, which has no content.
+Row = tuple[Any, ...] | None
+
+
+class SourceJson:
+    """Writes the rows of one type as JSON.
+
+    columns is the SQL of the columns, size that of the size. The first three columns are meta,
+    extra, and the Binaries that the version was made with.
+    """
+
+    def __init__(self, definition: Definition) -> None:
+        table = definition.table
+        self._definition = definition
+        elements = {
+            name: table.c[definition.columns[name]]
+            for name in definition.schema.elements
+            if name in definition.columns and name not in ("id", "meta")
+        }
+        self._order = {name: place for place, name in enumerate(definition.schema.elements)}
+        # The column of a Binary's bytes, which are only in `columns` where they are few.
+        self._bytes = next(
+            (item for item in elements.items() if isinstance(item[1].type, LargeBinary)), None
+        )
+        if self._bytes:
+            del elements[self._bytes[0]]
+        self._elements = [(name, _conversion(column)) for name, column in elements.items()]
+        self.columns = [
+            _as_text(table.c.meta),
+            _as_text(table.c.extra),
+            _as_text(table.c.attached) if "attached" in table.c else "NULL",
+            *map(_as_text, elements.values()),
+        ]
+        self.size = "length(body)"
+        if self._bytes:
+            stored = quoted(self._bytes[1].name)
+            small = f"CASE WHEN length({stored}) <= {SMALL} THEN"
+            self.size = f"{small} length({stored}) END"
+            self.columns += [f"{small} {stored} END", f"length({stored})"]
+
+    def pieces(self, snapshot: Reader, key: VersionKey, row: tuple[Any, ...]) -> Iterator[bytes]:
+        """Yield the JSON of a row: whole, or with the bytes of a large document in pieces."""
+        text = fhir_json.dumps(self._content(key, row))
+        # Without bytes there is no member: FHIR JSON has no empty strings.
+        if self._bytes is None or not row[-1]:
+            yield text
+            return
+        small, length = row[-2:]
+        name, column = self._bytes
+        # They come last in the schema.
+        yield b'%s,"%s":"' % (text[:-1], name.encode())
+        if small is not None:
+            yield base64.b64encode(small)
+        else:
+            table = self._definition.table.name
+            for start in range(0, length, _PIECE):
+                yield base64.b64encode(snapshot.slice(table, column.name, key.pk, start, _PIECE))
+        yield b'"}'
+
+    def _content(self, key: VersionKey, row: tuple[Any, ...]) -> Mapping[str, Any]:
+        """Return a row's elements in the order of the specification."""
+        meta, extra = row[:2]
+        version = f'{{"versionId":"{key.version_id}","lastUpdated":"{key.last_updated}"'
+        content: dict[str, Any] = {
+            "resourceType": self._definition.name,
+            "id": key.id,
+            "meta": Fragment(f"{version},{meta[1:]}" if meta else version + "}"),
+        }
+        for (name, convert), value in zip(self._elements, row[3:], strict=False):
+            if value is not None:
+                content[name] = convert(value)
+        if extra is None:
+            return content
+        content.update(fhir_json.loads(extra))
+        ordered = sorted(content, key=lambda name: (self._order.get(name.lstrip("_"), -1), name))
+        return {name: content[name] for name in ordered}
+
+
+def _as_text(column: Column[Any]) -> str:
+    """Return the SQL of a column; JSON as text, as drivers that parse it lose digits."""
+    name = quoted(column.name)
+    return f"CAST({name} AS TEXT)" if isinstance(column.type, JSON) else name
+
+
+def _conversion(column: Column[Any]) -> Callable[[Any], Any]:
+    """Return what converts a column's value to JSON content."""
+    if isinstance(column.type, JSON):
+        return Fragment
+    if isinstance(column.type, Boolean):
+        # SQLite has 0 and 1.
+        return bool
+    return lambda value: value
 
 
 class ExportedVersion(NamedTuple):
