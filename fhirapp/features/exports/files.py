@@ -14,6 +14,7 @@ File names come from manifests; no part of an HTTP request becomes a path.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import json
@@ -47,10 +48,6 @@ _ORPHAN_SECONDS = 86_400
 _BUFFER = 1_048_576
 # Allergies shrink to a tenth, as with level 9, which takes twice as long.
 _LEVEL = 5
-
-
-class DiskFull(Exception):
-    """The disk has no room for the export."""
 
 
 class ManifestFile(NamedTuple):
@@ -303,7 +300,7 @@ class ExportAttempt:
     def write(self, kind: str, type_name: str, lines: Iterable[bytes]) -> None:
         """Write lines to as many files as they need, to none if there are none.
 
-        Raises DiskFull, OSError.
+        Raises OSError, also before the disk is full.
         """
         stem, number = type_name if kind == OUTPUT else kind, 0
         file: NdjsonFile | None = None
@@ -314,7 +311,7 @@ class ExportAttempt:
                     file = None
                 if file is None:
                     if shutil.disk_usage(self._folder).free < RESERVE:
-                        raise DiskFull
+                        raise OSError(errno.ENOSPC, "the rest is for the database")
                     number += 1
                     file = NdjsonFile(self._folder / f"{stem}.{number}.ndjson")
                 file.write((line,))

@@ -37,7 +37,7 @@ from fhirapp.features.exports.export import (
     snapshot_at,
     types_to_export,
 )
-from fhirapp.features.exports.files import DELETED, ERROR, OUTPUT, DiskFull, deletions_bundle
+from fhirapp.features.exports.files import DELETED, ERROR, OUTPUT, deletions_bundle
 from fhirapp.features.exports.kickoff import GROUP, ExportRequest, members, still_registered
 from fhirapp.features.exports.selection import ExportPart, PartSelector
 from fhirapp.fhir import json as fhir_json
@@ -182,7 +182,7 @@ def _reason_of(error: BaseException) -> str:
         return error.diagnostics
     if isinstance(error, Unwritable):
         return str(error)
-    if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in _NO_ROOM):
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return _FULL
     if isinstance(error, OSError | ConfigurationError):
         _log.warning("export: %s", error.strerror if isinstance(error, OSError) else error)
@@ -191,7 +191,7 @@ def _reason_of(error: BaseException) -> str:
 
 
 def _write(job: Job, tracker: Tracker) -> None:
-    """Write all files. Raises FhirError, DiskFull, OSError, Unwritable."""
+    """Write all files. Raises FhirError, OSError, Unwritable."""
     export_request = files.read_request(job.id)
     notes = [*export_request.notes]
     with (

@@ -125,10 +125,6 @@ class ExportRequest:
     patients: tuple[str, ...] | None = None
     notes: tuple[tuple[str, str], ...] = ()
 
-    def filters_of(self, type_name: str) -> list[tuple[tuple[str, str], ...]]:
-        """Return the queries of a type; a resource must match at least one."""
-        return [query for name, query in self.filters if name == type_name]
-
     def dumps(self) -> bytes:
         """Serialize to JSON."""
         return json.dumps(asdict(self)).encode()
@@ -217,17 +213,14 @@ def members(snapshot: Reader, access: Access, group: str) -> tuple[str, ...]:
     if version.body is None:
         raise Gone(f"{name} was deleted.")
     now = to_milliseconds(datetime.now(UTC))
-    listed = fhir_json.loads(version.body).get("member", ())
-    return tuple(dict.fromkeys(_patients(listed, now)))
-
-
-def _patients(listed: Sequence[Mapping[str, Any]], now: int) -> Iterator[str]:
-    for member in listed:
+    patients: list[str] = []
+    for member in fhir_json.loads(version.body).get("member", ()):
         target = relative_reference(member["entity"].get("reference", ""))
         period = period_interval(member.get("period", {}))
         is_member = period.low <= now < period.high and not member.get("inactive")
         if is_member and target is not None and target[0] == "Patient":
-            yield target[1]
+            patients.append(target[1])
+    return tuple(dict.fromkeys(patients))
 
 
 def batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -154,11 +154,15 @@ class PartSelector:
         return _NEVER if pk is None else int(pk) - 1
 
     def _selections(self, definition: Definition) -> list[Selection] | None:
-        """Return the selections of rows to list, a row being in any of them; None for all rows."""
+        """Return the selections of rows to list, a row being in any of them; None for all rows.
+
+        A row must match at least one of the queries of its type.
+        """
         limits = reach_of(definition, self._access, SEARCH).limit([])
         queries = [
             conditions_of(definition, pairs, self._snapshot)
-            for pairs in self._request.filters_of(definition.name)
+            for name, pairs in self._request.filters
+            if name == definition.name
         ]
         whose = self._whose(definition)
         if not (limits or queries or whose is not None):
