@@ -93,7 +93,7 @@ _table = JobRow.__table__
 class Progress:
     """The progress of a job.
 
-    done and total count bytes, versions or percent; an unknown total is None. counts are by type
+    done and total count bytes, versions or rows; an unknown total is None. counts are by type
     and outcome; notes are sentences.
     """
 

@@ -30,15 +30,8 @@ from fhirapp.audit.events import record_export
 from fhirapp.config import ConfigurationError
 from fhirapp.db import Reader, db, writing
 from fhirapp.definition import Definition
-from fhirapp.features.exports.files import (
-    DELETED,
-    OUTPUT,
-    ExportFolder,
-    ExportManifest,
-    ManifestFile,
-    deletions_bundle,
-    export_folder,
-)
+from fhirapp.features.exports import files
+from fhirapp.features.exports.files import ExportFolder, ExportManifest, ManifestFile
 from fhirapp.features.exports.lines import Row, SourceJson, VersionKey, bundle, entry
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import instant
@@ -108,7 +101,7 @@ def export_to(
     OperationalError of sqlalchemy if the database stays locked.
     """
     with (
-        export_folder(path, compressed=options.compressed) as folder,
+        files.export_folder(path, compressed=options.compressed) as folder,
         snapshot_at(clock, _PATIENCE) as (snapshot, taken),
     ):
         run = _Export(folder, snapshot, options, binary, progress)
@@ -157,7 +150,7 @@ class _Export:
                 name = selected.definition.name
                 type_name = "Bundle" if self._options.history else name
                 lines = self._lines(selected)
-                yield self._folder.write(OUTPUT, name, type_name, selected.count, lines)
+                yield self._folder.write(files.OUTPUT, name, type_name, selected.count, lines)
 
     def deletions(self) -> Iterator[ManifestFile]:
         """Write the file of deletions, if there are any."""
@@ -166,11 +159,11 @@ class _Export:
         deleted = self._select(_DELETIONS)
         if total := sum(selected.count for selected in deleted):
             lines = (
-                [deletions_bundle([f"{selected.definition.name}/{key.id}"])]
+                [files.deletions_bundle([f"{selected.definition.name}/{key.id}"])]
                 for selected in deleted
                 for key in selected.keys("0")
             )
-            yield self._folder.write(DELETED, "deleted", "Bundle", total, lines)
+            yield self._folder.write(files.DELETED, "deleted", "Bundle", total, lines)
 
     def _lines(self, selected: SelectedVersions) -> Iterator[Iterator[bytes]]:
         """Yield the lines of a type, each in pieces, which are read before the next line is."""

@@ -11,7 +11,7 @@ import errno
 import logging
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
@@ -161,6 +161,11 @@ def cancel(export_id: str) -> None:
     files.remove(export_id)
 
 
+def percent_of(job: Job) -> int:
+    """Return how much of a `$export` is written."""
+    return 100 * job.progress.done // (job.progress.total or 1)
+
+
 def bulk_export(_settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
     """Write all files of a `$export`, in its process. Raises ConfigurationError."""
     # Of an export that is cancelled, nothing stays.
@@ -204,17 +209,14 @@ def _write(job: Job, tracker: Tracker) -> None:
         patients = _patients(snapshot, export_request, access, notes)
         selector = PartSelector(snapshot, export_request, access, patients)
         parts = [selector.part_of(types()[name]) for name in export_request.types]
-    total = sum(part.length for part in parts) or 1
+    tracker.progress.total = sum(part.length for part in parts)
     exported: set[str] = set()
     with files.attempt_at(job.id, job.attempts) as attempt:
-        done = 0
         with _base_address(export_request):
             for part in parts:
                 elements = dict(export_request.elements).get(part.definition.name, ())
-                report = partial(_report, tracker, done, total)
-                lines = _lines(part, elements, exported, report)
+                lines = _lines(part, elements, exported, tracker)
                 attempt.write(OUTPUT, part.definition.name, lines)
-                done += part.length
         deleted = (f"{part.definition.name}/{id_}" for part in parts for id_ in part.deleted)
         attempt.write(DELETED, "Bundle", _deletions(deleted))
         attempt.write(ERROR, "OperationOutcome", map(_note, notes))
@@ -231,22 +233,18 @@ def _base_address(export_request: ExportRequest) -> AbstractContextManager[objec
     return current_app.request_context(create_environ("/", export_request.base_url))
 
 
-def _report(tracker: Tracker, before: int, total: int, seen: int) -> None:
-    tracker.at(100 * (before + seen) // total, 100)
-
-
 def _lines(
-    part: ExportPart, elements: Sequence[str], patients: set[str], report: Callable[[int], None]
+    part: ExportPart, elements: Sequence[str], patients: set[str], tracker: Tracker
 ) -> Iterator[bytes]:
     """Yield the rows of a part as lines; add whom they are about to patients."""
     definition = part.definition
-    for seen, page in part.pages():
+    for done, page in part.pages():
         for _, body, patient_id in page:
             if patient_id is not None:
                 patients.add(patient_id)
             shown = subset(definition, body, "false", elements)
             yield compact(with_addresses(shown, definition.attachments))
-        report(seen)
+        tracker.add(done)
 
 
 def _deletions(names: Iterator[str]) -> Iterator[bytes]:

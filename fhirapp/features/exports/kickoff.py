@@ -29,13 +29,7 @@ from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, OperationParameter, Visibility, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.outcome import (
-    FhirError,
-    Gone,
-    InvalidParameter,
-    NotFound,
-    UnsupportedParameter,
-)
+from fhirapp.fhir.outcome import FhirError, Gone, InvalidParameter, NotFound, UnsupportedParameter
 from fhirapp.fhir.temporal import instant_of, period_interval, to_milliseconds
 from fhirapp.rest import operation, response
 from fhirapp.rest.access import NONE, check_not_merged, check_searched_not_merged, reach_of

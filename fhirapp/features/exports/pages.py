@@ -148,6 +148,7 @@ def _form(message: str = "") -> Response:
         begun=begun,
         clients=_client_names(begun),
         states=states,
+        percent_of=jobs.percent_of,
         now=now,
         is_under_way=any(job.is_under_way for job in listed)
         or any(job.is_under_way and (job.expires_at or 0) > now for job in begun),

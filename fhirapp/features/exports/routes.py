@@ -18,31 +18,9 @@ from fhirapp.auth.protector import current_token, insufficient_scope, require_oa
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import forget_reader, reader
 from fhirapp.definition import Operation, OperationParameter, types
-from fhirapp.features.exports import files, jobs
-from fhirapp.features.exports.kickoff import (
-    GROUP,
-    NDJSON,
-    PARAMETERS,
-    PATIENT,
-    PATIENTS,
-    SYSTEM,
-    ExportRequest,
-    access_for_export,
-    covers,
-    members,
-    read_export_request,
-    still_registered,
-)
+from fhirapp.features.exports import files, jobs, kickoff
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.outcome import (
-    InternalError,
-    InvalidParameter,
-    MissingParameter,
-    NotFound,
-    Throttled,
-    issue,
-    operation_outcome,
-)
+from fhirapp.fhir import outcome
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import DONE, Job
@@ -71,14 +49,14 @@ _UNKNOWN = "There is no such export here."
 @require_oauth()
 def export() -> Response:
     """Export everything that the client may read."""
-    return _kick_off(SYSTEM)
+    return _kick_off(kickoff.SYSTEM)
 
 
 @blueprint.route("/fhir/Patient/$export", methods=["GET", "POST"])
 @require_oauth()
 def export_patients() -> Response:
     """Export the records of all patients."""
-    return _kick_off(PATIENT)
+    return _kick_off(kickoff.PATIENT)
 
 
 @blueprint.route("/fhir/Group/<resource_id>/$export", methods=["GET", "POST"])
@@ -86,21 +64,23 @@ def export_patients() -> Response:
 @require_oauth()
 def export_group(resource_id: str) -> Response:
     """Export the records of the patients of a group."""
-    return _kick_off(GROUP, resource_id)
+    return _kick_off(kickoff.GROUP, resource_id)
 
 
 def _kick_off(level: str, group: str = "") -> Response:
     """Check and queue an export. Raises FhirError."""
     if is_in_batch():
-        raise InvalidParameter("url", "begins an export; ask for it by itself")
-    access = access_for_export()
+        raise outcome.InvalidParameter("url", "begins an export; ask for it by itself")
+    access = kickoff.access_for_export()
     if is_strict() and _ASYNC not in _preferences():
-        raise MissingParameter("Prefer", f"must be {_ASYNC}: an export runs in the background")
+        raise outcome.MissingParameter(
+            "Prefer", f"must be {_ASYNC}: an export runs in the background"
+        )
     snapshot = reader()
     if group:
         check_id(types()["Group"], group)
-        members(snapshot, access, group)
-    export_request = read_export_request(level, group, access, snapshot)
+        kickoff.members(snapshot, access, group)
+    export_request = kickoff.read_export_request(level, group, access, snapshot)
     answer = _outcome("The export was accepted; GET its Content-Location for its progress.")
     if request.method == "HEAD":
         return answer
@@ -125,8 +105,8 @@ def _preferences() -> set[str]:
 
 def _outcome(message: str) -> Response:
     """Return 202 with an OperationOutcome."""
-    outcome = operation_outcome([issue("information", "informational", message)])
-    body, media = rendered(fhir_json.dumps_indented(outcome), layout_wanted())
+    told = outcome.operation_outcome([outcome.issue("information", "informational", message)])
+    body, media = rendered(fhir_json.dumps_indented(told), layout_wanted())
     headers = {"Content-Type": media, "Cache-Control": "no-store"}
     return Response(body, status=202, headers=headers)
 
@@ -140,10 +120,10 @@ def status(export_id: str) -> Response:
         return _cancel(job)
     _throttle(job)
     if job.state != DONE and not job.is_under_way:
-        raise InternalError(job.summary or "The export was interrupted.")
+        raise outcome.InternalError(job.summary or "The export was interrupted.")
     if job.state != DONE:
         headers = {
-            "X-Progress": f"{job.progress.done}% complete",
+            "X-Progress": f"{jobs.percent_of(job)}% complete",
             "Retry-After": str(RETRY_SECONDS),
             "Cache-Control": "no-store",
         }
@@ -175,14 +155,14 @@ def file(export_id: str, name: str) -> Response:
     """Send a file of an export, or the requested range of it. RFC 9110 §14."""
     job, _ = _own(export_id)
     if job.state != DONE:
-        raise NotFound(_UNKNOWN)
+        raise outcome.NotFound(_UNKNOWN)
     with _not_found_without_files():
         manifest, ended = files.read_manifest(job.id, job.attempts)
         if name not in [listed.url for listed in manifest.files]:
-            raise NotFound(_UNKNOWN)
+            raise outcome.NotFound(_UNKNOWN)
         stored = files.stored(job.id, job.attempts, name)
     headers = {
-        "Content-Type": NDJSON,
+        "Content-Type": kickoff.NDJSON,
         "Accept-Ranges": "bytes",
         "Cache-Control": _CACHE,
         "Last-Modified": http_date(moment_of(ended)),
@@ -196,20 +176,20 @@ def file(export_id: str, name: str) -> Response:
     return response
 
 
-def _own(export_id: str) -> tuple[Job, ExportRequest]:
+def _own(export_id: str) -> tuple[Job, kickoff.ExportRequest]:
     """Return an export of the requesting client, and its request.
 
     Raises Forbidden, or NotFound, which is the same for unknown exports and those
     of other clients.
     """
-    access = access_for_export()
+    access = kickoff.access_for_export()
     job = queue.find(export_id, jobs.BULK_EXPORT)
     if job is None or job.owner != current_token.client_id or (job.expires_at or 0) <= time.time():
-        raise NotFound(_UNKNOWN)
+        raise outcome.NotFound(_UNKNOWN)
     with _not_found_without_files():
         export_request = files.read_request(job.id)
-    earlier = still_registered(export_request.scope, export_request.scope)
-    if not covers(access, earlier, export_request.types):
+    earlier = kickoff.still_registered(export_request.scope, export_request.scope)
+    if not kickoff.covers(access, earlier, export_request.types):
         raise insufficient_scope(
             "The token's scope does not cover the content of the export.", export_request.scope
         )
@@ -222,7 +202,7 @@ def _not_found_without_files() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise NotFound(_UNKNOWN) from None
+        raise outcome.NotFound(_UNKNOWN) from None
 
 
 def _throttle(job: Job) -> None:
@@ -230,7 +210,7 @@ def _throttle(job: Job) -> None:
     polls: Failures = current_app.extensions.setdefault(_POLLS, Failures(POLLS))
     wait = polls.count(job.id)
     if wait:
-        raise Throttled(
+        raise outcome.Throttled(
             "Too many status requests; wait for the time in Retry-After.",
             headers={"Retry-After": str(wait)},
         )
@@ -269,7 +249,7 @@ def _endpoints() -> Iterator[Endpoint]:
     deleted = {"202": {"description": "Deleted", "content": content("OperationOutcome")}}
     yield _of_export(f"DELETE {path}", "Cancel an export or delete it", _EXPORT, deleted)
     # NDJSON is not JSON, so it has no schema.
-    lines: Node = {NDJSON: {}}
+    lines: Node = {kickoff.NDJSON: {}}
     answers = {
         "200": {"description": "A resource on each line", "content": lines},
         "206": {"description": "The range of bytes", "content": lines},
@@ -290,7 +270,7 @@ def _kick_off_endpoints(type_name: str, operation: Operation) -> Iterator[Endpoi
     """Yield the endpoints of the operation of a type, or of the server by an empty name."""
     prefix = f"{type_name or 'system'}-{operation.name}"
     own = parts.operation_parameters(prefix, operation.parameters)
-    by_url = {name: node for name, node in own.items() if node["name"] != PATIENTS.name}
+    by_url = {name: node for name, node in own.items() if node["name"] != kickoff.PATIENTS.name}
     place = parts.ID if operation.instance else {}
     statuses = (*parts.GUARDED, 404, 410) if operation.instance else parts.GUARDED
     accepted = {
@@ -347,16 +327,16 @@ _GUIDE = "http://hl7.org/fhir/uv/bulkdata/"
 
 def _operation(name: str, doc: str, *more: OperationParameter, instance: bool = False) -> Operation:
     definition = f"{_GUIDE}OperationDefinition/{name}"
-    parameters = (*PARAMETERS, *more)
+    parameters = (*kickoff.PARAMETERS, *more)
     return Operation("export", definition, f"Export {doc}, as files.", parameters, instance)
 
 
 # By type; of the server by an empty name.
 _OPERATIONS = {
     "": _operation("export", "everything that the client may read"),
-    "Patient": _operation("patient-export", "the records of all patients", PATIENTS),
+    "Patient": _operation("patient-export", "the records of all patients", kickoff.PATIENTS),
     "Group": _operation(
-        "group-export", "the records of the patients of a group", PATIENTS, instance=True
+        "group-export", "the records of the patients of a group", kickoff.PATIENTS, instance=True
     ),
 }
 

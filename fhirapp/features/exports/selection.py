@@ -60,7 +60,7 @@ class ExportPart(NamedTuple):
         return max(self.mark - self.after, 0) if self.rows is None else len(self.rows)
 
     def pages(self) -> Iterator[tuple[int, list[ServedRow]]]:
-        """Yield the number of rows done so far, with the next ones.
+        """Yield the next rows, each time with the number of those read or skipped.
 
         Each page has a transaction of its own.
         """
@@ -74,14 +74,15 @@ class ExportPart(NamedTuple):
         )
         while place < self.mark:
             page = self._read(sql, (place, self.mark, self.mark, *self.where.values))
-            place = page[-1][0] if len(page) == PAGE else self.mark
-            yield place - self.after, page
+            end = page[-1][0] if len(page) == PAGE else self.mark
+            yield end - place, page
+            place = end
 
     def _read_listed(self, rows: array[int]) -> Iterator[tuple[int, list[ServedRow]]]:
         for start in range(0, len(rows), PAGE):
             pks = rows[start : start + PAGE]
             marks = ", ".join("?" * len(pks))
-            yield start + len(pks), self._read(f"r.pk IN ({marks}) ORDER BY r.pk", tuple(pks))
+            yield len(pks), self._read(f"r.pk IN ({marks}) ORDER BY r.pk", tuple(pks))
 
     def _read(self, where: str, values: Sequence[object]) -> list[ServedRow]:
         sql = f"SELECT r.pk, r.body, r.patient_id FROM {self.definition.sql_table} r WHERE {where}"

@@ -119,7 +119,7 @@ def test_claim_expires_with_its_lease_and_another_worker_restarts(app, exports):
     assert (first.id, first.attempts, second.attempts) == (second.id, 1, 2)
     with app.app_context():
         # The first lives, and asks for more; nothing that it does counts.
-        half = Progress(done=50, total=100)
+        half = Progress(done=4, total=8)
         assert not queue.renew(first, half, int(now))
         assert not queue.finish(first, DONE, int(now))
         assert not queue.finish(first, FAILED, int(now), error="x")
