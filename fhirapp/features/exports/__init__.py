@@ -11,10 +11,7 @@ from fhirapp.feature import ADMINISTRATION, N_, Feature, MenuLink
 FEATURE = Feature(
     name="exports",
     init=("fhirapp.features.exports.routes:init_app",),
-    blueprints=(
-        "fhirapp.features.exports.pages:blueprint",
-        "fhirapp.features.exports.routes:blueprint",
-    ),
+    blueprints=("fhirapp.features.exports.pages:blueprint",),
     commands={
         "export": ("fhirapp.features.exports.cli:export", "Export all records as FHIR."),
     },

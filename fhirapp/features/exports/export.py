@@ -102,18 +102,18 @@ def export_to(
     """
     with (
         files.export_folder(path, compressed=options.compressed) as folder,
-        snapshot_at(clock, _PATIENCE) as (snapshot, taken),
+        snapshot_at(clock, _PATIENCE) as (snapshot, transaction_time),
     ):
-        run = _Export(folder, snapshot, options, binary, progress)
-        manifest = ExportManifest(taken, [*run.output(), *run.deletions()])
+        writer = _Export(folder, snapshot, options, binary, progress)
+        manifest = ExportManifest(transaction_time, [*writer.output(), *writer.deletions()])
         # Before the folder is whole: where the trail cannot be written, nothing is exported.
-        record_export(run.patients(), request, user_id=user_id)
+        record_export(writer.patients(), request, user_id=user_id)
         folder.finish(manifest.content(request))
     return manifest
 
 
 class _Export:
-    """One run of an export."""
+    """An export that is being written."""
 
     def __init__(
         self,
@@ -229,11 +229,11 @@ def snapshot_at(clock: Callable[[], datetime], patience: float) -> Iterator[tupl
         snapshot = Reader(db.engine)
         # The first read begins the snapshot.
         snapshot.generation()
-        taken = instant(clock())
+        transaction_time = instant(clock())
         # Instants have milliseconds.
         time.sleep(0.001)
     try:
-        yield snapshot, taken
+        yield snapshot, transaction_time
     finally:
         snapshot.close()
 
@@ -295,10 +295,10 @@ class SelectedVersions:
             yield [(key, rows.get(key.pk)) for key in batch]
 
 
-def _batches(wanted: Iterable[VersionKey]) -> Iterator[list[VersionKey]]:
+def _batches(keys: Iterable[VersionKey]) -> Iterator[list[VersionKey]]:
     batch: list[VersionKey] = []
     size = 0
-    for key in wanted:
+    for key in keys:
         if batch and (len(batch) == _KEYS or size + key.size > _BYTES):
             yield batch
             batch, size = [], 0

@@ -74,16 +74,16 @@ class ExportManifest(NamedTuple):
 
     def content(self, request: str, prefix: str = "", *, needs_token: bool = False) -> Any:
         """Return the manifest of Bulk Data; the prefix makes the URLs of files absolute."""
-        listed: dict[str, list[dict[str, Any]]] = {OUTPUT: [], DELETED: [], ERROR: []}
+        entries: dict[str, list[dict[str, Any]]] = {OUTPUT: [], DELETED: [], ERROR: []}
         for file in self.files:
             digest = {"sha256": file.sha256} if file.sha256 else {}
             entry = {"type": file.type_name, "url": prefix + file.url, "count": file.lines}
-            listed[file.kind].append(entry | digest)
+            entries[file.kind].append(entry | digest)
         return {
             "transactionTime": self.transaction_time,
             "request": request,
             "requiresAccessToken": needs_token,
-            **listed,
+            **entries,
         }
 
 

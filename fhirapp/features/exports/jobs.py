@@ -210,18 +210,18 @@ def _write(job: Job, tracker: Tracker) -> None:
         selector = PartSelector(snapshot, export_request, access, patients)
         parts = [selector.part_of(types()[name]) for name in export_request.types]
     tracker.progress.total = sum(part.length for part in parts)
-    exported: set[str] = set()
+    subjects: set[str] = set()
     with files.attempt_at(job.id, job.attempts) as attempt:
         with _base_address(export_request):
             for part in parts:
                 elements = dict(export_request.elements).get(part.definition.name, ())
-                lines = _lines(part, elements, exported, tracker)
+                lines = _lines(part, elements, subjects, tracker)
                 attempt.write(OUTPUT, part.definition.name, lines)
         deleted = (f"{part.definition.name}/{id_}" for part in parts for id_ in part.deleted)
         attempt.write(DELETED, "Bundle", _deletions(deleted))
         attempt.write(ERROR, "OperationOutcome", map(_note, notes))
         # Before it can be fetched: where the trail cannot be written, nothing is.
-        record_export(exported, f"bulk export {job.id}", client_id=job.owner)
+        record_export(subjects, f"bulk export {job.id}", client_id=job.owner)
         attempt.end(transaction_time, instant(datetime.now(UTC)))
 
 
@@ -234,14 +234,14 @@ def _base_address(export_request: ExportRequest) -> AbstractContextManager[objec
 
 
 def _lines(
-    part: ExportPart, elements: Sequence[str], patients: set[str], tracker: Tracker
+    part: ExportPart, elements: Sequence[str], subjects: set[str], tracker: Tracker
 ) -> Iterator[bytes]:
-    """Yield the rows of a part as lines; add whom they are about to patients."""
+    """Yield the rows of a part as lines; add the ids of their patients to subjects."""
     definition = part.definition
     for done, page in part.pages():
         for _, body, patient_id in page:
             if patient_id is not None:
-                patients.add(patient_id)
+                subjects.add(patient_id)
             shown = subset(definition, body, "false", elements)
             yield compact(with_addresses(shown, definition.attachments))
         tracker.add(done)
@@ -256,12 +256,12 @@ def _deletions(names: Iterator[str]) -> Iterator[bytes]:
 def _note(note: tuple[str, str]) -> bytes:
     """Return the OperationOutcome about an ignored parameter."""
     name, reason = note
-    told = (
+    content = (
         issue("warning", "not-supported", f"{name}: {reason}", name)
         if name
         else issue("information", "informational", reason)
     )
-    return fhir_json.dumps(operation_outcome([told]))
+    return fhir_json.dumps(operation_outcome([content]))
 
 
 def _registered(snapshot: Reader, client_id: str) -> str:

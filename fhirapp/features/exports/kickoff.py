@@ -295,14 +295,14 @@ def _read_parameters() -> tuple[RequestParameters, Notes]:
     sent = [(name, value) for name, value in sent if value.strip()]
     # The format of the response to the kick-off.
     response.negotiate(sent)
-    declared = (*PARAMETERS, PATIENTS)
-    known = {parameter.name for parameter in declared} | {*response.FORM_PARAMETERS}
+    parameters = (*PARAMETERS, PATIENTS)
+    known = {parameter.name for parameter in parameters} | {*response.FORM_PARAMETERS}
     notes: Notes = []
     if not response.is_strict():
         reason = "is not a parameter of $export; it was ignored"
         notes = [(name[:SHOWN], reason) for name, _ in sent if name not in known]
         sent = [(name, value) for name, value in sent if name in known]
-    return operation.read_parameters(declared, sent, "$export", is_paged=False), notes
+    return operation.read_parameters(parameters, sent, "$export", is_paged=False), notes
 
 
 def _reference(value: Mapping[str, Any]) -> str | None:

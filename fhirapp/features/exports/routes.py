@@ -105,8 +105,8 @@ def _preferences() -> set[str]:
 
 def _outcome(message: str) -> Response:
     """Return 202 with an OperationOutcome."""
-    told = outcome.operation_outcome([outcome.issue("information", "informational", message)])
-    body, media = rendered(fhir_json.dumps_indented(told), layout_wanted())
+    content = outcome.operation_outcome([outcome.issue("information", "informational", message)])
+    body, media = rendered(fhir_json.dumps_indented(content), layout_wanted())
     headers = {"Content-Type": media, "Cache-Control": "no-store"}
     return Response(body, status=202, headers=headers)
 
@@ -342,7 +342,8 @@ _OPERATIONS = {
 
 
 def init_app(app: Flask) -> None:
-    """Add the operations to the server's descriptions."""
+    """Serve `$export`, and describe it in the server's metadata."""
+    app.register_blueprint(blueprint)
     guide = (
         _GUIDE + "ImplementationGuide/hl7.fhir.uv.bulkdata",
         _GUIDE + "CapabilityStatement/bulk-data",
