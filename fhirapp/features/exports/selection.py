@@ -15,6 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
@@ -26,7 +27,7 @@ from fhirapp.features.exports.kickoff import SYSTEM, ExportRequest, batches, con
 from fhirapp.rest.access import reach_of
 from fhirapp.search.page import Selection
 from fhirapp.search.query import select
-from fhirapp.search.values import Condition
+from fhirapp.search.values import Condition, is_in
 
 # Rows per SELECT of bodies.
 PAGE = 50
@@ -69,7 +70,7 @@ class ExportPart(NamedTuple):
     def _read_range(self) -> Iterator[tuple[int, list[ServedRow]]]:
         place = self.after
         sql = (
-            f"r.pk > ? AND r.pk <= ? AND {_was_current('r')} AND NOT r.deleted"
+            f"r.pk > ? AND r.pk <= ? AND coalesce(r.replaced_pk, {_NEVER}) > ? AND NOT r.deleted"
             f" AND {self.where.sql} ORDER BY r.pk LIMIT {PAGE}"
         )
         while place < self.mark:
@@ -81,18 +82,13 @@ class ExportPart(NamedTuple):
     def _read_listed(self, rows: array[int]) -> Iterator[tuple[int, list[ServedRow]]]:
         for start in range(0, len(rows), PAGE):
             pks = rows[start : start + PAGE]
-            marks = ", ".join("?" * len(pks))
-            yield len(pks), self._read(f"r.pk IN ({marks}) ORDER BY r.pk", tuple(pks))
+            where = is_in("r.pk", pks)
+            yield len(pks), self._read(f"{where.sql} ORDER BY r.pk", where.values)
 
     def _read(self, where: str, values: Sequence[object]) -> list[ServedRow]:
         sql = f"SELECT r.pk, r.body, r.patient_id FROM {self.definition.sql_table} r WHERE {where}"
         with closing(Reader(db.engine)) as snapshot:
             return [(pk, body, patient) for pk, body, patient in snapshot.all(sql, values)]
-
-
-def _was_current(row: str) -> str:
-    """Return the SQL for a row to be the current version when row `?` was the last."""
-    return f"coalesce({row}.replaced_pk, {_NEVER}) > ?"
 
 
 class PartSelector:
@@ -130,7 +126,7 @@ class PartSelector:
             own_before = self._own(definition, dated=False)
             every_row = [Selection(definition.sql_table, "1 = 1", ())]
             for selection in every_row if selections is None else selections:
-                deleted.update(self._deleted(selection, own_before, mark))
+                deleted.update(self._deleted(selection, own_before))
         return ExportPart(definition, own, after, mark, rows, sorted(deleted))
 
     def _own(self, definition: Definition, *, dated: bool) -> Condition:
@@ -188,27 +184,26 @@ class PartSelector:
             return [_about(definition, Condition("c.patient_id IS NOT NULL"))]
         conditions = []
         for ids in batches(self._patients):
-            marks = ", ".join("?" * len(ids))
-            row = "c" if of_targets else "r"
-            whose = Condition(f"{row}.patient_id IN ({marks})", tuple(ids), narrows=True)
+            column = f"{'c' if of_targets else 'r'}.patient_id"
+            whose = replace(is_in(column, ids), narrows=True)
             conditions.append(_about(definition, whose) if of_targets else whose)
         return conditions
 
     def _list(self, selection: Selection, own: Condition, after: int, mark: int) -> array[int]:
         """Return the sorted row numbers of a selection at the instant."""
         sql = (
-            f"SELECT r.pk FROM {selection.table} r WHERE r.pk > ? AND r.pk <= ?"
-            f" AND {_was_current('r')} AND NOT r.deleted AND {own.sql} AND {selection.where}"
+            f"SELECT r.pk FROM {selection.table} r WHERE r.pk > ? AND r.pk <= ? AND {own.sql}"
+            f" AND {selection.current}"
         )
         is_few = selection.narrows or selection.is_gathered
         step = max(mark, 1) if is_few else _WINDOW
         rows = array("q")
         for start in range(after, mark, step):
-            values = (start, min(start + step, mark), mark, *own.values, *selection.values)
+            values = (start, min(start + step, mark), *own.values, *selection.values)
             rows.extend(sorted(row[0] for row in self._snapshot.all(sql, values)))
         return rows
 
-    def _deleted(self, selection: Selection, own: Condition, mark: int) -> Iterator[str]:
+    def _deleted(self, selection: Selection, own: Condition) -> Iterator[str]:
         """Yield the ids of resources deleted in the period that the selection matched before.
 
         A deletion has no content, so the conditions apply to the version `r` before it.
@@ -217,10 +212,10 @@ class PartSelector:
         bounds = filter(None, (self._request.since, self._request.until))
         sql = (
             f"SELECT d.id FROM {selection.table} d JOIN {selection.table} r ON r.replaced_pk = d.pk"
-            f" WHERE d.deleted AND d.pk <= ? AND {_was_current('d')} AND d.last_updated > ?{until}"
+            f" WHERE d.deleted AND d.replaced_pk IS NULL AND d.last_updated > ?{until}"
             f" AND {own.sql} AND {selection.where}"
         )
-        values = (mark, mark, *bounds, *own.values, *selection.values)
+        values = (*bounds, *own.values, *selection.values)
         return (row[0] for row in self._snapshot.all(sql, values))
 
 
