@@ -345,14 +345,14 @@ def _types(level: str, named: Sequence[str], access: Access, notes: Notes) -> li
 
     Raises FhirError for a named type that the access does not allow.
     """
-    possible = {name: served for name, served in types().items() if _is_of_level(level, served)}
+    possible = {name: served for name, served in types().items() if not _why_not(level, name)}
     if not named:
         return [
             possible[name] for name in sorted(possible) if _is_exportable(possible[name], access)
         ]
     for name in named:
         if name not in possible:
-            _ignore("_type", f"{name[:SHOWN]!r} {_why_not(name)}", notes)
+            _ignore("_type", f"{name[:SHOWN]!r} {_why_not(level, name)}", notes)
         elif not _is_exportable(possible[name], access):
             raise insufficient_scope(
                 f"The token's scope does not cover export of {name}.", f"system/{name}.rs", "_type"
@@ -363,28 +363,24 @@ def _types(level: str, named: Sequence[str], access: Access, notes: Notes) -> li
     return chosen
 
 
+def _why_not(level: str, name: str) -> str:
+    """Return why a level does not include a type, "" if it does."""
+    served = types().get(name)
+    if served is None:
+        return "is not served here"
+    if not served.searchable:
+        return "is not exported by itself: attachments stand in documents, or at their url"
+    is_of_patients = served.compartment or served.visibility is Visibility.TARGETS
+    if level == SYSTEM or is_of_patients:
+        return ""
+    return f"is in no patient's compartment; a {SYSTEM} export has it, and a {PATIENT} one has not"
+
+
 def _ignore(name: str, reason: str, notes: Notes) -> None:
     """Note a value that is ignored under lenient handling. Raises InvalidParameter under other."""
     if response.handling() != "lenient":
         raise InvalidParameter(name, reason)
     notes.append((name, f"{reason}; it was ignored"))
-
-
-def _is_of_level(level: str, definition: Definition) -> bool:
-    """Return whether a level includes a type. Types that no search finds are in none."""
-    if not definition.searchable:
-        return False
-    is_of_patients = bool(definition.compartment) or definition.visibility is Visibility.TARGETS
-    return level == SYSTEM or is_of_patients
-
-
-def _why_not(name: str) -> str:
-    served = types()
-    if name not in served:
-        return "is not served here"
-    if not served[name].searchable:
-        return "is not exported by itself: attachments stand in documents, or at their url"
-    return f"is in no patient's compartment; a {SYSTEM} export has it, and a {PATIENT} one has not"
 
 
 def _elements(

@@ -125,12 +125,7 @@ def _form(message: str = "") -> Response:
         "cancelled": _("Export cancelled. Its files were removed."),
         "removed": _("The files of the export were removed."),
     }
-    states = {
-        QUEUED: _("waiting"),
-        RUNNING: _("running"),
-        DONE: _("done"),
-        FAILED: _("failed"),
-    }
+    states = {QUEUED: _("waiting"), RUNNING: _("running"), DONE: _("done"), FAILED: _("failed")}
     listed, filled, now = queue.jobs(EXPORT), form_fields(), time.time()
     begun = queue.jobs(BULK_EXPORT, limit=_LISTED)
     return page(
