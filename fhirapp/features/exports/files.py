@@ -336,7 +336,10 @@ class ExportAttempt:
 
 @contextmanager
 def attempt_at(export_id: str, attempt: int) -> Iterator[ExportAttempt]:
-    """Yield where an attempt writes; earlier attempts' files are removed. Raises OSError."""
+    """Yield where an attempt writes. Raises OSError.
+
+    The files of earlier attempts are removed, and after an error its own.
+    """
     store = shared_files(settings())
     request, own = _name(export_id, _REQUEST), _name(export_id, attempt, "")
     earlier = [
@@ -346,4 +349,8 @@ def attempt_at(export_id: str, attempt: int) -> Iterator[ExportAttempt]:
     ]
     store.delete(earlier)
     with temporary_folder(settings().instance) as folder:
-        yield ExportAttempt(store, own, folder)
+        try:
+            yield ExportAttempt(store, own, folder)
+        except BaseException:
+            remove(export_id, attempt)
+            raise

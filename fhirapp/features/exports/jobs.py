@@ -172,27 +172,20 @@ def bulk_export(_settings: Settings, job: Job, tracker: Tracker, _passphrase: st
     tracker.discard = partial(files.remove, job.id)
     try:
         _write(job, tracker)
-    except BaseException as error:
-        files.remove(job.id, job.attempts)
-        if reason := _reason_of(error):
-            raise ConfigurationError(reason) from error
-        raise
+    except (FhirError, Unwritable) as error:
+        raise ConfigurationError(str(error)) from error
+    except (OSError, ConfigurationError) as error:
+        raise ConfigurationError(_reason_of(error)) from error
     tracker.expires_at = _expiry(int(time.time()))
     return ""
 
 
-def _reason_of(error: BaseException) -> str:
-    """Return why an export failed, as its client reads it; empty for a mistake of ours."""
-    if isinstance(error, FhirError):
-        return error.diagnostics
-    if isinstance(error, Unwritable):
-        return str(error)
+def _reason_of(error: OSError | ConfigurationError) -> str:
+    """Return why files could not be written, as the client reads it."""
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return _FULL
-    if isinstance(error, OSError | ConfigurationError):
-        _log.warning("export: %s", error.strerror if isinstance(error, OSError) else error)
-        return _UNWRITABLE
-    return ""
+    _log.warning("export: %s", error.strerror if isinstance(error, OSError) else error)
+    return _UNWRITABLE
 
 
 def _write(job: Job, tracker: Tracker) -> None:
