@@ -19,8 +19,8 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
-from fhirapp.features.pull.connection import Bounds, Clock
 from fhirapp.features.pull.download import DownloadManifest, download
+from fhirapp.features.pull.remote import Bounds, Clock
 from tests.support.key_server import ok, reply
 
 TIME = "2026-02-01T00:00:00Z"

@@ -19,7 +19,12 @@ from fhirapp.db import with_patience
 from fhirapp.environment import load_settings
 from fhirapp.feature import features, imported
 from fhirapp.features.imports import ID_PREFIX
-from fhirapp.features.imports.downloads import Downloads, import_downloads, is_address
+from fhirapp.features.imports.downloads import (
+    Downloads,
+    downloads_folder,
+    import_downloads,
+    is_address,
+)
 from fhirapp.features.imports.inputs import total_bytes
 from fhirapp.features.imports.outputs import conflict, rejected_files
 from fhirapp.features.imports.report import Report, write_report
@@ -76,7 +81,7 @@ def import_(
         raise click.UsageError("--client-id and --key go together")
     _check_outputs([Path(path) for path in paths if not is_address(path)], report, options, key)
     settings = load_settings(demo=demo)
-    downloads = _downloaded(paths, settings, client_id, key, options)
+    downloads = _downloaded(paths, downloads_folder(settings), client_id, key, options)
     with _database(demo, settings, dry_run=dry_run) as app:
         outcome = _import(downloads, settings_of(app), options)
     if dry_run and options.rejected is None:
@@ -116,17 +121,17 @@ def _template(table: str) -> str:
 
 def _downloaded(
     paths: tuple[str, ...],
-    settings: Settings,
+    folder: Path,
     client_id: str | None,
     key: Path | None,
     options: Options,
 ) -> Downloads:
-    """Return what is imported: addresses are downloaded, by the feature that can."""
+    """Return what is imported: addresses are downloaded into a folder, by the feature that can."""
     for feature in features():
         if feature.download:
             download_all = imported(feature.download)
             downloads: Downloads = download_all(
-                paths, settings, client_id, key, say, complete=options.delete_missing
+                paths, folder, client_id, key, say, complete=options.delete_missing
             )
             return downloads
     if any(map(is_address, paths)):

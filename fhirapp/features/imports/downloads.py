@@ -20,6 +20,11 @@ def is_address(argument: str) -> bool:
     return argument.startswith(("http://", "https://"))
 
 
+def downloads_folder(settings: Settings) -> Path:
+    """Return the folder of downloads that are not imported yet."""
+    return settings.instance / "downloads"
+
+
 @dataclass
 class Downloads:
     """Paths to import, the bases that their references mean, and the folders of downloads."""

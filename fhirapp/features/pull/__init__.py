@@ -1,8 +1,8 @@
 """Fetch the export of another FHIR server: the client's side of Bulk Data Access.
 
-download       the whole of a download         files          one file, fetched and checked
-state          the folder and its progress     authorization  backend services: tokens
-connection     one request, bounded; retries   address        addresses, where tokens may go
+jobs           the schedule and its job    download   the download of an export
+folder         its files and its progress  remote     requests to the other server
+authorization  tokens of Backend Services
 
 Source: FHIR Bulk Data Access 2.0; SMART App Launch 2.2, Backend Services.
 """
@@ -16,5 +16,5 @@ FEATURE = Feature(
     requires=("imports",),
     jobs={"pull": "fhirapp.features.pull.jobs:pull"},
     schedule_kinds=("fhirapp.features.pull.jobs:SCHEDULE",),
-    download="fhirapp.features.pull.downloads:download_all",
+    download="fhirapp.features.pull.download:download_all",
 )

@@ -1,4 +1,4 @@
-"""Fetch an export of another FHIR server into a folder, whole and checked.
+"""Fetch exports of other FHIR servers into folders, whole and checked.
 
     An address …/$export starts an export at the server, which is polled, fetched file by file, and
     then deleted there. A run that was stopped can be repeated: as long as the server has the
@@ -11,71 +11,117 @@ Source: FHIR Bulk Data Access 2.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from http.client import HTTPResponse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from fhirapp.features.imports.deletions import partial_export_error, partial_export_reason
+from fhirapp.features.imports.downloads import Downloads, is_address
 from fhirapp.features.imports.export_address import sanitize
-from fhirapp.features.pull import connection
-from fhirapp.features.pull.address import (
-    ExportExpired,
-    RemoteError,
-    TransientError,
-    fhir_base,
-    following,
-    is_export,
-    origin,
-    place,
-)
-from fhirapp.features.pull.authorization import Authorization, Credentials, RemoteServer
-from fhirapp.features.pull.files import Fetch, FileGone
-from fhirapp.features.pull.state import (
-    DELETED,
-    ERROR,
+from fhirapp.features.pull import remote
+from fhirapp.features.pull.authorization import AuthorizedServer, Credentials
+from fhirapp.features.pull.folder import (
+    KINDS,
     OUTPUT,
     DownloadFolder,
     DownloadState,
-    FileState,
-    ManifestPage,
+    RemoteFile,
+    fetch,
     opened,
-    read_manifest,
 )
+from fhirapp.features.pull.remote import RemoteError, is_export, redact_url, resolve_url, retry
+from fhirapp.fhir import json as fhir_json
 
 Say = Callable[[str], None]
-# Failures one after the other, until a person is told.
+# Failures in a row, until the download stops with a message.
 _FIRST_ATTEMPTS = 4
 _ATTEMPTS = 10
 _MOST_PAGES = 1_000
-_FETCHED = (
-    "It was fetched already, for a dry run or an import that did not end; later changes on the "
-    "server are not in it."
-)
-_USUAL, _SYSTEM = connection.Bounds(), connection.Clock()
-
-
-class RemoteFile(NamedTuple):
-    """A file that was fetched: where it is, the type it is said to hold, where it came from."""
-
-    path: Path
-    type: str
-    address: str
+# Characters of a request; the parameters that limit the export may be at its end.
+_LONGEST_REQUEST = 20_000
+_USUAL, _SYSTEM = remote.Bounds(), remote.Clock()
 
 
 class DownloadManifest(NamedTuple):
-    """What was fetched. base is that of the FHIR server, without a slash at its end, if known.
+    """The files of a download, all of them NDJSON.
 
-    deleted are Bundles of what was deleted at the server, error OperationOutcomes; all are NDJSON.
-    request is how the export was asked for, as the server tells it.
+    base is that of the FHIR server, without a final slash, if known; request is how the export was
+    requested, as the server tells it. deleted are Bundles of what was deleted at the server, error
+    are OperationOutcomes.
     """
 
-    address: str
     base: str | None
     transaction_time: str | None
-    output: tuple[RemoteFile, ...]
-    deleted: tuple[RemoteFile, ...]
-    error: tuple[RemoteFile, ...]
-    request: str | None = None
+    request: str | None
+    output: list[Path]
+    deleted: list[Path]
+    error: list[Path]
+
+
+def download_all(
+    arguments: Sequence[str],
+    folder: Path,
+    client_id: str | None,
+    key: Path | None,
+    say: Say,
+    *,
+    complete: bool,
+) -> Downloads:
+    """Download the addresses among the arguments of an import; the others are paths.
+
+    client_id is this server's at the other, key the file with its private key, or both are None.
+
+    Each address has its folder within a folder. Its files stay until they are imported, so that a
+    second run need not download them again. With complete, a partial export is refused. Raises
+    RemoteError, ConfigurationError.
+    """
+    credentials = Credentials(client_id, key) if client_id and key else None
+    for address in filter(is_address, arguments) if complete else ():
+        if is_export(address):
+            # Before the other server starts an export.
+            _check_complete(address, address)
+    downloads = Downloads()
+    for argument in arguments:
+        if not is_address(argument):
+            downloads.paths.append(Path(argument))
+            continue
+        own = folder / sha256(argument.encode()).hexdigest()[:16]
+        manifest = download(argument, own, credentials, say)
+        if complete and not (manifest.request is None and is_export(argument)):
+            _check_complete(argument, manifest.request)
+        downloads.folders.append(own)
+        downloads.paths += [*manifest.output, *manifest.deleted]
+        for path in manifest.error:
+            downloads.faults += (f"{redact_url(argument)}: {text}" for text in _errors_in(path))
+        if manifest.base:
+            downloads.bases.append(manifest.base.rstrip("/") + "/")
+        if manifest.transaction_time:
+            downloads.times.append(manifest.transaction_time)
+    return downloads
+
+
+def _check_complete(address: str, request: str | None) -> None:
+    """Refuse an address whose export is partial. Raises ConfigurationError."""
+    if reason := partial_export_reason(request):
+        raise partial_export_error(redact_url(address), reason)
+
+
+def _errors_in(path: Path) -> Iterator[str]:
+    """Yield the errors in a file of OperationOutcomes; a line that cannot be read is one."""
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                errors = [
+                    issue.get("diagnostics") or issue["code"]
+                    for issue in fhir_json.loads(line)["issue"]
+                    if issue["severity"] in ("fatal", "error")
+                ]
+            except (ValueError, TypeError, KeyError, AttributeError):
+                errors = [line.decode(errors="replace")]
+            yield from (sanitize(str(error), 300) for error in errors)
 
 
 def download(
@@ -84,17 +130,29 @@ def download(
     credentials: Credentials | None,
     say: Say,
     *,
-    bounds: connection.Bounds = _USUAL,
-    clock: connection.Clock = _SYSTEM,
+    bounds: remote.Bounds = _USUAL,
+    clock: remote.Clock = _SYSTEM,
 ) -> DownloadManifest:
     """Fetch what an address offers, except files that an earlier run fetched into the folder.
 
-    say is told how far it is. Raises RemoteError, a ConfigurationError; what is here stays.
+    say is called with the progress. Raises RemoteError, a ConfigurationError; the files stay.
     """
-    origin(address)
+    remote.origin(address)
     try:
         with opened(folder) as where:
-            return _run(_Download(address, where, credentials, say, bounds, clock), where, say)
+            if credentials is None:
+                server = remote.RemoteServer(bounds, clock)
+            else:
+                server = AuthorizedServer(bounds, clock, credentials, address, say)
+            run = _Download(address, where, server, say)
+            try:
+                return run.run()
+            except remote.ExportExpired:
+                if not is_export(address):
+                    raise
+            say("The export is no longer on the server; it is started again.")
+            where.clear()
+            return run.run()
     except OSError as error:
         raise RemoteError(
             f"The folder {folder} cannot be written: {error.strerror}; fix that, run this again, "
@@ -102,60 +160,47 @@ def download(
         ) from None
 
 
-def _run(run: _Download, where: DownloadFolder, say: Say) -> DownloadManifest:
-    try:
-        return run.run()
-    except ExportExpired:
-        if not run.is_ours:
-            raise
-    say("The export is no longer on the server; it is started again.")
-    where.clear()
-    return run.run()
-
-
 class _Download:
     """One run."""
 
     def __init__(
-        self,
-        address: str,
-        where: DownloadFolder,
-        credentials: Credentials | None,
-        say: Say,
-        bounds: connection.Bounds,
-        clock: connection.Clock,
+        self, address: str, where: DownloadFolder, server: remote.RemoteServer, say: Say
     ) -> None:
-        self.is_ours = is_export(address)
-        self._address, self._place, self._say, self._clock = address, where, say, clock
+        self._address, self._where, self._server, self._say = address, where, server, say
         self._state, self._last_message = DownloadState(address), ""
-        self._server = RemoteServer(connection.Wire(bounds, clock), None)
-        if credentials is not None:
-            wire = self._server.wire
-            self._server.authorization = Authorization(wire, credentials, address, clock, say)
 
     def run(self) -> DownloadManifest:
-        """Fetch everything. Raises RemoteError; ExportExpired where it must be begun anew."""
-        self._state = known = self._place.load(self._address)
-        if not (known.is_finished and all(map(self._place.is_whole, known.files or ()))):
-            self._fetch_all()
-            self._delete_job()
-            self._state.is_finished = True
-            self._save()
+        """Fetch everything. Raises RemoteError; ExportExpired where it must be started anew."""
+        state = self._state = self._where.load(self._address)
+        if state.is_finished and not self._missing():
+            self._say(
+                "It was fetched already, for a dry run or an import that did not end; later "
+                "changes on the server are not in it."
+            )
         else:
-            self._say(_FETCHED)
-        return self._manifest()
+            if is_export(self._address) and state.job is None:
+                self._kick_off()
+            self._read_manifest()
+            self._fetch_files()
+            self._delete_job()
+            self._save(is_finished=True)
+        paths = {
+            kind: [path for _, file, path in self._files() if file.kind == kind] for kind in KINDS
+        }
+        state = self._state
+        return DownloadManifest(state.base, state.transaction_time, state.request, **paths)
 
-    def _fetch_all(self) -> None:
-        if self.is_ours and self._state.job is None:
-            self._kick_off()
-        self._take_offer()
-        files = self._state.files or []
-        for number, file in enumerate(files, 1):
-            if not self._place.is_whole(file):
-                self._fetch(file)
-                kind = "" if file.kind == OUTPUT else f" ({file.kind})"
-                size = f"{file.length:,} bytes of {sanitize(file.type, 64) or 'resources'}{kind}"
-                self._say(f"File {number} of {len(files)}: {size}")
+    def _save(self, **changes: Any) -> None:
+        self._state = replace(self._state, **changes)
+        self._where.save(self._state)
+
+    def _files(self) -> Iterator[tuple[int, RemoteFile, Path]]:
+        """Yield the files of the manifest: their numbers, from 1, and paths."""
+        for number, file in enumerate(self._state.files or (), 1):
+            yield number, file, self._where.path(number, file)
+
+    def _missing(self) -> tuple[int, RemoteFile, Path] | None:
+        return next((found for found in self._files() if not found[2].exists()), None)
 
     def _kick_off(self) -> None:
         what = "No export was started"
@@ -163,80 +208,73 @@ class _Download:
 
         def attempt() -> str:
             with self._server.open("GET", self._address, headers) as answer:
-                if answer.status != 202:
-                    raise self._refusal(what, self._address, answer)
-                named = answer.getheader("Content-Location")
-            if not named:
+                status = answer.status_code
+                if status < 300 and status != 202:
+                    name = redact_url(self._address)
+                    raise RemoteError(f"{what}: {name} answers {status}, and not 202.")
+                if status != 202:
+                    raise self._server.fault(what, self._address, answer)
+                status_address = answer.headers.get("Content-Location")
+            if not status_address:
                 raise RemoteError(
                     f"{what}: the server does not say where its progress can be read."
                 )
-            return following(self._address, named)
+            return resolve_url(self._address, status_address)
 
-        self._state.job = connection.retry(what, _FIRST_ATTEMPTS, self._clock, attempt)
-        self._state.base = fhir_base(self._address)
-        self._save()
-        self._say(f"The export has started: {place(self._state.job)}")
+        job = retry(what, _FIRST_ATTEMPTS, self._server.clock, attempt)
+        self._save(job=job)
+        self._say(f"The export has started: {redact_url(job)}")
 
-    def _refusal(self, what: str, address: str, answer: HTTPResponse) -> Exception:
-        if answer.status < 300:
-            return RemoteError(f"{what}: {place(address)} answers {answer.status}, and not 202.")
-        return self._server.fault(what, address, answer)
+    def _read_manifest(self) -> None:
+        """Note what the server offers now. Raises ExportExpired, RemoteError."""
+        address = self._state.job or self._address
+        pages = [first := self._poll(address)]
+        while next_address := pages[-1].next:
+            if len(pages) == _MOST_PAGES:
+                raise RemoteError(
+                    f"{redact_url(address)} has more than {_MOST_PAGES} pages; it is refused."
+                )
+            pages.append(self._poll(next_address))
+        files = [file for page in pages for file in page.files]
+        if self._state.files is not None:
+            # If the files are the same, their addresses may still have new signatures.
+            known, offered = (
+                [replace(file, address="") for file in listed]
+                for listed in (self._state.files, files)
+            )
+            if (known, self._state.transaction_time) != (offered, first.transaction_time):
+                self._say("The server offers other files than before; they are fetched again.")
+                self._where.clear()
+        self._save(
+            transaction_time=first.transaction_time,
+            request=first.request,
+            requires_token=first.requires_token,
+            files=files,
+            is_finished=False,
+        )
 
-    def _take_offer(self) -> None:
-        """Take up what the server offers now. Raises ExportExpired where that is something else."""
-        pages = list(self._pages(self._state.job or self._address))
-        first = pages[0]
-        entries = [entry for page in pages for entry in page.entries]
-        if not self._state.take(entries, first.transaction_time):
-            self._say("The server offers other files than before; they are fetched again.")
-            self._place.clear()
-            fresh = DownloadState(self._address, self._state.base, self._state.job)
-            self._state = fresh
-            fresh.take(entries, first.transaction_time)
-        self._state.requires_token = first.requires_token
-        self._state.request = first.request
-        if self._state.base is None and first.request is not None:
-            self._state.base = fhir_base(first.request)
-        self._save()
+    def _poll(self, address: str) -> _ManifestPage:
+        """Wait until an export is complete; return its manifest. Raises RemoteError."""
+        server, waits = self._server, 0
 
-    def _pages(self, address: str) -> Iterator[ManifestPage]:
-        following_page: str | None = address
-        for _ in range(_MOST_PAGES):
-            if following_page is None:
-                return
-            offer = self._offer(following_page)
-            following_page = offer.next
-            yield offer
-        raise RemoteError(f"{place(address)} has more than {_MOST_PAGES} pages; it is refused.")
+        def attempt() -> _ManifestPage | float:
+            with server.open("GET", address, {"Accept": "application/json"}) as answer:
+                if answer.status_code == 202:
+                    self._tell(answer.headers.get("X-Progress"))
+                    return remote.next_wait(waits + 1, server.retry_after(answer))
+                if answer.status_code in (404, 410):
+                    fault = server.fault("The export is not there", address, answer)
+                    raise remote.ExportExpired(str(fault))
+                if answer.status_code != 200:
+                    raise server.fault("The export failed", address, answer)
+                body = server.read(answer, address, server.bounds.manifest_bytes)
+                return _parse_manifest(body, address)
 
-    def _offer(self, address: str) -> ManifestPage:
-        """Wait until an export is complete; return what it offers. Raises RemoteError."""
-        what, waits = "The progress of the export is not known", 0
-        headers = {"Accept": "application/json"}
-
-        def attempt() -> ManifestPage | float:
-            with self._server.open("GET", address, headers) as answer:
-                if answer.status == 202:
-                    self._tell(answer.getheader("X-Progress"))
-                    wait = connection.parse_retry_after(
-                        answer.getheader("Retry-After"), self._clock.now()
-                    )
-                    return connection.next_wait(waits + 1, wait)
-                if answer.status in (404, 410):
-                    raise ExportExpired(
-                        str(self._server.fault("The export is not there", address, answer))
-                    )
-                if answer.status != 200:
-                    raise self._server.fault("The export failed", address, answer)
-                most = self._server.bounds.manifest_bytes
-                return read_manifest(self._server.wire.read(answer, most, place(address)), address)
-
-        while not isinstance(
-            offer := connection.retry(what, _ATTEMPTS, self._clock, attempt), ManifestPage
-        ):
-            self._clock.wait(offer)
+        what = "The progress of the export is not known"
+        while isinstance(found := retry(what, _ATTEMPTS, server.clock, attempt), float):
+            server.clock.wait(found)
             waits += 1
-        return offer
+        return found
 
     def _tell(self, progress: str | None) -> None:
         """Tell how far the server is, whenever it says something else."""
@@ -245,52 +283,111 @@ class _Download:
             self._last_message = message
             self._say(message)
 
-    def _fetch(self, file: FileState) -> None:
-        """Fetch a file; where its address serves no more, ask once for that of now."""
-        for is_last in (False, True):
-            self._server.requires_token = self._state.requires_token
-            fetch = Fetch(self._server, file, self._place, self._save)
+    def _fetch_files(self) -> None:
+        """Fetch the missing files; where one is gone, use its present address once."""
+        gone = 0
+        while missing := self._missing():
+            number, file, path = missing
             try:
-                connection.retry(
-                    f"{place(file.address)} was not fetched", _ATTEMPTS, self._clock, fetch.attempt
-                )
-                return
-            except FileGone as gone:
-                if is_last:
-                    raise gone.fault from None
-            files = self._state.files
-            self._take_offer()
-            if self._state.files is not files:
-                raise ExportExpired("The export is another one now; run this again.")
+                size = self._fetch(file, path)
+            except remote.FileGone:
+                if gone == number:
+                    raise
+                gone = number
+                self._read_manifest()
+            else:
+                kind = "" if file.kind == OUTPUT else f" ({file.kind})"
+                content = f"{size:,} bytes of {sanitize(file.type, 64) or 'resources'}{kind}"
+                self._say(f"File {number} of {len(self._state.files or ())}: {content}")
+
+    def _fetch(self, file: RemoteFile, path: Path) -> int:
+        name, needs_token = redact_url(file.address), self._state.requires_token
+        if needs_token and not self._server.trusts(file.address):
+            raise RemoteError(f"{name} wants a token, which only goes to the server of the export.")
+        # False: the address is the proof, and a token beside it is too much (Bulk Data §2.5.6).
+        attempt = partial(fetch, self._server, file, path, with_token=needs_token is not False)
+        return retry(f"{name} was not fetched", _ATTEMPTS, self._server.clock, attempt)
 
     def _delete_job(self) -> None:
-        """Tell the server that its files are not needed any more; if it minds, so be it."""
+        """Have the server delete the export, if this download started it; a failure is told."""
         if self._state.job is None:
             return
         try:
             with self._server.open("DELETE", self._state.job, {}) as answer:
-                if answer.status < 300 or answer.status in (404, 410):
+                if answer.status_code < 300 or answer.status_code in (404, 410):
                     return
-                reason = f"it answers {answer.status}"
-        except (TransientError, RemoteError) as error:
+                reason = f"it answers {answer.status_code}"
+        except (remote.TransientError, RemoteError) as error:
             reason = str(error).rstrip(".")
         self._say(
             f"The server could not be told to delete the export ({reason}); it will do so in time."
         )
 
-    def _save(self) -> None:
-        self._place.save(self._state)
 
-    def _manifest(self) -> DownloadManifest:
-        def of(kind: str) -> tuple[RemoteFile, ...]:
-            return tuple(
-                RemoteFile(self._place.whole(file), file.type, place(file.address))
-                for file in self._state.files or ()
-                if file.kind == kind
-            )
+class _ManifestPage(NamedTuple):
+    """A page of a manifest; next is the address of the page after it."""
 
-        state = self._state
-        base, time = state.base, state.transaction_time
-        return DownloadManifest(
-            self._address, base, time, of(OUTPUT), of(DELETED), of(ERROR), state.request
-        )
+    transaction_time: str | None
+    request: str | None
+    requires_token: bool | None
+    files: list[RemoteFile]
+    next: str | None
+
+
+def _parse_manifest(body: bytes, address: str) -> _ManifestPage:
+    """Return the manifest that was fetched from an address. Raises RemoteError if it is invalid."""
+    try:
+        content = fhir_json.loads(body)
+    except ValueError:
+        raise _invalid(address, "it is not JSON") from None
+    if not isinstance(content, dict) or not isinstance(content.get(OUTPUT), list):
+        raise _invalid(address, "it has no list of output")
+    needs = content.get("requiresAccessToken")
+    return _ManifestPage(
+        _text(content.get("transactionTime")),
+        _text(content.get("request"), _LONGEST_REQUEST),
+        needs if isinstance(needs, bool) else None,
+        [file for kind in KINDS for file in _listed(content, kind, address)],
+        _next_address(content, address),
+    )
+
+
+def _listed(content: dict[str, Any], kind: str, address: str) -> Iterator[RemoteFile]:
+    """Yield the files of a kind."""
+    entries = content.get(kind) or []
+    if not isinstance(entries, list):
+        raise _invalid(address, f"its {kind} is no list")
+    for entry in entries:
+        url = entry.get("url") if isinstance(entry, dict) else None
+        if not isinstance(url, str) or not url:
+            raise _invalid(address, f"a file of its {kind} has no url")
+        count, size = _number(entry.get("count")), _number(entry.get("fileSize"))
+        type_name = _text(entry.get("type")) or ""
+        yield RemoteFile(kind, type_name, resolve_url(address, url), count, size)
+
+
+def _next_address(content: dict[str, Any], address: str) -> str | None:
+    links = content.get("link")
+    for link in links if isinstance(links, list) else ():
+        if isinstance(link, dict) and link.get("relation") == "next":
+            if not isinstance(link.get("url"), str):
+                raise _invalid(address, "its next page has no url")
+            return resolve_url(address, link["url"])
+    return None
+
+
+def _invalid(address: str, why: str) -> RemoteError:
+    name = redact_url(address)
+    return RemoteError(
+        f"{name} is not the manifest of a Bulk Data export ({why}); to export from a FHIR server, "
+        f"name its export address, such as {name.rstrip('/')}/$export."
+    )
+
+
+def _text(value: Any, longest: int = 300) -> str | None:
+    return sanitize(value, longest) if isinstance(value, str) else None
+
+
+def _number(value: Any) -> int | None:
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return value if is_whole else None

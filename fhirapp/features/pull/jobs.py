@@ -11,12 +11,13 @@ from fhirapp.config import ConfigurationError, RefusedCommand, Settings
 from fhirapp.core import current_core
 from fhirapp.db import with_patience
 from fhirapp.feature import N_
+from fhirapp.features.imports.downloads import downloads_folder
 from fhirapp.features.imports.folder import REPAIR, SOURCE
 from fhirapp.features.imports.inputs import total_bytes
 from fhirapp.features.imports.jobs import PULL, ScheduledImport, reason_of
-from fhirapp.features.pull.address import is_export, origin, place
 from fhirapp.features.pull.authorization import read_key
-from fhirapp.features.pull.downloads import download_all
+from fhirapp.features.pull.download import download_all
+from fhirapp.features.pull.remote import is_export, origin, redact_url
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import schedules
 from fhirapp.jobs.kinds import FormField, ScheduleKind
@@ -43,7 +44,12 @@ def pull(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> st
     if request["since"]:
         address = with_parameters(address, [("_since", request["since"])])
     downloads = download_all(
-        [address], settings, request.get("client_id"), key and Path(key), say, complete=False
+        [address],
+        downloads_folder(settings),
+        request.get("client_id"),
+        key and Path(key),
+        say,
+        complete=False,
     )
     tracker.progress.notes = []
     made = tracker.folder / MADE
@@ -80,7 +86,7 @@ def _check(_settings: Settings, _name: str, options: Mapping[str, Any]) -> None:
         raise RefusedCommand(
             "%(place)s is not the URL of an export. Use a URL such as "
             "https://fhir.example/fhir/$export.",
-            place=place(address),
+            place=redact_url(address),
         )
     if any(name == "_since" for name, _value in parse_qsl(urlsplit(address).query)):
         raise RefusedCommand("Remove _since from the URL: each run sets it.")
@@ -96,7 +102,7 @@ def _check(_settings: Settings, _name: str, options: Mapping[str, Any]) -> None:
 
 def _request(schedule: Schedule) -> Mapping[str, Any]:
     # What the page of an import calls its files.
-    return {"names": [place(schedule.options["address"])], "count": 1, "provenance": True}
+    return {"names": [redact_url(schedule.options["address"])], "count": 1, "provenance": True}
 
 
 SCHEDULE = ScheduleKind(

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from fhirapp.features.pull.address import RemoteError
+from fhirapp.features.pull.remote import RemoteError
 from tests.support.bulk_server import BulkServer, Client, running
 
 

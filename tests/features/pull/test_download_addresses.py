@@ -6,9 +6,16 @@ import json
 
 import pytest
 
-from fhirapp.features.pull import address as remote
-from fhirapp.features.pull.address import RemoteError, TransientError, diagnostics_of
-from fhirapp.features.pull.connection import Clock, next_wait, parse_retry_after, retry
+from fhirapp.features.pull import remote
+from fhirapp.features.pull.remote import (
+    Clock,
+    RemoteError,
+    TransientError,
+    diagnostics_of,
+    next_wait,
+    parse_retry_after,
+    retry,
+)
 
 NOON = 1_769_947_200.0
 
@@ -97,15 +104,15 @@ def test_relative_address_is_resolved_and_a_less_secure_one_refused():
         "//other/job": "https://other/job",
         " https://other/job ": "https://other/job",
     }
-    assert {address: remote.following(base, address) for address in expected} == expected
+    assert {address: remote.resolve_url(base, address) for address in expected} == expected
     for address in ("http://h/job", "http://other/", "ftp://h/", "https://[/", "a\0b"):
         with pytest.raises(RemoteError):
-            remote.following(base, address)
+            remote.resolve_url(base, address)
 
 
 def test_address_is_shown_without_its_query():
-    assert remote.place("https://h/file?signature=secret#x") == "https://h/file"
-    assert remote.place("http://[?secret") == "http://[?secret"
+    assert remote.redact_url("https://h/file?signature=secret#x") == "https://h/file"
+    assert remote.redact_url("http://[?secret") == "http://[?secret"
 
 
 def test_message_of_a_server_is_sanitised_and_cut():

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from fhirapp.features.pull.address import TransientError
-from fhirapp.features.pull.files import count_resources, is_ended
+from fhirapp.features.pull.folder import count_resources, is_ended
+from fhirapp.features.pull.remote import TransientError
 from tests.support.bulk_server import (
     BOUNDS,
     EXPORT,
@@ -61,11 +61,11 @@ REFUSED = [
     (file(PACKED[:-20], GZIP), "the file ends too soon, twice"),
     (file(PACKED[:50] + b"xxxx" + PACKED[54:], GZIP), "the file is damaged, twice"),
     (file(PATIENTS, GZIP), "the file is damaged, twice"),
-    (file(gzip.compress(bytes(5 << 20)), GZIP), "holds more than 4194304 bytes"),
+    (file(gzip.compress(bytes(5 << 20)), GZIP), "is larger than 4194304 bytes"),
     (file(PATIENTS, "Content-Encoding: br"), "encoded as br, which was not asked for"),
     (reply("200 OK", b"<html>", "Content-Type: text/html"), "is a web page, not NDJSON"),
     (file(b"<html>Sign in</html>"), "the file is not NDJSON, twice"),
-    (with_length(reply("200 OK"), 10**10), "is 10000000000 bytes; more than 4194304 are refused"),
+    (with_length(reply("200 OK"), 10**10), "is larger than 4194304 bytes"),
     (unframed(PATIENTS[:-20]), "was lost in the middle of a resource, twice"),
     (reply("302 Found", b"", "Location: /files/Patient"), "redirected again and again"),
     (Dripping(unframed(PATIENTS), PATIENTS * 50), "is larger than 4194304 bytes"),
@@ -80,8 +80,8 @@ def fetched(server, client):
     def fetch(*answers):
         server.offer(Patient=[*answers])
         (found,) = client.download(server.url + EXPORT).output
-        assert not list((client.folder / "parts").iterdir())
-        return found.path.read_bytes()
+        assert list((client.folder / "output").iterdir()) == [found]
+        return found.read_bytes()
 
     return fetch
 
@@ -108,7 +108,6 @@ def test_unusable_file_is_refused(server, client, refusal, cases):
         server.offer(Patient=answer)
         messages.append(refusal(server.url + EXPORT))
         assert not list((client.folder / "output").iterdir())
-        assert not list((client.folder / "parts").iterdir())
     reasons = [reason for _, reason in cases]
     assert [pair for pair in zip(reasons, messages, strict=True) if pair[0] not in pair[1]] == []
 
@@ -125,9 +124,9 @@ def test_connection_that_is_lost_each_time_stops_the_download(server, client, fe
 
 
 def test_part_of_a_killed_download_is_fetched_again_from_its_beginning(client, fetched):
-    parts = client.folder / "parts"
-    parts.mkdir(parents=True)
-    (parts / "00001.Patient.ndjson").write_bytes(PATIENTS * 2)
+    output = client.folder / "output"
+    output.mkdir(parents=True)
+    (output / ".fhirapp-killed.part").write_bytes(PATIENTS * 2)
     assert fetched(WHOLE) == PATIENTS
 
 
@@ -149,7 +148,7 @@ def test_file_is_compared_with_its_announcement(server, client, refusal):
         else:
             client.folder = client.folder.with_name(f"{client.folder.name}-")
             (found,) = client.download(server.url + EXPORT).output
-            assert found.path.read_bytes() == PATIENTS, announced
+            assert found.read_bytes() == PATIENTS, announced
 
 
 def test_file_names_do_not_come_from_the_server(server, client):
@@ -163,7 +162,7 @@ def test_file_names_do_not_come_from_the_server(server, client):
         server.answers[path] = [file(PATIENTS)]
     server.answers["/job"] = [server.manifest(output=entries)]
     found = client.download(server.url + EXPORT).output
-    assert [str(entry.path.relative_to(client.folder)) for entry in found] == [
+    assert [str(path.relative_to(client.folder)) for path in found] == [
         "output/00001.Resource.ndjson",
         "output/00002.Patient.ndjson",
         "output/00003.Resource.ndjson",
@@ -191,13 +190,20 @@ def test_lines_of_a_file_are_counted_and_its_end_is_checked(tmp_path):
         b'{"a":"' + b"x" * (3 << 20) + b'"}\n{}\n': 2,
         b" " * (2 << 20) + b"{}": 1,
     }
-    for content, count in counts.items():
-        path.write_bytes(content)
-        assert count_resources(path) == count, content[:20]
     whole = [b"", b"{}", b"{}\n", b"{}\n{}", LONG + b'"}']
-    for content in (*whole, b'{}\n{"a":', LONG):
-        path.write_bytes(content)
-        assert is_ended(path) is (content in whole), content[:20]
-    path.write_bytes(b"\n\n <!doctype html>")
-    with pytest.raises(TransientError, match="not NDJSON"):
-        count_resources(path)
+    with path.open("w+b") as opened:
+
+        def write(content: bytes) -> None:
+            opened.seek(0)
+            opened.truncate()
+            opened.write(content)
+
+        for content, count in counts.items():
+            write(content)
+            assert count_resources(opened) == count, content[:20]
+        for content in (*whole, b'{}\n{"a":', LONG):
+            write(content)
+            assert is_ended(opened) is (content in whole), content[:20]
+        write(b"\n\n <!doctype html>")
+        with pytest.raises(TransientError, match="not NDJSON"):
+            count_resources(opened)
