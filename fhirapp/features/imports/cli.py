@@ -16,6 +16,7 @@ from flask import Flask
 from fhirapp.cli.common import demo_option, opened_app, progress_bar, say
 from fhirapp.config import Settings, settings_of
 from fhirapp.db import with_patience
+from fhirapp.disk import temporary_folder
 from fhirapp.environment import load_settings
 from fhirapp.feature import features, imported
 from fhirapp.features.imports import ID_PREFIX
@@ -81,8 +82,12 @@ def import_(
         raise click.UsageError("--client-id and --key go together")
     _check_outputs([Path(path) for path in paths if not is_address(path)], report, options, key)
     settings = load_settings(demo=demo)
-    downloads = _downloaded(paths, downloads_folder(settings), client_id, key, options)
-    with _database(demo, settings, dry_run=dry_run) as app:
+    with ExitStack() as stack:
+        folder = downloads_folder(settings)
+        if dry_run:
+            folder = stack.enter_context(temporary_folder(settings.instance))
+        downloads = _downloaded(paths, folder, client_id, key, options)
+        app = stack.enter_context(_database(demo, settings, dry_run=dry_run))
         outcome = _import(downloads, settings_of(app), options)
     if dry_run and options.rejected is None:
         # Deleted with the copy.

@@ -16,5 +16,6 @@ FEATURE = Feature(
     requires=("imports",),
     jobs={"pull": "fhirapp.features.pull.jobs:pull"},
     schedule_kinds=("fhirapp.features.pull.jobs:SCHEDULE",),
+    sweeps=("fhirapp.features.pull.jobs:sweep",),
     download="fhirapp.features.pull.download:download_all",
 )

@@ -69,14 +69,15 @@ def download_all(
     say: Say,
     *,
     complete: bool,
+    prefix: str = "",
 ) -> Downloads:
     """Download the addresses among the arguments of an import; the others are paths.
 
     client_id is this server's at the other, key the file with its private key, or both are None.
 
-    Each address has its folder within a folder. Its files stay until they are imported, so that a
-    second run need not download them again. With complete, a partial export is refused. Raises
-    RemoteError, ConfigurationError.
+    Each address has its folder within a folder, whose name begins with prefix. Its files stay until
+    they are imported, so that a second run need not download them again. With complete, a partial
+    export is refused. Raises RemoteError, ConfigurationError.
     """
     credentials = Credentials(client_id, key) if client_id and key else None
     for address in filter(is_address, arguments) if complete else ():
@@ -88,7 +89,7 @@ def download_all(
         if not is_address(argument):
             downloads.paths.append(Path(argument))
             continue
-        own = folder / sha256(argument.encode()).hexdigest()[:16]
+        own = folder / f"{prefix}{sha256(argument.encode()).hexdigest()[:16]}"
         manifest = download(argument, own, credentials, say)
         if complete and not (manifest.request is None and is_export(argument)):
             _check_complete(argument, manifest.request)
@@ -174,8 +175,8 @@ class _Download:
         state = self._state = self._where.load(self._address)
         if state.is_finished and not self._missing():
             self._say(
-                "It was fetched already, for a dry run or an import that did not end; later "
-                "changes on the server are not in it."
+                "It was fetched already, for an import that did not end; later changes on the "
+                "server are not in it."
             )
         else:
             if is_export(self._address) and state.job is None:

@@ -34,7 +34,7 @@ from fhirapp.features.pull.remote import (
 from fhirapp.file_locks import lock
 
 OUTPUT, DELETED, ERROR = KINDS = ("output", "deleted", "error")
-_LOCK = "lock"
+LOCK = "lock"
 _STATE = "state.json"
 _VERSION = 1
 _TYPE = re.compile("[A-Za-z]{1,64}")
@@ -143,7 +143,9 @@ def opened(folder: Path) -> Iterator[DownloadFolder]:
         try:
             for name in KINDS:
                 (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-            is_ours = stack.enter_context(lock(folder / _LOCK, wait=False, create=True))
+            # The age that sweep() of jobs.py looks at begins again with each run.
+            os.utime(folder)
+            is_ours = stack.enter_context(lock(folder / LOCK, wait=False, create=True))
         except OSError as error:
             raise RemoteError(f"The folder {folder} cannot be made: {error.strerror}.") from None
         if is_ours is False:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from fhirapp.config import ConfigurationError, RefusedCommand, Settings
+from flask import current_app
+
+from fhirapp.config import ConfigurationError, RefusedCommand, Settings, settings_of
 from fhirapp.core import current_core
 from fhirapp.db import with_patience
+from fhirapp.disk import is_older
 from fhirapp.feature import N_
 from fhirapp.features.imports.downloads import downloads_folder
 from fhirapp.features.imports.folder import REPAIR, SOURCE
@@ -17,15 +21,20 @@ from fhirapp.features.imports.inputs import total_bytes
 from fhirapp.features.imports.jobs import PULL, ScheduledImport, reason_of
 from fhirapp.features.pull.authorization import read_key
 from fhirapp.features.pull.download import download_all
+from fhirapp.features.pull.folder import LOCK
 from fhirapp.features.pull.remote import is_export, origin, redact_url
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.jobs import schedules
+from fhirapp.file_locks import lock
+from fhirapp.jobs import queue, schedules
 from fhirapp.jobs.kinds import FormField, ScheduleKind
 from fhirapp.jobs.process import MADE, Tracker
 from fhirapp.jobs.queue import WORKS, Job
 from fhirapp.jobs.schedules import Schedule
 from fhirapp.store.import_models import PATIENCE
 from fhirapp.url_syntax import with_parameters
+
+# How long the files of a download that failed are kept.
+_KEPT_SECONDS = 7 * 24 * 3_600
 
 
 def pull(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
@@ -50,6 +59,7 @@ def pull(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> st
         key and Path(key),
         say,
         complete=False,
+        prefix=f"{request['schedule']}.",
     )
     tracker.progress.notes = []
     made = tracker.folder / MADE
@@ -66,6 +76,21 @@ def pull(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> st
             return "The server does not tell the time of its export: the next is of everything."
         schedules.remember_since(job.id, time_there)
     return ""
+
+
+def sweep(now: int) -> None:
+    """Remove the downloads that no run continued for a week, and those of removed schedules."""
+    folders = [*downloads_folder(settings_of(current_app)).glob("*/")]
+    if not folders or any(job.is_under_way for job in queue.jobs(PULL)):
+        # A run of a removed schedule goes on; its files are read while it imports them.
+        return
+    names = {"", *(schedule.name for schedule in schedules.schedules())}
+    for folder in folders:
+        schedule, _, _ = folder.name.rpartition(".")
+        if schedule not in names or is_older(folder, now - _KEPT_SECONDS):
+            with lock(folder / LOCK, wait=False, create=True) as is_free:
+                if is_free is not False:
+                    rmtree(folder, ignore_errors=True)
 
 
 def _is_moment(text: str) -> bool:

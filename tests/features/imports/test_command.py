@@ -12,13 +12,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.features.imports.outputs import conflict, rejected_files
 from fhirapp.features.imports.report import page
 from fhirapp.store.import_models import ImportRun
 from tests.support.archives import zipped
+from tests.support.bulk_server import EXPORT, file, running
 from tests.support.bundles import asked, bundle, plain
 from tests.support.importing import lines, load, write
+from tests.support.key_server import reply
 from tests.support.records import allergy, patient
 from tests.support.stored import current, stored
 
@@ -102,6 +105,20 @@ def test_dry_run_reports_what_the_import_reports_and_changes_nothing(run_import,
     told = [json.loads(result.stdout) for result in (dry, done)]
     assert told[0]["changes"] == told[1]["changes"]
     assert told[0]["rejected"] == told[1]["rejected"]
+
+
+def test_dry_run_leaves_nothing_of_a_download(run_import, refused_import, empty):
+    instance = settings_of(empty).instance
+    before = sorted(instance.rglob("*"))
+    with running() as server:
+        server.offer(Patient=[reply("500 Internal Server Error"), file(lines(patient("one")))])
+        refused_import(server.url + EXPORT, "--dry-run")
+        assert sorted(instance.rglob("*")) == before
+        done = run_import(server.url + EXPORT, "--dry-run", "--json")
+        assert json.loads(done.stdout)["changes"]["Patient"]["new"] == 1
+        assert server.lines[-1] == "DELETE /job"
+    assert sorted(instance.rglob("*")) == before
+    assert current(empty, "Patient") == []
 
 
 def test_user_of_an_import_without_a_name_is_recorded_by_number(
