@@ -35,6 +35,7 @@ _ASSERTION_SECONDS = 240
 _EARLY_SECONDS = 30
 _DEFAULT_SECONDS = 300
 _ATTEMPTS = 4
+_JSON = {"Accept": "application/json"}
 
 
 class Credentials(NamedTuple):
@@ -174,6 +175,3 @@ class AuthorizedServer(RemoteServer):
                 f"{redact_url(address)} answers with something other than a JSON object."
             )
         return content
-
-
-_JSON = {"Accept": "application/json"}

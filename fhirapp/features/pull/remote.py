@@ -48,6 +48,7 @@ _BLOCK = 1 << 20
 GZIP = ("gzip", "x-gzip")
 _GZIP_MAGIC = b"\x1f\x8b"
 _HEADERS = {"User-Agent": "fhirapp", "Accept-Encoding": "gzip", "Connection": "close"}
+_LOST = "the connection was lost"
 Got = TypeVar("Got")
 
 
@@ -388,9 +389,6 @@ class Body(RawIOBase):
             raise DamagedError(f"the {noun} ends too soon") from None
         except (BadGzipFile, zlib.error):
             raise DamagedError(f"the {noun} is damaged") from None
-
-
-_LOST = "the connection was lost"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
