@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir import terminology
 
 RULES: Mapping[str, str] = {
     "empty": "Empty strings, lists and objects, and null, are left out.",
@@ -26,7 +25,6 @@ RULES: Mapping[str, str] = {
     "absent": "What R4 requires and an older version does not gets the extension "
     "data-absent-reason, unknown.",
 }
-ABSENT: Mapping[str, Any] = {"url": terminology.DATA_ABSENT_REASON, "valueCode": "unknown"}
 # What FHIR takes for white space; a no-break space is a character like any other.
 SPACES = " \t\n\r\f\v"
 # The most characters that are shown of a value.
@@ -84,60 +82,3 @@ class RepairLog:
     def cannot(self, path: str, message: str) -> None:
         """Note what cannot be repaired without losing something."""
         self.faults.append((f"{self._type_name}.{path}", message))
-
-    def rename(self, holder: dict[str, Any], old: str, new: str, path: str = "") -> None:
-        """Give an element its name in R4, and its extensions too."""
-        for before, after in ((old, new), (f"_{old}", f"_{new}")):
-            if before not in holder:
-                continue
-            value = holder[before]
-            if after in holder and holder[after] != value:
-                self.cannot(path + before, f"contradicts {after}, its name in FHIR R4")
-                continue
-            del holder[before]
-            holder[after] = value
-            self.did(path + before, "renamed", before, after)
-
-    def extend(
-        self, holder: dict[str, Any], path: str, url: str, name: str, before: Any, value: Any
-    ) -> None:
-        """Keep in an extension of holder what R4 has no place for; name is that of value[x]."""
-        extension = {"url": url, name: value}
-        extensions = holder.setdefault("extension", [])
-        if type(extensions) is not list:
-            self.cannot(path, "cannot become an extension: there is one that is no list")
-            return
-        extensions.append(extension)
-        self.did(path, "extension", before, extension)
-
-    def nest(
-        self, holder: dict[str, Any], name: str, url: str, values: Mapping[str, str], path: str = ""
-    ) -> None:
-        """Keep an element with members, which R4 has not, in extensions of extensions.
-
-        values has the name of value[x] for each member.
-        """
-        if name not in holder:
-            return
-        extensions = holder.get("extension", [])
-        made = [self._nested(item, url, values) for item in listed(holder[name])]
-        if type(extensions) is not list or None in made:
-            self.cannot(f"{path}{name}", "cannot become an extension")
-            return
-        items = listed(holder.pop(name))
-        holder["extension"] = [*extensions, *made]
-        for before, after in zip(items, made, strict=True):
-            self.did(f"{path}{name}", "extension", before, after)
-
-    @staticmethod
-    def _nested(item: Any, url: str, values: Mapping[str, str]) -> dict[str, Any] | None:
-        if type(item) is not dict or item.keys() - values.keys() - {"id", "extension"}:
-            return None
-        parts = [
-            {"url": member, values[member]: value}
-            for member, content in item.items()
-            if member in values
-            for value in listed(content)
-        ]
-        own = {"id": item["id"]} if "id" in item else {}
-        return {**own, "url": url, "extension": [*parts, *listed(item.get("extension"))]}
