@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fhirapp.auth.scopes import enforceable, parse_scope
-from fhirapp.features.imports.tables.vocabulary import SUBSTANCES
+from fhirapp.fhir.concepts import CONCEPTS
 from fhirapp.fhir.substance_classes import CLASSES
 from fhirapp.rest import terminology
 from tests.support.contract import allergy, delete, publish
@@ -282,7 +282,8 @@ def test_a_patients_token_sees_value_sets_and_by_them_its_own_alone(app, as_pati
 def test_built_in_classes_have_only_codes_that_tables_know():
     """Beside two that HL7's own examples have: penicillin G and amoxicillin."""
     known = {
-        (substance.system, substance.code): substance.display for substance in SUBSTANCES.values()
+        (substance.system, substance.code): substance.display
+        for substance in CONCEPTS["substance"].values()
     }
     further = {
         key

@@ -20,7 +20,7 @@ from fhirapp.definition import Definition
 from fhirapp.documents import extractor, ocr
 from fhirapp.documents.media import MAX_CHARACTERS
 from fhirapp.features.imports.repair.log import RULES
-from fhirapp.features.imports.tables.columns import COLUMNS
+from fhirapp.features.imports.tables.records import COLUMNS
 from fhirapp.fhir.substance_classes import CLASSES, RXNORM
 from fhirapp.fhir.terminology import SNOMED_CT
 from fhirapp.rest import include, middleware, paging, response

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fhirapp.features.imports.tables import KINDS, TableRow, is_table, records, rows_of
-from fhirapp.features.imports.tables.columns import COLUMNS
-from fhirapp.features.imports.tables.records import LONGEST, MOST_CELLS
+from fhirapp.features.imports.tables.records import COLUMNS, LONGEST, MOST_CELLS
 from tests.support.tables import rows_in
 
 HEADS = {
@@ -90,6 +89,15 @@ def test_broken_line_does_not_affect_other_lines(middle, fault):
 def test_unclosed_quote_does_not_affect_other_lines():
     _, *rows = rows_in(b'patient_id,substance,note\np1,Latex,"open\np2,Latex,x\np3,Latex')
     assert [(row.number, len(row.faults)) for row in rows] == [(2, 1), (3, 0), (4, 0)]
+
+
+def test_spaces_around_a_quoted_cell_are_not_part_of_it():
+    table_ = b'patient_id,substance,note\np1, "Latex" ,"a, "" ,b\n, "" ,c" \n"p2" ,"Nuts","x"\n'
+    _, *rows = rows_in(table_)
+    notes = [row.resources and row.resources[-1]["note"][0]["text"] for row in rows]
+    assert notes == ['a, " ,b\n, " ,c', "x"]
+    assert [row.number for row in rows] == [2, 4]
+    assert b"".join(row.text for row in rows) == table_.partition(b"\n")[2]
 
 
 def test_unclosed_quote_does_not_buffer_the_whole_table(monkeypatch):

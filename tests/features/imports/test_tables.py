@@ -9,9 +9,10 @@ from itertools import product
 import pytest
 
 from fhirapp.definition import types
-from fhirapp.features.imports.tables import KINDS, is_table, template, vocabulary
-from fhirapp.features.imports.tables.columns import COLUMNS
+from fhirapp.features.imports.tables import KINDS, is_loinc, is_table, template
 from fhirapp.features.imports.tables.files import LARGEST
+from fhirapp.features.imports.tables.records import COLUMNS
+from fhirapp.fhir.concepts import CONCEPTS
 from fhirapp.store.prepare import prepare
 from tests.support.tables import faulty_columns, resource_of, row_of, rows_in, table_of
 
@@ -236,16 +237,14 @@ def test_unknown_name_stays_text_and_the_probable_name_is_noted(column, name, su
 
 
 def test_built_in_codes_have_the_check_digits_of_their_systems():
-    substances = {*vocabulary.SUBSTANCES.values()}
-    manifestations = {*vocabulary.MANIFESTATIONS.values()}
-    documents = {*vocabulary.DOCUMENT_TYPES.values()}
+    substances = {*CONCEPTS["substance"].values()}
+    manifestations = {*CONCEPTS["reaction"].values()}
+    documents = {*CONCEPTS["document"].values()}
     assert (len(substances) >= 80, len(manifestations) >= 30, len(documents) >= 20) == (True,) * 3
     checks = {SNOMED: verhoeff, RXNORM: str.isdigit}
     concepts = substances | manifestations | documents
     assert [
-        concept
-        for concept in concepts
-        if not checks.get(concept.system, vocabulary.is_loinc)(concept.code)
+        concept for concept in concepts if not checks.get(concept.system, is_loinc)(concept.code)
     ] == []
 
 

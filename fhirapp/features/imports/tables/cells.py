@@ -1,6 +1,7 @@
 """The cells of a row, read as FHIR values; faults are gathered, each with its column.
 
-patient_of makes the patient of a row: a reference, and the Patient where the row has a name.
+patient_of makes the patient of a row: a reference, and the Patient where the row has a name. The
+names that cells have for substances, reactions and documents are looked up.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import quote
 
-from fhirapp.features.imports.tables.columns import ImportColumn
-from fhirapp.fhir import datatypes
+from fhirapp.features.imports.tables.records import SIMILAR, ImportColumn
+from fhirapp.fhir import datatypes, terminology
 from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.concepts import CONCEPTS, name_key
 from fhirapp.fhir.elements import Check, InvalidElement
 from fhirapp.fhir.temporal import check_date, normalise_date_time
 
@@ -31,6 +34,14 @@ _RUN = re.compile(r"(\d{4})(\d\d)(\d\d)", re.ASCII)
 _EXCEL = re.compile(r"[34]\d{4}(?:\.\d+)?", re.ASCII)
 _MOST_ITEMS = 100
 _LOST = "\ufffd"
+# What a row says where nothing is known, and service.md 2.3: the reaction where it is not known.
+NO_INFORMATION = {
+    "system": terminology.NULL_FLAVOR,
+    "code": "NI",
+    "display": "NoInformation",
+    "userSelected": False,
+}
+UNKNOWN_REACTION = CONCEPTS["reaction"]["unknown"]
 
 
 class Cells:
@@ -200,6 +211,16 @@ class Cells:
         if len(persons) > 1:
             self.fault(column, "names several; one is kept")
         return persons[0] if persons else None
+
+    def concept(self, column: str, kind: str, name: str) -> dict[str, Any]:
+        """Return a CodeableConcept; of a name without a code, a note has the one probably meant."""
+        concepts = CONCEPTS[kind]
+        if known := concepts.get(name_key(name)):
+            return {"coding": [known.coding()], "text": name}
+        similar = get_close_matches(name_key(name)[:64], concepts, 1, SIMILAR)
+        meant = f"; is {concepts[similar[0]].display} meant?" if similar else ""
+        self.note(column, f"has no code here: {name[:60]!r} is kept as text{meant}")
+        return {"text": name}
 
     def record_number(self, column: str) -> tuple[str, str] | None:
         """Return the system and the value of an identifier."""

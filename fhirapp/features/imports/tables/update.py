@@ -12,8 +12,7 @@ from typing import Any
 
 from fhirapp.clinical.assertion import AssertionKind, assertion_of, substance
 from fhirapp.clinical.identity import keys, other_names
-from fhirapp.features.imports.tables.allergies import NO_INFORMATION
-from fhirapp.features.imports.tables.vocabulary import UNKNOWN_REACTION
+from fhirapp.features.imports.tables.cells import NO_INFORMATION, UNKNOWN_REACTION
 from fhirapp.fhir.identity import adds_nothing, may_be_called
 from fhirapp.fhir.terminology import DATA_ABSENT_REASON
 from fhirapp.fhir.words import names_in_order
