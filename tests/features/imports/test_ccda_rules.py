@@ -16,8 +16,13 @@ import pytest
 from fhirapp.clinical.contradictions import findings_of
 from fhirapp.clinical.summary import SummaryEntry, conclusion_of, entries_of
 from fhirapp.features.imports.ccda import resources_of
-from fhirapp.features.imports.ccda.headings import is_heading, is_title_of_allergies, says_more
-from fhirapp.features.imports.ccda.status_words import status_named, statuses_in
+from fhirapp.features.imports.ccda.words import (
+    is_heading,
+    is_title_of_allergies,
+    says_more,
+    status_named,
+    statuses_in,
+)
 from fhirapp.fhir import json as fhir_json
 from tests.support.ccda_rules import Case, cases, files, rules
 from tests.support.ccda_samples import Resource, of_type

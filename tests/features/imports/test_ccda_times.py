@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fhirapp.features.imports.ccda.times import date_time
+from fhirapp.features.imports.ccda.values import date_time
 from fhirapp.fhir.temporal import normalise_date_time
 from tests.support.ccda_samples import NAMES, Resource, only, read, sample, served
 

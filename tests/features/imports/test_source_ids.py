@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.features.imports.ccda.record import ranked
+from fhirapp.fhir.identity import ranked
 from tests.support.bundles import asked, bundle, history, put
 from tests.support.ccda_samples import sample
 from tests.support.importing import lines, load, write

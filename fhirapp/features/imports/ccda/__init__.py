@@ -21,9 +21,8 @@ from fhirapp.features.imports.ccda.patient import add_patient, role_of
 from fhirapp.features.imports.ccda.people import complete, provenance
 from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.section import allergies_in, is_allergies, title_remark
-from fhirapp.features.imports.ccda.times import date_time, time_remarks
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement, UnreadableDocument, read
-from fhirapp.features.imports.ccda.values import identifier
+from fhirapp.features.imports.ccda.values import date_time, identifier, time_remarks
 from fhirapp.fhir.identity import key, known_by
 
 __all__ = ["UnreadableDocument", "identities", "resources_of"]

@@ -11,7 +11,7 @@ decisions 2.19.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fhirapp.clinical.assertion import is_placeholder
@@ -19,10 +19,10 @@ from fhirapp.clinical.identity import is_kind
 from fhirapp.clinical.severity import described_severely
 from fhirapp.features.imports.ccda import reactions, values
 from fhirapp.features.imports.ccda.entries import CcdaEntry
-from fhirapp.features.imports.ccda.headings import is_heading
 from fhirapp.features.imports.ccda.narrative import (
     Column,
     Narrative,
+    Texts,
     has_words,
     plain,
     shortened,
@@ -30,18 +30,24 @@ from fhirapp.features.imports.ccda.narrative import (
 )
 from fhirapp.features.imports.ccda.people import Actor, author
 from fhirapp.features.imports.ccda.record import CcdaRecord
-from fhirapp.features.imports.ccda.status import (
-    End,
-    end_of,
-    observed_statuses,
-    statuses_beside,
+from fhirapp.features.imports.ccda.substances import (
+    is_none_known,
+    is_refuted,
+    observations_of,
+    says_something,
 )
-from fhirapp.features.imports.ccda.status_words import is_silent, status_named, statuses_in
-from fhirapp.features.imports.ccda.substances import is_none_known, is_refuted, says_something
-from fhirapp.features.imports.ccda.times import date_time
-from fhirapp.features.imports.ccda.times import is_placeholder as is_no_date
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
-from fhirapp.features.imports.ccda.values import MAPS, code_in, has_code, identifiers
+from fhirapp.features.imports.ccda.values import (
+    MAPS,
+    calendar_time,
+    code_in,
+    date_time,
+    has_code,
+    identifiers,
+    is_ahead,
+    is_no_date,
+)
+from fhirapp.features.imports.ccda.words import is_heading, is_silent, status_named, statuses_in
 from fhirapp.fhir import terminology
 
 _ABATEMENT = "http://hl7.org/fhir/StructureDefinition/allergyintolerance-abatement"
@@ -359,3 +365,92 @@ def _notes_of_other_columns(
         if not has_words(texts, words):
             yield {"text": f"The document says in words: {f'{head}: ' if head else ''}{words}"}
             texts.append(words)
+
+
+# Status.
+
+# C-CDA's Allergy Status Observation.
+_STATUS_TEMPLATE = "2.16.840.1.113883.10.20.22.4.28"
+_STATUSES = MAPS["statuses"]
+
+
+class End(NamedTuple):
+    """The end of an allergy in words, "" if it has none; is_over and is_doubtful classify it."""
+
+    words: str = ""
+    is_over: bool = False
+    is_doubtful: bool = False
+
+
+def end_of(observation: CcdaElement, made: str) -> End:
+    """Return the end of an allergy; made is when its document was."""
+    low, high = (observation.first(f"effectiveTime/{end}") or NOTHING for end in ("low", "high"))
+    written = high.get("value")
+    if not written:
+        if high.null_flavor != "UNK":
+            return End()
+        if not date_time(low.get("value")):
+            return End("end not known", is_doubtful=True)
+        return End("ended on a date that is not known", is_over=True, is_doubtful=True)
+    # A date that the calendar does not have still has a year.
+    day, year = calendar_time(written), calendar_time(written[:4])
+    words = f"end given as {day or written}"
+    if (day or year) and is_ahead(day or year, made):
+        return End(f"{words}, after the date of the document")
+    if not year or is_no_date(written):
+        return End(words, is_doubtful=True)
+    return End(f"ended {day}" if day else words, is_over=True)
+
+
+def observed_statuses(entry: CcdaEntry) -> tuple[list[str], list[str]]:
+    """Return the statuses that are observed, and the words of those that are none of FHIR's.
+
+    Those of the allergy come before those of its concern, which count where it has none.
+    """
+    for statement in entry.statements:
+        statuses: list[str] = []
+        unclear: list[str] = []
+        for observation in observations_of([statement], _STATUS_TEMPLATE, "33999-4"):
+            found = [_read_value(value, entry.texts) for value in observation.all("value")]
+            text = entry.texts.of(observation.first("text"))
+            known = [status for codes, words in found for status in (*codes, *_statuses_in(words))]
+            known += _statuses_in([text])
+            statuses += known
+            unclear += [
+                word
+                for codes, words in (*found, ([], [] if known else [text]))
+                if not (codes or _statuses_in(words))
+                for word in words
+            ]
+        if statuses or any(unclear):
+            return statuses, unique(unclear)
+    return [], []
+
+
+def _read_value(value: CcdaElement, texts: Texts) -> tuple[list[str], list[str]]:
+    """Return the statuses that the codes of a value mean, and its words."""
+    codes = [status for code, status in _STATUSES.items() if has_code(value, code)]
+    return codes, reactions.words_of_value(value, texts)
+
+
+def _statuses_in(words: Iterable[str]) -> list[str]:
+    return [status for text in words for status in statuses_in(text)]
+
+
+def statuses_beside(entry: CcdaEntry, comments: Iterable[str]) -> Iterator[str]:
+    """Yield the statuses that other words of an entry and its part of the narrative name.
+
+    A cell or a comment counts as a whole: a part of it may be about something else.
+    """
+    for statement in entry.statements:
+        for text in statement.all("text"):
+            yield from statuses_in(plain(text))
+    yield from map(status_named, comments)
+    block = entry.block
+    if block is not None and block.element.name == "tr":
+        columns = (Column.NOTE,) if Column.STATUS in block.columns.values() else (Column.NOTE, None)
+        for cell in block.element.elements:
+            if block.columns.get(cell) in columns:
+                yield status_named(plain(cell))
+    elif block is not None and entry.is_only:
+        yield from statuses_in(block.text)

@@ -13,7 +13,6 @@ from typing import Any
 from fhirapp.features.imports.ccda import people, values
 from fhirapp.features.imports.ccda.narrative import plain, shortened
 from fhirapp.features.imports.ccda.record import CcdaRecord
-from fhirapp.features.imports.ccda.times import date_time
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.fhir.identity import key
 from fhirapp.fhir.terminology import CT, DOCUMENT_CATEGORY, LOINC
@@ -116,7 +115,7 @@ def _date(root: CcdaElement) -> CcdaElement | None:
     """
     made = root.first("effectiveTime")
     written = values.in_order(participation.first("time") for participation in root.all("author"))
-    day = date_time((made or NOTHING).get("value"))
+    day = values.date_time((made or NOTHING).get("value"))
     if not day:
         return written[-1] if written else made
     if len(day) != 10:

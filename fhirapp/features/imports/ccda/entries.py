@@ -16,7 +16,6 @@ from typing import Any
 
 from fhirapp.clinical.assertion import about_none_known, denies_allergies, is_placeholder
 from fhirapp.clinical.identity import is_kind
-from fhirapp.features.imports.ccda.headings import is_heading
 from fhirapp.features.imports.ccda.narrative import (
     Block,
     Column,
@@ -41,6 +40,7 @@ from fhirapp.features.imports.ccda.substances import (
 )
 from fhirapp.features.imports.ccda.tree import CcdaElement
 from fhirapp.features.imports.ccda.values import has_code, is_negated, present
+from fhirapp.features.imports.ccda.words import is_heading
 from fhirapp.search.string import fold
 
 # Of C-CDA, and of what came before it: CCD 1.0, HITSP C83, IHE PCC.

@@ -14,8 +14,8 @@ from enum import Enum
 from functools import lru_cache
 from itertools import takewhile
 
-from fhirapp.features.imports.ccda.headings import is_heading, names_kind
 from fhirapp.features.imports.ccda.tree import CcdaElement
+from fhirapp.features.imports.ccda.words import is_heading, names_kind
 from fhirapp.search.string import fold
 
 # A name, or a remark: what is longer points to a whole section, which stays in the document.

@@ -11,7 +11,6 @@ from typing import Any
 from fhirapp.features.imports.ccda import values
 from fhirapp.features.imports.ccda.people import addresses, names, organization, telecoms
 from fhirapp.features.imports.ccda.record import CcdaRecord
-from fhirapp.features.imports.ccda.times import date_of_birth, is_placeholder
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.fhir.identity import key
 from fhirapp.fhir.terminology import CT, US_CORE
@@ -109,7 +108,7 @@ def _put_gender(patient: dict[str, Any], code: CcdaElement | None) -> None:
 
 
 def _put_birth(patient: dict[str, Any], birth: CcdaElement | None) -> None:
-    values.put(patient, "birthDate", birth, date_of_birth)
+    values.put(patient, "birthDate", birth, values.date_of_birth)
     moment = patient.get("birthDate", "")
     if len(moment) > 10:
         patient["birthDate"] = moment[:10]
@@ -120,7 +119,7 @@ def _put_death(patient: dict[str, Any], person: CcdaElement) -> None:
     died, is_dead = (
         person.first(f"sdtc:{name}") or NOTHING for name in ("deceasedTime", "deceasedInd")
     )
-    if died.get("value") and not is_placeholder(died.get("value")):
+    if died.get("value") and not values.is_no_date(died.get("value")):
         values.put(patient, "deceasedDateTime", died)
     elif is_dead.get("value") in ("true", "false"):
         patient["deceasedBoolean"] = is_dead.get("value") == "true"

@@ -25,7 +25,7 @@ from fhirapp.clinical.assertion import (
 )
 from fhirapp.clinical.identity import is_kind
 from fhirapp.clinical.severity import described_severely
-from fhirapp.features.imports.ccda import headings, substances
+from fhirapp.features.imports.ccda import substances
 from fhirapp.features.imports.ccda.allergies import (
     NOTED,
     CcdaAllergy,
@@ -58,9 +58,16 @@ from fhirapp.features.imports.ccda.narrative import (
 from fhirapp.features.imports.ccda.people import Actor, author
 from fhirapp.features.imports.ccda.reactions import words_of_value
 from fhirapp.features.imports.ccda.record import CcdaRecord
-from fhirapp.features.imports.ccda.status_words import status_named
 from fhirapp.features.imports.ccda.tree import CcdaElement
 from fhirapp.features.imports.ccda.values import has_code, identifiers, null_coding
+from fhirapp.features.imports.ccda.words import (
+    begins_as_title_of_allergies,
+    is_heading,
+    is_title_of_allergies,
+    mentions_allergies,
+    says_more,
+    status_named,
+)
 from fhirapp.fhir.identity import key
 from fhirapp.fhir.terminology import ALLERGY_CLINICAL, ALLERGY_VERIFICATION, strings
 from fhirapp.search.string import fold
@@ -109,7 +116,7 @@ def is_allergies(section: CcdaElement) -> bool:
         return True
     if section.is_left_out:
         return False
-    return headings.begins_as_title_of_allergies(_title(section)) and not _is_of_family(section)
+    return begins_as_title_of_allergies(_title(section)) and not _is_of_family(section)
 
 
 def _is_of_family(section: CcdaElement) -> bool:
@@ -134,9 +141,9 @@ def title_remark(section: CcdaElement) -> str:
             f"its section “{title}” is treated as an Allergies section because of its title; "
             "its code is not recognised"
         )
-    if section.is_left_out and headings.is_title_of_allergies(title):
+    if section.is_left_out and is_title_of_allergies(title):
         return f"its section “{title}” is not read: its title must be before its text and entries"
-    if headings.mentions_allergies(title):
+    if mentions_allergies(title):
         return f"its section “{title}” is not read: its code is not that of a section of allergies"
     return ""
 
@@ -302,8 +309,8 @@ def _left_over(
 def _says_more(block: Block) -> bool:
     """Say whether a title or a caption is more than one."""
     if block.element.name == "title":
-        return headings.says_more(block.text)
-    return not headings.is_heading(block.text)
+        return says_more(block.text)
+    return not is_heading(block.text)
 
 
 def _add_note(block: Block, coded: list[tuple[CcdaEntry, CcdaAllergy]], record: CcdaRecord) -> bool:
@@ -342,10 +349,10 @@ def _none_known(blocks: list[Block]) -> dict[About, str]:
     """Return of what blocks say that none is known, with the words; empty if any says more."""
     found: dict[About, str] = {}
     for block in blocks:
-        if headings.is_heading(block.text):
+        if is_heading(block.text):
             continue
         head, colon, rest = block.text.partition(":")
-        text = rest.strip() if colon and headings.is_heading(head) else block.text
+        text = rest.strip() if colon and is_heading(head) else block.text
         about = about_none_known(text)
         if about is None:
             return {}
@@ -415,7 +422,7 @@ def _pieces(blocks: Iterable[str]) -> Iterator[str]:
 
 def _is_covered(block: Block, texts: list[str], *, is_denied: bool) -> bool:
     """Say whether allergies hold the words of a block, or it only says that there is nothing."""
-    if not block.is_line and (headings.is_heading(block.text) or status_named(block.text)):
+    if not block.is_line and (is_heading(block.text) or status_named(block.text)):
         return True
     words = fold(block.text)
     if len(words) <= _LONG and not _EXCEPT.search(words) and not described_severely(block.text):
@@ -423,7 +430,7 @@ def _is_covered(block: Block, texts: list[str], *, is_denied: bool) -> bool:
         if all(
             _says_nothing(clause, is_line=block.is_line)
             or (is_denied and (denies_allergies(clause) or about_none_known(clause) is not None))
-            or (not block.is_line and headings.is_heading(clause))
+            or (not block.is_line and is_heading(clause))
             for clause in clauses
         ):
             return True
@@ -438,4 +445,4 @@ def _says_nothing(clause: str, *, is_line: bool) -> bool:
     "Foods, unknown" may be an allergy to a food that is not known.
     """
     rest, count = _NOTHING.subn(" ", clause)
-    return count > 0 and (not any(map(str.isalpha, rest)) if is_line else headings.is_heading(rest))
+    return count > 0 and (not any(map(str.isalpha, rest)) if is_line else is_heading(rest))

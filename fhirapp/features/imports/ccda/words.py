@@ -1,13 +1,15 @@
-"""Headings, names of columns and remarks on the record: words that carry no clinical information.
+"""Words that are no codes: headings, names of columns, remarks on the record, and statuses.
 
-A text is one of these only if all of its words are. In English, German, French, Spanish, Italian,
-Portuguese and Dutch.
+A text is a heading only if all of its words are ones of headings: in English, German, French,
+Spanish, Italian, Portuguese and Dutch. Of statuses only whole phrases are read: "Aktiv", "still
+active", "no longer active", but not "active against staphylococci". words.toml has the words.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fhirapp.clinical.assertion import denies
@@ -35,9 +37,11 @@ _ADVERSE = re.compile(r"advers\w{0,2}|avvers[aei]|indesirables?|unerwunschte")
 _FOR_ALLERGIES = re.compile(
     r"\ballergy (?:medic\w+|drugs?|treatments?)\b|\b(?:anti\w*allerg\w*|antialerg\w*)"
 )
-_LISTS = tomllib.loads(Path(__file__).with_name("headings.toml").read_text(encoding="utf-8"))
-_WORDS = frozenset(word for words in _LISTS.values() for word in words.split())
-_KINDS, _BETWEEN = (frozenset(_LISTS[name].split()) for name in ("of_what", "between"))
+_LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+_HEADINGS: Mapping[str, str] = _LISTS["headings"]
+_STATUS_WORDS: Mapping[str, list[str]] = _LISTS["status_words"]
+_WORDS = frozenset(word for words in _HEADINGS.values() for word in words.split())
+_KINDS, _BETWEEN = (frozenset(_HEADINGS[name].split()) for name in ("of_what", "between"))
 _KIND_OF_ALLERGY = re.compile(r"\w*al+ergi(?:es?|as?|en|een)")
 _WORD = re.compile(r"[^\W\d_]+")
 # Who has written or read it: "reviewed on 3 May 2020 by Nora Quill, RN".
@@ -126,3 +130,77 @@ def is_title_of_allergies(title: str) -> bool:
 def begins_as_title_of_allergies(title: str) -> bool:
     """Say whether a title, or what is before its colon, is that of allergies."""
     return is_title_of_allergies(title) or is_title_of_allergies(_APART.split(title)[0])
+
+
+# Statuses.
+
+_STATUS_WORD = re.compile(r"\w+")
+_PARTS = re.compile(r"[,;|()/\[\]]|\s[-\u2013\u2014]\s|\.(?:\s|$)")
+# Longer texts are about something else.
+_LONGEST_STATUS = 100
+
+
+def _words(text: str) -> list[str]:
+    return _STATUS_WORD.findall(fold(text))
+
+
+def _each_word(name: str) -> frozenset[str]:
+    return frozenset(word for phrase in _STATUS_WORDS[name] for word in _words(phrase))
+
+
+_STATUSES: Mapping[str, str] = {
+    " ".join(_words(phrase)): status
+    for status in ("active", "inactive", "resolved")
+    for phrase in _STATUS_WORDS[status]
+}
+_NOT, _LASTING, _BESIDE, _HEADS, _NOW, _SILENT = map(
+    _each_word, ("not", "lasting", "beside", "heads", "now", "silent")
+)
+
+
+def status_named(text: str) -> str:
+    """Return the status that a whole text names: active, inactive or resolved; else "".
+
+    A question counts only where it makes the allergy graver: "Active?", not "Resolved?".
+    """
+    if len(text) > _LONGEST_STATUS:
+        return ""
+    words = _words(text)
+    is_denied = bool(_NOT.intersection(words))
+    # In "Current status: inactive" the first word is no status.
+    dropped = _NOT | _HEADS | _NOW if _HEADS.intersection(words) else _NOT
+    words = [word for word in words if word not in dropped]
+    status = _status_of(words) or _status_of([word for word in words if word not in _BESIDE])
+    if status and is_denied:
+        # What is not chronic may still be active.
+        if _LASTING.intersection(words):
+            return ""
+        status = "inactive" if status == "active" else "active"
+    return "" if status != "active" and _is_question(text) else status
+
+
+def _status_of(words: list[str]) -> str:
+    """Return the status of a phrase, or of words that all name the same."""
+    named = {_STATUSES.get(word, "") for word in words}
+    return _STATUSES.get(" ".join(words), "") or (named.pop() if len(named) == 1 else "")
+
+
+def statuses_in(text: str) -> Iterator[str]:
+    """Yield the statuses that the parts of a text name: "Penicillin: hives, still active".
+
+    Beside a question none but active is sure: "Resolved (?)", "hives?, still active".
+    """
+    is_doubtful = _is_question(text)
+    for part in _PARTS.split(text):
+        status = status_named(part) or status_named(part.rpartition(":")[2])
+        if status and not (is_doubtful and status != "active"):
+            yield status
+
+
+def _is_question(text: str) -> bool:
+    return "?" in fold(text)
+
+
+def is_silent(text: str) -> bool:
+    """Say whether a status is that of a record, such as "completed": it says nothing of the end."""
+    return len(text) <= _LONGEST_STATUS and _SILENT.issuperset(_words(text))
