@@ -1,7 +1,7 @@
 """Clinical documents of C-CDA and CDA R2, converted to FHIR for an import.
 
-tree.py reads the XML; document.py, patient.py and people.py convert the header, section.py the
-Allergies section. concept_maps.toml has the codes.
+tree.py reads the XML; header.py and people.py convert the header, section.py the Allergies
+section. concept_maps.toml has the codes.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
-from fhirapp.features.imports.ccda.document import (
+from fhirapp.features.imports.ccda.header import (
     add_encounter,
+    add_patient,
     authors,
-    custodian,
     document_reference,
+    role_of,
 )
 from fhirapp.features.imports.ccda.narrative import Texts
-from fhirapp.features.imports.ccda.patient import add_patient, role_of
-from fhirapp.features.imports.ccda.people import complete, provenance
-from fhirapp.features.imports.ccda.record import CcdaRecord
+from fhirapp.features.imports.ccda.people import CcdaRecord, complete, provenance
 from fhirapp.features.imports.ccda.section import allergies_in, is_allergies, title_remark
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement, UnreadableDocument, read
 from fhirapp.features.imports.ccda.values import date_time, identifier, time_remarks
@@ -79,17 +78,18 @@ def _resources(
     parts = own_key or (sha256(document).hexdigest(),)
     made = root.first("effectiveTime")
     record = CcdaRecord(
-        "|".join(set_key or parts), Texts(sections), date_time((made or NOTHING).get("value"))
+        document,
+        "|".join(set_key or parts),
+        Texts(sections),
+        date_time((made or NOTHING).get("value")),
     )
     add_patient(role_of(root), record)
-    document_id = record.own_identity("DocumentReference", *parts)
-    writers = authors(root, record)
-    reference = document_reference(root, document, document_id, record, writers)
+    record.writers = authors(root, record)
+    reference = document_reference(root, record.own_identity("DocumentReference", *parts), record)
     add_encounter(root, reference, record)
     name = record.add(reference)
-    keeper = custodian(root, record)
-    record.add(provenance(name, name, writers, made, made, keeper))
-    for allergy, recorders, recorded in allergies_in(sections, record, writers):
+    record.add(provenance(name, name, record.writers, made, made, reference.get("custodian")))
+    for allergy, recorders, recorded in allergies_in(sections, record):
         record.add(provenance(record.add(allergy), name, recorders, made, recorded))
     titles = filter(None, map(title_remark, _sections_outside(root)))
     for text in (*titles, *record.remarks, *time_remarks(root)):

@@ -28,8 +28,7 @@ from fhirapp.features.imports.ccda.narrative import (
     shortened,
     unique,
 )
-from fhirapp.features.imports.ccda.people import Actor, author
-from fhirapp.features.imports.ccda.record import CcdaRecord
+from fhirapp.features.imports.ccda.people import Actor, CcdaRecord, author
 from fhirapp.features.imports.ccda.substances import (
     is_none_known,
     is_refuted,
@@ -81,7 +80,6 @@ def statement_of(
     record: CcdaRecord,
     *,
     section_authors: list[CcdaElement],
-    writers: list[Actor],
 ) -> CcdaAllergy:
     """Return the allergy of an entry; its id is empty.
 
@@ -104,7 +102,7 @@ def statement_of(
     )
     actors = [actor for element in written if (actor := author(element, record))]
     recorded = _put_recorded(allergy, written, actors, entry.concern)
-    actors = actors or writers
+    actors = actors or record.writers
     differing = _put_status(
         allergy,
         entry,

@@ -1,18 +1,21 @@
 """The people and organizations of a document, and the Provenance that names them.
 
+CcdaRecord has the resources of the document while it is read; a Field says which element of a
+resource comes from which part of the document.
 Sources: CDA R2 §4.2.2; HL7 C-CDA on FHIR 2.0.0, participations.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
+from uuid import NAMESPACE_OID, uuid5
 
 from fhirapp.features.imports.ccda import values
-from fhirapp.features.imports.ccda.narrative import plain
-from fhirapp.features.imports.ccda.record import CcdaRecord, identity
+from fhirapp.features.imports.ccda.narrative import Texts, plain
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.features.imports.ccda.values import (
     MAPS,
@@ -24,9 +27,11 @@ from fhirapp.features.imports.ccda.values import (
     identifiers,
     present,
 )
-from fhirapp.fhir.identity import key
+from fhirapp.fhir.identity import key, ranked
 from fhirapp.fhir.terminology import CT
 from fhirapp.fhir.words import human_name, name_of
+
+Resource = dict[str, Any]
 
 _NAME_USES: Mapping[str, str] = MAPS["name_uses"]
 _ADDRESS_USES: Mapping[str, str] = MAPS["address_uses"]
@@ -35,14 +40,139 @@ _TELECOM_SYSTEMS: Mapping[str, str] = MAPS["telecom_systems"]
 _NUMBER = re.compile(r"[+(]?\d[\d\s().x*#/-]*")
 _ADDRESS_PARTS: Mapping[str, str] = MAPS["address_parts"]
 _LINES = ("streetAddressLine", "streetName", "houseNumber", "additionalLocator", "unitID")
+# HL7's own root of what CDA R2 defines.
+_NAMESPACE = uuid5(NAMESPACE_OID, "2.16.840.1.113883.1.3")
 
 
-def names(elements: list[CcdaElement]) -> list[dict[str, Any]]:
+def identity(type_name: str, *parts: str) -> str:
+    """Return the id of what these parts identify. No part can be taken for the end of another.
+
+    The same person or statement has the same id in every version of a document.
+    """
+    written = "".join(f"{len(part)}:{part}" for part in (type_name, *parts))
+    return str(uuid5(_NAMESPACE, written))
+
+
+class Actor(NamedTuple):
+    """Who took part: the Reference, what a resource with it must contain, on whose behalf."""
+
+    reference: Resource
+    contained: Sequence[Resource] = ()
+    on_behalf_of: Resource | None = None
+
+    @property
+    def type_name(self) -> str:
+        if self.contained:
+            return str(self.contained[0]["resourceType"])
+        return str(self.reference["reference"]).partition("/")[0]
+
+
+@dataclass
+class CcdaRecord:
+    """The resources of a document, each once; key is what identifies it, also in its next version.
+
+    made is when the document was made, as dateTime; "" where that is not known. patient is
+    Patient/id, patient_keys what the patient's own identifiers are, writers the authors of the
+    document, signer who signed it, remarks what an import reports of it.
+    """
+
+    document: bytes
+    key: str
+    texts: Texts
+    made: str = ""
+    patient: str = ""
+    patient_keys: set[tuple[str, str]] = field(default_factory=set)
+    writers: list[Actor] = field(default_factory=list)
+    signer: Actor | None = None
+    resources: dict[str, Resource] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    def remark(self, text: str) -> None:
+        """Have an import report something, once."""
+        if text not in self.remarks:
+            self.remarks.append(text)
+
+    def add(self, resource: Resource) -> str:
+        """Keep a resource and return its Type/id; of one that is there, what was not yet known."""
+        name = f"{resource['resourceType']}/{resource['id']}"
+        known = self.resources.setdefault(name, resource)
+        for element, value in resource.items():
+            known.setdefault(element, value)
+        for identifier in resource.get("identifier", ()):
+            if identifier not in known["identifier"]:
+                known["identifier"].append(identifier)
+        return name
+
+    def identity(self, type_name: str, identified: list[Resource], *otherwise: str) -> str:
+        """Return the id of what has these identifiers; of what has none, by the document."""
+        keys = ranked(identified)
+        return identity(type_name, *keys[0]) if keys else identity(type_name, self.key, *otherwise)
+
+    def own_identity(self, type_name: str, *parts: str) -> str:
+        """Return the id of what is the patient's: another's cannot have it, whatever was sent."""
+        return identity(type_name, self.patient, *parts)
+
+
+Found = list[CcdaElement]
+
+
+class Field(NamedTuple):
+    """An element of a resource, the path in the document, and what converts all that is there.
+
+    Without a name the converter returns several elements. The path "" is the holder itself.
+    """
+
+    fhir: str
+    path: str
+    convert: Callable[[Found, CcdaRecord], Any]
+
+
+def fields_of(holder: CcdaElement, fields: Iterable[Field], record: CcdaRecord) -> Resource:
+    """Return the elements of a resource that a part of the document has."""
+    resource: Resource = {}
+    for name, path, convert in fields:
+        value = convert(holder.all(path) if path else [holder], record)
+        if not name:
+            resource.update(value)
+        elif value:
+            resource[name] = value
+    return resource
+
+
+def each(convert: Callable[[CcdaElement, CcdaRecord], Any]) -> Callable[[Found, CcdaRecord], Any]:
+    """Return the converter that makes a list of what is not empty."""
+    return lambda found, record: [made for element in found if (made := convert(element, record))]
+
+
+def first(convert: Callable[[CcdaElement, CcdaRecord], Any]) -> Callable[[Found, CcdaRecord], Any]:
+    """Return the converter of the first element, where there is one."""
+    return lambda found, record: convert(found[0], record) if found else None
+
+
+def concept_of(element: CcdaElement, record: CcdaRecord) -> Resource | None:
+    """Return a code as CodeableConcept."""
+    return concept(element, record.texts)
+
+
+def identifiers_of(found: Found, _record: CcdaRecord) -> list[Resource]:
+    return identifiers(found)
+
+
+def subject_of(_found: Found, record: CcdaRecord) -> Resource:
+    return {"reference": record.patient}
+
+
+def names(found: Found, _record: CcdaRecord | None = None) -> list[Resource]:
     """Return the names that are not empty."""
-    return [name for element in elements if (name := _name(element))]
+    return [name for element in found if (name := _name(element))]
 
 
-def _name(element: CcdaElement) -> dict[str, Any]:
+def names_of_person(person: CcdaElement, _record: CcdaRecord) -> list[Resource]:
+    """Return the names that are not empty of a person."""
+    return names(person.all("name"))
+
+
+def _name(element: CcdaElement) -> Resource:
     if element.null_flavor:
         return {}
     given, use = element.all("given"), _used(element, _NAME_USES)
@@ -61,12 +191,12 @@ def _name(element: CcdaElement) -> dict[str, Any]:
     return present({"use": use, **parts, "period": values.period(element.first("validTime"))})
 
 
-def addresses(elements: list[CcdaElement]) -> list[dict[str, Any]]:
+def addresses(found: Found, _record: CcdaRecord | None = None) -> list[Resource]:
     """Return the addresses that are not empty."""
-    return [address for element in elements if (address := _address(element))]
+    return [address for element in found if (address := _address(element))]
 
 
-def _address(element: CcdaElement) -> dict[str, Any]:
+def _address(element: CcdaElement) -> Resource:
     if element.null_flavor:
         return {}
     parts = {
@@ -80,12 +210,12 @@ def _address(element: CcdaElement) -> dict[str, Any]:
     return present({"use": _used(element, _ADDRESS_USES), **written, "period": period})
 
 
-def telecoms(elements: list[CcdaElement]) -> list[dict[str, Any]]:
+def telecoms(found: Found, _record: CcdaRecord | None = None) -> list[Resource]:
     """Return the numbers and addresses that are not empty, each once."""
-    return distinct(map(_telecom, elements))
+    return distinct(map(_telecom, found))
 
 
-def _telecom(element: CcdaElement) -> dict[str, Any]:
+def _telecom(element: CcdaElement) -> Resource:
     written = element.get("value")
     scheme, colon, rest = written.partition(":")
     system = _TELECOM_SYSTEMS.get(scheme.lower()) if colon else None
@@ -115,42 +245,22 @@ def _texts(elements: list[CcdaElement]) -> list[str]:
     return [text for element in elements if not element.null_flavor and (text := plain(element))]
 
 
-class Actor(NamedTuple):
-    """Who took part: the Reference, what a resource with it must contain, on whose behalf."""
-
-    reference: dict[str, Any]
-    contained: Sequence[dict[str, Any]] = ()
-    on_behalf_of: dict[str, Any] | None = None
-
-    @property
-    def type_name(self) -> str:
-        if self.contained:
-            return str(self.contained[0]["resourceType"])
-        return str(self.reference["reference"]).partition("/")[0]
-
-
-def organization(element: CcdaElement | None, record: CcdaRecord) -> dict[str, Any] | None:
-    """Return the Reference to an organization, None where the element has none."""
-    if element is None:
+def organization(found: Found, record: CcdaRecord) -> Resource | None:
+    """Return the Reference to the first organization, None where the element has none."""
+    if not found:
         return None
-    name = next(filter(None, map(plain, element.all("name"))), "")
-    resource = present(
-        {
-            "resourceType": "Organization",
-            "identifier": identifiers(element.all("id")),
-            "name": name,
-            "telecom": _not_at_home(telecoms(element.all("telecom"))),
-            "address": _not_at_home(addresses(element.all("addr"))),
-            "partOf": organization(element.first("asOrganizationPartOf/wholeOrganization"), record),
-        }
-    )
+    resource = {
+        "resourceType": "Organization",
+        **fields_of(found[0], _ORGANIZATION, record),
+    }
     if not ("identifier" in resource or "name" in resource):
         return None
+    name = resource.get("name", "")
     resource["id"] = record.identity("Organization", resource.get("identifier", []), name)
     return _reference(record.add(resource), name)
 
 
-def _not_at_home(contacts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _not_at_home(contacts: list[Resource]) -> list[Resource]:
     """Return an organization's contacts without the use home: R4 org-2, org-3."""
     return [
         {name: value for name, value in contact.items() if (name, value) != ("use", "home")}
@@ -158,24 +268,32 @@ def _not_at_home(contacts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def practitioner(assigned: CcdaElement, record: CcdaRecord) -> dict[str, Any] | None:
+_ORGANIZATION = (
+    Field("identifier", "id", identifiers_of),
+    Field("name", "name", lambda found, _: next(filter(None, map(plain, found)), "")),
+    Field("telecom", "telecom", lambda found, _: _not_at_home(telecoms(found))),
+    Field("address", "addr", lambda found, _: _not_at_home(addresses(found))),
+    Field("partOf", "asOrganizationPartOf/wholeOrganization", organization),
+)
+_PRACTITIONER = (
+    Field("identifier", "id", identifiers_of),
+    Field("name", "assignedPerson", first(names_of_person)),
+    Field("telecom", "telecom", telecoms),
+    Field("address", "addr", addresses),
+)
+
+
+def practitioner(assigned: CcdaElement, record: CcdaRecord) -> Resource | None:
     """Return the Reference to a person who acts for an organization, None without one."""
-    named = names((assigned.first("assignedPerson") or NOTHING).all("name"))
-    resource = present(
-        {
-            "resourceType": "Practitioner",
-            "identifier": identifiers(assigned.all("id")),
-            "name": named,
-            "telecom": telecoms(assigned.all("telecom")),
-            "address": addresses(assigned.all("addr")),
-        }
-    )
-    display = name_of(resource)
-    if not (named or any(map(key, resource.get("identifier", [])))):
+    resource = {
+        "resourceType": "Practitioner",
+        **fields_of(assigned, _PRACTITIONER, record),
+    }
+    named, identified = resource.get("name", []), resource.get("identifier", [])
+    if not (named or any(map(key, identified))):
         return None
-    identified = resource.get("identifier", [])
     resource["id"] = record.identity("Practitioner", identified, _first(named))
-    return _reference(record.add(resource), display)
+    return _reference(record.add(resource), name_of(resource))
 
 
 def author(participation: CcdaElement, record: CcdaRecord) -> Actor | None:
@@ -186,7 +304,7 @@ def author(participation: CcdaElement, record: CcdaRecord) -> Actor | None:
 def actor(assigned: CcdaElement, record: CcdaRecord) -> Actor | None:
     """Return who an assignedAuthor or assignedEntity is: a person, the patient, a device, …"""
     person, device = assigned.first("assignedPerson"), assigned.first("assignedAuthoringDevice")
-    on_behalf_of = organization(assigned.first("representedOrganization"), record)
+    on_behalf_of = organization(assigned.all("representedOrganization"), record)
     relation = _relation(assigned, person)
     keys = set(filter(None, map(key, identifiers(assigned.all("id")))))
     if keys & record.patient_keys or has_code(relation, "SELF", "ONESELF"):
@@ -214,7 +332,7 @@ def _relation(assigned: CcdaElement, person: CcdaElement | None) -> CcdaElement 
 
 def _related_person(
     relation: CcdaElement, person: CcdaElement | None, record: CcdaRecord
-) -> dict[str, Any]:
+) -> Resource:
     named = names((person or NOTHING).all("name"))
     relationship = concept(relation, record.texts)
     return present(
@@ -228,7 +346,7 @@ def _related_person(
     )
 
 
-def _device(assigned: CcdaElement, device: CcdaElement) -> dict[str, Any]:
+def _device(assigned: CcdaElement, device: CcdaElement) -> Resource:
     model, software = (
         plain(device.first(name) or NOTHING) for name in ("manufacturerModelName", "softwareName")
     )
@@ -253,23 +371,23 @@ def _device(assigned: CcdaElement, device: CcdaElement) -> dict[str, Any]:
     )
 
 
-def _contained(resource: dict[str, Any], on_behalf_of: dict[str, Any] | None) -> Actor:
+def _contained(resource: Resource, on_behalf_of: Resource | None) -> Actor:
     device_names = resource.get("deviceName")
     display = device_names[0]["name"] if device_names else name_of(resource)
     reference = _reference(f"#{resource['id']}", display)
     return Actor(reference, (resource,), on_behalf_of)
 
 
-def _reference(target: str, display: str) -> dict[str, Any]:
+def _reference(target: str, display: str) -> Resource:
     return {"reference": target, "display": display} if display else {"reference": target}
 
 
-def _first(named: list[dict[str, Any]]) -> str:
+def _first(named: list[Resource]) -> str:
     """Return the first name in words. Unlike the current one it never changes: ids come of it."""
     return human_name(named[0]) if named else ""
 
 
-def complete(resource: dict[str, Any]) -> None:
+def complete(resource: Resource) -> None:
     """Mark elements required by US Core that the source lacks as unknown: US Core, missing data."""
     unknown = extension_only(absent())
     type_name = resource["resourceType"]
@@ -294,8 +412,8 @@ def provenance(
     authors: Sequence[Actor],
     recorded: CcdaElement | None,
     occurred: CcdaElement | None,
-    custodian: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    custodian: Resource | None = None,
+) -> Resource:
     """Return the Provenance of a target, Type/id, that a document, Type/id, is the source of.
 
     recorded is when the document was made, occurred when the target was written.
@@ -306,7 +424,7 @@ def provenance(
     if custodian:
         agents.append(_agent("custodian", "Custodian", custodian, None))
     contained = {resource["id"]: resource for actor in authors for resource in actor.contained}
-    resource: dict[str, Any] = {
+    resource: Resource = {
         "resourceType": "Provenance",
         "id": identity("Provenance", target, document),
         "contained": list(contained.values()),
@@ -324,16 +442,14 @@ def provenance(
     return present(resource)
 
 
-def _on_behalf_of(actor: Actor) -> dict[str, Any] | None:
+def _on_behalf_of(actor: Actor) -> Resource | None:
     """Return on whose behalf an actor acts; US Core requires it of some (provenance-1)."""
     if actor.on_behalf_of is None and actor.type_name in ("Practitioner", "Device"):
         return extension_only(absent())
     return actor.on_behalf_of
 
 
-def _agent(
-    code: str, display: str, who: dict[str, Any], on_behalf_of: dict[str, Any] | None
-) -> dict[str, Any]:
+def _agent(code: str, display: str, who: Resource, on_behalf_of: Resource | None) -> Resource:
     type_ = {"coding": [{"system": _PARTICIPANT_TYPE, "code": code, "display": display}]}
     agent = {"type": type_, "who": who, "onBehalfOf": on_behalf_of}
     return present(agent)

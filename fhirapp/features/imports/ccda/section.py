@@ -55,9 +55,8 @@ from fhirapp.features.imports.ccda.narrative import (
     unique,
     words_in,
 )
-from fhirapp.features.imports.ccda.people import Actor, author
+from fhirapp.features.imports.ccda.people import Actor, CcdaRecord, author
 from fhirapp.features.imports.ccda.reactions import words_of_value
-from fhirapp.features.imports.ccda.record import CcdaRecord
 from fhirapp.features.imports.ccda.tree import CcdaElement
 from fhirapp.features.imports.ccda.values import has_code, identifiers, null_coding
 from fhirapp.features.imports.ccda.words import (
@@ -148,14 +147,12 @@ def title_remark(section: CcdaElement) -> str:
     return ""
 
 
-def allergies_in(
-    sections: list[CcdaElement], record: CcdaRecord, writers: list[Actor]
-) -> list[CcdaAllergy]:
+def allergies_in(sections: list[CcdaElement], record: CcdaRecord) -> list[CcdaAllergy]:
     """Return the allergies of sections. A section that only says NI says nothing.
 
     CDA R2 §4.4: the writers of the document wrote what names no other author.
     """
-    parts = [_read(section, record, writers) for section in sections]
+    parts = [_read(section, record) for section in sections]
     entries = [entry for part in parts for entry, _ in part.coded]
     coded = [statement for part in parts for _, statement in part.coded]
     # "No known allergies" in one section says nothing beside an allergy in another one.
@@ -164,7 +161,7 @@ def allergies_in(
         for statement in coded
     )
     in_words = [
-        CcdaAllergy(allergy, part.authors or writers, None)
+        CcdaAllergy(allergy, part.authors or record.writers, None)
         for part in parts
         for allergy in _words_only(part, record, has_allergy=has_allergy)
     ]
@@ -189,7 +186,7 @@ class _Part(NamedTuple):
     unread: list[CcdaElement]
 
 
-def _read(section: CcdaElement, record: CcdaRecord, writers: list[Actor]) -> _Part:
+def _read(section: CcdaElement, record: CcdaRecord) -> _Part:
     narrative = Narrative(section_titles(section), section_texts(section))
     authors = section.all("author")
     entries: list[CcdaEntry] = []
@@ -203,7 +200,7 @@ def _read(section: CcdaElement, record: CcdaRecord, writers: list[Actor]) -> _Pa
     coded = [
         (
             entry,
-            statement_of(entry, narrative, record, section_authors=authors, writers=writers),
+            statement_of(entry, narrative, record, section_authors=authors),
         )
         for entry in entries
     ]
