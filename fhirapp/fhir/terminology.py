@@ -43,13 +43,17 @@ def is_unknown(manifestation: Mapping[str, Any]) -> bool:
     )
 
 
+# A dict is one at first sight.
+_CONTAINERS = (list, dict, Mapping)
+
+
 def strings(element: Any) -> Iterator[str]:
     """Yield every string in a resource, or a part of it."""
     if isinstance(element, str):
         yield element
-    elif isinstance(element, Mapping):
-        for value in element.values():
-            yield from strings(value)
-    elif isinstance(element, list):
-        for value in element:
-            yield from strings(value)
+    elif isinstance(element, _CONTAINERS):
+        for value in element if isinstance(element, list) else element.values():
+            if isinstance(value, str):
+                yield value
+            else:
+                yield from strings(value)

@@ -71,7 +71,8 @@ def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str
 def _resources(
     root: CcdaElement, document: bytes, remark: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    sections = list(_sections(root))
+    outer_sections = list(_sections(root))
+    sections = [section for section, is_wanted in outer_sections if is_wanted]
     own_key, set_key = (
         key(identifier(root.first(name) or NOTHING) or {}) for name in ("id", "setId")
     )
@@ -89,9 +90,10 @@ def _resources(
     add_encounter(root, reference, record)
     name = record.add(reference)
     record.add(provenance(name, name, record.writers, made, made, reference.get("custodian")))
-    for allergy, recorders, recorded in allergies_in(sections, record):
-        record.add(provenance(record.add(allergy), name, recorders, made, recorded))
-    titles = filter(None, map(title_remark, _sections_outside(root)))
+    for stated in allergies_in(sections, record):
+        target = record.add(stated.allergy)
+        record.add(provenance(target, name, stated.authors, made, stated.recorded))
+    titles = filter(None, (title_remark(section) for section, _ in outer_sections))
     for text in (*titles, *record.remarks, *time_remarks(root)):
         remark(text)
     for resource in record.resources.values():
@@ -108,19 +110,17 @@ def _copy(value: Any) -> Any:
     return [_copy(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _sections(holder: CcdaElement) -> Iterator[CcdaElement]:
-    """Yield the sections of allergies; what is within one is part of it."""
-    for element in holder.elements:
-        if element.name == "section" and is_allergies(element):
-            yield element
-        else:
-            yield from _sections(element)
+def _sections(root: CcdaElement) -> Iterator[tuple[CcdaElement, bool]]:
+    """Yield the sections, each with whether it is one of allergies.
 
-
-def _sections_outside(holder: CcdaElement) -> Iterator[CcdaElement]:
-    """Yield all sections, but for what is within one of allergies."""
-    for element in holder.elements:
+    Those within one of allergies are part of it, and are not among them.
+    """
+    waiting = [root]
+    while waiting:
+        element = waiting.pop()
+        is_wanted = False
         if element.name == "section":
-            yield element
-        if not (element.name == "section" and is_allergies(element)):
-            yield from _sections_outside(element)
+            is_wanted = is_allergies(element)
+            yield element, is_wanted
+        if not is_wanted:
+            waiting += element.elements[::-1]

@@ -23,10 +23,10 @@ from fhirapp.features.imports.ccda.narrative import (
     Column,
     Narrative,
     Texts,
-    has_words,
     plain,
     shortened,
     unique,
+    words_in,
 )
 from fhirapp.features.imports.ccda.people import Actor, CcdaRecord, author
 from fhirapp.features.imports.ccda.substances import (
@@ -67,11 +67,15 @@ Note = dict[str, Any]
 
 
 class CcdaAllergy(NamedTuple):
-    """An allergy, who recorded it, and when it was last recorded."""
+    """An allergy, who recorded it, and when it was last recorded.
+
+    is_denial: it only says that none is known.
+    """
 
     allergy: Resource
     authors: list[Actor]
     recorded: CcdaElement | None
+    is_denial: bool = False
 
 
 def statement_of(
@@ -92,9 +96,10 @@ def statement_of(
         "patient": {"reference": record.patient},
         "code": entry.code(narrative),
     }
+    is_denial = is_none_known(allergy["code"])
     contradiction = entry.contradiction(narrative)
     comments = list(_comments(entry, record))
-    notes = [*comments, *_put_details(allergy, entry)]
+    notes = [*comments, *_put_details(allergy, entry, is_denial=is_denial)]
     if contradiction:
         notes.append({"text": _CONTRADICTION})
     written = next(
@@ -107,6 +112,7 @@ def statement_of(
         allergy,
         entry,
         made=record.made,
+        is_denial=is_denial,
         comments=[comment["text"] for comment in comments],
         is_sure=not contradiction
         and not (actors and all(actor.type_name in _LAYMEN for actor in actors)),
@@ -115,13 +121,15 @@ def statement_of(
     if differing:
         notes.append({"text": f"Status also recorded in the document: {differing}"})
     allergy["note"] = notes
-    in_narrative = list(_narrative_notes(entry, allergy))
-    in_other_columns = list(_notes_of_other_columns(entry, allergy, in_narrative))
+    known = words_in(terminology.strings(allergy))
+    in_narrative = list(_narrative_notes(entry, allergy, known))
+    known |= words_in(terminology.strings(in_narrative))
+    in_other_columns = list(_notes_of_other_columns(entry, allergy, known))
     if in_other_columns:
         record.remark(NOTED)
-    allergy["note"] = [*notes, *in_narrative, *in_other_columns]
+    notes += [*in_narrative, *in_other_columns]
     kept = {name: value for name, value in allergy.items() if value or name == "id"}
-    return CcdaAllergy(kept, actors, recorded)
+    return CcdaAllergy(kept, actors, recorded, is_denial)
 
 
 def is_named(allergy: Resource) -> bool:
@@ -145,7 +153,7 @@ def _comments(entry: CcdaEntry, record: CcdaRecord) -> Iterator[Note]:
             yield note
 
 
-def _put_details(allergy: Resource, entry: CcdaEntry) -> list[Note]:
+def _put_details(allergy: Resource, entry: CcdaEntry, *, is_denial: bool) -> list[Note]:
     """Set type, criticality, onset and reactions; return notes on what has no place in these.
 
     An entry that names neither a substance nor a reaction gets none of them: its kind and its onset
@@ -167,7 +175,7 @@ def _put_details(allergy: Resource, entry: CcdaEntry) -> list[Note]:
         if entry.null_flavor or not is_graded:
             return list(_beside_nothing(entry, allergy, severity, criticality))
     _put_type(allergy, entry.observation.all("value"))
-    if is_none_known(allergy["code"]) and terminology.NO_KNOWN_DRUG_ALLERGY in {
+    if is_denial and terminology.NO_KNOWN_DRUG_ALLERGY in {
         coding.get("code") for coding in allergy["code"].get("coding", ())
     }:
         # service.md 2.3
@@ -179,11 +187,14 @@ def _put_details(allergy: Resource, entry: CcdaEntry) -> list[Note]:
         entry.reactions, severity=severity, lines=entry.reaction_lines
     )
     notes = [{"text": f"The onset is not known: {onset} is a placeholder."}] if onset else []
-    texts = list(terminology.strings(allergy["reaction"]))
-    for words in (coded.words or coded.code, named.words or named.code):
-        if not has_words(texts, words):
+    severities = [
+        words for words in (coded.words or coded.code, named.words or named.code) if words
+    ]
+    known = words_in(terminology.strings(allergy["reaction"])) if severities else set()
+    for words in severities:
+        if not words_in([words]) <= known:
             notes.append({"text": f"Severity also recorded in the document: {words}"})
-            texts.append(words)
+            known |= words_in([words])
     return [
         *notes,
         *({"text": f"Recorded as absent: no {words}"} for words in entry.reactions.absent),
@@ -259,6 +270,7 @@ def _put_status(
     entry: CcdaEntry,
     *,
     made: str,
+    is_denial: bool,
     comments: list[str],
     is_sure: bool,
     may_be_refuted: bool,
@@ -275,7 +287,6 @@ def _put_status(
     codes = {_status_code(observation), _status_code(concern)}
     refuted = may_be_refuted and is_refuted(observation, concern, allergy)
     # That none is known holds least where any place says that it no longer does.
-    is_denial = is_none_known(allergy["code"])
     order = _GRAVEST[::-1] if is_denial else _GRAVEST
     coded, unclear = observed_statuses(entry)
     if not is_denial and not coded and codes & {"active", "suspended"}:
@@ -329,40 +340,36 @@ def _coded(system: str, code: str) -> dict[str, Any]:
     return {"coding": [{"system": system, "code": code}]}
 
 
-def _narrative_notes(entry: CcdaEntry, allergy: Resource) -> Iterator[Note]:
-    """Yield what texts and narrative hold that the allergy does not."""
-    words = [shortened(plain(text)) for holder in entry.statements for text in holder.all("text")]
+def _narrative_notes(entry: CcdaEntry, allergy: Resource, known: set[str]) -> Iterator[Note]:
+    """Yield what texts and narrative hold beside the known words of the allergy."""
+    texts = [shortened(plain(text)) for holder in entry.statements for text in holder.all("text")]
     if entry.block is not None and is_named(allergy):
         cells = entry.block.cells
-        words.append(entry.cell(Column.NOTE) if cells else shortened(entry.block.text))
-    texts = list(terminology.strings(allergy))
-    for text in words:
-        if not has_words(texts, text) and not is_placeholder(text):
+        texts.append(entry.cell(Column.NOTE) if cells else shortened(entry.block.text))
+    for text in texts:
+        words = words_in([text])
+        if not words <= known and not is_placeholder(text):
             yield {"text": f"The document says in words: {text}"}
-            texts.append(text)
+            known |= words
 
 
-def _notes_of_other_columns(
-    entry: CcdaEntry, allergy: Resource, noted: list[Note]
-) -> Iterator[Note]:
+def _notes_of_other_columns(entry: CcdaEntry, allergy: Resource, known: set[str]) -> Iterator[Note]:
     """Yield what the row of an allergy has in columns that are none of an allergy's.
 
     The kind of allergy is a code, and who recorded it when is said elsewhere.
     """
     if entry.block is None or not is_named(allergy):
         return
-    texts = [*terminology.strings(allergy), *terminology.strings(noted)]
     kept = entry.block.clinical
     kept += [
         cell for cell in entry.block.others if cell not in kept and described_severely(cell[1])
     ]
-    for head, words in kept:
-        is_label = is_heading(words) and not status_named(words)
-        if is_label or is_kind(words) or is_placeholder(words):
-            continue
-        if not has_words(texts, words):
-            yield {"text": f"The document says in words: {f'{head}: ' if head else ''}{words}"}
-            texts.append(words)
+    for head, text in kept:
+        is_label = is_heading(text) and not status_named(text)
+        words = words_in([text])
+        if not (is_label or is_kind(text) or is_placeholder(text) or words <= known):
+            yield {"text": f"The document says in words: {f'{head}: ' if head else ''}{text}"}
+            known |= words
 
 
 # Status.

@@ -119,14 +119,14 @@ def stands_in(texts: list[str], words: str) -> bool:
     return covers(texts, words) or all(covers(texts, part) for part in parts)
 
 
-def has_words(texts: list[str], words: str) -> bool:
-    """Say whether each of these words occurs in the texts, in any order."""
-    return words_in(texts).issuperset(words_in([words]))
-
-
 def words_in(texts: Iterable[str]) -> set[str]:
     """Return the words of texts, without case and accents."""
-    return {word for text in texts for word in _bare(text).split()}
+    return set().union(*map(_words, texts))
+
+
+@lru_cache(maxsize=1_000)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_bare(text).split())
 
 
 @lru_cache(maxsize=1_000)
@@ -458,6 +458,7 @@ def _columns(head: CcdaElement) -> dict[int, Column]:
     return columns
 
 
+@lru_cache(maxsize=1_000)
 def _column(head: str) -> Column | None:
     """Return what a column of this head holds, None where that is not known."""
     words = fold(head)

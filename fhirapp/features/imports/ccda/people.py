@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 from uuid import NAMESPACE_OID, uuid5
@@ -44,6 +45,7 @@ _LINES = ("streetAddressLine", "streetName", "houseNumber", "additionalLocator",
 _NAMESPACE = uuid5(NAMESPACE_OID, "2.16.840.1.113883.1.3")
 
 
+@lru_cache(maxsize=1_000)
 def identity(type_name: str, *parts: str) -> str:
     """Return the id of what these parts identify. No part can be taken for the end of another.
 

@@ -157,8 +157,7 @@ def allergies_in(sections: list[CcdaElement], record: CcdaRecord) -> list[CcdaAl
     coded = [statement for part in parts for _, statement in part.coded]
     # "No known allergies" in one section says nothing beside an allergy in another one.
     has_allergy = any(
-        is_named(statement.allergy) and not substances.is_none_known(statement.allergy["code"])
-        for statement in coded
+        is_named(statement.allergy) and not statement.is_denial for statement in coded
     )
     in_words = [
         CcdaAllergy(allergy, part.authors or record.writers, None)
@@ -263,7 +262,7 @@ def _words_only(part: _Part, record: CcdaRecord, *, has_allergy: bool) -> list[R
     # Beside entries each line is a statement of its own.
     texts = [[block.text] for block in left] if coded else [[block.text for block in left]]
     pieces = [piece for blocks in texts for piece in _pieces(blocks)]
-    known_texts = [*(text for allergy in allergies for text in strings(allergy)), *pieces]
+    known_texts = [*strings(allergies), *pieces] if unread else []
     for element in unread:
         words = _unread_words(element, record.texts)
         if words and not covers(known_texts, words):
@@ -283,22 +282,28 @@ def _left_over(
     A title says nothing by itself, nor do headings beside entries; and beside allergies not that
     there are none.
     """
-    allergies = [statement.allergy for _, statement in coded]
-    denials = [substances.is_none_known(allergy["code"]) for allergy in allergies]
-    texts = [text for allergy in allergies for text in strings(allergy)]
-    known = [words_in(strings(allergy)) for allergy in allergies]
     linked = {
         entry.block
         for entry, statement in coded
         if entry.block is not None and is_named(statement.allergy)
     }
-    return [
+    left = [
         block
         for block in narrative.blocks
         if block not in linked
         and not (block.is_aside and not _says_more(block))
         and not (has_allergy and about_none_known(block.text) is not None)
-        and not (allergies and _is_covered(block, texts, is_denied=any(denials)))
+    ]
+    if not (left and coded):
+        return left
+    is_denied = any(statement.is_denial for _, statement in coded)
+    texts_of_each = [list(strings(statement.allergy)) for _, statement in coded]
+    texts = [text for texts in texts_of_each for text in texts]
+    known = list(map(words_in, texts_of_each))
+    return [
+        block
+        for block in left
+        if not _is_covered(block, texts, is_denied=is_denied)
         and not any(map(words_in([block.text]).issubset, known))
     ]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 from xml.parsers import expat
 
 HL7, SDTC = "urn:hl7-org:v3", "urn:hl7-org:sdtc"
@@ -18,10 +19,13 @@ _XSI_TYPE = "http://www.w3.org/2001/XMLSchema-instance type"
 
 MAX_BYTES = 50_000_000
 _MAX_DEPTH = 200
+_TOO_DEEP = f"is nested more than {_MAX_DEPTH} elements deep"
 # Of the header and the Allergies section, which are kept; two thousand allergies have fewer.
 _MAX_ELEMENTS = 100_000
 _MAX_ATTRIBUTES = 100
 _MAX_ATTRIBUTE = 65_536
+# The elements of a section that are kept only where the section is wanted.
+_CONTENT = ("text", "entry")
 # How much of a path a message has.
 _MAX_PATH = 300
 
@@ -59,13 +63,18 @@ class UnreadableDocument(ValueError):
         self.place = ""
 
 
+# The content of what has none, never changed: most elements have none, and each list costs time.
+_EMPTY: list[Any] = []
+
+
 class CcdaElement:
     """An element: its name without the namespace of CDA, sdtc: before those of that.
 
-    The name is `{namespace}name` in any other. content has text and elements in their order.
+    The name is `{namespace}name` in any other. content has text and elements in their order,
+    elements the elements alone. is_left_out: the text and entries of a section are not kept.
     """
 
-    __slots__ = ("attributes", "content", "is_left_out", "line", "name", "parent")
+    __slots__ = ("attributes", "content", "elements", "is_left_out", "line", "name", "parent")
 
     def __init__(
         self, name: str, attributes: dict[str, str], line: int, parent: CcdaElement | None
@@ -74,9 +83,19 @@ class CcdaElement:
         self.attributes = attributes
         self.line = line
         self.parent = parent
-        self.content: list[CcdaElement | str] = []
-        # Of a section: whether its text and entries are not kept.
+        self.content: list[CcdaElement | str] = _EMPTY
+        self.elements: list[CcdaElement] = _EMPTY
         self.is_left_out = False
+
+    def append(self, child: CcdaElement | str) -> None:
+        """Add text or an element at the end of the content."""
+        if self.content is _EMPTY:
+            self.content = []
+        self.content.append(child)
+        if isinstance(child, CcdaElement):
+            if self.elements is _EMPTY:
+                self.elements = []
+            self.elements.append(child)
 
     def get(self, attribute: str) -> str:
         """Return an attribute without white space around it, "" where there is none."""
@@ -86,37 +105,30 @@ class CcdaElement:
     def null_flavor(self) -> str:
         return self.get("nullFlavor")
 
-    @property
-    def elements(self) -> Iterator[CcdaElement]:
-        return (child for child in self.content if isinstance(child, CcdaElement))
-
     def all(self, path: str) -> list[CcdaElement]:
         """Return the elements at a path below: "component/section"."""
-        reached = [self]
-        for step in path.split("/"):
-            # Called most often of all: faster than by way of elements.
-            reached = [
-                child
-                for element in reached
-                for child in element.content
-                if child.__class__ is CcdaElement and child.name == step
-            ]
-        return reached
+        if "/" in path:
+            step, _, rest = path.partition("/")
+            return [inner for child in self.all(step) for inner in child.all(rest)]
+        return [child for child in self.elements if child.name == path]
 
     def first(self, path: str) -> CcdaElement | None:
         """Return the first element at a path below, None where there is none."""
         if "/" in path:
             return next(iter(self.all(path)), None)
-        for child in self.content:
-            if child.__class__ is CcdaElement and child.name == path:
+        for child in self.elements:
+            if child.name == path:
                 return child
         return None
 
-    def descendants(self) -> Iterator[CcdaElement]:
-        """Yield the elements below, in the document's order."""
-        for child in self.elements:
-            yield child
-            yield from child.descendants()
+    def descendants(self) -> list[CcdaElement]:
+        """Return the elements below, in the document's order."""
+        found: list[CcdaElement] = []
+        waiting = [*self.elements[::-1]]
+        while waiting:
+            found.append(element := waiting.pop())
+            waiting += element.elements[::-1]
+        return found
 
     def templates(self) -> set[str]:
         """Return the roots of the templates that it says it conforms to."""
@@ -128,9 +140,7 @@ class CcdaElement:
         if self.parent is None:
             return self.name
         alike = [sibling for sibling in self.parent.elements if sibling.name == self.name]
-        place = (
-            "" if len(alike) < 2 else f"[{[sibling is self for sibling in alike].index(True) + 1}]"
-        )
+        place = f"[{alike.index(self) + 1}]" if len(alike) > 1 else ""
         return f"{self.parent.path}/{self.name}{place}"
 
     def refused(self, message: str) -> UnreadableDocument:
@@ -150,16 +160,8 @@ def read(document: bytes, is_wanted: Callable[[CcdaElement], bool]) -> CcdaEleme
     if len(document) > MAX_BYTES:
         raise UnreadableDocument(f"is larger than {MAX_BYTES // 1_000_000} MB")
     builder = _Builder(is_wanted)
-    # UTF-8 whatever the declaration says: expat itself knows only few charsets.
-    parser = expat.ParserCreate("utf-8", namespace_separator=" ")
-    parser.buffer_text = True
-    builder.line = lambda: parser.CurrentLineNumber
-    parser.StartElementHandler = builder.start
-    parser.EndElementHandler = builder.end
-    parser.CharacterDataHandler = builder.characters
-    parser.StartDoctypeDeclHandler = builder.doctype
     try:
-        parser.Parse(_as_utf8(document), True)
+        builder.parser.Parse(_as_utf8(document), True)
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise UnreadableDocument(
@@ -203,68 +205,81 @@ def _encoded(document: bytes, codec: str, label: str) -> bytes:
 class _Builder:
     """Receives the parts of a document from the parser and keeps what is wanted."""
 
-    line: Callable[[], int]
-
     def __init__(self, is_wanted: Callable[[CcdaElement], bool]) -> None:
         self.root: CcdaElement | None = None
         self._is_wanted = is_wanted
         self._at: CcdaElement | None = None
-        self._depth = 0
-        self._count = 0
-        # How many elements are open from the one inwards that is left out.
-        self._left_out = 0
+        # How many elements are open, and how many have been kept.
+        self._depth = self._count = 0
         # The sections that are open, and whether their content is wanted.
         self._wanted: dict[CcdaElement, bool] = {}
+        # UTF-8 whatever the declaration says: expat itself knows only few charsets.
+        self.parser = expat.ParserCreate("utf-8", namespace_separator=" ")
+        self.parser.buffer_text = True
+        self.parser.StartDoctypeDeclHandler = self._doctype
+        self._receive()
+
+    def _receive(self) -> None:
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._characters
 
     @property
     def path(self) -> str:
         return self._at.path if self._at is not None else ""
 
-    def doctype(self, *_declaration: object) -> None:
-        raise UnreadableDocument(
-            "has a DOCTYPE, which a clinical document never has; remove it", self.line()
-        )
+    def _refused(self, message: str) -> UnreadableDocument:
+        return UnreadableDocument(message, self.parser.CurrentLineNumber, self.path)
 
-    def start(self, name: str, attributes: dict[str, str]) -> None:
+    def _doctype(self, *_declaration: object) -> None:
+        raise self._refused("has a DOCTYPE, which a clinical document never has; remove it")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
-        if self._left_out and self._depth <= _MAX_DEPTH:
-            # Most of a document, of which nothing is kept.
-            self._left_out += 1
-            return
-        self._check(attributes)
-        name = _name(name)
-        if self._is_left_out(name):
-            self._left_out += 1
+        if self._depth > _MAX_DEPTH:
+            raise self._refused(_TOO_DEEP)
+        if attributes:
+            self._check(attributes)
+        name, at = _name(name), self._at
+        if name in _CONTENT and self._is_left_out():
+            self._leave_out()
             return
         self._count += 1
         if self._count > _MAX_ELEMENTS:
             message = f"has more than {_MAX_ELEMENTS:,} elements in its header and Allergies"
-            raise UnreadableDocument(message, self.line(), self.path)
-        if _XSI_TYPE in attributes:
-            attributes["xsi:type"] = attributes.pop(_XSI_TYPE)
-        element = CcdaElement(name, attributes, self.line(), self._at)
-        if self._at is None:
+            raise self._refused(message)
+        self._at = element = CcdaElement(name, attributes, self.parser.CurrentLineNumber, at)
+        if at is not None:
+            at.append(element)
+        else:
             _check_root(element)
             self.root = element
-        else:
-            self._at.content.append(element)
-        self._at = element
 
     def _check(self, attributes: dict[str, str]) -> None:
-        if self._depth > _MAX_DEPTH:
-            message = f"is nested more than {_MAX_DEPTH} elements deep"
-        elif len(attributes) > _MAX_ATTRIBUTES:
-            message = f"has an element with more than {_MAX_ATTRIBUTES} attributes"
-        elif attributes and max(map(len, attributes.values())) > _MAX_ATTRIBUTE:
-            message = f"has an attribute of more than {_MAX_ATTRIBUTE:,} characters"
-        else:
-            return
-        raise UnreadableDocument(message, self.line(), self.path)
+        if len(attributes) > _MAX_ATTRIBUTES:
+            raise self._refused(f"has an element with more than {_MAX_ATTRIBUTES} attributes")
+        if max(map(len, attributes.values())) > _MAX_ATTRIBUTE:
+            raise self._refused(f"has an attribute of more than {_MAX_ATTRIBUTE:,} characters")
+        if _XSI_TYPE in attributes:
+            attributes["xsi:type"] = attributes.pop(_XSI_TYPE)
 
-    def _is_left_out(self, name: str) -> bool:
-        """Say whether an element begins what is not taken: the content of another section."""
+    def _end(self, _name_of: str) -> None:
+        self._depth -= 1
+        ended = self._at
+        if ended is not None:
+            if ended.name == "section":
+                ended.is_left_out = not self._wanted.pop(ended, True)
+            self._at = ended.parent
+
+    def _characters(self, text: str) -> None:
+        # A body that is a file in base64 stays in the document alone.
+        if self._at is not None and "representation" not in self._at.attributes:
+            self._at.append(text)
+
+    def _is_left_out(self) -> bool:
+        """Say whether the text and the entries of the open element are not taken."""
         at = self._at
-        if at is None or at.name != "section" or name not in ("text", "entry"):
+        if at is None or at.name != "section":
             return False
         if at not in self._wanted:
             self._wanted[at] = self._is_within(at) or self._is_wanted(at)
@@ -279,22 +294,26 @@ class _Builder:
             at = at.parent
         return False
 
-    def end(self, _name_of: str) -> None:
-        self._depth -= 1
-        if self._left_out:
-            self._left_out -= 1
-            return
-        ended = self._at
-        if ended is None:
-            return
-        ended.is_left_out = not self._wanted.pop(ended, True)
-        self._at = ended.parent
+    def _leave_out(self) -> None:
+        """Only count until the element ends that has just begun: most of a document is in such."""
+        depth = own_depth = self._depth
 
-    def characters(self, text: str) -> None:
-        # A body that is a file in base64 stays in the document alone.
-        if self._left_out or self._at is None or "representation" in self._at.attributes:
-            return
-        self._at.content.append(text)
+        def start(_name: str, _attributes: dict[str, str]) -> None:
+            nonlocal depth
+            depth += 1
+            if depth > _MAX_DEPTH:
+                raise self._refused(_TOO_DEEP)
+
+        def end(_name: str) -> None:
+            nonlocal depth
+            depth -= 1
+            if depth < own_depth:
+                self._depth = depth
+                self._receive()
+
+        self.parser.StartElementHandler = start
+        self.parser.EndElementHandler = end
+        self.parser.CharacterDataHandler = None
 
 
 @lru_cache(maxsize=1_000)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -57,6 +58,7 @@ def without_dashes(written: str) -> str:
     return day.replace("-", "") + time.replace(":", "").replace("Z", "+0000")
 
 
+@lru_cache(maxsize=1_000)
 def is_no_date(written: str) -> bool:
     """Say whether a text only holds the place of a time: 00010101, 1900-01-01, 99991231."""
     time = calendar_time(written)
@@ -83,6 +85,7 @@ def date_of_birth(written: str) -> str:
     return "" if _is_out_of_range(time) else time
 
 
+@lru_cache(maxsize=1_000)
 def calendar_time(written: str) -> str:
     """Return a dateTime, also of a placeholder; "" for what is no time.
 
@@ -115,7 +118,7 @@ def is_exact(written: str, as_date_time: str) -> bool:
 
 def time_remarks(root: CcdaElement) -> Iterator[str]:
     """Yield what is unusual about how the times of a document are written."""
-    times = [element for element in root.descendants() if _is_time(element)]
+    times = [element for element in root.descendants() if _is_time(element.name)]
     written = [element.get("value") for element in times]
     if dashed := next((time for time in written if time != without_dashes(time)), ""):
         yield (
@@ -126,8 +129,9 @@ def time_remarks(root: CcdaElement) -> Iterator[str]:
         yield f"its dates have placeholders, such as {placeholder}; they are read as not known"
 
 
-def _is_time(element: CcdaElement) -> bool:
-    return element.name in _ENDS or element.name.lower().endswith("time")
+@lru_cache(maxsize=1_000)
+def _is_time(name: str) -> bool:
+    return name in _ENDS or name.lower().endswith("time")
 
 
 def _is_left_out(time: CcdaElement) -> bool:
@@ -158,11 +162,13 @@ _REGISTRIES = frozenset({*_IDENTIFIER_SYSTEMS, *MAPS["registries"]["oids"]})
 URI_ROOT = _HL7 + "4.873"
 
 
+@lru_cache(maxsize=1_000)
 def code_system(oid: str) -> str:
     """Return FHIR's address of a code system; `urn:oid:…` where it has none."""
     return _CODE_SYSTEMS.get(_short(oid)) or urn(oid)
 
 
+@lru_cache(maxsize=1_000)
 def identifier_system(oid: str) -> str:
     """Return FHIR's address of who assigns identifiers; `urn:oid:…` where it has none."""
     return _IDENTIFIER_SYSTEMS.get(_short(oid)) or urn(oid)
@@ -268,7 +274,9 @@ def has_code(element: CcdaElement | None, *codes: str) -> bool:
     """Say whether an element's code, or a translation of it, is one of these."""
     if element is None:
         return False
-    return any(coded.get("code") in codes for coded in (element, *element.all("translation")))
+    if element.get("code") in codes:
+        return True
+    return any(part.get("code") in codes for part in element.all("translation"))
 
 
 def is_negated(statement: CcdaElement | None) -> bool:

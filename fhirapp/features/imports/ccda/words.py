@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from fhirapp.clinical.assertion import denies
@@ -64,6 +65,7 @@ _COMPOUND = re.compile(r"\w{3,}allergien?")
 _TO = re.compile(r"\b(?:allerg|alerg)\w* (?:to|gegen|auf|a|à|al|aux?|contra|voor)\b")
 
 
+@lru_cache(maxsize=1_000)
 def is_heading(text: str) -> bool:
     """Say whether a text only has words of headings, of columns, and of remarks on the record."""
     if described_severely(text):
@@ -158,6 +160,7 @@ _NOT, _LASTING, _BESIDE, _HEADS, _NOW, _SILENT = map(
 )
 
 
+@lru_cache(maxsize=1_000)
 def status_named(text: str) -> str:
     """Return the status that a whole text names: active, inactive or resolved; else "".
 
