@@ -1,7 +1,7 @@
 """Words of scans, recognized by Tesseract where it is installed: they may be wrong.
 
 A page that has hardly any text of its own is read by a process of its own, limited in time and
-memory, which can change no file and reach no network (confine.py).
+memory, which can change no file, read none of the server's and reach no network (confine.py).
 """
 
 from __future__ import annotations
@@ -25,6 +25,14 @@ MAX_PAGES, PAGE_SECONDS, DOCUMENT_SECONDS, MEGABYTES = 50, 60, 300, 1024
 _MAX_BYTES = 4_000_000
 _LAUNCHER = Path(__file__).with_name("confine.py")
 _PASSED_ON = ("PATH", "TESSDATA_PREFIX")
+
+
+class _Unusable(Unreadable):
+    """No scan can be read; advice says what to do."""
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(reason)
+        self.advice = advice
 
 
 class Recognition:
@@ -70,16 +78,24 @@ class Recognition:
 
 def _recognize(picture: bytes, languages: str, seconds: float) -> str:
     """Return what Tesseract reads in a picture. Raises Unreadable."""
-    if sys.platform != "linux" or (program := shutil.which("tesseract")) is None:
-        raise Unreadable("tesseract is not installed")
-    limits = map(str, (MEGABYTES, PAGE_SECONDS, _MAX_BYTES))
     # 1: rotated pages are detected.
-    command = [program, "stdin", "stdout", "-l", languages, "--psm", "1"]
+    arguments = ["stdin", "stdout", "-l", languages, "--psm", "1"]
+    return _tesseract(arguments, picture, seconds).decode("utf-8", "replace")
+
+
+def _tesseract(arguments: list[str], picture: bytes, seconds: float) -> bytes:
+    """Return the output of Tesseract. Raises Unreadable."""
+    if sys.platform != "linux":
+        raise _Unusable("scans are read on Linux only", "run the server on Linux")
+    if (program := shutil.which("tesseract")) is None:
+        raise _Unusable("tesseract is not installed", "on Debian: apt-get install tesseract-ocr")
+    # Its time on the processor ends after ours, so that the reason is ours.
+    limits = map(str, (MEGABYTES, PAGE_SECONDS + 1, _MAX_BYTES))
     # In memory: a limit of the size of files holds for it, and nothing of it is on a disk.
     with os.fdopen(os.memfd_create("text"), "w+b") as text:
         try:
             subprocess.run(
-                [sys.executable, "-P", str(_LAUNCHER), *limits, *command],
+                [sys.executable, "-P", str(_LAUNCHER), *limits, program, *arguments],
                 input=picture,
                 stdout=text,
                 # Error output may quote a document.
@@ -91,10 +107,15 @@ def _recognize(picture: bytes, languages: str, seconds: float) -> str:
         except subprocess.TimeoutExpired:
             raise Unreadable(f"text recognition takes longer than {seconds:.0f} s") from None
         except (OSError, subprocess.CalledProcessError) as error:
-            why = f"tesseract ended with {getattr(error, 'returncode', 'an error of the system')}"
-            raise Unreadable(f"text recognition failed: {why}") from None
+            status = getattr(error, "returncode", "an error of the system")
+            if status == os.EX_NOPERM:
+                raise _Unusable(
+                    "tesseract could read the server's files",
+                    "use Linux 5.13 or later with Landlock, which a container must allow",
+                ) from None
+            raise Unreadable(f"text recognition failed: tesseract ended with {status}") from None
         text.seek(0)
-        return text.read().decode("utf-8", "replace")
+        return text.read()
 
 
 def _environment() -> dict[str, str]:
@@ -105,22 +126,13 @@ def _environment() -> dict[str, str]:
 
 def why_unusable(languages: str) -> str:
     """Return why scans cannot be read in these languages and what to do, "" where they can."""
-    if sys.platform != "linux":
-        return "scans are read on Linux only"
-    program = shutil.which("tesseract")
-    if program is None:
-        return "tesseract is not installed; on Debian: apt-get install tesseract-ocr"
     try:
-        listed = subprocess.run(
-            [program, "--list-langs"],
-            capture_output=True,
-            check=True,
-            env=_environment(),
-            timeout=PAGE_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError):
+        listed = _tesseract(["--list-langs"], b"", PAGE_SECONDS).split()
+    except _Unusable as error:
+        return f"{error}; {error.advice}"
+    except Unreadable:
         return "tesseract does not work; install it again"
-    lacking = [code for code in languages.split("+") if code.encode() not in listed.stdout.split()]
+    lacking = [code for code in languages.split("+") if code.encode() not in listed]
     if not lacking:
         return ""
     packages = " ".join(f"tesseract-ocr-{code.lower().replace('_', '-')}" for code in lacking)

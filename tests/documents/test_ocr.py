@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from fhirapp.config import ConfigurationError
 from fhirapp.documents import Extractor, Unreadable, ocr
+from fhirapp.documents.confine import UID
 from fhirapp.documents.media import ExtractedText, Unread
 from fhirapp.environment import load_settings
+from tests import ROOT
 from tests.support.documents import clinical, lines, medium, pdf_of_pages, scanned, section
 
 pytestmark = pytest.mark.process
@@ -96,6 +102,69 @@ def test_tesseract_that_breaks_is_a_reason(reader, tesseract, monkeypatch, scrip
     assert time.monotonic() - started < 30
     tesseract(f"echo '{READ}'")
     assert reader.text_of(ocr.PICTURES[0], "") == READ
+
+
+def test_tesseract_cannot_read_the_files_of_the_servers_user(reader, tesseract, monkeypatch):
+    """Neither the user nor the files' modes keep it from them: the files are its own user's."""
+    # As root the program has a user of its own.
+    user = UID if os.geteuid() == 0 else os.geteuid()
+    tesseract("")
+    folder = Path(os.environ["PATH"].partition(":")[0]) / "instance"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, user, -1)
+    script = ""
+    for name in ("fhirapp.db", "secret.key"):
+        (folder / name).write_text(f"content of {name}\n")
+        (folder / name).chmod(0o600)
+        os.chown(folder / name, user, -1)
+        script += f'read -r line < {folder / name} && echo "$line" || echo refused\n'
+    script += f"[ -d {folder} ] && echo {folder}/*"
+    unconfined = subprocess.run(
+        ["/bin/sh", "-c", script], user=user, capture_output=True, text=True, check=True
+    )
+    assert unconfined.stdout.splitlines() == [
+        *("content of fhirapp.db", "content of secret.key"),
+        f"{folder}/fhirapp.db {folder}/secret.key",
+    ]
+    tesseract(script)
+    assert reader.text_of(ocr.PICTURES[0], "").split("\n") == ["refused", "refused", f"{folder}/*"]
+    # A folder that it is told to read opens no other.
+    monkeypatch.setenv("TESSDATA_PREFIX", str(folder / "tessdata"))
+    (folder / "tessdata").mkdir()
+    assert reader.text_of(ocr.PICTURES[0], "").split("\n")[:2] == ["refused", "refused"]
+
+
+_WITHOUT_LANDLOCK = """
+import ctypes, errno, seccompy
+# Root that cannot become another user, as in some containers: without CAP_SETGID and CAP_SETUID.
+for capability in (6, 7):
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+calls = seccompy.Filter()
+calls.errno("landlock_create_ruleset", errno.ENOSYS)
+calls.load()
+from fhirapp.documents import Extractor, Unreadable, ocr
+print(ocr.why_unusable("eng"))
+with Extractor(languages="eng") as extractor:
+    try:
+        print(extractor.text_of(ocr.PICTURES[0], ""))
+    except Unreadable as error:
+        print(error)
+"""
+
+
+def test_tesseract_is_not_run_where_it_could_read_the_servers_files(tesseract):
+    tesseract(f"echo '{READ}'")
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_LANDLOCK],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    reason = "tesseract could read the server's files"
+    advice = "use Linux 5.13 or later with Landlock, which a container must allow"
+    assert done.stdout.splitlines() == [f"{reason}; {advice}", reason]
 
 
 def test_memory_beyond_the_limit_is_refused(reader, tesseract, monkeypatch):
