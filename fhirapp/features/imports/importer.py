@@ -113,7 +113,11 @@ class Import:
         self._notes = notes
         self._stage = stage
         self._reader = RecordReader(
-            stage, options.prefix, self.report.remark, self.report.add_skipped_file
+            stage,
+            options.prefix,
+            self.report.remark,
+            self.report.add_skipped_file,
+            changes=options.repair or bool(options.prefix),
         )
         self._intake = Intake(definitions, options, stage, self.report, self._reject)
         self._batch = Batch(self._publish_batch)

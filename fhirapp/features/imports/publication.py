@@ -117,6 +117,9 @@ class Publication:
         self, record: ImportRecord, definition: Definition, contents: _Contents
     ) -> Verdict | None:
         """Admit a record of a group."""
+        if record.faults:
+            contents.rejections.append((record, Rejected(faults=record.faults)))
+            return None
         if record.deletes:
             resource_id = record.deletes.partition("/")[2]
             contents.add(Admitted(record, deletion(definition, resource_id)))

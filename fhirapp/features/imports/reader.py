@@ -30,7 +30,7 @@ class RecordReader:
     """Reads inputs; the addresses of what documents and rows are about go to the stage.
 
     remark receives remarks on a table as a whole: (place, text); skip receives the files without
-    records: (place, reason).
+    records: (place, reason). changes says whether resources are changed before they are staged.
     """
 
     def __init__(
@@ -39,11 +39,14 @@ class RecordReader:
         prefix: str = "",
         remark: Callable[[str, str], None] = lambda _place, _text: None,
         skip: Callable[[str, str], None] = lambda _place, _reason: None,
+        *,
+        changes: bool = True,
     ) -> None:
         self._stage = stage
         self._prefix = prefix
         self._remark = remark
         self._skip = skip
+        self._changes = changes
         # A Bundle was one page of several.
         self.has_pages = False
         # The locations of the files named in tables.
@@ -62,16 +65,27 @@ class RecordReader:
 
     def _parsed(self, records: Iterable[ImportRecord]) -> Iterator[ImportRecord]:
         for record in records:
-            if not (record.faults or record.deletes) and record.resource is None:
-                try:
-                    record = record._replace(resource=fhir_json.loads(record.text))
-                except ValueError as error:
-                    yield _faulty(record.place, f"is not JSON: {error}")._replace(text=record.text)
-                    continue
-            if record.type_name == "Bundle" and record.resource.get("type") != "history":
-                yield from self._parsed(self._bundle(record.resource, record.place))
-            else:
+            if record.faults or record.deletes or record.resource is not None:
                 yield record
+                continue
+            try:
+                resource = self._loads(record.text)
+            except ValueError as error:
+                yield record._replace(faults=[("", f"is not JSON: {error}")])
+                continue
+            parsed = record._replace(resource=resource)
+            if parsed.type_name == "Bundle" and resource.get("type") != "history":
+                yield from self._parsed(self._bundle(resource, record.place))
+            else:
+                yield parsed
+
+    def _loads(self, text: bytes) -> Any:
+        """Return JSON; numbers may lose digits where the resource is staged as it came."""
+        if not self._changes:
+            resource = _loads_quickly(text)
+            if type(resource) is dict and resource.get("resourceType") != "Bundle":
+                return resource
+        return fhir_json.loads(text)
 
     def _unparsed(self, source: Input, on_read: OnRead) -> Iterator[ImportRecord]:
         try:
@@ -257,6 +271,13 @@ class RecordReader:
                 condition=condition,
                 on_match=on_match,
             )
+
+
+def _loads_quickly(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _faulty(place: str, message: str, path: str = "") -> ImportRecord:

@@ -202,10 +202,17 @@ class Stage(AbstractContextManager["Stage"]):
         ) in self._connection.execute(f"SELECT {_COLUMNS} FROM record {where}", values):
             is_deletion = kind == DELETION
             content = text if content is None else content
+            resource, faults = None, []
+            try:
+                resource = None if is_deletion else fhir_json.loads(content)
+            except ValueError as error:
+                # A member that stands twice: it is found now that all is read to the digit.
+                faults = [("", f"is not JSON: {error}")]
             yield ImportRecord(
                 place,
                 text,
-                None if is_deletion else fhir_json.loads(content),
+                resource,
+                faults=faults,
                 deletes=f"{type_name}/{resource_id}" if is_deletion else "",
                 bundle=bundle,
                 grouped=bool(grouped),
