@@ -65,10 +65,19 @@ def import_paths(
     """Import files, folders and archives; "-" is standard input.
 
     Imports into one database run one after the other, as each reports what it published: waits is
-    called where this one has to wait. on_begin receives the report, which grows meanwhile. Raises
-    ConfigurationError for a path that is not there, and for deletions by a partial export.
+    called where this one has to wait. progress receives bytes of the inputs, half of them as they
+    are read and half as they are published. on_begin receives the report, which grows meanwhile.
+    Raises ConfigurationError for a path that is not there, and for deletions by a partial export.
     """
     settings.instance.mkdir(parents=True, exist_ok=True)
+    bytes_read = 0
+
+    def reading(count: int) -> None:
+        """Half of the progress is the reading, half the publication."""
+        nonlocal bytes_read
+        bytes_read += count
+        progress(count // 2)
+
     with (
         lock(settings, TURN, waits),
         temporary_folder(settings.instance) as spool,
@@ -87,8 +96,8 @@ def import_paths(
             on_begin(run.report)
             try:
                 for source in inputs:
-                    run.read(source, progress)
-                run.publish()
+                    run.read(source, reading)
+                run.publish(lambda share: progress(int(share * bytes_read / 2)))
             finally:
                 run.report_rejections()
             run.finish()
@@ -148,8 +157,9 @@ class Import:
         for record in self._reader.read(source, progress):
             self._intake.take(record)
 
-    def publish(self) -> None:
-        """Publish everything that is staged, in batches."""
+    def publish(self, progress: Callable[[float], None]) -> None:
+        """Publish everything that is staged, in batches; progress receives the share of each."""
+        self._progress = progress
         self._stage.arrange()
         publication = Publication(
             self._definitions, self._stage, self._batch, self._admission, self.report, self._reject
@@ -217,6 +227,8 @@ class Import:
             self._rules.record_shared(connection)
         for admitted, change in zip(batch, changes, strict=True):
             self._report_outcome(admitted, change)
+        size = sum(len(admitted.record.content) for admitted in batch)
+        self._progress(size / max(self._stage.size, 1))
         self._admission.note_published(content.definition.name for content in contents)
 
     def _with_words(

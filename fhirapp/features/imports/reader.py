@@ -65,17 +65,14 @@ class RecordReader:
 
     def _parsed(self, records: Iterable[ImportRecord]) -> Iterator[ImportRecord]:
         for record in records:
-            if record.faults or record.deletes or record.resource is not None:
-                yield record
-                continue
-            try:
-                resource = self._loads(record.text)
-            except ValueError as error:
-                yield record._replace(faults=[("", f"is not JSON: {error}")])
-                continue
-            parsed = record._replace(resource=resource)
-            if parsed.type_name == "Bundle" and resource.get("type") != "history":
-                yield from self._parsed(self._bundle(resource, record.place))
+            parsed = record
+            if not (record.faults or record.deletes) and record.resource is None:
+                try:
+                    parsed = record._replace(resource=self._loads(record.text))
+                except ValueError as error:
+                    parsed = record._replace(faults=[("", f"is not JSON: {error}")])
+            if parsed.type_name == "Bundle" and parsed.resource.get("type") != "history":
+                yield from self._parsed(self._bundle(parsed.resource, parsed.place))
             else:
                 yield parsed
 

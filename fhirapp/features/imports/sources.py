@@ -12,19 +12,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection, insert, select
 
-from fhirapp.db import Reader
+from fhirapp.db import Reader, db
 from fhirapp.definition import Definition
 from fhirapp.search.reference import Reference
 from fhirapp.store.import_models import ImportShared, ImportSource
-from fhirapp.store.prepare import CARRIES, PreparedResource, blob_ids
+from fhirapp.store.prepare import CARRIES, PreparedResource
 from fhirapp.store.publish import by_content
-from fhirapp.store.version import Change, StoredVersion, Version, stored_versions
+from fhirapp.store.version import Change, StoredVersion, Version
 
 # Targets that are remembered.
 _REMEMBERED = 50_000
 ANOTHER_SOURCE = (
-    "is a record of another source here, and this source sent none with the same content: it may "
-    "be about another person; give its ids a prefix (--id-prefix), or import both under one name "
+    "belongs to another source here, and this source sent none with the same content: it may be"
+    " about another person; give its ids a prefix (--id-prefix), or import both under one name "
     "(--source)"
 )
 # Why a resource is not published: it is known from another source, records of another source refer
@@ -43,8 +43,9 @@ MISFILED = (
 
 
 class SourceRules:
-    """The rules of one import for the ids of its source.
+    """The rule of one import for ids: an id belongs to the source that brought it, or refers to it.
 
+    Another source may bring it with the same content only, and refer to it only if it did so.
     source_id is None where the source has no name or there is no other: then no id is foreign.
     last_rows has the last row of each type before the import. shared collects the ids by type of
     what the source has with the content of another.
@@ -62,8 +63,6 @@ class SourceRules:
         self._last_rows = last_rows
         # Type/id of what the source may refer to.
         self._own: set[str] = set()
-        # Ids of patients that another source uses, perhaps for another person.
-        self._conflicting_patients: set[str] = set()
         # Type/id of the batch that is not here and that records of other sources refer to.
         self._claimed: set[str] = set()
 
@@ -96,10 +95,18 @@ class SourceRules:
             " ORDER BY version_id DESC LIMIT 1",
             (resource_id,),
         )
-        if newest is None or not self.is_foreign(newest[0]):
-            return False
+        if newest is None:
+            # Whose patient it is matters also before that patient is here.
+            return definition.compartment == "id" and self._is_claimed(definition, resource_id)
         shared = "SELECT 1 FROM import_shared WHERE source_id = ? AND type = ? AND id = ?"
-        return snapshot.first(shared, (self.source_id, type_name, resource_id)) is None
+        return (
+            self.is_foreign(newest[0])
+            and snapshot.first(shared, (self.source_id, type_name, resource_id)) is None
+        )
+
+    def _is_claimed(self, definition: Definition, resource_id: str) -> bool:
+        with db.engine.connect() as connection:
+            return bool(self._claims(connection, definition, [resource_id]))
 
     # What is published.
 
@@ -109,7 +116,7 @@ class SourceRules:
         batch: Sequence[PreparedResource],
         latest: Mapping[str, StoredVersion],
     ) -> None:
-        """Read what decide() needs to know of a batch of one type and of its attachments.
+        """Read what decide() needs to know of a batch of one type.
 
         latest has the newest version of each resource that has one, by id.
         """
@@ -117,10 +124,6 @@ class SourceRules:
         if self.source_id is not None:
             new = {prepared.id for prepared in batch} - latest.keys()
             self._claimed = self._claims(connection, batch[0].definition, new)
-            self._claimed |= self._claims(
-                connection, self._definitions["Binary"], {*blob_ids(batch)}
-            )
-            self._note_conflicting_patients(connection, batch)
 
     def decide(
         self, prepared: PreparedResource, latest: StoredVersion | Version | None
@@ -131,11 +134,7 @@ class SourceRules:
             if latest and not prepared.deleted and self.is_foreign(latest.source_id):
                 self.shared[prepared.definition.name].add(prepared.id)
             return change
-        if reason := self._refusal(prepared, latest):
-            if prepared.definition.compartment == "id" and not prepared.deleted:
-                self._conflicting_patients.add(prepared.id)
-            return reason
-        return change
+        return self._refusal(prepared, latest) or change
 
     def is_claimed(self, name: str) -> bool:
         """Say whether Type/id of the batch is not here, and records of other sources name it."""
@@ -155,8 +154,6 @@ class SourceRules:
         """Return why a resource is not published, "" where it is."""
         if latest and prepared.deleted:
             return _FOREIGN if self.is_foreign(latest.source_id) else ""
-        if prepared.patient_id in self._conflicting_patients:
-            return _FOREIGN
         if latest is None:
             return _CLAIMED if prepared.name in self._claimed else ""
         is_moved = latest.patient_id not in (None, prepared.patient_id)
@@ -188,19 +185,6 @@ class SourceRules:
             )
             claimed.update(connection.execute(referred).scalars())
         return {f"{definition.name}/{resource_id}" for resource_id in claimed}
-
-    def _note_conflicting_patients(
-        self, connection: Connection, batch: Sequence[PreparedResource]
-    ) -> None:
-        """Add the patients that are not here and that records of other sources refer to."""
-        patients = self._definitions["Patient"]
-        if batch[0].definition is patients:
-            return
-        ids = {prepared.patient_id for prepared in batch if prepared.patient_id}
-        ids -= self._conflicting_patients
-        ids -= stored_versions(connection, patients, ids).keys()
-        claimed = self._claims(connection, patients, ids)
-        self._conflicting_patients |= {name.partition("/")[2] for name in claimed}
 
 
 def has_others(connection: Connection, source_id: int) -> bool:

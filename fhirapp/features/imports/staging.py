@@ -18,7 +18,7 @@ from pathlib import Path
 from fhirapp.config import ConfigurationError
 from fhirapp.disk import human_size
 from fhirapp.features.imports.bundles import OnMatch
-from fhirapp.features.imports.records import ImportRecord, Rejection
+from fhirapp.features.imports.records import Faults, ImportRecord, Rejection
 from fhirapp.fhir import json as fhir_json
 
 # text and content are NULL where both are the same, content of a deletion too. key is what records
@@ -202,12 +202,13 @@ class Stage(AbstractContextManager["Stage"]):
         ) in self._connection.execute(f"SELECT {_COLUMNS} FROM record {where}", values):
             is_deletion = kind == DELETION
             content = text if content is None else content
-            resource, faults = None, []
+            resource = None
+            faults: Faults = ()
             try:
                 resource = None if is_deletion else fhir_json.loads(content)
             except ValueError as error:
                 # A member that stands twice: it is found now that all is read to the digit.
-                faults = [("", f"is not JSON: {error}")]
+                faults = (("", f"is not JSON: {error}"),)
             yield ImportRecord(
                 place,
                 text,

@@ -181,7 +181,7 @@ def test_document_of_one_source_does_not_get_the_bytes_of_another(take, empty, a
     else:
         report = take(BEN, binary("77", "Ben's note"), carrier("b1", "9"), source="lab")
         assert report.rejected_lines == 2
-    assert "Binary/77 is a record of another source here" in report.faults[-1].message
+    assert "Binary/77 belongs to another source here" in report.faults[-1].message
     assert present(empty) == ANNAS | {"Patient/9"}
 
 
@@ -259,5 +259,5 @@ def test_row_of_a_table_does_not_refer_to_a_record_of_another_source_by_its_id(
     for _ in range(2):
         report = load(empty, table, source="lab")
         assert report.rejected_lines == 1
-        assert f"{foreign} is a record of another source here" in report.faults[0].message
+        assert f"{foreign} belongs to another source here" in report.faults[0].message
     assert current(empty, ALLERGY) == []

@@ -136,9 +136,10 @@ def test_id_of_two_sources_is_rejected_where_the_content_differs(take, empty):
 def test_older_content_of_another_source_is_rejected(take, empty):
     made = {letter: allergy("a", note=[{"text": letter}]) for letter in "ABC"}
     for letter in "ABC":
-        take(made[letter], source="s")
+        take(patient("one"), made[letter], source="s")
     for letters in ("BA", "A", "ABA"):
-        report = take(*(made[letter] for letter in letters), source="other")
+        contents = [made[letter] for letter in letters]
+        report = take(patient("one"), *contents, source="other")
         assert {fault.message[: len(FOREIGN)] for fault in report.faults} == {FOREIGN}
         assert report.rejected_lines == len(letters)
     assert len(versions(empty, "AllergyIntolerance")) == 3

@@ -147,7 +147,7 @@ def records_of(lines: Iterator[TableLine], separator: str, number: int) -> Itera
     source = _RecordLines(lines, separator)
     reader = csv.reader(source, delimiter=separator, skipinitialspace=separator != " ", strict=True)
     while True:
-        taken = source.begin()
+        taken = source.start_record()
         try:
             cells, fault = next(reader, []), ""
         except csv.Error:
@@ -185,7 +185,7 @@ class _RecordLines:
             rf'((?:^|{mark}) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)) *(?={mark}|[\r\n]|\Z)'
         )
 
-    def begin(self) -> list[TableLine]:
+    def start_record(self) -> list[TableLine]:
         """Return the list that gets the lines of the next record."""
         self._taken, self._size = [], 0
         return self._taken
