@@ -21,9 +21,12 @@ from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.server.check import Depth, check_database
-from tests.support.bundles import put
+from tests.support.bundles import asked, bundle, history, put
+from tests.support.ccda_people import RECORD
+from tests.support.ccda_people import document as clinical_document
+from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.effort import sample
-from tests.support.importing import asking, lines, load, write
+from tests.support.importing import URN, asking, lines, load, write
 from tests.support.records import allergy, document, inline, patient, practitioner
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp
 from tests.support.stored import content_and_index, provenance_targets
@@ -213,12 +216,39 @@ def test_dry_run_copies_the_database_of_the_setting(tmp_path):
 # Campaigns
 
 
+def write_other_kinds(folder: Path) -> None:
+    """Write Bundles, histories, tables and C-CDA documents into a folder."""
+    for number in range(4):
+        created = patient(mrn=f"n{number}")
+        condition = {"ifNoneExist": f"identifier=urn:mrn|n{number}"}
+        address = f"{URN}{number:02}"
+        entries = [
+            asked("POST", "Patient", created, address, **condition),
+            put(allergy(f"of-bundle-{number}", of=address)),
+            asked("DELETE", f"AllergyIntolerance/gone-{number}"),
+        ]
+        write(folder, bundle("transaction", *entries), f"bundle-{number}.json")
+        versions = [
+            allergy(f"of-history-{number}", of=f"Patient/p{number}", note=[{"text": text}])
+            for text in ("first", "second")
+        ]
+        write(folder, lines(history(*versions)), f"history-{number}.ndjson")
+        person = clinical_document(f"Person{number}", (RECORD, str(number % 3)))
+        write(folder, person, f"document-{number}.xml")
+    rows = b"".join(
+        b"row-%d,Doe,row-%d,Substance %d\n" % (number % 5, number, number) for number in range(30)
+    )
+    write(folder, b"patient_id,patient_family,id,substance\n" + rows, "table.csv")
+
+
 @pytest.mark.campaign
+@pytest.mark.databases(SQLITE, POSTGRESQL)
 def test_import_that_is_killed_at_random_is_completed_by_the_next(
     make_app, tmp_path, small_batches
 ):
     """Some allergies occur twice, others wait for their recorders, and each is in the index."""
     small_batches(15)
+    write_other_kinds(tmp_path / "records")
     allergies = [
         allergy(
             f"a{number}",
@@ -244,7 +274,7 @@ def test_import_that_is_killed_at_random_is_completed_by_the_next(
     lasts = time.perf_counter() - began
     expected, targets = content_and_index(whole), sorted(chain(*provenance_targets(whole)))
     killed = ended = 0
-    while killed < sample(12, 200) or not ended:
+    while killed < sample(12, 500) or not ended:
         app = make_app(seed=False)
         is_killed = True
         while is_killed:
