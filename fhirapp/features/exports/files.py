@@ -116,8 +116,6 @@ class NdjsonFile:
     def __init__(self, path: Path, *, compressed: bool = False, hashed: bool = False) -> None:
         self.path = path
         self.lines = 0
-        # In bytes, before they are compressed.
-        self.length = 0
         self._raw = _HashedFile(path) if hashed else FileIO(path, "xb", opener=_open_private)
         self._buffered = BufferedWriter(self._raw, _BUFFER)
         # Without time and name: identical content gives identical files.
@@ -133,11 +131,10 @@ class NdjsonFile:
 
     def write(self, pieces: Iterable[bytes]) -> None:
         """Write a line, which comes in pieces."""
+        write = self._file.write
         for piece in pieces:
-            self._file.write(piece)
-            self.length += len(piece)
-        self._file.write(b"\n")
-        self.length += 1
+            write(piece)
+        write(b"\n")
         self.lines += 1
 
     def finish(self) -> None:
@@ -302,19 +299,21 @@ class ExportAttempt:
 
         Raises OSError, also before the disk is full.
         """
-        stem, number = type_name if kind == OUTPUT else kind, 0
+        stem = type_name if kind == OUTPUT else kind
+        number = size = 0
         file: NdjsonFile | None = None
         try:
             for line in lines:
-                if file is not None and file.length + len(line) >= LONGEST_FILE:
+                if file is not None and size + len(line) >= LONGEST_FILE:
                     self._put(kind, type_name, file)
                     file = None
                 if file is None:
                     if shutil.disk_usage(self._folder).free < RESERVE:
                         raise OSError(errno.ENOSPC, "the rest is for the database")
-                    number += 1
+                    number, size = number + 1, 0
                     file = NdjsonFile(self._folder / f"{stem}.{number}.ndjson")
                 file.write((line,))
+                size += len(line) + 1
             if file is not None:
                 self._put(kind, type_name, file)
         finally:

@@ -204,9 +204,11 @@ def entry(
             for binary_id, number in sorted(made_with.items())
         ]
     before["fullUrl"] = address
-    yield fhir_json.dumps(before)[:-1]
-    if resource is not None:
-        yield b',"resource":'
+    start = fhir_json.dumps(before)[:-1]
+    if resource is None:
+        yield start
+    else:
+        yield start + b',"resource":'
         yield from resource
     deleted = resource is None
     # The first is an update as create (FHIR R4 http §3.1.0.4.1): the id is the source's own.
