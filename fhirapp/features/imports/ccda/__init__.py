@@ -6,7 +6,7 @@ section. concept_maps.toml has the codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -52,7 +52,13 @@ def resources_of(
     """
     try:
         root = read(document, is_allergies)
-        return _resources(root, document, remark)
+        elements = root.descendants()
+        try:
+            return _resources(root, elements, document, remark)
+        finally:
+            # Without the circles the elements are freed at once, and not by a later collection.
+            for element in elements:
+                element.parent = None
     except UnreadableDocument as error:
         error.place = place
         raise
@@ -69,10 +75,20 @@ def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str
 
 
 def _resources(
-    root: CcdaElement, document: bytes, remark: Callable[[str], None]
+    root: CcdaElement,
+    elements: list[CcdaElement],
+    document: bytes,
+    remark: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    outer_sections = list(_sections(root))
-    sections = [section for section, is_wanted in outer_sections if is_wanted]
+    """Return the resources; elements are all those below the root."""
+    sections: list[CcdaElement] = []
+    titles: list[str] = []
+    for element in elements:
+        # What is within a section of allergies is part of it.
+        if element.name == "section" and not any(at in sections for at in element.lineage()):
+            titles.append(title_remark(element))
+            if is_allergies(element):
+                sections.append(element)
     own_key, set_key = (
         key(identifier(root.first(name) or NOTHING) or {}) for name in ("id", "setId")
     )
@@ -93,8 +109,7 @@ def _resources(
     for stated in allergies_in(sections, record):
         target = record.add(stated.allergy)
         record.add(provenance(target, name, stated.authors, made, stated.recorded))
-    titles = filter(None, (title_remark(section) for section, _ in outer_sections))
-    for text in (*titles, *record.remarks, *time_remarks(root)):
+    for text in (*filter(None, titles), *record.remarks, *time_remarks(elements)):
         remark(text)
     for resource in record.resources.values():
         complete(resource)
@@ -105,22 +120,8 @@ def _resources(
 
 def _copy(value: Any) -> Any:
     """Return a copy of JSON; faster than deepcopy, which keeps a memo of what it copied."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, dict):
         return {name: _copy(inner) for name, inner in value.items()}
     return [_copy(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _sections(root: CcdaElement) -> Iterator[tuple[CcdaElement, bool]]:
-    """Yield the sections, each with whether it is one of allergies.
-
-    Those within one of allergies are part of it, and are not among them.
-    """
-    waiting = [root]
-    while waiting:
-        element = waiting.pop()
-        is_wanted = False
-        if element.name == "section":
-            is_wanted = is_allergies(element)
-            yield element, is_wanted
-        if not is_wanted:
-            waiting += element.elements[::-1]

@@ -45,6 +45,7 @@ from fhirapp.features.imports.ccda.values import (
     identifiers,
     is_ahead,
     is_no_date,
+    mapped,
 )
 from fhirapp.features.imports.ccda.words import is_heading, is_silent, status_named, statuses_in
 from fhirapp.fhir import terminology
@@ -223,10 +224,7 @@ def _put_type(allergy: Resource, found: list[CcdaElement]) -> None:
 
     An intolerance and an allergy are both an allergy, the graver.
     """
-    kinds = [
-        next((kind for code, kind in _TYPES.items() if has_code(value, code)), ("", ""))
-        for value in found
-    ]
+    kinds = [kind for value in found for kind in mapped(value, _TYPES)[:1]]
     if types := sorted({type_ for type_, _ in kinds if type_}):
         allergy["type"] = types[0]
     if categories := list(dict.fromkeys(category for _, category in kinds if category)):
@@ -434,8 +432,7 @@ def observed_statuses(entry: CcdaEntry) -> tuple[list[str], list[str]]:
 
 def _read_value(value: CcdaElement, texts: Texts) -> tuple[list[str], list[str]]:
     """Return the statuses that the codes of a value mean, and its words."""
-    codes = [status for code, status in _STATUSES.items() if has_code(value, code)]
-    return codes, reactions.words_of_value(value, texts)
+    return mapped(value, _STATUSES), reactions.words_of_value(value, texts)
 
 
 def _statuses_in(words: Iterable[str]) -> list[str]:

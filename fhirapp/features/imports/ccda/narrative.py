@@ -257,11 +257,9 @@ class Narrative:
 
     def block_of(self, element: CcdaElement) -> Block | None:
         """Return the block that an element is in, or the only one in it; else None."""
-        at: CcdaElement | None = element
-        while at is not None and at.name != "section":
-            if at in self._by_element:
-                return self._by_element[at]
-            at = at.parent
+        for around in takewhile(lambda around: around.name != "section", element.lineage()):
+            if around in self._by_element:
+                return self._by_element[around]
         within = [
             self._by_element[inner] for inner in element.descendants() if inner in self._by_element
         ]
@@ -279,12 +277,8 @@ class Narrative:
     def column_of(self, element: CcdaElement) -> Column | None:
         """Return the column that an element is in, None where that is not known."""
         block = self.block_of(element)
-        at: CcdaElement | None = element
-        while block is not None and at is not None and at is not block.element:
-            if at in block.columns:
-                return block.columns[at]
-            at = at.parent
-        return None
+        columns = block.columns if block is not None else {}
+        return next((columns[around] for around in element.lineage() if around in columns), None)
 
 
 def _within(holder: CcdaElement) -> Iterator[Block]:

@@ -120,10 +120,7 @@ def is_allergies(section: CcdaElement) -> bool:
 
 def _is_of_family(section: CcdaElement) -> bool:
     """Say whether a section is part of one about relatives."""
-    at: CcdaElement | None = section
-    while at is not None and not has_code(at.first("code"), _FAMILY_HISTORY):
-        at = at.parent
-    return at is not None
+    return any(has_code(around.first("code"), _FAMILY_HISTORY) for around in section.lineage())
 
 
 def _title(section: CcdaElement) -> str:

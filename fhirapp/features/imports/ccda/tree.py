@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 from xml.parsers import expat
@@ -130,6 +130,13 @@ class CcdaElement:
             waiting += element.elements[::-1]
         return found
 
+    def lineage(self) -> Iterator[CcdaElement]:
+        """Yield the element, and those around it from the innermost outwards."""
+        at: CcdaElement | None = self
+        while at is not None:
+            yield at
+            at = at.parent
+
     def templates(self) -> set[str]:
         """Return the roots of the templates that it says it conforms to."""
         return {template.get("root") for template in self.all("templateId")}
@@ -167,6 +174,9 @@ def read(document: bytes, is_wanted: Callable[[CcdaElement], bool]) -> CcdaEleme
         raise UnreadableDocument(
             f"is not well-formed XML: {reason}", error.lineno, builder.path
         ) from None
+    finally:
+        # It refers to the builder: without the circle both are freed at once.
+        del builder.parser
     if builder.root is None:
         raise UnreadableDocument("is empty")
     return builder.root
@@ -258,7 +268,9 @@ class _Builder:
     def _check(self, attributes: dict[str, str]) -> None:
         if len(attributes) > _MAX_ATTRIBUTES:
             raise self._refused(f"has an element with more than {_MAX_ATTRIBUTES} attributes")
-        if max(map(len, attributes.values())) > _MAX_ATTRIBUTE:
+        values = attributes.values()
+        # The sum is found sooner.
+        if len("".join(values)) > _MAX_ATTRIBUTE and max(map(len, values)) > _MAX_ATTRIBUTE:
             raise self._refused(f"has an attribute of more than {_MAX_ATTRIBUTE:,} characters")
         if _XSI_TYPE in attributes:
             attributes["xsi:type"] = attributes.pop(_XSI_TYPE)
@@ -282,17 +294,10 @@ class _Builder:
         if at is None or at.name != "section":
             return False
         if at not in self._wanted:
-            self._wanted[at] = self._is_within(at) or self._is_wanted(at)
+            # What is within a section that is wanted is part of it.
+            sections = [around for around in at.lineage() if around.name == "section"]
+            self._wanted[at] = any(map(self._is_wanted, [*sections[1:], at]))
         return not self._wanted[at]
-
-    def _is_within(self, section: CcdaElement) -> bool:
-        """Say whether a section is part of one that is wanted."""
-        at = section.parent
-        while at is not None:
-            if at.name == "section" and self._is_wanted(at):
-                return True
-            at = at.parent
-        return False
 
     def _leave_out(self) -> None:
         """Only count until the element ends that has just begun: most of a document is in such."""

@@ -116,9 +116,9 @@ def is_exact(written: str, as_date_time: str) -> bool:
     return len(re.split("[+-]", without_dashes(written))[0]) <= 8 or len(as_date_time) > 10
 
 
-def time_remarks(root: CcdaElement) -> Iterator[str]:
-    """Yield what is unusual about how the times of a document are written."""
-    times = [element for element in root.descendants() if _is_time(element.name)]
+def time_remarks(elements: Iterable[CcdaElement]) -> Iterator[str]:
+    """Yield what is unusual about how the times among the elements of a document are written."""
+    times = [element for element in elements if _is_time(element.name)]
     written = [element.get("value") for element in times]
     if dashed := next((time for time in written if time != without_dashes(time)), ""):
         yield (
@@ -277,6 +277,12 @@ def has_code(element: CcdaElement | None, *codes: str) -> bool:
     if element.get("code") in codes:
         return True
     return any(part.get("code") in codes for part in element.all("translation"))
+
+
+def mapped(element: CcdaElement, table: Mapping[str, Any]) -> list[Any]:
+    """Return what an element's code and its translations are by a table, in the table's order."""
+    codes = {coded.get("code") for coded in (element, *element.all("translation"))}
+    return [meaning for code, meaning in table.items() if code in codes]
 
 
 def is_negated(statement: CcdaElement | None) -> bool:
