@@ -313,8 +313,10 @@ def _put_status(
     if "nullified" in codes:
         status, verification = "", "entered-in-error"
     if status:
-        allergy["clinicalStatus"] = _coded(terminology.ALLERGY_CLINICAL, status)
-    allergy["verificationStatus"] = _coded(terminology.ALLERGY_VERIFICATION, verification)
+        allergy["clinicalStatus"] = values.coded_concept(terminology.ALLERGY_CLINICAL, status)
+    allergy["verificationStatus"] = values.coded_concept(
+        terminology.ALLERGY_VERIFICATION, verification
+    )
     differing = [known for known in _GRAVEST if known in coded and known != status]
     if not (is_placeholder(cell) or (status and status_named(cell) == status)):
         differing.append(cell)
@@ -332,10 +334,6 @@ def _has_ended(end: End, *, is_denial: bool, is_unclear: bool) -> bool:
 
 def _status_code(statement: CcdaElement | None) -> str:
     return code_in((statement or NOTHING).first("statusCode"))
-
-
-def _coded(system: str, code: str) -> dict[str, Any]:
-    return {"coding": [{"system": system, "code": code}]}
 
 
 def _narrative_notes(entry: CcdaEntry, allergy: Resource, known: set[str]) -> Iterator[Note]:

@@ -166,15 +166,6 @@ def _denies(text: str) -> bool:
     )
 
 
-def entry_elements(section: CcdaElement) -> list[CcdaElement]:
-    """Return the entries of a section and of the sections within it."""
-    inner = section.all("component/section")
-    return [
-        *section.all("entry"),
-        *(entry for subsection in inner for entry in entry_elements(subsection)),
-    ]
-
-
 def entries_in(
     holder: CcdaElement, texts: Texts, concern: CcdaElement | None = None
 ) -> Iterator[CcdaEntry]:

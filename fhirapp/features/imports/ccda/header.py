@@ -10,7 +10,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from fhirapp.features.imports.ccda import values
+from fhirapp.features.imports.ccda import people, values
 from fhirapp.features.imports.ccda.narrative import plain, shortened
 from fhirapp.features.imports.ccda.people import (
     Actor,
@@ -18,20 +18,10 @@ from fhirapp.features.imports.ccda.people import (
     Field,
     Found,
     Resource,
-    actor,
-    addresses,
-    author,
-    concept_of,
     each,
     fields_of,
     first,
-    identifiers_of,
-    names,
-    names_of_person,
     organization,
-    practitioner,
-    subject_of,
-    telecoms,
 )
 from fhirapp.features.imports.ccda.tree import NOTHING, CcdaElement
 from fhirapp.fhir.identity import key
@@ -48,7 +38,7 @@ _GROUPS = {
     "race": ("raceCode", ("1002-5", "2028-9", "2054-5", "2076-8", "2106-3")),
     "ethnicity": ("ethnicGroupCode", ("2135-2", "2186-5")),
 }
-_GUARDIAN = {"coding": [{"system": f"{CT}v3-RoleCode", "code": "GUARD", "display": "guardian"}]}
+_GUARDIAN = values.coded_concept(f"{CT}v3-RoleCode", "GUARD", "guardian")
 
 
 def role_of(root: CcdaElement) -> CcdaElement:
@@ -169,8 +159,7 @@ def _language(communication: CcdaElement, _record: CcdaRecord) -> Resource | Non
     code = values.code_in(communication.first("languageCode"))
     if not code:
         return None
-    coding = {"system": "urn:ietf:bcp:47", "code": code}
-    language: Resource = {"language": {"coding": [coding]}}
+    language: Resource = {"language": values.coded_concept("urn:ietf:bcp:47", code)}
     preferred = (communication.first("preferenceInd") or NOTHING).get("value")
     if preferred in ("true", "false"):
         language["preferred"] = preferred == "true"
@@ -181,22 +170,22 @@ _GUARDIAN_FIELDS = (
     Field(
         "name",
         "guardianPerson",
-        first(lambda person, record: current_name(names_of_person(person, record))),
+        first(lambda person, _: current_name(people.names(person.all("name")))),
     ),
-    Field("telecom", "telecom", telecoms),
-    Field("address", "addr", lambda found, _: next(iter(addresses(found)), None)),
+    Field("telecom", "telecom", people.telecoms),
+    Field("address", "addr", lambda found, _: next(iter(people.addresses(found)), None)),
     Field("organization", "guardianOrganization", organization),
 )
 _ROLE = (
-    Field("identifier", "id", identifiers_of),
-    Field("telecom", "telecom", telecoms),
-    Field("address", "addr", addresses),
+    Field("identifier", "id", people.identifiers_of),
+    Field("telecom", "telecom", people.telecoms),
+    Field("address", "addr", people.addresses),
     Field("managingOrganization", "providerOrganization", organization),
 )
 _PERSON = (
     Field("extension", "", _groups),
-    Field("name", "name", lambda found, _: [_mark_unknown(name) for name in names(found)]),
-    Field("maritalStatus", "maritalStatusCode", first(concept_of)),
+    Field("name", "name", lambda found, _: [_mark_unknown(name) for name in people.names(found)]),
+    Field("maritalStatus", "maritalStatusCode", first(people.concept_of)),
     Field("contact", "guardian", each(_guardian)),
     Field("communication", "languageCommunication", each(_language)),
     Field("", "administrativeGenderCode", _gender),
@@ -215,9 +204,7 @@ _US_REALM_HEADER = "2.16.840.1.113883.10.20.22.1.1"
 _VERSIONS = {"": "1.1", "2015-08-01": "2.1", "2023-05-01": "2.1"}
 _RELATIONS: Mapping[str, str] = values.MAPS["relations"]
 _VERSION_NUMBER = "http://hl7.org/fhir/5.0/StructureDefinition/extension-DocumentReference.version"
-_CLINICAL_NOTE = {
-    "coding": [{"system": DOCUMENT_CATEGORY, "code": "clinical-note", "display": "Clinical Note"}]
-}
+_CLINICAL_NOTE = values.coded_concept(DOCUMENT_CATEGORY, "clinical-note", "Clinical Note")
 _CLASSES: Mapping[str, str] = values.MAPS["document_classes"]
 
 
@@ -237,7 +224,7 @@ def authors(root: CcdaElement, record: CcdaRecord) -> list[Actor]:
     """Return who wrote the document, each once."""
     unique: list[Actor] = []
     for element in root.all("author"):
-        writer = author(element, record)
+        writer = people.author(element, record)
         if writer and all(writer.reference != known.reference for known in unique):
             unique.append(writer)
     return unique
@@ -245,7 +232,7 @@ def authors(root: CcdaElement, record: CcdaRecord) -> list[Actor]:
 
 def _signer(root: CcdaElement, record: CcdaRecord) -> Actor | None:
     for path in ("legalAuthenticator", "authenticator"):
-        signer = actor(root.first(f"{path}/assignedEntity") or NOTHING, record)
+        signer = people.actor(root.first(f"{path}/assignedEntity") or NOTHING, record)
         # R4: no other may authenticate.
         if signer and signer.type_name in ("Practitioner", "Organization"):
             return signer
@@ -309,7 +296,7 @@ def _document_type(found: Found, record: CcdaRecord) -> Resource:
 
 def _categories(found: Found, _record: CcdaRecord) -> list[Resource]:
     classes = [
-        {"coding": [{"system": LOINC, "code": coding["code"], "display": _CLASSES[coding["code"]]}]}
+        values.coded_concept(LOINC, coding["code"], _CLASSES[coding["code"]])
         for coding in values.codings(found[0] if found else NOTHING)
         if coding.get("system") == LOINC and coding["code"] in _CLASSES
     ]
@@ -383,7 +370,7 @@ _DOCUMENT = (
     Field("docStatus", "", _doc_status),
     Field("type", "code", _document_type),
     Field("category", "code", _categories),
-    Field("subject", "", subject_of),
+    Field("subject", "", people.subject_of),
     Field("author", "", lambda _, record: [writer.reference for writer in record.writers]),
     Field("authenticator", "", lambda _, record: record.signer and record.signer.reference),
     Field("custodian", _CUSTODIAN, organization),
@@ -396,9 +383,7 @@ _DOCUMENT = (
 # The encounter.
 
 _PARTICIPATION = f"{CT}v3-ParticipationType"
-_RESPONSIBLE = {
-    "coding": [{"system": _PARTICIPATION, "code": "PPRF", "display": "primary performer"}]
-}
+_RESPONSIBLE = ("PPRF", "primary performer")
 _PARTICIPANT_TYPES: Mapping[str, str] = values.MAPS["participations"]
 
 
@@ -452,20 +437,12 @@ def _participants(found: Found, record: CcdaRecord) -> list[Resource]:
     for path in ("responsibleParty", "encounterParticipant"):
         for participation in found[0].all(path):
             assigned = participation.first("assignedEntity") or NOTHING
-            if individual := practitioner(assigned, record):
-                participants.append(
-                    {"type": [_participation(participation)], "individual": individual}
-                )
+            if individual := people.practitioner(assigned, record):
+                code = participation.get("typeCode")
+                known = (code, _PARTICIPANT_TYPES.get(code, ""))
+                kind = values.coded_concept(_PARTICIPATION, *(known if known[1] else _RESPONSIBLE))
+                participants.append({"type": [kind], "individual": individual})
     return participants
-
-
-def _participation(participation: CcdaElement) -> Resource:
-    code = participation.get("typeCode")
-    if code not in _PARTICIPANT_TYPES:
-        return _RESPONSIBLE
-    return {
-        "coding": [{"system": _PARTICIPATION, "code": code, "display": _PARTICIPANT_TYPES[code]}]
-    }
 
 
 def _hospitalization(found: Found, record: CcdaRecord) -> Resource | None:
@@ -480,7 +457,7 @@ def _location(facility: CcdaElement, _record: CcdaRecord) -> list[Resource]:
     place = facility.first("location") or NOTHING
     named = plain(place.first("name") or NOTHING)
     if not named:
-        located = next(iter(addresses(place.all("addr"))), {})
+        located = next(iter(people.addresses(place.all("addr"))), {})
         named = ", ".join([*located.get("line", ()), located.get("city", "")])
     reference: dict[str, Any] = {"display": named.strip(", ")} if named else {}
     if identified := values.identifiers(facility.all("id")):
@@ -493,11 +470,11 @@ def _provider(facility: CcdaElement, record: CcdaRecord) -> Resource | None:
 
 
 _ENCOUNTER = (
-    Field("identifier", "id", identifiers_of),
+    Field("identifier", "id", people.identifiers_of),
     Field("status", "effectiveTime", _status),
     Field("class", "code", _class),
     Field("type", "code", _types),
-    Field("subject", "", subject_of),
+    Field("subject", "", people.subject_of),
     Field("participant", "", _participants),
     Field("period", "effectiveTime", first(lambda times, _: values.period(times))),
     Field("hospitalization", "", _hospitalization),

@@ -38,7 +38,7 @@ class Texts:
     def __init__(self, sections: list[CcdaElement]) -> None:
         self._by_id: dict[str, CcdaElement] = {}
         for section in sections:
-            for text in section_texts(section):
+            for text in in_section(section, "text"):
                 for element in (text, *text.descendants()):
                     if name := element.get("ID"):
                         # The first counts: an id occurs once in a valid document.
@@ -62,22 +62,10 @@ class Texts:
         return [self._by_id[name] for name in names if name in self._by_id]
 
 
-def section_texts(section: CcdaElement) -> list[CcdaElement]:
-    """Return the narrative of a section and of the sections within it."""
+def in_section(section: CcdaElement, name: str) -> list[CcdaElement]:
+    """Return the elements of a name in a section and in the sections within it."""
     inner = section.all("component/section")
-    return [
-        *section.all("text"),
-        *(text for subsection in inner for text in section_texts(subsection)),
-    ]
-
-
-def section_titles(section: CcdaElement) -> list[CcdaElement]:
-    """Return the titles of a section and of the sections within it."""
-    inner = section.all("component/section")
-    return [
-        *section.all("title"),
-        *(title for subsection in inner for title in section_titles(subsection)),
-    ]
+    return [*section.all(name), *(part for other in inner for part in in_section(other, name))]
 
 
 def plain(element: CcdaElement) -> str:

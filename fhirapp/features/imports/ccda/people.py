@@ -169,11 +169,6 @@ def names(found: Found, _record: CcdaRecord | None = None) -> list[Resource]:
     return [name for element in found if (name := _name(element))]
 
 
-def names_of_person(person: CcdaElement, _record: CcdaRecord) -> list[Resource]:
-    """Return the names that are not empty of a person."""
-    return names(person.all("name"))
-
-
 def _name(element: CcdaElement) -> Resource:
     if element.null_flavor:
         return {}
@@ -251,10 +246,7 @@ def organization(found: Found, record: CcdaRecord) -> Resource | None:
     """Return the Reference to the first organization, None where the element has none."""
     if not found:
         return None
-    resource = {
-        "resourceType": "Organization",
-        **fields_of(found[0], _ORGANIZATION, record),
-    }
+    resource = {"resourceType": "Organization", **fields_of(found[0], _ORGANIZATION, record)}
     if not ("identifier" in resource or "name" in resource):
         return None
     name = resource.get("name", "")
@@ -279,7 +271,7 @@ _ORGANIZATION = (
 )
 _PRACTITIONER = (
     Field("identifier", "id", identifiers_of),
-    Field("name", "assignedPerson", first(names_of_person)),
+    Field("name", "assignedPerson", first(lambda person, _: names(person.all("name")))),
     Field("telecom", "telecom", telecoms),
     Field("address", "addr", addresses),
 )
@@ -287,10 +279,7 @@ _PRACTITIONER = (
 
 def practitioner(assigned: CcdaElement, record: CcdaRecord) -> Resource | None:
     """Return the Reference to a person who acts for an organization, None without one."""
-    resource = {
-        "resourceType": "Practitioner",
-        **fields_of(assigned, _PRACTITIONER, record),
-    }
+    resource = {"resourceType": "Practitioner", **fields_of(assigned, _PRACTITIONER, record)}
     named, identified = resource.get("name", []), resource.get("identifier", [])
     if not (named or any(map(key, identified))):
         return None
@@ -349,26 +338,18 @@ def _related_person(
 
 
 def _device(assigned: CcdaElement, device: CcdaElement) -> Resource:
+    identified = identifiers(assigned.all("id"))
     model, software = (
         plain(device.first(name) or NOTHING) for name in ("manufacturerModelName", "softwareName")
     )
-    identified = identifiers(assigned.all("id"))
-    device_names = [
-        {"name": name, "type": kind}
-        for name, kind in ((model, "model-name"), (software, "other"))
-        if name
-    ]
+    names_ = ((model, "model-name"), (software, "other"))
+    numbers = [identifier.get("value", "") for identifier in identified]
     return present(
         {
             "resourceType": "Device",
-            "id": identity(
-                "Device",
-                model,
-                software,
-                *(identifier.get("value", "") for identifier in identified),
-            ),
+            "id": identity("Device", model, software, *numbers),
             "identifier": identified,
-            "deviceName": device_names,
+            "deviceName": [{"name": name, "type": kind} for name, kind in names_ if name],
         }
     )
 
@@ -405,7 +386,7 @@ def complete(resource: Resource) -> None:
 
 
 _PARTICIPANT_TYPE = f"{CT}provenance-participant-type"
-_CREATE = {"coding": [{"system": f"{CT}v3-DataOperation", "code": "CREATE", "display": "create"}]}
+_CREATE = values.coded_concept(f"{CT}v3-DataOperation", "CREATE", "create")
 
 
 def provenance(
@@ -452,6 +433,5 @@ def _on_behalf_of(actor: Actor) -> Resource | None:
 
 
 def _agent(code: str, display: str, who: Resource, on_behalf_of: Resource | None) -> Resource:
-    type_ = {"coding": [{"system": _PARTICIPANT_TYPE, "code": code, "display": display}]}
-    agent = {"type": type_, "who": who, "onBehalfOf": on_behalf_of}
-    return present(agent)
+    type_ = values.coded_concept(_PARTICIPANT_TYPE, code, display)
+    return present({"type": type_, "who": who, "onBehalfOf": on_behalf_of})

@@ -36,7 +36,6 @@ from fhirapp.features.imports.ccda.allergies import (
 from fhirapp.features.imports.ccda.entries import (
     CcdaEntry,
     entries_in,
-    entry_elements,
     is_actual,
     link,
     may_name_several,
@@ -48,9 +47,8 @@ from fhirapp.features.imports.ccda.narrative import (
     Narrative,
     Texts,
     covers,
+    in_section,
     plain,
-    section_texts,
-    section_titles,
     stands_in,
     unique,
     words_in,
@@ -58,7 +56,7 @@ from fhirapp.features.imports.ccda.narrative import (
 from fhirapp.features.imports.ccda.people import Actor, CcdaRecord, author
 from fhirapp.features.imports.ccda.reactions import words_of_value
 from fhirapp.features.imports.ccda.tree import CcdaElement
-from fhirapp.features.imports.ccda.values import has_code, identifiers, null_coding
+from fhirapp.features.imports.ccda.values import coded_concept, has_code, identifiers, null_coding
 from fhirapp.features.imports.ccda.words import (
     begins_as_title_of_allergies,
     is_heading,
@@ -183,11 +181,11 @@ class _Part(NamedTuple):
 
 
 def _read(section: CcdaElement, record: CcdaRecord) -> _Part:
-    narrative = Narrative(section_titles(section), section_texts(section))
+    narrative = Narrative(in_section(section, "title"), in_section(section, "text"))
     authors = section.all("author")
     entries: list[CcdaEntry] = []
     unread = []
-    for element in entry_elements(section):
+    for element in in_section(section, "entry"):
         within = list(entries_in(element, record.texts))
         entries += filter(is_actual, within)
         if not within:
@@ -254,7 +252,8 @@ def _words_only(part: _Part, record: CcdaRecord, *, has_allergy: bool) -> list[R
     none_known = _none_known(left)
     if none_known and not unread:
         return [
-            _none_known_entry(about, text, record.patient) for about, text in none_known.items()
+            _entry(substances.none_known_about(about, text), record, "confirmed")
+            for about, text in none_known.items()
         ]
     # Beside entries each line is a statement of its own.
     texts = [[block.text] for block in left] if coded else [[block.text for block in left]]
@@ -265,10 +264,11 @@ def _words_only(part: _Part, record: CcdaRecord, *, has_allergy: bool) -> list[R
         if words and not covers(known_texts, words):
             pieces += _pieces([words])
     if not coded and not pieces and section.null_flavor in _WHY_EMPTY:
-        return [_absent_entry(section.null_flavor, record.patient)]
+        return [_entry({"coding": [null_coding(section.null_flavor)]}, record)]
     if pieces:
         record.remark(REMARK)
-    return [_section_entry(text, record.patient) for text in pieces]
+    note = {"note": [{"text": _NOTE}]}
+    return [_entry({"coding": [SECTION], "text": text}, record) | note for text in pieces]
 
 
 def _left_over(
@@ -373,35 +373,16 @@ def _unread_words(entry: CcdaElement, texts: Texts) -> str:
     return "; ".join(unique(words))
 
 
-def _section_entry(text: str, patient: str) -> Resource:
-    """Return the AllergyIntolerance that keeps words of a section."""
+def _entry(code: Resource, record: CcdaRecord, verification: str = "unconfirmed") -> Resource:
+    """Return the AllergyIntolerance of what a section says without a coded entry."""
     return {
         "resourceType": "AllergyIntolerance",
         "id": "",
-        "clinicalStatus": {"coding": [{"system": ALLERGY_CLINICAL, "code": "active"}]},
-        "verificationStatus": {"coding": [{"system": ALLERGY_VERIFICATION, "code": "unconfirmed"}]},
-        "code": {"coding": [SECTION], "text": text},
-        "patient": {"reference": patient},
-        "note": [{"text": _NOTE}],
+        "clinicalStatus": coded_concept(ALLERGY_CLINICAL, "active"),
+        "verificationStatus": coded_concept(ALLERGY_VERIFICATION, verification),
+        "code": code,
+        "patient": {"reference": record.patient},
     }
-
-
-def _none_known_entry(about: About, text: str, patient: str) -> Resource:
-    """Return the AllergyIntolerance of a section that only says in words that none is known."""
-    made = _section_entry(text, patient)
-    del made["note"]
-    return {
-        **made,
-        "verificationStatus": {"coding": [{"system": ALLERGY_VERIFICATION, "code": "confirmed"}]},
-        "code": substances.none_known_about(about, text),
-    }
-
-
-def _absent_entry(null_flavor: str, patient: str) -> Resource:
-    """Return the AllergyIntolerance of a section that says why it is empty, such as NASK."""
-    made = _section_entry("", patient)
-    del made["note"]
-    return {**made, "code": {"coding": [null_coding(null_flavor)]}}
 
 
 def _pieces(blocks: Iterable[str]) -> Iterator[str]:

@@ -223,6 +223,11 @@ def distinct(items: Iterable[dict[str, Any] | None]) -> list[dict[str, Any]]:
     return unique
 
 
+def coded_concept(system: str, code: str, display: str = "") -> dict[str, Any]:
+    """Return a code as CodeableConcept."""
+    return {"coding": [present({"system": system, "code": code, "display": display})]}
+
+
 def extension_only(*extensions: dict[str, Any]) -> dict[str, Any]:
     """Return what holds nothing but extensions."""
     return {"extension": list(extensions)}
@@ -247,19 +252,20 @@ def coding(element: CcdaElement) -> dict[str, Any] | None:
     code = code_in(element)
     if not code:
         return None
-    members = {
-        "system": code_system(element.get("codeSystem")),
-        "version": tidy(element.get("codeSystemVersion")),
-        "code": code,
-        "display": tidy(element.get("displayName")),
-    }
-    return present(members)
+    return present(
+        {
+            "system": code_system(element.get("codeSystem")),
+            "version": tidy(element.get("codeSystemVersion")),
+            "code": code,
+            "display": tidy(element.get("displayName")),
+        }
+    )
 
 
 def codings(element: CcdaElement) -> list[dict[str, Any]]:
     """Return a code, its translations, and a nullFlavor in its place, in this order."""
-    coded = (element, *element.all("translation"))
-    return distinct([*map(coding, coded), null_coding(element.null_flavor)])
+    translations = element.all("translation")
+    return distinct([coding(element), *map(coding, translations), null_coding(element.null_flavor)])
 
 
 def concept(element: CcdaElement | None, texts: Texts) -> dict[str, Any] | None:
@@ -281,7 +287,7 @@ def has_code(element: CcdaElement | None, *codes: str) -> bool:
 
 def mapped(element: CcdaElement, table: Mapping[str, Any]) -> list[Any]:
     """Return what an element's code and its translations are by a table, in the table's order."""
-    codes = {coded.get("code") for coded in (element, *element.all("translation"))}
+    codes = {part.get("code") for part in (element, *element.all("translation"))}
     return [meaning for code, meaning in table.items() if code in codes]
 
 
