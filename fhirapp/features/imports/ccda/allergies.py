@@ -48,7 +48,12 @@ from fhirapp.features.imports.ccda.values import (
     mapped,
 )
 from fhirapp.features.imports.ccda.words import is_heading, is_silent, status_named, statuses_in
-from fhirapp.fhir import terminology
+from fhirapp.fhir.terminology import (
+    ALLERGY_CLINICAL,
+    ALLERGY_VERIFICATION,
+    NO_KNOWN_DRUG_ALLERGY,
+    strings,
+)
 
 _ABATEMENT = "http://hl7.org/fhir/StructureDefinition/allergyintolerance-abatement"
 # Type and category, by the value of the observation.
@@ -83,7 +88,6 @@ def statement_of(
     entry: CcdaEntry,
     narrative: Narrative,
     record: CcdaRecord,
-    *,
     section_authors: list[CcdaElement],
 ) -> CcdaAllergy:
     """Return the allergy of an entry; its id is empty.
@@ -122,9 +126,9 @@ def statement_of(
     if differing:
         notes.append({"text": f"Status also recorded in the document: {differing}"})
     allergy["note"] = notes
-    known = words_in(terminology.strings(allergy))
+    known = words_in(strings(allergy))
     in_narrative = list(_narrative_notes(entry, allergy, known))
-    known |= words_in(terminology.strings(in_narrative))
+    known |= words_in(strings(in_narrative))
     in_other_columns = list(_notes_of_other_columns(entry, allergy, known))
     if in_other_columns:
         record.remark(NOTED)
@@ -176,7 +180,7 @@ def _put_details(allergy: Resource, entry: CcdaEntry, *, is_denial: bool) -> lis
         if entry.null_flavor or not is_graded:
             return list(_beside_nothing(entry, allergy, severity, criticality))
     _put_type(allergy, entry.observation.all("value"))
-    if is_denial and terminology.NO_KNOWN_DRUG_ALLERGY in {
+    if is_denial and NO_KNOWN_DRUG_ALLERGY in {
         coding.get("code") for coding in allergy["code"].get("coding", ())
     }:
         # service.md 2.3
@@ -191,7 +195,7 @@ def _put_details(allergy: Resource, entry: CcdaEntry, *, is_denial: bool) -> lis
     severities = [
         words for words in (coded.words or coded.code, named.words or named.code) if words
     ]
-    known = words_in(terminology.strings(allergy["reaction"])) if severities else set()
+    known = words_in(strings(allergy["reaction"])) if severities else set()
     for words in severities:
         if not words_in([words]) <= known:
             notes.append({"text": f"Severity also recorded in the document: {words}"})
@@ -313,10 +317,8 @@ def _put_status(
     if "nullified" in codes:
         status, verification = "", "entered-in-error"
     if status:
-        allergy["clinicalStatus"] = values.coded_concept(terminology.ALLERGY_CLINICAL, status)
-    allergy["verificationStatus"] = values.coded_concept(
-        terminology.ALLERGY_VERIFICATION, verification
-    )
+        allergy["clinicalStatus"] = values.coded_concept(ALLERGY_CLINICAL, status)
+    allergy["verificationStatus"] = values.coded_concept(ALLERGY_VERIFICATION, verification)
     differing = [known for known in _GRAVEST if known in coded and known != status]
     if not (is_placeholder(cell) or (status and status_named(cell) == status)):
         differing.append(cell)

@@ -155,6 +155,10 @@ def _guardian(guardian: CcdaElement, record: CcdaRecord) -> Resource | None:
     return {"relationship": [_GUARDIAN, *([relationship] if relationship else [])], **known}
 
 
+def _guardian_name(person: CcdaElement, _record: CcdaRecord) -> Resource | None:
+    return current_name(people.names(person.all("name")))
+
+
 def _language(communication: CcdaElement, _record: CcdaRecord) -> Resource | None:
     code = values.code_in(communication.first("languageCode"))
     if not code:
@@ -167,11 +171,7 @@ def _language(communication: CcdaElement, _record: CcdaRecord) -> Resource | Non
 
 
 _GUARDIAN_FIELDS = (
-    Field(
-        "name",
-        "guardianPerson",
-        first(lambda person, _: current_name(people.names(person.all("name")))),
-    ),
+    Field("name", "guardianPerson", first(_guardian_name)),
     Field("telecom", "telecom", people.telecoms),
     Field("address", "addr", lambda found, _: next(iter(people.addresses(found)), None)),
     Field("organization", "guardianOrganization", organization),

@@ -105,7 +105,7 @@ def is_allergies(section: CcdaElement) -> bool:
     A title behind the text comes too late: title_remark reports it. Raises UnreadableDocument where
     a template or a code does.
     """
-    if section.templates() & _SECTIONS or has_code(section.first("code"), *_CODES):
+    if _is_coded(section):
         if section.is_left_out:
             # CDA R2 §4.3 sets the order.
             message = "must have its templateId, code and title before its text and entries"
@@ -114,6 +114,10 @@ def is_allergies(section: CcdaElement) -> bool:
     if section.is_left_out:
         return False
     return begins_as_title_of_allergies(_title(section)) and not _is_of_family(section)
+
+
+def _is_coded(section: CcdaElement) -> bool:
+    return bool(section.templates() & _SECTIONS) or has_code(section.first("code"), *_CODES)
 
 
 def _is_of_family(section: CcdaElement) -> bool:
@@ -128,7 +132,7 @@ def _title(section: CcdaElement) -> str:
 def title_remark(section: CcdaElement) -> str:
     """Return what to report of how a section is read; "" where its code or template says it."""
     title = _title(section)
-    if section.templates() & _SECTIONS or has_code(section.first("code"), *_CODES):
+    if _is_coded(section):
         return ""
     if is_allergies(section):
         return (
@@ -191,13 +195,7 @@ def _read(section: CcdaElement, record: CcdaRecord) -> _Part:
         if not within:
             unread.append(element)
     link(entries, narrative)
-    coded = [
-        (
-            entry,
-            statement_of(entry, narrative, record, section_authors=authors),
-        )
-        for entry in entries
-    ]
+    coded = [(entry, statement_of(entry, narrative, record, authors)) for entry in entries]
     actors = [actor for element in authors if (actor := author(element, record))]
     return _Part(section, narrative, actors, coded, unread)
 
