@@ -81,14 +81,15 @@ def _resources(
     remark: Callable[[str], None],
 ) -> list[dict[str, Any]]:
     """Return the resources; elements are all those below the root."""
-    sections: list[CcdaElement] = []
+    # In their order, as a dict has them.
+    sections: dict[CcdaElement, None] = {}
     titles: list[str] = []
     for element in elements:
         # What is within a section of allergies is part of it.
-        if element.name == "section" and not any(at in sections for at in element.lineage()):
+        if element.name == "section" and sections.keys().isdisjoint(element.lineage()):
             titles.append(title_remark(element))
             if is_allergies(element):
-                sections.append(element)
+                sections[element] = None
     own_key, set_key = (
         key(identifier(root.first(name) or NOTHING) or {}) for name in ("id", "setId")
     )
@@ -97,7 +98,7 @@ def _resources(
     record = CcdaRecord(
         document,
         "|".join(set_key or parts),
-        Texts(sections),
+        Texts([*sections]),
         date_time((made or NOTHING).get("value")),
     )
     add_patient(role_of(root), record)
@@ -106,7 +107,7 @@ def _resources(
     add_encounter(root, reference, record)
     name = record.add(reference)
     record.add(provenance(name, name, record.writers, made, made, reference.get("custodian")))
-    for stated in allergies_in(sections, record):
+    for stated in allergies_in([*sections], record):
         target = record.add(stated.allergy)
         record.add(provenance(target, name, stated.authors, made, stated.recorded))
     for text in (*filter(None, titles), *record.remarks, *time_remarks(elements)):

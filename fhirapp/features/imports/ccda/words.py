@@ -65,7 +65,6 @@ _COMPOUND = re.compile(r"\w{3,}allergien?")
 _TO = re.compile(r"\b(?:allerg|alerg)\w* (?:to|gegen|auf|a|à|al|aux?|contra|voor)\b")
 
 
-@lru_cache(maxsize=1_000)
 def is_heading(text: str) -> bool:
     """Say whether a text only has words of headings, of columns, and of remarks on the record."""
     if described_severely(text):
@@ -81,6 +80,7 @@ def _is_heading(sentence: str) -> bool:
     )
 
 
+@lru_cache(maxsize=1_000)
 def _is_heading_word(word: str) -> bool:
     return word in _WORDS or bool(_ALLERGIES.fullmatch(word) or _ADVERSE.fullmatch(word))
 
@@ -160,14 +160,16 @@ _NOT, _LASTING, _BESIDE, _HEADS, _NOW, _SILENT = map(
 )
 
 
-@lru_cache(maxsize=1_000)
 def status_named(text: str) -> str:
     """Return the status that a whole text names: active, inactive or resolved; else "".
 
     A question counts only where it makes the allergy graver: "Active?", not "Resolved?".
     """
-    if len(text) > _LONGEST_STATUS:
-        return ""
+    return _status_named(text) if len(text) <= _LONGEST_STATUS else ""
+
+
+@lru_cache(maxsize=1_000)
+def _status_named(text: str) -> str:
     words = _words(text)
     is_denied = bool(_NOT.intersection(words))
     # In "Current status: inactive" the first word is no status.
