@@ -1,8 +1,8 @@
 """Records in: inputs of every kind become versions of resources, with a report.
 
-The way of a record: inputs (files and archives) → reader (records) → intake (id, repair) → stage (all
-records, grouped by resource) → publication (groups by type) → admission (references, check) →
-batches (one transaction each) → store. importer.py runs it from start to end.
+The way of a record: inputs (files and archives) → reader (records) → intake (id, repair) → stage
+(all records, grouped by resource) → publication (groups by type) → admission (references, check)
+→ batches (one transaction each) → store. importer.py runs it from start to end.
 
 Here is what pages and jobs know of imports: they do without the rest, and so start sooner.
 """
