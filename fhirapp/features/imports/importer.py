@@ -264,7 +264,7 @@ class Import:
             # A history is rejected as a whole.
             refused = Rejected(change, name if is_history else f"{name}.id")
             for rejected in (*admitted.superseded, record):
-                self._reject(rejected, refused)
+                self._reject(rejected, refused, name)
             return
         self.report.count(name, change.value)
         if admitted.superseded:
@@ -275,16 +275,17 @@ class Import:
             self.report.remark("", _OWN_TIMES)
         self._admission.report_admitted(admitted)
 
-    def _reject(self, record: ImportRecord, error: Rejected) -> None:
-        """Keep a rejected record, until all are reported."""
+    def _reject(self, record: ImportRecord, error: Rejected, type_name: str = "") -> None:
+        """Keep a rejected record, until all are reported; type_name where its resource is gone."""
         # As it was without the prefix, so that it can be imported again.
         if self._options.prefix and record.number and record.type_name:
             with suppress(TypeError):
                 remove_prefix(record.resource, self._options.prefix)
-        type_name = record.type_name if record.type_name in self._definitions else None
+        if record.type_name in self._definitions:
+            type_name = record.type_name or ""
         rejection = Rejection(
             record.place,
-            type_name or "",
+            type_name,
             error.faults,
             isinstance(error, PatientRejected),
             record.text if record.table_kind else record.rejected_line(),

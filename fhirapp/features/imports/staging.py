@@ -88,6 +88,7 @@ class Stage(AbstractContextManager["Stage"]):
         # One transaction for all: nothing here outlives the import.
         self._connection.execute("BEGIN")
         self._records = self._bundles = 0
+        self._consequence = "Nothing was imported."
         # Bytes of the resources that were staged.
         self.size = 0
 
@@ -102,7 +103,7 @@ class Stage(AbstractContextManager["Stage"]):
     def _full(self, reason: str) -> ConfigurationError:
         return ConfigurationError(
             f"There is no room on the disk to read the records into {self._folder.parent}"
-            f" ({reason}): make room, or import in parts. Nothing was imported."
+            f" ({reason}): make room, or import in parts. {self._consequence}"
         )
 
     # Filled as the inputs are read.
@@ -154,6 +155,7 @@ class Stage(AbstractContextManager["Stage"]):
             self._write(statement)
         if self._connection.execute("SELECT 1 FROM record WHERE kind = 'deletion'").fetchone():
             self._write(_DELETED_GROUPS)
+        self._consequence = "What was imported stays; import everything again."
 
     def _write(self, statement: str, values: Sequence[object] = ()) -> None:
         try:

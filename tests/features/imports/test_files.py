@@ -105,6 +105,15 @@ def test_lines_are_detected_after_a_long_damaged_or_blank_beginning(empty, tmp_p
     ]  # fmt: skip
 
 
+def test_gzip_with_several_members_and_zero_padding_is_read_to_its_end(empty, tmp_path):
+    """As tar and tapes write it. RFC 1952 §2.2"""
+    first, second = (gzip.compress(lines(patient(own_id))) for own_id in ("first", "second"))
+    write(tmp_path, first + second + bytes(100_000), "x.ndjson.gz")
+    write(tmp_path, gzip.compress(lines(patient("third"))) + bytes(1), "y.ndjson.gz")
+    assert load(empty, tmp_path).complete
+    assert current(empty, "Patient") == ["first", "second", "third"]
+
+
 def test_list_of_resources_is_imported_item_by_item(import_file):
     for space in ("", " " * 100):
         items = [patient("l1"), 7, patient("l2"), bundle("collection")]
