@@ -38,8 +38,7 @@ from fhirapp.features.imports.content import (
     detect,
     office_reason,
 )
-from fhirapp.features.imports.members import Index, MemberFiles
-from fhirapp.features.imports.tables.files import FolderFiles, TableFiles
+from fhirapp.features.imports.tables.files import ArchiveIndex, FolderFiles, MemberFiles, TableFiles
 from fhirapp.fhir import json as fhir_json
 
 STANDARD_INPUT = Path("-")
@@ -238,7 +237,7 @@ def _inputs_of(
         fault = Broken(f"cannot be read: {error.strerror}") if isinstance(error, OSError) else error
         yield _unread(file.name, fault, within)._replace(size=size, location=location)
         return
-    index = Index(members, location)
+    index = ArchiveIndex(members, location)
     for member in members:
         name = f"{file.name}!{_printable(member.name)}"
         inside = (*within, file.name)

@@ -154,7 +154,6 @@ def test_file_outside_of_the_tables_folder_in_an_archive_is_not_read(kept, tmp_p
 
 def test_file_in_an_archive_that_is_too_large_is_not_read(kept, tmp_path, monkeypatch):
     monkeypatch.setattr("fhirapp.features.imports.tables.files.LARGEST", 1_000)
-    monkeypatch.setattr("fhirapp.features.imports.members.LARGEST", 1_000)
     members = {"documents.csv": table("a.txt", "b.txt"), "a.txt": b"x" * 1_001, "b.txt": b"x" * 999}
     report = load(kept, laid_out(tmp_path, "archive", members))
     assert [fault.message for fault in report.faults] == ["is larger than 1000 bytes"]

@@ -7,12 +7,16 @@ the table's own folder.
 from __future__ import annotations
 
 import os
+import posixpath
 import stat
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Protocol
+
+from fhirapp.features.imports.archives import ArchiveMember, Broken
 
 LARGEST = 64 * 1024 * 1024
 # Where the system knows them: no link is followed at the last step, no pipe waited for.
@@ -153,3 +157,57 @@ def checked(content: bytes, size: int = 0) -> bytes:
     if not content:
         raise UnreadableFile("is empty")
     return content
+
+
+class ArchiveIndex:
+    """The members of an archive by their names; those of a path that leads out of the archive are left out."""
+
+    def __init__(self, members: Sequence[ArchiveMember], archive: Hashable) -> None:
+        self._members = members
+        self._archive = archive
+        self._names: dict[str, Names] = {}
+
+    def location(self, name: str) -> Hashable:
+        """Return a unique key of a member within the import."""
+        return self._archive, name
+
+    def find(self, folder: str, path: str) -> ArchiveMember:
+        """Return the member at a path from a folder. Raises UnreadableFile."""
+        if folder not in self._names:
+            self._names[folder] = Names(self._below(folder))
+        return self._by_path[folder + self._names[folder].find(path)]
+
+    def _below(self, folder: str) -> Iterator[str]:
+        return (path.removeprefix(folder) for path in self._by_path if path.startswith(folder))
+
+    @cached_property
+    def _by_path(self) -> dict[str, ArchiveMember]:
+        found = {}
+        for member in self._members:
+            # Some programs on Windows write the separator of theirs.
+            path = member.name.replace("\\", "/")
+            if not (path.startswith("/") or ".." in path.split("/")):
+                found[posixpath.normpath(path)] = member
+        return found
+
+
+class MemberFiles:
+    """The files in the folder of a member, and below it."""
+
+    def __init__(self, index: ArchiveIndex, table: str) -> None:
+        self.named: set[Hashable] = set()
+        self._index = index
+        folder = posixpath.dirname(posixpath.normpath(table.replace("\\", "/")))
+        self._folder = f"{folder}/" if folder else ""
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file. Raises UnreadableFile."""
+        member = self._index.find(self._folder, "/".join(parts_of(name)))
+        self.named.add(self._index.location(member.name))
+        if member.is_link:
+            raise UnreadableFile("is a link, which is not followed")
+        try:
+            with member.opens(lambda _size: None) as stream:
+                return checked(stream.read(LARGEST + 1))
+        except Broken as error:
+            raise UnreadableFile(str(error)) from None
