@@ -160,7 +160,7 @@ def checked(content: bytes, size: int = 0) -> bytes:
 
 
 class ArchiveIndex:
-    """The members of an archive by their names; those of a path that leads out of the archive are left out."""
+    """The members of an archive by their names, without those whose path leads out of it."""
 
     def __init__(self, members: Sequence[ArchiveMember], archive: Hashable) -> None:
         self._members = members
