@@ -141,6 +141,12 @@ def test_group_without_members_is_reported(exports):
     ]
 
 
+def test_group_without_members_has_no_deletions(exports):
+    assert exports.done("$export?_since=2020")["deleted"] != []
+    manifest = exports.done("Group/grp-newborns/$export?_since=2020")
+    assert manifest["output"] == manifest["deleted"] == []
+
+
 @pytest.mark.parametrize(
     ("level", "since"),
     [
