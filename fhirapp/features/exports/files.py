@@ -240,9 +240,6 @@ def _make_folder(path: Path) -> bool:
     return False
 
 
-# The files of a bulk export: of `$export`.
-
-
 def _name(*parts: str | int) -> str:
     """Return the name of a stored file or folder of a bulk export."""
     return "/".join(map(str, (_EXPORTS, *parts)))

@@ -132,9 +132,6 @@ def sweep(now: int) -> None:
     files.remove_orphans(queue.all_ids())
 
 
-# `$export`.
-
-
 def enqueue(export_id: str, client_id: str, now: int) -> None:
     """Queue a `$export`, whose request is in its folder. Raises Throttled for too many."""
     with writing() as connection:

@@ -133,9 +133,6 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-# Access.
-
-
 def access_for_export() -> Access:
     """Return the access that the request's token has for exports.
 
@@ -192,9 +189,6 @@ def covers(current: Access, earlier: Access, names: Iterable[str]) -> bool:
     )
 
 
-# Patients.
-
-
 def members(snapshot: Reader, access: Access, group: str) -> tuple[str, ...]:
     """Return the ids of the patients who are members of a group now. Raises NotFound, Gone.
 
@@ -241,9 +235,6 @@ def _check_patients(snapshot: Reader, access: Access, patients: Sequence[str], g
         ((count,),) = snapshot.all(count_known, where.values)
         if count < len(ids):
             raise InvalidParameter(PATIENTS.name, "names a patient who is not known here")
-
-
-# Parameters.
 
 
 def read_export_request(level: str, group: str, access: Access, snapshot: Reader) -> ExportRequest:

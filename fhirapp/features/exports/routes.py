@@ -216,8 +216,6 @@ def _throttle(job: Job) -> None:
         )
 
 
-# `$export` in the CapabilityStatement and in the OpenAPI document.
-
 _TAG = "Export"
 
 
