@@ -216,7 +216,8 @@ def test_lost_lease_ends_the_process_of_an_export(app, exports, monkeypatch):
     monkeypatch.setattr(queue, "LEASE_SECONDS", 0)
 
     def lose() -> None:
-        alter(app, update(queue.JobRow).values(attempts=7))
+        lease_until = int(time.time()) + 600
+        alter(app, update(queue.JobRow).values(attempts=7, lease_until=lease_until))
         time.sleep(20)
 
     assert exports.work(on_page=lose) == 1
