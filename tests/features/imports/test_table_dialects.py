@@ -23,7 +23,7 @@ HEADS = {
     "documents": [b"patient_id\tfile\ttype\n"],
     None: [*(b'{"resourceType":"Patient"}\n', b"<ClinicalDocument/>", b"name,age,city\n"),
            *(b"substance,severity,note\n", b"patient_id,a,b\n", b"", b"\x1f\x8b\x08\x00"),
-           *(b"\x00" * 100, b'"' * 1_000)],
+           *(b"\x00" * 100, b'"' * 1_000, b'sep="\npatient_id"substance"note\n')],
 }  # fmt: skip
 
 

@@ -232,7 +232,7 @@ KINDS = (ALLERGIES, "documents")
 
 _SEPARATORS = ",;\t"
 # What Excel reads, and writes, before the header.
-_SEPARATOR_LINE = re.compile('"?sep=(.)"?', re.IGNORECASE)
+_SEPARATOR_LINE = re.compile('"?sep=([^"])"?', re.IGNORECASE)
 _GLUE = re.compile(r"[\s_-]+")
 # How similar a name must be to a known one, to be taken for a misspelling of it.
 SIMILAR = 0.8
