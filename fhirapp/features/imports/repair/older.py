@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple
 
 from fhirapp.features.imports.repair.log import RepairLog, listed
@@ -27,6 +28,8 @@ _DSTU2 = "http://hl7.org/fhir/1.0/StructureDefinition/extension-"
 _STU3 = "http://hl7.org/fhir/3.0/StructureDefinition/extension-"
 _COMPOSITION_STATUS = "http://hl7.org/fhir/composition-status"
 _CONCEPT, _REFERENCE = "valueCodeableConcept", "valueReference"
+_CREATED = f"{_STU3}DocumentReference.created"
+_NO_PLACE = "has extensions, for which R4 has no place"
 _ANIMAL = {"species": _CONCEPT, "breed": _CONCEPT, "genderStatus": _CONCEPT}
 _ANIMAL_URL = "http://hl7.org/fhir/StructureDefinition/patient-animal"
 _RELATED = {"type": _CONCEPT, "target": "valueUri"}
@@ -184,21 +187,15 @@ def _to_concept(at: _Element, system: str) -> None:
         at.convert("code", {"coding": [coding]})
 
 
-def _wrap_coding(at: _Element) -> None:
-    """Make a CodeableConcept of a Coding."""
-    if at.name in at.holder:
-        at.holder[at.name] = _concept(at.log, at.value, at.path + at.name)
-
-
-def _wrap_codings(at: _Element) -> None:
+def _wrap_codings(at: _Element, *, repeats: bool = True) -> None:
     """Make CodeableConcepts of Codings, in a list or alone."""
-    if type(at.value) is not list:
-        _wrap_coding(at)
-        return
-    at.holder[at.name] = [
-        _concept(at.log, item, f"{at.path}{at.name}[{place}]")
-        for place, item in enumerate(at.value)
-    ]
+    where = at.path + at.name
+    if repeats and type(at.value) is list:
+        at.holder[at.name] = [
+            _concept(at.log, item, f"{where}[{place}]") for place, item in enumerate(at.value)
+        ]
+    elif at.name in at.holder:
+        at.holder[at.name] = _concept(at.log, at.value, where)
 
 
 def _concept(log: RepairLog, value: Any, path: str) -> Any:
@@ -211,9 +208,11 @@ def _concept(log: RepairLog, value: Any, path: str) -> Any:
     return {"coding": [value]}
 
 
-def _to_extension(at: _Element, name: str, url: str = "") -> None:
-    """Keep in an extension an element that R4 has not."""
-    if at.name in at.holder:
+def _to_extension(at: _Element, name: str, url: str = "", fault: str = "") -> None:
+    """Keep in an extension an element that R4 has not; fault is that of its own extensions."""
+    if fault and f"_{at.name}" in at.holder:
+        at.log.cannot(f"{at.path}_{at.name}", fault)
+    elif at.name in at.holder:
         before = at.holder.pop(at.name)
         at.extend(name, before, before, url)
 
@@ -309,13 +308,6 @@ def _add_category(at: _Element) -> None:
         class_, categories = at.holder.pop(at.name), listed(at.holder.get("category"))
         at.holder["category"] = categories if class_ in categories else [*categories, class_]
         at.did("renamed", at.name, "category")
-
-
-def _created(at: _Element) -> None:
-    if "_created" in at.holder:
-        at.log.cannot("_created", "has extensions, for which R4 has no place")
-    else:
-        _to_extension(at, "valueDateTime", f"{_STU3}DocumentReference.created")
 
 
 def _document_status(at: _Element) -> None:
@@ -442,7 +434,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     ("Binary", "content", _rename, "data"),
     ("DocumentReference", "indexed", _rename, "date"),
     ("DocumentReference", "class", _add_category),
-    ("DocumentReference", "created", _created),
+    ("DocumentReference", "created", _to_extension, "valueDateTime", _CREATED, _NO_PLACE),
     ("DocumentReference", "docStatus", _document_status),
     ("DocumentReference", "content", _each),
     ("DocumentReference", "context", _inside),
@@ -466,7 +458,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     ("Patient.link", "type", _recode, {"replace": "replaced-by"}),
     ("Practitioner", "practitionerRole", _nest, _ROLE),
     ("Provenance", "period", _rename, "occurredPeriod"),
-    ("Provenance", "activity", _wrap_coding),
+    ("Provenance", "activity", partial(_wrap_codings, repeats=False)),
     ("Provenance", "reason", _wrap_codings),
     ("Provenance", "agent", _require, [{"who": _UNKNOWN}]),
     ("Provenance", "agent", _each),
