@@ -15,7 +15,6 @@ from xml.parsers import expat
 
 HL7, SDTC = "urn:hl7-org:v3", "urn:hl7-org:sdtc"
 _PREFIXES = {HL7: "", SDTC: "sdtc:"}
-_XSI_TYPE = "http://www.w3.org/2001/XMLSchema-instance type"
 
 MAX_BYTES = 50_000_000
 _MAX_DEPTH = 200
@@ -86,16 +85,6 @@ class CcdaElement:
         self.content: list[CcdaElement | str] = _EMPTY
         self.elements: list[CcdaElement] = _EMPTY
         self.is_left_out = False
-
-    def append(self, child: CcdaElement | str) -> None:
-        """Add text or an element at the end of the content."""
-        if self.content is _EMPTY:
-            self.content = []
-        self.content.append(child)
-        if isinstance(child, CcdaElement):
-            if self.elements is _EMPTY:
-                self.elements = []
-            self.elements.append(child)
 
     def get(self, attribute: str) -> str:
         """Return an attribute without white space around it, "" where there is none."""
@@ -248,7 +237,7 @@ class _Builder:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise self._refused(_TOO_DEEP)
-        if attributes:
+        if len(attributes) > _MAX_ATTRIBUTES or len("".join(attributes.values())) > _MAX_ATTRIBUTE:
             self._check(attributes)
         name, at = _name(name), self._at
         if name in _CONTENT and self._is_left_out():
@@ -260,7 +249,12 @@ class _Builder:
             raise self._refused(message)
         self._at = element = CcdaElement(name, attributes, self.parser.CurrentLineNumber, at)
         if at is not None:
-            at.append(element)
+            if at.content is _EMPTY:
+                at.content = []
+            if at.elements is _EMPTY:
+                at.elements = []
+            at.content.append(element)
+            at.elements.append(element)
         else:
             _check_root(element)
             self.root = element
@@ -268,12 +262,8 @@ class _Builder:
     def _check(self, attributes: dict[str, str]) -> None:
         if len(attributes) > _MAX_ATTRIBUTES:
             raise self._refused(f"has an element with more than {_MAX_ATTRIBUTES} attributes")
-        values = attributes.values()
-        # The sum is found sooner.
-        if len("".join(values)) > _MAX_ATTRIBUTE and max(map(len, values)) > _MAX_ATTRIBUTE:
+        if max(map(len, attributes.values())) > _MAX_ATTRIBUTE:
             raise self._refused(f"has an attribute of more than {_MAX_ATTRIBUTE:,} characters")
-        if _XSI_TYPE in attributes:
-            attributes["xsi:type"] = attributes.pop(_XSI_TYPE)
 
     def _end(self, _name_of: str) -> None:
         self._depth -= 1
@@ -285,8 +275,11 @@ class _Builder:
 
     def _characters(self, text: str) -> None:
         # A body that is a file in base64 stays in the document alone.
-        if self._at is not None and "representation" not in self._at.attributes:
-            self._at.append(text)
+        at = self._at
+        if at is not None and "representation" not in at.attributes:
+            if at.content is _EMPTY:
+                at.content = []
+            at.content.append(text)
 
     def _is_left_out(self) -> bool:
         """Say whether the text and the entries of the open element are not taken."""

@@ -45,6 +45,8 @@ _WORDS = frozenset(word for words in _HEADINGS.values() for word in words.split(
 _KINDS, _BETWEEN = (frozenset(_HEADINGS[name].split()) for name in ("of_what", "between"))
 _KIND_OF_ALLERGY = re.compile(r"\w*al+ergi(?:es?|as?|en|een)")
 _WORD = re.compile(r"[^\W\d_]+")
+# Longer texts are no status, but about something else.
+_SHORT = 100
 # Who has written or read it: "reviewed on 3 May 2020 by Nora Quill, RN".
 _BY = re.compile(
     r"\b((?i:reviewed|recorded|documented|verified|updated|modified|reconciled|entered|signed"
@@ -67,6 +69,13 @@ _TO = re.compile(r"\b(?:allerg|alerg)\w* (?:to|gegen|auf|a|à|al|aux?|contra|voo
 
 def is_heading(text: str) -> bool:
     """Say whether a text only has words of headings, of columns, and of remarks on the record."""
+    # Short ones come again, and are remembered.
+    is_short = len(text) <= _SHORT
+    return _has_headings(text) if is_short else _has_headings.__wrapped__(text)
+
+
+@lru_cache(maxsize=1_000)
+def _has_headings(text: str) -> bool:
     if described_severely(text):
         return False
     text = _BY.sub(r"\1", text)
@@ -80,7 +89,6 @@ def _is_heading(sentence: str) -> bool:
     )
 
 
-@lru_cache(maxsize=1_000)
 def _is_heading_word(word: str) -> bool:
     return word in _WORDS or bool(_ALLERGIES.fullmatch(word) or _ADVERSE.fullmatch(word))
 
@@ -138,8 +146,6 @@ def begins_as_title_of_allergies(title: str) -> bool:
 
 _STATUS_WORD = re.compile(r"\w+")
 _PARTS = re.compile(r"[,;|()/\[\]]|\s[-\u2013\u2014]\s|\.(?:\s|$)")
-# Longer texts are about something else.
-_LONGEST_STATUS = 100
 
 
 def _words(text: str) -> list[str]:
@@ -165,7 +171,7 @@ def status_named(text: str) -> str:
 
     A question counts only where it makes the allergy graver: "Active?", not "Resolved?".
     """
-    return _status_named(text) if len(text) <= _LONGEST_STATUS else ""
+    return _status_named(text) if len(text) <= _SHORT else ""
 
 
 @lru_cache(maxsize=1_000)
@@ -208,4 +214,4 @@ def _is_question(text: str) -> bool:
 
 def is_silent(text: str) -> bool:
     """Say whether a status is that of a record, such as "completed": it says nothing of the end."""
-    return len(text) <= _LONGEST_STATUS and _SILENT.issuperset(_words(text))
+    return len(text) <= _SHORT and _SILENT.issuperset(_words(text))
