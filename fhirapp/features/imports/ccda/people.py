@@ -157,10 +157,12 @@ def concept_of(element: CcdaElement, record: CcdaRecord) -> Resource | None:
 
 
 def identifiers_of(found: Found, _record: CcdaRecord) -> list[Resource]:
+    """Return what identifies, each once."""
     return identifiers(found)
 
 
 def subject_of(_found: Found, record: CcdaRecord) -> Resource:
+    """Return the Reference to the patient."""
     return {"reference": record.patient}
 
 
