@@ -51,13 +51,8 @@ _MOST_COLUMNS = 99
 _DEEPEST = 8
 
 
-def read_docx(data: bytes, _codec: str) -> str:
-    """Return the text of a Word document. Raises Unreadable."""
-    return office.words(docx_html(data))
-
-
 def docx_html(data: bytes) -> str:
-    """Return its HTML. Raises Unreadable."""
+    """Return the HTML of a Word document. Raises Unreadable."""
     return office.convert(data, lambda archive: _Word(archive).html())
 
 

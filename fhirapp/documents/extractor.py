@@ -1,25 +1,30 @@
-"""Read documents in a process of its own, limited in time and memory."""
+"""Read documents in a process of its own, limited in time and memory.
+
+A document may control that process. So an answer is bounded before it is read, checked to be of the
+kind that was asked for, and HTML is sanitized here.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from threading import Event, Lock, Timer
 from types import TracebackType
-from typing import IO
+from typing import NamedTuple
 
 from fhirapp.documents import media
-from fhirapp.documents.ocr import PICTURES, Recognition
+from fhirapp.documents.markup import clean_again
+from fhirapp.documents.ocr import PICTURES, recognized
 
 MAX_BYTES = 50_000_000
 # Plain text up to here takes a few milliseconds at worst: no reason to start a process.
@@ -28,15 +33,16 @@ _LIGHT_BYTES = 64 * 1024
 _START_SECONDS = 60
 
 _SCRIPT = Path(__file__).with_name("worker.py")
-# Cache marker: this document crashed the worker.
-_DIED, _DIED_SECONDS = b"D", 60
+# A worker is replaced after so many documents: one that a document controls has no more of them.
+_MOST_DOCUMENTS = 500
+# How long it is remembered that a document crashed the worker.
+_CRASH_SECONDS = 60
 _BROKEN = "broke down its reader"
-_SHOWERS: dict[str, media.Shower] = {
-    "docx": "show-docx",
-    "html": "show-html",
-    "odt": "show-odt",
-    "xml": "show-xml",
-}
+_SHOWN = ("docx", "html", "odt", "xml")
+_PNG = b"\x89PNG\r\n\x1a\n"
+# Pixels of a page for OCR, and some of rounding.
+_MOST_PIXELS = 9_100_000
+_COUNT = re.compile(rb"[0-9]+")
 # Workers do not need the database URL and password.
 _SECRET = ("FHIRAPP_", "PG")
 _OUT_OF_TIME = -signal.SIGXCPU if sys.platform != "win32" else None
@@ -95,78 +101,73 @@ class Extractor:
         At most media.MAX_CHARACTERS; "" if there is none. For a C-CDA also the enclosed files that
         could not be read. Raises Unreadable.
         """
-        if len(data) > MAX_BYTES:
-            raise media.Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
+        _check_size(data)
         if self._languages and data.startswith(PICTURES):
-            return self._recognized([""], lambda _number: data)
+            return recognized([""], lambda _number: data, self._languages)
         kind = media.kind_of(content_type, data)
         if self._languages and kind.reader == "pdf":
-            texts = self._answer(media.DocumentFormat("show-texts", ""), data).decode().split("\0")
-            return self._recognized(texts, lambda number: self._page(data, f"{number}:ocr"))
+            texts = self._answer(media.Request("page texts", *kind), data).content.decode()
+            scan = media.Request("scan", *kind)
+            return recognized(
+                texts.split("\0"),
+                lambda number: self._answer(scan._replace(page=number), data).content,
+                self._languages,
+            )
         if kind.reader == "plain" and len(data) <= _LIGHT_BYTES:
             return media.ExtractedText(media.tidy(media.decode(data, kind.codec)))
         try:
-            return media.unpack(self._answer(kind, data))
+            answer = self._answer(media.Request("text", *kind), data)
         except _WorkerCrashed as error:
             if kind.reader != "xml" or b"B64" not in data.replace(b"\0", b""):
                 raise
+            # Whichever file it was, the sections are read without the files.
             reason = f"left out: of the files within, one {error}"
-        # Whichever file it was, the sections are read without the files.
-        reading = media.unpack(self._answer(media.DocumentFormat("xml-alone", kind.codec), data))
-        unread = tuple(file._replace(reason=reason) for file in reading.unread)
-        return reading._replace(unread=unread)
-
-    def _recognized(self, texts: list[str], picture: Callable[[int], bytes]) -> media.ExtractedText:
-        recognition = Recognition(self._languages)
-        for number, text in enumerate(texts, 1):
-            recognition.add(text, partial(picture, number))
-        return recognition.reading()
+            answer = self._answer(media.Request("outer text", *kind), data)
+            unread = tuple(file._replace(reason=reason) for file in answer.unread)
+            answer = answer._replace(unread=unread)
+        return media.ExtractedText(answer.content.decode(), answer.unread)
 
     def html_of(self, data: bytes, content_type: str) -> str:
         """Return safe HTML of HTML, C-CDA, Word or OpenDocument. Raises Unreadable."""
         kind = media.kind_of(content_type, data)
-        if kind.reader not in _SHOWERS:
+        if kind.reader not in _SHOWN:
             raise media.Unreadable("neither HTML, XML, Word nor OpenDocument")
-        return self._answer(media.DocumentFormat(_SHOWERS[kind.reader], kind.codec), data).decode()
+        return self._answer(media.Request("html", *kind), data).content.decode()
 
     def pages_of(self, data: bytes) -> int:
         """Return how many pages a PDF has. Raises Unreadable."""
-        return int(self._answer(media.DocumentFormat("show-pdf", "0"), data))
+        return int(self._answer(media.Request("page count", "pdf", ""), data).content)
 
     def page_of(self, data: bytes, number: int) -> bytes:
         """Return the PNG of a PDF's page, from 1. Raises Unreadable."""
-        return self._page(data, str(number))
+        return self._answer(media.Request("page", "pdf", "", number), data).content
 
-    def _page(self, data: bytes, codec: str) -> bytes:
-        return self._answer(media.DocumentFormat("show-pdf", codec), data)
-
-    def _answer(self, kind: media.DocumentFormat, data: bytes) -> bytes:
-        if len(data) > MAX_BYTES:
-            raise media.Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
+    def _answer(self, request: media.Request, data: bytes) -> media.Answer:
+        _check_size(data)
         # An import remembers nothing, and need not hash what it reads.
-        key = (kind, sha256(data).digest() if self._remembers else b"")
+        key = (request, sha256(data).digest() if self._remembers else b"")
         # Before anything is waited for, and again: others may have waited for the same.
-        if (answer := self._answers.get(key)) is None:
+        if (found := self._answers.get(key)) is None:
             with self._lock:
-                if (answer := self._answers.get(key)) is None:
+                if (found := self._answers.get(key)) is None:
                     try:
-                        answer = self._request(kind, data)
+                        found = _Outcome(self._ask(request, data))
                     except _WorkerCrashed as error:
-                        answer = _DIED + str(error).encode()
-                    self._answers.keep(key, answer)
-        if answer[:1] == _DIED:
-            raise _WorkerCrashed(answer[1:].decode())
-        if answer[:1] == media.UNREADABLE:
-            raise media.Unreadable(answer[1:].decode())
-        return answer[1:]
+                        found = _Outcome(media.Answer(reason=str(error)), is_crash=True)
+                    self._answers.keep(key, found)
+        if found.is_crash:
+            raise _WorkerCrashed(found.answer.reason)
+        if found.answer.reason:
+            raise media.Unreadable(found.answer.reason)
+        return found.answer
 
-    def _request(self, kind: media.DocumentFormat, data: bytes) -> bytes:
+    def _ask(self, request: media.Request, data: bytes) -> media.Answer:
         try:
-            if self._worker is None or not self._worker.is_alive():
+            if self._worker is None or not self._worker.is_usable():
                 self._stop()
                 self._worker = _Worker(self._seconds, self._megabytes)
                 self.lacking = self._worker.lacking
-            return self._worker.ask(kind, data)
+            return self._worker.ask(request, data)
         except BaseException:
             # Dead, or still at a document whose answer must not be taken for the next one's.
             self._stop()
@@ -178,42 +179,62 @@ class Extractor:
             self._worker = None
 
 
+def _check_size(data: bytes) -> None:
+    if len(data) > MAX_BYTES:
+        raise media.Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
+
+
+class _Outcome(NamedTuple):
+    """An answer, or why the worker crashed."""
+
+    answer: media.Answer
+    is_crash: bool = False
+
+
+_Key = tuple[media.Request, bytes]
+
+
 class _Answers:
-    """The last answers, by document and what was wanted of it, up to so many bytes."""
+    """The last answers, by what was asked and the document, up to so many bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._size = 0
         # Each with its expiry time.
-        self._kept: OrderedDict[tuple[media.DocumentFormat, bytes], tuple[bytes, float]] = (
-            OrderedDict()
-        )
+        self._kept: OrderedDict[_Key, tuple[_Outcome, float]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: tuple[media.DocumentFormat, bytes]) -> bytes | None:
+    def get(self, key: _Key) -> _Outcome | None:
         """Return an answer, None where it is not remembered."""
         with self._lock:
-            answer, until = self._kept.get(key, (None, 0.0))
-            if answer is None:
+            found, until = self._kept.get(key, (None, 0.0))
+            if found is None:
                 return None
             if time.monotonic() > until:
-                del self._kept[key]
-                self._size -= len(answer)
+                self._forget(key)
                 return None
             self._kept.move_to_end(key)
-            return answer
+            return found
 
-    def keep(self, key: tuple[media.DocumentFormat, bytes], answer: bytes) -> None:
+    def keep(self, key: _Key, found: _Outcome) -> None:
         """Remember an answer, and forget the oldest that there is no room for."""
         with self._lock:
-            if key not in self._kept and len(answer) <= self._most:
+            if key not in self._kept and _size(found) <= self._most:
                 # The machine may have been busy, and the document readable.
-                seconds = _DIED_SECONDS if answer[:1] == _DIED else math.inf
-                self._kept[key] = (answer, time.monotonic() + seconds)
-                self._size += len(answer)
+                seconds = _CRASH_SECONDS if found.is_crash else math.inf
+                self._kept[key] = (found, time.monotonic() + seconds)
+                self._size += _size(found)
             while self._size > self._most:
-                _, (forgotten, _) = self._kept.popitem(last=False)
-                self._size -= len(forgotten)
+                self._forget(next(iter(self._kept)))
+
+    def _forget(self, key: _Key) -> None:
+        found, _ = self._kept.pop(key)
+        self._size -= _size(found)
+
+
+def _size(found: _Outcome) -> int:
+    """Return about how many bytes an answer takes: each of its words some hundred."""
+    return len(found.answer.content) + 200 * (1 + len(found.answer.unread))
 
 
 class _Worker:
@@ -224,6 +245,7 @@ class _Worker:
         self._seconds = seconds
         self._megabytes = megabytes
         self._overdue = Event()
+        self._documents = 0
         environment = {k: v for k, v in os.environ.items() if not k.startswith(_SECRET)}
         try:
             self._process = subprocess.Popen(
@@ -237,57 +259,61 @@ class _Worker:
             )
         except OSError:
             raise media.Unreadable("no process to read it could be started") from None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
         try:
-            ready = self._exchange(_START_SECONDS, None, media.LONGEST_REMARK)
-            # Restrictions that this system cannot apply, in words.
-            self.lacking = ready[len(media.READY) :].decode(errors="replace")
+            with self._within(_START_SECONDS):
+                lacking, _ = media.read_message(self._answers, most=0)
         except BaseException:
             self.stop()
             raise
+        # Restrictions that this system cannot apply, in words.
+        self.lacking = "; ".join(lacking)[: media.LONGEST_REMARK]
 
-    def is_alive(self) -> bool:
-        return self._process.poll() is None and not self._overdue.is_set()
+    def is_usable(self) -> bool:
+        """Say whether it may have another document."""
+        is_alive = self._process.poll() is None and not self._overdue.is_set()
+        return is_alive and self._documents < _MOST_DOCUMENTS
 
-    def ask(self, kind: media.DocumentFormat, data: bytes) -> bytes:
+    def ask(self, request: media.Request, data: bytes) -> media.Answer:
         """Return the answer to a request.
 
         Raises Unreadable when the worker dies of it, or answers what it was not asked for.
         """
-        answer = self._exchange(self._seconds, (kind, data), media.LONGEST_ANSWER)
+        self._documents += 1
+        with self._within(self._seconds):
+            media.write_request(self._requests, request, data)
+            answer = media.read_answer(self._answers, media.MOST_BYTES[request.task])
         try:
-            media.check_answer(kind, answer)
-        except media.InvalidAnswer:
+            return answer if answer.reason else _checked(request, answer)
+        except ValueError:
             raise _WorkerCrashed(_BROKEN) from None
-        return answer
 
     def stop(self) -> None:
         self._process.kill()
         self._process.wait()
         # Unsent data can no longer be sent.
-        for pipe in self._pipes():
+        for pipe in (self._requests, self._answers):
             with suppress(OSError):
                 pipe.close()
 
-    def _exchange(
-        self, seconds: float, request: tuple[media.DocumentFormat, bytes] | None, most: int
-    ) -> bytes:
+    @contextmanager
+    def _within(self, seconds: float) -> Iterator[None]:
+        """End the process after so many seconds. Raises Unreadable where it dies or misbehaves."""
         timer = Timer(seconds, self._give_up)
         timer.daemon = True
         timer.start()
-        requests, answers = self._pipes()
         try:
-            if request is not None:
-                media.write_request(requests, *request)
-            return media.read_frame(answers, most)
-        except media.InvalidAnswer:
+            yield
+        except media.InvalidMessage:
             # The caller ends the process.
             raise _WorkerCrashed(_BROKEN) from None
         except (EOFError, OSError):
-            status = self._process.wait()
+            raise _WorkerCrashed(self._cause(self._process.wait())) from None
         finally:
             timer.cancel()
             timer.join()
-        raise _WorkerCrashed(self._cause(status))
 
     def _give_up(self) -> None:
         self._overdue.set()
@@ -300,11 +326,24 @@ class _Worker:
             return f"needs more than {self._megabytes} MB of memory"
         return _BROKEN
 
-    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        requests, answers = self._process.stdin, self._process.stdout
-        assert requests is not None
-        assert answers is not None
-        return requests, answers
+
+def _checked(request: media.Request, answer: media.Answer) -> media.Answer:
+    """Return an answer that is of the kind asked for, its HTML sanitized. Raises ValueError."""
+    if request.task in ("page", "scan"):
+        start = answer.content[:24]
+        pixels = int.from_bytes(start[16:20]) * int.from_bytes(start[20:])
+        if not start.startswith(_PNG) or not 0 < pixels <= _MOST_PIXELS:
+            raise ValueError("no picture of a page")
+    elif request.task == "page count":
+        if not _COUNT.fullmatch(answer.content):
+            raise ValueError("no number of pages")
+    else:
+        text = answer.content.decode()
+        if request.task == "html":
+            return answer._replace(content=clean_again(text).encode())
+        if request.task != "page texts" and (len(text) > media.MAX_CHARACTERS or "\0" in text):
+            raise ValueError("no tidy text")
+    return answer
 
 
 # What is shown of a document is shown again soon: to whoever turns its pages, and to others.

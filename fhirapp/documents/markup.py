@@ -1,12 +1,14 @@
-"""The text of HTML, XML and JSON; of a C-CDA what a reader sees and what its codes mean."""
+"""HTML, XML and JSON: their characters and text, a safe reader of XML, and safe HTML.
+
+Safe HTML has no script, no style, no address, and loads nothing.
+"""
 
 from __future__ import annotations
 
 import html
 import json
 import re
-from base64 import b64decode
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from xml.parsers import expat
 
 import nh3
@@ -34,6 +36,29 @@ _META = re.compile(rb"""<meta\s[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]+)""", 
 _XML_DECLARATION = re.compile(rb"""\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([\w.:-]+)""")
 _START = 1024
 _CONTROL = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f]")
+_MAX_XML_DEPTH = 200
+# Of the HTML that is shown; the rest is downloaded.
+_MAX_CHARACTERS, _MAX_DEPTH, _MAX_TAGS = 2_000_000, 256, 1_000_000
+_INLINE_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif);base64,[A-Za-z0-9+/=\s]*")
+_TAGS = {
+    *("abbr", "address", "article", "b", "bdi", "bdo", "blockquote", "br", "caption", "center"),
+    *("cite", "code", "col", "colgroup", "dd", "del", "dfn", "div", "dl", "dt", "em", "figcaption"),
+    *("figure", "footer", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "i", "img", "ins"),
+    *("kbd", "li", "main", "mark", "ol", "p", "pre", "q", "s", "samp", "section", "small", "span"),
+    *("strike", "strong", "sub", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "time"),
+    *("tr", "tt", "u", "ul", "var"),
+}
+_ATTRIBUTES = {
+    "*": {"dir", "lang", "title"},
+    "img": {"alt", "src"},
+    "ol": {"start", "type"},
+    "td": {"colspan", "headers", "rowspan"},
+    "th": {"colspan", "rowspan", "scope"},
+}
+
+# A tag of clean HTML; without a name what is none.
+_CLEAN_TAG = re.compile(r'<(?:(/?)([a-z][a-z0-9]*)(?: [a-z]+="[^"]*"){0,6}>)?')
+_VOID = frozenset({"br", "col", "hr", "img"})
 
 
 def read_html(data: bytes, codec: str) -> str:
@@ -64,36 +89,6 @@ def xml_characters(data: bytes, codec: str) -> str:
     return _CONTROL.sub(" ", decode(data, codec, codec_of(label[1].decode()) if label else ""))
 
 
-class Enclosed(NamedTuple):
-    """A file within a C-CDA: its body, the text of a section, or the content of an entry.
-
-    CDA R2 §4.2.4.2 (nonXMLBody) and §4.3.6.5 (observationMedia); data types §2.4 (ED). section is
-    the title of its section, "" outside of sections.
-    """
-
-    content_type: str
-    base64: str
-    section: str
-
-    def content(self) -> bytes:
-        """Return its bytes. Raises Unreadable."""
-        try:
-            return b64decode(self.base64)
-        except ValueError:
-            raise Unreadable("what is called base64 and is not") from None
-
-
-def read_xml(data: bytes, codec: str) -> tuple[str, list[Enclosed]]:
-    """Return the text of XML, and the files within. Raises Unreadable.
-
-    Nothing is fetched, and what declares entities is not read: an entity of an entity makes a
-    few bytes into gigabytes.
-    """
-    collector = _Collector()
-    parse_xml(xml_characters(data, codec), collector)
-    return "".join(collector.parts), collector.enclosed
-
-
 class XmlReader(Protocol):
     """Receives XML element by element."""
 
@@ -105,11 +100,29 @@ class XmlReader(Protocol):
 
 
 def parse_xml(text: str, reader: XmlReader) -> None:
-    """Pass the elements of XML to a reader; entities are refused. Raises Unreadable."""
+    """Pass the elements of XML to a reader. Raises Unreadable.
+
+    Nothing is fetched, and what declares entities is not read: an entity of an entity makes a few
+    bytes into gigabytes.
+    """
+    depth = 0
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > _MAX_XML_DEPTH:
+            raise Unreadable(f"nested more than {_MAX_XML_DEPTH} elements deep")
+        reader.start(name, attributes)
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        reader.end(name)
+
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
     parser.CharacterDataHandler = reader.characters
     parser.EntityDeclHandler = _refuse_entity
     try:
@@ -120,89 +133,6 @@ def parse_xml(text: str, reader: XmlReader) -> None:
 
 def _refuse_entity(*_declaration: object) -> None:
     raise Unreadable("XML that declares entities")
-
-
-# The parts of a C-CDA that are written for people: CDA R2 §4.3.5, data types §2.5 (originalText).
-_FOR_PEOPLE = frozenset({"originalText", "text", "title"})
-# Of the narrative's elements these do not end a word: CDA R2 §4.3.5.
-_WITHIN_A_WORD = frozenset({"content", "footnoteRef", "linkHtml", "sub", "sup"})
-
-
-class _Collector:
-    """Receives the parts of an XML document; parts is its text.
-
-    Names are compared without their prefix: what matters is what words there are.
-    """
-
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-        self.enclosed: list[Enclosed] = []
-        # Whether it is a C-CDA; None until the first element says so.
-        self._clinical: bool | None = None
-        self._path: list[str] = []
-        # How many elements are open from the one for people inwards.
-        self._open = 0
-        self._displays: set[str] = set()
-        # The titles of the sections that are open.
-        self._titles: list[list[str]] = []
-        # The base64 of a file, how deep its element is, and its media type.
-        self._file: list[str] | None = None
-        self._depth = 0
-        self._type = ""
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        local = name.rpartition(":")[2]
-        if self._clinical is None:
-            self._clinical = local == "ClinicalDocument"
-        self._separate(local)
-        if not self._clinical:
-            return
-        self._path.append(local)
-        if local == "section":
-            self._titles.append([])
-        display = attributes.get("displayName")
-        if display and display not in self._displays:
-            self._displays.add(display)
-            self.parts.append(f"{display}\n")
-        if self._open:
-            self._open += 1
-        elif local in _FOR_PEOPLE:
-            self._open = 1
-        if self._file is None and attributes.get("representation") == "B64":
-            self._file, self._depth = [], len(self._path)
-            self._type = attributes.get("mediaType", "")
-
-    def characters(self, text: str) -> None:
-        if self._file is not None:
-            # Not those of a thumbnail within.
-            if len(self._path) == self._depth:
-                self._file.append(text)
-        elif self._open or not self._clinical:
-            self.parts.append(text)
-            if self._path[-2:] == ["section", "title"]:
-                self._titles[-1].append(text)
-
-    def end(self, name: str) -> None:
-        self._separate(name.rpartition(":")[2])
-        if not self._clinical:
-            return
-        if self._open:
-            self._open -= 1
-        if self._file is not None and len(self._path) == self._depth:
-            self._enclose("".join(self._file))
-            self._file = None
-        if self._path.pop() == "section":
-            self._titles.pop()
-
-    def _separate(self, local: str) -> None:
-        if not (self._clinical and local in _WITHIN_A_WORD):
-            self.parts.append("\n")
-
-    def _enclose(self, base64: str) -> None:
-        # One that is empty only names a file elsewhere.
-        if base64.strip():
-            titles = ("".join(title).strip() for title in reversed(self._titles))
-            self.enclosed.append(Enclosed(self._type, base64, next(filter(None, titles), "")))
 
 
 def read_json(data: bytes, codec: str) -> str:
@@ -222,3 +152,58 @@ def read_json(data: bytes, codec: str) -> str:
         elif isinstance(value, list):
             waiting.extend(reversed(value))
     return "\n".join(strings)
+
+
+def clean_html(html: str) -> str:
+    """Return safe HTML of any; of long or deep HTML this takes long. Raises Unreadable."""
+    if len(html) > _MAX_CHARACTERS:
+        raise Unreadable(f"longer than {_MAX_CHARACTERS:,} characters")
+    clean = _sanitized(html)
+    _check_clean(clean)
+    return clean
+
+
+def clean_again(html: str) -> str:
+    """Return clean HTML, sanitized, whoever says that it is clean. Raises Unreadable."""
+    _check_clean(html)
+    return _sanitized(html)
+
+
+def _sanitized(html: str) -> str:
+    return nh3.clean(
+        html,
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        attribute_filter=_filter,
+        clean_content_tags={*UNSEEN, "svg", "math", "title"},
+        url_schemes={"data"},
+        link_rel=None,
+    )
+
+
+def _filter(element: str, attribute: str, value: str) -> str | None:
+    if (element, attribute) == ("img", "src") and not _INLINE_PICTURE.fullmatch(value):
+        return None
+    return value
+
+
+def _check_clean(html: str) -> None:
+    """Check that nh3 reads HTML in linear time: it is well-formed, and not deep.
+
+    Raises Unreadable.
+    """
+    opened: list[str] = []
+    for count, tag in enumerate(_CLEAN_TAG.finditer(html)):
+        is_end, name = tag.groups()
+        if is_end and opened[-1:] == [name]:
+            opened.pop()
+        elif is_end or name is None:
+            raise Unreadable("HTML that is not well-formed")
+        elif name not in _VOID:
+            opened.append(name)
+        if len(opened) > _MAX_DEPTH:
+            raise Unreadable(f"nested more than {_MAX_DEPTH} elements deep")
+        if count > _MAX_TAGS:
+            raise Unreadable(f"HTML of more than {_MAX_TAGS:,} tags")
+    if opened:
+        raise Unreadable("HTML that is not well-formed")

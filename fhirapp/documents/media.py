@@ -1,18 +1,19 @@
 """Which reader a document needs, by its media type or its first bytes; and bytes to characters.
 
-Also the protocol between the extractor and its worker: frames on standard input and output, each
-led by its length. The worker begins with READY. A request is two frames, the kind and the document.
-Its answer is a frame of TEXT and the text, or of UNREADABLE and the reason; a text is followed by
-the section and the reason of each file within that could not be read, each led by a NUL. A worker
-that dies gives the cause as its exit status.
+Also the protocol between the extractor and its worker: messages on standard input and output, each
+of words and bytes led by their lengths. The worker begins with the restrictions that this system
+could not apply. A request is its fields and the document. An answer is the reason why there is
+none, the section and the reason of each file within that could not be read, and the content. A
+worker that dies gives the cause as its exit status.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+import struct
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from encodings import normalize_encoding
 from encodings.aliases import aliases
 from typing import IO, Literal, NamedTuple
@@ -139,18 +140,11 @@ def _fewer_marks(match: re.Match[str]) -> str:
     return "".join(kept)
 
 
-# "xml-alone" leaves the files within a C-CDA unread.
-Reader = Literal["plain", "html", "xml", "xml-alone", "json", "rtf", "pdf", "docx", "odt"]
-# Readers that display a document, instead of reading its text.
-Shower = Literal["show-html", "show-xml", "show-pdf", "show-docx", "show-odt", "show-texts"]
+Reader = Literal["plain", "html", "xml", "json", "rtf", "pdf", "docx", "odt"]
 
 
 class Unreadable(ValueError):
     """A document whose words cannot be read; the message is why, and quotes nothing of it."""
-
-
-class InvalidAnswer(ValueError):
-    """What a worker that keeps to the protocol does not answer."""
 
 
 class Unread(NamedTuple):
@@ -171,7 +165,7 @@ class ExtractedText(NamedTuple):
 class DocumentFormat(NamedTuple):
     """The reader of a document, and the codec of the charset that its media type names, or ""."""
 
-    reader: Reader | Shower
+    reader: Reader
     codec: str
 
 
@@ -264,38 +258,74 @@ def _guess(start: bytes, data: bytes) -> Reader:
     )
 
 
-# The longest frames: of an answer a picture of a page, of a request a document.
-LONGEST_ANSWER, LONGEST_REQUEST = 64_000_000, 64_000_000
-# The most characters of a reason, of a section's title, and of what a worker could not be denied.
-LONGEST_REMARK = 1_000
-_MOST_PARTS = 1_000_000
-READY = b"!"
-TEXT = b"+"
-UNREADABLE = b"-"
+# "outer text" leaves the files within a C-CDA unread; "scan" is a page as OCR needs it.
+Task = Literal["text", "outer text", "html", "page texts", "page count", "page", "scan"]
+
+
+class Request(NamedTuple):
+    """What is wanted of a document, and its format; page counts from 1."""
+
+    task: Task
+    reader: Reader
+    codec: str
+    page: int = 0
+
+
+class Answer(NamedTuple):
+    """The content that was asked for, or the reason why there is none.
+
+    It is UTF-8, with a NUL between the texts of two pages, or the PNG of a page. unread are the
+    files within that are left out of a text.
+    """
+
+    content: bytes = b""
+    unread: tuple[Unread, ...] = ()
+    reason: str = ""
+
+
+class InvalidMessage(ValueError):
+    """A message that a worker which keeps to the protocol does not send."""
+
+
+# The most characters of a reason or of a section's title, and the most files within that are named.
+LONGEST_REMARK, MOST_UNREAD = 1_000, 1_000
+# Bytes: those of the words of a message, of a document, and of the content of an answer.
+_MOST_WORDS, _MOST_DOCUMENT = 9_000_000, 64_000_000
+MOST_BYTES: Mapping[Task, int] = {
+    "text": 4 * MAX_CHARACTERS,
+    "outer text": 4 * MAX_CHARACTERS,
+    "html": 8_000_000,
+    "page texts": 10_000_000,
+    "page count": 9,
+    "page": 20_000_000,
+    "scan": 20_000_000,
+}
 # The exit status of a worker that could get no more memory.
 OUT_OF_MEMORY = 3
-_LENGTH = 4
-_PNG = b"\x89PNG\r\n\x1a\n"
-_PAGES = re.compile(rb"\d{1,9}")
+_LENGTHS = struct.Struct(">II")
 
 
-def write_frame(stream: IO[bytes], *parts: bytes) -> None:
-    """Write one frame. Raises OSError when the other side is gone."""
-    stream.write(sum(map(len, parts)).to_bytes(_LENGTH))
-    for part in parts:
-        stream.write(part)
+def write_message(stream: IO[bytes], words: Sequence[str], content: bytes = b"") -> None:
+    """Write words, which have no NUL, and bytes. Raises OSError when the other side is gone."""
+    head = "\0".join(words).encode()
+    stream.write(_LENGTHS.pack(len(head), len(content)) + head)
+    stream.write(content)
     stream.flush()
 
 
-def read_frame(stream: IO[bytes], most: int = LONGEST_ANSWER) -> bytes:
-    """Return one frame. Raises EOFError at the end of the pipe, InvalidAnswer if it is too long.
+def read_message(stream: IO[bytes], most: int) -> tuple[list[str], bytes]:
+    """Return words, and at most so many bytes.
 
-    A frame longer than most is not read: a document may control the worker.
+    Raises EOFError at the end of the pipe, and InvalidMessage before it reads what is too long: a
+    document may control the worker.
     """
-    length = int.from_bytes(_read(stream, _LENGTH))
-    if length > most:
-        raise InvalidAnswer(f"a frame of {length} bytes")
-    return _read(stream, length)
+    words, content = _LENGTHS.unpack(_read(stream, _LENGTHS.size))
+    if words > _MOST_WORDS or content > most:
+        raise InvalidMessage(f"words of {words} bytes, and {content} bytes")
+    try:
+        return _read(stream, words).decode().split("\0"), _read(stream, content)
+    except UnicodeDecodeError:
+        raise InvalidMessage("words that are not UTF-8") from None
 
 
 def _read(stream: IO[bytes], length: int) -> bytes:
@@ -305,57 +335,27 @@ def _read(stream: IO[bytes], length: int) -> bytes:
     return data
 
 
-def pack(reading: ExtractedText) -> bytes:
-    """Return a reading as bytes: tidy text has no NUL."""
-    return "\0".join([reading.text, *(part for file in reading.unread for part in file)]).encode()
+def write_request(stream: IO[bytes], request: Request, data: bytes) -> None:
+    """Ask for something of a document."""
+    write_message(stream, [*request[:3], str(request.page)], data)
 
 
-def unpack(answer: bytes) -> ExtractedText:
-    """Return the reading of a worker's answer. Raises InvalidAnswer."""
-    text, *parts = _decoded(answer).split("\0")
-    if len(text) > MAX_CHARACTERS or len(parts) % 2 or any(map(_is_long, parts)):
-        raise InvalidAnswer("a reading of other lengths than asked for")
-    return ExtractedText(text, tuple(map(Unread, parts[::2], parts[1::2])))
-
-
-def check_answer(kind: DocumentFormat, answer: bytes) -> None:
-    """Check that a worker's answer is one to a request of this kind. Raises InvalidAnswer."""
-    sign, content = answer[:1], answer[1:]
-    if sign == UNREADABLE:
-        if _is_long(_decoded(content)):
-            raise InvalidAnswer("a reason that is too long")
-    elif sign != TEXT:
-        raise InvalidAnswer("neither a text nor a reason")
-    elif kind.reader == "show-pdf":
-        is_right = _PAGES.fullmatch(content) if kind.codec == "0" else content.startswith(_PNG)
-        if not is_right:
-            raise InvalidAnswer("neither a number of pages nor a picture")
-    elif kind.reader.startswith("show-"):
-        _decoded(content)
-    else:
-        unpack(content)
-
-
-def _decoded(content: bytes) -> str:
-    if content.count(b"\0") > _MOST_PARTS:
-        raise InvalidAnswer("too many parts")
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise InvalidAnswer("text that is not UTF-8") from None
-
-
-def _is_long(remark: str) -> bool:
-    return len(remark) > LONGEST_REMARK
-
-
-def write_request(stream: IO[bytes], kind: DocumentFormat, data: bytes) -> None:
-    """Ask for the text of a document."""
-    write_frame(stream, " ".join(kind).encode())
-    write_frame(stream, data)
-
-
-def read_request(stream: IO[bytes]) -> tuple[DocumentFormat, bytes]:
+def read_request(stream: IO[bytes]) -> tuple[Request, bytes]:
     """Return the next request. Raises EOFError when the other side is gone."""
-    reader, _, codec = read_frame(stream, LONGEST_REQUEST).decode().partition(" ")
-    return DocumentFormat(reader, codec), read_frame(stream, LONGEST_REQUEST)  # type: ignore[arg-type]
+    (task, reader, codec, page), data = read_message(stream, _MOST_DOCUMENT)
+    return Request(task, reader, codec, int(page)), data  # type: ignore[arg-type]
+
+
+def write_answer(stream: IO[bytes], answer: Answer) -> None:
+    """Answer a request."""
+    remarks = (word for file in answer.unread for word in file)
+    write_message(stream, [answer.reason, *remarks], answer.content)
+
+
+def read_answer(stream: IO[bytes], most: int) -> Answer:
+    """Return an answer of at most so many bytes. Raises EOFError, InvalidMessage."""
+    (reason, *remarks), content = read_message(stream, most)
+    is_long = any(len(word) > LONGEST_REMARK for word in (reason, *remarks))
+    if is_long or len(remarks) % 2 or len(remarks) > 2 * MOST_UNREAD or (reason and content):
+        raise InvalidMessage("remarks of another form")
+    return Answer(content, tuple(map(Unread, remarks[::2], remarks[1::2])), reason)

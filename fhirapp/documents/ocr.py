@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fhirapp.documents.media import ExtractedText, Unread, Unreadable, tidy
@@ -35,45 +35,40 @@ class _Unusable(Unreadable):
         self.advice = advice
 
 
-class Recognition:
-    """The text of one document, page by page, and what of it was recognized or left unread."""
+def recognized(
+    texts: Sequence[str], picture: Callable[[int], bytes], languages: str
+) -> ExtractedText:
+    """Return the text of a document of pages, some of it recognized in pictures, from page 1.
 
-    def __init__(self, languages: str) -> None:
-        self._languages = languages
-        self._until = time.monotonic() + DOCUMENT_SECONDS
-        self._texts: list[str] = []
-        self._pages = self._scans = 0
-        self._unread: list[Unread] = []
-        self._machine_read = False
-
-    def add(self, own: str, picture: Callable[[], bytes]) -> None:
-        """Add a page: the text that it has, and what is recognized where that is hardly any."""
-        self._texts.append(own)
-        self._pages += 1
+    Raises Unreadable where there is none, and something failed.
+    """
+    until = time.monotonic() + DOCUMENT_SECONDS
+    found: list[str] = []
+    unread: list[Unread] = []
+    scans, is_machine_read = 0, False
+    for number, own in enumerate(texts, 1):
+        found.append(own)
         if sum(map(str.isalnum, own)) >= _LEAST_TEXT:
-            return
-        self._scans += 1
+            continue
+        scans += 1
         try:
-            left = self._until - time.monotonic()
-            if self._scans > MAX_PAGES:
+            left = until - time.monotonic()
+            if scans > MAX_PAGES:
                 raise Unreadable(f"text recognition stops after {MAX_PAGES} pages")
             if left <= 0:
                 raise Unreadable(f"text recognition stops after {DOCUMENT_SECONDS} s")
-            text = tidy(_recognize(picture(), self._languages, min(left, PAGE_SECONDS)))
+            text = tidy(_recognize(picture(number), languages, min(left, PAGE_SECONDS)))
         except Unreadable as error:
-            self._unread.append(Unread(f"page {self._pages}", str(error)))
-            return
+            unread.append(Unread(f"page {number}", str(error)))
+            continue
         # A page that is short and no scan is not called machine-read.
         if not {*text.casefold().split()} <= {*own.casefold().split()}:
-            self._texts.append(text)
-            self._machine_read = True
-
-    def reading(self) -> ExtractedText:
-        """Return what was read. Raises Unreadable where that is nothing, and something failed."""
-        text = tidy("\n".join(self._texts))
-        if self._unread and not text:
-            raise Unreadable(self._unread[0].reason)
-        return ExtractedText(text, tuple(self._unread), self._machine_read)
+            found.append(text)
+            is_machine_read = True
+    whole = tidy("\n".join(found))
+    if unread and not whole:
+        raise Unreadable(unread[0].reason)
+    return ExtractedText(whole, tuple(unread), is_machine_read)
 
 
 def _recognize(picture: bytes, languages: str, seconds: float) -> str:

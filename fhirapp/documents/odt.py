@@ -34,13 +34,8 @@ _DEEPEST = 10
 _MOST_REPEATED, _MOST_CHARACTERS = 100, 8_000_000
 
 
-def read_odt(data: bytes, _codec: str) -> str:
-    """Return the text of an OpenDocument text. Raises Unreadable."""
-    return office.words(odt_html(data))
-
-
 def odt_html(data: bytes) -> str:
-    """Return its HTML. Raises Unreadable."""
+    """Return the HTML of an OpenDocument text. Raises Unreadable."""
     return office.convert(data, lambda archive: _Text(archive).html())
 
 

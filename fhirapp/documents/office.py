@@ -19,7 +19,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 from fhirapp.documents.markup import parse_xml, read_html, xml_characters
 from fhirapp.documents.media import MAX_CHARACTERS, Unreadable
 
-_MAX_FILES, _MAX_BYTES, _MAX_DEPTH = 5_000, 30_000_000, 200
+_MAX_FILES, _MAX_BYTES = 5_000, 30_000_000
 _OLE, _ENCRYPTED = b"\xd0\xcf\x11\xe0", "EncryptedPackage".encode("utf-16-le")
 TRACKED = (
     "<p><strong><em>This document has tracked changes. It is shown as if they were accepted:"
@@ -89,20 +89,17 @@ class Archive:
 
 
 class _Tree:
+    """Receives the elements of XML, with names without prefix; close() returns the root."""
+
     def __init__(self) -> None:
-        builder = TreeBuilder()
-        self.characters, self.close = builder.data, builder.close
-        self._builder, self._depth = builder, 0
+        self._builder = TreeBuilder()
+        self.characters, self.close = self._builder.data, self._builder.close
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise Unreadable(f"nested more than {_MAX_DEPTH} elements deep")
         values = {key.rpartition(":")[2]: value for key, value in attributes.items()}
         self._builder.start(name.rpartition(":")[2], values)
 
     def end(self, name: str) -> None:
-        self._depth -= 1
         self._builder.end(name.rpartition(":")[2])
 
 

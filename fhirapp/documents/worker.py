@@ -24,12 +24,11 @@ if __name__ == "__main__":
     package.__path__ = [str(Path(__file__).parents[1])]
     sys.modules["fhirapp"] = package
 
-from fhirapp.documents import media
-from fhirapp.documents.docx import read_docx
-from fhirapp.documents.markup import read_html, read_json, read_xml
-from fhirapp.documents.odt import read_odt
-from fhirapp.documents.pdf import read_pdf
-from fhirapp.documents.rendering import show
+from fhirapp.documents import media, office, pdf
+from fhirapp.documents.cda import clinical_html, read_xml
+from fhirapp.documents.docx import docx_html
+from fhirapp.documents.markup import clean_html, html_characters, read_html, read_json
+from fhirapp.documents.odt import odt_html
 from fhirapp.documents.rtf import read_rtf
 
 if sys.platform != "win32":
@@ -43,46 +42,66 @@ else:
         return ["on Windows it is not confined"]
 
 
-_Request = tuple[media.DocumentFormat, bytes]
+def answer(request: media.Request, data: bytes) -> media.Answer:
+    """Return the answer to a request. Raises Unreadable, MemoryError."""
+    if request.task in ("text", "outer text"):
+        return _text(request, data)
+    return media.Answer(_TASKS[request.task](request, data))
 
 
-def read(kind: media.DocumentFormat, data: bytes) -> media.ExtractedText:
-    """Return the tidy text of a document. Raises Unreadable, and MemoryError."""
-    if kind.reader in ("xml", "xml-alone"):
-        return _read_clinical(kind, data)
-    return media.ExtractedText(media.tidy(_READERS[kind.reader](data, kind.codec)))
+def _text(request: media.Request, data: bytes) -> media.Answer:
+    """Return the tidy text of a document, of XML also of the files within, save for outer text.
 
-
-def _read_clinical(kind: media.DocumentFormat, data: bytes) -> media.ExtractedText:
-    """Return the text of XML and of the files within; nested base64 shrinks, so this ends.
-
-    A file that cannot be read does not affect the others.
+    Nested base64 shrinks, so this ends. A file that cannot be read does not affect the others.
     """
-    text, enclosed = read_xml(data, kind.codec)
-    texts, unread = [text], []
-    for file in enclosed:
+    if request.reader != "xml":
+        return media.Answer(media.tidy(_READERS[request.reader](data, request.codec)).encode())
+    document = read_xml(data, request.codec)
+    texts, unread = [document.text], []
+    for file in document.enclosed:
         try:
-            if kind.reader == "xml-alone":
+            if request.task == "outer text":
                 raise media.Unreadable("")
             content = file.content()
-            inner = read(media.kind_of(file.content_type, content), content)
+            kind = media.kind_of(file.content_type, content)
+            inner = _text(media.Request("text", *kind), content)
         except media.Unreadable as error:
             title = media.tidy(file.section)[: media.LONGEST_REMARK]
             unread.append(media.Unread(title, str(error)))
         else:
-            texts.append(inner.text)
+            texts.append(inner.content.decode())
             unread += inner.unread
-    return media.ExtractedText(media.tidy("\n".join(texts)), tuple(unread))
+    return media.Answer(media.tidy("\n".join(texts)).encode(), tuple(unread[: media.MOST_UNREAD]))
 
 
 _READERS: Mapping[str, Callable[[bytes, str], str]] = {
-    "docx": read_docx,
+    "docx": lambda data, _: office.words(docx_html(data)),
     "html": read_html,
     "json": read_json,
-    "odt": read_odt,
-    "pdf": read_pdf,
+    "odt": lambda data, _: office.words(odt_html(data)),
+    "pdf": pdf.read_pdf,
     "plain": media.decode,
     "rtf": read_rtf,
+}
+_SHOWN: Mapping[str, Callable[[bytes, str], str]] = {
+    "docx": lambda data, _: docx_html(data),
+    "html": html_characters,
+    "odt": lambda data, _: odt_html(data),
+    "xml": clinical_html,
+}
+
+
+def _html(request: media.Request, data: bytes) -> bytes:
+    # Not safe before the parent has sanitized it: a document may control this process.
+    return clean_html(_SHOWN[request.reader](data, request.codec)).encode()
+
+
+_TASKS: Mapping[str, Callable[[media.Request, bytes], bytes]] = {
+    "html": _html,
+    "page": lambda request, data: pdf.page_picture(data, request.page, is_scan=False),
+    "page count": lambda _, data: str(pdf.page_count(data)).encode(),
+    "page texts": lambda _, data: "\0".join(map(media.tidy, pdf.page_texts(data))).encode(),
+    "scan": lambda request, data: pdf.page_picture(data, request.page, is_scan=True),
 }
 
 
@@ -92,15 +111,29 @@ def main(*, seconds: float, megabytes: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _make_way()
     media.load_codecs()
-    requests: SimpleQueue[_Request] = SimpleQueue()
+    requests: SimpleQueue[tuple[media.Request, bytes]] = SimpleQueue()
     Thread(target=_receive, args=(sys.stdin.buffer, requests), daemon=True).start()
     lacking = confine(megabytes)
-    media.write_frame(sys.stdout.buffer, media.READY, "; ".join(lacking).encode())
+    media.write_message(sys.stdout.buffer, lacking)
     while True:
-        kind, data = requests.get()
+        request, data = requests.get()
         _allow(seconds)
-        answer(sys.stdout.buffer, kind, data)
+        media.write_answer(sys.stdout.buffer, _answer(request, data))
         del data
+
+
+def _answer(request: media.Request, data: bytes) -> media.Answer:
+    """Return the answer to a request, or the reason why there is none."""
+    try:
+        found = answer(request, data)
+    except media.Unreadable as error:
+        return media.Answer(reason=str(error))
+    except MemoryError:
+        # The remaining memory is fragmented.
+        os._exit(media.OUT_OF_MEMORY)
+    if len(found.content) > media.MOST_BYTES[request.task]:
+        return media.Answer(reason="too long to be shown")
+    return found
 
 
 def _make_way() -> None:
@@ -110,7 +143,7 @@ def _make_way() -> None:
         os.nice(5)
 
 
-def _receive(stream: IO[bytes], requests: SimpleQueue[_Request]) -> None:
+def _receive(stream: IO[bytes], requests: SimpleQueue[tuple[media.Request, bytes]]) -> None:
     """Hand on requests; end the process with whoever started it, even amid a document."""
     try:
         while True:
@@ -119,23 +152,6 @@ def _receive(stream: IO[bytes], requests: SimpleQueue[_Request]) -> None:
         os._exit(0)
     except MemoryError:
         os._exit(media.OUT_OF_MEMORY)
-
-
-def answer(stream: IO[bytes], kind: media.DocumentFormat, data: bytes) -> None:
-    """Answer one request."""
-    try:
-        shown = kind.reader.startswith("show-")
-        answered = show(kind, data) if shown else media.pack(read(kind, data))
-    except media.Unreadable as error:
-        media.write_frame(stream, media.UNREADABLE, str(error).encode())
-    except MemoryError:
-        # The remaining memory is fragmented.
-        os._exit(media.OUT_OF_MEMORY)
-    else:
-        if len(answered) >= media.LONGEST_ANSWER:
-            media.write_frame(stream, media.UNREADABLE, b"too long to be shown")
-        else:
-            media.write_frame(stream, media.TEXT, answered)
 
 
 def _allow(seconds: float) -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from fhirapp.documents import Extractor, Unreadable
 from fhirapp.documents.extractor import MAX_BYTES
-from fhirapp.documents.media import MAX_CHARACTERS, ExtractedText, Unread, kind_of
-from fhirapp.documents.worker import read
+from fhirapp.documents.media import MAX_CHARACTERS, ExtractedText, Request, Unread, kind_of
+from fhirapp.documents.worker import answer
 from tests.support.documents import (
     C_CDA,
     base64_section,
@@ -43,7 +43,7 @@ def extractor() -> Iterator[Extractor]:
 
 def text_of(data: bytes, content_type: str) -> str:
     """Return a document's text, read in this process as the worker reads it."""
-    return read(kind_of(content_type, data), data).text
+    return answer(Request("text", *kind_of(content_type, data)), data).content.decode()
 
 
 def test_words_of_a_document_are_found(subtests):

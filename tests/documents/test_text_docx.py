@@ -5,20 +5,19 @@ from __future__ import annotations
 import pytest
 
 from fhirapp.documents import Unreadable
-from fhirapp.documents.media import kind_of
-from fhirapp.documents.rendering import show
-from fhirapp.documents.worker import read
+from fhirapp.documents.media import Request, kind_of
+from fhirapp.documents.worker import answer
 from tests.support.office import DOCX, RELATIONS, TRANSITIONAL, p, r, word
 
 STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
 
 
 def words_of(data: bytes, content_type: str = DOCX) -> str:
-    return read(kind_of(content_type, data), data).text
+    return answer(Request("text", *kind_of(content_type, data)), data).content.decode()
 
 
 def page_of(data: bytes) -> str:
-    return show(kind_of(DOCX, data)._replace(reader="show-docx"), data).decode()
+    return answer(Request("html", *kind_of(DOCX, data)), data).content.decode()
 
 
 def choice(first: str, fallback: str) -> str:

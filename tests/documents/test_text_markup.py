@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fhirapp.documents import Unreadable
-from fhirapp.documents.markup import read_html, read_xml
+from fhirapp.documents.cda import read_xml
+from fhirapp.documents.markup import read_html
 from fhirapp.documents.media import tidy
 from tests.support.documents import C_CDA, laughs
 
@@ -17,9 +18,9 @@ def html(document: str | bytes, codec: str = "") -> str:
 
 def xml(document: str | bytes, codec: str = "") -> str:
     data = document.encode() if isinstance(document, str) else document
-    text, enclosed = read_xml(data, codec)
-    assert enclosed == []
-    return tidy(text)
+    document = read_xml(data, codec)
+    assert document.enclosed == []
+    return tidy(document.text)
 
 
 def test_text_of_html(subtests):
