@@ -1,6 +1,6 @@
-"""Runs a job as `python -m fhirapp.server.work` does, and dies at the second file of its import.
+"""Runs a job as `python -m fhirapp.server.work` does, and dies at the second batch of its import.
 
-What the first file held is committed by then.
+Each batch has one record; the first is committed by then.
 """
 
 from __future__ import annotations
@@ -8,23 +8,25 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import Any
 
-from fhirapp.features.imports.importer import Import, OnRead
-from fhirapp.features.imports.inputs import Input
+from fhirapp.features.imports import batches
+from fhirapp.features.imports.importer import Import
 from fhirapp.server.work import main
 
-_take = Import.take
-_files: list[Input] = []
+_publish = Import._publish_batch
+_batches: list[Any] = []
 
 
-def _take_first(run: Import, source: Input, progress: OnRead) -> None:
-    _files.append(source)
-    if len(_files) == 2:
+def _publish_first(run: Import, batch: Any, snapshot: Any) -> None:
+    _batches.append(batch)
+    if len(_batches) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    _take(run, source, progress)
+    _publish(run, batch, snapshot)
 
 
-Import.take = _take_first  # type: ignore[method-assign]
+batches.MAX_RECORDS = 1
+Import._publish_batch = _publish_first  # type: ignore[method-assign]
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
