@@ -145,7 +145,12 @@ class Admission:
     ) -> Admitted | Verdict:
         if record.bundle in self._disputed:
             raise PatientRejected
-        if record.bundle in self.waiting and record.grouped and definition.compartment != "id":
+        if (
+            record.grouped
+            and record.bundle in self.waiting
+            and definition.compartment != "id"
+            and self._batch.may_come("Patient")
+        ):
             # Whose it is becomes known with the patient.
             return Verdict.WAITS
         if record.condition:
