@@ -333,7 +333,7 @@ class Admission:
         """Report what is remarkable in a record that is published."""
         content = admitted.content
         for reference, reason in admitted.kept:
-            self._report.add_kept(reference, reason)
+            self._report.kept.add(reference, reason)
         definition, resource = content.definition, admitted.record.resource
         if isinstance(content, ResourceHistory):
             newest = content.versions[-1].prepared

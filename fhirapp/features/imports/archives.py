@@ -18,6 +18,8 @@ from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
+from fhirapp.features.imports.skipped import UnreadInput
+
 CHUNK = 65_536
 # Compressed data that grows by more than this factor, beyond so many bytes, is made to fill disks.
 _MAX_GROWTH, _HARMLESS = 500, 1_000_000_000
@@ -41,8 +43,11 @@ OnRead = Callable[[int], None]
 Opener = Callable[[OnRead], BinaryIO]
 
 
-class Broken(Exception):
-    """An input that cannot be read to its end; str() is the reason."""
+class Broken(UnreadInput):
+    """An input that cannot be read to its end."""
+
+    # Where it is known.
+    line = 0
 
 
 def is_archive(path: Path) -> bool:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import orjson
 
+from fhirapp.features.imports.archives import Broken
 from fhirapp.fhir.datatypes import ID_PATTERN, ID_RULE
 from fhirapp.search.values import escape
 
@@ -39,12 +40,16 @@ _REQUESTS = ("transaction", "batch")
 BUNDLE_TYPES = ("collection", "document", "message", "searchset", *_REQUESTS, "history")
 
 
-class BrokenDocument(ValueError):
-    """A document that cannot be split any further; str() is the reason."""
+class BrokenDocument(Broken):
+    """A document that cannot be split any further."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
         self.line = line
+
+    @property
+    def reason(self) -> str:
+        return f"line {self.line}: {self}"
 
 
 class BundlePiece(NamedTuple):

@@ -31,12 +31,15 @@ _OTHER_XML = (
     "is XML, but neither FHIR (http://hl7.org/fhir) nor a clinical document (ClinicalDocument of "
     "urn:hl7-org:v3)"
 )
-_SPREADSHEET = "is a spreadsheet: save each of its tables as CSV"
-_OFFICE = "is a document of an office program: a table of documents can name it as its file"
+_SPREADSHEET = ("is a spreadsheet", "save each of its tables as CSV")
+_OFFICE = (
+    "is a document of an office program",
+    "a table of documents can name it as its file",
+)
 NO_RESOURCE = "is JSON without a resource"
-_TAR = "is a tar archive: unpack it, or pack its files into a zip"
-_NESTED = "is an archive within another: unpack it, or import it by itself"
-_COMPRESSED = "is compressed in a way that is not read: use gzip or zip"
+_TAR = ("is a tar archive", "unpack it, or pack its files into a zip")
+_NESTED = ("is an archive within another", "unpack it, or import it by itself")
+_COMPRESSED = ("is compressed in a way that is not read", "use gzip or zip")
 _COMPRESSIONS = (b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
 # The files of Word, Excel and PowerPoint of before 2007.
 _OLE = b"\xd0\xcf\x11\xe0"
@@ -56,13 +59,15 @@ class InputFormat(Enum):
 
 
 class Unknown(Broken):
-    """Content of an unsupported format; str() describes it.
+    """Content of an unsupported format.
 
     may_be_skipped for files that often accompany records without containing any.
     """
 
-    def __init__(self, message: str = _UNKNOWN, *, may_be_skipped: bool = False) -> None:
-        super().__init__(message)
+    def __init__(
+        self, reason: str = _UNKNOWN, remedy: str = "", *, may_be_skipped: bool = False
+    ) -> None:
+        super().__init__(reason, remedy)
         self.may_be_skipped = may_be_skipped
 
 
@@ -88,10 +93,10 @@ def detect(head: bytes, name: str) -> tuple[InputFormat, str]:
     if _is_xml(start):
         return _xml_kind(head), ""
     if head.startswith(_OTHER_MARKS) or _is_wide_json(start):
-        raise _below(head) or Unknown("is not in UTF-8; save it as UTF-8")
+        raise _below(head) or Unknown("is not in UTF-8", "save it as UTF-8")
     is_lines = _is_lines(start)
     if is_named_lines and not is_lines and _is_indented(start):
-        raise Unknown("is indented JSON: write each resource on one line, or name the file .json")
+        raise Unknown("is indented JSON", "write each resource on one line, or name the file .json")
     if not (is_named_lines or is_lines or start[:1] in (b"{", b"[")):
         raise _unknown(head)
     if not claims_records(name) and b'"resourceType"' not in head:
@@ -102,18 +107,18 @@ def detect(head: bytes, name: str) -> tuple[InputFormat, str]:
 def _unknown(head: bytes) -> Unknown:
     """Return the error for content that is not JSON, XML or a table."""
     if head.startswith(ZIP):
-        if reason := office_reason([], head):
-            return Unknown(reason, may_be_skipped=True)
-        return Unknown(_NESTED)
+        if office := office_file([], head):
+            return office
+        return Unknown(*_NESTED)
     if head[257:262] == b"ustar":
-        return Unknown(_TAR)
+        return Unknown(*_TAR)
     if head.startswith(_COMPRESSIONS):
-        return Unknown(_COMPRESSED)
+        return Unknown(*_COMPRESSED)
     if _HL7_VERSION_2.match(head):
         return Unknown("holds HL7 version 2 messages, which are not imported")
     if head.startswith(_OLE):
         is_workbook = b"W\0o\0r\0k\0b\0o\0o\0k\0" in head
-        return Unknown(_SPREADSHEET if is_workbook else _OFFICE, may_be_skipped=True)
+        return _office(is_workbook)
     return _below(head) or Unknown(may_be_skipped=True)
 
 
@@ -122,17 +127,21 @@ def _below(head: bytes) -> Unknown | None:
     line = header_line(head)
     if not line:
         return None
-    return Unknown(f"has the headings of a table in line {line}: remove the lines above it")
+    return Unknown(f"has the headings of a table in line {line}", "remove the lines above it")
 
 
-def office_reason(names: Collection[str], head: bytes) -> str:
-    """Return why a zip archive is an office file, "" if it is none; names are its known files."""
+def _office(is_workbook: bool) -> Unknown:
+    return Unknown(*(_SPREADSHEET if is_workbook else _OFFICE), may_be_skipped=True)
+
+
+def office_file(names: Collection[str], head: bytes) -> Unknown | None:
+    """Return the error for a zip archive that is an office file; names are its known files."""
     if b"mimetype" + _OPEN_DOCUMENT in head[:200]:
-        return _SPREADSHEET if _OPEN_DOCUMENT + b"spreadsheet" in head[:200] else _OFFICE
+        return _office(_OPEN_DOCUMENT + b"spreadsheet" in head[:200])
     if "[Content_Types].xml" in names or b"[Content_Types].xml" in head[:200]:
         is_workbook = any(name.startswith("xl/") for name in names) or b"xl/" in head
-        return _SPREADSHEET if is_workbook else _OFFICE
-    return ""
+        return _office(is_workbook)
+    return None
 
 
 def _is_xml(start: bytes) -> bool:
@@ -152,8 +161,8 @@ def _xml_kind(head: bytes) -> InputFormat:
     html = _HTML.search(text)
     if html and (root is None or html.start() <= root.start()):
         raise Unknown(
-            "is an HTML page, such as a sign-in page that was saved in place of the file: get the "
-            "file again",
+            "is an HTML page, such as a sign-in page that was saved in place of the file",
+            "get the file again",
             may_be_skipped=True,
         )
     if root is not None:

@@ -30,6 +30,7 @@ from fhirapp.core import current_core
 from fhirapp.db import with_patience
 from fhirapp.disk import database_path
 from fhirapp.feature import N_
+from fhirapp.features.imports.archives import Broken
 from fhirapp.features.imports.downloads import Downloads
 from fhirapp.features.imports.inputs import path_text, total_bytes
 from fhirapp.features.imports.jobs import FOLDER, ScheduledImport, reason_of, write_reports
@@ -198,8 +199,10 @@ def _import_unit(
         else:
             fault = "" if report.complete else reason_of(report)
             return fault, report.skipped_file_count.total()
-    report = Report()
-    report.add_rejected(path_text(Path(unit.name)), [("", fault)])
+    report, name = Report(), path_text(Path(unit.name))
+    report.begin_file(name)
+    report.add_unread(Broken(fault))
+    report.add_rejected(name, [("", fault)])
     write_reports(report, made)
     return fault, 0
 

@@ -27,12 +27,13 @@ from fhirapp.features.imports.dangling import dangling, unreachable
 from fhirapp.features.imports.histories import ResourceHistory, with_words
 from fhirapp.features.imports.inputs import Input, find_inputs, in_order, path_text
 from fhirapp.features.imports.intake import Intake
+from fhirapp.features.imports.outputs import Rejects
 from fhirapp.features.imports.patient_changes import PatientChanges
 from fhirapp.features.imports.publication import Publication
 from fhirapp.features.imports.reader import RecordReader
 from fhirapp.features.imports.records import ImportRecord, PatientRejected, Rejected, Rejection
 from fhirapp.features.imports.references import remove_prefix
-from fhirapp.features.imports.report import Rejects, Report
+from fhirapp.features.imports.report import Report
 from fhirapp.features.imports.runs import Options
 from fhirapp.features.imports.skipped import INCOMPLETE
 from fhirapp.features.imports.sources import SourceRules, has_others
@@ -125,7 +126,7 @@ class Import:
             stage,
             options.prefix,
             self.report.remark,
-            self.report.add_skipped_file,
+            self.report.add_unread,
             changes=options.repair or bool(options.prefix),
         )
         self._intake = Intake(definitions, options, stage, self.report, self._reject)
@@ -154,7 +155,9 @@ class Import:
 
     def read(self, source: Input, progress: OnRead) -> None:
         """Stage the records of an input."""
+        file = self.report.begin_file(source.name, self._stage.records)
         for record in self._reader.read(source, progress):
+            file.records += 1
             self._intake.take(record)
 
     def publish(self, progress: Callable[[float], None]) -> None:
@@ -179,9 +182,9 @@ class Import:
         with db.engine.connect() as connection:
             since = self._run.unreported
             for target, reason, count in dangling(connection, self._definitions, since):
-                self.report.add_kept(target, reason, count)
+                self.report.kept.add(target, reason, count)
             for name, reason, advice in unreachable(connection, self._definitions, since):
-                self.report.add_unreachable(name, reason, advice)
+                self.report.unreachable.add(name, reason, counted_as=advice)
         if self._options.delete_missing:
             self._delete_missing()
         self.report.rejected_file = " ".join(self._kept_rejects(self._write_rejected()))
@@ -270,7 +273,7 @@ class Import:
         if admitted.superseded:
             self.report.count(name, Change.SAME.value, len(admitted.superseded))
         if admitted.differ:
-            self.report.add_twice([content.name])
+            self.report.twice.add(content.name, "the last counts")
         if is_history and change is not Change.SAME and any(self._run.last_rows.values()):
             self.report.remark("", _OWN_TIMES)
         self._admission.report_admitted(admitted)
@@ -293,6 +296,7 @@ class Import:
             record.heading,
         )
         self._stage.reject(record.number, rejection)
+        self.report.file_of(record.number).rejected += 1
 
     def report_rejections(self) -> None:
         """Report rejected records, in the order in which they came."""

@@ -36,7 +36,7 @@ from fhirapp.features.imports.content import (
     Unknown,
     claims_records,
     detect,
-    office_reason,
+    office_file,
 )
 from fhirapp.features.imports.tables.files import ArchiveIndex, FolderFiles, MemberFiles, TableFiles
 from fhirapp.fhir import json as fhir_json
@@ -228,9 +228,9 @@ def _inputs_of(
             )
             return
         with path.open("rb") as archive:
-            reason = office_reason({member.name for member in members}, archive.read(CHUNK))
-        if reason:
-            raise Unknown(reason, may_be_skipped=True)
+            office = office_file({member.name for member in members}, archive.read(CHUNK))
+        if office:
+            raise office
         if not members:
             raise Broken("is an empty archive")
     except (OSError, Broken) as error:
@@ -267,7 +267,7 @@ def kind_of(source: Input) -> tuple[InputFormat, str]:
         if source.found_in and skipped.lists_package(source.base):
             raise skipped.SkippedInput(skipped.OF_THE_PACKAGE) from None
         if may_be_skipped and error.may_be_skipped:
-            raise skipped.SkippedInput(str(error)) from None
+            raise skipped.SkippedInput(*error.args) from None
         raise
     if source.found_in and source.base == skipped.MANIFEST and (reason := _manifest_reason(source)):
         raise skipped.SkippedInput(reason)

@@ -110,8 +110,8 @@ class Intake:
         schemas = {name: other.schema for name, other in self._definitions.items()}
         for repaired in repair(record.resource, record.place, definition.schema, schemas):
             before, after = str(repaired.before), str(repaired.after)
-            self._report.add_repair(
-                Repaired(record.place, repaired.path, repaired.rule, before, after)
+            self._report.repaired.add(
+                Repaired(record.place, repaired.path, repaired.rule, before, after), repaired.rule
             )
 
     def _add_addresses(self, record: ImportRecord, came_as: Any) -> None:

@@ -1,4 +1,7 @@
-"""Output files of an import, `--report` and `--rejected`: none may overwrite an input."""
+"""Output files of an import, `--report` and `--rejected`: none may overwrite an input.
+
+The files of rejected records can be corrected and imported again.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from io import FileIO
 from pathlib import Path
 
+from fhirapp.config import ConfigurationError
 from fhirapp.features.imports.inputs import STANDARD_INPUT, path_text
+from fhirapp.features.imports.records import Rejection
 from fhirapp.features.imports.tables import KINDS
 
 
@@ -38,6 +45,59 @@ def conflict(output: Path, inputs: Sequence[Path]) -> str:
         if is_same or (file is not None and file in _files_of(path)):
             return f"{path_text(output)} is one of the files that are read; name another file"
     return ""
+
+
+class Rejects(AbstractContextManager["Rejects"]):
+    """The files of rejected records: NDJSON, and for rows of tables a CSV file beside it.
+
+    Each is created with its first record, and complete once the context has ended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.paths: list[Path] = []
+        self._last_row = ""
+        self._files: dict[Path, FileIO] = {}
+        self._replacing: dict[Path, Path] = {}
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        for file in self._files.values():
+            file.close()
+        if kind is None:
+            for written, path in self._replacing.items():
+                written.replace(path)
+
+    def add(self, rejection: Rejection) -> None:
+        """Write a record as a JSON line, or a row below its heading. Raises ConfigurationError."""
+        try:
+            if not rejection.table_kind:
+                if rejection.line:
+                    self._file(self.path).write(rejection.line + b"\n")
+            elif rejection.place != self._last_row:
+                # The other resources of the same row are not written again.
+                self._last_row = rejection.place
+                path = rejected_rows(self.path, rejection.table_kind)
+                self._file(path, rejection.heading).write(rejection.line.rstrip(b"\r\n") + b"\n")
+        except OSError as error:
+            raise ConfigurationError(
+                f"Rejected records cannot be kept in {self.path} ({error.strerror}); what was "
+                "imported stays. Make room, or name another file with --rejected, and import again."
+            ) from None
+
+    def _file(self, path: Path, heading: bytes = b"") -> FileIO:
+        file = self._files.get(path)
+        if file is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # An existing file is replaced at the end: an import that is interrupted leaves it.
+            written = path.with_name(f"{path.name}.part") if path.is_file() else path
+            if written != path:
+                self._replacing[written] = path
+            # Unbuffered: a full disk is known at once.
+            file = self._files[path] = written.open("wb", buffering=0)
+            self.paths.append(path)
+            if heading:
+                file.write(heading.rstrip(b"\r\n") + b"\n")
+        return file
 
 
 def _files_of(path: Path) -> Iterator[tuple[int, int]]:

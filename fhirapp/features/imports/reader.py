@@ -16,7 +16,7 @@ from fhirapp.features.imports.archives import Broken, OnRead
 from fhirapp.features.imports.content import MARK, InputFormat, Unknown
 from fhirapp.features.imports.inputs import LONGEST, Input, kind_of
 from fhirapp.features.imports.records import ImportRecord, dumps, name_of
-from fhirapp.features.imports.skipped import SkippedInput
+from fhirapp.features.imports.skipped import SkippedInput, UnreadInput
 from fhirapp.features.imports.staging import Stage
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import xml_reader
@@ -29,8 +29,8 @@ _Split = Callable[[Input, OnRead], Iterator[bundles.BundlePiece]]
 class RecordReader:
     """Reads inputs; the addresses of what documents and rows are about go to the stage.
 
-    remark receives remarks on a table as a whole: (place, text); skip receives the files without
-    records: (place, reason). changes says whether resources are changed before they are staged.
+    remark receives remarks on a table as a whole: (place, text); unread receives why an input is
+    not read, or not to its end. changes says whether resources are changed before they are staged.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class RecordReader:
         stage: Stage,
         prefix: str = "",
         remark: Callable[[str, str], None] = lambda _place, _text: None,
-        skip: Callable[[str, str], None] = lambda _place, _reason: None,
+        unread: Callable[[UnreadInput], None] = lambda _error: None,
         *,
         changes: bool = True,
     ) -> None:
         self._stage = stage
         self._prefix = prefix
         self._remark = remark
-        self._skip = skip
+        self._unread = unread
         self._changes = changes
         # A Bundle was one page of several.
         self.has_pages = False
@@ -102,11 +102,13 @@ class RecordReader:
             on_read(source.size)
             if source.location not in self._named:
                 self._of_skipped.update(("", *source.found_in))
-                self._skip(source.name, str(error))
+                self._unread(error)
         except Broken as error:
             self._of_others.update(("", *source.found_in))
             if not (isinstance(error, Unknown) and source.location in self._named):
-                yield _faulty(source.name, str(error))
+                self._unread(error)
+                place = f"{source.name}:{error.line}" if error.line else source.name
+                yield _faulty(place, str(error))
 
     def _bundle(self, bundle: Mapping[str, Any], place: str) -> Iterator[ImportRecord]:
         """Yield the records of a parsed Bundle."""
@@ -133,22 +135,19 @@ class RecordReader:
         self, source: Input, on_read: OnRead, split: _Split, json_of: Callable[[bytes], bytes]
     ) -> Iterator[ImportRecord]:
         """Yield a resource, the entries of a Bundle, or the resources of a list."""
-        try:
-            if _is_list(source):
-                for piece in split(source, on_read):
-                    yield ImportRecord(f"{source.name}:{piece.line}", piece.text)
-                return
-            members = _outline(split(source, lambda _size: None))
-            if members.get("resourceType") != "Bundle" or members.get("type") == "history":
-                yield _whole(source, on_read, json_of)
-            elif "entry" in members:
-                yield _faulty(f"{source.name}:1", "must be a list", "Bundle.entry")
-            else:
-                self._note_page(members, source.name)
-                entries = _located_entries(source.name, split(source, on_read))
-                yield from self._entries(members.get("type"), source.name, entries)
-        except bundles.BrokenDocument as error:
-            yield _faulty(f"{source.name}:{error.line}", str(error))
+        if _is_list(source):
+            for piece in split(source, on_read):
+                yield ImportRecord(f"{source.name}:{piece.line}", piece.text)
+            return
+        members = _outline(split(source, lambda _size: None))
+        if members.get("resourceType") != "Bundle" or members.get("type") == "history":
+            yield _whole(source, on_read, json_of)
+        elif "entry" in members:
+            yield _faulty(f"{source.name}:1", "must be a list", "Bundle.entry")
+        else:
+            self._note_page(members, source.name)
+            entries = _located_entries(source.name, split(source, on_read))
+            yield from self._entries(members.get("type"), source.name, entries)
 
     def _note_page(self, bundle: Mapping[str, Any], place: str) -> None:
         """Tell of a Bundle that is one page of several."""
@@ -194,14 +193,12 @@ class RecordReader:
         with source.open(on_read) as stream:
             document = stream.read(_LONGEST_CDA + 1)
         if len(document) > _LONGEST_CDA:
-            yield _faulty(source.name, f"is longer than {_LONGEST_CDA:,} bytes")
-            return
+            raise Broken(f"is longer than {_LONGEST_CDA:,} bytes")
         found: list[str] = []
         try:
             resources = ccda.resources_of(document, source.name, found.append)
         except ccda.UnreadableDocument as error:
-            yield _faulty(source.name, str(error))
-            return
+            raise Broken(str(error)) from None
         identifiers = ccda.identities(resources)
         remarks = [(source.name, remark) for remark in found]
         # A document has few details of a person: those of the first document are kept.
@@ -308,11 +305,11 @@ def _bounded_lines(stream: BinaryIO) -> Iterator[bytes | None]:
 
 
 def _whole(source: Input, on_read: OnRead, json_of: Callable[[bytes], bytes]) -> ImportRecord:
-    """Return a document as one record. Raises BrokenDocument."""
+    """Return a document as one record. Raises Broken."""
     with source.open(on_read) as stream:
         text = stream.read(LONGEST + 1)
     if len(text) > LONGEST:
-        return _faulty(source.name, f"is longer than {LONGEST:,} bytes")
+        raise Broken(f"is longer than {LONGEST:,} bytes")
     return ImportRecord(f"{source.name}:1", json_of(text.removeprefix(MARK)))
 
 

@@ -1,27 +1,24 @@
-"""The report of an import, for a person and for a program, and the files of rejected records.
-
-A report can be printed as a table, or written as JSON or as an HTML page. Rejected records are
-written to files that can be corrected and imported again.
-"""
+"""The report of an import: a table for the terminal, JSON for a program, an HTML page."""
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from io import FileIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fhirapp.config import ConfigurationError
 from fhirapp.features.imports import LISTED, OUTCOMES
-from fhirapp.features.imports.outputs import rejected_rows
 from fhirapp.features.imports.records import Faults, Rejection
+from fhirapp.features.imports.skipped import UnreadInput
 
+# The number of the JSON report's schema: the manual's table of its keys.
+VERSION = 1
 _UNKNOWN_TYPE = "?"
 # How many files or resources a line of the terminal's table names.
 _NAMED = 5
@@ -48,16 +45,54 @@ class Repaired(NamedTuple):
     after: str
 
 
+@dataclass(slots=True)
+class InputFile:
+    """An input with counts of its records; if it was not read to its end, the reason."""
+
+    name: str
+    # The number of the last record before it.
+    start: int
+    state: str = "read"
+    records: int = 0
+    rejected: int = 0
+    reason: str = ""
+    remedy: str = ""
+    # The reason as it is in the lists of skipped files and of faults.
+    message: str = ""
+
+    def content(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        counted = {"records": self.records, "rejected": self.rejected}
+        unread = {"reason": self.reason, "remedy": self.remedy} if self.reason else {}
+        return {"name": self.name, "state": self.state, **counted, **unread}
+
+
+_Item = TypeVar("_Item")
+
+
+class Listing(dict[_Item, str]):
+    """The first LISTED items of a kind with their reasons; counts has all of them, by reason."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def add(self, item: _Item, reason: str, times: int = 1, *, counted_as: str = "") -> None:
+        """Add an item; counted_as takes the place of the reason in the counts."""
+        if len(self) < LISTED:
+            self[item] = reason
+        self.counts[counted_as or reason] += times
+
+
 @dataclass
 class Report:
     """Counts by type, and lists of what was rejected or left as it was, with its place."""
 
     run: int = 0
+    # In the order of reading.
+    files: list[InputFile] = field(default_factory=list)
     changes: dict[str, Counter[str]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
-    # Reasons by file without records; counts by reason.
-    skipped_files: dict[str, str] = field(default_factory=dict)
-    skipped_file_count: Counter[str] = field(default_factory=Counter)
     # Rejected resources, rows and inputs, also by type; each may have several faults.
     rejected_lines: int = 0
     rejected_types: Counter[str] = field(default_factory=Counter)
@@ -67,12 +102,10 @@ class Report:
     # By place, how many were rejected with their patient, and where their line is in faults.
     _followers: Counter[str] = field(default_factory=Counter)
     _follower_lines: dict[str, int] = field(default_factory=dict)
-    # Reasons by reference that was kept as it is; counts by reason.
-    kept: dict[str, str] = field(default_factory=dict)
-    kept_count: Counter[str] = field(default_factory=Counter)
-    # Reasons by stored resource that nobody can read; counts by what can be done.
-    unreachable: dict[str, str] = field(default_factory=dict)
-    unreachable_count: Counter[str] = field(default_factory=Counter)
+    # References that were kept as they are.
+    kept: Listing[str] = field(default_factory=Listing)
+    # Stored resources, Type/id, that nobody can read; counted by what can be done.
+    unreachable: Listing[str] = field(default_factory=Listing)
     # Attached documents, and files or pages within, whose text could not be read, by reason;
     # and those that OCR read.
     unreadable: Counter[str] = field(default_factory=Counter)
@@ -80,11 +113,10 @@ class Report:
     # By reason, the resources, Type/id, with such a part.
     unread_in: dict[str, list[str]] = field(default_factory=dict)
     machine_read: Counter[str] = field(default_factory=Counter)
-    repaired: list[Repaired] = field(default_factory=list)
-    repaired_count: Counter[str] = field(default_factory=Counter)
-    # Resources that the input held twice, with different content: the last one counts.
-    twice: list[str] = field(default_factory=list)
-    twice_count: int = 0
+    # By rule.
+    repaired: Listing[Repaired] = field(default_factory=Listing)
+    # Resources, Type/id, that the input held twice, with different content.
+    twice: Listing[str] = field(default_factory=Listing)
     # Remarks on single records, with their counts.
     remarks: Counter[str] = field(default_factory=Counter)
     # Reasons why a part of the work was not done.
@@ -93,11 +125,21 @@ class Report:
     def count(self, type_name: str, outcome: str, times: int = 1) -> None:
         self.changes.setdefault(type_name, Counter())[outcome] += times
 
-    def add_skipped_file(self, place: str, reason: str) -> None:
-        """Add a file that holds no records."""
-        if len(self.skipped_files) < LISTED:
-            self.skipped_files[place] = reason
-        self.skipped_file_count[reason] += 1
+    def begin_file(self, name: str, start: int = 0) -> InputFile:
+        """Add an input that is read from now on; start is the number of the last record so far."""
+        self.files.append(InputFile(name, start))
+        return self.files[-1]
+
+    def add_unread(self, error: UnreadInput) -> None:
+        """Note why the last input was not read, or not to its end."""
+        file = self.files[-1]
+        file.state, file.message = error.state, str(error)
+        file.reason, file.remedy = error.reason, error.remedy
+
+    def file_of(self, number: int) -> InputFile:
+        """Return the input of the record with this number; 0 is one of the last input."""
+        after = bisect_left(self.files, number, key=lambda file: file.start) if number else 0
+        return self.files[after - 1]
 
     def add_rejected(self, place: str, faults: Faults, type_name: str = "") -> None:
         """Add a rejected record with its faults: (element path, what is expected)."""
@@ -125,37 +167,41 @@ class Report:
         if line < LISTED:
             self.faults[line] = ImportFault(place, "", message)
 
-    def add_kept(self, reference: str, reason: str, times: int = 1) -> None:
-        """Add a reference that could not be resolved."""
-        if len(self.kept) < LISTED:
-            self.kept[reference] = reason
-        self.kept_count[reason] += times
-
-    def add_unreachable(self, name: str, reason: str, advice: str) -> None:
-        """Add a stored resource, Type/id, that cannot be read, and what to do."""
-        if len(self.unreachable) < LISTED:
-            self.unreachable[name] = reason
-        self.unreachable_count[advice] += 1
-
-    def add_repair(self, repaired: Repaired) -> None:
-        if len(self.repaired) < LISTED:
-            self.repaired.append(repaired)
-        self.repaired_count[repaired.rule] += 1
-
     def remark(self, place: str, text: str) -> None:
         """Add a remark on a record; beyond the first many, different ones are counted together."""
         remark = f"{place}: {text}" if place else text
         self.remarks[remark if len(self.remarks) < LISTED else "and others"] += 1
 
-    def add_twice(self, names: Sequence[str]) -> None:
-        """Add resources, Type/id, of which the input held more than one content."""
-        self.twice_count += len(names)
-        self.twice += names[: LISTED - len(self.twice)]
-
     @property
     def rejected(self) -> list[str]:
         """Each fault as a line: place, path, message."""
         return [str(fault) for fault in self.faults]
+
+    @property
+    def file_counts(self) -> dict[str, int]:
+        """How many inputs were read, skipped and rejected."""
+        counts = Counter(file.state for file in self.files)
+        return {state: counts[state] for state in ("read", "skipped", "rejected")}
+
+    @property
+    def listed_files(self) -> list[InputFile]:
+        """The inputs, of each state the first LISTED."""
+        listed, counts = [], Counter[str]()
+        for file in self.files:
+            counts[file.state] += 1
+            if counts[file.state] <= LISTED:
+                listed.append(file)
+        return listed
+
+    @property
+    def skipped_files(self) -> dict[str, str]:
+        """The first LISTED files without records, with the reasons."""
+        return {file.name: file.message for file in self.listed_files if file.state == "skipped"}
+
+    @property
+    def skipped_file_count(self) -> Counter[str]:
+        """How many files have no records, by reason."""
+        return Counter(file.message for file in self.files if file.state == "skipped")
 
     @property
     def complete(self) -> bool:
@@ -180,33 +226,29 @@ class Report:
         counters: Iterable[tuple[str, Counter[str]]] = (
             ("not stored", self.skipped),
             ("files skipped", self._skipped_by_reason()),
-            ("references kept", self.kept_count),
-            ("cannot be read", self.unreachable_count),
+            ("references kept", self.kept.counts),
+            ("cannot be read", self.unreachable.counts),
             ("documents without words", self.unreadable),
             ("parts without words", in_parts),
             ("machine-read documents", +self.machine_read),
-            ("repaired", self.repaired_count),
+            ("repaired", self.repaired.counts),
             ("remarks", self.remarks),
+            ("twice in the input", self.twice.counts),
         )
-        rows = [
+        return [
             (what, count, which)
             for what, counter in counters
             for which, count in sorted(counter.items())
         ]
-        if self.twice:
-            rows.append(("twice in the input", self.twice_count, "the last counts"))
-        return rows
 
     def _skipped_by_reason(self) -> Counter[str]:
         """Return how many files were skipped, by reason with the first of them."""
         names: dict[str, list[str]] = {}
-        for name, reason in self.skipped_files.items():
-            names.setdefault(reason, []).append(name)
+        for file in self.files:
+            if file.state == "skipped":
+                names.setdefault(file.message, []).append(file.name)
         return Counter(
-            {
-                _naming(reason, names.get(reason, ()), count): count
-                for reason, count in self.skipped_file_count.items()
-            }
+            {_naming(reason, of_it, len(of_it)): len(of_it) for reason, of_it in names.items()}
         )
 
     def table(self) -> str:
@@ -224,7 +266,10 @@ class Report:
     def content(self) -> dict[str, Any]:
         """Return the report as JSON."""
         return {
+            "version": VERSION,
             "run": self.run,
+            "files": [file.content() for file in self.listed_files],
+            "fileCount": self.file_counts,
             "changes": dict(self.rows()),
             "skipped": dict(self.skipped),
             "skippedFiles": self.skipped_files,
@@ -233,15 +278,15 @@ class Report:
             "rejectedCount": self.rejected_lines,
             "rejectedFile": self.rejected_file or None,
             "kept": self.kept,
-            "keptCount": dict(self.kept_count),
+            "keptCount": dict(self.kept.counts),
             "unreachable": self.unreachable,
-            "unreachableCount": dict(self.unreachable_count),
+            "unreachableCount": dict(self.unreachable.counts),
             "unreadable": dict(self.unreadable),
             "unreadableParts": dict(self.unread),
             "unreadablePartsIn": self.unread_in,
             "machineRead": self.machine_read.total(),
             "repaired": [repaired._asdict() for repaired in self.repaired],
-            "twice": self.twice,
+            "twice": [*self.twice],
             "remarks": dict(self.remarks),
             "notes": self.notes,
         }
@@ -265,60 +310,9 @@ def page(report: Report) -> str:
         autoescape=True,
         undefined=StrictUndefined,
     )
-    return environment.get_template("report.html").render(report=report, outcomes=OUTCOMES)
-
-
-class Rejects(AbstractContextManager["Rejects"]):
-    """The files of rejected records: NDJSON, and for rows of tables a CSV file beside it.
-
-    Each is created with its first record, and complete once the context has ended.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.paths: list[Path] = []
-        self._last_row = ""
-        self._files: dict[Path, FileIO] = {}
-        self._replacing: dict[Path, Path] = {}
-
-    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        for file in self._files.values():
-            file.close()
-        if kind is None:
-            for written, path in self._replacing.items():
-                written.replace(path)
-
-    def add(self, rejection: Rejection) -> None:
-        """Write a record as a JSON line, or a row below its heading. Raises ConfigurationError."""
-        try:
-            if not rejection.table_kind:
-                if rejection.line:
-                    self._file(self.path).write(rejection.line + b"\n")
-            elif rejection.place != self._last_row:
-                # The other resources of the same row are not written again.
-                self._last_row = rejection.place
-                path = rejected_rows(self.path, rejection.table_kind)
-                self._file(path, rejection.heading).write(rejection.line.rstrip(b"\r\n") + b"\n")
-        except OSError as error:
-            raise ConfigurationError(
-                f"Rejected records cannot be kept in {self.path} ({error.strerror}); what was "
-                "imported stays. Make room, or name another file with --rejected, and import again."
-            ) from None
-
-    def _file(self, path: Path, heading: bytes = b"") -> FileIO:
-        file = self._files.get(path)
-        if file is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # An existing file is replaced at the end: an import that is interrupted leaves it.
-            written = path.with_name(f"{path.name}.part") if path.is_file() else path
-            if written != path:
-                self._replacing[written] = path
-            # Unbuffered: a full disk is known at once.
-            file = self._files[path] = written.open("wb", buffering=0)
-            self.paths.append(path)
-            if heading:
-                file.write(heading.rstrip(b"\r\n") + b"\n")
-        return file
+    return environment.get_template("report.html").render(
+        report=report, outcomes=OUTCOMES, listed=LISTED
+    )
 
 
 def _naming(reason: str, names: Sequence[str], count: int) -> str:

@@ -95,6 +95,11 @@ class Stage(AbstractContextManager["Stage"]):
     def __exit__(self, *_error: object) -> None:
         self._connection.close()
 
+    @property
+    def records(self) -> int:
+        """The number of the last record that was staged or rejected."""
+        return self._records
+
     def need_room(self, size: int) -> None:
         """Check that so many bytes can be staged. Raises ConfigurationError."""
         if size > self._room:

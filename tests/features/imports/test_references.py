@@ -149,7 +149,7 @@ def test_many_dangling_references_to_one_resource_are_listed_once_and_counted(ta
         patient("one"), *(allergy(f"a{number}", asserter=asserter) for number in range(300))
     )
     assert report.kept == {"Practitioner/x": "Practitioner is not here"}
-    assert report.kept_count == {"Practitioner is not here": 300}
+    assert report.kept.counts == {"Practitioner is not here": 300}
 
 
 # Attachments whose bytes are not here
@@ -212,7 +212,7 @@ def test_provenance_without_its_targets_is_reported_as_unreachable(take, empty):
         "Provenance/lost": "its target Observation/o is not here",
         "Provenance/waiting": "its target AllergyIntolerance/a is not here",
     }
-    ((advice, count),) = report.unreachable_count.items()
+    ((advice, count),) = report.unreachable.counts.items()
     assert "import the missing" in advice
     assert count == 2
     content = json.loads(json.dumps(report.content()))
@@ -234,7 +234,7 @@ def test_provenance_without_its_targets_is_reported_as_unreachable(take, empty):
 def test_binary_without_a_document_is_reported_as_unreachable(take, empty):
     report = take(binary("lone"), binary("b"), document("d", {"url": "Binary/b"}, of="one"))
     assert report.unreachable == {"Binary/lone": "no document links to it"}
-    ((advice, count),) = report.unreachable_count.items()
+    ((advice, count),) = report.unreachable.counts.items()
     assert "DocumentReference" in advice
     assert count == 1
     fhir = asking(empty)
