@@ -106,8 +106,8 @@ class Extractor:
             return recognized([""], lambda _number: data, self._languages)
         kind = media.kind_of(content_type, data)
         if self._languages and kind.reader == "pdf":
-            texts = self._answer(media.Request("page texts", *kind), data).content.decode()
-            scan = media.Request("scan", *kind)
+            texts = self._answer(media.DocumentRequest("page texts", *kind), data).content.decode()
+            scan = media.DocumentRequest("scan", *kind)
             return recognized(
                 texts.split("\0"),
                 lambda number: self._answer(scan._replace(page=number), data).content,
@@ -116,13 +116,13 @@ class Extractor:
         if kind.reader == "plain" and len(data) <= _LIGHT_BYTES:
             return media.ExtractedText(media.tidy(media.decode(data, kind.codec)))
         try:
-            answer = self._answer(media.Request("text", *kind), data)
+            answer = self._answer(media.DocumentRequest("text", *kind), data)
         except _WorkerCrashed as error:
             if kind.reader != "xml" or b"B64" not in data.replace(b"\0", b""):
                 raise
             # Whichever file it was, the sections are read without the files.
             reason = f"left out: of the files within, one {error}"
-            answer = self._answer(media.Request("outer text", *kind), data)
+            answer = self._answer(media.DocumentRequest("outer text", *kind), data)
             unread = tuple(file._replace(reason=reason) for file in answer.unread)
             answer = answer._replace(unread=unread)
         return media.ExtractedText(answer.content.decode(), answer.unread)
@@ -132,17 +132,17 @@ class Extractor:
         kind = media.kind_of(content_type, data)
         if kind.reader not in _SHOWN:
             raise media.Unreadable("neither HTML, XML, Word nor OpenDocument")
-        return self._answer(media.Request("html", *kind), data).content.decode()
+        return self._answer(media.DocumentRequest("html", *kind), data).content.decode()
 
     def pages_of(self, data: bytes) -> int:
         """Return how many pages a PDF has. Raises Unreadable."""
-        return int(self._answer(media.Request("page count", "pdf", ""), data).content)
+        return int(self._answer(media.DocumentRequest("page count", "pdf", ""), data).content)
 
     def page_of(self, data: bytes, number: int) -> bytes:
         """Return the PNG of a PDF's page, from 1. Raises Unreadable."""
-        return self._answer(media.Request("page", "pdf", "", number), data).content
+        return self._answer(media.DocumentRequest("page", "pdf", "", number), data).content
 
-    def _answer(self, request: media.Request, data: bytes) -> media.Answer:
+    def _answer(self, request: media.DocumentRequest, data: bytes) -> media.Answer:
         _check_size(data)
         # An import remembers nothing, and need not hash what it reads.
         key = (request, sha256(data).digest() if self._remembers else b"")
@@ -161,7 +161,7 @@ class Extractor:
             raise media.Unreadable(found.answer.reason)
         return found.answer
 
-    def _ask(self, request: media.Request, data: bytes) -> media.Answer:
+    def _ask(self, request: media.DocumentRequest, data: bytes) -> media.Answer:
         try:
             if self._worker is None or not self._worker.is_usable():
                 self._stop()
@@ -191,7 +191,7 @@ class _Outcome(NamedTuple):
     is_crash: bool = False
 
 
-_Key = tuple[media.Request, bytes]
+_Key = tuple[media.DocumentRequest, bytes]
 
 
 class _Answers:
@@ -276,7 +276,7 @@ class _Worker:
         is_alive = self._process.poll() is None and not self._overdue.is_set()
         return is_alive and self._documents < _MOST_DOCUMENTS
 
-    def ask(self, request: media.Request, data: bytes) -> media.Answer:
+    def ask(self, request: media.DocumentRequest, data: bytes) -> media.Answer:
         """Return the answer to a request.
 
         Raises Unreadable when the worker dies of it, or answers what it was not asked for.
@@ -327,7 +327,7 @@ class _Worker:
         return _BROKEN
 
 
-def _checked(request: media.Request, answer: media.Answer) -> media.Answer:
+def _checked(request: media.DocumentRequest, answer: media.Answer) -> media.Answer:
     """Return an answer that is of the kind asked for, its HTML sanitized. Raises ValueError."""
     if request.task in ("page", "scan"):
         start = answer.content[:24]

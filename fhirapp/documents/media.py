@@ -262,7 +262,7 @@ def _guess(start: bytes, data: bytes) -> Reader:
 Task = Literal["text", "outer text", "html", "page texts", "page count", "page", "scan"]
 
 
-class Request(NamedTuple):
+class DocumentRequest(NamedTuple):
     """What is wanted of a document, and its format; page counts from 1."""
 
     task: Task
@@ -335,15 +335,15 @@ def _read(stream: IO[bytes], length: int) -> bytes:
     return data
 
 
-def write_request(stream: IO[bytes], request: Request, data: bytes) -> None:
+def write_request(stream: IO[bytes], request: DocumentRequest, data: bytes) -> None:
     """Ask for something of a document."""
     write_message(stream, [*request[:3], str(request.page)], data)
 
 
-def read_request(stream: IO[bytes]) -> tuple[Request, bytes]:
+def read_request(stream: IO[bytes]) -> tuple[DocumentRequest, bytes]:
     """Return the next request. Raises EOFError when the other side is gone."""
     (task, reader, codec, page), data = read_message(stream, _MOST_DOCUMENT)
-    return Request(task, reader, codec, int(page)), data  # type: ignore[arg-type]
+    return DocumentRequest(task, reader, codec, int(page)), data  # type: ignore[arg-type]
 
 
 def write_answer(stream: IO[bytes], answer: Answer) -> None:

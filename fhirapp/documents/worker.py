@@ -42,14 +42,14 @@ else:
         return ["on Windows it is not confined"]
 
 
-def answer(request: media.Request, data: bytes) -> media.Answer:
+def answer(request: media.DocumentRequest, data: bytes) -> media.Answer:
     """Return the answer to a request. Raises Unreadable, MemoryError."""
     if request.task in ("text", "outer text"):
         return _text(request, data)
     return media.Answer(_TASKS[request.task](request, data))
 
 
-def _text(request: media.Request, data: bytes) -> media.Answer:
+def _text(request: media.DocumentRequest, data: bytes) -> media.Answer:
     """Return the tidy text of a document, of XML also of the files within, save for outer text.
 
     Nested base64 shrinks, so this ends. A file that cannot be read does not affect the others.
@@ -64,7 +64,7 @@ def _text(request: media.Request, data: bytes) -> media.Answer:
                 raise media.Unreadable("")
             content = file.content()
             kind = media.kind_of(file.content_type, content)
-            inner = _text(media.Request("text", *kind), content)
+            inner = _text(media.DocumentRequest("text", *kind), content)
         except media.Unreadable as error:
             title = media.tidy(file.section)[: media.LONGEST_REMARK]
             unread.append(media.Unread(title, str(error)))
@@ -91,12 +91,12 @@ _SHOWN: Mapping[str, Callable[[bytes, str], str]] = {
 }
 
 
-def _html(request: media.Request, data: bytes) -> bytes:
+def _html(request: media.DocumentRequest, data: bytes) -> bytes:
     # Not safe before the parent has sanitized it: a document may control this process.
     return clean_html(_SHOWN[request.reader](data, request.codec)).encode()
 
 
-_TASKS: Mapping[str, Callable[[media.Request, bytes], bytes]] = {
+_TASKS: Mapping[str, Callable[[media.DocumentRequest, bytes], bytes]] = {
     "html": _html,
     "page": lambda request, data: pdf.page_picture(data, request.page, is_scan=False),
     "page count": lambda _, data: str(pdf.page_count(data)).encode(),
@@ -111,7 +111,7 @@ def main(*, seconds: float, megabytes: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _make_way()
     media.load_codecs()
-    requests: SimpleQueue[tuple[media.Request, bytes]] = SimpleQueue()
+    requests: SimpleQueue[tuple[media.DocumentRequest, bytes]] = SimpleQueue()
     Thread(target=_receive, args=(sys.stdin.buffer, requests), daemon=True).start()
     lacking = confine(megabytes)
     media.write_message(sys.stdout.buffer, lacking)
@@ -122,7 +122,7 @@ def main(*, seconds: float, megabytes: int) -> None:
         del data
 
 
-def _answer(request: media.Request, data: bytes) -> media.Answer:
+def _answer(request: media.DocumentRequest, data: bytes) -> media.Answer:
     """Return the answer to a request, or the reason why there is none."""
     try:
         found = answer(request, data)
@@ -143,7 +143,7 @@ def _make_way() -> None:
         os.nice(5)
 
 
-def _receive(stream: IO[bytes], requests: SimpleQueue[tuple[media.Request, bytes]]) -> None:
+def _receive(stream: IO[bytes], requests: SimpleQueue[tuple[media.DocumentRequest, bytes]]) -> None:
     """Hand on requests; end the process with whoever started it, even amid a document."""
     try:
         while True:

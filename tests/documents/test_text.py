@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fhirapp.documents import Extractor, Unreadable
 from fhirapp.documents.extractor import MAX_BYTES
-from fhirapp.documents.media import MAX_CHARACTERS, ExtractedText, Request, Unread, kind_of
+from fhirapp.documents.media import MAX_CHARACTERS, DocumentRequest, ExtractedText, Unread, kind_of
 from fhirapp.documents.worker import answer
 from tests.support.documents import (
     C_CDA,
@@ -43,7 +43,7 @@ def extractor() -> Iterator[Extractor]:
 
 def text_of(data: bytes, content_type: str) -> str:
     """Return a document's text, read in this process as the worker reads it."""
-    return answer(Request("text", *kind_of(content_type, data)), data).content.decode()
+    return answer(DocumentRequest("text", *kind_of(content_type, data)), data).content.decode()
 
 
 def test_words_of_a_document_are_found(subtests):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fhirapp.documents import Unreadable
-from fhirapp.documents.media import Request, kind_of
+from fhirapp.documents.media import DocumentRequest, kind_of
 from fhirapp.documents.worker import answer
 from tests.support.office import DOCX, RELATIONS, TRANSITIONAL, p, r, word
 
@@ -13,11 +13,11 @@ STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
 
 
 def words_of(data: bytes, content_type: str = DOCX) -> str:
-    return answer(Request("text", *kind_of(content_type, data)), data).content.decode()
+    return answer(DocumentRequest("text", *kind_of(content_type, data)), data).content.decode()
 
 
 def page_of(data: bytes) -> str:
-    return answer(Request("html", *kind_of(DOCX, data)), data).content.decode()
+    return answer(DocumentRequest("html", *kind_of(DOCX, data)), data).content.decode()
 
 
 def choice(first: str, fallback: str) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from fhirapp.documents import Unreadable
-from fhirapp.documents.media import Request, kind_of
+from fhirapp.documents.media import DocumentRequest, kind_of
 from fhirapp.documents.worker import answer
 from tests.support.office import ODT, opendocument
 
 
 def words_of(data: bytes, content_type: str = ODT) -> str:
-    return answer(Request("text", *kind_of(content_type, data)), data).content.decode()
+    return answer(DocumentRequest("text", *kind_of(content_type, data)), data).content.decode()
 
 
 def page_of(data: bytes) -> str:
-    return answer(Request("html", *kind_of(ODT, data)), data).content.decode()
+    return answer(DocumentRequest("html", *kind_of(ODT, data)), data).content.decode()
 
 
 def style(name: str, properties: str, family: str = "text", more: str = "") -> str:

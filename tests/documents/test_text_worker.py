@@ -18,7 +18,7 @@ import pytest
 
 from fhirapp.documents import Extractor, Unreadable, media, worker
 from fhirapp.documents import extractor as extractor_module
-from fhirapp.documents.media import Answer, Request, Unread
+from fhirapp.documents.media import Answer, DocumentRequest, Unread
 from tests.support.documents import base64_section, clinical, laughs, lines, pdf_of_pages, section
 
 pytestmark = pytest.mark.process
@@ -232,9 +232,9 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_worker_ends_when_it_has_used_up_its_time(process):
-    media.write_request(process.stdin, Request("text", "html", ""), HTML)
+    media.write_request(process.stdin, DocumentRequest("text", "html", ""), HTML)
     assert media.read_answer(process.stdout, 99) == Answer(b"Takes warfarin")
-    media.write_request(process.stdin, Request("text", "html", ""), ENDLESS)
+    media.write_request(process.stdin, DocumentRequest("text", "html", ""), ENDLESS)
     assert process.wait(timeout=60) == -signal.SIGXCPU
 
 
@@ -244,7 +244,7 @@ def test_worker_ends_with_its_owner():
         [*START, "600", "512"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert media.read_message(process.stdout, 0) == ([""], b"")
-        media.write_request(process.stdin, Request("text", "html", ""), ENDLESS)
+        media.write_request(process.stdin, DocumentRequest("text", "html", ""), ENDLESS)
         process.stdin.close()
         assert process.wait(timeout=30) == 0
 

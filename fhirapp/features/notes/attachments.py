@@ -203,7 +203,7 @@ def content(found: Attachment) -> Response:
     if way(found) != "frame":
         raise PageError(404, _("This document cannot be shown in a frame."))
     try:
-        # It comes from nh3, with the elements and attributes of fhirapp/text/showing.py.
+        # nh3 sanitized it, with the elements and attributes of fhirapp/documents/markup.py.
         html, reason = Markup(shared_extractor().html_of(data, found.content_type)), ""
     except Unreadable as error:
         html, reason = Markup(""), str(error)
