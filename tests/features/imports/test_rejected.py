@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fhirapp.config import settings_of
-from fhirapp.features.imports.records import Rejection
 from fhirapp.features.imports.outputs import Rejects
+from fhirapp.features.imports.records import Rejection
 from fhirapp.features.imports.report import Report
 from tests.support.bundles import asked, bundle, plain
 from tests.support.importing import lines, load, write
