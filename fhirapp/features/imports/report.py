@@ -70,7 +70,7 @@ class InputFile:
 _Item = TypeVar("_Item")
 
 
-class Listing(dict[_Item, str]):
+class CountedReasons(dict[_Item, str]):
     """The first LISTED items of a kind with their reasons; counts has all of them, by reason."""
 
     def __init__(self) -> None:
@@ -103,9 +103,9 @@ class Report:
     _followers: Counter[str] = field(default_factory=Counter)
     _follower_lines: dict[str, int] = field(default_factory=dict)
     # References that were kept as they are.
-    kept: Listing[str] = field(default_factory=Listing)
+    kept: CountedReasons[str] = field(default_factory=CountedReasons)
     # Stored resources, Type/id, that nobody can read; counted by what can be done.
-    unreachable: Listing[str] = field(default_factory=Listing)
+    unreachable: CountedReasons[str] = field(default_factory=CountedReasons)
     # Attached documents, and files or pages within, whose text could not be read, by reason;
     # and those that OCR read.
     unreadable: Counter[str] = field(default_factory=Counter)
@@ -114,9 +114,9 @@ class Report:
     unread_in: dict[str, list[str]] = field(default_factory=dict)
     machine_read: Counter[str] = field(default_factory=Counter)
     # By rule.
-    repaired: Listing[Repaired] = field(default_factory=Listing)
+    repaired: CountedReasons[Repaired] = field(default_factory=CountedReasons)
     # Resources, Type/id, that the input held twice, with different content.
-    twice: Listing[str] = field(default_factory=Listing)
+    twice: CountedReasons[str] = field(default_factory=CountedReasons)
     # Remarks on single records, with their counts.
     remarks: Counter[str] = field(default_factory=Counter)
     # Reasons why a part of the work was not done.
