@@ -115,7 +115,7 @@ class Admission:
             return Verdict.WAITS
         if self._batch.may_come("Binary") and self._lacks_bytes(history):
             return Verdict.WAITS
-        self._note_seen(history.name, *versions)
+        self._note_seen(history.name)
         return Admitted(record, history)
 
     def _is_left_out(
@@ -129,7 +129,7 @@ class Admission:
             self._report.remark(name, _CORRECTED)
         else:
             return False
-        self._note_seen(name, *versions)
+        self._note_seen(name)
         return True
 
     def _lacks_bytes(self, history: ResourceHistory) -> bool:
@@ -157,6 +157,8 @@ class Admission:
             verdict = self._meet_condition(record, definition, before)
             if verdict is not None:
                 return verdict
+            if self._stage.is_deleted_after(name_of(record.resource), record.number):
+                return Verdict.UNCHANGED
         # As it was before: ids that a condition finds are not those of the source.
         unresolved, targets = self._resolver.resolve(record, with_targets=self._rules.are_checked)
         if self._waits_for_source(record, targets):
@@ -167,8 +169,8 @@ class Admission:
         if prepared is None:
             return Verdict.UNCHANGED
         self._check_patient(prepared, record.resource, unresolved, before)
-        self._note_seen(prepared.name, prepared)
-        return Admitted(record, prepared, [kept[:2] for kept in unresolved])
+        self._note_seen(prepared.name)
+        return Admitted(record, prepared, [(kept.reference, kept.reason) for kept in unresolved])
 
     def _prepared(
         self, record: ImportRecord, definition: Definition, before: PreparedResource | None
@@ -222,6 +224,9 @@ class Admission:
         Raises Rejected.
         """
         own = name_of(record.resource)
+        if before is not None and before.deleted:
+            # It was put after its deletion.
+            return None
         if before is not None:
             # The first of its group was created, or is here.
             match: str | Unresolved = before.name
@@ -321,7 +326,8 @@ class Admission:
         for kept in unresolved:
             if kept.reference in patients:
                 known = before.patient_id if before else None
-                if known or current(self._batch.snapshot, definition, prepared.id, "patient_id"):
+                snapshot = self._batch.snapshot_with(prepared.name)
+                if known or current(snapshot, definition, prepared.id, "patient_id"):
                     raise Rejected(f"{kept.reference}: {kept.reason}; {_LOSES_PATIENT}")
                 return
 
@@ -346,12 +352,10 @@ class Admission:
         for text in definition.remarks(resource) if resource else ():
             self._report.remark(admitted.record.place, text)
 
-    def _note_seen(self, name: str, *versions: PreparedResource) -> None:
-        """Note that the source holds a resource, Type/id, and its bytes."""
+    def _note_seen(self, name: str) -> None:
+        """Note that the source holds a resource, Type/id."""
         if self._options.delete_missing:
-            type_name, _, resource_id = name.partition("/")
-            blobs = {("Binary", blob.id) for version in versions for blob in version.blobs}
-            self._stage.add_seen([(type_name, resource_id), *blobs])
+            self._stage.add_seen(name)
 
 
 def _other_person(

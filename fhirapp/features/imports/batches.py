@@ -25,15 +25,15 @@ Content = PreparedResource | ResourceHistory
 class Admitted(NamedTuple):
     """A record, and the content that is published for it.
 
-    superseded are earlier records of the same resource, which differ where one of them had another
-    content.
+    superseded has the numbers of earlier records of the same resource, which differ where one of
+    them had another content.
     """
 
     record: ImportRecord
     content: Content
     # References that are kept: (reference, reason).
     kept: Sequence[tuple[str, str]] = ()
-    superseded: Sequence[ImportRecord] = ()
+    superseded: Sequence[int] = ()
     differ: bool = False
 
 
@@ -69,9 +69,14 @@ class Batch:
         self._size += len(admitted.record.content)
         self._types.add(content.definition.name)
         self._names.add(content.name)
-        if isinstance(content, PreparedResource):
-            self._types.update("Binary" for _ in content.blobs)
-            self._identifiers.update(map(_comparable, _identifier_values(content)))
+        versions = (
+            [content]
+            if isinstance(content, PreparedResource)
+            else [version.prepared for version in content.versions]
+        )
+        for prepared in versions:
+            self._types.update("Binary" for _ in prepared.blobs)
+            self._identifiers.update(map(_comparable, _identifier_values(prepared)))
         if len(self._admitted) >= MAX_RECORDS or self._size >= MAX_BYTES:
             self.publish()
 
@@ -106,15 +111,17 @@ class Batch:
 
     def snapshot_with_matches(self, type_name: str, query: str) -> Reader:
         """Return a snapshot that has the admitted resources of a type that a query may find."""
-        if type_name in self._types and self._may_match(query):
+        if type_name in self._types and (not self.may_come(type_name) or self._may_match(query)):
             self.publish()
         return self.snapshot
 
     def _may_match(self, query: str) -> bool:
         parameters = parse_qsl(query, keep_blank_values=True)
-        if "\\" in query or {name for name, _ in parameters} != {"identifier"}:
+        if {name for name, _ in parameters} != {"identifier"}:
             return True
         values = {part.rpartition("|")[2] for _, value in parameters for part in value.split(",")}
+        if "" in values or any("\\" in value for _, value in parameters):
+            return True
         return not self._identifiers.isdisjoint(map(_comparable, values))
 
     def may_come(self, type_name: str) -> bool:
@@ -123,10 +130,13 @@ class Batch:
 
 
 def _identifier_values(prepared: PreparedResource) -> list[Any]:
-    column = prepared.definition.columns.get("identifier")
+    columns = prepared.definition.columns
     extra = prepared.columns.get("extra") or {}
-    found = prepared.columns.get(column) if column else extra.get("identifier")
-    return values_at({"identifier": found}, "identifier.value")
+    elements = {
+        name: prepared.columns.get(columns[name]) if name in columns else extra.get(name)
+        for name in ("identifier", "masterIdentifier")
+    }
+    return [value for name in elements for value in values_at(elements, f"{name}.value")]
 
 
 def _comparable(value: object) -> str:

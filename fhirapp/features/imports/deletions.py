@@ -22,6 +22,7 @@ from fhirapp.features.imports.inputs import path_text
 from fhirapp.features.imports.skipped import MANIFEST
 from fhirapp.features.imports.staging import Stage
 from fhirapp.fhir import json as fhir_json
+from fhirapp.store.prepare import CARRIES
 
 # The most that are deleted without --force even where they are most of a source's records.
 FEW = 10
@@ -69,8 +70,35 @@ def missing_pages(
             if not rows:
                 break
             last = rows[-1].pk
-            if unseen := stage.unseen(definition.name, [row.id for row in rows]):
+            unseen = stage.unseen(definition.name, [row.id for row in rows])
+            if definition.name == "Binary":
+                unseen = _not_carried(definitions, source_id, stage, unseen)
+            if unseen:
                 yield definition, unseen
+
+
+def _not_carried(
+    definitions: Mapping[str, Definition], source_id: int, stage: Stage, ids: Sequence[str]
+) -> list[str]:
+    """Return which Binaries hold the bytes of no document that stays."""
+    carried: set[str] = set()
+    for definition in definitions.values():
+        if not definition.attachments or definition.view:
+            continue
+        columns, index = definition.table.c, definition.tables.reference.c
+        query = (
+            select(index.target_id, columns.id, columns.source_id)
+            .where(index.param == CARRIES, index.target_id.in_(ids))
+            .where(columns.pk == index.pk, columns.is_current)
+        )
+        with db.engine.connect() as connection:
+            rows = connection.execute(query).all()
+        own = [row.id for row in rows if row.source_id == source_id]
+        missing = {*stage.unseen(definition.name, own)}
+        carried.update(
+            row.target_id for row in rows if row.source_id != source_id or row.id not in missing
+        )
+    return [resource_id for resource_id in ids if resource_id not in carried]
 
 
 def refuse_partial_exports(paths: Sequence[Path], spool: Path, archives: Archives) -> None:

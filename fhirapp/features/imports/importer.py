@@ -266,7 +266,7 @@ class Import:
         if isinstance(change, str):
             # A history is rejected as a whole.
             refused = Rejected(change, name if is_history else f"{name}.id")
-            for rejected in (*admitted.superseded, record):
+            for rejected in (*self._stage.numbered(admitted.superseded), record):
                 self._reject(rejected, refused, name)
             return
         self.report.count(name, change.value)

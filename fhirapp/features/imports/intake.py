@@ -82,7 +82,8 @@ class Intake:
             self._report.skipped["Bundle"] += 1
             return
         name = f"{history.type_name}/{history.id}"
-        self._stage.add(staging.HISTORY, name, record, record.text)
+        content = fhir_json.dumps(record.resource) if record.bundle else record.text
+        self._stage.add(staging.HISTORY, name, record, content)
 
     def _take_resource(self, record: ImportRecord, definition: Definition) -> None:
         if not record.is_unicode():
@@ -104,7 +105,9 @@ class Intake:
             content = record.text if is_unchanged else fhir_json.dumps(resource)
         except TypeError:
             raise _unwritable(record, definition, "is nested too deeply") from None
-        self._stage.add(staging.RESOURCE, name_of(resource), record, content)
+        # Without an id it belongs to no group.
+        name = name_of(resource) if resource.get("id") is not None else f"{record.type_name}/"
+        self._stage.add(staging.RESOURCE, name, record, content)
 
     def _repair(self, record: ImportRecord, definition: Definition) -> None:
         schemas = {name: other.schema for name, other in self._definitions.items()}
@@ -119,7 +122,8 @@ class Intake:
         resource, prefix = record.resource, self._options.prefix
         resource_id = resource.get("id")
         names = [record.full_url]
-        if resource_id != came_as:
+        if resource_id != came_as or record.condition:
+            # Relative references mean the entry, whatever id it has here.
             names += [f"{record.type_name}/{came_as}"] if came_as else []
             names.append(bundles.relative_name(record.full_url))
         if resource_id is None and not record.condition:

@@ -45,7 +45,9 @@ class KnownRecords:
         """
         if before is None:
             return self._stored(prepared, snapshot)
-        return resource_of(before) if _is_of_patient(prepared, before.patient_id) else None
+        if before.deleted or not _is_of_patient(prepared, before.patient_id):
+            return None
+        return resource_of(before)
 
     def _stored(self, prepared: PreparedResource, snapshot: Reader) -> dict[str, Any] | None:
         definition = prepared.definition

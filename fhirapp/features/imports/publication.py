@@ -86,9 +86,11 @@ class Publication:
 
     def _delete(self, type_name: str, group: Group) -> None:
         """Admit a deletion; what came before it counts no more."""
-        *superseded, last = group
+        numbers = []
+        for last in group:
+            numbers.append(last.number)
         content = deletion(self._definitions[type_name], last.deletes.partition("/")[2])
-        self._batch.add(Admitted(last, content, superseded=superseded))
+        self._batch.add(Admitted(last, content, superseded=numbers[:-1]))
 
     def _take(self, definition: Definition, group: Group) -> None:
         """Admit a group: its histories, and the last content after them."""
@@ -125,7 +127,7 @@ class Publication:
             contents.add(Admitted(record, deletion(definition, resource_id)))
             return None
         try:
-            result = self._admission.admit(record, contents.resource)
+            result = self._admission.admit(record, contents.newest)
         except Rejected as error:
             contents.rejections.append((record, error))
             return None
@@ -144,25 +146,27 @@ class _Contents:
         self.unchanged = 0
         self._histories: list[Admitted] = []
         self._last: Admitted | None = None
-        self._superseded: list[ImportRecord] = []
+        # Numbers of records.
+        self._superseded: list[int] = []
         self._differ = False
 
     @property
-    def resource(self) -> PreparedResource | None:
-        """The last resource that was admitted, None where that is deleted since."""
-        content = self._last.content if self._last else None
-        if isinstance(content, PreparedResource) and not content.deleted:
-            return content
-        return None
+    def newest(self) -> PreparedResource | None:
+        """What the resource is after the records so far; None before the first."""
+        last = self._last or (self._histories[-1] if self._histories else None)
+        if last is None:
+            return None
+        content = last.content
+        return content.versions[-1].prepared if isinstance(content, ResourceHistory) else content
 
     def add(self, admitted: Admitted) -> None:
         """Add what a record is published as; it supersedes the one before."""
         if self._last is not None:
-            # Its resource is needed no more.
-            self._superseded.append(self._last.record._replace(resource=None, content=b""))
-            before, content = self.resource, admitted.content
-            if before and isinstance(content, PreparedResource) and not content.deleted:
-                self._differ = self._differ or before.digest != content.digest
+            self._superseded.append(self._last.record.number)
+            before, content = self._last.content, admitted.content
+            if isinstance(before, PreparedResource) and isinstance(content, PreparedResource):
+                are_resources = not (before.deleted or content.deleted)
+                self._differ |= are_resources and before.digest != content.digest
             if admitted.record.table_kind:
                 # A row adds to what was admitted before it.
                 kept = dict.fromkeys([*self._last.kept, *admitted.kept])

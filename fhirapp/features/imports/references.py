@@ -18,7 +18,7 @@ from fhirapp.db import Reader
 from fhirapp.definition import Definition
 from fhirapp.features.imports.batches import Batch
 from fhirapp.features.imports.bundles import prefixed, split_address
-from fhirapp.features.imports.records import ImportRecord
+from fhirapp.features.imports.records import ImportRecord, Rejected
 from fhirapp.features.imports.staging import Stage
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import FhirError
@@ -46,6 +46,8 @@ class Unresolved(NamedTuple):
     reference: str
     reason: str
     awaits: str = ""
+    # As it is, it would lead to another record here.
+    is_misleading: bool = False
 
 
 class Resolver:
@@ -71,8 +73,8 @@ class Resolver:
         self._bases = bases
         self._prefix = prefix
         self._merged = merged
-        self._matches: dict[str, str] = {}
         # By type and condition.
+        self._matches: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self._misses: defaultdict[str, dict[str, Unresolved]] = defaultdict(dict)
         # The number of a Bundle and the Type/id of an entry of it that was rejected.
         self._rejected: set[tuple[int, str]] = set()
@@ -83,7 +85,7 @@ class Resolver:
         """Resolve a resource's references in place; return what is kept, and the targets.
 
         The targets, only collected with_targets, are the Type/id that it names by an id of its
-        source.
+        source. Raises Rejected.
         """
         content = record.content
         if not (record.bundle or _HINT.search(content)):
@@ -98,6 +100,8 @@ class Resolver:
             value = holder[member]
             target = self._resolved(value, record)
             if isinstance(target, Unresolved):
+                if target.is_misleading:
+                    raise Rejected(f"{target.reference} {target.reason}")
                 # The bytes are in `data`: nothing is missing where the address leads nowhere.
                 if "data" not in holder:
                     unresolved.append(target)
@@ -128,9 +132,10 @@ class Resolver:
         self._rejected.add((bundle, target))
 
     def forget(self, type_names: Iterable[str]) -> None:
-        """Forget which conditions found nothing of types that were published."""
+        """Forget what conditions found of types that were published."""
         for type_name in type_names:
             self._misses.pop(type_name, None)
+            self._matches.pop(type_name, None)
 
     def _is_conditional(self, value: str, bundle: int) -> bool:
         """Say whether what a reference means is found by a condition."""
@@ -143,7 +148,8 @@ class Resolver:
         if record.bundle and (entry := self._stage.target(record.bundle, bare)):
             target = self._entry(entry, record)
             if isinstance(target, Unresolved):
-                return target._replace(reference=value)
+                is_misleading = target.is_misleading and _LITERAL.fullmatch(value) is not None
+                return target._replace(reference=value, is_misleading=is_misleading)
             return "".join((target, *version))
         if _CONDITIONAL.fullmatch(value):
             return self._look_up(value)
@@ -162,7 +168,7 @@ class Resolver:
         """Return Type/id that an entry of a Bundle, (Type/id, condition), means here."""
         target, condition = entry
         if (record.bundle, target) in self._rejected:
-            return Unresolved(target, "leads to a record that was rejected")
+            return Unresolved(target, "leads to a record that was rejected", is_misleading=True)
         if not condition:
             return target
         matched = self.match(target, condition, own_first=record.grouped)
@@ -174,22 +180,20 @@ class Resolver:
 
     def _look_up(self, condition: str) -> str | Unresolved:
         """Return Type/id of the one resource that Type?query finds, or why there is none."""
-        if known := self._matches.get(condition):
-            return known
         parts = _CONDITIONAL.fullmatch(condition)
         if parts is None:
             return Unresolved(condition, "is not a condition, such as Type?parameter=value")
         type_name, query = parts.groups()
         snapshot = self._batch.snapshot_with_matches(type_name, query)
-        misses = self._misses[type_name]
-        if miss := misses.get(condition):
-            return miss
+        matches, misses = self._matches[type_name], self._misses[type_name]
+        if known := matches.get(condition) or misses.get(condition):
+            return known
         found = self._search(type_name, query, snapshot)
         if isinstance(found, Unresolved):
             _remember(misses, condition, found)
             return found
         name = f"{type_name}/{found}"
-        _remember(self._matches, condition, name)
+        _remember(matches, condition, name)
         return name
 
     def _search(self, type_name: str, query: str, snapshot: Reader) -> str | Unresolved:

@@ -48,6 +48,7 @@ UPDATE record SET head = (
 )
 WHERE (type, key) IN (SELECT type, key FROM record GROUP BY type, key HAVING count(*) > 1);
 CREATE INDEX record_turn ON record (type, head, number);
+CREATE INDEX record_id ON record (id);
 """
 _DELETED_GROUPS = """
 UPDATE record SET head = -head WHERE (type, head) IN (
@@ -188,6 +189,17 @@ class Stage(AbstractContextManager["Stage"]):
         """Yield the records of a group."""
         return self._select("WHERE type = ? AND head = ? ORDER BY number", (type_name, head))
 
+    def numbered(self, numbers: Iterable[int]) -> Iterator[ImportRecord]:
+        """Yield the records with these numbers."""
+        for number in numbers:
+            yield from self._select("WHERE number = ?", (number,))
+
+    def is_deleted_after(self, name: str, number: int) -> bool:
+        """Say whether the last record of a resource, Type/id, is a later one that deletes it."""
+        found = "SELECT 1 FROM record WHERE type = ? AND key = ? AND head < 0 AND number > ?"
+        values = (*name.split("/", 1), number)
+        return self._connection.execute(found, values).fetchone() is not None
+
     def _select(self, where: str, values: Sequence[object]) -> Iterator[ImportRecord]:
         for (
             number,
@@ -236,8 +248,8 @@ class Stage(AbstractContextManager["Stage"]):
             )
 
     def has(self, name: str) -> bool:
-        """Say whether a resource, Type/id, is among the records that come with its id."""
-        found = "SELECT 1 FROM record WHERE type = ? AND key = ?"
+        """Say whether a resource, Type/id, is among the records."""
+        found = "SELECT 1 FROM record WHERE type = ?1 AND (key = ?2 OR id = ?2)"
         return self._connection.execute(found, name.split("/", 1)).fetchone() is not None
 
     def target(self, bundle: int, full_url: str) -> tuple[str, str] | None:
@@ -265,11 +277,11 @@ class Stage(AbstractContextManager["Stage"]):
             pairs = [(path, message) for path, message in json.loads(faults)]
             yield Rejection(place, type_name, pairs, bool(follows), *others)
 
-    # What the source still has, beside the records: bytes of attachments, and matches.
+    # What the source still has, beside the records: what conditions found.
 
-    def add_seen(self, names: Iterable[tuple[str, str]]) -> None:
-        """Note (type, id) of resources that the source still has."""
-        self._connection.executemany("INSERT OR IGNORE INTO seen VALUES (?, ?)", names)
+    def add_seen(self, name: str) -> None:
+        """Note a resource, Type/id, that the source still has."""
+        self._write("INSERT OR IGNORE INTO seen VALUES (?, ?)", name.split("/", 1))
 
     def unseen(self, type_name: str, ids: Sequence[str]) -> list[str]:
         """Return which of these the source does not have any more, in their order."""
@@ -290,7 +302,7 @@ def _grouped(records: Iterator[ImportRecord]) -> Iterator[Group]:
 
 def _key(resource_id: str, record: ImportRecord) -> str | None:
     if not record.condition or record.grouped:
-        return resource_id
+        return resource_id or None
     return record.condition if record.on_match is OnMatch.UPDATE else None
 
 

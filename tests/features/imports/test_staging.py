@@ -119,7 +119,8 @@ def test_address_leads_to_its_first_entry_in_its_own_bundle(stage):
 
 def test_records_and_what_was_seen_are_not_missing(stage, add):
     add("a", "1")
-    stage.add_seen([("Patient", "b"), ("Binary", "c")])
+    for name in ("Patient/b", "Binary/c"):
+        stage.add_seen(name)
     assert stage.unseen("Patient", ["c", "b", "a", "d"]) == ["c", "d"]
 
 
