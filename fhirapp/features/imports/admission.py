@@ -111,7 +111,7 @@ class Admission:
         if patient_id := self._patient_changes.merged_patient(versions):
             raise Rejected(f"Patient/{patient_id} {_MERGED}")
         targets = targets_of(record.resource) if self._rules.are_checked else ()
-        if self._waits_for_source(record, targets):
+        if (foreign := self._foreign(record, targets)) and self._waits_for(foreign):
             return Verdict.WAITS
         if self._batch.may_come("Binary") and self._lacks_bytes(history):
             return Verdict.WAITS
@@ -161,9 +161,13 @@ class Admission:
                 return Verdict.UNCHANGED
         # As it was before: ids that a condition finds are not those of the source.
         unresolved, targets = self._resolver.resolve(record, with_targets=self._rules.are_checked)
-        if self._waits_for_source(record, targets):
+        if (
+            (foreign := self._foreign(record, targets))
+            and not self._is_known(record, definition, before)
+            and self._waits_for(foreign)
+        ):
             return Verdict.WAITS
-        if any(self._batch.may_come(reference.awaits) for reference in unresolved):
+        if any(self._batch.may_come(reference.awaited) for reference in unresolved):
             return Verdict.WAITS
         prepared = self._prepared(record, definition, before)
         if prepared is None:
@@ -237,7 +241,7 @@ class Admission:
             self._check_own_id(record, definition, own)
             match = own
         if isinstance(match, Unresolved):
-            if match.awaits:
+            if match.awaited:
                 return None
             self._dispute(record)
             raise Rejected(f"{record.condition}: {match.reason}")
@@ -291,17 +295,31 @@ class Admission:
                 _other_person(shared, match, difference, record.resource, patient, remedy)
             )
 
-    def _waits_for_source(self, record: ImportRecord, targets: Sequence[str]) -> bool:
-        """Say whether a record refers to what is another source's so far. Raises Rejected."""
+    def _foreign(self, record: ImportRecord, targets: Sequence[str]) -> str:
+        """Return Type/id that a record refers to and only another source has yet; "" if none."""
         if not record.has_source_ids:
-            return False
+            return ""
         foreign = self._rules.first_foreign(targets, self._batch.snapshot)
         if foreign:
             # This source may have sent it with the same content.
             snapshot = self._batch.snapshot_with_type(foreign.partition("/")[0])
             foreign = self._rules.first_foreign(targets, snapshot)
-        if not foreign:
+        return foreign
+
+    def _is_known(
+        self, record: ImportRecord, definition: Definition, before: PreparedResource | None
+    ) -> bool:
+        """Say whether a patient, or a resource that is nobody's, is here with this content.
+
+        Two of them that refer to each other need not wait for each other.
+        """
+        if definition.compartment not in ("", "id"):
             return False
+        prepared = self._merged_with(definition, record.resource)
+        return self._known.is_same(prepared, before, self._batch.snapshot)
+
+    def _waits_for(self, foreign: str) -> bool:
+        """Say whether a resource, Type/id, may still come from this source too. Raises Rejected."""
         if self._batch.may_come(foreign.partition("/")[0]) and self._stage.has(foreign):
             return True
         raise Rejected(f"{foreign} {ANOTHER_SOURCE}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -18,6 +18,9 @@ from fhirapp.store.version import Change
 
 # A batch ends at so many resources, or so many bytes of them.
 MAX_RECORDS, MAX_BYTES = 1_000, 2_000_000
+
+# The elements that the search parameter `identifier` reads.
+_IDENTIFIERS = ("identifier", "masterIdentifier")
 
 Content = PreparedResource | ResourceHistory
 
@@ -52,8 +55,9 @@ class Batch:
         self._names: set[str] = set()
         # The values of identifiers, by which a condition may find a resource.
         self._identifiers: set[str] = set()
-        # The types of which records may still come.
-        self.unfinished: Collection[str] = ()
+        # The types of which records may still be admitted, and the values of their identifiers;
+        # None where these are not known.
+        self.expected: Mapping[str, Collection[str] | None] = {}
 
     @property
     def snapshot(self) -> Reader:
@@ -76,7 +80,7 @@ class Batch:
         )
         for prepared in versions:
             self._types.update("Binary" for _ in prepared.blobs)
-            self._identifiers.update(map(_comparable, _identifier_values(prepared)))
+            self._identifiers |= _stored_identifiers(prepared)
         if len(self._admitted) >= MAX_RECORDS or self._size >= MAX_BYTES:
             self.publish()
 
@@ -109,34 +113,50 @@ class Batch:
             self.publish()
         return self.snapshot
 
-    def snapshot_with_matches(self, type_name: str, query: str) -> Reader:
-        """Return a snapshot that has the admitted resources of a type that a query may find."""
-        if type_name in self._types and (not self.may_come(type_name) or self._may_match(query)):
+    def snapshot_with_matches(self, condition: str) -> Reader:
+        """Return a snapshot that has the admitted resources that a condition may find."""
+        type_name = condition.partition("?")[0]
+        if type_name in self._types and (
+            not self.may_come(type_name) or _may_find(condition, self._identifiers)
+        ):
             self.publish()
         return self.snapshot
 
-    def _may_match(self, query: str) -> bool:
-        parameters = parse_qsl(query, keep_blank_values=True)
-        if {name for name, _ in parameters} != {"identifier"}:
-            return True
-        values = {part.rpartition("|")[2] for _, value in parameters for part in value.split(",")}
-        if "" in values or any("\\" in value for _, value in parameters):
-            return True
-        return not self._identifiers.isdisjoint(map(_comparable, values))
-
-    def may_come(self, type_name: str) -> bool:
-        """Say whether records of a type may still be admitted."""
-        return type_name in self.unfinished
+    def may_come(self, awaited: str) -> bool:
+        """Say whether records of a type, or one that a condition finds, may still be admitted."""
+        type_name, is_condition, _ = awaited.partition("?")
+        if type_name not in self.expected:
+            return False
+        identifiers = self.expected[type_name]
+        return not is_condition or identifiers is None or _may_find(awaited, identifiers)
 
 
-def _identifier_values(prepared: PreparedResource) -> list[Any]:
+def identifiers_in(resource: Mapping[str, Any], path: str = "") -> set[str]:
+    """Return the values of identifiers of a resource, or of those at a path, as compared."""
+    names = (f"{path}{name}.value" for name in _IDENTIFIERS)
+    return {_comparable(value) for name in names for value in values_at(resource, name)}
+
+
+def _stored_identifiers(prepared: PreparedResource) -> set[str]:
     columns = prepared.definition.columns
     extra = prepared.columns.get("extra") or {}
-    elements = {
-        name: prepared.columns.get(columns[name]) if name in columns else extra.get(name)
-        for name in ("identifier", "masterIdentifier")
-    }
-    return [value for name in elements for value in values_at(elements, f"{name}.value")]
+    return identifiers_in(
+        {
+            name: prepared.columns.get(columns[name]) if name in columns else extra.get(name)
+            for name in _IDENTIFIERS
+        }
+    )
+
+
+def _may_find(condition: str, identifiers: Collection[str]) -> bool:
+    """Say whether a condition may find a resource with one of these identifiers, or any other."""
+    parameters = parse_qsl(condition.partition("?")[2], keep_blank_values=True)
+    if {name for name, _ in parameters} != {"identifier"}:
+        return True
+    values = {part.rpartition("|")[2] for _, value in parameters for part in value.split(",")}
+    if "" in values or any("\\" in value for _, value in parameters):
+        return True
+    return any(_comparable(value) in identifiers for value in values)
 
 
 def _comparable(value: object) -> str:

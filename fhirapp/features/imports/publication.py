@@ -1,7 +1,8 @@
 """The publication of staged records: groups in the order of their types, until none waits.
 
 What others refer to comes first, so most references lead to what is here. A record that refers to
-one that may still come waits for the next round; where no round gets further, references are kept.
+one that may still come waits for the next round; where no round publishes anything, references are
+kept.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from fhirapp.definition import Definition
 from fhirapp.features.imports.admission import Admission, Verdict
-from fhirapp.features.imports.batches import Admitted, Batch
+from fhirapp.features.imports.batches import Admitted, Batch, identifiers_in
 from fhirapp.features.imports.histories import ResourceHistory
 from fhirapp.features.imports.records import ImportRecord, Rejected
 from fhirapp.features.imports.report import Report
@@ -53,10 +54,10 @@ class Publication:
                 self._delete(type_name, group)
         self._batch.publish()
         for position, type_name in enumerate(order):
-            self._batch.unfinished = {*order[position:], *self._waiting}
+            self._batch.expected = dict.fromkeys([*order[position:], *self._waiting])
             self._take_all(type_name, self._stage.groups(type_name))
         while self._waiting:
-            self._take_waiting(order)
+            self._take_waiting([name for name in order if name in self._waiting])
         self._batch.publish()
 
     def _turn(self, type_name: str) -> tuple[int, int, str]:
@@ -65,15 +66,32 @@ class Publication:
         return self._definitions[type_name].rank, position, type_name
 
     def _take_waiting(self, order: Sequence[str]) -> None:
-        """Take what waits once more; if none gets further, one type without waiting."""
-        before = sum(map(len, self._waiting.values()))
+        """Take what waits once more.
+
+        If all of it still waits, conditions are not waited for; if even so, nothing is.
+        """
+        groups = {type_name: [*heads] for type_name, heads in self._waiting.items()}
+        identifiers = {type_name: self._identifiers(type_name) for type_name in order}
         for type_name in order:
-            if type_name in self._waiting:
-                self._batch.unfinished = {*self._waiting}
+            self._batch.expected = {name: identifiers[name] for name in self._waiting}
+            self._take_heads(type_name)
+        for expected in (dict.fromkeys(order, ()), {}):
+            for type_name in order:
+                if self._waiting != groups:
+                    return
+                self._batch.expected = expected
                 self._take_heads(type_name)
-        if sum(map(len, self._waiting.values())) == before:
-            self._batch.unfinished = ()
-            self._take_heads(next(name for name in order if name in self._waiting))
+
+    def _identifiers(self, type_name: str) -> set[str]:
+        """Return the identifiers of the records of a type that wait."""
+        return {
+            identifier
+            for head in self._waiting[type_name]
+            for record in self._stage.group(type_name, head)
+            if record.resource
+            for path in ("", "entry.resource.")
+            for identifier in identifiers_in(record.resource, path)
+        }
 
     def _take_heads(self, type_name: str) -> None:
         heads = self._waiting.pop(type_name)
@@ -129,7 +147,8 @@ class Publication:
         try:
             result = self._admission.admit(record, contents.newest)
         except Rejected as error:
-            contents.rejections.append((record, error))
+            # Without its traceback, which would keep the whole group in memory.
+            contents.rejections.append((record, type(error)(faults=error.faults)))
             return None
         if isinstance(result, Admitted):
             contents.add(result)

@@ -41,11 +41,14 @@ _FOUND = 10
 
 
 class Unresolved(NamedTuple):
-    """A reference that is kept as it is, and why; awaits is the type whose records may help."""
+    """A reference that is kept as it is, and why.
+
+    awaited is the type, or the condition, of the records that may come and resolve it.
+    """
 
     reference: str
     reason: str
-    awaits: str = ""
+    awaited: str = ""
     # As it is, it would lead to another record here.
     is_misleading: bool = False
 
@@ -176,7 +179,7 @@ class Resolver:
             return matched
         # Only when the turn of that entry has come is it known which one it is.
         type_name = target.partition("/")[0]
-        return matched._replace(awaits=type_name) if self._batch.may_come(type_name) else target
+        return matched._replace(awaited=type_name) if self._batch.may_come(type_name) else target
 
     def _look_up(self, condition: str) -> str | Unresolved:
         """Return Type/id of the one resource that Type?query finds, or why there is none."""
@@ -184,7 +187,7 @@ class Resolver:
         if parts is None:
             return Unresolved(condition, "is not a condition, such as Type?parameter=value")
         type_name, query = parts.groups()
-        snapshot = self._batch.snapshot_with_matches(type_name, query)
+        snapshot = self._batch.snapshot_with_matches(condition)
         matches, misses = self._matches[type_name], self._misses[type_name]
         if known := matches.get(condition) or misses.get(condition):
             return known
@@ -224,7 +227,7 @@ class Resolver:
             return found.pop()
         if rows:
             return Unresolved(whole, f"{type_name}: more than one matches")
-        return Unresolved(whole, f"{type_name}: none matches", awaits=type_name)
+        return Unresolved(whole, f"{type_name}: none matches", awaited=whole)
 
 
 def add_prefix(resource: Any, prefix: str) -> None:

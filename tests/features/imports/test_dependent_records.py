@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 
 import pytest
@@ -195,12 +196,16 @@ def test_row_after_a_deletion_restores_nothing(empty, tmp_path):
     assert "criticality" not in body(empty, "AllergyIntolerance/a")
 
 
-# 11 new
 @pytest.mark.parametrize("kind", ["without ids", "of one id"])
-def test_memory_does_not_grow_with_records_of_one_id_or_of_none(make_app, tmp_path, kind):
+def test_memory_does_not_grow_with_records_of_one_id_or_of_none(
+    make_app, tmp_path, small_batches, kind
+):
     peaks = []
-    for count in (2_000, 8_000):
-        text = "x" * 1000
+    small_batches(50)
+    # Else the objects of the tests before delay the collection of what an import leaves.
+    gc.freeze()
+    for count in (200, 1_000):
+        text = "x" * 3000
         made = (
             allergy(note=[{"text": text}])
             if kind == "without ids"
@@ -213,7 +218,8 @@ def test_memory_does_not_grow_with_records_of_one_id_or_of_none(make_app, tmp_pa
         load(app, path)
         peaks.append(tracemalloc.get_traced_memory()[1] / 1e6)
         tracemalloc.stop()
-    assert peaks[1] < peaks[0] + 3, peaks
+    gc.unfreeze()
+    assert peaks[1] < peaks[0] + 1, peaks
 
 
 def test_record_waits_for_shared_content_that_comes_by_a_condition(empty, take):
@@ -225,7 +231,6 @@ def test_record_waits_for_shared_content_that_comes_by_a_condition(empty, take):
     assert not take(a, update, source="lab").rejected
 
 
-# 14 new
 def test_stage_without_room_for_what_was_seen_is_refused(tmp_path, monkeypatch):
     class Usage:
         free = 64_000_000 + 400_000
@@ -248,3 +253,36 @@ def test_bytes_that_only_a_superseded_content_had_are_deleted(take, empty):
 
 
 # Manual, Tables: rows of one derived id: "the others are its earlier versions".
+
+
+def test_chain_of_conditions_is_resolved_where_its_last_finds_nothing(take, empty):
+    chain = [
+        organization(f"o{n}", str(n), partOf={"reference": f"Organization?identifier={n + 1}"})
+        for n in range(1, 5)
+    ]
+    take(*chain)
+    assert body(empty, "Organization/o1")["partOf"] == {"reference": "Organization/o2"}
+    assert body(empty, "Organization/o3")["partOf"] == {"reference": "Organization/o4"}
+    assert body(empty, "Organization/o4")["partOf"] == {"reference": "Organization?identifier=5"}
+    before = versions(empty)
+    take(*chain)
+    assert versions(empty) == before
+
+
+def test_record_waits_for_one_that_waits_for_nothing_that_comes(take, empty):
+    b = organization("B", partOf={"reference": "Organization?identifier=unknown"})
+    take(b, source="ehr")
+    take(patient("zz"), source="lab")
+    a = organization("A", partOf={"reference": "Organization/B"})
+    assert not take(a, b, source="lab").rejected
+
+
+def test_patients_who_refer_to_each_other_are_shared_by_two_sources(take):
+    def linked(own, other):
+        link = {"other": {"reference": f"Patient/{other}"}, "type": "seealso"}
+        return patient(own, link=[link])
+
+    both = [linked("p1", "p2"), linked("p2", "p1")]
+    take(*both, source="ehr")
+    take(patient("zz"), source="lab")
+    assert not take(*both, source="lab").rejected
