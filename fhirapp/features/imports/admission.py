@@ -84,21 +84,21 @@ class Admission:
         # Numbers of documents and rows whose patient is in doubt.
         self._disputed: set[int] = set()
         # Numbers of documents and rows whose patient waits for another record.
-        self.waiting: set[int] = set()
+        self.waiting_containers: set[int] = set()
 
-    def admit(self, record: ImportRecord, before: PreparedResource | None) -> Admitted | Verdict:
+    def admit(self, record: ImportRecord, previous: PreparedResource | None) -> Admitted | Verdict:
         """Return what is published for a record.
 
-        before is what was admitted last of the same resource. Raises Rejected.
+        previous is what was admitted last of the same resource. Raises Rejected.
         """
         type_name = record.type_name or ""
         try:
             if type_name == "Bundle":
                 return self._history(record)
-            return self._resource(record, self._definitions[type_name], before)
+            return self._resource(record, self._definitions[type_name], previous)
         except (InvalidResource, Rejected) as error:
-            if record.grouped and type_name == "Patient":
-                self._disputed.add(record.bundle)
+            if record.is_converted and type_name == "Patient":
+                self._disputed.add(record.container)
             if isinstance(error, Rejected):
                 raise
             raise Rejected(faults=error.faults) from None
@@ -115,7 +115,7 @@ class Admission:
             return Verdict.WAITS
         if self._batch.may_come("Binary") and self._lacks_bytes(history):
             return Verdict.WAITS
-        self._note_seen(history.name)
+        self._note_present(history.name)
         return Admitted(record, history)
 
     def _is_left_out(
@@ -129,7 +129,7 @@ class Admission:
             self._report.remark(name, _CORRECTED)
         else:
             return False
-        self._note_seen(name)
+        self._note_present(name)
         return True
 
     def _lacks_bytes(self, history: ResourceHistory) -> bool:
@@ -141,20 +141,20 @@ class Admission:
         return any(snapshot.first(version, pair) is None for pair in made_with)
 
     def _resource(
-        self, record: ImportRecord, definition: Definition, before: PreparedResource | None
+        self, record: ImportRecord, definition: Definition, previous: PreparedResource | None
     ) -> Admitted | Verdict:
-        if record.bundle in self._disputed:
+        if record.container in self._disputed:
             raise PatientRejected
         if (
-            record.grouped
-            and record.bundle in self.waiting
+            record.is_converted
+            and record.container in self.waiting_containers
             and definition.compartment != "id"
             and self._batch.may_come("Patient")
         ):
             # Whose it is becomes known with the patient.
             return Verdict.WAITS
         if record.condition:
-            verdict = self._meet_condition(record, definition, before)
+            verdict = self._meet_condition(record, definition, previous)
             if verdict is not None:
                 return verdict
             if self._stage.is_deleted_after(name_of(record.resource), record.number):
@@ -163,21 +163,21 @@ class Admission:
         unresolved, targets = self._resolver.resolve(record, with_targets=self._rules.are_checked)
         if (
             (foreign := self._foreign(record, targets))
-            and not self._is_known(record, definition, before)
+            and not self._is_known(record, definition, previous)
             and self._waits_for(foreign)
         ):
             return Verdict.WAITS
         if any(self._batch.may_come(reference.awaited) for reference in unresolved):
             return Verdict.WAITS
-        prepared = self._prepared(record, definition, before)
+        prepared = self._prepared(record, definition, previous)
         if prepared is None:
             return Verdict.UNCHANGED
-        self._check_patient(prepared, record.resource, unresolved, before)
-        self._note_seen(prepared.name)
+        self._check_patient(prepared, record.resource, unresolved, previous)
+        self._note_present(prepared.name)
         return Admitted(record, prepared, [(kept.reference, kept.reason) for kept in unresolved])
 
     def _prepared(
-        self, record: ImportRecord, definition: Definition, before: PreparedResource | None
+        self, record: ImportRecord, definition: Definition, previous: PreparedResource | None
     ) -> PreparedResource | None:
         """Return what a record is stored as, None where it is left out. Raises Rejected."""
         prepared = self._merged_with(definition, record.resource)
@@ -185,8 +185,8 @@ class Admission:
             return None
         if record.table_kind:
             snapshot = self._batch.snapshot_with(prepared.name)
-            if not self._known.is_same(prepared, before, snapshot):
-                updated = self._updated(record, prepared, before, snapshot)
+            if not self._known.is_same(prepared, previous, snapshot):
+                updated = self._updated(record, prepared, previous, snapshot)
                 prepared = self._merged_with(definition, updated)
                 if self._is_left_out(definition, prepared.name, [prepared]):
                     return None
@@ -199,18 +199,18 @@ class Admission:
         self,
         record: ImportRecord,
         prepared: PreparedResource,
-        before: PreparedResource | None,
+        previous: PreparedResource | None,
         snapshot: Reader,
     ) -> dict[str, Any]:
         """Return the record that is here with what a row says. Raises Rejected."""
         definition, stated, name = prepared.definition, record.resource, prepared.name
         # A row does not change another source's record: it is the same, or is rejected.
-        is_foreign = before is None and self._rules.is_foreign_target(name, snapshot)
-        stored = None if is_foreign else self._known.find(prepared, before, snapshot)
+        is_foreign = previous is None and self._rules.is_foreign_target(name, snapshot)
+        stored = None if is_foreign else self._known.find(prepared, previous, snapshot)
         if stored is None:
             return {**stated}
         if definition.compartment == "id" and (difference := contradiction(stated, stored)):
-            self._disputed.add(record.bundle)
+            self._disputed.add(record.container)
             raise Rejected(_other_person("has the id", name, difference, stated, stored, _REMEDY))
         if is_other_allergy(stored, stated):
             raise Rejected(
@@ -221,21 +221,21 @@ class Admission:
         return merge_row(stored, stated, record.defaults)
 
     def _meet_condition(
-        self, record: ImportRecord, definition: Definition, before: PreparedResource | None
+        self, record: ImportRecord, definition: Definition, previous: PreparedResource | None
     ) -> Verdict | None:
         """Give a resource the id of what its condition finds; None where it is published.
 
         Raises Rejected.
         """
         own = name_of(record.resource)
-        if before is not None and before.deleted:
+        if previous is not None and previous.deleted:
             # It was put after its deletion.
             return None
-        if before is not None:
+        if previous is not None:
             # The first of its group was created, or is here.
-            match: str | Unresolved = before.name
+            match: str | Unresolved = previous.name
         else:
-            match = self._resolver.match(own, record.condition, own_first=record.grouped)
+            match = self._resolver.match(own, record.condition, own_first=record.is_converted)
         if isinstance(match, Unresolved) and self._resolver.is_current(own):
             # It was created so, and its condition does not find it alone any more.
             self._check_own_id(record, definition, own)
@@ -248,18 +248,18 @@ class Admission:
         if record.on_match is OnMatch.UPDATE:
             record.resource["id"] = match.partition("/")[2]
         elif record.on_match is OnMatch.SKIP or match != own:
-            if definition.compartment == "id" and record.grouped:
-                self._check_same_patient(record, definition, match, before)
-            self._note_seen(match)
+            if definition.compartment == "id" and record.is_converted:
+                self._check_same_patient(record, definition, match, previous)
+            self._note_present(match)
             return Verdict.UNCHANGED
         return None
 
     def _dispute(self, record: ImportRecord) -> None:
         """Note that a record is rejected whose address others of its Bundle may have."""
-        if record.grouped:
-            self._disputed.add(record.bundle)
+        if record.is_converted:
+            self._disputed.add(record.container)
         else:
-            self._resolver.reject(record.bundle, name_of(record.resource))
+            self._resolver.reject(record.container, name_of(record.resource))
 
     def _check_own_id(self, record: ImportRecord, definition: Definition, own: str) -> None:
         """Reject a record whose id is that of another source's record, or of another patient."""
@@ -274,14 +274,14 @@ class Admission:
         record: ImportRecord,
         definition: Definition,
         match: str,
-        before: PreparedResource | None,
+        previous: PreparedResource | None,
     ) -> None:
         """Reject a patient who shares an identifier, or the id, with another person here.
 
         Twins may share numbers, and placeholder numbers belong to many people.
         """
-        if before is not None and before.name == match:
-            patient = resource_of(before)
+        if previous is not None and previous.name == match:
+            patient = resource_of(previous)
         else:
             snapshot = self._batch.snapshot_with(match)
             patient = fhir_json.loads(
@@ -307,7 +307,7 @@ class Admission:
         return foreign
 
     def _is_known(
-        self, record: ImportRecord, definition: Definition, before: PreparedResource | None
+        self, record: ImportRecord, definition: Definition, previous: PreparedResource | None
     ) -> bool:
         """Say whether a patient, or a resource that is nobody's, is here with this content.
 
@@ -316,7 +316,7 @@ class Admission:
         if definition.compartment not in ("", "id"):
             return False
         prepared = self._merged_with(definition, record.resource)
-        return self._known.is_same(prepared, before, self._batch.snapshot)
+        return self._known.is_same(prepared, previous, self._batch.snapshot)
 
     def _waits_for(self, foreign: str) -> bool:
         """Say whether a resource, Type/id, may still come from this source too. Raises Rejected."""
@@ -329,7 +329,7 @@ class Admission:
         prepared: PreparedResource,
         resource: Mapping[str, Any],
         unresolved: Sequence[Unresolved],
-        before: PreparedResource | None,
+        previous: PreparedResource | None,
     ) -> None:
         """Reject a resource that came as another patient's in this import.
 
@@ -337,13 +337,13 @@ class Admission:
         """
         definition, patient_id = prepared.definition, prepared.patient_id
         if patient_id is not None:
-            if before is not None and before.patient_id not in (None, patient_id):
+            if previous is not None and previous.patient_id not in (None, patient_id):
                 raise Rejected(MISFILED, f"{definition.name}.id")
             return
         patients = values_at(resource, f"{definition.compartment}.reference")
         for kept in unresolved:
             if kept.reference in patients:
-                known = before.patient_id if before else None
+                known = previous.patient_id if previous else None
                 snapshot = self._batch.snapshot_with(prepared.name)
                 if known or current(snapshot, definition, prepared.id, "patient_id"):
                     raise Rejected(f"{kept.reference}: {kept.reason}; {_LOSES_PATIENT}")
@@ -370,10 +370,10 @@ class Admission:
         for text in definition.remarks(resource) if resource else ():
             self._report.remark(admitted.record.place, text)
 
-    def _note_seen(self, name: str) -> None:
+    def _note_present(self, name: str) -> None:
         """Note that the source holds a resource, Type/id."""
         if self._options.delete_missing:
-            self._stage.add_seen(name)
+            self._stage.add_present(name)
 
 
 def _other_person(

@@ -70,11 +70,11 @@ def missing_pages(
             if not rows:
                 break
             last = rows[-1].pk
-            unseen = stage.unseen(definition.name, [row.id for row in rows])
+            absent = stage.absent(definition.name, [row.id for row in rows])
             if definition.name == "Binary":
-                unseen = _not_carried(definitions, source_id, stage, unseen)
-            if unseen:
-                yield definition, unseen
+                absent = _not_carried(definitions, source_id, stage, absent)
+            if absent:
+                yield definition, absent
 
 
 def _not_carried(
@@ -94,7 +94,7 @@ def _not_carried(
         with db.engine.connect() as connection:
             rows = connection.execute(query).all()
         own = [row.id for row in rows if row.source_id == source_id]
-        missing = {*stage.unseen(definition.name, own)}
+        missing = {*stage.absent(definition.name, own)}
         carried.update(
             row.target_id for row in rows if row.source_id != source_id or row.id not in missing
         )

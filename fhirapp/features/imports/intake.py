@@ -82,7 +82,7 @@ class Intake:
             self._report.skipped["Bundle"] += 1
             return
         name = f"{history.type_name}/{history.id}"
-        content = fhir_json.dumps(record.resource) if record.bundle else record.text
+        content = fhir_json.dumps(record.resource) if record.container else record.text
         self._stage.add(staging.HISTORY, name, record, content)
 
     def _take_resource(self, record: ImportRecord, definition: Definition) -> None:
@@ -96,11 +96,13 @@ class Intake:
             self._repair(record, definition)
         for place, text in record.remarks:
             self._report.remark(place, text)
-        if record.bundle and not record.grouped:
+        if record.container and not record.is_converted:
             self._add_addresses(record, came_as)
         if prefix:
             add_prefix(resource, prefix)
-        is_unchanged = not (prefix or self._options.repair or record.bundle or record.grouped)
+        is_unchanged = not (
+            prefix or self._options.repair or record.container or record.is_converted
+        )
         try:
             content = record.text if is_unchanged else fhir_json.dumps(resource)
         except TypeError:
@@ -133,7 +135,7 @@ class Intake:
             # Text that is no Unicode leads nowhere.
             with suppress(UnicodeEncodeError):
                 self._stage.add_address(
-                    record.bundle, bundles.prefixed(name, prefix), target, record.condition
+                    record.container, bundles.prefixed(name, prefix), target, record.condition
                 )
 
 

@@ -21,33 +21,33 @@ _ANOTHER_PATIENT = (
 class KnownRecords:
     """Finds the current version of a resource, without what is added when it is served.
 
-    before is what was admitted of the same resource and is not published yet.
+    previous is what was admitted of the same resource and is not published yet.
     """
 
     def __init__(self) -> None:
         self._sources: dict[str, SourceJson] = {}
 
     def is_same(
-        self, prepared: PreparedResource, before: PreparedResource | None, snapshot: Reader
+        self, prepared: PreparedResource, previous: PreparedResource | None, snapshot: Reader
     ) -> bool:
         """Say whether a resource is here with this content."""
-        if before is not None:
-            return before.digest == prepared.digest
+        if previous is not None:
+            return previous.digest == prepared.digest
         digest: bytes | None = current(snapshot, prepared.definition, prepared.id, "digest")
         return digest == prepared.digest
 
     def find(
-        self, prepared: PreparedResource, before: PreparedResource | None, snapshot: Reader
+        self, prepared: PreparedResource, previous: PreparedResource | None, snapshot: Reader
     ) -> dict[str, Any] | None:
         """Return the current resource; None if there is none, or it has no patient here.
 
         Raises Rejected if it is another patient's.
         """
-        if before is None:
+        if previous is None:
             return self._stored(prepared, snapshot)
-        if before.deleted or not _is_of_patient(prepared, before.patient_id):
+        if previous.deleted or not _is_of_patient(prepared, previous.patient_id):
             return None
-        return resource_of(before)
+        return resource_of(previous)
 
     def _stored(self, prepared: PreparedResource, snapshot: Reader) -> dict[str, Any] | None:
         definition = prepared.definition

@@ -8,7 +8,7 @@ kept.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fhirapp.definition import Definition
 from fhirapp.features.imports.admission import Admission, Verdict
@@ -47,7 +47,7 @@ class Publication:
 
     def run(self) -> None:
         """Publish everything that is staged."""
-        order = sorted(self._stage.types(), key=self._turn)
+        order = sorted(self._stage.types(), key=self._position)
         # First, so that no condition finds what is deleted; records before those they refer to.
         for type_name in reversed(order):
             for group in self._stage.deletions(type_name):
@@ -60,7 +60,7 @@ class Publication:
             self._take_waiting([name for name in order if name in self._waiting])
         self._batch.publish()
 
-    def _turn(self, type_name: str) -> tuple[int, int, str]:
+    def _position(self, type_name: str) -> tuple[int, int, str]:
         """Return the position of a type in the order of publication."""
         position = _FIRST_TYPES.index(type_name) if type_name in _FIRST_TYPES else len(_FIRST_TYPES)
         return self._definitions[type_name].rank, position, type_name
@@ -70,32 +70,32 @@ class Publication:
 
         If all of it still waits, conditions are not waited for; if even so, nothing is.
         """
-        groups = {type_name: [*heads] for type_name, heads in self._waiting.items()}
+        groups = {type_name: [*numbers] for type_name, numbers in self._waiting.items()}
         identifiers = {type_name: self._identifiers(type_name) for type_name in order}
         for type_name in order:
             self._batch.expected = {name: identifiers[name] for name in self._waiting}
-            self._take_heads(type_name)
+            self._take_groups(type_name)
         for expected in (dict.fromkeys(order, ()), {}):
             for type_name in order:
                 if self._waiting != groups:
                     return
                 self._batch.expected = expected
-                self._take_heads(type_name)
+                self._take_groups(type_name)
 
     def _identifiers(self, type_name: str) -> set[str]:
         """Return the identifiers of the records of a type that wait."""
         return {
             identifier
-            for head in self._waiting[type_name]
-            for record in self._stage.group(type_name, head)
+            for number in self._waiting[type_name]
+            for record in self._stage.group(type_name, number)
             if record.resource
             for path in ("", "entry.resource.")
             for identifier in identifiers_in(record.resource, path)
         }
 
-    def _take_heads(self, type_name: str) -> None:
-        heads = self._waiting.pop(type_name)
-        self._take_all(type_name, (self._stage.group(type_name, head) for head in heads))
+    def _take_groups(self, type_name: str) -> None:
+        numbers = self._waiting.pop(type_name)
+        self._take_all(type_name, (self._stage.group(type_name, number) for number in numbers))
 
     def _take_all(self, type_name: str, groups: Iterable[Group]) -> None:
         definition = self._definitions[type_name]
@@ -114,47 +114,44 @@ class Publication:
         """Admit a group: its histories, and the last content after them."""
         contents = _Contents()
         # The documents and rows that the patient was made from.
-        sources: set[int] = set()
+        containers: set[int] = set()
         is_waiting = False
         for record in group:
-            if record.grouped and definition.compartment == "id":
-                sources.add(record.bundle)
-            is_waiting = is_waiting or self._add(record, definition, contents) is Verdict.WAITS
+            if record.is_converted and definition.compartment == "id":
+                containers.add(record.container)
+            is_waiting = is_waiting or not self._add(record, definition, contents)
         if is_waiting:
-            self._waiting[definition.name].append(record.head)
+            self._waiting[definition.name].append(record.group_number)
             # With their patient, all records of a document or a row wait.
-            self._admission.waiting |= sources
+            self._admission.waiting_containers |= containers
             return
-        self._admission.waiting -= sources
+        self._admission.waiting_containers -= containers
         for record, error in contents.rejections:
             self._reject(record, error)
         if contents.unchanged:
             self._report.count(definition.name, Change.SAME.value, contents.unchanged)
-        for admitted in contents.admitted():
+        for admitted in contents.admitted:
             self._batch.add(admitted)
 
-    def _add(
-        self, record: ImportRecord, definition: Definition, contents: _Contents
-    ) -> Verdict | None:
-        """Admit a record of a group."""
+    def _add(self, record: ImportRecord, definition: Definition, contents: _Contents) -> bool:
+        """Admit a record of a group; say whether it need not wait."""
         if record.faults:
             contents.rejections.append((record, Rejected(faults=record.faults)))
-            return None
-        if record.deletes:
+        elif record.deletes:
             resource_id = record.deletes.partition("/")[2]
             contents.add(Admitted(record, deletion(definition, resource_id)))
-            return None
-        try:
-            result = self._admission.admit(record, contents.newest)
-        except Rejected as error:
-            # Without its traceback, which would keep the whole group in memory.
-            contents.rejections.append((record, type(error)(faults=error.faults)))
-            return None
-        if isinstance(result, Admitted):
-            contents.add(result)
-            return None
-        contents.unchanged += result is Verdict.UNCHANGED
-        return result
+        else:
+            try:
+                result = self._admission.admit(record, contents.newest)
+            except Rejected as error:
+                # Without its traceback, which would keep the whole group in memory.
+                contents.rejections.append((record, type(error)(faults=error.faults)))
+                return True
+            if isinstance(result, Admitted):
+                contents.add(result)
+            contents.unchanged += result is Verdict.UNCHANGED
+            return result is not Verdict.WAITS
+        return True
 
 
 class _Contents:
@@ -182,10 +179,10 @@ class _Contents:
         """Add what a record is published as; it supersedes the one before."""
         if self._last is not None:
             self._superseded.append(self._last.record.number)
-            before, content = self._last.content, admitted.content
-            if isinstance(before, PreparedResource) and isinstance(content, PreparedResource):
-                are_resources = not (before.deleted or content.deleted)
-                self._differ |= are_resources and before.digest != content.digest
+            earlier, content = self._last.content, admitted.content
+            if isinstance(earlier, PreparedResource) and isinstance(content, PreparedResource):
+                are_resources = not (earlier.deleted or content.deleted)
+                self._differ |= are_resources and earlier.digest != content.digest
             if admitted.record.table_kind:
                 # A row adds to what was admitted before it.
                 kept = dict.fromkeys([*self._last.kept, *admitted.kept])
@@ -196,9 +193,11 @@ class _Contents:
         else:
             self._last = admitted
 
-    def admitted(self) -> Iterator[Admitted]:
-        """Yield the histories, and the last content after them."""
+    @property
+    def admitted(self) -> list[Admitted]:
+        """The histories, and the last content after them."""
         contents = [*self._histories, *([self._last] if self._last else [])]
-        yield from contents[:-1]
-        for last in contents[-1:]:
-            yield last._replace(superseded=self._superseded, differ=self._differ)
+        if contents:
+            last = contents[-1]
+            contents[-1] = last._replace(superseded=self._superseded, differ=self._differ)
+        return contents

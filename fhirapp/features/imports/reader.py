@@ -165,7 +165,7 @@ class RecordReader:
         if bundle_type not in bundles.BUNDLE_TYPES:
             yield _faulty(place, f"must be one of {', '.join(bundles.BUNDLE_TYPES)}", "Bundle.type")
             return
-        number = self._stage.new_bundle()
+        number = self._stage.new_container()
         for where, text in located:
             record = ImportRecord(where, text, bundle_type=bundle_type)
             try:
@@ -182,7 +182,7 @@ class RecordReader:
                     continue
                 yield record._replace(
                     resource=entry.resource,
-                    bundle=number,
+                    container=number,
                     entry_id=bundles.entry_id(entry),
                     full_url=entry.full_url,
                     condition=entry.condition,
@@ -247,7 +247,7 @@ class RecordReader:
 
         identifiers has, by Type/id, the (system, value) that a resource may be known by.
         """
-        number = self._stage.new_bundle()
+        number = self._stage.new_container()
         for resource in resources:
             name = name_of(resource)
             condition = bundles.identifier_condition(
@@ -260,8 +260,8 @@ class RecordReader:
             yield ImportRecord(
                 place,
                 resource=resource,
-                bundle=number,
-                grouped=True,
+                container=number,
+                is_converted=True,
                 condition=condition,
                 on_match=on_match,
             )

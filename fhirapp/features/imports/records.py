@@ -29,9 +29,9 @@ class PatientRejected(Rejected):
 class ImportRecord(NamedTuple):
     """A resource, a deletion, a history, or faults, at one location of an input.
 
-    text is what came, resource its content, where parsed or made from another format. bundle is the
-    number of its Bundle, entry_id the id that it gets there, condition and on_match as in
-    BundleEntry.
+    text has the bytes that came; resource is their JSON parsed, or made from another format.
+    container is the number of the Bundle, document or row that it is in, entry_id the id that it
+    gets in a Bundle, condition and on_match as in BundleEntry.
     """
 
     place: str
@@ -40,11 +40,11 @@ class ImportRecord(NamedTuple):
     # Type/id of a deletion.
     deletes: str = ""
     faults: Faults = ()
-    bundle: int = 0
+    container: int = 0
     entry_id: str | None = None
     full_url: str = ""
-    # It was made, with others, from one document or row: without its patient none is imported.
-    grouped: bool = False
+    # It was made from a document or a row, with others: without its patient none is imported.
+    is_converted: bool = False
     condition: str = ""
     on_match: OnMatch = OnMatch.UPDATE
     # The type of the Bundle that text is an entry of.
@@ -56,9 +56,10 @@ class ImportRecord(NamedTuple):
     defaults: frozenset[str] = frozenset()
     # Remarks for the report.
     remarks: Sequence[tuple[str, str]] = ()
-    # Of a staged record: its number, that of the first of its group, and its resource's JSON.
+    # Of a staged record: its number, that of its group's first record, and the JSON of its resource
+    # as it was staged.
     number: int = 0
-    head: int = 0
+    group_number: int = 0
     content: bytes = b""
 
     @property
@@ -70,12 +71,12 @@ class ImportRecord(NamedTuple):
     @property
     def has_source_ids(self) -> bool:
         """Whether its ids are those of its source, not made for a document."""
-        return not self.grouped or bool(self.table_kind)
+        return not self.is_converted or bool(self.table_kind)
 
     def is_unicode(self) -> bool:
         """Say whether all its text is Unicode: neither a database nor a file takes other."""
         # JSON in UTF-8 can hold other text only by an escape.
-        if not (self.table_kind or self.grouped or b"\\u" in self.text):
+        if not (self.table_kind or self.is_converted or b"\\u" in self.text):
             return True
         try:
             fhir_json.dumps((self.resource, self.condition))
@@ -98,13 +99,14 @@ class ImportRecord(NamedTuple):
 class Rejection(NamedTuple):
     """A rejected record as it is reported and kept: line is its JSON, or its row of a table.
 
-    follows says that it was rejected because its patient was. type_name is empty where it has none.
+    with_patient says that it was rejected because its patient was. type_name is empty where it has
+    none.
     """
 
     place: str
     type_name: str
     faults: Faults
-    follows: bool
+    with_patient: bool
     line: bytes
     table_kind: str
     heading: bytes

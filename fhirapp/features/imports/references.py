@@ -91,7 +91,7 @@ class Resolver:
         source. Raises Rejected.
         """
         content = record.content
-        if not (record.bundle or _HINT.search(content)):
+        if not (record.container or _HINT.search(content)):
             if not with_targets:
                 return [], []
             # Escaped letters or slashes would hide a reference from the pattern.
@@ -110,7 +110,7 @@ class Resolver:
                     unresolved.append(target)
                 continue
             holder[member] = target
-            if with_targets and not self._is_conditional(value, record.bundle):
+            if with_targets and not self._is_conditional(value, record.container):
                 literal = _LITERAL.fullmatch(target)
                 targets += [literal[1]] if literal else []
         return unresolved, targets
@@ -148,7 +148,7 @@ class Resolver:
 
     def _resolved(self, value: str, record: ImportRecord) -> str | Unresolved:
         bare, *version = re.split("(?=/_history/)", value, maxsplit=1)
-        if record.bundle and (entry := self._stage.target(record.bundle, bare)):
+        if record.container and (entry := self._stage.target(record.container, bare)):
             target = self._entry(entry, record)
             if isinstance(target, Unresolved):
                 is_misleading = target.is_misleading and _LITERAL.fullmatch(value) is not None
@@ -170,11 +170,11 @@ class Resolver:
     def _entry(self, entry: tuple[str, str], record: ImportRecord) -> str | Unresolved:
         """Return Type/id that an entry of a Bundle, (Type/id, condition), means here."""
         target, condition = entry
-        if (record.bundle, target) in self._rejected:
+        if (record.container, target) in self._rejected:
             return Unresolved(target, "leads to a record that was rejected", is_misleading=True)
         if not condition:
             return target
-        matched = self.match(target, condition, own_first=record.grouped)
+        matched = self.match(target, condition, own_first=record.is_converted)
         if not isinstance(matched, Unresolved):
             return matched
         # Only when the turn of that entry has come is it known which one it is.

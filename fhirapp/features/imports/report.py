@@ -152,7 +152,7 @@ class Report:
     def add_rejection(self, rejection: Rejection) -> None:
         """Add a rejected record; of those rejected with their patient, one line for each place."""
         place, type_name = rejection.place, rejection.type_name
-        if not rejection.follows:
+        if not rejection.with_patient:
             self.add_rejected(place, rejection.faults, type_name)
             return
         self._followers[place] += 1

@@ -23,45 +23,44 @@ from fhirapp.fhir import json as fhir_json
 
 # text and content are NULL where both are the same, content of a deletion too. key is what records
 # of one resource share: its id, or the condition of an update; NULL of a conditional creation, of
-# which the first counts. head is the number of the group's first record, negative where the group's
+# which the first counts. group_number is the number of the group's first record, negative where its
 # last record is a deletion.
 _TABLES = """
 CREATE TABLE record (
-    number INTEGER PRIMARY KEY, type TEXT, id TEXT, key TEXT, head INTEGER, kind TEXT, content BLOB,
-    text BLOB, place TEXT, bundle INTEGER, grouped INTEGER, condition TEXT, on_match TEXT,
-    bundle_type TEXT, table_kind TEXT, heading BLOB, defaults TEXT
+    number INTEGER PRIMARY KEY, type TEXT, id TEXT, key TEXT, group_number INTEGER, kind TEXT,
+    content BLOB, text BLOB, place TEXT, container INTEGER, is_converted INTEGER, condition TEXT,
+    on_match TEXT, bundle_type TEXT, table_kind TEXT, heading BLOB, defaults TEXT
 );
 CREATE TABLE address (
-    bundle INTEGER, full_url TEXT, target TEXT, condition TEXT, PRIMARY KEY (bundle, full_url)
+    container INTEGER, full_url TEXT, target TEXT, condition TEXT,
+    PRIMARY KEY (container, full_url)
 ) WITHOUT ROWID;
 CREATE TABLE rejection (
-    number INTEGER, place TEXT, type TEXT, faults TEXT, follows INTEGER, line BLOB,
+    number INTEGER, place TEXT, type TEXT, faults TEXT, with_patient INTEGER, line BLOB,
     table_kind TEXT, heading BLOB
 );
-CREATE TABLE seen (type TEXT, id TEXT, PRIMARY KEY (type, id)) WITHOUT ROWID;
+CREATE TABLE present (type TEXT, id TEXT, PRIMARY KEY (type, id)) WITHOUT ROWID;
 """
-_GROUPS = """
-CREATE INDEX record_key ON record (type, key);
-UPDATE record SET head = (
+_GROUPS = (
+    "CREATE INDEX record_key ON record (type, key)",
+    """
+UPDATE record SET group_number = (
     SELECT min(number) FROM record AS first
     WHERE first.type = record.type AND first.key = record.key
 )
-WHERE (type, key) IN (SELECT type, key FROM record GROUP BY type, key HAVING count(*) > 1);
-CREATE INDEX record_turn ON record (type, head, number);
-CREATE INDEX record_id ON record (id);
-"""
+WHERE (type, key) IN (SELECT type, key FROM record GROUP BY type, key HAVING count(*) > 1)
+""",
+    "CREATE INDEX record_group ON record (type, group_number, number)",
+    "CREATE INDEX record_id ON record (id)",
+)
 _DELETED_GROUPS = """
-UPDATE record SET head = -head WHERE (type, head) IN (
-    SELECT type, head FROM (
-        SELECT type, head, kind, max(number), sum(kind = 'history') AS histories
-        FROM record GROUP BY type, head
+UPDATE record SET group_number = -group_number WHERE (type, group_number) IN (
+    SELECT type, group_number FROM (
+        SELECT type, group_number, kind, max(number), sum(kind = 'history') AS histories
+        FROM record GROUP BY type, group_number
     ) WHERE kind = 'deletion' AND NOT histories
 )
 """
-_COLUMNS = (
-    "number, type, id, head, kind, content, text, place, bundle, grouped, condition, on_match,"
-    " bundle_type, table_kind, heading, defaults"
-)
 RESOURCE, DELETION, HISTORY = "resource", "deletion", "history"
 _PAGE_BYTES, _CACHE_KIB = 4_096, 16_384
 # Stays free for the database, and for others on the disk.
@@ -88,7 +87,7 @@ class Stage(AbstractContextManager["Stage"]):
         )
         # One transaction for all: nothing here outlives the import.
         self._connection.execute("BEGIN")
-        self._records = self._bundles = 0
+        self._records = self._containers = 0
         self._consequence = "Nothing was imported."
         # Bytes of the resources that were staged.
         self.size = 0
@@ -129,8 +128,8 @@ class Stage(AbstractContextManager["Stage"]):
             content if content != record.text else None,
             record.text,
             record.place,
-            record.bundle,
-            record.grouped,
+            record.container,
+            record.is_converted,
             record.condition,
             record.on_match.value,
             record.bundle_type,
@@ -140,24 +139,24 @@ class Stage(AbstractContextManager["Stage"]):
         )
         self._write(f"INSERT INTO record VALUES ({', '.join('?' * len(values))})", values)
 
-    def new_bundle(self) -> int:
-        """Return the number of a Bundle that begins: 1, 2, …"""
-        self._bundles += 1
-        return self._bundles
+    def new_container(self) -> int:
+        """Return the number of a Bundle, document or row that begins: 1, 2, …"""
+        self._containers += 1
+        return self._containers
 
-    def add_address(self, bundle: int, full_url: str, target: str, condition: str) -> None:
+    def add_address(self, container: int, full_url: str, target: str, condition: str) -> None:
         """Note that a Bundle entry is the resource Type/id, or the one that its condition finds.
 
         For entries with the same address, the first counts.
         """
         self._write(
             "INSERT OR IGNORE INTO address VALUES (?, ?, ?, ?)",
-            (bundle, _comparable(full_url), target, condition),
+            (container, _comparable(full_url), target, condition),
         )
 
     def arrange(self) -> None:
         """Form the groups: all records have been added."""
-        for statement in _GROUPS.strip().rstrip(";").split(";\n"):
+        for statement in _GROUPS:
             self._write(statement)
         if self._connection.execute("SELECT 1 FROM record WHERE kind = 'deletion'").fetchone():
             self._write(_DELETED_GROUPS)
@@ -177,17 +176,18 @@ class Stage(AbstractContextManager["Stage"]):
 
     def groups(self, type_name: str) -> Iterator[Group]:
         """Yield the groups of a type in the order of their first records; no deletions."""
-        where = "WHERE type = ? AND head > 0 ORDER BY head, number"
+        where = "WHERE type = ? AND group_number > 0 ORDER BY group_number, number"
         return _grouped(self._select(where, (type_name,)))
 
     def deletions(self, type_name: str) -> Iterator[Group]:
         """Yield the groups of a type that end in a deletion."""
-        where = "WHERE type = ? AND head < 0 ORDER BY head DESC, number"
+        where = "WHERE type = ? AND group_number < 0 ORDER BY group_number DESC, number"
         return _grouped(self._select(where, (type_name,)))
 
-    def group(self, type_name: str, head: int) -> Group:
+    def group(self, type_name: str, group_number: int) -> Group:
         """Yield the records of a group."""
-        return self._select("WHERE type = ? AND head = ? ORDER BY number", (type_name, head))
+        where = "WHERE type = ? AND group_number = ? ORDER BY number"
+        return self._select(where, (type_name, group_number))
 
     def numbered(self, numbers: Iterable[int]) -> Iterator[ImportRecord]:
         """Yield the records with these numbers."""
@@ -196,54 +196,42 @@ class Stage(AbstractContextManager["Stage"]):
 
     def is_deleted_after(self, name: str, number: int) -> bool:
         """Say whether the last record of a resource, Type/id, is a later one that deletes it."""
-        found = "SELECT 1 FROM record WHERE type = ? AND key = ? AND head < 0 AND number > ?"
+        found = (
+            "SELECT 1 FROM record WHERE type = ? AND key = ? AND group_number < 0 AND number > ?"
+        )
         values = (*name.split("/", 1), number)
         return self._connection.execute(found, values).fetchone() is not None
 
     def _select(self, where: str, values: Sequence[object]) -> Iterator[ImportRecord]:
-        for (
-            number,
-            type_name,
-            resource_id,
-            head,
-            kind,
-            content,
-            text,
-            place,
-            bundle,
-            grouped,
-            condition,
-            on_match,
-            bundle_type,
-            table_kind,
-            heading,
-            defaults,
-        ) in self._connection.execute(f"SELECT {_COLUMNS} FROM record {where}", values):
-            is_deletion = kind == DELETION
-            content = text if content is None else content
+        cursor = self._connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        for row in cursor.execute(f"SELECT * FROM record {where}", values):
+            name = f"{row['type']}/{row['id']}"
+            content = row["text"] if row["content"] is None else row["content"]
             resource = None
             faults: Faults = ()
-            try:
-                resource = None if is_deletion else fhir_json.loads(content)
-            except ValueError as error:
-                # A member that stands twice: it is found now that all is read to the digit.
-                faults = (("", f"is not JSON: {error}"),)
+            if row["kind"] != DELETION:
+                try:
+                    resource = fhir_json.loads(content)
+                except ValueError as error:
+                    # A member that stands twice: it is found now that all is read to the digit.
+                    faults = (("", f"is not JSON: {error}"),)
             yield ImportRecord(
-                place,
-                text,
+                row["place"],
+                row["text"],
                 resource,
                 faults=faults,
-                deletes=f"{type_name}/{resource_id}" if is_deletion else "",
-                bundle=bundle,
-                grouped=bool(grouped),
-                condition=condition,
-                on_match=OnMatch(on_match),
-                bundle_type=bundle_type,
-                table_kind=table_kind,
-                heading=heading,
-                defaults=frozenset(defaults.split()),
-                number=number,
-                head=head,
+                deletes=name if row["kind"] == DELETION else "",
+                container=row["container"],
+                is_converted=bool(row["is_converted"]),
+                condition=row["condition"],
+                on_match=OnMatch(row["on_match"]),
+                bundle_type=row["bundle_type"],
+                table_kind=row["table_kind"],
+                heading=row["heading"],
+                defaults=frozenset(row["defaults"].split()),
+                number=row["number"],
+                group_number=row["group_number"],
                 content=content or b"",
             )
 
@@ -252,11 +240,11 @@ class Stage(AbstractContextManager["Stage"]):
         found = "SELECT 1 FROM record WHERE type = ?1 AND (key = ?2 OR id = ?2)"
         return self._connection.execute(found, name.split("/", 1)).fetchone() is not None
 
-    def target(self, bundle: int, full_url: str) -> tuple[str, str] | None:
+    def target(self, container: int, full_url: str) -> tuple[str, str] | None:
         """Return Type/id and the condition of the entry with this address."""
         entry: tuple[str, str] | None = self._connection.execute(
-            "SELECT target, condition FROM address WHERE bundle = ? AND full_url = ?",
-            (bundle, _comparable(full_url)),
+            "SELECT target, condition FROM address WHERE container = ? AND full_url = ?",
+            (container, _comparable(full_url)),
         ).fetchone()
         return entry
 
@@ -273,35 +261,35 @@ class Stage(AbstractContextManager["Stage"]):
     def rejections(self) -> Iterator[Rejection]:
         """Yield the rejected records in the order in which they came."""
         rows = self._connection.execute("SELECT * FROM rejection ORDER BY number")
-        for _, place, type_name, faults, follows, *others in rows:
+        for _, place, type_name, faults, with_patient, *others in rows:
             pairs = [(path, message) for path, message in json.loads(faults)]
-            yield Rejection(place, type_name, pairs, bool(follows), *others)
+            yield Rejection(place, type_name, pairs, bool(with_patient), *others)
 
     # What the source still has, beside the records: what conditions found.
 
-    def add_seen(self, name: str) -> None:
+    def add_present(self, name: str) -> None:
         """Note a resource, Type/id, that the source still has."""
-        self._write("INSERT OR IGNORE INTO seen VALUES (?, ?)", name.split("/", 1))
+        self._write("INSERT OR IGNORE INTO present VALUES (?, ?)", name.split("/", 1))
 
-    def unseen(self, type_name: str, ids: Sequence[str]) -> list[str]:
+    def absent(self, type_name: str, ids: Sequence[str]) -> list[str]:
         """Return which of these the source does not have any more, in their order."""
-        seen = (
-            "SELECT 1 FROM seen WHERE type = ?1 AND id = ?2"
+        present = (
+            "SELECT 1 FROM present WHERE type = ?1 AND id = ?2"
             " UNION ALL SELECT 1 FROM record WHERE type = ?1 AND key = ?2 LIMIT 1"
         )
         return [
             resource_id
             for resource_id in ids
-            if not self._connection.execute(seen, (type_name, resource_id)).fetchone()
+            if not self._connection.execute(present, (type_name, resource_id)).fetchone()
         ]
 
 
 def _grouped(records: Iterator[ImportRecord]) -> Iterator[Group]:
-    return (group for _, group in groupby(records, lambda record: record.head))
+    return (group for _, group in groupby(records, lambda record: record.group_number))
 
 
 def _key(resource_id: str, record: ImportRecord) -> str | None:
-    if not record.condition or record.grouped:
+    if not record.condition or record.is_converted:
         return resource_id or None
     return record.condition if record.on_match is OnMatch.UPDATE else None
 

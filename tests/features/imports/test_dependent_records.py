@@ -239,7 +239,7 @@ def test_stage_without_room_for_what_was_seen_is_refused(tmp_path, monkeypatch):
 
     def fill(stage: staging.Stage) -> None:
         for number in range(10_000):
-            stage.add_seen(f"Patient/{number:064}")
+            stage.add_present(f"Patient/{number:064}")
 
     with staging.Stage(tmp_path) as stage, pytest.raises(ConfigurationError):
         fill(stage)

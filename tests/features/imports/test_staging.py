@@ -71,7 +71,7 @@ def test_conditional_updates_form_a_group_and_conditional_creations_none(stage, 
         add(own_id, place, condition="Patient?identifier=1")
     for place in ("4", "5"):
         add("a", place, condition="Patient?identifier=1", on_match=OnMatch.SKIP)
-    add("a", "6", condition="Patient?identifier=1", on_match=OnMatch.SKIP, grouped=True)
+    add("a", "6", condition="Patient?identifier=1", on_match=OnMatch.SKIP, is_converted=True)
     stage.arrange()
     assert places(stage.groups("Patient")) == ["16", "23", "4", "5"]
 
@@ -81,7 +81,7 @@ def test_staged_record_is_returned_as_it_was(stage):
     record = ImportRecord(
         "x.ndjson:1",
         text,
-        bundle=3,
+        container=3,
         condition="Patient?identifier=1",
         on_match=OnMatch.SKIP_OTHER,
         table_kind="allergies",
@@ -92,10 +92,10 @@ def test_staged_record_is_returned_as_it_was(stage):
     stage.arrange()
     ((found,),) = [[*group] for group in stage.groups("Patient")]
     assert found == record._replace(
-        number=1, head=1, content=found.content, resource=json.loads(found.content)
+        number=1, group_number=1, content=found.content, resource=json.loads(found.content)
     )
     assert found.resource["id"] == "b"
-    assert [*stage.group("Patient", found.head)] == [found]
+    assert [*stage.group("Patient", found.group_number)] == [found]
 
 
 def test_rejections_are_returned_in_the_order_of_their_records(stage, add):
@@ -108,7 +108,7 @@ def test_rejections_are_returned_in_the_order_of_their_records(stage, add):
 
 
 def test_address_leads_to_its_first_entry_in_its_own_bundle(stage):
-    first, second = stage.new_bundle(), stage.new_bundle()
+    first, second = stage.new_container(), stage.new_container()
     stage.add_address(first, "urn:a", "Patient/1", "")
     stage.add_address(first, "urn:a", "Patient/2", "")
     stage.add_address(second, "urn:a", "Patient/3", "Patient?_id=3")
@@ -120,8 +120,8 @@ def test_address_leads_to_its_first_entry_in_its_own_bundle(stage):
 def test_records_and_what_was_seen_are_not_missing(stage, add):
     add("a", "1")
     for name in ("Patient/b", "Binary/c"):
-        stage.add_seen(name)
-    assert stage.unseen("Patient", ["c", "b", "a", "d"]) == ["c", "d"]
+        stage.add_present(name)
+    assert stage.absent("Patient", ["c", "b", "a", "d"]) == ["c", "d"]
 
 
 def test_stage_that_the_disk_has_no_room_for_is_refused(tmp_path, monkeypatch):
