@@ -36,6 +36,11 @@ def load(app: Flask, *paths: Path, **options: Any) -> Report:
         return import_paths(paths, types(), settings_of(app), Options(**options))
 
 
+def skipped_files(report: Report) -> dict[str, str]:
+    """Return the files of an import that were skipped, each with the reason."""
+    return {file.name: file.message for file in report.files if file.state == "skipped"}
+
+
 class Interrupted(Exception):
     """The end of an import that is killed."""
 

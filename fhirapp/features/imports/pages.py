@@ -190,7 +190,6 @@ def one(job_id: str) -> Response:
         scripts=True,
         job=job,
         report=report,
-        spoilt=_spoilt(report),
         outcomes=OUTCOMES,
         shown=_SHOWN,
         has_rejected=any(file.base.startswith(REJECTED) for file in jobs.made_files(job)),
@@ -278,12 +277,6 @@ def _fault(upload: Upload | None, source: str, prefix: str, *, delete_missing: b
     if not ID_PREFIX.fullmatch(prefix):
         return _("A prefix for ids can have up to 20 letters, digits, dashes and dots.")
     return ""
-
-
-def _spoilt(report: Mapping[str, Any] | None) -> list[str]:
-    """Return the files that were refused as a whole, or broke off: no line of theirs is named."""
-    faults = report["rejected"] if report else []
-    return [fault["place"] for fault in faults if not fault["path"] and ":" not in fault["place"]]
 
 
 def _report(job: Job) -> dict[str, Any] | None:

@@ -194,11 +194,6 @@ class Report:
         return listed
 
     @property
-    def skipped_files(self) -> dict[str, str]:
-        """The first LISTED files without records, with the reasons."""
-        return {file.name: file.message for file in self.listed_files if file.state == "skipped"}
-
-    @property
     def skipped_file_count(self) -> Counter[str]:
         """How many files have no records, by reason."""
         return Counter(file.message for file in self.files if file.state == "skipped")
@@ -272,8 +267,6 @@ class Report:
             "fileCount": self.file_counts,
             "changes": dict(self.rows()),
             "skipped": dict(self.skipped),
-            "skippedFiles": self.skipped_files,
-            "skippedFileCount": dict(self.skipped_file_count),
             "rejected": [fault._asdict() for fault in self.faults],
             "rejectedCount": self.rejected_lines,
             "rejectedFile": self.rejected_file or None,

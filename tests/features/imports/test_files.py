@@ -29,7 +29,7 @@ from fhirapp.features.imports.staging import Stage
 from tests.support.archives import PLACES, laid_out, zipped
 from tests.support.bundles import bundle, plain
 from tests.support.ccda_people import RECORD, document
-from tests.support.importing import lines, load, write
+from tests.support.importing import lines, load, skipped_files, write
 from tests.support.records import patient
 from tests.support.stored import current
 
@@ -46,7 +46,7 @@ def base_names(report) -> dict[str, str]:
     """Return the reasons of the skipped files by their names alone."""
     return {
         place.replace("!", "/").rpartition("/")[2]: reason
-        for place, reason in report.skipped_files.items()
+        for place, reason in skipped_files(report).items()
     }
 
 
@@ -69,7 +69,7 @@ def test_file_is_read_by_its_content_whatever_its_name(empty, tmp_path, form):
     for end in ("ndjson", "json", "gz", "csv", "xml", "zip"):
         contents[f"x.{end}"] = lines(patient(f"{end}-1"), patient(f"{end}-2"))
     report = load(empty, laid_out(tmp_path, form, contents))
-    assert (report.complete, report.skipped_files) == (True, {})
+    assert (report.complete, skipped_files(report)) == (True, {})
     assert len(current(empty, "DocumentReference")) == 9
     assert len(current(empty, "Patient")) == 9 + 1 + 1 + 2 + 1 + 12
 
@@ -164,10 +164,8 @@ def test_files_without_records_are_skipped_with_a_reason(module_app, tmp_path, f
     report = load(module_app, laid_out(tmp_path, form, members))
     assert report.complete
     assert base_names(report).keys() == skipped.keys()
-    content = report.content()
-    assert content["skippedFiles"] == report.skipped_files
-    assert sum(content["skippedFileCount"].values()) == len(skipped)
-    assert all(name in report.table() for name in report.skipped_files)
+    assert report.content()["fileCount"] == {"read": 1, "skipped": len(skipped), "rejected": 0}
+    assert all(name in report.table() for name in skipped_files(report))
 
 
 @forms
@@ -220,7 +218,7 @@ def test_empty_file_is_rejected_but_not_an_empty_file_of_lines(module_app, tmp_p
     assert {fault.message for fault in report.faults} == {"is empty"}
     places = {fault.place.replace("!", "/").rpartition("/")[2] for fault in report.faults}
     assert places == rejected.keys()
-    assert report.skipped_files == {}
+    assert skipped_files(report) == {}
 
 
 def test_file_whose_name_promises_records_is_rejected_where_it_has_none(module_app, tmp_path):
@@ -236,7 +234,7 @@ def test_file_whose_name_promises_records_is_rejected_where_it_has_none(module_a
     report = load(module_app, laid_out(tmp_path, "archive", members))
     places = {f"{tmp_path}/given.zip!{name}" for name in broken}
     assert {fault.place for fault in report.faults} == places
-    assert report.skipped_files == {}
+    assert skipped_files(report) == {}
 
 
 def test_file_without_records_is_rejected_where_it_is_named_or_alone(module_app, tmp_path):
@@ -290,7 +288,7 @@ def test_links_in_circles_and_special_files_are_skipped(empty, tmp_path):
         report = load(empty, tmp_path)
     assert report.changes == {"Patient": {"new": 1}}
     assert report.complete
-    assert {Path(place).name: reason for place, reason in report.skipped_files.items()} == {
+    assert {Path(place).name: reason for place, reason in skipped_files(report).items()} == {
         "again": "is a link to a folder, which is not followed",
         "own.ndjson": "is a link that leads nowhere",
         "nowhere.ndjson": "is a link that leads nowhere",
@@ -308,7 +306,7 @@ def test_link_in_an_archive_is_not_followed(module_app, tmp_path):
         link.external_attr = 0o120777 << 16
         archive.writestr(link, "/etc/passwd")
     report = load(module_app, path)
-    assert report.skipped_files == {f"{path}!b.ndjson": "is a link, which is not followed"}
+    assert skipped_files(report) == {f"{path}!b.ndjson": "is a link, which is not followed"}
 
 
 def test_file_with_several_names_is_imported_once(module_app, tmp_path):

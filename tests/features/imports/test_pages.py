@@ -146,7 +146,10 @@ def test_report_of_an_import_says_what_was_stored_and_rejected(
     ("files", "said"),
     [
         ([("<b>bold.ndjson", b"no resource\n")], ["<b>bold.ndjson:1"]),
-        ([("broken.zip", b"PK\x03\x04 and nothing else")], ["broken.zip", "cannot be read"]),
+        (
+            [("broken.zip", b"PK\x03\x04 and nothing else")],
+            ["broken.zip cannot be read", "check that the file is complete"],
+        ),
         (
             [("visit", patient("by-content")), ("scan.pdf", b"%PDF-")],
             ["Skipped files: 1", "scan.pdf is in none of the formats", DONE],

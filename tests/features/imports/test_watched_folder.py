@@ -85,7 +85,9 @@ def test_skipped_files_of_a_folder_are_reported_beside_it(app, inbox):
     assert look(app).outcome == DONE
     assert names(inbox / "done") == ["export", "export.report.html", "export.report.json"]
     report = json.loads((inbox / "done" / "export.report.json").read_text())
-    assert [*report["skippedFiles"]] == ["export/scan.pdf"]
+    assert [file["name"] for file in report["files"] if file["state"] == "skipped"] == [
+        "export/scan.pdf"
+    ]
     assert report["changes"]["DocumentReference"]["new"] == 1
     with app.app_context():
         (job,) = queue.jobs(FOLDER)
