@@ -19,15 +19,18 @@ _MORE = {
     "th": {"scope"},
     **{name: {"id"} for name in ("h2", "h3", "h4")},
 }
+# The server of the examples: a page names the one that shows it.
+_EXAMPLE = re.compile(r"(?:http://)?localhost:8000\b")
 # What tests fill in stands between comments, on lines of their own.
 _COMMENT = re.compile(r"^<!-- .* -->$\n?", re.M)
 _PAGE = re.compile(r"(?P<page>[a-z]+)\.md(?P<anchor>#.*)?")
 
 
 @lru_cache(maxsize=50)
-def manual_html(text: str) -> Markup:
-    """Return a page of the manual as HTML."""
-    return clean_html(_PARSER.render(_COMMENT.sub("", text)), _MORE)
+def manual_html(text: str, address: str) -> Markup:
+    """Return a page of the manual as HTML, its examples for the server at an address."""
+    text = _EXAMPLE.sub(address, _COMMENT.sub("", text))
+    return clean_html(_PARSER.render(text), _MORE)
 
 
 class _Renderer(Renderer):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Response, request
 
-from fhirapp.features.manual.contents import pages, search
+from fhirapp import urls
+from fhirapp.features.manual.contents import AUDIENCES, pages, search
 from fhirapp.features.manual.html import manual_html
 from fhirapp.web.pages import PageError, blueprint_of, page
 from fhirapp.web.texts import _
@@ -18,7 +21,7 @@ def contents() -> Response:
     words = request.args.get("q", "")[:200]
     if not words.strip():
         return manual_page("index")
-    return page("manual/search.html", words=words, found=search(words), pages=_page_links())
+    return _page("manual/search.html", words=words, found=search(words))
 
 
 @blueprint.get("/docs/<name>")
@@ -27,12 +30,8 @@ def manual_page(name: str) -> Response:
     shown = pages().get(name)
     if shown is None:
         raise PageError(404, _("The manual does not have this page."))
-    return page("manual/page.html", shown=shown, text=manual_html(shown.text), pages=_page_links())
+    return _page("manual/page.html", shown=shown, text=manual_html(shown.text, urls.base_url()))
 
 
-def _page_links() -> list[tuple[str, str]]:
-    """Return the address and title of each page, in the order of the contents."""
-    return [
-        ("/docs" if name == "index" else f"/docs/{name}", shown.title)
-        for name, shown in pages().items()
-    ]
+def _page(template: str, **values: Any) -> Response:
+    return page(template, audiences=AUDIENCES, pages=pages(), **values)

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from fhirapp.cli import cli
-from fhirapp.features.manual.contents import NAMES, pages, search
+from fhirapp.features.manual.contents import NAMES, pages, plain, search
 from tests.support.browsing import Browser
 
 
@@ -43,10 +43,31 @@ def test_search_of_the_manual_finds_sections_with_all_words(app):
         text = f"{match.section.title} {match.section.text}".casefold()
         assert "refresh" in text
         assert "token" in text
-        assert re.search("refresh|token", match.snippet.casefold())
+        hits = [part.casefold() for part in match.snippet[1::2]]
+        assert hits
+        assert {*hits} <= {"refresh", "token"}
     browser = Browser(app)
     assert "/docs/connect#kinds-of-clients" in browser.get("/docs?q=refresh+token").links.values()
     assert "<script>" not in browser.get("/docs?q=<script>").response.text.partition("<main")[2]
+
+
+def test_search_finds_how_to_get_in_again_and_marks_the_words(app):
+    html = Browser(app).get("/docs?q=forgot+password").response.text
+    assert re.search(r'href="([^"]+)"', html.partition('class="matches"')[2])[1] == (
+        "/docs/pages#i-forgot-my-password"
+    )
+    assert "<mark>password</mark>" in html
+
+
+def test_snippet_of_a_table_has_no_markup(app):
+    assert [part for match in search("Landlock") for part in match.snippet if "|" in part] == []
+    assert plain("| a | b |\n|---|--:|\n| `c` | d\\|e |") == "a · b c · d\\|e"
+
+
+def test_links_and_examples_name_the_server_that_shows_the_manual(app):
+    page = Browser(app).get("/docs/try")
+    assert "https://fhir.example/learn/recap" in page.links.values()
+    assert "localhost:8000" not in page.response.text
 
 
 def test_command_lists_and_prints_pages():
