@@ -18,7 +18,7 @@ from fhirapp.auth.users.sign_in import NewSession, proved_otherwise, show_second
 from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
 from fhirapp.db import db, writing
 from fhirapp.web import pages
-from fhirapp.web.cookies import end_session, form_fields, keeps, set_session
+from fhirapp.web.cookies import end_session, form_fields, keeps, session_secret, set_session
 from fhirapp.web.texts import _, reason_of
 
 blueprint = pages.blueprint_of("sign_in", __name__)
@@ -32,6 +32,11 @@ _DONE: Mapping[str, str] = {
     "signed-out-here": _(
         "You are signed out here. You may still be signed in at your identity provider."
     ),
+    "ended": _(
+        "You are signed out: your session has ended. Sessions end after a time without use, and "
+        "for everybody when a backup is restored or a demo is reset."
+    ),
+    "reset": _("The demo is as it was at first, so everybody is signed out."),
     "late": _(
         "You were signed out before you sent the form, so nothing was changed. Sign in and "
         "send it again."
@@ -47,6 +52,8 @@ _DONE: Mapping[str, str] = {
 def form() -> Response:
     """Ask for name and password; next is where to go on, done a key of what was done before."""
     key = request.args.get("done", "")
+    if not key and session_secret() and pages.current_session() is None:
+        key = "ended"
     done = _(_DONE.get(key, ""))
     kept = form_fields()
     back = pages.local_path(kept.get("next", request.args.get("next")))

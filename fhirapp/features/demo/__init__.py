@@ -8,7 +8,6 @@ FEATURE = Feature(
     name="demo",
     requires=("explore",),
     blueprints=(
-        # For its templates.
         "fhirapp.features.demo.home:blueprint",
         "fhirapp.features.demo.sample:blueprint",
     ),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
+
+from flask import Response, current_app
+from werkzeug.exceptions import NotFound
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings
 from fhirapp.features.demo import accounts
 from fhirapp.features.demo.live_search import ADDRESS, live_search
-from fhirapp.web.pages import blueprint_of
+from fhirapp.features.demo.reset import reset
+from fhirapp.web.pages import blueprint_of, for_administrators, see_other
 from fhirapp.web.texts import _
 
-# For its templates.
 blueprint = blueprint_of("demo", __name__)
 # A search of the demo's records, to begin with, and the one that the page shows, explained.
 _EXAMPLE = {"address": "/fhir/AllergyIntolerance?patient=p1&_explain=true"}
@@ -44,6 +48,16 @@ def home() -> tuple[str, Mapping[str, Any]] | None:
         "live": live_search(),
         "accounts": _ACCOUNTS,
     }
+
+
+@blueprint.post("/demo/reset")
+@for_administrators
+def reset_demo() -> Response:
+    """Put the demo back to its first state, which ends all sessions. 404 outside the demo."""
+    if not settings().demo:
+        raise NotFound
+    reset(current_app, time.time())
+    return see_other("/sign-in?done=reset")
 
 
 def _clients() -> Sequence[tuple[str, str, str]]:

@@ -32,6 +32,7 @@ from tests.support.contract import allergy, delete, publish, versions_held
 from tests.support.helpers import Fhir, token_for
 from tests.support.reindexing import contents
 from tests.support.shell import assert_not_done, run_command
+from tests.support.stored import current
 
 # Each fills the demo anew several times, which takes a second.
 pytestmark = pytest.mark.campaign
@@ -246,5 +247,19 @@ def test_sessions_and_tokens_end_with_a_reset(demo):
     assert browser.get("/account").path == "/account"
     assert fhir.get(EGG).status_code == 200
     reset_demo(demo)
-    assert browser.get("/account").path.startswith("/sign-in")
+    page = browser.get("/account")
+    assert page.path.startswith("/sign-in")
+    assert "your session has ended" in page.words
     assert fhir.get(EGG).status_code == 401
+
+
+def test_administrator_resets_the_demo_by_its_home_page(demo):
+    publish(demo, allergy("walnut", code={"text": "Walnut"}), now=NOW)
+    clinician, administrator = Browser(demo), Browser(demo)
+    clinician.sign_in("clinician", SECRET)
+    assert "Delete everything new and reset" not in clinician.get("/").buttons
+    assert clinician.post_with_token("/demo/reset").status == 403
+    administrator.sign_in("admin", SECRET)
+    page = administrator.get("/").submit("Delete everything new and reset")
+    assert "The demo is as it was at first" in page.words
+    assert "walnut" not in current(demo, "AllergyIntolerance")
