@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from fhirapp.clinical.severity import described_severely
 from fhirapp.fhir import terminology
-from fhirapp.fhir.words import code_with_system, concept, shortened
+from fhirapp.fhir.words import code_with_system, concept, shortened, without_semantic_tag
 from fhirapp.search.string import fold
 
 Resource = Mapping[str, Any]
@@ -319,7 +319,7 @@ def coded_as(about: Mapping[str, Any]) -> list[str]:
         if coding.get("system") not in ABSENT_SYSTEMS and coding.get("code") != SECTION["code"]
     ]
     names = [
-        shortened(coding["display"])
+        shortened(without_semantic_tag(coding["display"], [coding]))
         for coding in codings
         if coding.get("display") and coding["display"] != coding.get("code")
     ]

@@ -130,6 +130,15 @@ def described_severely(text: str) -> str:
     return ""
 
 
+def is_grave(concept: Resource) -> bool:
+    """Say whether a reaction, a CodeableConcept, may kill: by its code or by its words."""
+    codings = concept.get("coding", ())
+    texts = (concept.get("text"), *(coding.get("display") for coding in codings))
+    return any(map(_is_grave, codings)) or any(
+        described_severely(str(text)) for text in texts if text
+    )
+
+
 def grade(words: str) -> str:
     """Return the severity that words or a local code name: mild, moderate, severe, or "".
 

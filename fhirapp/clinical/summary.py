@@ -20,7 +20,7 @@ from fhirapp.clinical.assertion import (
     substance,
 )
 from fhirapp.clinical.identity import keys, other_names
-from fhirapp.clinical.severity import Severity, sentence, severity_of
+from fhirapp.clinical.severity import Severity, is_grave, sentence, severity_of
 from fhirapp.clinical.substances import two_substances
 from fhirapp.fhir import terminology, words
 from fhirapp.fhir.substance_classes import same_class
@@ -62,6 +62,8 @@ class SummaryGroup(Enum):
 # Of a name in a sentence, and of words that are quoted in one.
 _NAME = 60
 _QUOTED = 200
+# Of the reactions that do not kill, beside those that may.
+_REACTIONS = 120
 # Of a section's words, which are shown whole.
 _WORDS = 4_000
 # Of allergies: those that may hold.
@@ -139,6 +141,38 @@ class SummaryEntry(NamedTuple):
             return worded("described as “%(words)s”", words=self.severity.words)
         is_graded = any(reaction.severity == "severe" for reaction in self.reactions)
         return worded("severe reaction") if is_graded else worded("anaphylaxis")
+
+    @property
+    def severe_by(self) -> str:
+        """What it is shown as severe by: words, reaction, or criticality alone; "" where it is not.
+
+        A code of the substance, such as food anaphylaxis, names a reaction.
+        """
+        if not self.is_severe:
+            return ""
+        if self.severity.words:
+            return "words"
+        is_reaction = any(
+            reaction.grave or reaction.severity == "severe" for reaction in self.reactions
+        )
+        return "criticality" if self.criticality == "high" and not is_reaction else "reaction"
+
+    @property
+    def worst_reaction(self) -> str:
+        """What happened when it was worst: what may kill first, and whole.
+
+        Where words alone say that it is severe, these.
+        """
+        if self.severity.words:
+            return f"“{self.severity.words}”"
+        worst = [r for r in self.reactions if r.grave or r.severity == "severe"] or self.reactions
+        grave = dict.fromkeys(name for reaction in worst for name in reaction.grave)
+        rest = dict.fromkeys(
+            reaction.text.removeprefix(", ".join(reaction.grave)).removeprefix(", ")
+            for reaction in worst
+        )
+        others = words.shortened("; ".join(filter(None, rest)), _REACTIONS)
+        return ", ".join(filter(None, (*grave, others)))
 
     @property
     def is_allergy(self) -> bool:
@@ -278,7 +312,7 @@ def _entry(resource: Resource) -> SummaryEntry:
     verified = _codes(
         resource, "verificationStatus", terminology.ALLERGY_VERIFICATION, _VERIFICATION
     )
-    reactions = words.reactions(resource)
+    reactions = words.reactions(resource, is_grave)
     severity = severity_of(resource)
     status, verification = next(iter(clinical), ""), next(iter(verified), "")
     about = substance(resource)

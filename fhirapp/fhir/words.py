@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from fhirapp.fhir import temporal
-from fhirapp.fhir.terminology import ORIGINAL_TEXT, SEVERITY_TEXT, is_unknown
+from fhirapp.fhir.terminology import ORIGINAL_TEXT, SEVERITY_TEXT, SNOMED_CT, is_unknown
 
 Json = Mapping[str, Any]
 HumanName = Json
@@ -144,8 +144,27 @@ _SYSTEM_NAMES = {
 }
 
 
+# The hierarchies of SNOMED CT, with which its fully specified names end.
+_SEMANTIC_TAG = re.compile(
+    r" \((?:substance|finding|disorder|product|medicinal product(?: form)?|clinical drug|situation"
+    r"|procedure|regime/therapy|organism|morphologic abnormality|observable entity|event"
+    r"|physical object|physical force|qualifier value|body structure|record artifact|environment"
+    r"|social concept|specimen)\)$"
+)
+
+
+def without_semantic_tag(text: str, codings: Iterable[Json]) -> str:
+    """Return the words of a concept; with a code of SNOMED CT without its semantic tag."""
+    if any(coding.get("system") == SNOMED_CT for coding in codings):
+        return _SEMANTIC_TAG.sub("", text)
+    return text
+
+
 def concept(value: Json | None, longest: int | None = LONGEST) -> str:
-    """Return a CodeableConcept in words: its text, else its first display, else its first code."""
+    """Return a CodeableConcept in words: its text, else its first display, else its first code.
+
+    A line leaves out the semantic tag of a name of SNOMED CT, such as "(substance)".
+    """
     value = value or {}
     codings = value.get("coding", ())
     displays = (
@@ -154,7 +173,8 @@ def concept(value: Json | None, longest: int | None = LONGEST) -> str:
         if coding.get("display") and coding["display"] != coding.get("code")
     )
     codes = (code_with_system(coding) for coding in codings if coding.get("code"))
-    return shortened(str(value.get("text") or next(chain(displays, codes), "")), longest)
+    text = str(value.get("text") or next(chain(displays, codes), ""))
+    return shortened(text if longest is None else without_semantic_tag(text, codings), longest)
 
 
 def code_with_system(coding: Json) -> str:
@@ -282,7 +302,8 @@ class ReactionWords(NamedTuple):
     """A reaction: its manifestations, its severity (a code, or empty), its onset.
 
     description is the source's text beside the manifestations; severity_text is the severity in the
-    source's own words, if these say more than the code.
+    source's own words, if these say more than the code. grave has the manifestations that may kill,
+    with which text begins, whole.
     """
 
     text: str
@@ -290,12 +311,17 @@ class ReactionWords(NamedTuple):
     onset: str
     description: str = ""
     severity_text: str = ""
+    grave: Sequence[str] = ()
 
 
-def reactions(resource: Json) -> Sequence[ReactionWords]:
-    """Return the reactions, the most severe first."""
-    words = [_reaction(reaction) for reaction in resource.get("reaction", ())]
-    return sorted(words, key=lambda reaction: severity_rank(reaction.severity))
+def reactions(
+    resource: Json, is_grave: Callable[[Json], bool] = lambda _concept: False
+) -> Sequence[ReactionWords]:
+    """Return the reactions: those that may kill, as is_grave says, then the most severe first."""
+    words = [_reaction(reaction, is_grave) for reaction in resource.get("reaction", ())]
+    return sorted(
+        words, key=lambda reaction: (not reaction.grave, severity_rank(reaction.severity))
+    )
 
 
 def reactions_in_words(reactions: Iterable[ReactionWords]) -> str:
@@ -321,19 +347,21 @@ def severity_rank(severity: str) -> int:
     return {"severe": 0, "moderate": 1, "mild": 3}.get(severity, _UNKNOWN_SEVERITY)
 
 
-def _reaction(reaction: Json) -> ReactionWords:
+def _reaction(reaction: Json, is_grave: Callable[[Json], bool]) -> ReactionWords:
     manifestations = reaction.get("manifestation", ())
     description = shortened(reaction.get("description") or "")
     if description and all(map(is_unknown, manifestations)):
-        text, description = description, ""
-    else:
-        text = shortened(", ".join(filter(None, map(concept, manifestations))))
+        manifestations, description = [{"text": description}], ""
+    grave = [concept(manifestation) for manifestation in manifestations if is_grave(manifestation)]
+    others = filter(None, map(concept, manifestations))
+    rest = shortened(", ".join(text for text in others if text not in grave))
     return ReactionWords(
-        text,
+        ", ".join(filter(None, (*grave, rest))),
         reaction.get("severity") or "",
         when(reaction.get("onset")),
         description,
         severity_words(reaction),
+        grave,
     )
 
 

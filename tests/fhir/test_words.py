@@ -93,6 +93,19 @@ def test_quantity_has_its_comparator_and_the_name_of_its_unit():
         assert words.quantity(quantity) == text
 
 
+def test_line_leaves_out_the_semantic_tag_of_a_name_of_snomed_ct(subtests):
+    snomed = {"system": "http://snomed.info/sct", "code": "91935009"}
+    for concept, text in [
+        ({"coding": [snomed | {"display": "Tree nut (substance)"}]}, "Tree nut"),
+        ({"coding": [snomed], "text": "Hives (disorder)"}, "Hives"),
+        ({"coding": [snomed], "text": "Pollen (of birch)"}, "Pollen (of birch)"),
+        ({"text": "Hives (disorder)"}, "Hives (disorder)"),
+    ]:
+        with subtests.test(text):
+            assert words.concept(concept) == text
+            assert words.concept(concept, longest=None).startswith(text)
+
+
 def test_reactions_read_as_a_line_with_severity_and_day(subtests):
     hives = {"manifestation": [{"text": "Hives"}], "onset": "1974-06-02"}
     said = [{"url": "urn:fhirapp:severity-text", "valueString": "bad"}]

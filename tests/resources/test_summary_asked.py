@@ -198,7 +198,7 @@ def test_an_entry_tells_what_is_recorded_and_nothing_that_is_not(fhir):
     ]
     reactions = parts(first, "reaction")
     assert [parts(reaction, "severity")[0] for reaction in reactions] == ["severe", "moderate"]
-    assert parts(reactions[0], "text") == ["Anaphylaxis, Bronchospasm, Angioedema"]
+    assert parts(reactions[0], "text") == ["Anaphylaxis, Angioedema, Bronchospasm"]
     assert parts(first, "note") == []
     assert parts(first, "recorder") == [
         {"reference": "Practitioner/dr-adeyemi", "display": "Dr. Folake Adeyemi"}

@@ -29,7 +29,7 @@ WHO = {
     **dict.fromkeys(("/language", "/learn", "/apps/"), ANYBODY),
     **dict.fromkeys(("/account", "/explore", "/patients", "/notes"), ROLES),
     "/launch": (CLINICIAN, ADMINISTRATOR),
-    "/admin": (ADMINISTRATOR,),
+    **dict.fromkeys(("/admin", "/demo/reset"), (ADMINISTRATOR,)),
 }
 # Apps send their users here from other sites.
 FROM_OTHER_SITES = {"/oauth/authorize"}

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.clinical.severity import described_severely
 from fhirapp.features.chart.elements import category
 from fhirapp.features.notes.elements import add_names
 from fhirapp.fhir.words import ReactionWords, reactions_in_words, reference, shortened
@@ -227,7 +226,7 @@ def _line(entry: Json, group: str) -> ChartRow:
         substance=_substance(entry),
         coded_as=_coded_as(entry),
         same_class="; ".join(_values(entry, "sameClass")),
-        severe=_reason(entry),
+        severe=_text(entry, "whySevere"),
         kind=", ".join(word(term) for term in kinds if term and kind == "allergy"),
         reaction=_(_STATEMENTS[kind]) if kind in _STATEMENTS else _reactions(entry),
         comments=_values(entry, "comment"),
@@ -250,10 +249,10 @@ def _coded_as(entry: Json) -> str:
 def _severe_one(entry: Json) -> Severe:
     return Severe(
         id=_source(entry),
-        word=_("Severe") if _is_grave(entry) else _("High criticality"),
+        word=_("High criticality") if _text(entry, "severeBy") == "criticality" else _("Severe"),
         substance=shortened(_substance(entry), _REACTION),
         coded_as=_coded_as(entry),
-        reaction=_worst_reaction(entry),
+        reaction=_text(entry, "worstReaction") or _("reaction not recorded"),
         status=_status(entry),
         source=_source_of(entry),
         comments=_values(entry, "comment"),
@@ -272,44 +271,11 @@ def _source_of(entry: Json) -> StatementSource:
     return StatementSource(_dates(entry), label, reference(author))
 
 
-def _is_grave(entry: Json) -> bool:
-    """Say whether it is severe by more than its criticality."""
-    reactions = list(_parts(entry, "reaction"))
-    return (
-        _text(entry, "criticality") != "high"
-        or bool(_text(entry, "describedAs"))
-        or any(_text(reaction, "severity") == "severe" for reaction in reactions)
-        or any(described_severely(_text(reaction, "text")) for reaction in reactions)
-    )
-
-
-def _worst_reaction(entry: Json) -> str:
-    """Return what happened when it was worst; of words that alone say so, these."""
-    if words := _text(entry, "describedAs"):
-        return f"“{words}”"
-    reactions = list(_parts(entry, "reaction"))
-    severe = [reaction for reaction in reactions if _text(reaction, "severity") == "severe"]
-    texts = dict.fromkeys(_text(reaction, "text") for reaction in severe or reactions)
-    return shortened("; ".join(texts), _REACTION) or _("reaction not recorded")
-
-
 def _author(entry: Json) -> tuple[str, dict[str, Any]]:
     """Return who recorded an entry, or else who reported it, with the word for that."""
     for recorder in _values(entry, "recorder"):
         return _("recorded by"), recorder
     return _("reported by"), next(iter(_values(entry, "asserter")), {})
-
-
-def _reason(entry: Json) -> str:
-    """Return why an entry is shown as severe; empty where it is not."""
-    if not _flag(entry, "severe"):
-        return ""
-    if _text(entry, "criticality") == "high":
-        return _("high criticality")
-    if words := _text(entry, "describedAs"):
-        return _("described as “%(words)s”", words=words)
-    severities = {_text(reaction, "severity") for reaction in _parts(entry, "reaction")}
-    return _("severe reaction") if "severe" in severities else _("anaphylaxis")
 
 
 def _reactions(entry: Json) -> str:

@@ -87,7 +87,7 @@ def test_summary_page_shows_the_narrative_of_its_document(clinician):
     assert in_order(
         page.words,
         *("12 April 1958", "LGH-100237", "Penicillin (high criticality)"),
-        *("Anaphylaxis, Bronchospasm, Angioedema · Collapse minutes after", "Dr. Folake Adeyemi"),
+        *("Anaphylaxis, Angioedema, Bronchospasm · Collapse minutes after", "Dr. Folake Adeyemi"),
     )
     (download,) = links(page, "/patients/p1/summary/")
     sent = clinician.get(download).response
@@ -124,12 +124,12 @@ def test_chart_shows_severe_allergies_first_and_entries_in_error_last(clinician)
     assert in_order(
         page.words,
         *("born 12 April 1958", "female", "LGH-100237"),
-        "Severe: Penicillin (Anaphylaxis, Bronchospasm, Angioedema)",
+        "Severe: Penicillin (Anaphylaxis, Angioedema, Bronchospasm)",
         "active, confirmed · onset 2 June 1974 UTC · last occurred 20 November 1998 · recorded 14"
         " February 2023 UTC · recorded by Dr. Folake Adeyemi",
         *("Active 5", "Penicillin high criticality allergy, medication"),
         "same class · Penicillins: amoxicillin, ampicillin, penicillin G, penicillin V",
-        "Anaphylaxis, Bronchospasm, Angioedema · Collapse minutes after an injection before surgery"
+        "Anaphylaxis, Angioedema, Bronchospasm · Collapse minutes after an injection before surgery"
         " (severe, 20 November 1998 UTC); Urticaria, Itching of skin · Hives on the trunk, two"
         " hours after the second tablet (moderate, 2 June 1974)",
         *("Carries an alert card.", "active, confirmed onset 2 June 1974 UTC"),
@@ -272,6 +272,29 @@ def test_banner_names_each_severe_allergy_with_its_reaction(clinic, clinician):
     assert texts(page, "p.pinned")[0].startswith(
         "Check: “Aspirin” names two different substances, “Aspirin” and “Codeine”"
     )
+
+
+def test_banner_puts_what_may_kill_first_and_whole_without_semantic_tags(clinic, clinician):
+    def coded_reaction(*names, severity):
+        manifestations = [coded((SNOMED, str(900 + n), name)) for n, name in enumerate(names)]
+        return {"manifestation": manifestations, "severity": severity}
+
+    wheals = coded_reaction(
+        *(f"Wheal of region {number} (finding)" for number in range(40)),
+        "Dyspnea (finding)",
+        "Anaphylaxis caused by food (disorder)",
+        severity="moderate",
+    )
+    itching = coded_reaction("Eruption of skin (disorder)", severity="severe")
+    nut = coded((SNOMED, "1", "Tree nut (substance)"), text="Tree nut (substance)")
+    patient = patient_with(clinic, allergy(nut, reaction=[itching, wheals]))
+    (headline,) = texts(clinician.get(f"/patients/{patient}"), "p.headline")
+    assert headline.startswith(
+        "Severe: Tree nut (Anaphylaxis caused by food, Wheal of region 0, Wheal of region 1, "
+    )
+    words = clinician.get(f"/patients/{patient}").words
+    assert "Tree nut (substance)" not in words
+    assert "(finding)" not in words
 
 
 def test_names_in_a_list_include_the_display_of_the_code(clinic, clinician):
