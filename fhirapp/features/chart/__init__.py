@@ -11,6 +11,6 @@ FEATURE = Feature(
     vias=(Via("chart", N_("the chart")),),
     navigation=(
         MenuLink(MAIN, 30, "/patients", N_("Patients"), roles=("", "clinician", "administrator")),
-        MenuLink(MAIN, 30, "/patients", N_("My record"), roles=("patient",)),
+        MenuLink(MAIN, 30, "/patients", N_("Health records"), roles=("patient",)),
     ),
 )

@@ -14,6 +14,7 @@ from flask import Response, request
 from markupsafe import Markup
 
 from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.auth.links import links_of
 from fhirapp.auth.models import PATIENT
 from fhirapp.features.chart.allergies import VIA, allergies_of
 from fhirapp.features.chart.details import details_of, origins, read_allergy
@@ -101,8 +102,16 @@ def _whose(patient_id: str, patient: dict[str, Any]) -> dict[str, Any]:
         "sex": sex(patient),
         "is_unused": patient.get("active") is False,
         "merged": merged_here(patient),
+        "reader": _reader_for(patient_id),
     }
     return {"who": person_of(patient_id, patient), "facts": facts, "printed": moment_of(now)}
+
+
+def _reader_for(patient_id: str) -> str:
+    """Return the name of a person who reads another's record, such as a parent; "" of others."""
+    user = signed_in().user
+    is_other = any(link.patient_id == patient_id and not link.is_self for link in links_of(user.id))
+    return user.name if user.role == PATIENT and is_other else ""
 
 
 @blueprint.get("/patients/<patient_id>/summary")

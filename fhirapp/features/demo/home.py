@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 from flask import Response, current_app
 from werkzeug.exceptions import NotFound
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings
 from fhirapp.features.demo import accounts
 from fhirapp.features.demo.live_search import ADDRESS, live_search
@@ -22,11 +21,13 @@ blueprint = blueprint_of("demo", __name__)
 # A search of the demo's records, to begin with, and the one that the page shows, explained.
 _EXAMPLE = {"address": "/fhir/AllergyIntolerance?patient=p1&_explain=true"}
 _EXPLAINED = {"address": f"{ADDRESS}&_explain=true", "narrow": "1"}
-# Of a demo account: the page to which it signs in, the words of the button, what it may see.
+# By the user name of a demo account: the page to which it signs in, the words of the button, what
+# it may see.
 _ACCOUNTS: Mapping[str, tuple[str, str, str]] = {
-    CLINICIAN: ("/patients", _("Continue as clinician"), _("Clinician: all patients")),
-    PATIENT: ("/patients", _("Continue as patient"), _("Patient: their own record")),
-    ADMINISTRATOR: (
+    "clinician": ("/patients", _("Continue as clinician"), _("Clinician: all patients")),
+    "patient": ("/patients", _("Continue as patient"), _("Patient: their own record")),
+    "parent": ("/patients", _("Continue as parent"), _("Parent: the record of a child")),
+    "admin": (
         "/admin",
         _("Continue as administrator"),
         _("Administrator: users, apps and imports"),
@@ -39,7 +40,7 @@ def home() -> tuple[str, Mapping[str, Any]] | None:
     if not settings().demo:
         return None
     return "demo/home.html", {
-        "people": accounts.BY_ROLE,
+        "people": {person.username: person for person in accounts.PEOPLE},
         "password": accounts.SECRET,
         "clients": _clients(),
         "sample": accounts.SAMPLE_PATH,

@@ -60,6 +60,7 @@ def test_demo_shows_what_a_search_finds_now(make_app, monkeypatch):
         ("clinician", "/patients", "Dr. Folake Adeyemi"),
         ("admin", "/admin", "Alex Admin"),
         ("patient", "/patients", "Amelia Hartwell"),
+        ("parent", "/patients", "Sara Lindqvist"),
     ],
 )
 def test_one_click_signs_in_as_an_account_of_the_demo_and_leads_on(demo, username, leads_to, name):
@@ -79,3 +80,9 @@ def test_signed_in_user_of_the_demo_can_become_another(demo):
     assert {EXAMPLE, EXPLAINED} <= {*page.offered.values()}
     page = page.submit("Continue as clinician")
     assert ("Dr. Folake Adeyemi" in page.links, "Amelia Hartwell" in page.links) == (True, False)
+
+
+def test_chart_says_who_reads_the_record_of_another_person(demo):
+    page = Browser(demo).resume("parent").get("/patients/p3")
+    assert "Not your own record You read it as Sara Lindqvist" in page.words
+    assert "Not your own record" not in Browser(demo).resume("patient").get("/patients/p1").words
