@@ -11,6 +11,7 @@ FEATURE = Feature(
         "fhirapp.features.explore.history:blueprint",
         "fhirapp.features.explore.inspector:blueprint",
         "fhirapp.features.explore.why:blueprint",
+        "fhirapp.features.explore.compare:blueprint",
         "fhirapp.features.explore.api_docs:blueprint",
     ),
     vias=(

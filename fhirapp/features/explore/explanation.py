@@ -170,6 +170,29 @@ def note_of(issue: Mapping[str, Any]) -> Note:
     return Note(parameter, _ended(text.removeprefix(f"{parameter}: ")))
 
 
+def ignored_filters(address: Address, issues: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+    """Return the parameters that were meant to filter a search, but were ignored."""
+    search = search_of(str(address))
+    selecting = search.selecting if search else ()
+    names = (note_of(issue).parameter for issue in issues if issue.get("code") == "not-supported")
+    return [
+        name
+        for name in dict.fromkeys(names)
+        if name and name not in selecting and name.partition(":")[0] not in {*CONTROLS, "_type"}
+    ]
+
+
+def is_of_all_patients(address: Address, token: OwnToken) -> bool:
+    """Return whether no parameter filters a search for records of patients, nor does the token."""
+    search = search_of(str(address))
+    return (
+        search is not None
+        and bool(search.definition.compartment)
+        and not search.selecting
+        and token.patient_id is None
+    )
+
+
 def _applied(parameter: explain.ParameterReading) -> AppliedParameter:
     return AppliedParameter(
         f"{parameter.name}:{parameter.modifier}" if parameter.modifier else parameter.name,

@@ -42,7 +42,13 @@ from fhirapp.features.explore.address import (
     readable,
 )
 from fhirapp.features.explore.answer import MOST_BYTES, MOST_WHOLE, described, headers_of, send
-from fhirapp.features.explore.explanation import correction_of, narrowing, reading_of
+from fhirapp.features.explore.explanation import (
+    correction_of,
+    ignored_filters,
+    is_of_all_patients,
+    narrowing,
+    reading_of,
+)
 from fhirapp.features.explore.form import read_form, type_names, write_address
 from fhirapp.features.explore.snippets import how_to_get_a_token, snippets
 from fhirapp.features.explore.tables import around, names_of_patients, tables_of
@@ -184,7 +190,7 @@ def whole() -> Response:
     """Return an answer's body as a file. Raises PageError."""
     try:
         address = read_address(request.args.get("address", ""))
-        sent = send(address, _token().secret, request.args, MOST_WHOLE, by_post=_is_post())
+        sent = send(address, _token().secret, request.args, MOST_WHOLE, by_post=is_sent_by_post())
     except NoAddressError as error:
         raise pages.PageError(400, str(error)) from None
     answer = sent.answer
@@ -224,7 +230,7 @@ def _token() -> OwnToken:
     return token_for(request.args.get("as"))
 
 
-def _is_post() -> bool:
+def is_sent_by_post() -> bool:
     return request.args.get("method", "").upper() == "POST"
 
 
@@ -236,7 +242,7 @@ def _first_search() -> str:
 def _answered(typed: str, address: Address) -> Response:
     """Send the address, and show the page with the answer. Raises NoAddressError or PageError."""
     token = _token()
-    sent = send(address, token.secret, request.args, MOST_BYTES, by_post=_is_post())
+    sent = send(address, token.secret, request.args, MOST_BYTES, by_post=is_sent_by_post())
     # With another Accept header a Binary is sent as its bytes (FHIR R4 binary §2.41.4).
     is_bytes = address.type_name == "Binary" and bool(request.args.get("accept", "").strip())
     answer = described(sent.answer, is_bytes=is_bytes)
@@ -255,9 +261,11 @@ def _answered(typed: str, address: Address) -> Response:
         more["meant"] = more.get("meant") or [*suggestions.patients_meant(address, token.secret)]
     if answer.issues and sent.answer.status < 400:
         more["reading"] = reading_of(answer.issues)
+        more["ignored"] = ignored_filters(address, answer.issues)
+        more["is_of_all"] = is_of_all_patients(address, token)
         if request.args.get("narrow"):
             more["narrowed"] = narrowing(str(address), token)
-    elif address.searched and sent.answer.status == 200 and not _is_post():
+    elif address.searched and sent.answer.status == 200 and not is_sent_by_post():
         explained = address._replace(pieces=(*address.pieces, "_explain=true"))
         more["explain"] = again(str(explained))
     return _page(
@@ -310,7 +318,7 @@ def _values(typed: str, address: Address | None, **values: Any) -> dict[str, Any
     form = read_form(address or read_address(_first_search()))
     recent = suggestions.recent_values(form.definition)
     searched = address.searched if address else None
-    is_post = _is_post() and searched is not None
+    is_post = is_sent_by_post() and searched is not None
     method = "POST" if is_post else "GET"
     values |= {
         "typed": typed,
@@ -325,20 +333,19 @@ def _values(typed: str, address: Address | None, **values: Any) -> dict[str, Any
         },
         "address": "",
         "method": method,
-        "as_username": "",
+        "as_username": request.args.get("as", ""),
         "others": (),
         "snippets": (),
     }
-    if address is None:
-        return values
     # The session may have ended while the form was filled in; what was typed stays.
     with suppress(pages.PageError):
         values["others"] = other_accounts()
+    if address is None:
+        return values
     target = f"/fhir/{searched.name}/_search" if is_post and searched else str(address)
     sent_headers = headers_of(request.args, is_binary=address.type_name == "Binary")
     return values | {
         "address": str(address),
-        "as_username": request.args.get("as", ""),
         "beside": {name: value for name in BESIDE if (value := request.args.get(name))},
         "snippets": snippets(target, method, address.query, sent_headers),
         "get_token": how_to_get_a_token(),

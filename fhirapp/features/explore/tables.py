@@ -163,10 +163,11 @@ def _row(entry: Mapping[str, Any], *, is_history: bool) -> tuple[str, Sequence[C
         return type_name, [Cell(rest[:_LONGEST_CELL]), Cell(_("deleted"))]
     name, type_name = name_of(resource), str(resource.get("resourceType"))
     version = resource.get("meta", {}).get("versionId")
+    is_version = is_history and bool(version)
     identity = Cell(
         str(resource.get("id") or name)[:_LONGEST_CELL],
-        _("version %(version)s", version=version) if is_history and version else "",
-        f"{name}/_history/{version}" if version else name,
+        _("version %(version)s", version=version) if is_version else "",
+        f"{name}/_history/{version}" if is_version else name,
     )
     cells = [_cell(resource, column) for column in _columns(type_name)]
     return type_name, [identity, *(cells or [_narrative(resource)])]

@@ -97,7 +97,7 @@ class _View:
         """Write a Bundle's entries: the first open, the next closed, then a line for each."""
         for number, entry in enumerate(entries, 1):
             after = "," if number < len(entries) else ""
-            summary = _summary(entry)
+            summary = summary_of(entry)
             if self._left > 0:
                 is_open = number <= _OPEN_ENTRIES
                 self.write("", entry, after, depth + 1, is_open=is_open, summary=summary)
@@ -166,7 +166,7 @@ def _label(name: str) -> str:
     return f"<b>{escape(visible(fhir_json.text(shown)))}</b>: "
 
 
-def _summary(entry: Any) -> str:
+def summary_of(entry: Any) -> str:
     """Return an entry of a Bundle in a few words: AllergyIntolerance/al-1 · Latex."""
     parts = entry if isinstance(entry, dict) else {}
     resource, sent = parts.get("resource"), parts.get("request")

@@ -146,6 +146,24 @@ def test_search_is_sent_as_post_and_nothing_else_is(clinician):
     assert clinician.get(explorer_address("/fhir/Patient/p1", method="post")).status == 400
 
 
+def test_ignored_parameter_is_named_above_the_answer(clinic, clinician):
+    patient = browser_of(clinic, PATIENT, "p1")
+    everybody, others = "these are the records of all patients", "does not limit these results"
+    for browser, address, warnings in (
+        (clinician, f"{ALLERGIES}?pateint=p1", [f"pateint was ignored: {everybody}."]),
+        (clinician, f"{ALLERGIES}?patient=&_count=2", [f"patient was ignored: {everybody}."]),
+        (clinician, f"{OF_P1}&foo=1&foo=2", [f"foo was ignored: it {others}."]),
+        (clinician, "/fhir/Practitioner?nmae=x", [f"nmae was ignored: it {others}."]),
+        (clinician, "/fhir/Patient/p1/AllergyIntolerance?x=1", [f"x was ignored: it {others}."]),
+        (patient, f"{ALLERGIES}?pateint=p1", [f"pateint was ignored: it {others}."]),
+        (clinician, f"{OF_P1}&clinical-status=activ&_include=x&_elements=y", []),
+        (clinician, f"{OF_P1}&_explain=true", []),
+    ):
+        for view in ("table", "json"):
+            page = browser.get(explorer_address(address, view=view))
+            assert texts(page, "p.notice.long", role="alert") == warnings, address
+
+
 # Links.
 
 
@@ -178,6 +196,15 @@ def test_explorer_leads_back_to_the_lesson_that_it_was_opened_from(clinician):
     assert links(clinician.get(page.offered["Table"]), "/learn/") == ["/learn/tokens#progress"]
     page = clinician.get(explorer_address("/fhir/Patient/p1", lesson="//evil.example"))
     assert links(page, "/learn/") + links(page, "//") == []
+
+
+def test_id_leads_to_the_current_version_and_in_a_history_to_its_own(clinician):
+    latex = f"{ALLERGIES}/al-p1-latex"
+    for address in (f"{ALLERGIES}?_id=al-p1-latex", f"{latex}/_history/1"):
+        found = requested(clinician.get(explorer_address(address, view="table")))
+        assert latex in found
+        assert f"{latex}/_history/1" not in {*found} - {address}
+    assert f"{latex}/_history/1" in requested(clinician.get(explorer_address(f"{latex}/_history")))
 
 
 # Tables.

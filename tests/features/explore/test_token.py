@@ -224,7 +224,79 @@ def test_explorer_of_the_demo_keeps_person_and_address(demo):
             assert chosen == ([username] if username else [])
         found.append(texts(page, "span.status")[0])
         assert "al-p2-morphine" in page.words
+        assert len(elements(page, "p.run-as")) == bool(username)
     assert found == ["200 OK", "404 Not Found", "200 OK"]
+
+
+def test_person_is_named_until_the_reader_sends_as_themselves(demo):
+    browser = Browser(demo).resume("clinician")
+    page = browser.get(explorer_address(MORPHINE, **{"as": "patient"}))
+    banner = "You are sending requests as Amelia Hartwell, patient. Send as yourself"
+    following = [
+        page,
+        browser.get(page.offered["Clear"]),
+        browser.get(page.offered["JSON"]),
+        browser.get(explorer_address("no address", **{"as": "patient"})),
+    ]
+    assert [texts(shown, "p.run-as") for shown in following] == [[banner]] * len(following)
+    back = browser.get(page.offered["Send as yourself"])
+    assert (texts(back, "p.run-as"), elements(back, "section", id="answer")) == ([], [])
+
+
+COMPARE = "/explore/compare"
+
+
+def compared(page: Page) -> list[list[str]]:
+    """Return the rows of the comparison, with a heading before each."""
+    (table,) = elements(page, "table.compared")
+    return [
+        ["".join(cell.itertext()).strip() for cell in row if cell.tag in ("td", "th")]
+        for row in elements(table, "tr")
+    ]
+
+
+def test_demo_compares_what_people_get(demo):
+    browser = Browser(demo).resume("clinician")
+    address = "/fhir/AllergyIntolerance?_id=al-p1-latex,al-p2-morphine"
+    explorer = browser.get(explorer_address(address))
+    page = browser.get(explorer.offered["Compare people"])
+    heading, status, found, *rows = compared(page)
+    assert [name.partition(" ")[0] for name in heading] == ["Response", "Dr.", "Amelia", "Sara"]
+    assert status[1:] == ["200 OK"] * 3
+    assert found[1:] == ["2 matches", "1 match", "0 matches"]
+    yes, no = "returned", "not returned"
+    assert sorted(rows) == [
+        ["AllergyIntolerance/al-p1-latex · Latex gloves", yes, yes, no],
+        ["AllergyIntolerance/al-p2-morphine · Morphine", yes, no, no],
+    ]
+    page = submit_to(page, COMPARE, people=["patient", "admin"])
+    assert [row[1:] for row in compared(page)[2:]][0] == ["2 matches", "1 match"]
+    page = browser.get(f"{COMPARE}?address={MORPHINE}&people=clinician&people=patient")
+    assert [row[1].partition(" ")[0] for row in compared(page)[1:2]] == ["200"]
+    assert compared(page)[1][2].startswith("404 Not Found")
+
+
+def test_resource_beyond_the_first_page_is_not_said_to_be_missing(demo):
+    browser = Browser(demo).resume("clinician")
+    address = "/fhir/AllergyIntolerance?_count=1&_sort=-date"
+    page = browser.get(
+        f"{COMPARE}?{urlencode({'address': address})}&people=clinician&people=patient"
+    )
+    _, _, _, *rows = compared(page)
+    assert {cell for row in rows for cell in row[1:]} == {"returned", "not on this page"}
+
+
+def test_comparison_refuses_what_it_cannot_send(demo, clinic):
+    browser = Browser(demo).resume("clinician")
+    for query, status in (
+        (f"address={MORPHINE}&people=patient", 400),
+        (f"address={MORPHINE}&people=nobody&people=patient", 400),
+        (f"address={MORPHINE}&people=admin&people=patient&people=parent&people=clinician", 400),
+        ("address=/admin/users", 400),
+        ("", 400),
+    ):
+        assert browser.get(f"{COMPARE}?{query}").status == status, query
+    assert browser_of(clinic, CLINICIAN).get(f"{COMPARE}?address={MORPHINE}").status == 404
 
 
 def owners_of_tokens(app: Flask) -> set[tuple[str, bytes]]:
