@@ -269,6 +269,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/explore", "/explore?address=nonsense"),
         Page("/explore/why", "/explore/why?address=/fhir/AllergyIntolerance?code=x&reference=x"),
         Page("/explore/why", "/explore/why?address=/fhir/AllergyIntolerance?code=x" + LATEX),
+        Page("/explore/compare", "/explore/compare?address=/fhir/AllergyIntolerance?_count=9"),
         Page("/explore/history"),
         Page("/explore/history", go=_repeat),
         Page("/explore/token"),
