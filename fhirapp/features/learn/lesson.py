@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from fhirapp.config import settings
 from fhirapp.features.learn.checks import Check, Question
-from fhirapp.features.learn.expected import WHO, Expected
+from fhirapp.features.learn.expected import WHO, YOU, Expected
 from fhirapp.features.learn.interaction import INTERACTIONS
 from fhirapp.web.texts import ENGLISH, _, language
 
@@ -58,6 +58,12 @@ class Lesson:
     text: str
     # Of its texts; empty where nobody knows.
     language: str = ""
+
+    @property
+    def senders(self) -> frozenset[str]:
+        """Whose requests count: you, patient, app, backend, nobody."""
+        expected = (request for check in self.checks for request in check.requests)
+        return frozenset(who for request in expected for who in request.who) or frozenset({YOU})
 
 
 class LessonFault(NamedTuple):

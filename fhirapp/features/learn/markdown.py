@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from html import escape
 from typing import Any
-from urllib.parse import urlencode
 
 from markdown_it.token import Token
 from markupsafe import Markup
 
 from fhirapp import urls
+from fhirapp.features.explore.address import PAGE, explorer_link
 from fhirapp.web.markdown import Renderer, clean_html, parser
 from fhirapp.web.texts import _
 
@@ -35,8 +35,8 @@ def as_html(text: str, lesson: str = "", link_text: str = _OPEN) -> Markup:
 
 
 def _explorer(address: str, lesson: str) -> str:
-    """Return the address at which the explorer shows a request and leads back to the lesson."""
-    return f"/explore?{urlencode({'address': address} | ({'lesson': lesson} if lesson else {}))}"
+    """Return the page that starts the lesson, if there is one, and opens a request."""
+    return explorer_link(address, f"/learn/{lesson}/explore" if lesson else PAGE)
 
 
 class _Renderer(Renderer):

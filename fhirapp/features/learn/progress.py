@@ -210,11 +210,10 @@ def is_shown(lesson: Lesson, check: Check, user_id: str, began_at: str, status: 
     """Return whether a request that counts showed the learner what a question asks for."""
     if check.question is None:
         return False
-    who = {kind for item in lesson.checks for expected in item.requests for kind in expected.who}
     trail = _Trail(user_id, began_at)
     return any(
         last_of([expected], [trail.of(expected)], answer_of=trail.answer_of)
-        for expected in shown_by(check.question, tuple(sorted(who or {senders.YOU})), status)
+        for expected in shown_by(check.question, tuple(sorted(lesson.senders)), status)
     )
 
 

@@ -61,6 +61,7 @@ def certificate() -> Response:
     return page(
         "learn/certificate.html",
         400 if message else 200,
+        scripts=True,
         name=name,
         message=message,
         longest=LONGEST_NAME,

@@ -16,15 +16,18 @@ from markupsafe import Markup
 from fhirapp import config, urls
 from fhirapp.auth.models import STAFF, User
 from fhirapp.features.demo.accounts import BACKEND, SECRET
+from fhirapp.features.explore.address import explorer_link
 from fhirapp.features.explore.routes import OWN_PATIENT
 from fhirapp.features.explore.snippets import Snippet, encoded, snippets
 from fhirapp.features.learn import classes, progress
 from fhirapp.features.learn.checks import is_right, right_answer
+from fhirapp.features.learn.expected import YOU
 from fhirapp.features.learn.lesson import LARGEST, Lesson, lessons
 from fhirapp.features.learn.markdown import as_html, lesson_html
 from fhirapp.features.learn.models import LessonProgress
 from fhirapp.features.learn.progress import CheckState, LessonState, lesson_state
 from fhirapp.web import pages
+from fhirapp.web.internal_client import token_of
 from fhirapp.web.texts import _
 
 blueprint = pages.blueprint_of("learn", __name__)
@@ -113,6 +116,16 @@ def begin(name: str) -> Response:
     return pages.see_other(f"/learn/{name}#progress")
 
 
+@blueprint.get("/learn/<name>/explore")
+@pages.for_signed_in
+def open_explorer(name: str) -> Response:
+    """Open a request of a lesson in the explorer, and start the lesson where it is not started."""
+    found = _place(name).lesson
+    if _row(found) is None:
+        progress.begin(pages.signed_in().user.id, found.name)
+    return pages.see_other(explorer_link(request.args.get("address", ""), lesson=found.name))
+
+
 @blueprint.post("/learn/<name>/hint")
 @pages.for_signed_in
 def hint(name: str) -> Response:
@@ -188,20 +201,33 @@ def _place(name: str) -> _Place:
 
 
 def _page(place: _Place, says: str = "", typed: str = "", message: str = "") -> Response:
+    secret = _own_secret(place.lesson)
     return pages.page(
         "learn/lesson.html",
         scripts=True,
         text=_rendered(place.lesson.text, place.lesson.name),
+        secret=secret,
         says=says,
         typed=typed,
         message=message,
         rendered=_rendered,
-        programs=_programs(place.lesson.text),
+        programs=_programs(place.lesson.text, secret),
         **_values(place),
     )
 
 
-def _programs(text: str) -> Sequence[Snippet]:
+def _own_secret(found: Lesson) -> str:
+    """Return the learner's own token; empty where requests with it do not count."""
+    if _user() is None or YOU not in found.senders:
+        return ""
+    try:
+        return token_of().secret
+    except pages.PageError:
+        # A patient without a record has none.
+        return ""
+
+
+def _programs(text: str, secret: str) -> Sequence[Snippet]:
     """Return the first request of a lesson's text as curl, over HTTP and as Python sends it."""
     found = _REQUEST.search(text)
     if found is None:
@@ -211,7 +237,7 @@ def _programs(text: str) -> Sequence[Snippet]:
     lines = (
         f"GET {server.path}{encoded(found[1])} HTTP/1.1",
         f"Host: {server.netloc}",
-        "Authorization: Bearer TOKEN",
+        f"Authorization: Bearer {secret or 'TOKEN'}",
         "Accept: application/fhir+json",
     )
     return sent["curl"], Snippet("HTTP", "\n".join(lines), ""), sent["Python"]

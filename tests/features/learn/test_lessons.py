@@ -18,11 +18,13 @@ from fhirapp.features.learn.lesson import lessons
 from fhirapp.features.learn.models import LessonProgress
 from fhirapp.rest.capability import software_version
 from tests.support.authorizing import alter
-from tests.support.browsing import Browser, id_of
+from tests.support.browsing import Browser, Page, id_of
 from tests.support.bulk import ASYNC, path_of
+from tests.support.helpers import Fhir
 from tests.support.jobs import run_queued
 from tests.support.learning import Learner, backend
 from tests.support.pages import elements, explorer_address, links, submit_to, texts
+from tests.support.shell import ROOT
 
 ALLERGY, NOTE = "AllergyIntolerance", "DocumentReference"
 LATEX = f"{ALLERGY}/al-p1-latex"
@@ -495,14 +497,67 @@ def test_recap_has_completed_lessons_with_the_day_and_their_requests(app, learne
     assert "Patient/p1" not in page.words
 
 
+def programs_of(page: Page) -> dict[str, str]:
+    """Return the code of each tab of a lesson's page, by language."""
+    (tabs,) = elements(page, "fieldset.tabbed")
+    return dict(zip(texts(tabs, "label"), texts(tabs, "pre"), strict=True))
+
+
 def test_lesson_shows_its_request_as_curl_http_and_python(app):
     page = Browser(app).get("/learn/tokens")
-    programs = {
-        texts(program, "h3")[0]: texts(program, "pre")[0]
-        for program in elements(elements(page, "div.programs")[0], "div.prose")
-    }
+    programs = programs_of(page)
     assert [*programs] == ["curl", "HTTP", "Python"]
     request = "GET /fhir/AllergyIntolerance?code:text=milk&clinical-status=resolved HTTP/1.1 Host"
     assert programs["HTTP"].startswith(request)
     assert "clinical-status=resolved" in programs["curl"]
     assert "SyncFHIRClient" in programs["Python"]
+    assert "export TOKEN" not in page.response.text
+
+
+def test_request_with_the_token_that_the_lesson_shows_counts(app, learner):
+    learner.begin("search-by-patient")
+    page = learner.browser.get("/learn/search-by-patient")
+    (command,) = [code for code in texts(page, "pre") if code.startswith("export TOKEN=")]
+    secret = command.removeprefix("export TOKEN=")
+    assert f"Authorization: Bearer {secret} " in programs_of(page)["HTTP"]
+    Fhir(app, secret).read(f"{ALLERGY}?patient=p8")
+    assert learner.met("search-by-patient")[0]
+    # Where the own token does not count, it is not offered.
+    assert secret not in learner.browser.get("/learn/denied").response.text
+
+
+def test_commands_of_lessons_have_nothing_to_be_filled_in():
+    for path in (ROOT / "fhirapp/features/learn/lessons").rglob("*.md"):
+        for command in re.findall(
+            r"^```\n(.*?)^```$", path.read_text(encoding="utf-8"), re.M | re.S
+        ):
+            without_variables = re.sub(r"\$TOKEN|\bTOKEN=", "", command)
+            assert not re.search(r"\b(TOKEN|CODE|URL|CONTENT-LOCATION)\b", without_variables), path
+
+
+def test_explorer_link_of_a_lesson_starts_it_once(app, learner):
+    name = "read-one-allergy"
+    page = learner.browser.get(f"/learn/{name}")
+    (address,) = links(page, f"/learn/{name}/explore")
+    explorer = learner.browser.get(address)
+    assert links(explorer, "/learn/") == [f"/learn/{name}#progress"]
+    assert learner.met(name) == [True, False]
+    # Opened again, it does not start the lesson again.
+    learner.browser.get(address.replace("al-p1-latex", "nobody"))
+    assert learner.met(name) == [True, False]
+    assert Browser(app).get(address).path.startswith("/sign-in")
+
+
+def test_lesson_says_whose_requests_count(learner):
+    for name, words in {"tokens": "Your requests count", "backend-token": "Requests count"}.items():
+        (progress,) = elements(learner.browser.get(f"/learn/{name}"), "section", id="progress")
+        assert words in texts(progress, "p")[0]
+
+
+def test_groups_of_lessons_are_folded_but_for_the_next_one(learner):
+    complete_first(learner)
+    page = learner.browser.get("/learn")
+    groups = elements(page, "details.level")
+    assert [group.get("open") is not None for group in groups] == [True] + [False] * 5
+    assert texts(groups[0], "span.soft")[0] == "1 of 2 done"
+    assert page.offered["Next: Search by patient"] == "/learn/search-by-patient"
