@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from flask import Response
 from sqlalchemy import func, select
 
-from fhirapp.auth.models import PATIENT, User
+from fhirapp.auth.models import ADMINISTRATOR, PATIENT, User
 from fhirapp.auth.users.accounts import has_administrator
 from fhirapp.db import db
 from fhirapp.definition import featured_types, types
@@ -52,6 +52,14 @@ def home() -> Response:
         is_new=session is None and not has_administrator(db.session.connection()),
         **values,
     )
+
+
+@blueprint.get(pages.START)
+@pages.for_signed_in
+def start() -> Response:
+    """Lead somebody to their patients, their own record, or administration."""
+    first = "/admin" if pages.signed_in().user.role == ADMINISTRATOR else "/patients"
+    return pages.see_other(first if pages.has_page(first) else "/account")
 
 
 def _variant() -> tuple[str, Mapping[str, Any]]:

@@ -68,6 +68,8 @@ _POLICY_OF_SCRIPTS = (
 )
 # What is said of a form that changed nothing, and its key in an address.
 UNCHANGED, NOTHING_CHANGED = "nothing", _("Nothing was changed.")
+# The address that leads to where the work of somebody's role is (web/home.py).
+START = "/start"
 # Attributes of views.
 _OPEN, _ASKS = "from_elsewhere", "asks_to_sign_in"
 # Of the page to return to after signing in: the explorer's contains another address.
@@ -271,12 +273,12 @@ def sign_in_address(back: str, done: str = "") -> str:
 
 
 def local_path(text: str | None) -> str:
-    """Return where to go on after signing in: a path of ours, or the account's page."""
+    """Return where to go on after signing in: a path of ours, or where the role's work is."""
     # A browser takes //host and /\host for other sites.
     is_ours = text is not None and text.startswith("/") and text[1:2] not in ("/", "\\")
     if is_ours and text is not None and text.isprintable() and text.isascii():
-        return text if len(text) < _LONGEST_PATH else "/account"
-    return "/account"
+        return text if len(text) < _LONGEST_PATH else START
+    return START
 
 
 def field(name: str, longest: int = 2000, form: Mapping[str, str] | None = None) -> str:
@@ -361,7 +363,7 @@ def _check_form() -> Response | None:
 def _too_late() -> Response:
     """Lead from a form that is sent after its session ended to signing in, and back to the form."""
     if not cookies.is_ours():
-        return see_other(sign_in_address("/account"))
+        return see_other(sign_in_address(START))
     return see_other(sign_in_address(cookies.page_of_form(), "kept" if cookies.keep() else "late"))
 
 

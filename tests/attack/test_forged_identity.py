@@ -122,7 +122,7 @@ def app(shared: Flask) -> Flask:
 def come_back(app: Flask, liar: Liar, lie: Callable[[Liar], object], **answer: str) -> Page:
     """Begin, have the provider lie, and come back with its answer."""
     browser = Browser(app)
-    begun = browser.get("/sign-in/provider")
+    begun = browser.get("/sign-in/provider?next=/account")
     if begun.location is None:
         return begun
     sent = {name: values[0] for name, values in parse_qs(urlsplit(begun.location).query).items()}

@@ -56,7 +56,7 @@ def test_sign_in_leads_to_a_page_of_this_site_only(clinic):
         *("http:evil.example", "javascript:alert(1)", "evil.example", "", "/é", "/\0", "/\x7f"),
         *("/" * 2000, "/" + "a" * 16_000, "%2F%2Fevil.example", "account", None),
     )
-    assert {local_path(back) for back in elsewhere} == {"/account"}
+    assert {local_path(back) for back in elsewhere} == {"/start"}
     own = (
         *("/account/apps", "/oauth/authorize/abc?patient=other", "/launch?name=%2F%2Fevil.example"),
         *("/%2F%2Fevil.example", "/a/..//evil.example", "/?//evil.example", "/@evil.example"),
@@ -64,8 +64,8 @@ def test_sign_in_leads_to_a_page_of_this_site_only(clinic):
     )
     assert {back: local_path(back) for back in own} == {back: back for back in own}
     for back in ("//evil.example/", None, "/\\evil.example/"):
-        assert sign_in_location(clinic, back) == "/account"
-        assert sign_in_location(clinic, back, next=back or "") == "/account"
+        assert sign_in_location(clinic, back) == "/start"
+        assert sign_in_location(clinic, back, next=back or "") == "/start"
     assert sign_in_location(clinic, own[1]) == own[1]
 
 
@@ -190,4 +190,4 @@ def test_cookies_that_are_not_text_are_ignored(clinic):
     fields = {**page.form("Sign in").fields, "username": "clinician", "password": PASSWORD}
     headers = {"Cookie": f"other=\xff; {name}={visitor}"}
     answer = client.post("/sign-in", base_url=BASE_URL, data=fields, headers=headers)
-    assert (answer.status_code, answer.headers["Location"]) == (303, "/account")
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/start")

@@ -239,7 +239,7 @@ def test_sign_out_links_to_the_providers_sign_out(by_rule, accounts, identity_pr
 def test_answer_is_used_once_by_the_browser_that_began(by_rule, accounts):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
-    begun = person.browser.get("/sign-in/provider")
+    begun = person.browser.get("/sign-in/provider?next=/account")
     kept = person.browser.cookie(PROVIDER)
     assert kept is not None
     assert parse_qs(urlsplit(str(begun.location)).query)["state"][0] not in kept

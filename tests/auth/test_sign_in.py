@@ -12,7 +12,7 @@ from argon2 import PasswordHasher
 from flask import Flask
 from sqlalchemy import delete, func, select, update
 
-from fhirapp.auth.models import CLINICIAN, Attempt, User
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Attempt, User
 from fhirapp.auth.users import passwords, sign_in
 from fhirapp.auth.users.sign_in import PER_ADDRESS, PER_NAME, PER_NAME_AND_ADDRESS
 from fhirapp.config import settings_of
@@ -63,9 +63,23 @@ def set_values(app: Flask, username: str, **values: object) -> None:
     alter(app, update(User).where(User.username == username).values(**values))
 
 
-def test_sign_in_leads_to_the_account_or_the_requested_page(clinic, person):
-    page = Browser(clinic).sign_in(person)
-    assert (page.status, page.path, page.heading) == (200, "/account", "Robin Example")
+@pytest.mark.parametrize(
+    ("role", "patients", "path"),
+    [
+        (ADMINISTRATOR, (), "/admin"),
+        (CLINICIAN, (), "/patients"),
+        (PATIENT, ("p1",), "/patients/p1"),
+        (PATIENT, ("p1", "p2"), "/patients"),
+        (PATIENT, (), "/patients"),
+    ],
+)
+def test_sign_in_leads_to_the_work_of_the_role(clinic, role, patients, path):
+    form = {"username": add_person(clinic, role, *patients), "password": PASSWORD}
+    page = Browser(clinic).get("/sign-in").submit("Sign in", **form)
+    assert (page.status, page.path) == (200, path)
+
+
+def test_sign_in_leads_to_the_requested_page(clinic, person):
     browser = Browser(clinic)
     page = browser.get("/account/apps?from=here")
     assert page.path.startswith("/sign-in")
@@ -320,6 +334,6 @@ def test_signed_in_user_may_continue_sign_out_or_become_another(clinic, person):
     assert "Continue" not in browser.get("/sign-in?next=/oauth/authorize/x").links
     assert page.submit("Sign out").path == "/sign-in?done=signed-out"
     other = add_person(clinic, CLINICIAN, name="Kim Other")
-    page = Browser(clinic).resume(person).get("/sign-in")
+    page = Browser(clinic).resume(person).get("/sign-in?next=/account")
     page = page.submit("Sign in", username=other, password=PASSWORD)
     assert page.heading == "Kim Other"

@@ -96,9 +96,9 @@ class Browser:
         return self._open("POST", path, data=form, **options)
 
     def sign_in(self, username: str, password: str = PASSWORD) -> Page:
-        """Sign in; return the page that comes of it."""
+        """Sign in; return the page that comes of it, which is the account's."""
         form = {"username": username, "password": password}
-        return self.get("/sign-in").submit("Sign in", **form)
+        return self.get("/sign-in?next=/account").submit("Sign in", **form)
 
     def resume(self, username: str) -> Browser:
         """Be signed in already, without the page and the password's hash; return this browser."""

@@ -10,7 +10,7 @@ from flask import Flask
 _CONTENT = "/notes/<note_id>/content/<int:number>"
 # Addresses that are not HTML pages, or that only redirect.
 NO_PAGES = {
-    *("/smart-style.json", "/admin/audit/download/<kind>"),
+    *("/start", "/smart-style.json", "/admin/audit/download/<kind>"),
     *("/explore/address", "/explore/form", "/explore/codes", "/explore/whole"),
     *("/learn/<name>/progress", "/learn/classes/<class_id>/results.csv"),
     # They lead to an identity provider, and do not exist without one.

@@ -55,7 +55,7 @@ class Person:
         self.session = requests.Session()
         self.asked = 0
 
-    def sign_in(self, path: str = "/sign-in") -> Page:
+    def sign_in(self, path: str = "/sign-in?next=/account") -> Page:
         """Press the button on the page to sign in; return the page that comes of it."""
         page = self.browser.get(path)
         return self.go_on(page.offered["Sign in with Clinic login"])

@@ -27,7 +27,7 @@ WHO = {
     **dict.fromkeys(("/smart-style.json", "/demo/app", "/api-docs", "/docs"), ANYBODY),
     # Lessons are in the demo alone.
     **dict.fromkeys(("/language", "/learn", "/apps/"), ANYBODY),
-    **dict.fromkeys(("/account", "/explore", "/patients", "/notes"), ROLES),
+    **dict.fromkeys(("/account", "/explore", "/notes", "/patients", "/start"), ROLES),
     "/launch": (CLINICIAN, ADMINISTRATOR),
     **dict.fromkeys(("/admin", "/demo/reset"), (ADMINISTRATOR,)),
 }
@@ -96,7 +96,7 @@ def test_every_form_is_for_its_roles_alone(part, browsers, role):
         if role not in who_may(address.rule):
             page = browsers[role].post(address.path, {"form_token": token})
             if role == NOBODY:
-                assert is_sign_in(page, "/account"), address
+                assert is_sign_in(page, "/start"), address
             else:
                 assert is_forbidden(page), address
 

@@ -47,7 +47,7 @@ def begin() -> Response:
     chosen, back = _provider(), pages.local_path(request.args.get("next"))
     if len(back) > _LONGEST:
         # Browsers reject longer cookies.
-        back = "/account"
+        back = pages.START
     # Who is signed in and comes here is asked for it, or is somebody else.
     fresh = pages.current_session() is not None or _asks_anew(back)
     # The provider may be slow: do not hold a snapshot open.
@@ -65,7 +65,7 @@ def answer() -> Response:
     """Begin a session of whom the provider sends back."""
     chosen, begun = _provider(), _pending_sign_in()
     if begun is None:
-        return sign_in_form("/account", _(_TOO_LATE), 400)
+        return sign_in_form(pages.START, _(_TOO_LATE), 400)
     back = pages.local_path(begun.back)
     before = pages.current_session()
     instead_of = before.session_id if before else None
@@ -90,7 +90,7 @@ def leave() -> Response:
     try:
         return pages.see_other(chosen.leave(f"{urls.base_url()}{done}") or done)
     except (Unreachable, Unproved) as error:
-        return _failed(chosen, "/account", error)
+        return _failed(chosen, pages.START, error)
 
 
 def _provider() -> Provider:

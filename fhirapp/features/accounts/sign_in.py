@@ -170,14 +170,7 @@ def setup() -> Response:
     except config.RefusedCommand as error:
         return _setup(code, reason_of(error))
     done = "administrator" if user_id is None else "password"
-    return pages.see_other(f"/sign-in?{urlencode({'done': done, 'next': _first_page(user_id)})}")
-
-
-def _first_page(user_id: str | None) -> str:
-    """Return where somebody begins who chose a password: where the work of the role is."""
-    user = None if user_id is None else db.session.get(User, user_id)
-    is_administrator = user is None or user.role == ADMINISTRATOR
-    return "/admin" if is_administrator else "/patients"
+    return pages.see_other(f"/sign-in?done={done}")
 
 
 def sign_in_form(
