@@ -97,7 +97,7 @@ def test_choice_is_a_cookie_of_this_server_and_leads_to_no_other(app, german):
     assert cookie.startswith(f"{cookie_name(app, LANGUAGE)}=de; ")
     assert {"HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=31536000"} <= {*cookie.split("; ")}
     for back in ("//evil.example", "https://evil.example", "/\\evil.example"):
-        assert choose(page, "de", back=back).headers["Location"] == "/account"
+        assert choose(page, "de", back=back).headers["Location"] == "/start"
     for language in ("", "fr", "nonsense", "x" * 30):
         assert choose(page, language).status_code in (400, 413)
         assert language_of(get(app, accept="", language=language or "x")) == "en"
