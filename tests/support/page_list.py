@@ -273,7 +273,6 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/explore/history"),
         Page("/explore/history", go=_repeat),
         Page("/explore/token"),
-        Page("/explore/token", go=_press("Show the token")),
         Page("/explore/token", go=_enter("Inspect", token="nonsense")),
         Page("/learn"),
         Page("/learn/writing"),

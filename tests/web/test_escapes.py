@@ -104,7 +104,6 @@ def test_no_text_of_a_page_escapes(app, names, data, german, who, at):
 FORMS: Sequence[tuple[str, str, str, Mapping[str, str]]] = (
     (NOBODY, "/sign-in", "Sign in", {"username": "nobody", "password": "nonsense"}),
     (NOBODY, "/apps/register?kind=backend", "Register app", {"name": "A backend"}),
-    ("clinician", "/explore/token", "Show the token", {}),
     ("clinician", "/explore/token", "Inspect", {"token": "nonsense"}),
     ("clinician", "/learn/tokens", "Start", {}),
     ("clinician", "/learn/tokens", "Show a hint", {}),

@@ -18,6 +18,7 @@ from fhirapp.auth.scopes import Access, Permission
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.definition import Definition, Visibility, types
+from fhirapp.features.explore.snippets import snippets
 from fhirapp.rest.access import carriers, filter_conditions
 from fhirapp.web.internal_client import token_of
 from fhirapp.web.labels import in_words
@@ -27,6 +28,7 @@ from fhirapp.web.times import moment
 
 blueprint = blueprint_of("explore_token", __name__)
 _LONGEST_TOKEN = 500
+_FIRST_REQUEST = "/fhir/Patient?_count=5"
 _UNKNOWN = _("This server has no such token of yours. Tokens are removed a day after they expire.")
 
 
@@ -45,8 +47,9 @@ class TypeAccess(NamedTuple):
 @blueprint.get("/explore/token")
 @for_signed_in
 def own() -> Response:
-    """Show what the token of our pages gives access to."""
-    return _token_page(_own_secret())
+    """Show the token of our pages, in the demo without being asked, and what it gives access to."""
+    # The demo's accounts are public, and so may their tokens be.
+    return _token_page(_own_secret(), reveals=settings().demo)
 
 
 @blueprint.post("/explore/token")
@@ -86,6 +89,7 @@ def _token_page(secret: str, *, is_pasted: bool = False, reveals: bool = False) 
         inspected=_token_values(token),
         is_pasted=is_pasted,
         secret=secret if reveals else "",
+        command=snippets(_FIRST_REQUEST)[0].code,
     )
 
 

@@ -175,6 +175,16 @@ def test_token_page_needs_a_session_and_a_token(clinic, clinician):
     assert Browser(clinic).post(TOKEN, {"show": "1"}).status == 400
 
 
+def test_token_and_a_command_come_first_in_the_demo_without_being_asked(demo, clinician):
+    browser = Browser(demo).resume("clinician")
+    page = browser.get(TOKEN)
+    assert texts(page, "h2")[0] == "The token itself"
+    secret, command = texts(page, "pre")
+    assert Fhir(demo, secret).get("Patient").status_code == 200
+    assert command.startswith(f"export TOKEN={secret} curl ")
+    assert texts(clinician.get(TOKEN), "pre") == []
+
+
 # As another person.
 
 MORPHINE = "/fhir/AllergyIntolerance/al-p2-morphine"
