@@ -23,6 +23,7 @@ from fhirapp.auth.tokens import revoke_of_patient
 from fhirapp.auth.users import accounts
 from fhirapp.config import RefusedCommand, Settings
 from fhirapp.definition import Definition, Visibility, types
+from fhirapp.feature import N_
 from fhirapp.features.patients import deletion
 from fhirapp.fhir.identity import contradiction
 from fhirapp.store import merge
@@ -30,6 +31,16 @@ from fhirapp.store.import_models import MERGED, PatientChange, PatientMerge
 from fhirapp.store.prepare import elements_of, prepared_of
 from fhirapp.store.publish import Publisher
 
+_DIFFERENCES = {
+    "birthDate": N_(
+        "The dates of birth differ: %(first)s and %(other)s. Correct the record that is wrong"
+        " first; records of two people must not be merged."
+    ),
+    "gender": N_(
+        "The sexes differ: %(first)s and %(other)s. Correct the record that is wrong first; records"
+        " of two people must not be merged."
+    ),
+}
 # Versions that are made at once.
 _ROWS = 500
 # Changes elements; False where there is nothing to change.
@@ -159,11 +170,9 @@ def _check(connection: Connection, source: str, target: str) -> None:
         )
     # Names and numbers differ between two records of one person; that is how they came to be two.
     first, other = (_elements(connection, patient_id) for patient_id in (source, target))
-    if contradiction({name: first.get(name) for name in ("birthDate", "gender")}, other):
-        raise RefusedCommand(
-            "The dates of birth or the sexes of these records differ. Correct the record that is"
-            " wrong first; records of two people must not be merged."
-        )
+    for name, message in _DIFFERENCES.items():
+        if contradiction({name: first.get(name)}, other):
+            raise RefusedCommand(message, first=first.get(name), other=other.get(name))
 
 
 def _move_all(publisher: Publisher, holder: str, move: Move) -> Mapping[str, int]:

@@ -87,32 +87,39 @@ def detail(patient_id: str) -> Response:
     return _detail(patient_id)
 
 
+@blueprint.get("/admin/patients/<patient_id>/delete")
+@for_administrators
+def ask_to_delete(patient_id: str) -> Response:
+    """Show what the deletion of a record takes away, and ask for it."""
+    return _deletion(patient_id)
+
+
 @blueprint.post("/admin/patients/<patient_id>/delete")
 @keeps("reason", "history")
 @for_administrators
 def delete(patient_id: str) -> Response:
-    """Delete a record, or erase it, once the administrator saw what goes and typed whose it is."""
-    whose = person(_check_id(patient_id))
+    """Delete a record, or erase it, where the administrator typed whose it is."""
     kind = ERASED if field("history") == "erase" else DELETED
-    reason, typed = field("reason", LONGEST_REASON), field("typed", _LONGEST_NAME)
-    message = ""
-    if "typed" in request.form:
-        if not _is_named(typed, patient_id, whose):
-            message = _(
-                "This does not match the patient's record number, id or name. Nothing was deleted."
-            )
-        else:
-            try:
-                who = signed_in().user.username
-                db.session.rollback()
-                deletion.delete_patient(settings(), patient_id, reason, who, erase=kind == ERASED)
-            except RefusedCommand as error:
-                return _detail(patient_id, reason_of(error))
-            return see_other(f"/admin/patients?done={kind}")
-    elif len(reason) < SHORTEST_REASON:
-        return _detail(patient_id, _("Enter a reason. It is kept in the audit trail."))
+    if not _is_named(field("typed", _LONGEST_NAME), patient_id, person(_check_id(patient_id))):
+        message = _(
+            "This does not match the patient's record number, id or name. Nothing was deleted."
+        )
+        return _deletion(patient_id, message)
+    reason, who = field("reason", LONGEST_REASON), signed_in().user.username
+    db.session.rollback()
+    try:
+        deletion.delete_patient(settings(), patient_id, reason, who, erase=kind == ERASED)
+    except RefusedCommand as error:
+        return _deletion(patient_id, reason_of(error))
+    return see_other(f"/admin/patients?done={kind}")
+
+
+def _deletion(patient_id: str, message: str = "") -> Response:
+    whose = person(_check_id(patient_id))
     with db.engine.connect() as connection:
         found = deletion.belongings(connection, patient_id)
+    if whose is None and "Patient" not in found.counts:
+        raise NotFound
     return page(
         "patients/delete.html",
         400 if message else 200,
@@ -121,19 +128,19 @@ def delete(patient_id: str) -> Response:
         counts=_type_counts(found.counts),
         naming=_type_counts(found.naming),
         linked=found.linked,
-        erases=kind == ERASED,
-        reason=reason,
+        longest=LONGEST_REASON,
+        typed=request.form or form_fields(),
         message=message,
     )
 
 
 @blueprint.post("/admin/patients/<patient_id>/correct")
-@keeps("why", *_FIELDS)
+@keeps("reason", *_FIELDS)
 @for_administrators
 def correct(patient_id: str) -> Response:
     """Correct whose record it is, once the administrator saw before and after side by side."""
     resource = read(f"/fhir/Patient/{_check_id(patient_id)}", token_of(), via=VIA)
-    reason, before = field("why", LONGEST_REASON), _details(resource)
+    reason, before = field("reason", LONGEST_REASON), _details(resource)
     after = {name: field(name, _LONGEST_NAME) for name in _FIELDS}
     changed = [name for name in _FIELDS if after[name] != before[name]]
     if len(reason) < SHORTEST_REASON:
@@ -163,71 +170,82 @@ def correct(patient_id: str) -> Response:
     )
 
 
+@blueprint.get("/admin/patients/<patient_id>/merge")
+@for_administrators
+def ask_to_merge(patient_id: str) -> Response:
+    """Offer the records that may be the same person's, or compare with the one that was chosen."""
+    return _merging(patient_id, request.args.get("into", "")[:_LONGEST_NAME])
+
+
 @blueprint.post("/admin/patients/<patient_id>/merge")
-@keeps("into", "why_merged")
+@keeps("into", "reason")
 @for_administrators
 def merge_with(patient_id: str) -> Response:
-    """Merge a record into another, once the administrator saw both and typed whose goes."""
-    whose, typed_into = person(_check_id(patient_id)), field("into", _LONGEST_NAME)
-    reason = field("why_merged", LONGEST_REASON)
-    found = (
-        {hit.id: hit for hit in (person(typed_into),) if hit} if _ID.fullmatch(typed_into) else {}
-    )
-    if typed_into and not found:
-        found = {hit.id: hit for hit in find_people(typed_into, via=VIA)[0]}
-    if whose is None or len(found) != 1:
-        return _detail(
-            patient_id,
-            _("Several patients match. Enter the ID of the record that stays.")
-            if found
-            else _("No matching patient. Enter the record number or ID of the record that stays."),
+    """Merge a record into another, where the administrator typed whose goes."""
+    into, reason = field("into", _LONGEST_NAME), field("reason", LONGEST_REASON)
+    if not _is_named(field("typed", _LONGEST_NAME), patient_id, person(_check_id(patient_id))):
+        message = _(
+            "This does not match the patient's record number, id or name. Nothing was merged."
         )
-    if len(reason) < SHORTEST_REASON:
-        return _detail(patient_id, _("Enter a reason. It is kept in the audit trail."))
-    (into,) = found.values()
-    message = ""
-    if "typed" in request.form:
-        if not _is_named(field("typed", _LONGEST_NAME), patient_id, whose):
-            message = _(
-                "This does not match the patient's record number, id or name. Nothing was merged."
-            )
-        else:
-            who, moves = signed_in().user.username, request.form.get("accounts") == "move"
-            db.session.rollback()
-            try:
-                merge.merge_patients(
-                    settings(), patient_id, into.id, reason, who, move_accounts=moves
-                )
-            except RefusedCommand as error:
-                return _detail(patient_id, reason_of(error))
-            return see_other(f"/admin/patients?done={MERGED}")
+        return _merging(patient_id, into, message)
+    who, moves = signed_in().user.username, request.form.get("accounts") == "move"
+    db.session.rollback()
+    try:
+        merge.merge_patients(settings(), patient_id, into, reason, who, move_accounts=moves)
+    except RefusedCommand as error:
+        return _merging(patient_id, into, reason_of(error))
+    return see_other(f"/admin/patients?done={MERGED}")
+
+
+def _merging(patient_id: str, into: str, message: str = "") -> Response:
+    whose = person(_check_id(patient_id))
+    target = person(into) if _ID.fullmatch(into) else None
+    if whose is None:
+        raise NotFound
+    if target is None:
+        return _choice_of_target(whose)
     try:
         with db.engine.connect() as connection:
-            moved = merge.preview(connection, patient_id, into.id)
+            moved = merge.preview(connection, patient_id, into)
     except RefusedCommand as error:
-        return _detail(patient_id, reason_of(error))
-    both = [read(f"/fhir/Patient/{id_}", token_of(), via=VIA) for id_ in (patient_id, into.id)]
+        return _choice_of_target(whose, reason_of(error))
+    both = [read(f"/fhir/Patient/{id_}", token_of(), via=VIA) for id_ in (patient_id, into)]
     return page(
         "patients/merge.html",
         400 if message else 200,
         id=patient_id,
-        whose=whose,
-        into=into,
+        into=target,
         names={name: _(words) for name, words in _FIELDS.items()},
         details=[_details(patient) for patient in both],
         counts=_type_counts(moved.counts),
         linked=moved.linked,
-        reason=reason,
+        longest=LONGEST_REASON,
+        typed=request.form or form_fields(),
+        message=message,
+    )
+
+
+def _choice_of_target(whose: Person, message: str = "") -> Response:
+    """Return the page to choose the other record on: at first those with the same date of birth."""
+    find = request.args.get("find", "")[:_LONGEST_NAME].strip()
+    people, more = find_people(find, "" if find else whose.born, via=VIA)
+    return page(
+        "patients/merge_target.html",
+        409 if message else 200,
+        whose=whose,
+        find=find,
+        people=[other for other in people if other.id != whose.id],
+        more=more,
         message=message,
     )
 
 
 @blueprint.post("/admin/patients/<patient_id>/separate")
-@keeps("why_separated")
+@keeps("reason")
 @for_administrators
 def separate(patient_id: str) -> Response:
     """Undo a merge."""
-    reason = field("why_separated", LONGEST_REASON)
+    reason = field("reason", LONGEST_REASON)
     db.session.rollback()
     try:
         merge.undo_merge(settings(), _check_id(patient_id), reason)

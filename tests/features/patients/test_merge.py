@@ -384,7 +384,7 @@ def test_two_different_people_are_not_merged(app, tmp_path):
         ("twice", "nobody", "Unknown patient: nobody"),
         ("nobody", "stays", "Unknown patient: nobody"),
         ("twice", "younger", "dates of birth"),
-        ("twice", "man", "dates of birth or the sexes"),
+        ("twice", "man", "sexes differ"),
     ):
         with pytest.raises(RefusedCommand, match=message):
             merge(app, source, target)

@@ -39,24 +39,26 @@ def trail(admin: Browser) -> str:
 
 
 def confirmation(admin: Browser, history: str = "keep") -> Page:
-    """Return the page that asks whether to delete Vera's record."""
+    """Return the page that asks whether to delete Vera's record, with the reason filled in."""
     found = admin.get(PATH).submit("Search", find="Verschwunden")
     record = admin.get(found.offered["Vera Verschwunden"])
-    return record.send("/delete", reason=REASON, history=history)
+    page = admin.get(record.offered["Delete this record"])
+    return page.send("/delete", reason=REASON, history=history, typed="nobody")
 
 
 def test_record_is_deleted_by_whoever_types_whose_it_is(app, admin):
     add_person(app, PATIENT, "vera", name="Vera herself")
     page = confirmation(admin)
-    for shown in ("allergies and intolerances 1", "1 user is linked to this record", REASON):
+    assert page.form_to("/delete").fields["reason"] == REASON
+    for shown in ("allergies and intolerances 1", "1 user is linked to this record"):
         assert shown in page.words
     assert "Vera herself" in page.offered
     for typed in ("", "112", "Verschwunden"):
         refused = page.send("/delete", typed=typed)
         assert (refused.status, len(refused.alerts)) == (400, 1)
     assert asking(app).get("Patient/vera").status_code == 200
-    refused = admin.get(f"{PATH}/vera").send("/delete", reason=" ")
-    assert (refused.status, len(refused.alerts)) == (409, 1)
+    refused = page.send("/delete", reason=" ", typed="111")
+    assert (refused.status, len(refused.alerts)) == (400, 1)
     page = page.send("/delete", typed="vera  VERSCHWUNDEN")
     assert page.path == f"{PATH}?done=deleted"
     assert REASON in page.words
@@ -66,10 +68,10 @@ def test_record_is_deleted_by_whoever_types_whose_it_is(app, admin):
 
 def test_deleted_record_is_erased_and_admitted_again(app, admin):
     confirmation(admin).send("/delete", typed="111")
-    record = admin.get(f"{PATH}/vera")
-    assert "Its earlier versions still exist" in record.words
-    page = record.send("/delete", reason="No copy may stay", history="erase")
-    assert page.send("/delete", typed="vera").path == f"{PATH}?done=erased"
+    assert "Its earlier versions still exist" in admin.get(f"{PATH}/vera").words
+    page = admin.get(f"{PATH}/vera/delete")
+    done = page.send("/delete", reason="No copy may stay", history="erase", typed="vera")
+    assert done.path == f"{PATH}?done=erased"
     assert asking(app).get("AllergyIntolerance/nuts/_history/1").status_code == 410
     assert admin.get(PATH).send("/admit").path == f"{PATH}?done=admitted"
     # What an import does then is tested in tests/features/patients/test_deletion.py.
@@ -77,7 +79,7 @@ def test_deleted_record_is_erased_and_admitted_again(app, admin):
 
 def corrected(admin: Browser, **details: str) -> Page:
     """Return the page that shows a correction before it is made."""
-    return admin.get(f"{PATH}/vera").send("/correct", why="Misspelled on arrival", **details)
+    return admin.get(f"{PATH}/vera").send("/correct", reason="Misspelled on arrival", **details)
 
 
 def test_details_are_corrected_after_a_comparison(app, admin):
@@ -109,43 +111,62 @@ def test_invalid_correction_is_refused(app, admin):
         assert admin.get(f"{PATH}/{path}").status == 404
 
 
-def comparison(admin: Browser, into: str = "111") -> Page:
-    """Return the page that asks whether to merge the second record into the first."""
-    return admin.get(f"{PATH}/twice").send("/merge", into=into, why_merged="Registered twice")
+def merge(admin: Browser) -> None:
+    """Merge the second record into the first."""
+    page = admin.get(f"{PATH}/twice/merge?into=vera")
+    page.send("/merge", typed="222", reason="Registered twice")
+
+
+def test_other_record_is_chosen_among_those_that_may_be_the_same(app, admin, tmp_path):
+    records = [
+        patient("a", "1", birthDate="1960-05-01", gender="male"),
+        patient("b", "2", birthDate="1960-05-01", gender="female"),
+        patient("c", "3", birthDate="1961-05-01"),
+    ]
+    load(app, write(tmp_path, bundle("collection", *map(plain, records))))
+    page = admin.get(f"{PATH}/a/merge")
+    assert f"{PATH}/a/merge?into=b" in page.links.values()
+    assert f"{PATH}/a/merge?into=c" not in page.links.values()
+    (sexes,) = admin.get(f"{PATH}/a/merge?into=b").alerts
+    assert sexes.startswith("The sexes differ: male and female.")
+    (dates,) = admin.get(f"{PATH}/a/merge?into=c").alerts
+    assert dates.startswith("The dates of birth differ: 1960-05-01 and 1961-05-01.")
+    assert admin.get(f"{PATH}/a/merge?into=a").status == 409
+    assert admin.get(f"{PATH}/a/merge?into=none").status == 200
+    assert admin.get(f"{PATH}/none/merge").status == 404
 
 
 def test_records_are_merged_after_a_comparison(app, admin):
     add_person(app, PATIENT, "twice", name="Vera herself")
-    record = admin.get(f"{PATH}/twice")
-    for into in ("999", "Verschwunden", "222"):
-        assert record.send("/merge", into=into, why_merged="Registered twice").status == 409
-    page = comparison(admin, "vera")
+    found = admin.get(f"{PATH}/twice").offered["Merge into another record"]
+    page = admin.get(found).submit("Search", find="Verschwunden")
+    page = admin.get(page.offered["Vera Verschwunden"])
     assert "Record number 222 111" in page.words
     assert "allergies and intolerances 1" in page.words
     assert "Vera herself" in page.offered
-    wrong = page.send("/merge", typed="111")
+    wrong = page.send("/merge", typed="111", reason="Registered twice")
     assert (wrong.status, len(wrong.alerts)) == (400, 1)
     assert asking(app).ids("AllergyIntolerance?patient=vera") == ["nuts"]
-    done = page.send("/merge", typed="222", accounts="move")
+    done = wrong.send("/merge", typed="222", accounts="move")
     assert done.path == f"{PATH}?done=merged"
     assert sorted(asking(app).ids("AllergyIntolerance?patient=vera")) == ["bees", "nuts"]
     assert "merged patient records: " in trail(admin)
 
 
 def test_records_are_separated_with_a_reason(app, admin):
-    comparison(admin).send("/merge", typed="222")
+    merge(admin)
     record = admin.get(f"{PATH}/twice")
     assert f"{PATH}/twice/delete" not in record.actions
-    refused = record.send("/separate", why_separated=" ")
+    refused = record.send("/separate", reason=" ")
     assert (refused.status, len(refused.alerts)) == (409, 1)
-    done = record.send("/separate", why_separated="Two people after all")
+    done = record.send("/separate", reason="Two people after all")
     assert done.path == f"{PATH}?done=separated"
     assert asking(app).ids("AllergyIntolerance?patient=twice") == ["bees"]
 
 
 def test_pages_redirect_from_the_merged_record_and_offer_nothing_with_it(app, admin):
     person = add_person(app, PATIENT, name="Vera herself")
-    comparison(admin).send("/merge", typed="twice")
+    merge(admin)
     clinician = Browser(app).resume(add_person(app, CLINICIAN))
     for tail in ("", "/allergies/bees", "/summary", "/summary/document"):
         page = clinician.get(f"/patients/twice{tail}")
