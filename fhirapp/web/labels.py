@@ -40,6 +40,8 @@ _CODES = {
     "superseded": _("superseded"),
     "preliminary": _("preliminary"),
     "amended": _("amended"),
+    "current": _("current"),
+    "final": _("final"),
 }
 _SEXES = {
     "male": _("male"),

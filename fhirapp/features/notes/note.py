@@ -20,7 +20,7 @@ from fhirapp.features.notes.search import TextSpan, mark_hits
 from fhirapp.fhir import words
 from fhirapp.search.fulltext import Phrase
 from fhirapp.web.internal_client import read, token_of
-from fhirapp.web.labels import full_name
+from fhirapp.web.labels import full_name, word
 from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
 
@@ -205,6 +205,7 @@ def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
     encounters = [encounter_in_words(target, token) for target in context.get("encounter", ())[:5]]
     facts = [
         (_("Description"), note.get("description", "")),
+        (_("Document status"), word(str(note.get("docStatus") or ""))),
         (_("Signed by"), words.reference(note.get("authenticator"), note)),
         (_("Custodian"), words.reference(note.get("custodian"), note) or _("not recorded")),
         (_("Visit"), "; ".join(filter(None, encounters)) or _("not recorded")),
@@ -276,13 +277,17 @@ _RELATIONS = {
 }
 
 
+def relation_in_words(relation: Mapping[str, Any]) -> str:
+    """Return how a note has to do with another: replaces."""
+    return _(_RELATIONS.get(str(relation.get("code")), "relates to"))
+
+
 def relations(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, elements.NoteItem]]:
     """Return the notes that a note has to do with, and those that name it."""
     here = note["id"]
     found = []
     for relation in note.get("relatesTo", ())[:10]:
         place = str((relation.get("target") or {}).get("reference", ""))
-        word = _(_RELATIONS.get(str(relation.get("code")), "relates to"))
         if place.startswith("DocumentReference/"):
             try:
                 other = read(f"/fhir/{quote(place)}", token, via=attachments.VIA)
@@ -290,21 +295,24 @@ def relations(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, eleme
                 continue
             found.append(
                 (
-                    _("The note you are viewing %(relation)s this one", relation=word),
+                    _(
+                        "The note you are viewing %(relation)s this one",
+                        relation=relation_in_words(relation),
+                    ),
                     elements.line(other),
                 )
             )
     naming = [("relatesto", f"DocumentReference/{here}")]
     try:
         for other in every("DocumentReference", naming, token, 10):
-            codes = [
-                str(link.get("code"))
+            links = (
+                link
                 for link in other.get("relatesTo", ())
                 if str((link.get("target") or {}).get("reference", "")).split("/")[1:2] == [here]
-            ]
-            word = _(_RELATIONS.get(codes[0] if codes else "", "relates to"))
+            )
+            how = relation_in_words(next(links, {}))
             found.append(
-                (_("A later note %(relation)s this one", relation=word), elements.line(other))
+                (_("A later note %(relation)s this one", relation=how), elements.line(other))
             )
     except PageError:
         pass

@@ -25,6 +25,7 @@ from fhirapp.features.notes.timeline import Dot, EncounterSpan, Timeline, timeli
 from fhirapp.fhir import words
 from fhirapp.fhir.document_date import date_of
 from fhirapp.web.pages import PageError
+from fhirapp.web.texts import _
 
 # As many as one answer has are read at once; for more the picture comes after the page.
 READ_WHOLE = 1_000
@@ -212,5 +213,5 @@ def _encounters(patient_id: str, token: OwnToken) -> list[EncounterSpan]:
 
 def _encounter_span(encounter: Json) -> EncounterSpan:
     period = encounter.get("period") or {}
-    kind = words.encounter(encounter) or "Visit"
+    kind = words.encounter(encounter) or _("Visit")
     return EncounterSpan(str(period.get("start", "")), str(period.get("end", "")), kind)

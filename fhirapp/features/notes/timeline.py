@@ -214,7 +214,9 @@ def _several(patient_id: str, near: _Near, x: float, y: float) -> Markup:
     parameters = {"patient": patient_id, "from": first.isoformat(), "to": last.isoformat()}
     if len(codes) == 1 and "" not in codes:
         parameters["kind"] = codes.pop()
-    days = first.isoformat() if first == last else f"{first.isoformat()} to {last.isoformat()}"
+    days = day_of(first.isoformat())
+    if first != last:
+        days = _("%(first)s to %(last)s", first=days, last=day_of(last.isoformat()))
     kinds = {dot.kind for _x, _day_of_it, dot in near}
     kind = kinds.pop() if len(kinds) == 1 else _("several types")
     title = _("%(count)s notes, %(days)s: %(kind)s", count=len(near), days=days, kind=kind)

@@ -10,11 +10,11 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.documents import Unreadable
 from fhirapp.features.notes import attachments, elements
 from fhirapp.features.notes.difference import Difference, difference
-from fhirapp.features.notes.note import OpenNote
+from fhirapp.features.notes.note import OpenNote, relation_in_words
 from fhirapp.fhir import words
 from fhirapp.fhir.document_date import date_of
 from fhirapp.web.internal_client import read
-from fhirapp.web.labels import format_of
+from fhirapp.web.labels import format_of, word
 from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
@@ -27,7 +27,8 @@ class NoteVersion(NamedTuple):
 
     number: str
     when: str
-    status: str
+    # What it says of itself: final, superseded.
+    statuses: tuple[str, ...]
     is_deleted: bool
     earlier: str
     changes: tuple[str, ...]
@@ -50,15 +51,16 @@ def _version(entry: Json, before: Json | None) -> NoteVersion:
     previous = _number(before) if before else ""
     if note is None:
         when = elements.moment_of((entry.get("response") or {}).get("lastModified"))
-        return NoteVersion(number, when, _("deleted"), True, previous, (_("Deleted."),))
+        return NoteVersion(number, when, (), True, previous, (_("Deleted."),))
     if earlier is None:
         change = _("Restored.") if before else _("First version kept on this server.")
         changed: tuple[str, ...] = (change,)
     else:
         changed = tuple(changes(earlier, note)) or (_("No changes except the version number."),)
     when = elements.moment_of(note.get("meta", {}).get("lastUpdated"))
-    word = elements.status(note).word or _("current")
-    return NoteVersion(number, when, word, False, previous if earlier else "", changed)
+    codes = [note.get("docStatus"), note["status"] if note["status"] != "current" else None]
+    statuses = tuple(word(code) for code in dict.fromkeys(codes) if code)
+    return NoteVersion(number, when, statuses, False, previous if earlier else "", changed)
 
 
 def _number(entry: Json) -> str:
@@ -105,13 +107,13 @@ def _facts(note: Json) -> dict[str, str]:
     context = note.get("context") or {}
     period = context.get("period") or {}
     related = (
-        f"{relation.get('code')} {words.reference(relation.get('target'))}"
+        f"{relation_in_words(relation)} {words.reference(relation.get('target'))}"
         for relation in note.get("relatesTo", ())
     )
     details = {
         _("Type"): words.concept(note.get("type")),
-        _("Record status"): str(note.get("status", "")),
-        _("Document status"): str(note.get("docStatus", "")),
+        _("Record status"): word(str(note.get("status", ""))),
+        _("Document status"): word(str(note.get("docStatus", ""))),
         _("Date"): elements.moment_of(date_of(note)) if date_of(note) else "",
         _("Author"): words.references(note.get("author"), note),
         _("Signed by"): words.reference(note.get("authenticator"), note),

@@ -78,6 +78,22 @@ def test_versions_are_listed_with_their_changes(browser):
         assert "record of Amelia Rose Hartwell, born 12 Apr 1958" in words
 
 
+def test_newest_version_is_marked_and_each_other_names_the_one_that_replaced_it(browser):
+    page = browser.get(f"{DISCHARGE}/versions")
+    assert texts(page, "div.tags") == [
+        "amended newest",
+        "final replaced by version 3",
+        "preliminary replaced by version 2",
+    ]
+    assert "Document status final" in browser.get(f"{DISCHARGE}?version=2").words
+
+
+def test_versions_are_told_in_the_language_of_the_page(browser):
+    page = browser.get(f"{DISCHARGE}/versions", headers={"Accept-Language": "de"})
+    assert texts(page, "div.tags")[1] == "endgültig ersetzt durch Version 3"
+    assert "war endgültig, jetzt berichtigt." in page.words
+
+
 def test_earlier_version_is_shown_as_it_was_with_a_link_to_the_current_one(browser):
     page = browser.get(f"{DISCHARGE}?version=1")
     (remark,) = elements(page, "p.done")[:1]
