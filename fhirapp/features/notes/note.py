@@ -28,6 +28,9 @@ from fhirapp.web.texts import _
 MOST_PAGES = 50
 # Files within a document that are named.
 _MOST_PARTS = 10
+# Pixels of a frame, of a line, and at most; characters of a line on a phone. A page of a document
+# has headings and space between its paragraphs too.
+_FRAME, _LINE, _TALLEST, _CHARACTERS = 200, 34, 60_000, 32
 # For all documents of a note; what comes later than that can be saved, not seen.
 _SECONDS = 10
 
@@ -58,6 +61,13 @@ class DocumentView(NamedTuple):
     @property
     def size(self) -> str:
         return elements.size(len(self.document.data or b""))
+
+    @property
+    def height(self) -> int:
+        """About how many pixels its text needs on a phone, where its frame does not scroll."""
+        lines = "".join(piece.text for piece in self.text).splitlines()
+        rows = sum(1 + len(line) // _CHARACTERS for line in lines)
+        return min(_FRAME + rows * _LINE, _TALLEST)
 
 
 def no_record() -> PageError:

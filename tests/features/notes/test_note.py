@@ -127,6 +127,16 @@ def test_heading_and_facts_are_those_of_the_note(browser):
     assert in_order(source, "1 Jun 2025, 10:05 UTC", MARKUP, "Lakeside")
 
 
+def test_text_stands_above_the_facts_and_a_frame_is_as_tall_as_its_text(browser):
+    page = browser.get("/notes/n-text")
+    assert in_order(page.words, "No PENICILLIN since.", "Custodian", "Source")
+    short, long = (
+        int(elements(browser.get(f"/notes/{note_id}"), "iframe.note-frame")[0].get("height"))
+        for note_id in ("n-html", "n-ccda")
+    )
+    assert 200 < short < 400 < 2 * short < long
+
+
 def test_note_that_is_not_valid_or_not_current_says_so_above_its_text(browser):
     for note_id in ("n-wrong", "n-old", "n-draft"):
         page = browser.get(f"/notes/{note_id}")
