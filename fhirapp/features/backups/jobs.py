@@ -199,7 +199,7 @@ SCHEDULE = ScheduleKind(
         ),
         "encrypt": FormField(N_("Require encryption"), is_tick=True),
         "drill": FormField(
-            N_("Test each backup"), N_("Reads the whole backup back."), is_tick=True
+            N_("Test each backup"), N_("Reads the whole backup back."), "yes", is_tick=True
         ),
     },
     check=_check,

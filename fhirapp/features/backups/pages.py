@@ -17,12 +17,12 @@ from fhirapp.db import db
 from fhirapp.disk import database_path
 from fhirapp.features.backups import prepared
 from fhirapp.features.backups.backup import why_no_backup
-from fhirapp.features.backups.jobs import BACKUP, RESTORE, VERIFICATION
+from fhirapp.features.backups.jobs import BACKUP, RESTORE, SCHEDULE, VERIFICATION
 from fhirapp.features.backups.restore import contents
 from fhirapp.features.backups.rotation import FOLDER, Backup, backups, delete_backup, place_of
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.jobs import queue
+from fhirapp.jobs import queue, schedules
 from fhirapp.jobs.queue import DONE, Job
 from fhirapp.jobs.worker import sweep
 from fhirapp.web import pages
@@ -223,6 +223,12 @@ def _list(message: str = "") -> Response:
         message=message,
         done=_("Backup deleted.") if request.args.get("done") == "deleted" else "",
         cannot=why_no_backup(settings()),
+        schedules=[
+            (schedule, schedule.due_at(settings().zone))
+            for schedule in schedules.schedules()
+            if schedule.kind == BACKUP
+        ],
+        fields=SCHEDULE.fields,
         files=settings().files,
         takes_uploads=not settings().demo,
         restore=_restore(found[0] if found else None),

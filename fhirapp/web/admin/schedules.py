@@ -59,7 +59,7 @@ def new(kind: str) -> Response:
 
 
 @blueprint.post("/admin/schedules/<kind>/new")
-@keeps("name", "when", more=lambda: _fields())
+@keeps("name", "when", "at", more=lambda: _fields())
 @pages.for_administrators
 def add(kind: str) -> Response:
     """Add a schedule."""
@@ -70,7 +70,9 @@ def add(kind: str) -> Response:
             if shown.is_count and options[option]:
                 options[option] = _count(options[option])
         name = pages.field("name", 100)
-        schedules.add(name, kind, pages.field("when", 100), options, int(time.time()))
+        # The form on the page of backups has a time of day alone.
+        when = pages.field("when", 100) or f"daily {pages.field('at', 100)}"
+        schedules.add(name, kind, when, options, int(time.time()))
     except ConfigurationError as error:
         return _form(kind, request.form, _words(error))
     return pages.see_other("/admin/schedules?done=added")

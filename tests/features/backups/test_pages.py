@@ -18,7 +18,7 @@ from flask import Flask
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.features.backups.jobs import BACKUP, VERIFICATION
-from fhirapp.jobs import queue
+from fhirapp.jobs import queue, schedules
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.databases import POSTGRESQL, SQLITE
 from tests.support.helpers import BASE_URL
@@ -211,3 +211,35 @@ def test_passphrase_opens_the_backup_and_is_stored_nowhere(app, admin, caplog):
         jobs = queue.jobs(BACKUP, VERIFICATION)
     assert {job.kind for job in jobs} == {BACKUP, VERIFICATION}
     assert "passphrase" not in json.dumps([job.request for job in jobs])
+
+
+@pytest.mark.parametrize("tests_each", ["yes", ""])
+def test_backup_every_night_is_scheduled_on_the_page_of_backups(app, admin, tests_each):
+    form = admin.get(PATH).form("Back up every night")
+    assert (form.fields["at"], form.fields["keep"]) == ("02:00", "14")
+    refused = admin.post(form.action, {**form.fields, "keep": "no number"})
+    assert (refused.status, refused.form("Add the schedule").fields["when"]) == (400, "daily 02:00")
+    admin.post(form.action, {**form.fields, "at": "03:30", "drill": tests_each})
+    with app.app_context():
+        (added,) = (found for found in schedules.schedules() if found.kind == BACKUP)
+        schedules.remove(added.name)
+    assert (added.name, added.timing) == ("nightly", "daily 03:30")
+    assert (added.options["keep"], added.options.get("drill", "")) == (14, tests_each)
+
+
+def test_scheduled_backups_are_listed_instead_of_the_form(app, admin):
+    form = admin.get(PATH).form("Back up every night")
+    admin.post(form.action, form.fields)
+    page = admin.get(PATH)
+    assert "nightly daily 02:00 Next run:" in page.words
+    assert admin.get(page.links["nightly"]).status == 200
+    with app.app_context():
+        schedules.remove("nightly")
+
+
+def test_new_schedule_of_backups_tests_each_unless_told_otherwise(admin):
+    form = admin.get("/admin/schedules/backup/new").form("Add the schedule")
+    assert form.fields["drill"] == "yes"
+    unticked = {name: value for name, value in form.fields.items() if name != "drill"}
+    refused = admin.post(form.action, {**unticked, "name": "one", "when": "nonsense"})
+    assert "drill" not in refused.form("Add the schedule").fields
