@@ -193,7 +193,7 @@ DONE: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
     "app-changed": (ADMIN, APP, lambda scene: change_app(scene, "Save", scope="user/*.r")),
     "app-disabled": (ADMIN, APP, lambda scene: change_app(scene, "Disable")),
     "app-enabled": (ADMIN, APP, switch_on),
-    "app-secret": (ADMIN, APP, lambda scene: change_app(scene, "Create secret")),
+    "app-secret": (ADMIN, APP, lambda scene: change_app(scene, "Create the secret")),
     "patients-found": (PERSON, NOBODY, shown),
 }
 

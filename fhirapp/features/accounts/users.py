@@ -239,7 +239,7 @@ def _form(message: str = "") -> Response:
 
 def _setup_address(user_id: str, name: str, code: str) -> Response:
     address, back = f"{urls.base_url()}/setup?code={code}", f"/admin/users/{user_id}"
-    return page("once.html", kind="setup", secret=address, name=name, back=back)
+    return page("once.html", scripts=True, kind="setup", secret=address, name=name, back=back)
 
 
 def _user_page(user: User, *, done: str = "", message: str = "", status: int = 200) -> Response:

@@ -138,7 +138,7 @@ def new_secret(client_id: str) -> Response:
     with writing() as connection:
         secret = administration.new_secret(connection, client_id)
     back = f"/admin/clients/{client_id}"
-    return pages.page("once.html", kind="secret", secret=secret, name=name, back=back)
+    return pages.page("once.html", scripts=True, kind="secret", secret=secret, name=name, back=back)
 
 
 @blueprint.post("/admin/clients/<client_id>/owner")
@@ -150,7 +150,7 @@ def new_owner_address(client_id: str) -> Response:
     with writing() as connection:
         code = owner_code(connection, client_id)
     secret, back = f"{urls.base_url()}/apps/{code}", f"/admin/clients/{client_id}"
-    return pages.page("once.html", kind="owner", secret=secret, name=name, back=back)
+    return pages.page("once.html", scripts=True, kind="owner", secret=secret, name=name, back=back)
 
 
 def _client(client_id: str) -> Client:

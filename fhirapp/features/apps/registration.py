@@ -89,7 +89,9 @@ def empty_draft(kind: str) -> Draft:
 def draft_of(form: MultiDict[str, str]) -> Draft:
     """Return the draft that a form holds. Raises PageError where a field is too long."""
     texts = {name: pages.field(name, _LONG.get(name, LONGEST), form) for name in _FIELDS}
-    return Draft(**texts, scopes=tuple(map(pages.plain, form.getlist("scope"))))
+    draft = Draft(**texts, scopes=tuple(map(pages.plain, form.getlist("scope"))))
+    # The page hides the fields of keys from an app that does not sign with one.
+    return draft if draft.auth_method == SIGNED else draft._replace(jwks="", jwks_uri="")
 
 
 def registration_of(draft: Draft) -> Registration:

@@ -210,6 +210,22 @@ def test_new_secret_is_shown_once_and_voids_the_one_before(clinic, admin):
     assert admin.post_with_token(f"{path}/secret").status == 409
 
 
+def test_secret_is_the_next_step_of_a_new_app_that_needs_one(clinic, admin):
+    client_id = waiting(clinic, kind="confidential", auth_method=BASIC)
+    assert "Next step" not in page_of(admin, client_id).words
+    page = page_of(admin, client_id).send("/approve")
+    assert "Next step: create the secret" in page.words
+    shown = page.submit("Create the secret")
+    # Ours alone: it copies what is shown once.
+    assert (shown.heading, "/static/copy.js" in shown.response.text) == (
+        "New client secret for Waits",
+        True,
+    )
+    page = page_of(admin, client_id)
+    assert "Next step" not in page.words
+    assert page.submit("Create secret").heading == "New client secret for Waits"
+
+
 def test_new_owner_address_voids_the_one_before(clinic, admin):
     client_id = waiting(clinic, "Mine")
     with clinic.app_context(), writing() as connection:

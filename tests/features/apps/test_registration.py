@@ -126,6 +126,12 @@ def test_refused_registration_stays_as_typed(app):
     assert count_of(app) == before
 
 
+def test_keys_are_ignored_where_the_app_has_a_secret(app):
+    page = register(app, "confidential", jwks=json.dumps(JWKS), jwks_uri="https://a.example/jwks")
+    client = client_of(app, page)
+    assert (client.jwks, client.jwks_uri) == (None, None)
+
+
 def test_private_key_is_refused_and_not_shown_again(app):
     for given in (
         json.dumps({"keys": [KEY.as_dict(private=True)]}),
