@@ -14,7 +14,9 @@ from importlib import import_module
 from typing import Any
 
 # The menus of pages: at the top of each, and below it in two sections.
-MAIN, ADMINISTRATION, ACCOUNT = "main", "administration", "account"
+MAIN, ACCOUNT = "main", "account"
+# The menus of administration.
+PEOPLE, DATA, APPS, SYSTEM = "people", "data", "apps", "system"
 
 
 def N_(text: str) -> str:  # noqa: N802

@@ -8,14 +8,20 @@ from itertools import chain
 from flask import request
 
 from fhirapp.config import settings
-from fhirapp.feature import ADMINISTRATION, N_, MenuLink, features
+from fhirapp.feature import APPS, DATA, N_, PEOPLE, SYSTEM, MenuLink, features
 
 _CORE = (
-    MenuLink(ADMINISTRATION, 90, "/admin/schedules", N_("Schedules")),
-    MenuLink(ADMINISTRATION, 100, "/admin/audit", N_("Audit trail")),
-    MenuLink(ADMINISTRATION, 130, "/admin/keys", N_("Keys")),
-    MenuLink(ADMINISTRATION, 140, "/admin/settings", N_("Settings")),
+    MenuLink(DATA, 90, "/admin/schedules", N_("Schedules")),
+    MenuLink(SYSTEM, 100, "/admin/audit", N_("Audit trail")),
+    MenuLink(SYSTEM, 130, "/admin/keys", N_("Keys")),
+    MenuLink(SYSTEM, 140, "/admin/settings", N_("Settings")),
 )
+_ADMINISTRATION = {
+    PEOPLE: N_("People"),
+    DATA: N_("Data"),
+    APPS: N_("Apps"),
+    SYSTEM: N_("System"),
+}
 
 _HELP = {"/admin": "administration"}
 
@@ -32,6 +38,13 @@ def links(menu: str, role: str) -> Sequence[MenuLink]:
         ),
         key=lambda link: link.position,
     )
+
+
+def administration(role: str) -> tuple[Sequence[tuple[str, str]], str]:
+    """Return (menu, label) of each menu of administration that has links, and the current menu."""
+    menus = {menu: links(menu, role) for menu in _ADMINISTRATION}
+    current = next((menu for menu, found in menus.items() if any(map(is_current, found))), SYSTEM)
+    return [(menu, _ADMINISTRATION[menu]) for menu, found in menus.items() if found], current
 
 
 def is_current(link: MenuLink) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import ACCOUNT, ADMINISTRATION, N_, Feature, MenuLink
+from fhirapp.feature import ACCOUNT, N_, PEOPLE, Feature, MenuLink
 
 FEATURE = Feature(
     name="accounts",
@@ -24,7 +24,7 @@ FEATURE = Feature(
         "fhirapp.features.accounts.probes:add_second_factor",
     ),
     navigation=(
-        MenuLink(ADMINISTRATION, 20, "/admin/users", N_("Users")),
+        MenuLink(PEOPLE, 20, "/admin/users", N_("Users")),
         MenuLink(ACCOUNT, 10, "/account", N_("Your account"), is_exact=True),
         MenuLink(ACCOUNT, 20, "/account/apps", N_("Connected apps")),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import ACCOUNT, ADMINISTRATION, N_, Feature, MenuLink, Via
+from fhirapp.feature import ACCOUNT, APPS, N_, Feature, MenuLink, Via
 
 FEATURE = Feature(
     name="apps",
@@ -27,9 +27,9 @@ FEATURE = Feature(
     probes=("fhirapp.features.apps.probes:PROBES",),
     setup_steps=("fhirapp.features.apps.probes:register_app",),
     navigation=(
-        MenuLink(ADMINISTRATION, 40, "/admin/clients", N_("Apps")),
-        MenuLink(ADMINISTRATION, 50, "/admin/grants", N_("Consents")),
-        MenuLink(ADMINISTRATION, 110, "/admin/refusals", N_("Refused requests")),
+        MenuLink(APPS, 40, "/admin/clients", N_("Apps")),
+        MenuLink(APPS, 50, "/admin/grants", N_("Consents")),
+        MenuLink(APPS, 110, "/admin/refusals", N_("Refused requests")),
         MenuLink(ACCOUNT, 30, "/launch", N_("Start an app"), roles=("clinician", "administrator")),
     ),
     help={"/apps": "connect", "/launch": "connect"},

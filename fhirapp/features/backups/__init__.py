@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import ADMINISTRATION, N_, Feature, MenuLink
+from fhirapp.feature import DATA, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="backups",
@@ -28,5 +28,5 @@ FEATURE = Feature(
     sweeps=("fhirapp.features.backups.jobs:sweep",),
     probes=("fhirapp.features.backups.probes:PROBES",),
     setup_steps=("fhirapp.features.backups.probes:take_backup",),
-    navigation=(MenuLink(ADMINISTRATION, 80, "/admin/backups", N_("Backups")),),
+    navigation=(MenuLink(DATA, 80, "/admin/backups", N_("Backups")),),
 )

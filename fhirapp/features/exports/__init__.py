@@ -6,7 +6,7 @@ Records leave as NDJSON: as their sources sent them, with the history where that
 
 from __future__ import annotations
 
-from fhirapp.feature import ADMINISTRATION, N_, Feature, MenuLink
+from fhirapp.feature import DATA, N_, Feature, MenuLink
 
 FEATURE = Feature(
     name="exports",
@@ -21,5 +21,5 @@ FEATURE = Feature(
     },
     requeued=("bulk-export",),
     sweeps=("fhirapp.features.exports.jobs:sweep",),
-    navigation=(MenuLink(ADMINISTRATION, 70, "/admin/exports", N_("Exports")),),
+    navigation=(MenuLink(DATA, 70, "/admin/exports", N_("Exports")),),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import ADMINISTRATION, MAIN, N_, Feature, MenuLink
+from fhirapp.feature import MAIN, N_, SYSTEM, Feature, MenuLink
 
 FEATURE = Feature(
     name="health",
@@ -26,7 +26,7 @@ FEATURE = Feature(
     side_server="fhirapp.features.health.metrics:listen",
     navigation=(
         MenuLink(MAIN, 70, "/admin", N_("Administer"), roles=("administrator",)),
-        MenuLink(ADMINISTRATION, 10, "/admin", N_("Overview"), is_exact=True),
-        MenuLink(ADMINISTRATION, 120, "/admin/logs", N_("Errors")),
+        MenuLink(SYSTEM, 10, "/admin", N_("Overview"), is_exact=True),
+        MenuLink(SYSTEM, 120, "/admin/logs", N_("Errors")),
     ),
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from fhirapp.feature import ADMINISTRATION, N_, Feature, MenuLink
+from fhirapp.feature import DATA, N_, Feature, MenuLink
 
 # Short enough that most ids, with it, stay within FHIR's 64 characters.
 ID_PREFIX = re.compile(r"[A-Za-z0-9.-]{0,20}")
@@ -43,5 +43,5 @@ FEATURE = Feature(
     schedule_kinds=("fhirapp.features.imports.folder:SCHEDULE",),
     probes=("fhirapp.features.imports.probes:PROBES",),
     setup_steps=("fhirapp.features.imports.probes:import_records",),
-    navigation=(MenuLink(ADMINISTRATION, 60, "/admin/imports", N_("Imports")),),
+    navigation=(MenuLink(DATA, 60, "/admin/imports", N_("Imports")),),
 )

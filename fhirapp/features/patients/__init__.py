@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.feature import ADMINISTRATION, N_, Feature, MenuLink
+from fhirapp.feature import N_, PEOPLE, Feature, MenuLink
 
 FEATURE = Feature(
     name="patients",
@@ -13,5 +13,5 @@ FEATURE = Feature(
             "Delete a patient's record, or merge two.",
         ),
     },
-    navigation=(MenuLink(ADMINISTRATION, 30, "/admin/patients", N_("Patients")),),
+    navigation=(MenuLink(PEOPLE, 30, "/admin/patients", N_("Patients")),),
 )
