@@ -8,11 +8,11 @@ from __future__ import annotations
 import html
 import json
 import re
-from typing import Any, Protocol
-from xml.parsers import expat
+from typing import Any
 
 import nh3
 
+from fhirapp import safe_xml
 from fhirapp.documents.media import Unreadable, codec_of, decode
 
 # Block elements and cells, which end a word. Other elements may be within a word.
@@ -33,10 +33,9 @@ UNSEEN = frozenset({"iframe", "noembed", "noframes", "noscript", "script", "styl
 _TAG = re.compile("<[^>]*>")
 # HTML §13.2.3.2 looks for it in as many bytes.
 _META = re.compile(rb"""<meta\s[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
-_XML_DECLARATION = re.compile(rb"""\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([\w.:-]+)""")
 _START = 1024
 _CONTROL = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f]")
-_MAX_XML_DEPTH = 200
+_RULES = safe_xml.XmlRules(depth=200)
 # Of the HTML that is shown; the rest is downloaded.
 _MAX_CHARACTERS, _MAX_DEPTH, _MAX_TAGS = 2_000_000, 256, 1_000_000
 _INLINE_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif);base64,[A-Za-z0-9+/=\s]*")
@@ -75,7 +74,7 @@ def read_html(data: bytes, codec: str) -> str:
 
 def html_characters(data: bytes, codec: str) -> str:
     """Return the characters of HTML, which may name its charset itself."""
-    label = _XML_DECLARATION.match(data[:_START]) or _META.search(data[:_START])
+    label = safe_xml.DECLARATION.match(data[:_START]) or _META.search(data[:_START])
     return decode(data, codec, codec_of(label[1].decode()) if label else "")
 
 
@@ -85,54 +84,18 @@ def xml_characters(data: bytes, codec: str) -> str:
     As characters: expat itself knows only few charsets. Some programs write control characters
     that XML has none of, and the words around them count.
     """
-    label = _XML_DECLARATION.match(data[:_START])
+    label = safe_xml.DECLARATION.match(data[:_START])
     return _CONTROL.sub(" ", decode(data, codec, codec_of(label[1].decode()) if label else ""))
 
 
-class XmlReader(Protocol):
-    """Receives XML element by element."""
-
-    def start(self, name: str, attributes: dict[str, str]) -> None: ...
-
-    def end(self, name: str) -> None: ...
-
-    def characters(self, text: str) -> None: ...
-
-
-def parse_xml(text: str, reader: XmlReader) -> None:
-    """Pass the elements of XML to a reader. Raises Unreadable.
-
-    Nothing is fetched, and what declares entities is not read: an entity of an entity makes a few
-    bytes into gigabytes.
-    """
-    depth = 0
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal depth
-        depth += 1
-        if depth > _MAX_XML_DEPTH:
-            raise Unreadable(f"nested more than {_MAX_XML_DEPTH} elements deep")
-        reader.start(name, attributes)
-
-    def end(name: str) -> None:
-        nonlocal depth
-        depth -= 1
-        reader.end(name)
-
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = reader.characters
-    parser.EntityDeclHandler = _refuse_entity
+def parse_xml(text: str, handler: safe_xml.XmlHandler) -> None:
+    """Pass the elements of XML to a handler. Raises Unreadable."""
     try:
-        parser.Parse(text, True)
-    except expat.ExpatError:
+        safe_xml.XmlParser(handler, _RULES).feed(text, is_last=True)
+    except safe_xml.MalformedXml:
         raise Unreadable("XML that is not well-formed") from None
-
-
-def _refuse_entity(*_declaration: object) -> None:
-    raise Unreadable("XML that declares entities")
+    except safe_xml.InvalidXml as error:
+        raise Unreadable(str(error).removeprefix("is ")) from None
 
 
 def read_json(data: bytes, codec: str) -> str:

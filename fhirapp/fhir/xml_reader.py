@@ -13,28 +13,21 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from html import escape
 from typing import Any, BinaryIO, NamedTuple
-from xml.parsers import expat
 
 from fhirapp.fhir.narrative import VOID, XHTML
 from fhirapp.fhir.xml import FHIR, TypeElement, attributes_of, members
+from fhirapp.safe_xml import InvalidXml, XmlParser, XmlRules
+
+__all__ = ["InvalidXml", "XmlPiece", "loads", "pieces"]
 
 _XSI, _XML = "http://www.w3.org/2001/XMLSchema-instance ", "http://www.w3.org/XML/1998/namespace "
 _NUMBERS = frozenset({"decimal", "integer", "positiveInt", "unsignedInt"})
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False}
-_MAX_DEPTH = 100
-# Of a resource, or an entry of a Bundle that is read in pieces.
-_MAX_ELEMENTS = 1_000_000
+# An entry of a Bundle that is read in pieces counts as a resource.
+_RULES = XmlRules(depth=100, kind="FHIR", elements=1_000_000, scope="one resource")
 _CHUNK = 262_144
-
-
-class InvalidXml(ValueError):
-    """What is no FHIR XML; str() says why. It was found at line."""
-
-    def __init__(self, message: str, line: int) -> None:
-        super().__init__(message)
-        self.line = line
 
 
 class XmlPiece(NamedTuple):
@@ -92,18 +85,10 @@ class _Builder:
 
     def __init__(self, longest: int = 0) -> None:
         self._longest = longest
-        self._parser = parser = expat.ParserCreate(namespace_separator=" ")
-        parser.buffer_text = True
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._characters
-        parser.StartDoctypeDeclHandler = self._doctype
+        self.parser = XmlParser(self, _RULES)
         # The elements that are open, the root first, which stays.
         self.open: list[_Node] = []
         self._done: list[_Node] = []
-        self._depth = self._count = 0
-        # Where the piece at hand begins.
-        self._began = 0
         # The parts of the narrative that is open.
         self._div: list[str] = []
         self._div_depth = 0
@@ -111,45 +96,32 @@ class _Builder:
     def read(self, chunks: Iterable[bytes]) -> Iterator[_Node]:
         """Yield the root when it has begun; in pieces, each node below it when it has ended."""
         size, is_begun = 0, False
-        try:
-            for chunk in chunks:
-                self._parser.Parse(chunk, False)
-                size += len(chunk)
-                if self.open and not is_begun:
-                    is_begun = True
-                    yield self.open[0]
+        for chunk in chunks:
+            self.parser.feed(chunk)
+            size += len(chunk)
+            if self.open and not is_begun:
+                is_begun = True
+                yield self.open[0]
+            if self._done:
+                # Of the next piece, what this chunk has is not counted.
+                size = 0
                 done, self._done = self._done, []
                 yield from done
-                if self._longest and size - self._began > self._longest:
-                    raise self._invalid(f"holds a piece of more than {self._longest:,} bytes")
-            self._parser.Parse(b"", True)
-        except expat.ExpatError as error:
-            reason = expat.ErrorString(error.code)
-            raise InvalidXml(f"is not well-formed XML: {reason}", error.lineno) from None
+            if self._longest and size > self._longest:
+                raise self.parser.refused(f"holds a piece of more than {self._longest:,} bytes")
+        self.parser.feed(b"", is_last=True)
         yield from self._done
 
-    def _invalid(self, message: str) -> InvalidXml:
-        return InvalidXml(message, self._parser.CurrentLineNumber)
-
-    def _doctype(self, *_declaration: object) -> None:
-        raise self._invalid("has a DOCTYPE, which FHIR never has; remove it")
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._depth += 1
-        self._count += 1
-        if self._depth > _MAX_DEPTH:
-            raise self._invalid(f"is nested more than {_MAX_DEPTH} elements deep")
-        if self._count > _MAX_ELEMENTS:
-            raise self._invalid(f"has more than {_MAX_ELEMENTS:,} elements in one resource")
+    def start(self, name: str, attributes: dict[str, str]) -> None:
         if self._div_depth or name == f"{XHTML} div":
             self._start_xhtml(name.rpartition(" ")[2], attributes)
             return
         namespace, _, local = name.rpartition(" ")
         if not self.open and namespace != FHIR:
-            raise self._invalid(f'is not FHIR: its first element needs xmlns="{FHIR}"')
+            raise self.parser.refused(f'is not FHIR: its first element needs xmlns="{FHIR}"')
         own = {key: value for key, value in attributes.items() if not key.startswith(_XSI)}
         name = local if namespace == FHIR else f"{{{namespace}}}{local}"
-        self.open.append(_Node(name, own, self._parser.CurrentLineNumber))
+        self.open.append(_Node(name, own, self.parser.line))
 
     def _start_xhtml(self, name: str, attributes: dict[str, str]) -> None:
         self._div_depth += 1
@@ -160,8 +132,7 @@ class _Builder:
         )
         self._div.append(f"<{name}{namespace}{written}{'/' if name in VOID else ''}>")
 
-    def _end(self, name: str) -> None:
-        self._depth -= 1
+    def end(self, name: str) -> None:
         if self._div_depth:
             self._div_depth -= 1
             name = name.rpartition(" ")[2]
@@ -169,23 +140,22 @@ class _Builder:
                 self._div.append(f"</{name}>")
             if self._div_depth:
                 return
-            line = self._parser.CurrentLineNumber
-            self.open.append(_Node("div", {"value": "".join(self._div)}, line))
+            self.open.append(_Node("div", {"value": "".join(self._div)}, self.parser.line))
             self._div = []
         if len(self.open) == 1:
             return
         node, parent = self.open.pop(), self.open[-1]
         if self._longest and len(self.open) == 1 and parent.name == "Bundle":
             self._done.append(node)
-            self._count, self._began = 0, self._parser.CurrentByteIndex
+            self.parser.count = 0
         else:
             parent.children.append(node)
 
-    def _characters(self, text: str) -> None:
+    def characters(self, text: str) -> None:
         if self._div_depth:
             self._div.append(escape(text, quote=False))
         elif text.strip():
-            raise self._invalid("has text outside of the narrative; a value stands in value=")
+            raise self.parser.refused("has text outside of the narrative; a value stands in value=")
 
 
 def _resource(node: _Node) -> dict[str, Any]:
@@ -206,16 +176,11 @@ def _object(node: _Node, kind: str, **content: Any) -> dict[str, Any]:
             raise InvalidXml(f"has a second {name}", alike[0].line)
         values = [_value(child, member) for child in alike]
         siblings = [_sibling(child, member) for child in alike]
-        if member.repeats or len(alike) > 1:
-            if any(value is not None for value in values):
-                content[name] = values
-            if any(siblings):
-                content[f"_{name}"] = siblings
-        else:
-            if values[0] is not None:
-                content[name] = values[0]
-            if siblings[0]:
-                content[f"_{name}"] = siblings[0]
+        is_list = member.repeats or len(alike) > 1
+        if any(value is not None for value in values):
+            content[name] = values if is_list else values[0]
+        if any(siblings):
+            content[f"_{name}"] = siblings if is_list else siblings[0]
     return content
 
 

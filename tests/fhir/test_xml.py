@@ -180,6 +180,25 @@ def test_xml_is_read_in_the_encodings_that_it_names_itself(subtests):
         with subtests.test(encoding=encoding):
             text = HARD_XML.replace("UTF-8", "utf-16" if encoding == "utf-16" else "utf-8")
             assert xml_reader.loads(text.encode(encoding)) == HARD
+    for encoding in ["us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252"]:
+        with subtests.test(encoding=encoding):
+            text = HARD_XML.replace("UTF-8", encoding)
+            assert xml_reader.loads(text.encode(encoding, "xmlcharrefreplace")) == HARD
+
+
+def test_xml_in_another_encoding_than_it_names_is_refused(subtests):
+    for encoding, document, message in [
+        ("shift_jis", HARD_XML.encode(), "is written in shift_jis; use UTF-8"),
+        ("iso-8859-2", HARD_XML.encode(), "is written in iso-8859-2; use UTF-8"),
+        ("nonsense", HARD_XML.encode(), "is written in nonsense; use UTF-8"),
+        ("utf-16", HARD_XML.encode(), "says that it is written in utf-16, and does not begin so"),
+        ("UTF-8", "<a>\nä</a>".encode("latin-1"), "is not UTF-8, as it says it is: byte 5"),
+    ]:
+        with subtests.test(encoding=encoding):
+            with pytest.raises(xml_reader.InvalidXml) as refused:
+                xml_reader.loads(document.replace(b"UTF-8", encoding.encode()))
+            assert str(refused.value) == message
+            assert refused.value.line == (2 if encoding == "UTF-8" else 1)
 
 
 def test_prefix_a_comment_and_the_place_of_a_schema_change_nothing():
@@ -225,7 +244,7 @@ def test_unknown_xml_is_kept_for_validation(subtests):
 
 
 def test_invalid_xml_is_refused(subtests, monkeypatch):
-    monkeypatch.setattr(xml_reader, "_MAX_ELEMENTS", 1_000)
+    monkeypatch.setattr(xml_reader, "_RULES", xml_reader._RULES._replace(elements=1_000))
     for document, message in [
         ("", "is not well-formed XML: no element found"),
         (f"<Patient {FHIR}>", "is not well-formed XML: no element found"),
@@ -320,6 +339,17 @@ def test_bundle_is_read_entry_by_entry():
     ]
     whole = xml_reader.loads(BUNDLE.encode())
     assert json.loads(fhir_json.dumps(whole))["entry"][0]["resource"] == patient
+
+
+def test_character_may_begin_in_one_chunk_and_end_in_the_next(monkeypatch):
+    monkeypatch.setattr(xml_reader, "_CHUNK", 101)
+    for encoding in ["utf-8", "utf-16"]:
+        text = f'<Bundle {FHIR}><id value="{"ä𝔘" * 200}"/></Bundle>'
+        (_, piece) = xml_reader.pieces(io.BytesIO(text.encode(encoding)), 10_000)
+        assert piece.content == "ä𝔘" * 200
+    broken = text.encode() + b"\n<!--\xe4-->"
+    with pytest.raises(xml_reader.InvalidXml, match=f"is not UTF-8.*: byte {len(broken) - 3}$"):
+        [*xml_reader.pieces(io.BytesIO(broken), 10_000)]
 
 
 def test_piece_of_a_bundle_has_a_greatest_size():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fhirapp.definition import types
-from fhirapp.features.imports.ccda import UnreadableDocument, identities, resources_of
+from fhirapp.features.imports.ccda import UnreadableDocument, identities, resources_of, tree
 from fhirapp.store.prepare import prepare
 from tests.support import effort
 from tests.support.ccda_rules import document
@@ -166,7 +166,7 @@ def test_minimal_document_is_stored(app):
 
 
 def test_many_elements_are_refused_but_in_another_section(monkeypatch):
-    monkeypatch.setattr("fhirapp.features.imports.ccda.tree._MAX_ELEMENTS", 400)
+    monkeypatch.setattr(tree, "_RULES", tree._RULES._replace(elements=400))
     assert_many_elements_are_refused(400, "has more than 400 elements in its header and Allergies")
 
 
