@@ -15,6 +15,19 @@ if TYPE_CHECKING:
     from tests.support.browser import Visit
 
 pytest_plugins = ["tests.support.live", "tests.support.browser"]
+# The contrast of an element's text with what is behind it (WCAG 2.2 §1.4.3).
+CONTRAST = """
+(element) => {
+  const luminance = (colour) => {
+    const parts = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255);
+    const [r, g, b] = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ink = luminance(getComputedStyle(element).color);
+  const ground = luminance(getComputedStyle(element.closest("button")).backgroundColor);
+  return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+}
+"""
 
 
 @pytest.fixture
@@ -54,7 +67,6 @@ def execute(visitor: Visit, patient: str) -> Locator:
     visitor.page.locator(".close-modal").click()
     visitor.page.get_by_role("button", name="Try it out").click()
     row = visitor.page.locator('tr[data-param-name="patient"]')
-    row.get_by_role("button", name="Add string item").click()
     row.get_by_role("textbox").fill(patient)
     visitor.page.get_by_role("button", name="Execute").click()
     told = visitor.page.locator(".live-responses-table .response")
@@ -105,6 +117,35 @@ def test_swagger_ui_is_usable_with_screen_readers_and_keyboards(documentation):
     page.wait_for_function("() => !document.querySelector('#api pre.microlight:not([tabindex])')")
     page.get_by_role("button", name="Authorize", exact=True).first.click()
     page.get_by_role("dialog").get_by_role("button", name="Close").first.click()
+
+
+def test_documentation_lists_each_address_once_with_plain_parameters(documentation):
+    page = documentation.page
+    addresses = page.locator("[data-tag=AllergyIntolerance] ~ div .opblock-summary-path").all()
+    paths = [address.get_attribute("data-path") for address in addresses]
+    assert "/fhir/AllergyIntolerance" in paths
+    assert [path for path in paths if path.startswith("/api/")] == []
+    names = [
+        row.get_attribute("data-param-name") for row in page.locator("tr[data-param-name]").all()
+    ]
+    assert names[0] == "patient"
+    ordered = ["code", "_id", "_count", "_sort", "_lastUpdated", "_format", "Prefer"]
+    assert sorted(ordered, key=names.index) == ordered
+    assert set(page.locator("tr[data-param-name] .parameter__type").all_inner_texts()) <= {
+        *("string", "integer", "boolean")
+    }
+    codes = page.locator(".responses-table tr.response").all()
+    assert [code.get_attribute("data-code") for code in codes] == ["200"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_authorize_buttons_are_readable(visit, scheme):
+    visitor = visit(color_scheme=scheme)
+    visitor.open("/api-docs")
+    button = visitor.page.locator(".scheme-container .btn.authorize")
+    button.click()
+    for shown in (button.locator("span"), visitor.page.locator(".modal-btn.authorize").first):
+        assert shown.evaluate(CONTRAST) > 4.5
 
 
 def test_refused_authorization_is_shown(documentation):

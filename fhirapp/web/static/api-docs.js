@@ -15,6 +15,30 @@ const forms = {
   clientCredentials: { clientId: backend, clientSecret: secret, scopes: backend && "system/*.rs" },
 };
 const isFirst = (form) => form.first().get("flow") === (backend ? "clientCredentials" : "authorizationCode");
+// The description as people read it: an address once, the parameters that are used most first, each
+// as one text.
+const LAST = ["_id", "_count", "_sort", "_include", "_revinclude", "_summary", "_elements", "_total", "_explain"];
+const FORMS = ["_format", "_pretty"];
+const rank = ({ in: position, name }) => {
+  if (position !== "query") return position === "path" ? -1 : 100;
+  if (!name.startsWith("_")) return 0;
+  return FORMS.includes(name) ? 99 : LAST.includes(name) ? 1 + LAST.indexOf(name) : 50;
+};
+const readable = (document) => {
+  const { parameters: shared } = document.components;
+  const whole = (parameter) => (parameter.$ref ? shared[parameter.$ref.split("/").pop()] : parameter);
+  for (const parameter of Object.values(shared)) parameter.schema = parameter.schema.items ?? parameter.schema;
+  for (const [path, operations] of Object.entries(document.paths)) {
+    if (path.startsWith("/api/")) delete document.paths[path];
+    for (const operation of Object.values(operations)) {
+      operation.parameters?.sort((one, other) => rank(whole(one)) - rank(whole(other)));
+    }
+  }
+  return document;
+};
+const reading = { statePlugins: { spec: { wrapActions: {
+  updateJsonSpec: (update) => (document) => update(document?.paths ? readable(document) : document),
+} } } };
 const authorizing = ({ React }) => ({
   statePlugins: { auth: { wrapSelectors: {
     definitionsToAuthorize: (found) => (...sought) => found(...sought)?.sortBy((form) => !isFirst(form)),
@@ -26,6 +50,9 @@ const authorizing = ({ React }) => ({
     },
     // There is one server to try: this one.
     ServersContainer: () => () => null,
+    // Errors that operations share are not listed with each of them.
+    response: (Response) => (given) =>
+      given.specSelectors.specJson().getIn([...given.specPath, "$ref"]) ? null : React.createElement(Response, given),
   },
 });
 
@@ -35,7 +62,7 @@ const ui = SwaggerUIBundle({
   oauth2RedirectUrl: redirect,
   docExpansion: "none",
   defaultModelsExpandDepth: -1,
-  plugins: [authorizing],
+  plugins: [reading, authorizing],
   // The description is not sent to anybody who would check it.
   validatorUrl: null,
   // Swagger UI adds to every address of OAuth's what only the first takes.
