@@ -20,7 +20,8 @@ CONTRAST = """
 (element) => {
   const luminance = (colour) => {
     const parts = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255);
-    const [r, g, b] = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = parts.map(linear);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const ink = luminance(getComputedStyle(element).color);

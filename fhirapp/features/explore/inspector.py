@@ -184,7 +184,7 @@ def _granted(definition: Definition, grant: Permission) -> str:
     if filter_conditions(definition, grant.filters) is None:
         return ""
     whose = _("only that of patient %(id)s", id=grant.patient) if grant.patient else _("all")
-    only = " and ".join(
+    only = _(" and ").join(
         _("%(name)s is %(value)s", name=name, value=value) for name, value in grant.filters
     )
     return _("%(whose)s, only where %(only)s", whose=whose, only=only) if only else whose

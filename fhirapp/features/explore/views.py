@@ -29,17 +29,18 @@ _FOLDED = frozenset({"meta", "text", "link", "extension"})
 
 
 class FoldedJson(NamedTuple):
-    """JSON as markup; is_cut says that a part of it is left out."""
+    """JSON as markup, and what of it is cut: long texts, or parts as a whole."""
 
     markup: Markup
-    is_cut: bool
+    cuts_texts: bool
+    cuts_parts: bool
 
 
 def fold_json(content: Any, link: Link, most: int = MOST) -> FoldedJson:
     """Return JSON as markup that folds."""
     view = _View(link, most)
     view.write("", content, "", 0)
-    return FoldedJson(Markup("".join(view.parts)), view.is_cut)
+    return FoldedJson(Markup("".join(view.parts)), view.cuts_texts, view.cuts_parts)
 
 
 def visible(text: str) -> str:
@@ -50,7 +51,7 @@ def visible(text: str) -> str:
 class _View:
     def __init__(self, link: Link, most: int) -> None:
         self.parts: list[str] = []
-        self.is_cut = False
+        self.cuts_texts = self.cuts_parts = False
         self._link = link
         self._left = most
 
@@ -110,11 +111,11 @@ class _View:
                 return
 
     def _leave_out(self, line: str) -> None:
-        self.is_cut = True
+        self.cuts_parts = True
         self.parts.append(f"<p>{line}</p>")
 
     def _leave_out_rest(self, count: int) -> None:
-        self.is_cut = True
+        self.cuts_parts = True
         self.parts.append(f"<p class=soft>{escape(_('… and %(count)s more', count=count))}</p>")
 
     def _add(self, text: str) -> None:
@@ -146,7 +147,7 @@ class _View:
         quoted = escape(visible(fhir_json.text(text[:_LONGEST_TEXT])))
         if len(text) == _LONGEST_TEXT:
             return quoted
-        self.is_cut = True
+        self.cuts_texts = True
         count = numeral(len(text) - _LONGEST_TEXT)
         more = escape(_("… and %(count)s more characters", count=count))
         return f"{quoted} <small>{more}</small>"

@@ -349,7 +349,7 @@ def test_folded_json_is_the_json_and_none_of_it_is_markup():
         {"a": 'quote " & <b>', "b": "line\nbreak\ttab", "c": "é☃", "d": "\u202eevil\u200b"},
     ):
         view = fold_json(content, lambda _text: None)
-        assert not view.is_cut
+        assert (view.cuts_texts, view.cuts_parts) == (False, False)
         assert json.loads(loose(view.markup), parse_float=Decimal) == content
         assert not re.search("[\u202e\u200b]", view.markup)
         tags = {*re.findall(r"</?([a-z]+)", view.markup)}
@@ -364,10 +364,25 @@ def test_deep_and_long_json_is_cut():
     wide = {f"name{number}": IMAGE * 20 for number in range(2_000)}
     for content in (deep, long, wide, [wide] * 10):
         view = fold_json(content, lambda _text: None)
-        assert view.is_cut
+        assert view.cuts_parts
         assert len(view.markup) < MOST * 1.2
         assert "<img" not in view.markup
         assert view.markup.count("<details") == view.markup.count("</details>")
+
+
+def test_page_says_what_of_the_json_is_cut(clinician):
+    long, many = {"a": "x" * 411}, {"a": [{"b": "y" * 300}] * 300}
+    cut = {"texts": "Long texts are shortened.", "parts": "Some parts are left out."}
+    for content, expected in ((long, ["texts"]), (many, ["parts"]), ([long, many], [*cut])):
+        view = fold_json(content, lambda _text: None)
+        assert (view.cuts_texts, view.cuts_parts) == ("texts" in expected, "parts" in expected)
+    for address, expected in (
+        ("Organization?_count=1", []),
+        ("Binary/bin-p3-consult-2024", ["texts"]),
+        ("AllergyIntolerance?patient=p1", ["texts", "parts"]),
+    ):
+        page = clinician.get(explorer_address(f"/fhir/{address}", view="json"))
+        assert [name for name, words in cut.items() if words in page.words] == expected, address
 
 
 def test_entries_beyond_the_limit_have_a_line_each():
@@ -382,7 +397,7 @@ def test_entries_beyond_the_limit_have_a_line_each():
         lambda text: f"/explore?{text}" if text.startswith(BASE_URL) else None,
         most=5_000,
     )
-    assert (view.is_cut, len(view.markup) < 60_000) == (True, True)
+    assert (view.cuts_parts, len(view.markup) < 60_000) == (True, True)
     assert f'href="/explore?{fhir}/a90"' in view.markup
     assert "AllergyIntolerance/a90 · &lt;i&gt;Latex" in view.markup
     assert "… and 900 more" in view.markup
