@@ -69,7 +69,7 @@ def _enter(button: str, **filled: str) -> Callable[[Visit], None]:
 def _set(**values: str) -> Callable[[Visit], None]:
     """Return what changes one setting on the page of settings."""
     ((name, text),) = values.items()
-    return _enter(f"Save {name}", **{f"value-{name}": text})
+    return _enter("Save", **{f"value-{name}": text})
 
 
 def _allow(one: Visit) -> None:

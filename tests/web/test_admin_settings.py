@@ -46,16 +46,35 @@ def test_every_setting_is_shown_with_its_sentence_and_origin(admin, app):
         sentence = " ".join(setting.metadata["doc"].replace("`", "").split())
         assert f"FHIRAPP_{setting.name.upper()}" in words
         assert sentence in words
-    grouped = [name for _title, names in GROUPS for name in names.split()]
+    grouped = [name for _title, names in GROUPS for name in names]
     assert sorted(grouped) == sorted(setting.name for setting in declared())
     for shown in (
-        "FHIRAPP_LOG_FORMAT command line How it is logged: text or json Default: text",
+        "Log format command line FHIRAPP_LOG_FORMAT How it is logged: text or json Default: text",
         "FHIRAPP_THREADS Threads in each process Default: 4 4",
         str(settings_of(app).instance),
         "one per processor core not set; effective value:",
         "with commas between Default: none not set",
     ):
         assert shown in words
+
+
+def test_what_can_be_changed_here_is_first_and_the_rest_is_folded(admin):
+    shown, folded = admin.get(PATH).response.text.split("<details", 1)
+    for setting in declared():
+        title = f'id="{setting.name}"'
+        assert (title in shown, title in folded) == (
+            setting.metadata["live"],
+            not setting.metadata["live"],
+        )
+
+
+def test_time_zone_is_chosen_from_a_list_that_has_the_current_one(admin, app):
+    page = admin.get(PATH)
+    assert '<option value="Asia/Kolkata">Asia/Kolkata</option>' in page.response.text
+    page = change(admin, "timezone", timezone="EST5EDT")
+    assert page.form_to("/timezone").fields["timezone"] == "EST5EDT"
+    change(admin, "timezone", timezone="")
+    assert admin.get(PATH).form_to("/timezone").fields["timezone"] == ""
 
 
 def test_only_what_is_safe_to_change_has_a_form(admin):

@@ -22,7 +22,10 @@ FEATURE = Feature(
         "logs": ("fhirapp.features.health.cli:logs", "Show the latest warnings and errors."),
     },
     probes=("fhirapp.features.health.probes:PROBES",),
-    setup_steps=("fhirapp.features.health.address:set_address",),
+    setup_steps=(
+        "fhirapp.features.health.address:set_time_zone",
+        "fhirapp.features.health.address:set_address",
+    ),
     side_server="fhirapp.features.health.metrics:listen",
     navigation=(
         MenuLink(MAIN, 70, "/admin", N_("Administer"), roles=("administrator",)),

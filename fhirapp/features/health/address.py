@@ -141,6 +141,15 @@ def _days_left(connection: ssl.SSLSocket) -> int | None:
     return int((ssl.cert_time_to_seconds(str(until)) - time.time()) // _DAY) if until else None
 
 
+def set_time_zone() -> SetupStep:
+    """Return the step that sets the clinic's time zone."""
+    description = N_("Pages show times in it, and schedules run by it. Now it is the machine's.")
+    is_done = bool(settings().timezone) or str(settings().zone) not in ("UTC", "Etc/UTC")
+    return SetupStep(
+        45, N_("Choose the time zone"), description, "/admin/settings#timezone", is_done
+    )
+
+
 def set_address() -> SetupStep:
     """Return the step that sets the address and TLS."""
     description = N_(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
+from zoneinfo import available_timezones
 
 from flask import Response, current_app, request
 from flask.blueprints import BlueprintSetupState
@@ -107,33 +109,84 @@ blueprint.record(note_start)
 _SECRET = re.compile("pass|secret|token|key", re.I)
 
 
-# In the page's order; every setting is in one.
-GROUPS = (
+# In the page's order, each setting with its title; every setting is in one.
+GROUPS: Sequence[tuple[str, Mapping[str, str]]] = (
     (
-        _("Searches and answers"),
-        "page_size page_max require_patient_or_id self_link export_hours inline_max empty_content",
+        _("Pages"),
+        {
+            "timezone": _("Time zone"),
+            "checklist": _("Setup checklist"),
+            "translation": _("Translation of all pages"),
+        },
     ),
     (
         _("Sign-in and apps"),
-        (
-            "second_factor oidc_name oidc_issuer oidc_client_id oidc_client_secret oidc_scope "
-            "oidc_roles fetch_private dynamic_registration"
-        ),
+        {
+            "second_factor": _("Who must have a second factor"),
+            "oidc_name": _("Identity provider: name"),
+            "oidc_issuer": _("Identity provider: issuer"),
+            "oidc_client_id": _("Identity provider: client id"),
+            "oidc_client_secret": _("Identity provider: client secret"),
+            "oidc_scope": _("Identity provider: scopes"),
+            "oidc_roles": _("Identity provider: roles"),
+            "fetch_private": _("Keys of apps from private addresses"),
+            "dynamic_registration": _("Apps register themselves"),
+        },
     ),
-    (_("Pages"), "timezone translation checklist"),
+    (
+        _("Searches and answers"),
+        {
+            "page_size": _("Results on a page"),
+            "page_max": _("Results on a page at most"),
+            "require_patient_or_id": _("Searches must name a patient"),
+            "self_link": _("Self link of a search"),
+            "export_hours": _("Hours that exports are kept"),
+            "inline_max": _("Largest inline attachment"),
+            "empty_content": _("Documents without content"),
+        },
+    ),
     (
         _("Logs, metrics and audit trail"),
-        "log_level log_format access_log metrics audit audit_keep",
+        {
+            "log_level": _("What is logged"),
+            "log_format": _("Log format"),
+            "access_log": _("Access log"),
+            "metrics": _("Address for Prometheus"),
+            "audit": _("If the audit trail cannot be written"),
+            "audit_keep": _("Days that the audit trail is kept"),
+        },
     ),
     (
         _("Address and connections"),
-        "base_url host port trusted_proxy connections connections_of_address processes threads",
+        {
+            "base_url": _("Address of this server"),
+            "host": _("Listening address"),
+            "port": _("Port"),
+            "trusted_proxy": _("Reverse proxies"),
+            "connections": _("Open connections"),
+            "connections_of_address": _("Slow connections of one client"),
+            "processes": _("Processes"),
+            "threads": _("Threads in each process"),
+        },
     ),
     (
         _("Database, files and keys"),
-        "database_url instance_path files secret ocr_languages",
+        {
+            "database_url": _("Database"),
+            "instance_path": _("Folder of the database and the keys"),
+            "files": _("Shared files"),
+            "secret": _("Secret of the servers"),
+            "ocr_languages": _("Languages of scans"),
+        },
     ),
-    (_("Demo and lessons"), "demo demo_reset lessons"),
+    (
+        _("Demo and lessons"),
+        {
+            "demo": _("Demo mode"),
+            "demo_reset": _("Reset of the demo"),
+            "lessons": _("Own lessons"),
+        },
+    ),
 )
 
 
@@ -141,11 +194,14 @@ class _SettingView(NamedTuple):
     """A setting as the page shows it; in_effect is what an empty one comes to."""
 
     name: str
+    title: str
     doc: str
     value: str
     in_effect: str
     default: str
     origin: str
+    # Whether it can be changed here, unless it is set where the server is started.
+    is_live: bool
     # Whether there is a form for it here, and of which values: pairs of value and label.
     is_open: bool
     options: list[tuple[str, str]]
@@ -184,7 +240,7 @@ def change(name: str) -> Response:
 def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Response:
     known = chosen()
     listed = {view.name: view for view in _views(known)}
-    groups = [(title, [listed[name] for name in names.split()]) for title, names in GROUPS]
+    groups = [(title, [listed[name] for name in names]) for title, names in GROUPS]
     return pages.page(
         "admin/settings.html",
         status,
@@ -239,6 +295,7 @@ def _views(known: StoredSettings) -> Iterator[_SettingView]:
         "timezone": str(now.zone),
     }
     typed = form_fields()
+    titles = {name: title for _group, names in GROUPS for name, title in names.items()}
     for field in config.declared():
         name, value = field.name, getattr(now, field.name)
         shown = _as_text(value)
@@ -249,13 +306,17 @@ def _views(known: StoredSettings) -> Iterator[_SettingView]:
         is_live = name in live_settings.LIVE
         yield _SettingView(
             name,
+            titles[name],
             field.metadata["doc"],
             "" if is_unset else shown,
             in_effect[name] if is_unset else "",
             field.metadata["shown"] or f"`{_as_text(field.default)}`",
             origin,
+            is_live=is_live,
             is_open=is_live and origin in ("", config.STORED),
-            options=_options(field.metadata["parser"]),
+            options=_zones(str(value))
+            if name == "timezone"
+            else _options(field.metadata["parser"]),
             is_number=isinstance(field.metadata["parser"], Integer),
             typed=typed.get(name, str(value)) if is_live else "",
             stored=known.rows.get(name),
@@ -267,6 +328,19 @@ def _as_text(value: Any) -> str:
     if isinstance(value, bool):
         return _("on") if value else _("off")
     return str(value)
+
+
+@cache
+def _regions() -> Sequence[str]:
+    """Return the time zones that are named for a place."""
+    names = available_timezones()
+    return sorted(name for name in names if "/" in name and not name.startswith("Etc/"))
+
+
+def _zones(chosen_now: str) -> list[tuple[str, str]]:
+    """Return the time zones to choose from: the machine's, UTC, those of places, the current."""
+    names = dict.fromkeys(["UTC", *_regions(), *filter(None, [chosen_now])])
+    return [("", _("the machine's")), *((name, name) for name in names)]
 
 
 def _options(parser: Parser[Any]) -> list[tuple[str, str]]:

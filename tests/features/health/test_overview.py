@@ -130,7 +130,7 @@ def test_setup_checklist_lists_what_is_left_to_do(make_app):
     admin = admin_of(app)
     page = admin.get("/admin")
     paths = {"/admin/users/new", "/apps/register", "/admin/imports", "/admin/backups"}
-    paths |= {"/docs/deploy", "/account/second-factor"}
+    paths |= {"/docs/deploy", "/account/second-factor", "/admin/settings#timezone"}
     with app.app_context():
         if why_no_backup(settings_of(app)):
             paths.remove("/admin/backups")
@@ -141,11 +141,11 @@ def test_setup_checklist_lists_what_is_left_to_do(make_app):
     back_up(app)
     alter(app, update(User).where(User.role == ADMINISTRATOR).values(totp_secret=b"x"))
     left = setup_steps(admin.get("/admin"))
-    assert [*left.values()] == ["/admin/imports", "/docs/deploy"]
+    assert [*left.values()] == ["/admin/imports", "/admin/settings#timezone", "/docs/deploy"]
 
 
 def test_setup_checklist_ends_when_all_is_done(make_app):
-    app = make_app(trusted_proxy="127.0.0.1")
+    app = make_app(trusted_proxy="127.0.0.1", timezone="UTC")
     admin = admin_of(app)
     back_up(app)
     assert [*setup_steps(admin.get("/admin")).values()] == ["/account/second-factor"]
