@@ -29,7 +29,7 @@ def sample(name: str) -> str:
 
 def read(document: str | bytes) -> list[Resource]:
     """Return the resources of a document."""
-    return resources_of(document if isinstance(document, bytes) else document.encode(), "sample")
+    return resources_of(document if isinstance(document, bytes) else document.encode())
 
 
 def served(resources: list[Resource]) -> list[Resource]:

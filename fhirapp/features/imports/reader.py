@@ -196,7 +196,7 @@ class RecordReader:
             raise Broken(f"is longer than {_LONGEST_CDA:,} bytes")
         found: list[str] = []
         try:
-            resources = ccda.resources_of(document, source.name, found.append)
+            resources = ccda.resources_of(document, found.append)
         except ccda.UnreadableDocument as error:
             raise Broken(str(error)) from None
         identifiers = ccda.identities(resources)

@@ -111,7 +111,7 @@ def element(resources: list[Resource], path: str) -> Any:
 def mismatches(case: Case) -> dict[str, tuple[Any, Any]]:
     """Return what a document becomes that is not expected: by name, found and expected."""
     remarks: list[str] = []
-    resources = resources_of(case.document.encode(), "sample", remarks.append)
+    resources = resources_of(case.document.encode(), remarks.append)
     allergies = of_type(resources, "AllergyIntolerance")
     entries = list(entries_of(allergies))
     written = json.dumps(json.loads(fhir_json.dumps(allergies)), ensure_ascii=False)

@@ -287,7 +287,7 @@ def test_deferred_patient_of_a_document_is_compared_with_others(
     )
     adam = document("Adam", (RECORD, "1"), (HOUSEHOLD, "7")).replace(b"</patient>", clinic)
     eve = document("Eve", (RECORD, "2"), (HOUSEHOLD, "7"), given="Eve")
-    resources = ccda.resources_of(adam, "adam.xml")
+    resources = ccda.resources_of(adam)
     (made,) = [resource for resource in resources if resource["resourceType"] == "Organization"]
     waits = {**made, "partOf": {"reference": "Organization?identifier=urn:clinic|none"}}
     clinics = write(tmp_path, lines(waits), "x.ndjson")

@@ -43,25 +43,20 @@ _MAY_BE_KNOWN = frozenset({"Organization", "Practitioner", "Patient"})
 
 
 def resources_of(
-    document: bytes, place: str, remark: Callable[[str], None] = lambda _text: None
+    document: bytes, remark: Callable[[str], None] = lambda _text: None
 ) -> list[dict[str, Any]]:
     """Return the resources of a document as FHIR JSON, each after those that it refers to.
 
-    place is that of the document; remark receives what an import should report of it. Raises
-    UnreadableDocument, which carries the place.
+    remark receives what an import should report of the document. Raises UnreadableDocument.
     """
+    root = read(document, is_allergies)
+    elements = root.descendants()
     try:
-        root = read(document, is_allergies)
-        elements = root.descendants()
-        try:
-            return _resources(root, elements, document, remark)
-        finally:
-            # Without the circles the elements are freed at once, and not by a later collection.
-            for element in elements:
-                element.parent = None
-    except UnreadableDocument as error:
-        error.place = place
-        raise
+        return _resources(root, elements, document, remark)
+    finally:
+        # Without the circles the elements are freed at once, and not by a later collection.
+        for element in elements:
+            element.parent = None
 
 
 def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str]]]:

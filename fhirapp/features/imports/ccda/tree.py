@@ -34,13 +34,12 @@ _MAX_PATH = 300
 class UnreadableDocument(ValueError):
     """A document that cannot be taken; str() says why, in which line and element.
 
-    line is 0 and path is empty where the whole is meant. place is that of the document.
+    line is 0 and path is empty where the whole is meant.
     """
 
     def __init__(self, message: str, line: int = 0, path: str = "") -> None:
         where = ", ".join(filter(None, (f"line {line}" if line else "", path[:_MAX_PATH])))
         super().__init__(f"{where}: {message}" if where else message)
-        self.place = ""
 
 
 # The content of what has none, never changed: most elements have none, and each list costs time.
