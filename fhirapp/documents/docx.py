@@ -245,11 +245,9 @@ class _Word:
                 for html, inner in self._pieces(child, run, style):
                     yield _replaced(html, font), inner
             elif tag in _FORMULA:
-                yield from (
-                    (_FORMULA[tag], marks),
-                    *self._pieces(child, marks, style),
-                    (")", marks),
-                )
+                yield _FORMULA[tag], marks
+                yield from self._pieces(child, marks, style)
+                yield ")", marks
             elif tag in _NOTES:
                 yield self._reference(_NOTES[tag], child.get("id", "")), marks | {"sup"}
             elif tag == "txbxContent":

@@ -11,7 +11,7 @@ import posixpath
 import stat
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Protocol
@@ -174,11 +174,9 @@ class ArchiveIndex:
     def find(self, folder: str, path: str) -> ArchiveMember:
         """Return the member at a path from a folder. Raises UnreadableFile."""
         if folder not in self._names:
-            self._names[folder] = Names(self._below(folder))
+            below = (path for path in self._by_path if path.startswith(folder))
+            self._names[folder] = Names(path.removeprefix(folder) for path in below)
         return self._by_path[folder + self._names[folder].find(path)]
-
-    def _below(self, folder: str) -> Iterator[str]:
-        return (path.removeprefix(folder) for path in self._by_path if path.startswith(folder))
 
     @cached_property
     def _by_path(self) -> dict[str, ArchiveMember]:

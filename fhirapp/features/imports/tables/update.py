@@ -59,11 +59,8 @@ def _drop_absence(result: dict[str, Any], name: str) -> None:
     """Remove the data-absent-reason of an element that now has a value."""
     beside = result.get(f"_{name}")
     if isinstance(beside, dict):
-        kept = [
-            extension
-            for extension in beside.get("extension", ())
-            if extension.get("url") != DATA_ABSENT_REASON
-        ]
+        extensions = beside.get("extension", ())
+        kept = [known for known in extensions if known.get("url") != DATA_ABSENT_REASON]
         del result[f"_{name}"]
         rest = {part: value for part, value in beside.items() if part != "extension"}
         rest |= {"extension": kept} if kept else {}
@@ -75,14 +72,8 @@ def _identifiers(
     current: Sequence[Mapping[str, Any]], stated: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
     known = {(identifier.get("system"), identifier.get("value")) for identifier in current}
-    return [
-        *current,
-        *(
-            identifier
-            for identifier in stated
-            if (identifier.get("system"), identifier.get("value")) not in known
-        ),
-    ]
+    added = [item for item in stated if (item.get("system"), item.get("value")) not in known]
+    return [*current, *added]
 
 
 def _moment(current: str, stated: str) -> str:
@@ -107,7 +98,8 @@ def _names(current: Sequence[dict[str, Any]], stated: Sequence[dict[str, Any]]) 
     changed = next(
         (name for name in in_use if may_be_called({"name": [name]}, {"name": [stated_name]})), None
     )
-    if changed is None or not _is_comparable(changed, stated_name):
+    # Names in two scripts are two names.
+    if changed is None or _is_latin(changed) != _is_latin(stated_name):
         return [*known, stated_name]
     return [_renamed(name, stated_name) if name is changed else name for name in known]
 
@@ -118,11 +110,6 @@ def _is_in_use(name: Mapping[str, Any]) -> bool:
 
 def _has_parts(name: Mapping[str, Any]) -> bool:
     return "family" in name or "given" in name
-
-
-def _is_comparable(name: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Say whether two names are in one script."""
-    return _is_latin(name) == _is_latin(other)
 
 
 def _is_latin(name: Mapping[str, Any]) -> bool:
@@ -287,8 +274,8 @@ def _status(resource: Mapping[str, Any], name: str) -> str | None:
 def _drop_other_onsets(result: dict[str, Any], stated: Mapping[str, Any]) -> None:
     """Leave one onset: FHIR has a date, an age, a period, a range or words."""
     if "onsetDateTime" in stated:
-        for name in [name for name in result if name.lstrip("_").startswith("onset")]:
-            if name.lstrip("_") != "onsetDateTime":
+        for name in [*result]:
+            if name.lstrip("_").startswith("onset") and name.lstrip("_") != "onsetDateTime":
                 del result[name]
 
 
