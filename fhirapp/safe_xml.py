@@ -69,7 +69,7 @@ class XmlHandler(Protocol):
 
 
 class XmlParser:
-    """Passes the elements of XML to a handler; count is how many the scope has so far."""
+    """Passes elements to a handler; count is how many the scope has so far, expat has the line."""
 
     def __init__(self, handler: XmlHandler, rules: XmlRules) -> None:
         self.count = 0
@@ -81,34 +81,30 @@ class XmlParser:
         self._depth = self._size = 0
         self._decoder: codecs.IncrementalDecoder | None = None
         # UTF-8 whatever the declaration says: expat itself knows only few charsets.
-        self._expat = expat.ParserCreate("utf-8", " " if rules.kind else None)
-        self._expat.buffer_text = True
+        self.expat = expat.ParserCreate("utf-8", " " if rules.kind else None)
+        self.expat.buffer_text = True
         if rules.kind:
-            self._expat.StartDoctypeDeclHandler = self._refuse_declaration
+            self.expat.StartDoctypeDeclHandler = self._refuse_declaration
         else:
-            self._expat.EntityDeclHandler = self._refuse_declaration
+            self.expat.EntityDeclHandler = self._refuse_declaration
         self._receive()
 
     def feed(self, chunk: bytes | str, *, is_last: bool = False) -> None:
         """Parse a part of a document, in bytes or characters. Raises InvalidXml."""
         try:
             text = chunk if isinstance(chunk, str) else self._decoded(chunk, is_last)
-            self._expat.Parse(text, is_last)
+            self.expat.Parse(text, is_last)
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
             raise MalformedXml(f"is not well-formed XML: {reason}", error.lineno) from None
         finally:
             if is_last:
                 # Without the circles all is freed at once, and not by a later collection.
-                del self._expat, self._handler
-
-    @property
-    def line(self) -> int:
-        return self._expat.CurrentLineNumber
+                del self.expat, self._handler
 
     def refused(self, message: str) -> InvalidXml:
         """Return what to raise where the parser is."""
-        return InvalidXml(message, self.line)
+        return InvalidXml(message, self.expat.CurrentLineNumber)
 
     def skip(self) -> None:
         """Pass nothing on until the element ends that has just begun; count only the depth."""
@@ -129,9 +125,9 @@ class XmlParser:
                 self._depth = depth
                 self._receive()
 
-        self._expat.StartElementHandler = start
-        self._expat.EndElementHandler = end
-        self._expat.CharacterDataHandler = None
+        self.expat.StartElementHandler = start
+        self.expat.EndElementHandler = end
+        self.expat.CharacterDataHandler = None
 
     def _decoded(self, chunk: bytes, is_last: bool) -> str:
         self._size += len(chunk)
@@ -144,27 +140,24 @@ class XmlParser:
             return self._decoder.decode(chunk, is_last)
         except UnicodeDecodeError as error:
             byte = self._size - len(error.object) + error.start + 1
-            line = self.line + error.object.count(b"\n", 0, error.start)
+            line = self.expat.CurrentLineNumber + error.object.count(b"\n", 0, error.start)
             raise InvalidXml(f"is not {self._label}, as it says it is: byte {byte}", line) from None
 
     def _receive(self) -> None:
-        self._expat.StartElementHandler = self._start
-        self._expat.EndElementHandler = self._end
-        self._expat.CharacterDataHandler = self._handler.characters
+        self.expat.StartElementHandler = self._start
+        self.expat.EndElementHandler = self._end
+        self.expat.CharacterDataHandler = self._handler.characters
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         self.count += 1
-        if self._depth > self._most_depth:
-            raise self._too_deep()
-        if attributes and (
-            len(attributes) > self._most_attributes
-            or len("".join(attributes.values())) > self._longest
+        if (
+            self._depth > self._most_depth
+            or self.count > self._most_elements
+            or (attributes and len("".join(attributes.values())) > self._longest)
+            or len(attributes) > self._most_attributes
         ):
             self._check(attributes)
-        if self.count > self._most_elements:
-            elements = f"{self._most_elements:,} elements in {self._rules.scope}"
-            raise self.refused(f"has more than {elements}")
         self._handler.start(name, attributes)
 
     def _end(self, name: str) -> None:
@@ -172,10 +165,16 @@ class XmlParser:
         self._handler.end(name)
 
     def _check(self, attributes: dict[str, str]) -> None:
-        if len(attributes) > self._most_attributes:
-            raise self.refused(f"has an element with more than {self._most_attributes} attributes")
-        if max(map(len, attributes.values())) > self._longest:
-            raise self.refused(f"has an attribute of more than {self._longest:,} characters")
+        """Refuse the element that begins, unless no attribute by itself is too long."""
+        rules = self._rules
+        if self._depth > self._most_depth:
+            raise self._too_deep()
+        if len(attributes) > rules.attributes:
+            raise self.refused(f"has an element with more than {rules.attributes} attributes")
+        if attributes and max(map(len, attributes.values())) > rules.attribute:
+            raise self.refused(f"has an attribute of more than {rules.attribute:,} characters")
+        if self.count > rules.elements:
+            raise self.refused(f"has more than {rules.elements:,} elements in {rules.scope}")
 
     def _too_deep(self) -> InvalidXml:
         return self.refused(f"is nested more than {self._rules.depth} elements deep")

@@ -121,7 +121,7 @@ class _Builder:
             raise self.parser.refused(f'is not FHIR: its first element needs xmlns="{FHIR}"')
         own = {key: value for key, value in attributes.items() if not key.startswith(_XSI)}
         name = local if namespace == FHIR else f"{{{namespace}}}{local}"
-        self.open.append(_Node(name, own, self.parser.line))
+        self.open.append(_Node(name, own, self.parser.expat.CurrentLineNumber))
 
     def _start_xhtml(self, name: str, attributes: dict[str, str]) -> None:
         self._div_depth += 1
@@ -140,7 +140,9 @@ class _Builder:
                 self._div.append(f"</{name}>")
             if self._div_depth:
                 return
-            self.open.append(_Node("div", {"value": "".join(self._div)}, self.parser.line))
+            self.open.append(
+                _Node("div", {"value": "".join(self._div)}, self.parser.expat.CurrentLineNumber)
+            )
             self._div = []
         if len(self.open) == 1:
             return

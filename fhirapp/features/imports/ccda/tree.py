@@ -162,7 +162,7 @@ class _Builder:
         if name in _CONTENT and self._is_left_out():
             self.parser.skip()
             return
-        self._at = element = CcdaElement(name, attributes, self.parser.line, at)
+        self._at = element = CcdaElement(name, attributes, self.parser.expat.CurrentLineNumber, at)
         if at is not None:
             if at.elements is _EMPTY:
                 at.elements = []
