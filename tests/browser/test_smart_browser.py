@@ -257,7 +257,8 @@ def test_the_sample_app_orders_and_names_allergies_as_the_chart_does(visit, demo
     visitor.allow()
     card = card_of(visitor, "Allergies")
     card.locator("p").first.wait_for()
-    names = card.locator("li > strong").all_inner_texts()
+    visitor.unfold()
+    names = card.locator("th > strong").all_inner_texts()
     tab = visitor.tab(f"/patients/{patient}")
     tab.unfold()
     chart = tab.page
@@ -268,7 +269,8 @@ def test_the_sample_app_orders_and_names_allergies_as_the_chart_does(visit, demo
     summary = summary_of(demo, patient)
     assert names == [part_of(entry, "substance") for entry in entries_of(summary)]
     severe = [part_of(entry, "severe") for entry in entries_of(summary)]
-    assert [" (severe) " in line for line in card.locator("li").all_inner_texts()] == severe
+    rows = card.locator("tbody tr").all()
+    assert [bool(row.locator(".tag").count()) for row in rows] == severe
     # The statements, whether none is known or nobody has asked.
     shown = card.inner_text()
     told = [
@@ -280,6 +282,23 @@ def test_the_sample_app_orders_and_names_allergies_as_the_chart_does(visit, demo
     assert part_of(told[0], "text") in chart.locator("main").inner_text()
 
 
+@pytest.mark.parametrize("patient", ["p1", "p4", "p5", "p8"])
+def test_the_sample_app_warns_of_the_severe_allergies_that_the_chart_warns_of(visit, patient):
+    visitor = visit()
+    visitor.open(f"/launch?patient={patient}")
+    visitor.sign_in("clinician")
+    visitor.press_value("demo-app")
+    visitor.allow()
+    card_of(visitor, "Allergies").locator("p").first.wait_for()
+    warnings = visitor.page.locator(".danger .headline span:nth-child(1)").all_inner_texts()
+    chart = visitor.tab(f"/patients/{patient}").page
+    assert warnings == chart.locator(".danger .headline a bdi").all_inner_texts()
+    assert visitor.page.locator(".none").count() == chart.locator(".none").count()
+    assert visitor.page.get_by_role("heading", level=1).inner_text() == "Sample app"
+    # The source is folded.
+    assert visitor.page.locator("pre.source").is_hidden()
+
+
 def test_the_sample_app_shows_allergies_where_the_token_allows_nothing_else(visit, demo):
     visitor = visit()
     visitor.open("/demo/app")
@@ -289,11 +308,12 @@ def test_the_sample_app_shows_allergies_where_the_token_allows_nothing_else(visi
         visitor.page.locator(f'input[value="{scope}"]').uncheck()
     visitor.press("Allow selected")
     card = card_of(visitor, "Allergies")
-    card.get_by_role("listitem").first.wait_for()
+    card.get_by_role("rowheader").first.wait_for()
+    visitor.unfold()
     token = json.loads(visitor.page.locator("#token").inner_text())
     assert set(token["scope"].split()) == {"launch/patient", "patient/AllergyIntolerance.rs"}
     names = [part_of(entry, "substance") for entry in entries_of(summary_of(demo, "p1"))]
-    assert card.locator("li > strong").all_inner_texts() == names
+    assert card.locator("th > strong").all_inner_texts() == names
     refused = "Not shown: the token does not allow it."
     assert visitor.page.locator("#patient").inner_text() == refused
     assert visitor.page.locator("#notes").inner_text() == refused

@@ -46,7 +46,7 @@ _NAMES = frozenset(
     {
         *("Robin Walker", WALKER, "A backend", "App of kind secret", "nightly"),
         *(name for person in demo.PEOPLE for name in (person.name, person.username)),
-        *("Demo app", "Demo backend", "Demo confidential app", "Documentation of the API"),
+        *("Sample app", "Demo backend", "Demo confidential app", "Documentation of the API"),
         *("demo-app", "demo-backend", "demo-confidential", "api-docs"),
     }
 )

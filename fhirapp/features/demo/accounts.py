@@ -124,7 +124,7 @@ def add_demo(connection: Connection, jwks: Mapping[str, Any]) -> None:
         },
         {
             "client_id": APP,
-            "name": "Demo app",
+            "name": "Sample app",
             "kind": "public",
             "auth_method": models.NONE,
             "scope": _APP_SCOPE,

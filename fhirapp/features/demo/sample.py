@@ -1,4 +1,4 @@
-"""The sample app: it shows what a SMART app does, with its source beside it."""
+"""The sample app: it shows what a SMART app does, with its source."""
 
 from __future__ import annotations
 
