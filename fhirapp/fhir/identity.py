@@ -75,6 +75,28 @@ def contradiction(coming: Mapping[str, Any], here: Mapping[str, Any]) -> str:
 
     An element that one of them lacks contradicts nothing.
     """
+    if reason := _other_person(coming, here):
+        return reason
+    numbers, others = _numbers(coming), _numbers(here)
+    for system in numbers.keys() & others.keys():
+        if not numbers[system] & others[system]:
+            return f"has another number of {system} than this patient"
+    return ""
+
+
+def may_be_one(patient: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Say whether two records may be of one person: family and given names, birth date, gender.
+
+    Their numbers may differ: whoever was recorded twice has two.
+    """
+    families, others = (
+        {fold(name["family"]) for name in each.get("name", ()) if name.get("family")}
+        for each in (patient, other)
+    )
+    return bool(families & others) and not _other_person(patient, other)
+
+
+def _other_person(coming: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     born, known = coming.get("birthDate"), here.get("birthDate")
     if born and known and not (known.startswith(born) or born.startswith(known)):
         return "was born on another day than this patient"
@@ -83,10 +105,6 @@ def contradiction(coming: Mapping[str, Any], here: Mapping[str, Any]) -> str:
         return "has another gender than this patient"
     if not may_be_called(coming, here):
         return "has another given name than this patient"
-    numbers, others = _numbers(coming), _numbers(here)
-    for system in numbers.keys() & others.keys():
-        if not numbers[system] & others[system]:
-            return f"has another number of {system} than this patient"
     return ""
 
 

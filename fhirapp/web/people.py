@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -15,13 +16,15 @@ from fhirapp.auth.links import links_of
 from fhirapp.db import reader
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir import temporal
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.temporal import MONTHS
 from fhirapp.fhir.words import current_name
 from fhirapp.search.string import fold
 from fhirapp.search.values import escape
 from fhirapp.store.merge import merged_into
 from fhirapp.web.internal_client import ask, read, token_of
-from fhirapp.web.labels import full_name
+from fhirapp.web.labels import full_name, sex
 from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
 
@@ -31,7 +34,7 @@ SHOWN, SUGGESTED = 25, 10
 # Words of a typed name: further words distinguish no patients.
 _MOST_WORDS = 8
 # What tells patients apart, where they are suggested.
-_ELEMENTS = "name,birthDate,identifier,link"
+_ELEMENTS = "name,birthDate,gender,deceased,identifier,link"
 
 
 class Person(NamedTuple):
@@ -43,26 +46,126 @@ class Person(NamedTuple):
     born: str
     # The clinic's own number for them, empty where there is none.
     identifier: str
+    # In words; the age, or that at death, is empty where it is not known.
+    sex: str = ""
+    age: str = ""
 
 
 class NoDate(Exception):
     """The typed date of birth is no date."""
 
 
-def find_people(name: str, born: str = "", *, via: str) -> tuple[list[Person], bool]:
-    """Return the first patients who match a name and a date of birth, and whether there are more.
+# As people write a day: 12.04.1958, 12/04/1958, and as pages show it: 12 April 1958, 12. Apr. 1958.
+_DAY = re.compile(r"(?<![\w./-])(\d{1,2})([./])(\d{1,2})\2(\d{4})(?![\w./-])")
+_ISO = re.compile(r"(?<![\w./-])\d{4}-\d\d(?:-\d\d)?(?![\w./-])")
+_IN_WORDS = re.compile(r"(?<![\w./-])(\d{1,2})\.?\s+([^\W\d_]{3,})\.?\s+(\d{4})(?![\w./-])")
 
-    Each word is the beginning of a part of a name; a comma separates too: Muster, Anna. A single
-    word with a digit that no name has is a record number. via names the page that asks. Raises
-    NoDate, PageError.
+
+def find_people(typed: str, born: str = "", *, via: str) -> tuple[list[Person], bool]:
+    """Return the first patients who match what was typed, and whether there are more.
+
+    It has words of a name, a record number, a date of birth, or several. Each word is the beginning
+    of a part of a name; a comma separates too: Muster, Anna. A single word with a digit that no
+    name has is a number, perhaps without its prefix. A year is one of birth where no name has it.
+    via names the page that asks. Raises NoDate, PageError.
     """
+    name, days = _without_dates(typed)
+    rest, days_of_birth = _without_dates(born)
+    days |= {born.strip()} if rest.strip() else days_of_birth
     by_name, by_number, _by_id = _criteria(name)
+    by_day = [("birthdate", day) for day in days]
     shaping = [("_sort", "family"), ("_count", str(SHOWN))]
     secret = token_of().secret
-    matches, more = _search(by_name + shaping, secret, born, via)
-    if not matches and by_number and any(letter.isdigit() for letter in name):
-        return _search(by_number + shaping, secret, born, via)
+    matches, more = _search(by_name + by_day + shaping, secret, via, has_day=bool(days))
+    if matches or not any(letter.isdigit() for letter in name):
+        return matches, more
+    if ids := _ids_by_number(name):
+        by_number = [("_id", ",".join(ids))]
+    if by_number:
+        matches, more = _search(by_number + by_day + shaping, secret, via)
+    years = [word for word in by_name if re.fullmatch(r"(?:19|20)\d\d", word[1])]
+    others = [word for word in by_name if word not in years]
+    by_year = [("birthdate", year) for _parameter, year in years]
+    if years and not matches:
+        return _search(others + by_year + by_day + shaping, secret, via)
     return matches, more
+
+
+def _without_dates(typed: str) -> tuple[str, set[str]]:
+    """Return what was typed without the dates in it, and these as FHIR has them. Raises NoDate.
+
+    With slashes the month may come first: then a day is either of two, as values of a search.
+    """
+    days = set(_ISO.findall(typed))
+    typed = _ISO.sub(" ", typed)
+    for pattern in (_DAY, _IN_WORDS):
+        for match in pattern.finditer(typed):
+            if pattern is _IN_WORDS:
+                months = [_month(match[2])]
+                if not months[0]:
+                    continue
+                readings = [(match[3], months[0], int(match[1]))]
+            else:
+                first, second = int(match[1]), int(match[3])
+                readings = [(match[4], second, first)]
+                if match[2] == "/":
+                    readings.append((match[4], first, second))
+            found = {f"{year}-{month:02}-{day:02}" for year, month, day in readings}
+            days.add(",".join(sorted(filter(_is_day, found))) or match[0])
+            typed = typed.replace(match[0], " ")
+    return typed, days
+
+
+def _month(word: str) -> int:
+    """Return the number of a month by the beginning of its name, 0 of another word."""
+    wanted = fold(word)
+    for number, month in enumerate(MONTHS, 1):
+        if any(fold(name).startswith(wanted) for name in (month, _(month))):
+            return number
+    return 0
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _ids_by_number(typed: str) -> Sequence[str]:
+    """Return the patients who have a number, whatever its case, or its prefix of letters and zeros.
+
+    A token must then find them: this tells nobody anything.
+    """
+    wanted = _plain_number(typed)
+    if not wanted:
+        return ()
+    patients = types()["Patient"]
+    # What separates digits may stand anywhere; the rest is compared below.
+    pattern = "%" + "%".join(wanted[-4:]) + "%"
+    rows = reader().all(
+        f"SELECT DISTINCT r.id, k.code FROM {patients.tables.token.name} k"
+        f" JOIN {patients.sql_table} r ON r.pk = k.pk"
+        " WHERE k.param = ? AND lower(k.code) LIKE ? AND r.is_current AND NOT r.deleted",
+        ("identifier", pattern),
+    )
+    numbers = ((row_id, _plain_number(code)) for row_id, code in rows)
+    prefixes = {
+        row_id: number.removesuffix(wanted)
+        for row_id, number in numbers
+        if number.endswith(wanted) and _PREFIX.fullmatch(number.removesuffix(wanted))
+    }
+    # One of all that has no prefix first.
+    return sorted(prefixes, key=lambda row_id: (len(prefixes[row_id]), row_id))[:_MOST_IDS]
+
+
+def _plain_number(text: str) -> str:
+    return "".join(filter(str.isalnum, fold(text)))
+
+
+_PREFIX = re.compile(r"[^\W\d_]*0*")
+_MOST_IDS = 100
 
 
 def suggest_people(typed: str, secret: str, *, via: str) -> Sequence[Person]:
@@ -77,16 +180,18 @@ def suggest_people(typed: str, secret: str, *, via: str) -> Sequence[Person]:
     return next(filter(None, (_few(criteria, secret, via) for criteria in ways if criteria)), ())
 
 
-def people_of(ids: Sequence[str], secret: str, *, via: str) -> Sequence[Person]:
+def people_of(
+    ids: Sequence[str], secret: str, *, via: str, most: int = SUGGESTED
+) -> Sequence[Person]:
     """Return those of these patients whom a token sees, a few at most."""
-    return _few([("_id", ",".join(ids))], secret, via) if ids else ()
+    return _few([("_id", ",".join(ids))], secret, via, most) if ids else ()
 
 
-def _few(criteria: _Criteria, secret: str, via: str) -> Sequence[Person]:
+def _few(criteria: _Criteria, secret: str, via: str, most: int = SUGGESTED) -> Sequence[Person]:
     """Return the first of the patients who match; none where a token may not search them."""
-    shaping = [("_count", str(SUGGESTED)), ("_total", "none"), ("_elements", _ELEMENTS)]
+    shaping = [("_count", str(most)), ("_total", "none"), ("_elements", _ELEMENTS)]
     try:
-        return _search(criteria + shaping, secret, "", via)[0][:SUGGESTED]
+        return _search(criteria + shaping, secret, via)[0][:most]
     except PageError:
         return ()
 
@@ -105,12 +210,12 @@ def _criteria(typed: str) -> tuple[_Criteria, _Criteria, _Criteria]:
     )
 
 
-def _search(criteria: _Criteria, secret: str, born: str, via: str) -> tuple[list[Person], bool]:
-    if born:
-        criteria = [*criteria, ("birthdate", born)]
+def _search(
+    criteria: _Criteria, secret: str, via: str, *, has_day: bool = False
+) -> tuple[list[Person], bool]:
     answer = ask(f"/fhir/Patient?{urlencode(criteria)}", secret, via=via)
     if answer.status == 400:
-        if born:
+        if has_day:
             raise NoDate
         # No name is that long.
         return [], False
@@ -172,7 +277,30 @@ def person_of(patient_id: str, patient: dict[str, Any]) -> Person:
         full_name(patient),
         patient.get("birthDate", ""),
         number_of(patient).get("value", ""),
+        sex(patient),
+        age_of(patient, temporal.now().date()),
     )
+
+
+def age_of(patient: Mapping[str, Any], today: date) -> str:
+    """Return how old a patient is, or was at death; "" where that is not known."""
+    birth = str(patient.get("birthDate") or "")
+    died = temporal.day_of(str(patient.get("deceasedDateTime") or ""))
+    until = died or today.isoformat()
+    if not birth or (patient.get("deceasedBoolean") and not died):
+        return ""
+    years = int(until[:4]) - int(birth[:4])
+    if years < 0 or until < birth[: len(until)]:
+        return ""
+    if len(birth) < 10 or len(until) < 10:
+        return _("about %(years)s", years=years)
+    years -= until[5:10] < birth[5:10]
+    if years > 1:
+        return str(years)
+    days = (date.fromisoformat(until) - date.fromisoformat(birth)).days
+    if days < 60:
+        return _("%(days)s days", days=days)
+    return _("%(months)s months", months=days * 12 // 365)
 
 
 def number_of(patient: dict[str, Any]) -> dict[str, Any]:

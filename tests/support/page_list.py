@@ -236,7 +236,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/launch", "/launch?name=nobody"),
         Page("/patients"),
         Page("/patients", "/patients?name=nobody"),
-        Page("/patients", "/patients?born=nonsense"),
+        Page("/patients", "/patients?name=30.02.1958"),
         Page("/patients/<patient_id>", "/patients/p3"),
         # Nobody has asked; another record of the same person.
         Page("/patients/<patient_id>", "/patients/p11"),

@@ -75,9 +75,38 @@ def test_patients_are_found_by_the_beginning_of_their_names(app):
         ("hart\\", ""): [],
     }
     assert {asked: find(app, *asked)[0] for asked in found} == found
-    for born in ("soon", "12.4.1958", "1958-13", "\0", "--", "1958-04-12,soon"):
+    for born in ("soon", "31.4.1958", "1958-13", "\0", "--", "1958-04-12,soon"):
         with pytest.raises(NoDate):
             find(app, "hart", born)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["12.04.1958", "12.4.1958 hart", "04/12/1958", "12/04/1958", "rose 12 Apr 1958",
+     "12. april 1958", "hartwell 1958-04", "1958 amelia", "1958-04-12 LGH-100237", "100237",
+     "lgh100237", "LGH-100237", "Lgh 100237"],
+)  # fmt: skip
+def test_one_search_takes_names_dates_and_numbers(app, typed):
+    assert find(app, typed)[0] == [HARTWELL]
+    assert find(app, "237")[0] == []
+
+
+def test_number_is_found_without_its_prefix_of_letters_and_zeros_only(store):
+    numbers = {"x1": "MRN-0042", "x2": "mrn 42", "x3": "MRN-142", "x4": "42-7", "x5": "999-12-0042"}
+    for at, number in numbers.items():
+        shown(store, at, identifier=[{"value": number}], name=[{"family": at}])
+    assert sorted(find(store, "42")[0]) == ["x1", "x2"]
+    assert find(store, "427")[0] == ["x4"]
+    assert find(store, "mrn142")[0] == ["x3"]
+
+
+@pytest.mark.parametrize(
+    ("family", "typed"),
+    [("Sørensen", "sorensen"), ("Łukasz", "lukasz"), ("Weiß", "weiss"), ("Æbler", "aebler")],
+)
+def test_names_are_found_without_accents(store, family, typed):
+    shown(store, typed, name=[{"family": family, "given": ["Zoë"]}])
+    assert find(store, f"zoe {typed}")[0] == find(store, f"{typed} ZOE")[0] == [f"Zoë {family}"]
 
 
 def test_patients_are_listed_by_family_and_given_name(make_app):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from fhirapp.fhir import temporal
 from fhirapp.fhir.words import concept, onset, reference, shortened, when
 from fhirapp.web.labels import word
+from fhirapp.web.people import age_of
 from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
@@ -21,11 +21,7 @@ def born(patient: Json, today: date) -> str:
     birth = str(patient.get("birthDate") or "")
     if not birth:
         return _("date of birth not recorded")
-    died = temporal.day_of(str(patient.get("deceasedDateTime") or ""))
-    text = _("born %(day)s", day=when(birth))
-    if patient.get("deceasedBoolean") and not died:
-        return text
-    years = _years(birth, died or today.isoformat())
+    text, years = _("born %(day)s", day=when(birth)), age_of(patient, today)
     return f"{text} ({years})" if years else text
 
 
@@ -34,22 +30,6 @@ def died(patient: Json) -> str:
     if value := patient.get("deceasedDateTime"):
         return _("died %(day)s", day=when(str(value)))
     return _("died, date not recorded") if patient.get("deceasedBoolean") else ""
-
-
-def _years(birth: str, until: str) -> str:
-    """Return how many years are between two dates; about, where one of them is no whole day."""
-    years = int(until[:4]) - int(birth[:4])
-    if years < 0 or until < birth[: len(until)]:
-        return ""
-    if len(birth) < 10 or len(until) < 10:
-        return _("about %(years)s", years=years)
-    years -= until[5:10] < birth[5:10]
-    if years > 1:
-        return str(years)
-    days = (date.fromisoformat(until) - date.fromisoformat(birth)).days
-    if days < 60:
-        return _("%(days)s days", days=days)
-    return _("%(months)s months", months=days * 12 // 365)
 
 
 def notes(values: Iterable[Json] | None) -> list[str]:

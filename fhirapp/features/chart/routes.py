@@ -29,8 +29,9 @@ from fhirapp.fhir.narrative import sanitise
 from fhirapp.fhir.words import in_words_of
 from fhirapp.rest.response import FHIR_JSON, POLICY
 from fhirapp.store.merge import merged_here, merged_into
-from fhirapp.web.internal_client import read
+from fhirapp.web.internal_client import read, token_of
 from fhirapp.web.labels import sex
+from fhirapp.web.marks import allergies_in_brief, duplicates_of
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, signed_in
 from fhirapp.web.people import NoDate, Person, find_people, linked_records, person_of, record
 from fhirapp.web.texts import _, language, translator
@@ -61,15 +62,22 @@ def patients() -> Response:
         if len(own) == 1:
             return see_other(f"/patients/{own[0].id}")
         return page("chart/linked.html", people=own)
-    name, date = request.args.get("name", "")[:200].strip(), request.args.get("born", "")[:10]
+    typed = request.args.get("name", "")[:200].strip()
     people: list[Person] = []
     more, message = False, ""
     try:
-        people, more = find_people(name, date.strip(), via=VIA)
+        people, more = find_people(typed, via=VIA)
     except NoDate:
-        message = _("Enter the date as 1958-04-12, 1958-04 or 1958.")
+        message = _("This date does not exist.")
+    ids, secret = [one.id for one in people], token_of().secret
     return page(
-        "chart/patients.html", people=people, more=more, name=name, born=date, message=message
+        "chart/patients.html",
+        people=people,
+        more=more,
+        typed=typed,
+        allergies=allergies_in_brief(ids, secret, via=VIA),
+        duplicates=duplicates_of(ids, secret, via=VIA),
+        message=message,
     )
 
 
@@ -82,12 +90,16 @@ def chart(patient_id: str) -> Response:
     if target := merged_into(patient):
         return see_other(f"/patients/{target}")
     allergies = allergies_of(patient_id, token)
+    duplicates = duplicates_of([patient_id], token.secret, via=VIA).get(patient_id, ())
+    ids = [one.id for one in duplicates]
     notes = _notes(patient_id, token)
     return page(
         "chart/chart.html",
         scripts=True,
         **_whose(patient_id, patient),
         allergies=allergies,
+        duplicates=duplicates,
+        of_duplicates=allergies_in_brief(ids, token.secret, via=VIA),
         notes=notes,
         directives=_directives(patient_id, token, notes),
     )

@@ -40,19 +40,44 @@ TAILS = ("", "/allergies/al-p1-penicillin", "/summary", "/summary/document", "/v
 # Who finds and sees a record.
 
 
-def test_patient_search_finds_by_record_number_and_refuses_a_date(clinician):
-    """Searches by name are tested in tests/web/test_people.py."""
+def test_patient_search_finds_by_name_date_or_number_and_refuses_a_date(clinician):
+    """What is found is tested in tests/web/test_people.py."""
     found = {
-        "name=hart+amel&born=1958": ["/patients/p1"],
+        "name=hart+1958-04-12": ["/patients/p1"],
         "name=LGH-100274": ["/patients/p2"],
-        "name=LGH-100274&born=1990": [],
-        "name=LGH-1": [],
-        "born=12.4.1958": [],
+        "name=30.02.1958": [],
     }
     pages = {query: clinician.get(f"/patients?{query}") for query in found}
     assert {query: links(page, "/patients/") for query, page in pages.items()} == found
     assert {page.status for page in pages.values()} == {200}
-    assert len(texts(pages["born=12.4.1958"], "p.notice")) == 1
+    assert len(texts(pages["name=30.02.1958"], "p.notice")) == 1
+
+
+def test_patient_list_has_sex_age_severe_allergies_and_possible_duplicates(clinician):
+    listed = {
+        link.get("href"): " ".join("".join(link.itertext()).split())
+        for link in elements(clinician.get("/patients"), "a.choice")
+    }
+    assert "born 12 April 1958 (" in listed["/patients/p1"]
+    assert "LGH-100237 · female Severe: Penicillin" in listed["/patients/p1"]
+    marked = {path for path, words in listed.items() if "possible duplicate" in words}
+    assert marked == {"/patients/p12", "/patients/p14"}
+
+
+def test_chart_names_a_possible_duplicate_with_number_and_allergies(clinician):
+    for here, there in (("p12", "p14"), ("p14", "p12")):
+        page = clinician.get(f"/patients/{here}")
+        (line,) = (text for text in texts(page, "p.pinned") if text.startswith("Possible dup"))
+        assert in_order(line, "Kowalczyk", "born 8 March 1966", "LGH-", "allerg", "not listed here")
+        assert f"/patients/{there}" in links(page, f"/patients/{there}")
+    assert "Possible duplicate" not in clinician.get("/patients/p1").words
+
+
+def test_list_says_so_where_allergies_cannot_be_read(clinician, monkeypatch):
+    monkeypatch.setattr("fhirapp.features.chart.routes.allergies_in_brief", lambda *_, **__: {})
+    assert "Severe allergies cannot be shown" in clinician.get("/patients").words
+    chart = clinician.get("/patients/p12").words
+    assert "allergies cannot be shown right now" in chart
 
 
 def test_patient_is_led_to_their_record_or_chooses_among_several(clinic):
