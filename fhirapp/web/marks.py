@@ -97,12 +97,13 @@ def _duplicate_ids(ids: Sequence[str]) -> Mapping[str, set[str]]:
     born, linked = type_.tables.date.name, type_.tables.reference.name
     current = "other.is_current AND NOT other.deleted"
     rows = reader().all(
+        # In this order: SQLite would begin with the birth dates of all patients.
         f"SELECT mine.id, mine.body, other.id, other.body FROM {patient} mine"
-        f" JOIN {born} d ON d.pk = mine.pk AND d.param = ?"
-        f" JOIN {born} e ON e.param = d.param AND e.low = d.low AND e.high = d.high"
-        f" JOIN {patient} other ON other.pk = e.pk AND other.pk <> mine.pk AND {current}"
-        f" WHERE mine.is_current AND mine.id IN ({marks})",
-        ("birthdate", *ids),
+        f" CROSS JOIN {born} d CROSS JOIN {born} e CROSS JOIN {patient} other"
+        f" WHERE mine.is_current AND mine.id IN ({marks}) AND d.pk = mine.pk AND d.param = ?"
+        " AND e.param = d.param AND e.low = d.low AND e.high = d.high"
+        f" AND other.pk = e.pk AND other.pk <> mine.pk AND {current}",
+        (*ids, "birthdate"),
     )
     alike = [(row, True) for row in rows]
     rows = reader().all(

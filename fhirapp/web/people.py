@@ -138,17 +138,15 @@ def _ids_by_number(typed: str) -> Sequence[str]:
 
     A token must then find them: this tells nobody anything.
     """
-    wanted = _plain_number(typed)
-    if not wanted:
+    wanted, end = _plain_number(typed), _END.search(fold(typed))
+    if end is None or len(end[0]) < 2:
         return ()
     patients = types()["Patient"]
-    # What separates digits may stand anywhere; the rest is compared below.
-    pattern = "%" + "%".join(wanted[-4:]) + "%"
     rows = reader().all(
         f"SELECT DISTINCT r.id, k.code FROM {patients.tables.token.name} k"
         f" JOIN {patients.sql_table} r ON r.pk = k.pk"
         " WHERE k.param = ? AND lower(k.code) LIKE ? AND r.is_current AND NOT r.deleted",
-        ("identifier", pattern),
+        ("identifier", f"%{end[0]}"),
     )
     numbers = ((row_id, _plain_number(code)) for row_id, code in rows)
     prefixes = {
@@ -165,6 +163,8 @@ def _plain_number(text: str) -> str:
 
 
 _PREFIX = re.compile(r"[^\W\d_]*0*")
+# What a number ends with; what is before it is compared without what separates it.
+_END = re.compile(r"\d+$|[^\W\d_]+$")
 _MOST_IDS = 100
 
 
