@@ -22,9 +22,11 @@ _MARKS = (
 )
 _CODECS = {
     "utf-8": "utf-8",
+    "utf8": "utf-8",
     "us-ascii": "ascii",
     "ascii": "ascii",
     "iso-8859-1": "latin-1",
+    "latin1": "latin-1",
     "iso-8859-15": "iso8859-15",
     "windows-1252": "cp1252",
 }

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from typing import Any
+from zoneinfo import available_timezones
 
 from flask import Flask
 from sqlalchemy import Connection
@@ -92,6 +93,7 @@ def data_of(app: Flask) -> frozenset[str]:
     with app.test_request_context():
         found |= {each.title for each in lesson.lessons()[0]}
     found |= {page.title for page in manual().values()}
+    found |= available_timezones()
     # A page translates the codes of a record.
     texts = frozenset(" ".join(text.split()) for text in found)
     return (texts | _NAMES) - {*_CODES, *_SEXES}
