@@ -23,7 +23,7 @@ from zoneinfo import ZoneInfo
 from flask import Flask, current_app
 from marshmallow import ValidationError
 from marshmallow.fields import Boolean, Field, Integer, String
-from marshmallow.validate import OneOf, Range, Regexp
+from marshmallow.validate import Length, OneOf, Range, Regexp
 
 from fhirapp.url_syntax import normalise_address
 
@@ -32,6 +32,10 @@ PREFIX = "FHIRAPP_"
 ENVIRONMENT, COMMAND_LINE, STORED = "environment", "command line", "admin page"
 # Name of the key's file in the instance folder; there is none with PostgreSQL.
 SECRET_KEY = "secret.key"
+
+
+# The formats of a clinic's logo, by the suffix of its file.
+LOGO_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".svg": "image/svg+xml"}
 
 
 class ConfigurationError(Exception):
@@ -82,6 +86,12 @@ def _setting(
 def _check_zone(name: str) -> None:
     if _zone(name) is None:
         raise ValidationError("it is not the IANA name of a time zone, such as Europe/Berlin.")
+
+
+def _check_logo(path: str) -> None:
+    file = Path(path)
+    if path and not (file.suffix.lower() in LOGO_TYPES and file.is_file()):
+        raise ValidationError(f"it is not a file that ends in {', '.join(LOGO_TYPES)}.")
 
 
 def _check_networks(text: str) -> None:
@@ -294,6 +304,19 @@ class Settings:
         "",
         "File with the texts of all pages in another language: a compiled gettext catalogue "
         "(`.mo`), made from `fhirapp/web/texts/messages.pot`; people then cannot choose",
+        shown="none",
+    )
+    clinic_name: str = _setting(
+        String(validate=Length(max=80)),
+        "",
+        "Name of the clinic: at the head of each page, on paper, and where an app asks for access",
+        shown="none: fhirapp",
+        live=True,
+    )
+    clinic_logo: str = _setting(
+        String(validate=_check_logo),
+        "",
+        "File with the clinic's logo, which stands before its name: `.png`, `.jpg` or `.svg`",
         shown="none",
     )
     timezone: str = _setting(

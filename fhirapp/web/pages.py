@@ -166,6 +166,7 @@ def _shared() -> dict[str, Any]:
         "base_url": urls.base_url(),
         "now": int(time.time()),
         "zone": str(config.settings().zone),
+        "clinic_name": config.settings().clinic_name,
         "address_of_page": _address_of_page,
         "navigation": navigation,
     }

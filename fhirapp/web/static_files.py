@@ -17,12 +17,14 @@ from pathlib import Path
 from flask import Blueprint, Flask, Response, abort, request
 from werkzeug.security import safe_join
 
+from fhirapp.config import LOGO_TYPES, settings
 from fhirapp.rest.response import accepts_gzip
 
 # Of the package: these are no pages, nor addresses of the API.
 blueprint = Blueprint("static_files", "fhirapp.web")
 _FOLDER = Path(__file__).parent / "static"
 _UNCHANGING = "public, max-age=31536000, immutable"
+_POLICY_OF_LOGO = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 # Files that are remembered, each compressed; there are fewer.
 _MOST = 64
 
@@ -31,11 +33,32 @@ def init_app(app: Flask) -> None:
     """Serve the files, and give the templates their addresses."""
     app.register_blueprint(blueprint)
     app.add_template_global(static_address, "static")
+    app.add_template_global(logo_address)
 
 
 def static_address(name: str) -> str:
     """Return the address of a file for pages. Raises OSError where there is none."""
     return f"/static/{name}?v={_digest(*_version(_FOLDER / name))}"
+
+
+def logo_address() -> str:
+    """Return the address of the clinic's logo, empty where there is none."""
+    path = Path(settings().clinic_logo)
+    return f"/clinic-logo?v={_digest(*_version(path))}" if path.is_file() else ""
+
+
+@blueprint.get("/clinic-logo")
+def logo() -> Response:
+    """Send the clinic's logo; 404 where there is none."""
+    path = Path(settings().clinic_logo)
+    if not path.is_file():
+        abort(404)
+    response = Response(path.read_bytes(), mimetype=LOGO_TYPES[path.suffix.lower()])
+    is_current = request.args.get("v") == _digest(*_version(path))
+    response.headers["Cache-Control"] = _UNCHANGING if is_current else "no-cache"
+    # An SVG may have scripts, which run where it is opened by itself.
+    response.headers["Content-Security-Policy"] = _POLICY_OF_LOGO
+    return response
 
 
 @blueprint.get("/static/<path:name>")

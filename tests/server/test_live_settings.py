@@ -190,7 +190,12 @@ def test_every_live_setting_is_stored_as_its_variable_has_it(app):
     for name, setting in LIVE.items():
         # The default itself would change nothing.
         known = {"second_factor": "staff", "self_link": "fhir", "log_level": "ERROR"}
-        known |= {"timezone": "UTC", "oidc_name": "Clinic", "log_format": "json"}
+        known |= {
+            "timezone": "UTC",
+            "oidc_name": "Clinic",
+            "clinic_name": "Clinic",
+            "log_format": "json",
+        }
         other = not setting.default if isinstance(setting.default, bool) else setting.default
         value = known.get(name) or str(other - 1 if type(other) is int else other)
         change(app, name, value)

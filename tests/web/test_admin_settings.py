@@ -70,7 +70,7 @@ def test_what_can_be_changed_here_is_first_and_the_rest_is_folded(admin):
 
 def test_time_zone_is_chosen_from_a_list_that_has_the_current_one(admin, app):
     page = admin.get(PATH)
-    assert '<option value="Asia/Kolkata">Asia/Kolkata</option>' in page.response.text
+    assert '<option value="Asia/Kolkata"' in page.response.text
     page = change(admin, "timezone", timezone="EST5EDT")
     assert page.form_to("/timezone").fields["timezone"] == "EST5EDT"
     change(admin, "timezone", timezone="")

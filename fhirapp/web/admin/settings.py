@@ -114,8 +114,10 @@ GROUPS: Sequence[tuple[str, Mapping[str, str]]] = (
     (
         _("Pages"),
         {
+            "clinic_name": _("Name of the clinic"),
             "timezone": _("Time zone"),
             "checklist": _("Setup checklist"),
+            "clinic_logo": _("Logo of the clinic"),
             "translation": _("Translation of all pages"),
         },
     ),
