@@ -223,6 +223,14 @@ def test_ambiguous_or_unknown_filter_finds_nothing_and_says_so(app, admin, opera
         assert admin.get(f"{PATH}/download/ndjson", query_string=filters).status == 400
 
 
+@pytest.mark.parametrize("field", ["patient", "user", "client"])
+def test_filter_without_a_word_reads_nobodys_name(app, admin, field):
+    page = admin.get(PATH, query_string={field: ","})
+    assert (page.status, "No matching" in page.words, "Which" in page.words) == (400, True, False)
+    with app.app_context():
+        assert entries() == []
+
+
 def test_older_entries_follow_page_by_page(admin, operator, monkeypatch):
     monkeypatch.setattr(audit, "SHOWN", 5)
     for number in range(7):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from flask import Response, request, stream_with_context
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, false, func, or_, select
 from werkzeug.exceptions import NotFound
 
 from fhirapp.audit.entries import ADMINISTRATION, RECORDS, AuditEntry, entries
@@ -155,9 +155,11 @@ def _patients(**searched: str) -> list[AuditCandidate]:
     elements = "name,birthDate,identifier"
     words = searched.pop("name", "").replace(",", " ").split()
     pairs = [*searched.items(), *(("name", escape(word)) for word in words)]
+    if not pairs:
+        return []
     query = urlencode([*pairs, ("_count", _CHOICES + 1), ("_elements", elements)])
     answer = ask(f"/fhir/Patient?{query}", token_of().secret, via=VIA)
-    if answer.status != 200 or not pairs:
+    if answer.status != 200:
         return []
     people = [
         person_of(entry["resource"]["id"], entry["resource"])
@@ -203,10 +205,11 @@ def _add_times(found: AuditFilter, typed: Mapping[str, str]) -> None:
 
 
 def _words(text: str, *columns: Any) -> list[ColumnElement[bool]]:
+    """Return the conditions that each word is in a column; without a word nothing matches."""
     return [
         or_(*(func.lower(column).contains(word, autoescape=True) for column in columns))
         for word in text.lower().replace(",", " ").split()[:_MOST_WORDS]
-    ]
+    ] or [false()]
 
 
 blueprint = blueprint_of("admin_audit", __name__)
