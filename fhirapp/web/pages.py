@@ -287,13 +287,17 @@ def field(name: str, longest: int = 2000, form: Mapping[str, str] | None = None)
 
     Raises PageError where it is too long, or not text.
     """
-    text = (request.form if form is None else form).get(name, "")
+    text = plain((request.form if form is None else form).get(name, ""))
     if len(text) > longest:
         raise PageError(
             413,
-            _("The field %(name)s can have at most %(most)s characters.", name=name, most=longest),
+            _(
+                "“%(start)s…” is too long: this field can have at most %(most)s characters.",
+                start=text[:30].strip(),
+                most=longest,
+            ),
         )
-    return plain(text).strip()
+    return text.strip()
 
 
 def plain(text: str) -> str:

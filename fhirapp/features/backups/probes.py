@@ -31,6 +31,8 @@ def _last_backup() -> Iterator[Finding | Gauge]:
     if found is None:
         return
     newest = found[0] if found else None
+    size = sum(backup.size for backup in found)
+    yield Gauge("backups_bytes", "Size of the backups on this server", size)
     if newest is not None:
         age = time.time() - newest.taken_at
         yield Gauge("backup_age_seconds", "Age of the newest backup on this server", age)

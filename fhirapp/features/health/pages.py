@@ -30,6 +30,13 @@ from fhirapp.web.times import moment
 
 blueprint = blueprint_of("health_pages", __name__)
 STATES = {WRONG: _("Problems"), NOTE: _("For information"), GOOD: _("Passed")}
+# By their gauges, in the order of the page.
+_SIZES = {
+    "database_bytes": _("Database"),
+    "audit_bytes": _("Audit trail"),
+    "backups_bytes": _("Backups"),
+    "disk_free_bytes": _("Free disk space"),
+}
 # From the mildest.
 LEVELS = ("WARNING", "ERROR", "CRITICAL")
 # Those that security advisories name.
@@ -55,11 +62,9 @@ def overview() -> Response:
     steps = setup_steps()
     # What the checklist asks for is not repeated.
     open_paths = {step.path for step in steps if not step.is_done}
-    views = [
-        view
-        for view in _views(examine(Cost.FAST, Cost.REMOTE))
-        if view.state != NOTE or view.path not in open_paths
-    ]
+    result = examine(Cost.FAST, Cost.REMOTE)
+    values = {gauge.name: gauge.value for gauge in result.gauges}
+    views = [view for view in _views(result) if view.state != NOTE or view.path not in open_paths]
     message = _("The list is hidden. To show it again, change the setting checklist.")
     return page(
         "health/overview.html",
@@ -73,7 +78,12 @@ def overview() -> Response:
         processes=processes(),
         threads=settings().threads,
         address=urls.base_url(),
-        counts=record_counts(),
+        sizes=[
+            (_(words), _shown(Bytes(values[name])))
+            for name, words in _SIZES.items()
+            if name in values
+        ],
+        counts=[count for count in record_counts() if count.records != 0],
     )
 
 

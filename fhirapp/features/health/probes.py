@@ -132,11 +132,12 @@ def _database() -> Iterator[Finding | Gauge]:
         ).one()
         values = {"database": str(version).partition(" on ")[0], "size": Bytes(size)}
         yield Finding(GOOD, _DATABASE_SIZE, values=values)
+        yield Gauge("database_bytes", "Size of the database", size)
         return
     size = database.stat().st_size
     name = f"SQLite {sqlite3.sqlite_version}, {database}"
     yield Finding(GOOD, _DATABASE_SIZE, values={"database": name, "size": Bytes(size)})
-    yield Gauge("database_bytes", "Size of SQLite's file", size)
+    yield Gauge("database_bytes", "Size of the database", size)
     log = sibling(database, "-wal")
     if log.exists() and log.stat().st_size > _LARGE_LOG:
         text = N_("The database's log (WAL) has %(size)s.")

@@ -224,6 +224,14 @@ def test_size_of_the_database_and_free_space_are_shown(clinic):
     assert re.search(r"The disk of \S+: 900\.0 GB free", words)
 
 
+def test_sizes_are_in_one_line_for_each_kind_and_types_without_records_are_left_out(make_app):
+    page = admin_of(make_app(seed=False)).get("/admin")
+    size = r"[\d.,]+ (?:bytes|kB|MB|GB|TB)"
+    lines = rf"Storage Database {size} Audit trail {size} Backups 0 bytes Free disk space {size} "
+    assert re.search(lines, page.words)
+    assert "AllergyIntolerance" not in page.words.partition("Records")[2]
+
+
 def test_record_counts_that_take_long_are_cached_the_longer(clinic, monkeypatch):
     now, step = [1_000.0], [0.0]
 
