@@ -21,6 +21,7 @@ from fhirapp.fhir import words
 from fhirapp.search.fulltext import Phrase
 from fhirapp.web.internal_client import read, token_of
 from fhirapp.web.labels import full_name, word
+from fhirapp.web.marks import AllergiesInBrief, allergies_in_brief
 from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
 
@@ -104,11 +105,15 @@ def _tokens() -> Iterator[OwnToken]:
 
 
 class NotePatient(NamedTuple):
-    """Whose record a note is in: an id where it is one of ours, a name, and when they were born."""
+    """Whose record a note is in: an id where it is one of ours, a name, and when they were born.
+
+    allergies is None where they cannot be read.
+    """
 
     patient_id: str
     name: str
     born: str
+    allergies: AllergiesInBrief | None = None
 
 
 def patient_of(opened: OpenNote) -> NotePatient:
@@ -122,8 +127,13 @@ def patient_of(opened: OpenNote) -> NotePatient:
         patient = read(f"/fhir/Patient/{quote(patient_id)}", opened.token, via=attachments.VIA)
     except PageError:
         return recorded
-    born = patient.get("birthDate")
-    return NotePatient(patient_id, full_name(patient), elements.day_of(born) if born else "")
+    born, secret = patient.get("birthDate"), opened.token.secret
+    return NotePatient(
+        patient_id,
+        full_name(patient),
+        elements.day_of(born) if born else "",
+        allergies_in_brief([patient_id], secret, via=attachments.VIA).get(patient_id),
+    )
 
 
 # They hold for digits too; those that only set a direction do not.

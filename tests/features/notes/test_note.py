@@ -114,17 +114,30 @@ def facts(page: Page) -> dict[str, str]:
 def test_heading_and_facts_are_those_of_the_note(browser):
     page = browser.get("/notes/doc-p1-discharge-2024")
     assert page.heading == "Discharge summary"
-    assert "record of Amelia Rose Hartwell, born 12 Apr 1958" in page.words
+    (strip,) = texts(page, "aside.patient-strip")
+    assert strip.startswith("← Amelia Rose Hartwell · born 12 Apr 1958 Severe allergies: Penic")
     assert links(page, "/patients/") == ["/patients/p1"]
     assert facts(page)["Visit"].startswith("Hospital admission, 18 Jan 2024")
     page = browser.get("/notes/n-ids")
-    assert "Keiko Sato · record of Amelia Rose Hartwell" in page.words
+    assert "Keiko Sato" in texts(page, "p.soft")[0]
     assert facts(page)["Custodian"] == "Northgate Family Medicine"
     assert facts(page)["Security label"] == "restricted"
     assert facts(browser.get("/notes/doc-p9-lab-2025-03"))["Identifier"] == "MRL-25-02288"
-    assert "record of Patient/nobody-at-all" in browser.get("/notes/n-nobody").words
+    assert "← Patient/nobody-at-all" in browser.get("/notes/n-nobody").words
     (source,) = texts(browser.get("/notes/n-text"), "section", aria_labelledby="origin-heading")
     assert in_order(source, "1 Jun 2025, 10:05 UTC", MARKUP, "Lakeside")
+
+
+def test_strip_has_what_allergies_come_to_or_says_that_they_cannot_be_shown(browser, monkeypatch):
+    def strip(note_id: str) -> str:
+        return texts(browser.get(f"/notes/{note_id}"), "aside.patient-strip")[0]
+
+    assert strip("doc-p5-lab-2024").endswith(
+        "Severe allergies: Lisinopril, Iodinated contrast (coded as Contrast media)"
+    )
+    assert "does not mean that there are no allergies" in strip("doc-p9-lab-2024")
+    monkeypatch.setattr("fhirapp.features.notes.note.allergies_in_brief", lambda *_, **__: {})
+    assert "Allergies cannot be shown right now." in strip("doc-p1-discharge-2024")
 
 
 def test_text_stands_above_the_facts_and_a_frame_is_as_tall_as_its_text(browser):

@@ -75,7 +75,7 @@ def test_versions_are_listed_with_their_changes(browser):
     assert f"{DISCHARGE}/difference?from=1&to=2" in links(page, DISCHARGE)
     for tail in ("versions", "difference?from=1&to=3"):
         words = browser.get(f"{DISCHARGE}/{tail}").words
-        assert "record of Amelia Rose Hartwell, born 12 Apr 1958" in words
+        assert "← Amelia Rose Hartwell · born 12 Apr 1958 Severe allergies: Penicillin" in words
 
 
 def test_newest_version_is_marked_and_each_other_names_the_one_that_replaced_it(browser):
