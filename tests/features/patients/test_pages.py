@@ -46,6 +46,14 @@ def confirmation(admin: Browser, history: str = "keep") -> Page:
     return page.send("/delete", reason=REASON, history=history, typed="nobody")
 
 
+def test_id_that_is_the_record_number_is_shown_once(app, admin, tmp_path):
+    same = patient("9001", "9001", name=[{"family": "Gleich"}])
+    assert load(app, write(tmp_path / "same", bundle("collection", plain(same)))).complete
+    page = admin.get(f"{PATH}?find=Gleich")
+    assert page.words.count("9001") == 1
+    assert "111 · vera" in admin.get(f"{PATH}?find=Vera").words
+
+
 def test_record_is_deleted_by_whoever_types_whose_it_is(app, admin):
     add_person(app, PATIENT, "vera", name="Vera herself")
     page = confirmation(admin)
