@@ -23,10 +23,14 @@ Json = Mapping[str, Any]
 
 
 class Status(NamedTuple):
-    """How far a note holds: in a word, where there is something to say; is_past where no more."""
+    """How far a note holds: in a word, where there is something to say; is_past where no more.
+
+    is_error where it never did.
+    """
 
     word: str
     is_past: bool
+    is_error: bool
 
 
 class NoteItem(NamedTuple):
@@ -94,7 +98,8 @@ def status(note: Json) -> Status:
     """Return how far a note holds."""
     codes = {str(note.get("status", "")), str(note.get("docStatus", ""))}
     labelled = [labels.word(code) for code in labels.NOTE_STATUSES if code in codes]
-    return Status(", ".join(labelled), bool(codes & labels.PAST_STATUSES))
+    past = codes & labels.PAST_STATUSES
+    return Status(", ".join(labelled), bool(past), "entered-in-error" in past)
 
 
 def formats(note: Json) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
 """The notes of one patient, for the chart: timeline, filters, and the list.
 
-Notes that no longer hold are folded. Where all notes are at hand, up to READ_WHOLE, they are
-counted by type, status and author, and can be filtered by these; a longer list is searched.
+Notes that were replaced, and those entered in error, are folded. A superseded note that none here
+replaces stands among the others: else nobody would read what it alone says. Where all notes are at
+hand, up to READ_WHOLE, they are counted by type, status and author, and can be filtered by these; a
+longer list is searched.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from fhirapp.features.notes.elements import (
     add_names,
     kind_of_note,
     line,
+    local_id,
     status,
 )
 from fhirapp.features.notes.listing import PAGE, every, search
@@ -59,16 +62,16 @@ class NoteFilter(NamedTuple):
 class NotesOfPatient(NamedTuple):
     """What the section shows; timeline is None where it is drawn after the page.
 
-    lines are the first that hold, or those that were chosen; past those that no longer hold.
-    past_count counts these where they are not listed here. next is the address of more lines, ""
-    after the last. resources are the notes at hand, as FHIR has them.
+    lines are the first that hold, or those that were chosen; past those that no longer hold, by the
+    status that says so, and past_counts how many they are where they are not listed here. next is
+    the address of more lines, "" after the last. resources are the notes at hand, as FHIR has them.
     """
 
     patient_id: str
     total: int
     lines: tuple[NoteItem, ...]
-    past: tuple[NoteItem, ...]
-    past_count: int
+    past: Mapping[str, Sequence[NoteItem]]
+    past_counts: Mapping[str, int]
     more: int
     next: str
     timeline: Timeline | None
@@ -94,14 +97,16 @@ def of_patient(
         whole = tuple(every("DocumentReference", newest, token, READ_WHOLE))
         add_names(list(whole), token, VIA)
     lines = found.lines if whole is None or whole is found.resources else tuple(map(line, whole))
-    holding = tuple(item for item in lines if not item.status.is_past)
-    past = tuple(item for item in lines if item.status.is_past)
+    replaced = _replaced(found.resources if whole is None else whole)
+    superseded = [note for note in lines if _is_superseded(note) and note.id in replaced]
+    in_error = [note for note in lines if note.status.is_error]
+    holding = tuple(note for note in lines if note not in superseded and note not in in_error)
     result = NotesOfPatient(
         patient_id=patient_id,
         total=found.total,
         lines=holding,
-        past=past,
-        past_count=0,
+        past={"superseded": superseded, "entered-in-error": in_error},
+        past_counts={},
         more=0,
         next="",
         timeline=None if whole is None else timeline_of(patient_id, token, whole),
@@ -112,18 +117,45 @@ def of_patient(
     if whole is not None and wanted:
         matching = _matching(lines, wanted)
         return result._replace(
-            lines=matching[:_MOST_LINES], past=(), more=max(len(matching) - _MOST_LINES, 0)
+            lines=matching[:_MOST_LINES], past={}, more=max(len(matching) - _MOST_LINES, 0)
         )
     if whole is found.resources:
         return result
     current = search([*newest, ("status", "current"), ("_count", str(PAGE))], token)
     more = {"patient": patient_id, "status": "current", "cursor": current.next}
+    if whole is None:
+        old = search([*newest, ("status", "superseded"), ("_count", str(READ_WHOLE))], token)
+        replacing = [("patient", patient_id), ("relation", "replaces")]
+        replaced = _replaced(every("DocumentReference", replacing, token, READ_WHOLE))
+        lines, superseded_count = old.lines, old.total
+    else:
+        superseded_count = sum(note.get("status") == "superseded" for note in whole)
+    alone = [note for note in lines if _is_superseded(note) and note.id not in replaced]
+    shown = sorted((*alone, *current.lines), key=lambda note: note.date, reverse=True)
     return result._replace(
-        lines=current.lines,
-        past=(),
-        past_count=found.total - current.total,
+        lines=tuple(shown),
+        past={},
+        past_counts={
+            "superseded": superseded_count,
+            "entered-in-error": found.total - current.total - superseded_count,
+        },
         next=f"/notes?{urlencode(more, quote_via=quote)}" if current.next else "",
     )
+
+
+def _is_superseded(note: NoteItem) -> bool:
+    return note.status.is_past and not note.status.is_error
+
+
+def _replaced(notes: Iterable[Json]) -> set[str]:
+    """Return the ids of the notes that others replace; one entered in error replaces none."""
+    return {
+        local_id(relation.get("target"), "DocumentReference")
+        for note in notes
+        if not status(note).is_error
+        for relation in note.get("relatesTo", ())
+        if relation.get("code") == "replaces"
+    }
 
 
 # By name: what of a note a filter looks at.

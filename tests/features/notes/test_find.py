@@ -16,9 +16,10 @@ from fhirapp.features.notes import listing, of_patient
 from fhirapp.features.notes.search import mark_hits, phrases_of, snippets
 from tests.support.browsing import Page
 from tests.support.noted import MARKUP, SCRIPTED, TWO_PAGES, attached, note
-from tests.support.pages import browser_of, elements, links, submit_to, texts
+from tests.support.pages import browser_of, elements, in_order, links, submit_to, texts
 
 MANY = 60
+PATIENTS = ("none", "few", "many", "past")
 
 
 def of(patient: str, note_id: str, *content: Any, type_: str = "Consult", **more: Any) -> Any:
@@ -29,9 +30,13 @@ def of(patient: str, note_id: str, *content: Any, type_: str = "Consult", **more
     return note(note_id, *content, subject=subject, type=kind, **by, **more)
 
 
+def replaces(note_id: str) -> Any:
+    return {"code": "replaces", "target": {"reference": f"DocumentReference/{note_id}"}}
+
+
 @pytest.fixture(scope="module")
 def clinic(app_with: Callable[..., Flask]) -> Flask:
-    patients = ({"resourceType": "Patient", "id": f"o-{name}"} for name in ("none", "few", "many"))
+    patients = ({"resourceType": "Patient", "id": f"o-{name}"} for name in PATIENTS)
     return app_with(
         [
             *patients,
@@ -52,7 +57,11 @@ def clinic(app_with: Callable[..., Flask]) -> Flask:
             of("o-few", "o-1", by="Dr. A"),
             of("o-few", "o-2", by="Dr. B", status="superseded"),
             of("o-few", "o-3", by="Dr. A", type_="Progress & plan"),
-            of("o-few", "o-4", docStatus="amended"),
+            of("o-few", "o-4", docStatus="amended", relatesTo=[replaces("o-2")]),
+            of("o-past", "o-alone", status="superseded"),
+            of("o-past", "o-wrong", status="entered-in-error", relatesTo=[replaces("o-alone")]),
+            of("o-past", "o-older", status="superseded"),
+            of("o-past", "o-newer", relatesTo=[replaces("o-older")]),
             *(
                 of(
                     *("o-many", f"o-m{n}"),
@@ -163,7 +172,9 @@ def test_notes_of_a_patient_are_listed_by_fifties(browser):
     assert "<html" not in lines.response.text
     assert "superseded" in texts(lines, "li.note-line.past")[0]
     chart = browser.get("/patients/p9")
-    assert (len(elements(chart, "svg.timeline")), len(elements(chart, "li.note-line"))) == (1, 50)
+    assert len(elements(chart, "svg.timeline")) == 1
+    # The superseded one, which none replaces, is among the first.
+    assert len(elements(chart, "li.note-line")) == 51
     assert chart.offered["More notes"].startswith("/notes?patient=p9&status=current&cursor=")
     assert texts(submit_to(chart, "/notes", q=""), "h2") == ["63 notes"]
     assert elements(browser.get("/patients/o-none"), "svg.timeline") == []
@@ -209,9 +220,21 @@ def test_superseded_notes_are_folded_and_counted(browser):
         for details in elements(page, "details.past")
         if "note" in texts(details, "summary")[0]
     ]
-    assert texts(fold, "summary")[0].startswith("1 note ")
+    assert texts(fold, "summary")[0] == "1 superseded note"
     assert [link.get("href") for link in elements(fold, "a")] == ["/notes/o-2"]
     assert {*ids(page)} == {"o-1", "o-2", "o-3", "o-4"}
+
+
+@pytest.mark.parametrize("most", [1_000, 3])
+def test_superseded_note_is_listed_where_no_valid_note_replaces_it(browser, monkeypatch, most):
+    monkeypatch.setattr(of_patient, "READ_WHOLE", most)
+    monkeypatch.setattr(of_patient, "PAGE", min(most, 50))
+    page = browser.get("/patients/o-past")
+    assert {*ids(page)[:2]} == {"o-alone", "o-newer"}
+    counted = ("1 superseded note", "1 note entered in error")
+    # Of a long list all superseded ones are found by the link.
+    counted = counted if most > 3 else ("2 superseded notes", "1 note entered in error")
+    assert in_order(page.words, *counted)
 
 
 def test_filters_count_the_notes_that_they_would_show(browser):
