@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from fhirapp.db import quoted
 from fhirapp.fhir import temporal
+from fhirapp.fhir.words import worded
 from fhirapp.search.index import LONG, DateRow, IndexRow, IndexTables
 from fhirapp.search.parameter import ColumnParameter, Context, Parameter
 from fhirapp.search.values import (
@@ -87,27 +88,29 @@ _BOUND = re.compile(r"\{(start|end)\}")
 END = ":end"
 # What a prefix finds in words.
 _MEANINGS = {
-    "eq": "is within [{start}, {end}) UTC",
-    "ne": "is not within [{start}, {end}) UTC",
-    "gt": "extends to {end} UTC or later",
-    "lt": "starts before {start} UTC",
-    "ge": "is within [{start}, {end}) UTC or extends further",
-    "le": "is within [{start}, {end}) UTC or starts before it",
-    "sa": "starts at {end} UTC or later",
-    "eb": "ends before {start} UTC",
-    "ap": "overlaps [{start}, {end}) UTC, which is extended by a tenth of its distance to now",
+    "eq": worded("is within [%(start)s, %(end)s) UTC"),
+    "ne": worded("is not within [%(start)s, %(end)s) UTC"),
+    "gt": worded("extends to %(end)s UTC or later"),
+    "lt": worded("starts before %(start)s UTC"),
+    "ge": worded("is within [%(start)s, %(end)s) UTC or extends further"),
+    "le": worded("is within [%(start)s, %(end)s) UTC or starts before it"),
+    "sa": worded("starts at %(end)s UTC or later"),
+    "eb": worded("ends before %(start)s UTC"),
+    "ap": worded(
+        "overlaps [%(start)s, %(end)s) UTC, which is extended by a tenth of its distance to now"
+    ),
 }
 # The same where a point is searched, which a value that covers more time can hold.
 _OF_A_POINT = {
-    "eq": "is the point {point}",
-    "ne": "is not the point {point}",
-    "gt": "extends beyond the point {point}",
-    "lt": "starts before the point {point}",
-    "ge": "is the point {point} or extends beyond it",
-    "le": "is the point {point} or starts before it",
-    "sa": "starts after the point {point}",
-    "eb": "ends before the point {point}",
-    "ap": "overlaps the point {point}",
+    "eq": worded("is the point %(point)s"),
+    "ne": worded("is not the point %(point)s"),
+    "gt": worded("extends beyond the point %(point)s"),
+    "lt": worded("starts before the point %(point)s"),
+    "ge": worded("is the point %(point)s or extends beyond it"),
+    "le": worded("is the point %(point)s or starts before it"),
+    "sa": worded("starts after the point %(point)s"),
+    "eb": worded("ends before the point %(point)s"),
+    "ap": worded("overlaps the point %(point)s"),
 }
 
 
@@ -168,8 +171,8 @@ class Date(Parameter):
         prefix, (low, high) = covered(self.parse(value))
         prefix = prefix or "eq"
         if high - low == 1:
-            return _OF_A_POINT[prefix].format(point=temporal.instant_of(low))
-        return _MEANINGS[prefix].format(start=_written(low), end=_written(high))
+            return worded(_OF_A_POINT[prefix], point=temporal.instant_of(low))
+        return worded(_MEANINGS[prefix], start=_written(low), end=_written(high))
 
     def interval(self, value: str) -> tuple[str, str, str] | None:
         prefix, (low, high) = covered(self.parse(value))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fhirapp import urls
 from fhirapp.fhir.outcome import issue
+from fhirapp.fhir.words import worded
 from fhirapp.search.page import BY_SCORE
 from fhirapp.search.parameter import Context, Parameter, Parameters
 from fhirapp.search.query import HAS, REVINCLUDE, Controls, Include, Query
@@ -71,12 +72,12 @@ class ParameterReading:
     def place(self) -> str:
         if not self.paths:
             return self.doc[:1].lower() + self.doc[1:]
-        return (", or else " if self.is_first_of else " and ").join(self.paths)
+        return (worded(", or else ") if self.is_first_of else worded(" and ")).join(self.paths)
 
     def sought(self, phrase: Callable[[SoughtValue], str] = lambda value: value.text) -> str:
         """Return the phrase after "matches what": refers to 'Patient/p1'."""
-        between = " and " if self.modifier == "not" else " or "
-        return ", and also ".join(
+        between = worded(" and ") if self.modifier == "not" else worded(" or ")
+        return worded(", and also ").join(
             between.join(phrase(value) for value in repetition) for repetition in self.repetitions
         )
 
@@ -179,7 +180,8 @@ _OF_SCANS = (
 
 def _sought(parameter: Parameter, modifier: str, value: str, context: Context) -> SoughtValue:
     if modifier == "missing":
-        return SoughtValue(f"has {'no' if parse_boolean(modifier, value) else 'a'} value")
+        lacks = parse_boolean(modifier, value)
+        return SoughtValue(worded("has no value") if lacks else worded("has a value"))
     text = parameter.describe(modifier, value, context)
     return SoughtValue(text, *(parameter.interval(value) or ()))
 

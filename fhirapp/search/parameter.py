@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from fhirapp.db import quoted
 from fhirapp.fhir.outcome import InvalidParameter, TooCostly, UnsupportedParameter
+from fhirapp.fhir.words import worded
 from fhirapp.search.index import IndexRow, IndexTables, TokenRow
 from fhirapp.search.values import (
     AnyCondition,
@@ -319,8 +320,10 @@ class IdParameter(ColumnParameter):
         return Condition("r.id = ?", (unescape(value),), narrows=True)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
-        verb = "lacks" if modifier == "not" else "has"
-        return f"{verb} the id {repr_value(unescape(value))}"
+        resource_id = repr_value(unescape(value))
+        if modifier == "not":
+            return worded("lacks the id %(id)s", id=resource_id)
+        return worded("has the id %(id)s", id=resource_id)
 
     def ids(self, values: Sequence[str]) -> list[str]:
         """Return the ids that the values list, each once."""

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from fhirapp.fhir.temporal import Interval
+from fhirapp.fhir.words import worded
 from fhirapp.search.date import PREFIXES, Date, SearchedDate
 from fhirapp.search.index import DateRow, IndexRow
 from fhirapp.search.parameter import Context
@@ -45,16 +46,16 @@ _COMPARED = {
 }
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?")
 _MEANINGS = {
-    "": "is",
-    "eq": "is",
-    "ne": "is not",
-    "ap": "is about",
-    "gt": "is more than",
-    "sa": "is more than",
-    "ge": "is at least",
-    "lt": "is less than",
-    "eb": "is less than",
-    "le": "is at most",
+    "": worded("is %(number)s"),
+    "eq": worded("is %(number)s"),
+    "ne": worded("is not %(number)s"),
+    "ap": worded("is about %(number)s"),
+    "gt": worded("is more than %(number)s"),
+    "sa": worded("is more than %(number)s"),
+    "ge": worded("is at least %(number)s"),
+    "lt": worded("is less than %(number)s"),
+    "eb": worded("is less than %(number)s"),
+    "le": worded("is at most %(number)s"),
 }
 
 
@@ -116,7 +117,10 @@ class Duration(Date):
                 known = f"a unit of time in UCUM ({', '.join(UNITS)})"
                 raise self.invalid(f"{'|'.join(unit)[:SHOWN]!r} is not {known}")
             scale = UNITS[code]
-        words = f"{_MEANINGS[prefix]} {text}{f' {code}' if code else ', whatever its unit'}"
+        searched = (
+            f"{text} {code}" if code else worded("%(number)s, whatever its unit", number=text)
+        )
+        words = worded(_MEANINGS[prefix], number=searched)
         return SearchedQuantity(
             words, "" if any(unit) else NUMBER, tuple(_comparisons(prefix, number, scale))
         )

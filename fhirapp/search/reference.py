@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.words import worded
 from fhirapp.search import values
 from fhirapp.search.index import IndexRow, ReferenceRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
@@ -95,13 +96,16 @@ class Reference(Parameter):
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier == "identifier":
-            return f"names by identifier what {self._identifier.describe('', value, context)}"
+            sought = self._identifier.describe("", value, context)
+            return worded("names by identifier what %(sought)s", sought=sought)
         target_type, target_id = self.target(modifier, value, context.base_url)
         if target_type:
-            return f"refers to {values.repr_value(f'{target_type}/{target_id}')}"
+            target = values.repr_value(f"{target_type}/{target_id}")
+            return worded("refers to %(target)s", target=target)
+        target = values.repr_value(target_id)
         if target_type is None:
-            return f"refers to {values.repr_value(target_id)}, which is elsewhere"
-        return f"refers to the id {values.repr_value(target_id)} of any type"
+            return worded("refers to %(target)s, which is elsewhere", target=target)
+        return worded("refers to the id %(target)s of any type", target=target)
 
     def target(self, modifier: str, value: str, base_url: str) -> tuple[str | None, str]:
         """Return the (type, id) that a value names: type is empty for a bare id, None elsewhere.
@@ -181,9 +185,10 @@ class TokenReference(Parameter):
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         code, target = values.split(value, "$")
-        return (
-            f"{self.code.describe(modifier, code, context)} and, in the same repetition,"
-            f" {self.target.describe(modifier, target, context)}"
+        return worded(
+            "%(first)s and, in the same repetition, %(second)s",
+            first=self.code.describe(modifier, code, context),
+            second=self.target.describe(modifier, target, context),
         )
 
 

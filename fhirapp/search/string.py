@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from fhirapp.fhir.folding import fold as fold
+from fhirapp.fhir.words import worded
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.values import SHOWN, AnyCondition, any_row, is_in, repr_value, unescape
@@ -89,9 +90,11 @@ class String(Parameter):
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         value = unescape(value)
         if modifier == "exact":
-            return f"is exactly {repr_value(value)}"
-        verb = "holds" if modifier == "contains" else "begins with"
-        return f"{verb} {repr_value(fold(value))}, whatever its case and accents"
+            return worded("is exactly %(text)s", text=repr_value(value))
+        text = repr_value(fold(value))
+        if modifier == "contains":
+            return worded("holds %(text)s, whatever its case and accents", text=text)
+        return worded("begins with %(text)s, whatever its case and accents", text=text)
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,11 @@ class Phonetic(String):
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         word = self._word(value)
-        return f"has a word that sounds like {repr_value(word)} (Soundex {soundex(word)})"
+        return worded(
+            "has a word that sounds like %(word)s (Soundex %(code)s)",
+            word=repr_value(word),
+            code=soundex(word),
+        )
 
     def _word(self, value: str) -> str:
         words = _words(unescape(value))
@@ -216,8 +223,12 @@ class Uri(Parameter):
         return self.has_row(context, "k.code = ?", key(self._stored(value, own)))
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
-        also = f" or {modifier} it" if modifier else ""
-        return f"is {repr_value(unescape(value))}{also}"
+        address = repr_value(unescape(value))
+        if modifier == "above":
+            return worded("is %(address)s or above it", address=address)
+        if modifier == "below":
+            return worded("is %(address)s or below it", address=address)
+        return worded("is %(address)s", address=address)
 
     def _stored(self, url: str, own: str) -> str:
         """Return an address as it is indexed."""

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import UnsupportedParameter
+from fhirapp.fhir.words import worded
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter, ResolvedCodes
 from fhirapp.search.string import FURTHER, STEP, begins_with, fold, holds, string_rows
@@ -70,7 +71,8 @@ class Token(Parameter):
     modifiers = frozenset({"not", "text", *_SETS})
     row = TokenRow
     # What explanations call a value.
-    noun: ClassVar[str] = "code"
+    one: ClassVar[str] = worded("the code %(value)s")
+    any_one: ClassVar[str] = worded("any code")
     # Whether case counts in values whatever their system.
     cased: ClassVar[bool] = False
 
@@ -141,19 +143,28 @@ class Token(Parameter):
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier == "text":
-            text = repr_value(unescape(value))
-            return f"has a text in which a word, or the whole, begins with {text}"
+            return worded(
+                "has a text in which a word, or the whole, begins with %(text)s",
+                text=repr_value(unescape(value)),
+            )
         if modifier in _SETS:
-            verb = "lacks every code" if modifier == "not-in" else "has a code"
-            return f"{verb} of {self._resolve(modifier, value, context).doc}"
-        verb = "lacks" if modifier == "not" else "has"
-        code, system_of = self.parse(value)
-        sought = f"the {self.noun} {repr_value(code)}" if code else f"any {self.noun}"
-        if system_of is None:
-            return f"{verb} {sought} of any system"
-        return f"{verb} {sought} " + (
-            f"of the system {repr_value(system_of)}" if system_of else "without a system"
-        )
+            codes = self._resolve(modifier, value, context).doc
+            if modifier == "not-in":
+                return worded("lacks every code of %(codes)s", codes=codes)
+            return worded("has a code of %(codes)s", codes=codes)
+        code, system = self.parse(value)
+        sought = worded(self.one, value=repr_value(code)) if code else worded(self.any_one)
+        if system:
+            sought = worded(
+                "%(sought)s of the system %(system)s", sought=sought, system=repr_value(system)
+            )
+        elif system is None:
+            sought = worded("%(sought)s of any system", sought=sought)
+        else:
+            sought = worded("%(sought)s without a system", sought=sought)
+        if modifier == "not":
+            return worded("lacks %(sought)s", sought=sought)
+        return worded("has %(sought)s", sought=sought)
 
     def parse(self, value: str) -> tuple[str, str | None]:
         """Return the code and the system that a value names.
@@ -216,7 +227,8 @@ class Identifier(Token):
     """A token parameter of Identifiers, which can be searched by their type too."""
 
     modifiers = frozenset({"not", "text", "of-type"})
-    noun = "identifier"
+    one = worded("the identifier %(value)s")
+    any_one = worded("any identifier")
     cased = True
 
     # Not cached: few identifiers are repeated.
@@ -249,7 +261,12 @@ class Identifier(Token):
         if modifier != "of-type":
             return super().describe(modifier, value, context)
         system, code, identifier = (repr_value(unescape(part)) for part in split(value, "|"))
-        return f"has the identifier {identifier} of the type {code} of the system {system}"
+        return worded(
+            "has the identifier %(identifier)s of the type %(code)s of the system %(system)s",
+            identifier=identifier,
+            code=code,
+            system=system,
+        )
 
 
 @dataclass(frozen=True)
@@ -330,7 +347,8 @@ class MediaType(Token):
     def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier != "below":
             return super().describe(modifier, value, context)
-        return f"has the media type {repr_value(self.parse(value)[0])}, or one below it"
+        media_type = repr_value(self.parse(value)[0])
+        return worded("has the media type %(type)s, or one below it", type=media_type)
 
 
 def _media_type(value: str) -> str:

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fhirapp.fhir.outcome import UnsupportedParameter
+from fhirapp.fhir.words import worded
 from fhirapp.search.fulltext import Phrase, full_text, words_table
 from fhirapp.search.index import IndexTables, TokenRow
 from fhirapp.search.parameter import Context, Parameter
@@ -143,7 +144,8 @@ class Words(Parameter):
         return [self.phrases(unescape(choice)) for choice in self.choices(value)]
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
-        return "has " + " and ".join(map(_described, self.phrases(unescape(value))))
+        sought = worded(" and ").join(map(_described, self.phrases(unescape(value))))
+        return worded("has %(sought)s", sought=sought)
 
     def phrases(self, value: str) -> list[Phrase]:
         """Parse the words that are looked for. Raises InvalidParameter."""
@@ -204,6 +206,10 @@ def scores(
 
 def _described(phrase: Phrase) -> str:
     text = repr_value(readable(phrase.words))
+    if len(phrase.words) == 1 and phrase.prefix:
+        return worded("a word that begins with %(text)s", text=text)
     if len(phrase.words) == 1:
-        return f"a word that begins with {text}" if phrase.prefix else f"the word {text}"
-    return f"the words {text} together" + (", or longer at the end" if phrase.prefix else "")
+        return worded("the word %(text)s", text=text)
+    if phrase.prefix:
+        return worded("the words %(text)s together, or longer at the end", text=text)
+    return worded("the words %(text)s together", text=text)

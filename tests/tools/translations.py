@@ -36,7 +36,8 @@ _SCHEDULES = (_PACKAGE / "jobs", _PACKAGE / "server")
 _ALLERGIES = (_PACKAGE / "clinical", _PACKAGE / "fhir")
 # Of features: commands are in English.
 _COMMANDS = "cli.py"
-_FOLDERS = (_WEB, _PACKAGE / "features", AUTH, _RESOURCES, *_SCHEDULES, *_ALLERGIES)
+_SEARCH = _PACKAGE / "search"
+_FOLDERS = (_WEB, _PACKAGE / "features", _SEARCH, AUTH, _RESOURCES, *_SCHEDULES, *_ALLERGIES)
 # Unmarked tables: a page translates an entry when it shows it.
 _TABLES = {
     "auth/models.py": ROLES,

@@ -17,12 +17,13 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.definition import Definition, types
 from fhirapp.features.explore.address import Address, NoAddressError, pair, piece, read_address
 from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.fhir.words import in_words_of
 from fhirapp.rest.search import impossible_values
 from fhirapp.search import explain
 from fhirapp.search.query import CONTROLS, is_chained_name, similar_name
 from fhirapp.search.values import split
 from fhirapp.web.internal_client import ask
-from fhirapp.web.texts import _
+from fhirapp.web.texts import ENGLISH, _, language, translator
 
 # The audit trail's name for requests that explain one of the person's own.
 VIA = "explain"
@@ -282,15 +283,29 @@ class Count(NamedTuple):
 
 
 def count(definition: Definition, parameters: Sequence[tuple[str, str]], token: OwnToken) -> Count:
-    """Count the matches of a search, and explain how it is read."""
+    """Count the matches of a search, and explain how it is read, in the language of the page."""
     query = urlencode([*parameters, ("_summary", "count"), ("_explain", "true")])
-    answer = ask(f"/fhir/{definition.name}?{query}", token.secret, via=VIA)
-    try:
-        content = answer.json()
-    except ValueError:
-        return Count(None, SearchInterpretation())
+    with in_words_of(translator(), language()):
+        answer = ask(f"/fhir/{definition.name}?{query}", token.secret, via=VIA)
+        try:
+            content = answer.json()
+        except ValueError:
+            return Count(None, SearchInterpretation())
+        reading = reading_of(issues_of(content))
     total = content.get("total") if answer.status == 200 and isinstance(content, dict) else None
-    return Count(total if isinstance(total, int) else None, reading_of(issues_of(content)))
+    return Count(total if isinstance(total, int) else None, reading)
+
+
+def translated(reading: SearchInterpretation, address: Address, token: OwnToken) -> None:
+    """Word the conditions of a search in the language of the page: its answer has them in English.
+
+    One more request is sent where that is another language.
+    """
+    search = search_of(str(address))
+    if search is None or not reading.applied or language() == ENGLISH:
+        return
+    filters = [(name, value) for name, values in search.selecting.items() for value in values]
+    reading.applied = count(search.definition, filters, token).reading.applied or reading.applied
 
 
 class NarrowingStep(NamedTuple):

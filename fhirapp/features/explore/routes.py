@@ -48,6 +48,7 @@ from fhirapp.features.explore.explanation import (
     is_of_all_patients,
     narrowing,
     reading_of,
+    translated,
 )
 from fhirapp.features.explore.form import read_form, type_names, write_address
 from fhirapp.features.explore.snippets import how_to_get_a_token, snippets
@@ -261,6 +262,7 @@ def _answered(typed: str, address: Address) -> Response:
         more["meant"] = more.get("meant") or [*suggestions.patients_meant(address, token.secret)]
     if answer.issues and sent.answer.status < 400:
         more["reading"] = reading_of(answer.issues)
+        translated(more["reading"], address, token)
         more["ignored"] = ignored_filters(address, answer.issues)
         more["is_of_all"] = is_of_all_patients(address, token)
         if request.args.get("narrow"):

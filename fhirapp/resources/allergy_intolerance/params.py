@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fhirapp.clinical.summary import is_entered_in_error
+from fhirapp.fhir.words import worded
 from fhirapp.search.date import Date
 from fhirapp.search.index import IndexRow
 from fhirapp.search.parameter import CLINICAL, Context, Parameters
@@ -33,7 +34,7 @@ class ClinicalStatus(Token):
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
         description = super().describe(modifier, value, context)
-        return f"{description}; what is entered in error has none"
+        return worded("%(sought)s; what is entered in error has none", sought=description)
 
 
 PARAMS = Parameters(

@@ -133,6 +133,32 @@ def test_page_shows_the_condition_of_each_parameter(clinician):
     assert elements(page, "pre.sql") == []
 
 
+def test_conditions_are_in_the_language_of_the_page_and_the_answer_is_not(clinic, clinician):
+    german = {"headers": {"Accept-Language": "de"}}
+    query = "_explain=true&patient=p1&clinical-status:not=active&code=x,y&recorder:missing=true"
+    address = explorer_address(f"{ALLERGIES}?{query}", view="raw")
+    page = clinician.get(address, **german)
+    found = {name.partition(" ")[0]: words for name, words in conditions(page).items()}
+    assert found["patient"].startswith("verweist auf 'Patient/p1' ")
+    not_active = "hat nicht den Code 'active' eines beliebigen Systems; was irrtümlich erfasst ist"
+    assert found["clinical-status:not"].startswith(not_active)
+    assert found["code"].startswith(
+        "hat den Code 'x' eines beliebigen Systems oder hat den Code 'y' eines beliebigen Systems "
+    )
+    assert "code und reaction.substance" in found["code"]
+    assert found["recorder:missing"].startswith("hat keinen Wert ")
+    # As an app gets it.
+    assert "matches what refers to 'Patient/p1'" in texts(page, "pre.http")[1]
+    before = requests_to_explain(clinic)
+    assert "refers to 'Patient/p1'" in conditions(clinician.get(address))["patient reference"]
+    assert requests_to_explain(clinic) == before, "English needs no request of its own"
+    reason = (
+        f"/explore/why?{urlencode({'address': f'{ALLERGIES}?patient=p2'})}&reference=al-p1-latex"
+    )
+    (excluding, *_) = texts(clinician.get(reason, **german), "ul.findings")
+    assert "verweist auf 'Patient/p2'" in excluding
+
+
 def test_demo_shows_sql_and_plan_for_developers(demo):
     page = explained(Browser(demo).resume("clinician"), SEARCH)
     (developers,) = [
