@@ -82,6 +82,7 @@ EVENTS: Mapping[str, str] = {
     "restored": "restored a backup",
     "restore-failed": "could not restore a backup",
     "export": "exported records",
+    "import": "imported records",
     "packed": "removed entries past their retention period",
     "missing": "reported audit entries that could not be written",
     "seal-missing": "found that seals of the audit trail were removed or replaced",

@@ -92,6 +92,7 @@ _CODED: Mapping[str, _EventCode] = {
     ),
     "patients-found": _EventCode(("110112", "Query"), ("110112", "Query")),
     "export": _EventCode(("110106", "Export"), ("110106", "Export"), "R"),
+    "import": _EventCode(("110107", "Import"), ("110107", "Import"), "C"),
     "packed": _EventCode(("110101", "Audit Log Used"), ("110101", "Audit Log Used"), "D"),
     "missing": _EventCode(("110101", "Audit Log Used"), ("110101", "Audit Log Used")),
 }

@@ -32,6 +32,9 @@ from fhirapp.web.admin.audit import guarded
 from tests.support.authorizing import Flow, add_program, alter, set_client
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.helpers import Fhir, token_for
+from tests.support.importing import lines, load, write
+from tests.support.pages import browser_of, texts
+from tests.support.records import patient
 from tests.support.trails import forget
 
 PATH = "/admin/audit"
@@ -229,6 +232,26 @@ def test_filter_without_a_word_reads_nobodys_name(app, admin, field):
     assert (page.status, "No matching" in page.words, "Which" in page.words) == (400, True, False)
     with app.app_context():
         assert entries() == []
+
+
+def test_view_of_a_chart_is_one_line_that_unfolds(app, admin):
+    browser_of(app, CLINICIAN).get("/patients/p1")
+    page = admin.get(f"{PATH}?via=chart")
+    (summary,) = [text for text in texts(page, "summary") if "viewed records" in text]
+    assert f"viewed records of {HARTWELL} via the chart: " in summary
+    assert "requests, " in summary
+    assert f"searched notes and documents of {HARTWELL}" in page.words
+    # However often the trail is read, the names that it shows are one line.
+    for _time in range(3):
+        page = admin.get(f"{PATH}?via=audit")
+    (summary,) = [text for text in texts(page, "summary") if "administration pages" in text]
+    assert summary.startswith("Alex Admin viewed records")
+
+
+def test_import_is_shown_with_its_result(app, admin, tmp_path):
+    load(app, write(tmp_path, lines(patient("new")), "lab.ndjson"), source="lab", who="operator")
+    words = admin.get(PATH, query_string={"kind": "administration"}).words
+    assert "imported records: run 1; source lab; by operator; 1 read, 1 new." in words
 
 
 def test_older_entries_follow_page_by_page(admin, operator, monkeypatch):

@@ -208,9 +208,10 @@ def test_session_without_its_second_factor_sees_no_page(clinic):
 
 def test_message_of_a_long_entry_repeats_its_beginning_and_no_field_name(clinic):
     admin = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
-    page = admin.get("/admin/patients/p1").send("/merge", why_merged="Two files " + "x" * 3000)
+    form = admin.get("/admin/patients/p1/delete")
+    page = form.send("/delete", typed="p1", reason="Two files " + "x" * 3000)
     assert page.status == 413
     assert (
         "“Two files xxxxxxxxxxxxxxxxxxxx…” is too long: this field can have at most" in page.words
     )
-    assert "why_merged" not in page.words
+    assert "field reason" not in page.words

@@ -7,6 +7,7 @@ is simply run again: what is here already makes no new version.
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -14,12 +15,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from fhirapp.audit import events
 from fhirapp.config import Settings
 from fhirapp.db import Reader, db, writing
 from fhirapp.db.locks import lock
 from fhirapp.definition import Definition
 from fhirapp.disk import temporary_folder
-from fhirapp.features.imports import deletions, runs
+from fhirapp.features.imports import OUTCOMES, deletions, runs
 from fhirapp.features.imports.admission import Admission
 from fhirapp.features.imports.archives import Archives, OnRead
 from fhirapp.features.imports.batches import Admitted, Batch, publish_contents
@@ -193,6 +195,17 @@ class Import:
                 publisher = self._publisher(connection)
                 runs.write_provenance(publisher, self._definitions, self._run)
             runs.end(connection, self._run, _now(), self.report.content()["changes"])
+        events.record("import", what=self._result())
+
+    def _result(self) -> str:
+        """Return what came of the import, for the audit trail."""
+        counts = Counter[str]()
+        for _type_name, outcomes in self.report.rows():
+            counts.update(outcomes)
+        parts = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
+        whose = [f"source {self._run.source}"] if self._run.source else []
+        by = [f"by {self._options.who}"] if self._options.who else []
+        return "; ".join([f"run {self._run.id}", *whose, *by, ", ".join(parts) or "no records"])
 
     def _report_empty(self) -> None:
         """Report the folders and archives in which no file holds records."""

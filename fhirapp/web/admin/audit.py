@@ -22,7 +22,14 @@ from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.resources.audit_event import resources_of
 from fhirapp.rest import recorder
 from fhirapp.search.values import escape
-from fhirapp.web.admin.audit_descriptions import VIA, clients_named, described, users_named, vias
+from fhirapp.web.admin.audit_descriptions import (
+    VIA,
+    clients_named,
+    described,
+    grouped,
+    users_named,
+    vias,
+)
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.pages import PageError, blueprint_of, for_administrators, page, signed_in
 from fhirapp.web.people import person_of
@@ -249,7 +256,7 @@ def index() -> Response:
         "admin/audit.html",
         400 if which.faults else 200,
         which=which,
-        listed=described(found[:SHOWN]),
+        groups=grouped(described(found[:SHOWN])),
         older=which.query(before=found[SHOWN - 1].number) if more else "",
         is_later=before() is not None,
         statuses=STATUSES,

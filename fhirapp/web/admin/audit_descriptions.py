@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -145,6 +146,48 @@ def described(found: Sequence[AuditEntry]) -> list[AuditDescription]:
         )
         for entry in found
     ]
+
+
+class AuditGroup(NamedTuple):
+    """Entries of one view of a page, or lookups of names for one, as a line that unfolds.
+
+    whole describes all of them; members is empty where it is one entry alone.
+    """
+
+    whole: AuditDescription
+    members: Sequence[AuditDescription] = ()
+
+
+def grouped(listed: Sequence[AuditDescription]) -> list[AuditGroup]:
+    """Return entries that follow one another and belong to one view of a page as one group."""
+    groups = [[*members] for _key, members in groupby(listed, _view_of)]
+    return [AuditGroup(members[0]) if len(members) == 1 else _group(members) for members in groups]
+
+
+def _view_of(one: AuditDescription) -> tuple[object, ...]:
+    """Return what the entries of one view of a page share; of others their number."""
+    entry = one.entry
+    if entry.event == "patients-found":
+        return entry.user_id, entry.event, entry.body, entry.at[:13]
+    if entry.via and not _is_page(entry) and entry.status < 400:
+        # Names that the pages of administration read are one line an hour, a view one a minute.
+        length = len("2026-01-05T09") if entry.via == VIA else len("2026-01-05T09:30")
+        return entry.user_id, entry.client_id, entry.via, entry.at[:length]
+    return (entry.number,)
+
+
+def _group(members: Sequence[AuditDescription]) -> AuditGroup:
+    newest = members[0]
+    patients = [*dict.fromkeys(patient for one in members for patient in one.patients)]
+    records = {ref for one in members for ref in one.entry.served}
+    result = _("%(count)s requests", count=len(members))
+    whole = newest._replace(
+        did=newest.did if newest.entry.event else _("viewed records"),
+        patients=patients[:MOST_NAMED],
+        more=max(len(patients) - MOST_NAMED, *(one.more for one in members), 0),
+        result=f"{result}, {_('%(count)s records', count=len(records))}" if records else result,
+    )
+    return AuditGroup(whole, members)
 
 
 _USER, _APP = "user/", "app/"
