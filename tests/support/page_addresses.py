@@ -12,7 +12,7 @@ _CONTENT = "/notes/<note_id>/content/<int:number>"
 NO_PAGES = {
     *("/start", "/smart-style.json", "/admin/audit/download/<kind>"),
     *("/explore/address", "/explore/form", "/explore/codes", "/explore/whole"),
-    *("/learn/<name>/progress", "/learn/classes/<class_id>/results.csv"),
+    *("/learn/<name>/progress", "/learn/<name>/explore", "/learn/classes/<class_id>/results.csv"),
     # They lead to an identity provider, and do not exist without one.
     *("/sign-in/provider", "/sign-in/provider/answer", "/sign-in/provider/leave"),
     *(f"/admin/{part}/<job_id>/files/<name>" for part in ("imports", "exports")),

@@ -31,7 +31,8 @@ def lesson_html(text: str, lesson: str = "") -> Markup:
 @lru_cache(maxsize=200)
 def as_html(text: str, lesson: str = "", link_text: str = _OPEN) -> Markup:
     """Return Markdown as HTML; link_text is the text of its links to the explorer."""
-    return clean_html(_PARSER.render(text, {"lesson": lesson, "link_text": link_text}))
+    html = _PARSER.render(text, {"lesson": lesson, "link_text": link_text})
+    return clean_html(html, {"table": {"tabindex"}})
 
 
 def _explorer(address: str, lesson: str) -> str:
@@ -40,6 +41,10 @@ def _explorer(address: str, lesson: str) -> str:
 
 
 class _Renderer(Renderer):
+    def table_open(self, _tokens: Sequence[Token], _at: int, _options: Any, _env: Any) -> str:
+        """Let a table that is too wide be scrolled by keyboard: its words are not broken."""
+        return '<table tabindex="0">'
+
     def link_open(self, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
         href = str(tokens[at].attrGet("href") or "")
         if href.startswith("/fhir/"):

@@ -182,6 +182,7 @@ def test_text_of_a_lesson_is_sanitized_and_its_links_lead_to_the_explorer(learne
             *("[a](javascript:alert(1))", "[a](data:text/html,x)"),
             *("![a](https://elsewhere.example/x.png)", '<div style="position:fixed">x</div>'),
             '```fhir\n"><script>alert(1)</script>\n```',
+            "| a | b |\n|---|---|\n| verificationStatus | c |",
             "[one](/fhir/Patient/p1)\n\n```fhir\nGET /fhir/Patient?name=a&_count=1\n```",
         ]
     )
@@ -189,6 +190,7 @@ def test_text_of_a_lesson_is_sanitized_and_its_links_lead_to_the_explorer(learne
     page = learner.browser.get("/learn/hostile")
     (article,) = elements(page, "article")
     assert {element.tag for element in article.iter()} & {"script", "img", "div", "style"} == set()
+    assert [table.get("tabindex") for table in elements(article, "table")] == ["0"]
     addresses = [link.get("href", "") for link in elements(article, "a")]
     assert {address.partition("?")[0] for address in addresses} == {"/learn/hostile/explore"}
     explored = [learner.browser.get(address) for address in addresses]
