@@ -307,7 +307,6 @@ def _page(
         lesson=lesson(),
         # As it was chosen: another answer may be better shown otherwise.
         chosen_view=request.args.get("view", ""),
-        again=again,
         link=link,
         visible=visible,
         **_values(readable(typed), address),
@@ -333,6 +332,7 @@ def _values(typed: str, address: Address | None, **values: Any) -> dict[str, Any
             field.name: suggestions.merge_options(recent.get(field.name, ()), field.offers)
             for field in form.fields()
         },
+        "again": again,
         "address": "",
         "method": method,
         "as_username": request.args.get("as", ""),

@@ -45,7 +45,7 @@ def explain_absence() -> Response:
     """Show why a resource is not found. 400 for what is no search, 404 for an unknown person."""
     address = _address(plain(request.args.get("address", "")))
     reference = plain(request.args.get("reference", "")).strip()
-    username = request.args.get("as", "")
+    username, others = request.args.get("as", ""), other_accounts()
     if len(reference) > _LONGEST_REFERENCE:
         raise PageError(414, _("This is too long for a reference."))
     return page(
@@ -53,7 +53,8 @@ def explain_absence() -> Response:
         scripts=True,
         address=address,
         reference=reference,
-        as_username=username if other_accounts() else "",
+        as_username=username if others else "",
+        others=others,
         reasons=[*why_missing(address, reference, token_for(username))] if reference else (),
         back=explorer_link(address, **{"as": username}),
     )

@@ -251,6 +251,20 @@ def test_person_is_named_until_the_reader_sends_as_themselves(demo):
     assert [texts(shown, "p.run-as") for shown in following] == [[banner]] * len(following)
     back = browser.get(page.offered["Send as yourself"])
     assert (texts(back, "p.run-as"), elements(back, "section", id="answer")) == ([], [])
+    missing = {"address": "/fhir/AllergyIntolerance?code=x", "as": "patient"}
+    why = browser.get(f"/explore/why?{urlencode(missing)}")
+    assert texts(why, "p.run-as") == [banner.removesuffix(" Send as yourself")]
+
+
+def test_comparison_is_offered_also_for_an_address_that_is_still_being_typed(demo):
+    browser = Browser(demo).resume("clinician")
+    for part, typed in (("form", {"address": MORPHINE}), ("address", {"type": "Patient"})):
+        query = urlencode({**typed, "as": "patient"})
+        page = browser.get(f"/explore/{part}?{query}", headers={"HX-Request": "true"})
+        assert page.status == 200
+        found = [link.get("href", "") for link in elements(page, "a")]
+        (address,) = [link for link in found if link.startswith(COMPARE)]
+        assert "as=patient" in address
 
 
 COMPARE = "/explore/compare"
