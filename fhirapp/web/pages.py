@@ -30,7 +30,7 @@ from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
 from fhirapp.db import db, is_busy, writing
 from fhirapp.fhir.outcome import FhirError
-from fhirapp.fhir.words import shortened, without_direction
+from fhirapp.fhir.words import in_words_of, shortened, without_direction
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.url_syntax import is_loopback, normalise_authority
@@ -258,6 +258,17 @@ def _for(view: View, roles: Collection[str] | None, *, without_factor: bool = Fa
 
     setattr(checked, _ASKS, True)
     return cast(View, checked)
+
+
+def in_words(view: View) -> View:
+    """Have what is said of resources in the language of the page: names, $summary."""
+
+    @wraps(view)
+    def worded(*args: Any, **values: Any) -> Any:
+        with in_words_of(texts.translator(), texts.language()):
+            return view(*args, **values)
+
+    return cast(View, worded)
 
 
 def sign_in_address(back: str, done: str = "") -> str:

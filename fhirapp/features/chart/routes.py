@@ -6,8 +6,6 @@ trail, for whoever may read the record itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 from flask import Response, request
@@ -26,31 +24,27 @@ from fhirapp.features.notes.of_patient import NotesOfPatient, of_patient
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import temporal
 from fhirapp.fhir.narrative import sanitise
-from fhirapp.fhir.words import in_words_of
 from fhirapp.rest.response import FHIR_JSON, POLICY
 from fhirapp.store.merge import merged_here, merged_into
 from fhirapp.web.internal_client import read, token_of
 from fhirapp.web.labels import sex
 from fhirapp.web.marks import allergies_in_brief, duplicates_of
-from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, signed_in
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    for_signed_in,
+    in_words,
+    page,
+    see_other,
+    signed_in,
+)
 from fhirapp.web.people import NoDate, Person, find_people, linked_records, person_of, record
-from fhirapp.web.texts import _, language, translator
+from fhirapp.web.texts import _
 from fhirapp.web.times import moment_of
 
 blueprint = blueprint_of("chart", __name__)
 # An entry's number has as many digits at most.
 _LONGEST = 15
-
-
-def _in_words(view: Callable[..., Response]) -> Callable[..., Response]:
-    """Have what $summary says of allergies in the language of the page."""
-
-    @wraps(view)
-    def worded(patient_id: str, **values: str) -> Response:
-        with in_words_of(translator(), language()):
-            return view(patient_id, **values)
-
-    return worded
 
 
 @blueprint.get("/patients")
@@ -83,7 +77,7 @@ def patients() -> Response:
 
 @blueprint.get("/patients/<patient_id>")
 @for_signed_in
-@_in_words
+@in_words
 def chart(patient_id: str) -> Response:
     """Show a patient's allergies and notes. Aborts with 404."""
     patient, token = record(patient_id)
@@ -128,7 +122,7 @@ def _reader_for(patient_id: str) -> str:
 
 @blueprint.get("/patients/<patient_id>/summary")
 @for_signed_in
-@_in_words
+@in_words
 def summary(patient_id: str) -> Response:
     """Show the International Patient Summary, as its document has it. Aborts with 404."""
     patient, token = record(patient_id)
@@ -150,7 +144,7 @@ def summary(patient_id: str) -> Response:
 
 @blueprint.get("/patients/<patient_id>/summary/document")
 @for_signed_in
-@_in_words
+@in_words
 def summary_document(patient_id: str) -> Response:
     """Send the document of the International Patient Summary. Aborts with 404."""
     patient, token = record(patient_id)
@@ -190,7 +184,7 @@ def _directives(
 
 @blueprint.get("/patients/<patient_id>/allergies/<allergy_id>")
 @for_signed_in
-@_in_words
+@in_words
 def allergy(patient_id: str, allergy_id: str) -> Response:
     """Show an allergy: what it tells, where it comes from, its versions. Aborts with 404."""
     patient, token = record(patient_id)

@@ -20,7 +20,7 @@ from fhirapp.features.notes.versions import MOST, compare_notes, versions
 from fhirapp.fhir.document_date import date_of
 from fhirapp.rest.middleware import SLOW_PATHS
 from fhirapp.web.internal_client import token_of
-from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, signed_in
+from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, in_words, page, signed_in
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("notes", __name__)
@@ -30,6 +30,7 @@ blueprint.record_once(lambda state: state.app.extensions.update({SLOW_PATHS: ("/
 
 @blueprint.get("/notes")
 @for_signed_in
+@in_words
 def find() -> Response:
     """Find notes by their words; of one patient, list them all. Aborts with 400, 403."""
     try:
@@ -123,6 +124,7 @@ def _page(template: str, status: int = 200, **values: Any) -> Response:
 
 @blueprint.get("/notes/<note_id>")
 @for_signed_in
+@in_words
 def show(note_id: str) -> Response:
     """Show a note and its documents; an earlier version with ?version=. Aborts with 404."""
     version = _version("version")
@@ -150,6 +152,7 @@ def show(note_id: str) -> Response:
 
 @blueprint.get("/notes/<note_id>/versions")
 @for_signed_in
+@in_words
 def list_versions(note_id: str) -> Response:
     """List a note's versions. Aborts with 404."""
     opened = note.open_note(note_id)
@@ -165,6 +168,7 @@ def list_versions(note_id: str) -> Response:
 
 @blueprint.get("/notes/<note_id>/difference")
 @for_signed_in
+@in_words
 def compare(note_id: str) -> Response:
     """Show what differs between two versions of a note. Aborts with 400, 404."""
     first, second = _version("from"), _version("to")

@@ -77,6 +77,12 @@ NOTES = [
         custodian={"reference": "Organization/org-northgate"},
         securityLabel=[{"coding": [RESTRICTED]}],
     ),
+    note(
+        "n-unnamed",
+        attached("x"),
+        author=[{"reference": "#a"}],
+        contained=[{"resourceType": "Practitioner", "id": "a"}],
+    ),
     note("n-turned", attached("Give \u202e01\u202c mg")),
     note("n-long", attached("penicillin and a line of words\n" * 40_000)),
     note("n-wrong", attached("Of another"), status="entered-in-error"),
@@ -138,6 +144,12 @@ def test_strip_has_what_allergies_come_to_or_says_that_they_cannot_be_shown(brow
     assert "does not mean that there are no allergies" in strip("doc-p9-lab-2024")
     monkeypatch.setattr("fhirapp.features.notes.note.allergies_in_brief", lambda *_, **__: {})
     assert "Allergies cannot be shown right now." in strip("doc-p1-discharge-2024")
+
+
+def test_author_without_a_name_is_in_the_language_of_the_page(browser):
+    german = {"headers": {"Accept-Language": "de"}}
+    assert "Name nicht erfasst" in browser.get("/notes/n-unnamed", **german).words
+    assert "name not recorded" in browser.get("/notes/n-unnamed").words
 
 
 def test_text_stands_above_the_facts_and_a_frame_is_as_tall_as_its_text(browser):
