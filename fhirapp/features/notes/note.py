@@ -31,7 +31,7 @@ MOST_PAGES = 50
 _MOST_PARTS = 10
 # Pixels of a frame, of a line, and at most; characters of a line on a phone. A page of a document
 # has headings and space between its paragraphs too.
-_FRAME, _LINE, _TALLEST, _CHARACTERS = 200, 34, 60_000, 32
+_FRAME, _LINE, _TALLEST, _CHARACTERS = 200, 28, 60_000, 32
 # For all documents of a note; what comes later than that can be saved, not seen.
 _SECONDS = 10
 
