@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
@@ -29,6 +31,38 @@ def test_navigation_is_that_of_the_role(clinic, role, own):
     above = [path for words, path in page.links.items() if words not in page.offered]
     assert above == ["#main", "/", *paths]
     assert {browser.get(path).status for path in paths} == {200}
+
+
+@pytest.mark.parametrize(
+    ("path", "group", "shown"),
+    [
+        ("/admin/users/new", "People", ["/admin/users", "/admin/patients"]),
+        (
+            "/admin/schedules/backup/new",
+            "Data",
+            ["/admin/imports", "/admin/exports", "/admin/backups", "/admin/schedules"],
+        ),
+        ("/admin/refusals", "Apps", ["/admin/clients", "/admin/grants", "/admin/refusals"]),
+        (
+            # In no menu itself.
+            "/admin/about",
+            "System",
+            ["/admin", "/admin/audit", "/admin/logs", "/admin/keys", "/admin/settings"],
+        ),
+    ],
+)
+def test_administration_shows_four_groups_and_the_pages_of_the_current_one(
+    clinic, path, group, shown
+):
+    browser = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
+    text = browser.get(path).response.text
+    groups, pages = (
+        re.findall(r'<a href="([^"]+)"([^>]*)>([^<]+)</a>', menu)
+        for menu in re.findall(r'<nav class="ways[^>]*>(.*?)</nav>', text, re.DOTALL)
+    )
+    assert [words for _path, _current, words in groups] == ["People", "Data", "Apps", "System"]
+    assert [words for _path, current, words in groups if "aria-current" in current] == [group]
+    assert [address for address, _current, _words in pages] == shown
 
 
 def test_lessons_are_linked_in_the_demo_alone(make_app):

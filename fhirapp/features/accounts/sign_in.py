@@ -37,6 +37,10 @@ _DONE: Mapping[str, str] = {
         "for everybody when a backup is restored or a demo is reset."
     ),
     "reset": _("The demo is as it was at first, so everybody is signed out."),
+    "restored": _(
+        "The server was restored from a backup, so everyone was signed out. Sign in with the "
+        "password and the second factor that you had then."
+    ),
     "late": _(
         "You were signed out before you sent the form, so nothing was changed. Sign in and "
         "send it again."

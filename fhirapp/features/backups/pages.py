@@ -150,10 +150,16 @@ def confirm(name: str) -> Response:
 
 
 @blueprint.get("/admin/restoring")
-@pages.for_administrators
 def restoring() -> Response:
-    """Show that the server restarts, until the outcome is known."""
+    """Show that the server restarts, until the outcome is known; then say why to sign in again."""
     found = prepared.prepared(settings())
+    if found and found.state == prepared.DONE and pages.current_session() is None:
+        return pages.see_other(pages.sign_in_address("/admin/backups", "restored"))
+    return _restoring(found)
+
+
+@pages.for_administrators
+def _restoring(found: prepared.PreparedRestore | None) -> Response:
     if found is None or found.state != prepared.CONFIRMED:
         return pages.see_other("/admin/backups")
     return pages.page("backups/restoring.html", above="")

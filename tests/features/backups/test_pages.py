@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
+from fhirapp.disk import database_path
 from fhirapp.features.backups.jobs import BACKUP, VERIFICATION
+from fhirapp.features.backups.prepared import DONE, PreparedRestore
 from fhirapp.jobs import queue, schedules
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.databases import POSTGRESQL, SQLITE
@@ -243,3 +246,16 @@ def test_new_schedule_of_backups_tests_each_unless_told_otherwise(admin):
     unticked = {name: value for name, value in form.fields.items() if name != "drill"}
     refused = admin.post(form.action, {**unticked, "name": "one", "when": "nonsense"})
     assert "drill" not in refused.form("Add the schedule").fields
+
+
+@pytest.mark.databases(SQLITE)
+def test_sign_in_after_a_restore_says_why_everyone_is_signed_out(make_app):
+    app = make_app(seed=False)
+    database = database_path(settings_of(app))
+    assert database is not None
+    folder = database.with_name(f"{database.name}.prepared")
+    folder.mkdir()
+    outcome = PreparedRestore("x", "a.backup", "", "", 0, {}, [], 0, state=DONE)
+    (folder / "restore.json").write_text(json.dumps(asdict(outcome)))
+    page = Browser(app).get("/admin/restoring")
+    assert "The server was restored from a backup, so everyone was signed out." in page.words
