@@ -68,9 +68,12 @@ def _brief(entries: Sequence[SummaryEntry]) -> AllergiesInBrief:
 
 def _name(entry: SummaryEntry) -> str:
     name = shortened(entry.substance, _NAME) or _("Substance not recorded")
-    if not entry.coded_as:
-        return name
-    return f"{name} ({_('coded as')} {shortened(', '.join(entry.coded_as), _NAME)})"
+    more = []
+    if entry.coded_as:
+        more.append(f"{_('coded as')} {shortened(', '.join(entry.coded_as), _NAME)}")
+    if entry.severe_by == "criticality":
+        more.append(_("high criticality"))
+    return f"{name} ({', '.join(more)})" if more else name
 
 
 def duplicates_of(ids: Sequence[str], secret: str, *, via: str) -> Mapping[str, Sequence[Person]]:

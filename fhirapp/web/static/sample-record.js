@@ -28,9 +28,9 @@ const allergies = (summary) => {
 // What is over, or never was, is below the alert and folded, as in the chart.
 const isOver = (group) => ["past", "refuted", "entered-in-error"].includes(first(group, "code"));
 const warning = (one) => {
-  const reactions = parts(one, "reaction").map((held) => first(held, "text") ?? first(held, "description")).filter(Boolean);
-  const told = reactions.length ? [" (", ...joined("; ", reactions.map(english)), ")"] : [];
-  return make("li", marked("headline", "p", `${words.severeTitle}: `, named(one), ...told));
+  const title = first(one, "severeBy") === "criticality" ? words.criticalityTitle : words.severeTitle;
+  const worst = first(one, "worstReaction");
+  return make("li", marked("headline", "p", `${title}: `, named(one), ...(worst ? [" (", english(worst), ")"] : [])));
 };
 const sentence = (one) => {
   if (one.name === "group" || !(one.valueString || one.part)) return [];
