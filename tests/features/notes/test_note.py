@@ -139,7 +139,8 @@ def test_strip_has_what_allergies_come_to_or_says_that_they_cannot_be_shown(brow
         return texts(browser.get(f"/notes/{note_id}"), "aside.patient-strip")[0]
 
     assert strip("doc-p5-lab-2024").endswith(
-        "Severe allergies: Lisinopril, Iodinated contrast (coded as Contrast media)"
+        "Severe allergies: Lisinopril, Iodinated contrast"
+        " (coded as Contrast media, high criticality)"
     )
     assert "does not mean that there are no allergies" in strip("doc-p9-lab-2024")
     monkeypatch.setattr("fhirapp.features.notes.note.allergies_in_brief", lambda *_, **__: {})
