@@ -24,10 +24,10 @@ _MOST = 100
 
 
 class AllergiesInBrief(NamedTuple):
-    """The names of the severe allergies that may hold, how many may hold, and what all come to."""
+    """The names of the allergies that may hold, of the severe ones, and what all come to."""
 
     severe: Sequence[str]
-    number: int
+    holding: Sequence[str]
     conclusion: str
 
 
@@ -61,7 +61,7 @@ def allergies_in_brief(
 def _brief(entries: Sequence[SummaryEntry]) -> AllergiesInBrief:
     return AllergiesInBrief(
         [_name(entry) for entry in entries if entry.is_severe and entry.group not in _OVER],
-        sum(entry.is_allergy and entry.group in HOLDING for entry in entries),
+        [_name(entry) for entry in entries if entry.is_allergy and entry.group in HOLDING],
         conclusion_of(entries).text,
     )
 

@@ -278,8 +278,16 @@ def person_of(patient_id: str, patient: dict[str, Any]) -> Person:
         patient.get("birthDate", ""),
         number_of(patient).get("value", ""),
         sex(patient),
-        age_of(patient, temporal.now().date()),
+        _age(patient),
     )
+
+
+def _age(patient: Mapping[str, Any]) -> str:
+    """Return how old a patient is, or that they died."""
+    age = age_of(patient, temporal.now().date())
+    if not (patient.get("deceasedBoolean") or patient.get("deceasedDateTime")):
+        return age
+    return _("died at the age of %(age)s", age=age) if age else _("died")
 
 
 def age_of(patient: Mapping[str, Any], today: date) -> str:

@@ -235,7 +235,7 @@ def test_search_for_a_patient_on_a_page_is_recorded(clinic):
     with clinic.app_context():
         searched = entries(user_id=scene.person_id, limit=5)
     (found,) = (entry for entry in searched if "Luis" in entry.path)
-    assert (found.address, found.via) == (scene.person.address, "chart")
+    assert (found.address, found.via) == (scene.person.address, "patients")
     assert found.served
 
 

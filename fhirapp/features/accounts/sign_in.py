@@ -36,7 +36,7 @@ _DONE: Mapping[str, str] = {
         "You are signed out: your session has ended. Sessions end after a time without use, and "
         "for everybody when a backup is restored or a demo is reset."
     ),
-    "reset": _("The demo is as it was at first, so everybody is signed out."),
+    "reset": _("The demo was reset, so everybody is signed out."),
     "restored": _(
         "The server was restored from a backup, so everyone was signed out. Sign in with the "
         "password and the second factor that you had then."

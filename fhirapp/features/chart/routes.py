@@ -43,6 +43,8 @@ from fhirapp.web.texts import _
 from fhirapp.web.times import moment_of
 
 blueprint = blueprint_of("chart", __name__)
+# The page that asks where it shows no record as a whole.
+_LIST = "patients"
 # An entry's number has as many digits at most.
 _LONGEST = 15
 
@@ -60,7 +62,7 @@ def patients() -> Response:
     people: list[Person] = []
     more, message = False, ""
     try:
-        people, more = find_people(typed, via=VIA)
+        people, more = find_people(typed, via=_LIST)
     except NoDate:
         message = _("This date does not exist.")
     ids, secret = [one.id for one in people], token_of().secret
@@ -69,8 +71,8 @@ def patients() -> Response:
         people=people,
         more=more,
         typed=typed,
-        allergies=allergies_in_brief(ids, secret, via=VIA),
-        duplicates=duplicates_of(ids, secret, via=VIA),
+        allergies=allergies_in_brief(ids, secret, via=_LIST),
+        duplicates=duplicates_of(ids, secret, via=_LIST),
         message=message,
     )
 

@@ -25,7 +25,7 @@ from fhirapp.web.texts import _, numeral
 # Larger bodies are not parsed or shown; they are saved as a file, up to MOST_WHOLE.
 MOST_BYTES = 8 * 1024 * 1024
 MOST_WHOLE = 64 * 1024 * 1024
-MOST_RAW = 22_000
+MOST_RAW = 20_000
 _LONGEST_HEADER = 1000
 _TEXT = ("text/", "application/json", FHIR_JSON, FHIR_XML, "application/fhir+ndjson")
 FORM = "application/x-www-form-urlencoded"

@@ -179,13 +179,14 @@ def _view_of(one: AuditDescription) -> tuple[object, ...]:
 def _group(members: Sequence[AuditDescription]) -> AuditGroup:
     newest = members[0]
     patients = [*dict.fromkeys(patient for one in members for patient in one.patients)]
-    records = {ref for one in members for ref in one.entry.served}
-    result = _("%(count)s requests", count=len(members))
+    result, records = _("%(count)s requests", count=len(members)), ""
+    if served := {ref for one in members for ref in one.entry.served}:
+        records = _records(len(served))
     whole = newest._replace(
         did=newest.did if newest.entry.event else _("viewed records"),
         patients=patients[:MOST_NAMED],
         more=max(len(patients) - MOST_NAMED, *(one.more for one in members), 0),
-        result=f"{result}, {_('%(count)s records', count=len(records))}" if records else result,
+        result=", ".join(filter(None, (result, records))),
     )
     return AuditGroup(whole, members)
 
@@ -349,7 +350,10 @@ def _result(entry: AuditEntry) -> str:
         return _("done")
     if _parts(entry)[0][:1] == ["metadata"]:
         return _("answered")
-    count = len(entry.served)
+    return _records(len(entry.served))
+
+
+def _records(count: int) -> str:
     if count == 1:
         return _("1 record")
     return _("%(count)s records", count=count) if count else _("no record")

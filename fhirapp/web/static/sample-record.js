@@ -62,7 +62,7 @@ const named = (one) => {
   const name = first(one, "substance");
   return name === "NoInformation" ? words.noInformation : name ? english(name) : words.noSubstance;
 };
-const HIDDEN = ["source", "kind", "about", "substance", "severe", "text"];
+const HIDDEN = ["source", "kind", "about", "substance", "severe", "text", "severeBy", "whySevere", "worstReaction"];
 const facts = (one, names) => one.part.filter(({ name }) => names.includes(name) && !HIDDEN.includes(name)).map(fact);
 const fact = (part) => make("span", `${words[part.name] ?? part.name}: `, ...(part.part
   ? joined(", ", [english(first(part, "text")), ...facts(part, part.part.map(({ name }) => name))])

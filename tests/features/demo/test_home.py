@@ -84,5 +84,5 @@ def test_signed_in_user_of_the_demo_can_become_another(demo):
 
 def test_chart_says_who_reads_the_record_of_another_person(demo):
     page = Browser(demo).resume("parent").get("/patients/p3")
-    assert "Not your own record You read it as Sara Lindqvist" in page.words
+    assert "Not your own record Sara Lindqvist has been given access to it." in page.words
     assert "Not your own record" not in Browser(demo).resume("patient").get("/patients/p1").words
