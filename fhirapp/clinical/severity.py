@@ -131,7 +131,7 @@ def described_severely(text: str) -> str:
 
 
 def is_grave(concept: Resource) -> bool:
-    """Say whether a reaction, a CodeableConcept, may kill: by its code or by its words."""
+    """Say whether a manifestation is life-threatening, by its code or its words."""
     codings = concept.get("coding", ())
     texts = (concept.get("text"), *(coding.get("display") for coding in codings))
     return any(map(_is_grave, codings)) or any(

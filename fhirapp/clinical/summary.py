@@ -62,7 +62,7 @@ class SummaryGroup(Enum):
 # Of a name in a sentence, and of words that are quoted in one.
 _NAME = 60
 _QUOTED = 200
-# Of the reactions that do not kill, beside those that may.
+# Characters of the reactions that are not life-threatening.
 _REACTIONS = 120
 # Of a section's words, which are shown whole.
 _WORDS = 4_000
@@ -144,7 +144,7 @@ class SummaryEntry(NamedTuple):
 
     @property
     def severe_by(self) -> str:
-        """What it is shown as severe by: words, reaction, or criticality alone; "" where it is not.
+        """The reason for severity as a code: words, reaction, or criticality alone; else "".
 
         A code of the substance, such as food anaphylaxis, names a reaction.
         """
@@ -159,9 +159,9 @@ class SummaryEntry(NamedTuple):
 
     @property
     def worst_reaction(self) -> str:
-        """What happened when it was worst: what may kill first, and whole.
+        """The worst reactions: life-threatening ones first, never shortened.
 
-        Where words alone say that it is severe, these.
+        If only words describe it as severe, these words.
         """
         if self.severity.words:
             return f"“{self.severity.words}”"

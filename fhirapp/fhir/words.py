@@ -302,8 +302,8 @@ class ReactionWords(NamedTuple):
     """A reaction: its manifestations, its severity (a code, or empty), its onset.
 
     description is the source's text beside the manifestations; severity_text is the severity in the
-    source's own words, if these say more than the code. grave has the manifestations that may kill,
-    with which text begins, whole.
+    source's own words, if these say more than the code. grave has the life-threatening
+    manifestations, with which text begins; they are not shortened.
     """
 
     text: str
@@ -317,7 +317,7 @@ class ReactionWords(NamedTuple):
 def reactions(
     resource: Json, is_grave: Callable[[Json], bool] = lambda _concept: False
 ) -> Sequence[ReactionWords]:
-    """Return the reactions: those that may kill, as is_grave says, then the most severe first."""
+    """Return the reactions: life-threatening ones by is_grave first, then by severity."""
     words = [_reaction(reaction, is_grave) for reaction in resource.get("reaction", ())]
     return sorted(
         words, key=lambda reaction: (not reaction.grave, severity_rank(reaction.severity))

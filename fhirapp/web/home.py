@@ -57,7 +57,7 @@ def home() -> Response:
 @blueprint.get(pages.START)
 @pages.for_signed_in
 def start() -> Response:
-    """Lead somebody to their patients, their own record, or administration."""
+    """Redirect to the first page of the user's role: patients, own record, or administration."""
     first = "/admin" if pages.signed_in().user.role == ADMINISTRATOR else "/patients"
     return pages.see_other(first if pages.has_page(first) else "/account")
 

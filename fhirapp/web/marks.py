@@ -1,4 +1,4 @@
-"""What stands beside a patient's name: severe allergies, and other records that may be theirs."""
+"""Marks beside a patient's name: severe allergies, and possible duplicates of the record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST = 100
 
 
 class AllergiesInBrief(NamedTuple):
-    """The names of the allergies that may hold, of the severe ones, and what all come to."""
+    """Names of the severe allergies, and of all that may hold, and the conclusion of $summary."""
 
     severe: Sequence[str]
     holding: Sequence[str]
@@ -92,7 +92,7 @@ def duplicates_of(ids: Sequence[str], secret: str, *, via: str) -> Mapping[str, 
 
 
 def _duplicate_ids(ids: Sequence[str]) -> Mapping[str, set[str]]:
-    """Return the ids of the other records. A token must then find them: this tells nobody."""
+    """Return the ids of possible duplicates by patient, without regard to the user's rights."""
     if not ids:
         return {}
     type_ = types()["Patient"]

@@ -68,7 +68,7 @@ _POLICY_OF_SCRIPTS = (
 )
 # What is said of a form that changed nothing, and its key in an address.
 UNCHANGED, NOTHING_CHANGED = "nothing", _("Nothing was changed.")
-# The address that leads to where the work of somebody's role is (web/home.py).
+# Redirects users to the first page of their role (web/home.py).
 START = "/start"
 # Attributes of views.
 _OPEN, _ASKS = "from_elsewhere", "asks_to_sign_in"
@@ -261,7 +261,7 @@ def _for(view: View, roles: Collection[str] | None, *, without_factor: bool = Fa
 
 
 def in_words(view: View) -> View:
-    """Have what is said of resources in the language of the page: names, $summary."""
+    """Word names of resources and $summary in the language of the page, for a view."""
 
     @wraps(view)
     def worded(*args: Any, **values: Any) -> Any:

@@ -134,9 +134,9 @@ def _is_day(text: str) -> bool:
 
 
 def _ids_by_number(typed: str) -> Sequence[str]:
-    """Return the patients who have a number, whatever its case, or its prefix of letters and zeros.
+    """Return the ids of patients by a number, in any case, with or without its prefix.
 
-    A token must then find them: this tells nobody anything.
+    A prefix is letters and zeros. The caller searches the ids with the user's token.
     """
     wanted, end = _plain_number(typed), _END.search(fold(typed))
     if end is None or len(end[0]) < 2:
@@ -163,7 +163,7 @@ def _plain_number(text: str) -> str:
 
 
 _PREFIX = re.compile(r"[^\W\d_]*0*")
-# What a number ends with; what is before it is compared without what separates it.
+# The last digits or letters of a number: the index finds candidates by them.
 _END = re.compile(r"\d+$|[^\W\d_]+$")
 _MOST_IDS = 100
 

@@ -309,9 +309,9 @@ class Admission:
     def _is_known(
         self, record: ImportRecord, definition: Definition, previous: PreparedResource | None
     ) -> bool:
-        """Say whether a patient, or a resource that is nobody's, is here with this content.
+        """Say whether a Patient, or a resource without a patient, is stored with this content.
 
-        Two of them that refer to each other need not wait for each other.
+        Two such resources that refer to each other need not wait for each other.
         """
         if definition.compartment not in ("", "id"):
             return False

@@ -198,7 +198,7 @@ class Import:
         events.record("import", what=self._result())
 
     def _result(self) -> str:
-        """Return what came of the import, for the audit trail."""
+        """Return the result of the import in words, for the audit trail."""
         counts = Counter[str]()
         for _type_name, outcomes in self.report.rows():
             counts.update(outcomes)

@@ -66,9 +66,10 @@ class Publication:
         return self._definitions[type_name].rank, position, type_name
 
     def _take_waiting(self, order: Sequence[str]) -> None:
-        """Take what waits once more.
+        """Take the waiting groups once more.
 
-        If all of it still waits, conditions are not waited for; if even so, nothing is.
+        If all of them still wait, they no longer wait for records that a condition may find; if all
+        wait even then, they wait for no record.
         """
         groups = {type_name: [*numbers] for type_name, numbers in self._waiting.items()}
         identifiers = {type_name: self._identifiers(type_name) for type_name in order}

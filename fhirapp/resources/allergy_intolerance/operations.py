@@ -70,9 +70,11 @@ _ENTRY = (
         "Whether it is recorded as severe, as anaphylaxis or with high criticality, or in words",
         required=True,
     ),
-    _parameter("severeBy", "code", "What it is severe by: words, reaction, or criticality alone"),
+    _parameter(
+        "severeBy", "code", "The reason for severity: words, reaction, or criticality alone"
+    ),
     _parameter("whySevere", "string", "Why it is severe, in words"),
-    _parameter("worstReaction", "string", "What happened when it was worst; what may kill first"),
+    _parameter("worstReaction", "string", "The worst reactions, life-threatening ones first"),
     _parameter("describedAs", "string", "The words that describe it as severe, if only words do"),
     _parameter("clinicalStatus", "code", "As recorded"),
     _parameter("verificationStatus", "code", "As recorded"),

@@ -149,9 +149,9 @@ def described(found: Sequence[AuditEntry]) -> list[AuditDescription]:
 
 
 class AuditGroup(NamedTuple):
-    """Entries of one view of a page, or lookups of names for one, as a line that unfolds.
+    """Entries of one page view, shown as one line that unfolds.
 
-    whole describes all of them; members is empty where it is one entry alone.
+    whole describes the group; members is empty for a single entry.
     """
 
     whole: AuditDescription
@@ -165,7 +165,7 @@ def grouped(listed: Sequence[AuditDescription]) -> list[AuditGroup]:
 
 
 def _view_of(one: AuditDescription) -> tuple[object, ...]:
-    """Return what the entries of one view of a page share; of others their number."""
+    """Return the key of the page view that an entry belongs to; its own number if to none."""
     entry = one.entry
     if entry.event == "patients-found":
         return entry.user_id, entry.event, entry.body, entry.at[:13]
