@@ -53,7 +53,7 @@ def test_the_wheel_holds_the_package_and_the_seed_and_nothing_else(wheel):
     expected = {
         path.relative_to(ROOT).as_posix()
         for path in package.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pot"
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".po", ".pot")
     }
     assert "fhirapp/web/templates/base.html" in expected
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}

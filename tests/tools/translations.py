@@ -1,8 +1,8 @@
 """Extract the marked messages of the pages: `python -m tests.tools.translations`.
 
-Writes messages.pot, which names the files of each message, and updates the translations beside it,
-such as de.po: new messages are added untranslated, unused ones are removed. The files contain no
-dates and no line numbers, so they change only if a message does.
+Writes messages.pot, which names the files of each message, updates the translations beside it, such
+as de.po, and compiles them, to de.mo. New messages are added untranslated, unused ones are removed.
+The files contain no dates and no line numbers, so they change only if a message does.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import ast
 import io
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
+from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from fhirapp.audit.events import EVENTS
@@ -102,8 +104,16 @@ def updated_translation(path: Path) -> bytes:
     return _serialized(catalog, no_location=True)
 
 
-def pseudo_translation() -> str:
-    """Return a complete translation: each message in ⟦brackets⟧, which mark translated text."""
+def compiled(catalog: Catalog) -> bytes:
+    """Return a translation as a compiled catalogue (.mo)."""
+    catalog.creation_date = datetime(2000, 1, 1, tzinfo=UTC)
+    output = io.BytesIO()
+    write_mo(output, catalog)
+    return output.getvalue()
+
+
+def pseudo_translation() -> bytes:
+    """Return a compiled translation: each message in ⟦brackets⟧, which mark translated text."""
     catalog = read_po(io.BytesIO(TEMPLATE.read_bytes()), locale="de")
     for message in catalog:
         if message.id == "1,000.5":
@@ -112,7 +122,7 @@ def pseudo_translation() -> str:
             texts = message.id if message.pluralizable else (message.id,)
             marked = tuple(f"⟦{text}⟧" for text in texts)
             message.string = marked if message.pluralizable else marked[0]
-    return _serialized(catalog).decode()
+    return compiled(catalog)
 
 
 def _serialized(catalog: Catalog, *, no_location: bool = False) -> bytes:
@@ -136,5 +146,6 @@ if __name__ == "__main__":
     TEMPLATE.write_bytes(message_template())
     for path in translation_files():
         path.write_bytes(updated_translation(path))
+        path.with_suffix(".mo").write_bytes(compiled(read_po(io.BytesIO(path.read_bytes()))))
         empty = path.read_text(encoding="utf-8").count('\nmsgstr ""\n\n')
         print(f"{path.name}: {empty} messages are not translated yet.")

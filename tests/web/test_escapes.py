@@ -6,8 +6,10 @@ What scripts show is tested in tests/browser/test_escapes_browser.py.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from gettext import GNUTranslations
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -15,7 +17,6 @@ from flask import Flask
 
 from fhirapp.features.learn import lesson
 from fhirapp.web import texts
-from fhirapp.web.texts import Catalogue
 from tests.support.brackets import DemoInProcess, data_of, is_data, outside_of
 from tests.support.browsing import Browser, Page
 from tests.support.page_list import NOBODY, PAGES, added
@@ -42,13 +43,13 @@ def data(app: Flask) -> frozenset[str]:
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
+def catalogue() -> GNUTranslations:
     """The translation that puts every message in brackets."""
-    return Catalogue(pseudo_translation())
+    return GNUTranslations(io.BytesIO(pseudo_translation()))
 
 
 @pytest.fixture
-def german(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+def german(catalogue: GNUTranslations, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "catalogue", lambda _code: catalogue)
     # Lessons are files, and not in brackets.
     monkeypatch.setattr(lesson, "language", lambda: texts.ENGLISH)

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from gettext import GNUTranslations
 from typing import Any
 
 import pytest
 from babel.messages.catalog import Catalog
-from babel.messages.pofile import write_po
 from flask import Flask
 
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.fhir.words import day
 from fhirapp.web import texts
 from fhirapp.web.cookies import LANGUAGE
-from fhirapp.web.texts import Catalogue, _, numeral
+from fhirapp.web.texts import _, numeral
 from fhirapp.web.times import SHORT_MONTHS, exact
 from tests.support.browsing import Browser, Page, cookie_name
 from tests.support.helpers import BASE_URL
 from tests.support.pages import browser_of, submit_to
-from tests.tools.translations import pseudo_translation
+from tests.tools.translations import compiled, pseudo_translation
 
 
 @pytest.fixture
-def translate(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that makes a file's content the German translation."""
+def translate(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Return a function that makes a compiled catalogue the German translation."""
 
-    def take(content: str) -> None:
-        catalogue = Catalogue(content)
+    def take(content: bytes) -> None:
+        catalogue = GNUTranslations(io.BytesIO(content))
         monkeypatch.setattr(texts, "catalogue", lambda _code: catalogue)
 
     return take
 
 
 @pytest.fixture
-def german(translate: Callable[[str], None]) -> None:
+def german(translate: Callable[[bytes], None]) -> None:
     """A complete German translation."""
     translate(pseudo_translation())
 
@@ -56,12 +56,6 @@ def choose(page: Page, language: str, **filled: str) -> Any:
     fields = page.form("Deutsch").fields
     sent = {**fields, "language": language, **filled}
     return page.browser.client.post("/language", data=sent, base_url=BASE_URL)
-
-
-def written(catalog: Catalog, **options: int) -> str:
-    content = io.BytesIO()
-    write_po(content, catalog, **options)
-    return content.getvalue().decode()
 
 
 def test_page_is_in_the_language_that_the_browser_accepts(app, german):
@@ -103,14 +97,6 @@ def test_choice_is_a_cookie_of_this_server_and_leads_to_no_other(app, german):
         assert language_of(get(app, accept="", language=language or "x")) == "en"
 
 
-def test_incomplete_translation_is_not_offered(app, translate):
-    translate(pseudo_translation().replace('msgstr "⟦Sign in⟧"', 'msgstr ""'))
-    page = get(app, language="de")
-    assert language_of(page) == "en"
-    assert [form for form in page.forms if form.action == "/language"] == []
-    assert page.browser.get("/docs").headers["Content-Language"] == "en"
-
-
 def test_api_answers_in_english(fhir, german):
     for path in ("AllergyIntolerance?nonsense=1", "AllergyIntolerance/none", "nonsense"):
         answer, usual = fhir.get(path, headers={"Accept-Language": "de"}), fhir.get(path)
@@ -124,7 +110,7 @@ def test_dates_and_numbers_are_written_as_in_the_language(app, translate):
     catalog.add("May", "Mai")
     catalog.add("%(day)s %(month)s %(year)s", "%(day)s. %(month)s %(year)s")
     catalog.add("%(day)s, %(time)s %(zone)s", "%(day)s, %(time)s Uhr %(zone)s")
-    translate(written(catalog))
+    translate(compiled(catalog))
 
     def found() -> tuple[str, ...]:
         moment = exact("2026-05-03T14:05:09Z")
@@ -138,27 +124,6 @@ def test_dates_and_numbers_are_written_as_in_the_language(app, translate):
     # Outside of a request.
     with app.app_context():
         assert numeral(1234.5) == "1,234"
-
-
-def test_file_is_read_as_babel_reads_it():
-    catalog = Catalog(locale="de", fuzzy=False)
-    messages = ('"quoted" \\ and\ttabs\nand lines', "⟦é☃😀⟧", "long " * 100, "%(x)s%%")
-    for text in messages:
-        catalog.add(text, f"<{text}>")
-    catalog.add(("%(num)s note", "%(num)s notes"), ("%(num)s Notiz", "%(num)s Notizen"))
-    read = Catalogue(written(catalog, width=40))
-    assert read.is_whole
-    assert [read.gettext(text) for text in messages] == [f"<{text}>" for text in messages]
-    forms = [read.ngettext("%(num)s note", "%(num)s notes", number) for number in (0, 1, 2)]
-    assert forms == ["%(num)s Notizen", "%(num)s Notiz", "%(num)s Notizen"]
-    assert (read.gettext("other"), read.ngettext("a", "b", 2)) == ("other", "b")
-
-
-@pytest.mark.parametrize(("flag", "text"), [("#, fuzzy\n", "Anmelden"), ("", "")])
-def test_fuzzy_or_empty_message_stays_english(flag, text):
-    header = 'msgid ""\nmsgstr ""\n"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n\n'
-    read = Catalogue(f'{header}{flag}msgid "Sign in"\nmsgstr "{text}"\n')
-    assert (read.is_whole, read.gettext("Sign in")) == (False, "Sign in")
 
 
 def test_lesson_and_its_progress_are_in_the_language_of_the_page(make_app, german):

@@ -5,17 +5,16 @@ marked in a table that is made at import is not known in another language yet: c
 where it is shown. `python -m tests.tools.translations` gathers all that is marked in messages.pot.
 
 A page is in the language that its reader chose, else in the one that the browser asks for. Ours
-are in files beside this one, such as de.po; one is offered when its file has every text.
-FHIRAPP_TRANSLATION names a compiled file of a clinic's own, in which all pages are then.
+are compiled catalogues beside this module: that tool makes de.mo from de.po.
+FHIRAPP_TRANSLATION names a compiled catalogue of a clinic's own, which all pages then use.
 """
 
 from __future__ import annotations
 
-import json
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from gettext import GNUTranslations, NullTranslations, c2py
+from gettext import GNUTranslations, NullTranslations
 from pathlib import Path
 from typing import Any
 
@@ -30,47 +29,6 @@ NAMES: Mapping[str, str] = {ENGLISH: "English", "de": "Deutsch"}
 _EXTENSION = "fhirapp.texts"
 _FOLDER = Path(__file__).parent
 _UNTRANSLATED = NullTranslations()
-
-
-class Catalogue(NullTranslations):
-    """The texts of a .po file as Babel writes it: an entry for each text, a blank line between."""
-
-    def __init__(self, content: str) -> None:
-        super().__init__()
-        self._texts: dict[str, list[str]] = {}
-        self.is_whole = True
-        for entry in content.strip().split("\n\n"):
-            fields = dict(_fields(entry))
-            texts = [text for name, text in fields.items() if name.startswith("msgstr")]
-            if all(texts) and "\n#, fuzzy" not in f"\n{entry}":
-                self._texts[fields.get("msgid", "")] = texts
-            else:
-                self.is_whole = False
-        (header,) = self._texts.pop("")
-        self._form = c2py(header.partition("plural=")[2].partition(";")[0])
-
-    def gettext(self, message: str) -> str:
-        return self._texts.get(message, (message,))[0]
-
-    def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
-        texts = self._texts.get(msgid1)
-        return texts[self._form(n)] if texts else super().ngettext(msgid1, msgid2, n)
-
-
-def _fields(entry: str) -> Iterator[tuple[str, str]]:
-    """Yield the fields of an entry, msgid and msgstr or msgstr[0], each with its text."""
-    name, text = "", ""
-    for line in entry.splitlines():
-        if line.startswith("msg"):
-            if name:
-                yield name, text
-            name, _space, line = line.partition(" ")
-            text = ""
-        if line.startswith('"'):
-            # It is escaped as JSON is.
-            text += json.loads(line)
-    if name:
-        yield name, text
 
 
 def init_app(app: Flask) -> None:
@@ -99,15 +57,13 @@ def offered_languages() -> Mapping[str, str]:
     """Return the languages that a reader can choose from, by their codes."""
     if current_app.extensions.get(_EXTENSION) is not None:
         return {}
-    return {
-        code: name for code, name in NAMES.items() if code == ENGLISH or catalogue(code).is_whole
-    }
+    return NAMES
 
 
 @cache
-def catalogue(code: str) -> Catalogue:
-    """Return a translation of ours, read when it is needed first."""
-    return Catalogue((_FOLDER / f"{code}.po").read_text(encoding="utf-8"))
+def catalogue(code: str) -> GNUTranslations:
+    """Return a translation of ours."""
+    return read_translation(_FOLDER / f"{code}.mo")
 
 
 def language() -> str:
