@@ -150,7 +150,6 @@ def record(
         "asked": f"{request.method} {rule.rule if rule else '(unknown address)'}",
         "reasons": [_storable_reason(reason) for reason in why[:MOST_REASONS]],
     }
-    db.session.rollback()
     try:
         with writing(patience=PATIENCE_SECONDS) as connection:
             _make_room(connection, client_id)

@@ -25,7 +25,7 @@ from fhirapp.auth.models import (
     digest,
 )
 from fhirapp.auth.scopes import OFFLINE, ONLINE
-from fhirapp.db import db, writing
+from fhirapp.db import writing
 
 BACKEND_SECONDS = 300
 USER_SECONDS = 3600
@@ -179,8 +179,6 @@ def sweep(connection: Connection) -> None:
 @contextmanager
 def _writing() -> Iterator[Connection]:
     """Open the writing transaction, and delete what has expired."""
-    # The session's reading transaction would keep its snapshot open meanwhile.
-    db.session.rollback()
     with writing() as connection:
         sweep(connection)
         yield connection

@@ -28,7 +28,7 @@ from fhirapp.auth.protector import VIA_PROXY, request_id
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
-from fhirapp.db import db, is_busy, writing
+from fhirapp.db import is_busy, writing
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.fhir.words import in_words_of, shortened, without_direction
 from fhirapp.files import FilesUnavailable
@@ -205,7 +205,6 @@ def end_session_of_browser() -> None:
     """End the session whose secret the browser sends, also where it was not used for long."""
     secret = cookies.session_secret()
     if secret:
-        db.session.rollback()
         with writing() as connection:
             sessions.end_of_browser(connection, secret)
 

@@ -337,7 +337,6 @@ def apply(registration: Registration, address: str, *, by_itself: bool = False) 
     """
     # Before the write lock is taken: anybody may send this.
     columns(registration)
-    db.session.rollback()
     with writing() as connection:
         throttle.attempt(connection, f"register {network_of(address)}", PER_HOUR, _HOUR)
         _make_room(connection)
@@ -351,7 +350,6 @@ def apply(registration: Registration, address: str, *, by_itself: bool = False) 
 
 def count_test(client_id: str) -> None:
     """Count one test of a client, which may ask another server. Raises TooOften."""
-    db.session.rollback()
     with writing() as connection:
         throttle.attempt(connection, f"test {client_id}", TESTS_PER_HOUR, _HOUR)
 

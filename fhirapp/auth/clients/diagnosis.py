@@ -103,7 +103,7 @@ def _fetched(client: Client) -> Any:
     if not _FETCHING.acquire(blocking=False):
         raise RefusedCommand("another test is fetching keys. Try again shortly.")
     # Nothing of the database is held while another server is waited for.
-    db.session.rollback()
+    db.session.close()
     forget_reader()
     private = settings().fetch_private
     try:

@@ -52,8 +52,6 @@ def own_token(signed: Signed, user: User, patient_id: str | None = None) -> OwnT
     known = select(AccessToken.digest).where(AccessToken.digest == digest(token.secret))
     if db.session.execute(known).first() is None:
         user_id, session_id, signed_in_at = user.id, signed.session_id, signed.signed_in_at
-        db.session.expunge_all()
-        db.session.rollback()
         with writing() as connection:
             # Another tab may have been first.
             if connection.execute(known).first() is None:
@@ -99,7 +97,6 @@ def add_documentation() -> None:
     """Add the client, where it is not there yet."""
     if db.session.get(Client, API_DOCS) is not None:
         return
-    db.session.rollback()
     with writing() as connection:
         add_own(
             connection,

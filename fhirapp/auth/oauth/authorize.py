@@ -133,7 +133,6 @@ def park(values: MultiDict[str, str]) -> str:
         "expires_at": now + PARKED_SECONDS,
     }
     row.update(user_id=None, patient_id=None, encounter_id=None, document_id=None)
-    db.session.rollback()
     with writing() as connection:
         _make_room(connection, now)
         if "launch" in parameters:
@@ -249,7 +248,6 @@ def choose(parked: ParkedRequest, patient_id: str, encounter_id: str | None = No
     is that patient's, and that they see it.
     """
     key = parked.digest
-    db.session.rollback()
     with writing() as connection:
         connection.execute(
             update(ParkedRequest)
@@ -316,7 +314,6 @@ def refuse(parked: ParkedRequest) -> str:
     """Return the redirect that says that the user refused. Raises Unanswerable."""
     back = send_back(parked, "access_denied", "The user refused.")
     key = parked.digest
-    db.session.rollback()
     with writing() as connection:
         _use_up(connection, key)
     return back.location

@@ -60,7 +60,7 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
 
     def _fetched(self, uri: str) -> Iterator[KeySet]:
         # Nothing of the database is held while another server is waited for.
-        db.session.rollback()
+        db.session.close()
         try:
             yield from self._key_sets.at(uri, config.settings())
         except KeySetUnavailable:

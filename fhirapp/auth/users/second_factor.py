@@ -101,7 +101,7 @@ def recovery_code(user_id: str, code: str) -> str:
     stored = db.session.scalars(
         select(RecoveryCode.hash).where(RecoveryCode.user_id == user_id)
     ).all()
-    db.session.rollback()
+    db.session.close()
     digits = _digits(code)
     return next((code_hash for code_hash in stored if passwords.verify(code_hash, digits)), "")
 

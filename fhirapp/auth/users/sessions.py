@@ -147,8 +147,6 @@ def find(secret: str) -> Signed | None:
         user, session.id, session.signed_in_at, is_complete, lacks_factor, session.issuer
     )
     if session.used_at < now - _STEP_SECONDS:
-        db.session.expunge_all()
-        db.session.rollback()
         _use(signed.session_id, now)
     return signed
 

@@ -58,7 +58,7 @@ def sign_in(
     stored = user.password_hash if user is not None and not user.disabled else None
     user_id = user.id if user is not None else ""
     # The hash takes longer than anything else here: it keeps no snapshot open.
-    db.session.rollback()
+    db.session.close()
     proved = passwords.verify(stored, password)
     with writing() as connection:
         tries.take(connection)
@@ -84,7 +84,7 @@ def prove(user_id: str, password: str, address: str) -> bool:
     user = db.session.get_one(User, user_id)
     stored, tries = user.password_hash, _Tries(_PASSWORD, user.username, address)
     tries.check(db.session.connection())
-    db.session.rollback()
+    db.session.close()
     proved = passwords.verify(stored, password)
     with writing() as connection:
         tries.take(connection)
@@ -104,8 +104,7 @@ def show_second_factor(signed: Signed, code: str, address: str) -> str | None:
     user, session_id = signed.user, signed.session_id
     tries = _Tries(_CODE, user.username, address)
     tries.check(db.session.connection())
-    db.session.expunge_all()
-    db.session.rollback()
+    db.session.close()
     recovery = second_factor.recovery_code(user.id, code)
     with writing() as connection:
         tries.take(connection)

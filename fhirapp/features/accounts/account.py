@@ -17,7 +17,7 @@ from fhirapp.auth.users.accounts import active_grants, revoke_consent
 from fhirapp.auth.users.provider import provider
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS, Signed, must_have_factor
 from fhirapp.auth.users.sign_in import prove, show_second_factor
-from fhirapp.db import db, writing
+from fhirapp.db import writing
 from fhirapp.keys import opened, sealed
 from fhirapp.web.cookies import set_session
 from fhirapp.web.labels import ScopeLabel, in_words, returns_to
@@ -120,7 +120,6 @@ def apps() -> Response:
 def revoke(grant_id: str) -> Response:
     """End an app's access to a record. 404 for another user's, as for an unknown one."""
     user_id = signed_in().user.id
-    db.session.rollback()
     with writing() as connection:
         # PostgreSQL refuses text that contains NUL.
         is_revoked = (
@@ -150,7 +149,6 @@ def end_session() -> Response:
     """End one of the user's sessions, or all but this one. 404 for another user's."""
     session, wanted = signed_in(), field("session", 100)
     user_id, here = session.user.id, session.session_id
-    db.session.rollback()
     done = "one" if wanted else "all"
     with writing() as connection:
         if not wanted:
@@ -223,7 +221,6 @@ def turn_second_factor() -> Response:
             return _second_factor(fault, 403, sealed_secret)
     except TooOften as error:
         return too_often(_second_factor, error)
-    db.session.rollback()
     try:
         with writing() as connection:
             codes = second_factor.enable(connection, user_id, secret, interval)

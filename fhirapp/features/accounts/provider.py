@@ -51,7 +51,7 @@ def begin() -> Response:
     # Who is signed in and comes here is asked for it, or is somebody else.
     fresh = pages.current_session() is not None or _asks_anew(back)
     # The provider may be slow: do not hold a snapshot open.
-    db.session.rollback()
+    db.session.close()
     try:
         address, begun = chosen.begin(_address_of_answer(), back, fresh=fresh)
     except (Unreachable, Unproved) as error:
@@ -69,7 +69,7 @@ def answer() -> Response:
     back = pages.local_path(begun.back)
     before = pages.current_session()
     instead_of = before.session_id if before else None
-    db.session.rollback()
+    db.session.close()
     try:
         arrived = chosen.finish(_address_of_answer(), request.args.to_dict(), begun)
     except (Unreachable, Unproved) as error:

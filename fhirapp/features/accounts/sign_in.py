@@ -155,7 +155,6 @@ def setup() -> Response:
     if setup_code is None:
         raise _link_error()
     user_id = setup_code.user_id
-    db.session.rollback()
     try:
         with writing() as connection:
             if not accounts.spend_setup_code(connection, code):

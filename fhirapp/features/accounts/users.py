@@ -179,7 +179,6 @@ def form() -> Response:
 def add() -> Response:
     """Add a user, and show this once the address at which the password is chosen."""
     name, username = field("name", _LONGEST_NAME), field("username", _LONGEST_NAME)
-    db.session.rollback()
     try:
         with writing() as connection:
             user_id = accounts.add_user(connection, username, name=name, role=field("role"))
@@ -204,7 +203,6 @@ def act(key: UUID, action: str) -> Response:
     user_id = _user(key).id
     if action not in _ACTIONS:
         raise NotFound
-    db.session.rollback()
     try:
         with writing() as connection:
             is_changed = _ACTIONS[action].run(connection, user_id)
@@ -219,7 +217,6 @@ def new_address(key: UUID) -> Response:
     """Make a new one-time address, and show it this once."""
     user = _user(key)
     user_id, name = user.id, user.name
-    db.session.rollback()
     with writing() as connection:
         code = accounts.new_setup_code(connection, user_id)
     return _setup_address(user_id, name, code)

@@ -15,7 +15,7 @@ from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.registration import owner_code
 from fhirapp.auth.models import Client
 from fhirapp.auth.refusals import KEPT_SECONDS, find_refusals, newest_refusals, refusals_of
-from fhirapp.db import db, writing
+from fhirapp.db import writing
 from fhirapp.features.apps import clients as shown
 from fhirapp.web import pages
 from fhirapp.web.cookies import form_fields, keeps
@@ -89,7 +89,6 @@ def act(client_id: str, action: str) -> Response:
     _client(client_id)
     if action not in _ACTIONS:
         raise NotFound
-    db.session.rollback()
     with writing() as connection:
         is_changed = _ACTIONS[action].run(connection, client_id)
     return pages.see_other(
@@ -102,7 +101,6 @@ def act(client_id: str, action: str) -> Response:
 def reject(client_id: str) -> Response:
     """Delete a client that waits for approval."""
     _client(client_id)
-    db.session.rollback()
     with writing() as connection:
         administration.reject(connection, client_id)
     return pages.see_other("/admin/clients?done=rejected")
@@ -115,7 +113,6 @@ def change(client_id: str) -> Response:
     """Change its scope and redirect URIs."""
     _client(client_id)
     scope, uris = pages.field("scope"), pages.field("redirect_uris", _LONGEST_LIST)
-    db.session.rollback()
     try:
         with writing() as connection:
             is_changed = administration.edit(
@@ -134,7 +131,6 @@ def change(client_id: str) -> Response:
 def new_secret(client_id: str) -> Response:
     """Make a new secret, and show it this once."""
     name = _client(client_id).name
-    db.session.rollback()
     with writing() as connection:
         secret = administration.new_secret(connection, client_id)
     back = f"/admin/clients/{client_id}"
@@ -146,7 +142,6 @@ def new_secret(client_id: str) -> Response:
 def new_owner_address(client_id: str) -> Response:
     """Make a new address for its owner, and show it this once; the one before is void."""
     name = _client(client_id).name
-    db.session.rollback()
     with writing() as connection:
         code = owner_code(connection, client_id)
     secret, back = f"{urls.base_url()}/apps/{code}", f"/admin/clients/{client_id}"

@@ -162,7 +162,6 @@ def index() -> Response:
 def revoke(key: object) -> Response:
     """Revoke one consent: the app is refused at its next request."""
     which = ConsentFilter(pages.field("person", _LONGEST), pages.field("app", _LONGEST))
-    db.session.rollback()
     with writing() as connection:
         number = revoke_one(connection, str(key))
     if number is None:
@@ -180,7 +179,6 @@ def revoke_all() -> Response:
     until = pages.field("until", 20)
     if not (until.isascii() and until.isdecimal()):
         return _list_page(which, asks=True)
-    db.session.rollback()
     with writing() as connection:
         number = revoke_matching(connection, which, int(until))
     return pages.see_other(_address(which, done=number))

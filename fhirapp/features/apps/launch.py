@@ -142,7 +142,6 @@ def start() -> Response:
             404, _("This app can't be started from here. Choose one of the apps on the page.")
         )
     user_id, launch_uri = signed_in().user.id, str(client.launch_uri)
-    db.session.rollback()
     with writing() as connection:
         location = launch.start(
             connection,

@@ -31,7 +31,7 @@ from fhirapp.auth.scopes import (
 )
 from fhirapp.auth.throttle import TooOften
 from fhirapp.config import RefusedCommand
-from fhirapp.db import db, writing
+from fhirapp.db import writing
 from fhirapp.definition import featured_types
 from fhirapp.features.apps import clients as shown
 from fhirapp.features.apps.first_steps import MAKE_KEYS, discovery_url, first_steps
@@ -149,7 +149,6 @@ def send() -> Response:
     try:
         registration = registration_of(draft)
         if _is_administrator():
-            db.session.rollback()
             with writing() as connection:
                 client_id = register(connection, registration)
             return pages.see_other(f"/admin/clients/{client_id}?done=registered")
@@ -199,7 +198,6 @@ def new_secret(code: str) -> Response:
             ),
         )
     client_id, name = client.client_id, client.name
-    db.session.rollback()
     with writing() as connection:
         secret = administration.new_secret(connection, client_id)
     return pages.page("once.html", kind="secret", secret=secret, name=name, back=f"/apps/{code}")

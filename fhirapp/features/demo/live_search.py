@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.tokens import new_token, save_backend_token
 from fhirapp.clinical.summary import entries_of
-from fhirapp.db import db
 from fhirapp.features.demo.accounts import BACKEND
 from fhirapp.features.explore import explanation
 from fhirapp.features.explore.tables import names_of_patients
@@ -91,7 +90,5 @@ def _token() -> OwnToken:
     """Return a token of the demo's backend client for as long as it takes."""
     secret = new_token()
     row = {"access_token": secret, "scope": _SCOPE, "expires_in": _SECONDS}
-    # What was read of the visitor stays as it was read.
-    db.session.expunge_all()
     save_backend_token(row, BACKEND)
     return OwnToken(secret, _SCOPE, None, int(time.time()) + _SECONDS)

@@ -113,7 +113,6 @@ def cancel(export_id: str) -> Response:
     # Its id is a folder's name: only one that is known.
     if queue.find(export_id, BULK_EXPORT) is None:
         raise NotFound
-    db.session.rollback()
     jobs.cancel(export_id)
     # Not the id, which would give access to its files.
     admin_jobs.note("cancelled an export that a client began")

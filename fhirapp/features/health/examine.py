@@ -55,7 +55,7 @@ def examine(*costs: Cost) -> Result:
             text, advice = N_("This cannot be checked (%(reason)s)."), N_("See the server's log.")
             found.append(Finding(WRONG, text, advice, values={"reason": reason}))
         finally:
-            db.session.rollback()
+            db.session.close()
     return result
 
 

@@ -106,7 +106,6 @@ def delete(patient_id: str) -> Response:
         )
         return _deletion(patient_id, message)
     reason, who = field("reason", LONGEST_REASON), signed_in().user.username
-    db.session.rollback()
     try:
         deletion.delete_patient(settings(), patient_id, reason, who, erase=kind == ERASED)
     except RefusedCommand as error:
@@ -152,7 +151,6 @@ def correct(patient_id: str) -> Response:
         who = signed_in().user.username
         corrected = _corrected(resource, after, changed)
         corrected["meta"] = {**corrected["meta"], "versionId": seen}
-        db.session.rollback()
         try:
             deletion.correct_patient(settings(), corrected, changed, reason, who)
         except RefusedCommand as error:
@@ -189,7 +187,6 @@ def merge_with(patient_id: str) -> Response:
         )
         return _merging(patient_id, into, message)
     who, moves = signed_in().user.username, request.form.get("accounts") == "move"
-    db.session.rollback()
     try:
         merge.merge_patients(settings(), patient_id, into, reason, who, move_accounts=moves)
     except RefusedCommand as error:
@@ -246,7 +243,6 @@ def _choice_of_target(whose: Person, message: str = "") -> Response:
 def separate(patient_id: str) -> Response:
     """Undo a merge."""
     reason = field("reason", LONGEST_REASON)
-    db.session.rollback()
     try:
         merge.undo_merge(settings(), _check_id(patient_id), reason)
     except RefusedCommand as error:
@@ -258,7 +254,6 @@ def separate(patient_id: str) -> Response:
 @for_administrators
 def admit(patient_id: str) -> Response:
     """Let imports bring a record again."""
-    db.session.rollback()
     try:
         deletion.admit_again(_check_id(patient_id))
     except RefusedCommand as error:
