@@ -31,6 +31,8 @@ from fhirapp.web.texts import _
 # Which of our pages asked: one that shows a whole record.
 _VIA = "chart"
 SHOWN, SUGGESTED = 25, 10
+# What can be typed into a search box, in characters.
+LONGEST = 200
 # Words of a typed name: further words distinguish no patients.
 _MOST_WORDS = 8
 # What tells patients apart, where they are suggested.
@@ -52,7 +54,16 @@ class Person(NamedTuple):
 
 
 class NoDate(Exception):
-    """The typed date of birth is no date."""
+    """A typed date does not exist."""
+
+
+class Finder(NamedTuple):
+    """A search box for patients: what was typed, who was found, a message."""
+
+    typed: str
+    people: Sequence[Person]
+    more: bool
+    message: str
 
 
 # As people write a day: 12.04.1958, 12/04/1958, and as pages show it: 12 April 1958, 12. Apr. 1958.
@@ -61,7 +72,21 @@ _ISO = re.compile(r"(?<![\w./-])\d{4}-\d\d(?:-\d\d)?(?![\w./-])")
 _IN_WORDS = re.compile(r"(?<![\w./-])(\d{1,2})\.?\s+([^\W\d_]{3,})\.?\s+(\d{4})(?![\w./-])")
 
 
-def find_people(typed: str, born: str = "", *, via: str) -> tuple[list[Person], bool]:
+def finder(parameter: str, *, via: str, otherwise: str | None = "") -> Finder:
+    """Return what the search box finds whose text is a parameter of the page's address.
+
+    Where nothing was typed it searches for otherwise; None finds nobody. Raises PageError.
+    """
+    typed = request.args.get(parameter, "")[:LONGEST].strip()
+    wanted = typed or otherwise
+    try:
+        people, more = ([], False) if wanted is None else find_people(wanted, via=via)
+    except NoDate:
+        return Finder(typed, [], False, _("This date does not exist."))
+    return Finder(typed, people, more, "")
+
+
+def find_people(typed: str, *, via: str) -> tuple[list[Person], bool]:
     """Return the first patients who match what was typed, and whether there are more.
 
     It has words of a name, a record number, a date of birth, or several. Each word is the beginning
@@ -70,8 +95,6 @@ def find_people(typed: str, born: str = "", *, via: str) -> tuple[list[Person], 
     via names the page that asks. Raises NoDate, PageError.
     """
     name, days = _without_dates(typed)
-    rest, days_of_birth = _without_dates(born)
-    days |= {born.strip()} if rest.strip() else days_of_birth
     by_name, by_number, _by_id = _criteria(name)
     by_day = [("birthdate", day) for day in days]
     shaping = [("_sort", "family"), ("_count", str(SHOWN))]

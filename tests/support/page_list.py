@@ -230,7 +230,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
     "clinician": [
         Page(CONSENT, REQUEST),
         Page(CONSENT, REQUEST, _enter("Search", name="nobody")),
-        Page(CONSENT, REQUEST, _enter("Search", born="nonsense")),
+        Page(CONSENT, REQUEST, _enter("Search", name="30.02.1958")),
         Page(CONSENT, REQUEST, _press("Luis")),
         Page("/launch"),
         Page("/launch", "/launch?name=nobody"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from flask import Response, request
@@ -15,7 +15,7 @@ from fhirapp import urls
 from fhirapp.audit.entries import ADMINISTRATION, entries
 from fhirapp.audit.events import FAILED
 from fhirapp.auth.links import RecordLink, all_links, lapse_of, related_to
-from fhirapp.auth.models import PATIENT, ROLES, User
+from fhirapp.auth.models import ROLES, User
 from fhirapp.auth.users import accounts, identities, sessions
 from fhirapp.auth.users.provider import provider
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS, failed_lately
@@ -39,7 +39,7 @@ from fhirapp.web.pages import (
     page,
     see_other,
 )
-from fhirapp.web.people import NoDate, find_people, person
+from fhirapp.web.people import Person, finder, person
 from fhirapp.web.texts import _, reason_of
 
 
@@ -191,7 +191,7 @@ def add() -> Response:
 @blueprint.get("/admin/users/<uuid:key>")
 @for_administrators
 def detail(key: UUID) -> Response:
-    """Show a user; find is the name of a patient to look for, born the day of birth."""
+    """Show a user; find is the text of the search for a patient."""
     done = request.args.get("done", "")
     return _user_page(_user(key), done=_(_DONE.get(done, "")))
 
@@ -240,7 +240,7 @@ def _setup_address(user_id: str, name: str, code: str) -> Response:
 
 
 def _user_page(user: User, *, done: str = "", message: str = "", status: int = 200) -> Response:
-    found: Mapping[str, Any] = _found_patients() if user.role == PATIENT else {}
+    found = finder("find", via=VIA, otherwise=None)
     links = [(link, person(link.patient_id), _related_name(link)) for link in all_links(user.id)]
     chosen = provider()
     about = f"user/{user.id}"
@@ -263,30 +263,21 @@ def _user_page(user: User, *, done: str = "", message: str = "", status: int = 2
         failures=FAILED,
         most=PER_NAME_AND_ADDRESS,
         done=done,
-        message=message or found.get("fault", ""),
-        **{"people": None, "more": False, **found},
-        find=request.args.get("find", "")[:_LONGEST_NAME],
-        born=request.args.get("born", "")[:10],
+        message=message,
+        finder=found,
+        related=_related(found.people),
     )
 
 
-def _found_patients() -> dict[str, Any]:
-    """Return whom the search for a record finds; nothing where nobody is looked for."""
-    name, born = request.args.get("find", "")[:_LONGEST_NAME], request.args.get("born", "")[:10]
-    if not name and not born:
-        return {}
-    try:
-        people, more = find_people(name, born, via=VIA)
-    except NoDate:
-        return {"fault": _("Enter the date as 1958-04-12, 1958-04 or 1958.")}
-    related = {
+def _related(patients: Iterable[Person]) -> dict[str, list[tuple[str, str, str]]]:
+    """Return the RelatedPersons of patients: id, name, relationship."""
+    return {
         patient.id: [
             (kin["id"], name_of(kin) or kin["id"], concepts(kin.get("relationship", ())))
             for kin in related_to(patient.id)
         ]
-        for patient in people
+        for patient in patients
     }
-    return {"people": people, "related": related, "more": more}
 
 
 def _related_name(link: RecordLink) -> str | None:

@@ -27,7 +27,7 @@ from fhirapp.rest.response import parse_form
 from fhirapp.store.merge import merged_target
 from fhirapp.web import pages
 from fhirapp.web.labels import in_words, returns_to
-from fhirapp.web.people import NoDate, Person, find_people, people, person
+from fhirapp.web.people import Finder, Person, finder, people, person
 from fhirapp.web.texts import _
 from fhirapp.web.times import moment
 
@@ -182,30 +182,21 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -
                 "start it again."
             ),
         )
-    name, born = request.args.get("name", "")[:200], request.args.get("born", "")[:10]
-    message, more = "", False
     own: dict[str, bool] = {}
-    if offer.patients is not None:
-        shown = list(people(offer.patients))
-        own = {link.patient_id: link.is_self for link in links_of(session.user.id)}
+    if offer.patients is None:
+        found = finder("name", via=VIA)
     else:
-        try:
-            shown, more = find_people(name, born, via=VIA)
-        except NoDate:
-            shown, message = [], _("Enter the date as 1958-04-12, 1958-04 or 1958.")
+        found = Finder("", people(offer.patients), more=False, message="")
+        own = {link.patient_id: link.is_self for link in links_of(session.user.id)}
     return pages.page(
         "apps/picker.html",
         # Refusing sends the browser to the app.
         leaves=True,
         handle=handle,
         client=offer.client,
-        people=shown,
+        finder=found,
         own=own,
-        more=more,
         searches=offer.patients is None,
-        name=name,
-        born=born,
-        message=message,
     )
 
 

@@ -19,7 +19,7 @@ from fhirapp.store.merge import merged_target
 from fhirapp.web.internal_client import cursor_of, read, token_of
 from fhirapp.web.labels import returns_to
 from fhirapp.web.pages import PageError, blueprint_of, field, for_staff, page, see_other, signed_in
-from fhirapp.web.people import SHOWN, NoDate, Person, find_people, person
+from fhirapp.web.people import SHOWN, Person, finder, person
 from fhirapp.web.texts import _
 from fhirapp.web.times import partial
 
@@ -101,22 +101,7 @@ def choose() -> Response:
     patient_id = request.args.get("patient", "")
     if patient_id:
         return _apps(_patient(patient_id))
-    name, born = request.args.get("name", "")[:200], request.args.get("born", "")[:10]
-    message = ""
-    try:
-        matches, more = find_people(name, born, via=VIA)
-    except NoDate:
-        matches, more = [], False
-        message = _("Enter the date as 1958-04-12, 1958-04 or 1958.")
-    return page(
-        "apps/launch.html",
-        people=matches,
-        more=more,
-        name=name,
-        born=born,
-        message=message,
-        has_apps=bool(_startable()),
-    )
+    return page("apps/launch.html", finder=finder("name", via=VIA), has_apps=bool(_startable()))
 
 
 @blueprint.post("/launch")

@@ -38,7 +38,7 @@ from fhirapp.web.pages import (
     see_other,
     signed_in,
 )
-from fhirapp.web.people import NoDate, Person, find_people, linked_records, person_of, record
+from fhirapp.web.people import finder, linked_records, person_of, record
 from fhirapp.web.texts import _
 from fhirapp.web.times import moment_of
 
@@ -58,22 +58,13 @@ def patients() -> Response:
         if len(own) == 1:
             return see_other(f"/patients/{own[0].id}")
         return page("chart/linked.html", people=own)
-    typed = request.args.get("name", "")[:200].strip()
-    people: list[Person] = []
-    more, message = False, ""
-    try:
-        people, more = find_people(typed, via=_LIST)
-    except NoDate:
-        message = _("This date does not exist.")
-    ids, secret = [one.id for one in people], token_of().secret
+    found = finder("name", via=_LIST)
+    ids, secret = [patient.id for patient in found.people], token_of().secret
     return page(
         "chart/patients.html",
-        people=people,
-        more=more,
-        typed=typed,
+        finder=found,
         allergies=allergies_in_brief(ids, secret, via=_LIST),
         duplicates=duplicates_of(ids, secret, via=_LIST),
-        message=message,
     )
 
 

@@ -42,7 +42,7 @@ from fhirapp.web.pages import (
     see_other,
     signed_in,
 )
-from fhirapp.web.people import NoDate, Person, find_people, number_of, person
+from fhirapp.web.people import Person, finder, number_of, person
 from fhirapp.web.texts import _, reason_of
 
 blueprint = blueprint_of("admin_patients", __name__)
@@ -224,15 +224,13 @@ def _merging(patient_id: str, into: str, message: str = "") -> Response:
 
 def _choice_of_target(whose: Person, message: str = "") -> Response:
     """Return the page to choose the other record on: at first those with the same date of birth."""
-    find = request.args.get("find", "")[:_LONGEST_NAME].strip()
-    people, more = find_people(find, "" if find else whose.born, via=VIA)
+    found = finder("find", via=VIA, otherwise=whose.born or None)
     return page(
         "patients/merge_target.html",
         409 if message else 200,
         whose=whose,
-        find=find,
-        people=[other for other in people if other.id != whose.id],
-        more=more,
+        finder=found,
+        people=[other for other in found.people if other.id != whose.id],
         message=message,
     )
 
@@ -262,26 +260,17 @@ def admit(patient_id: str) -> Response:
 
 
 def _index(message: str = "") -> Response:
-    name, born = request.args.get("find", "")[:_LONGEST_NAME], request.args.get("born", "")[:10]
-    people, more = None, False
-    if name or born:
-        try:
-            people, more = find_people(name, born, via=VIA)
-        except NoDate:
-            message = _("Enter the date as 1958-04-12, 1958-04 or 1958.")
+    found = finder("find", via=VIA, otherwise=None)
     query = select(PatientChange).order_by(PatientChange.id.desc()).limit(_SHOWN)
     changes = db.session.scalars(query).all()
     merges = select(PatientMerge.change_id, PatientMerge.target_id)
     numbers = [change.id for change in changes]
-    found = db.session.execute(merges.where(PatientMerge.change_id.in_(numbers)))
-    into = {row.change_id: row.target_id for row in found}
+    targets = db.session.execute(merges.where(PatientMerge.change_id.in_(numbers)))
+    into = {row.change_id: row.target_id for row in targets}
     return page(
         "patients/patients.html",
-        409 if message and request.method == "POST" else 400 if message else 200,
-        find=name,
-        born=born,
-        people=people,
-        more=more,
+        409 if message else 200,
+        finder=found,
         changes=changes,
         named=patients_named([*(change.patient_id for change in changes), *into.values()]),
         into=into,

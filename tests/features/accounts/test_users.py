@@ -285,8 +285,8 @@ def test_account_history_is_newest_first_and_paged(clinic, admin):
 def test_record_is_searched_for_and_linked_as_own_or_by_proxy(clinic, admin):
     username = add_person(clinic, PATIENT, "p2")
     assert "cannot see any records" in page_of(admin, add_person(clinic, PATIENT)).words
-    page = page_of(admin, username).submit("Search", find="amelia hart", born="1958-04-12")
-    assert "Amelia Rose Hartwell born 12 April 1958 · LGH-100237" in page.words
+    page = page_of(admin, username).submit("Search", find="amelia hart 12.04.1958")
+    assert re.search(r"Amelia Rose Hartwell born 12 April 1958 \(\d+\) · LGH-100237", page.words)
     page = page.send("/link", whose="proxy")
     assert page.path.endswith("done=link")
     assert links_of(clinic, username) == {"p2": True, "p1": False}
@@ -321,7 +321,7 @@ def test_related_person_is_linked_as_themselves_while_that_lasts(make_app):
 def test_record_that_is_not_found_or_not_imported_yet_is_shown_as_such(clinic, admin):
     page = page_of(admin, add_person(clinic, PATIENT))
     assert "No matching patients" in page.submit("Search", find="Nobodyatall").words
-    assert len(page.submit("Search", born="31.4.1958").alerts) == 1
+    assert len(page.submit("Search", find="31.4.1958").alerts) == 1
     page = page_of(admin, add_person(clinic, PATIENT, "to-come"))
     assert "Patient/to-come no such record on this server yet · own record" in page.words
 

@@ -5,12 +5,14 @@ What can be offered is tested in tests/auth/test_consent.py.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from flask import Flask
 
 from fhirapp.auth.models import CLINICIAN, PATIENT
+from fhirapp.web.people import age_of
 from tests.support.authorizing import REDIRECT, set_client
 from tests.support.browsing import Page
 from tests.support.consent_pages import Consent
@@ -18,7 +20,8 @@ from tests.support.contract import delete, publish
 from tests.support.helpers import BASE_URL
 
 CHECKUP = "enc-p1-2023-checkup"
-HARTWELL = "Amelia Rose Hartwell born 12 April 1958 · LGH-100237"
+AGE = age_of({"birthDate": "1958-04-12"}, datetime.now(UTC).date())
+HARTWELL = f"Amelia Rose Hartwell born 12 April 1958 ({AGE}) · LGH-100237"
 # What is said of a scope that has no tick of its own.
 GOES_WITH = "The app learns this if you allow access to any part of this record, and not otherwise."
 
