@@ -13,7 +13,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -34,10 +34,9 @@ from fhirapp.fhir.words import in_words_of, shortened, without_direction
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.url_syntax import is_loopback, normalise_authority
-from fhirapp.web import cookies, navigation, texts
+from fhirapp.web import cookies, navigation, texts, times
 from fhirapp.web.browsers import browser
 from fhirapp.web.texts import _, ngettext, numeral
-from fhirapp.web.times import day, exact, moment, partial
 
 # By the answer's status: the heading, and what to do where no other message is given.
 _TITLES = {
@@ -94,7 +93,7 @@ class PageError(Exception):
 def init_app(app: Flask) -> None:
     """Give the templates what each page shows."""
     app.context_processor(_shared)
-    for show in (day, exact, moment, numeral, partial, browser, shortened):
+    for show in (times.day, times.exact, times.moment, times.partial, numeral, browser, shortened):
         app.add_template_filter(show)
     app.add_template_global(has_page)
     app.extensions[ERROR_PAGE] = error_page
@@ -154,6 +153,17 @@ def see_other(location: str) -> Response:
     response.headers["Cache-Control"] = "no-store"
     response.headers["Referrer-Policy"] = "no-referrer"
     return response
+
+
+def acted(path: str, action: str, *, is_changed: bool = True) -> Response:
+    """Return 303 to a page, whose address says what was done, or that nothing was changed."""
+    return see_other(f"{path}?done={action if is_changed else UNCHANGED}")
+
+
+def done_message(messages: Mapping[str, str]) -> str:
+    """Return what was done, by the page's address; messages are by action."""
+    action = request.args.get("done", "")
+    return _(NOTHING_CHANGED if action == UNCHANGED else messages.get(action, ""))
 
 
 def _shared() -> dict[str, Any]:
@@ -387,9 +397,30 @@ def wait(error: TooOften) -> str:
     return ngettext("Wait %(num)s minute.", "Wait %(num)s minutes.", -(-error.seconds // 60))
 
 
-def too_often(form: Callable[[str, int], Response], error: TooOften) -> Response:
+def form_action(form: Callable[..., Response], status: int = 400) -> Callable[[View], View]:
+    """Show a form again, with the reason, where its action is refused or tried too often.
+
+    form takes the values of the view, then message and status.
+    """
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def act(**values: Any) -> Any:
+            try:
+                return view(**values)
+            except config.RefusedCommand as error:
+                return form(**values, message=texts.reason_of(error), status=status)
+            except TooOften as error:
+                return too_often(partial(form, **values), error)
+
+        return cast(View, act)
+
+    return decorate
+
+
+def too_often(form: Callable[..., Response], error: TooOften) -> Response:
     """Return a form with the message that there were too many tries."""
-    response = form(f"{_('Too many attempts.')} {wait(error)}", 429)
+    response = form(message=f"{_('Too many attempts.')} {wait(error)}", status=429)
     response.headers["Retry-After"] = str(error.seconds)
     return response
 

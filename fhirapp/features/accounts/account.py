@@ -11,7 +11,6 @@ from flask import Response, request
 from fhirapp import config, urls
 from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, Client, Grant
-from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts, second_factor, sessions
 from fhirapp.auth.users.accounts import active_grants, revoke_consent
 from fhirapp.auth.users.provider import provider
@@ -19,29 +18,14 @@ from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS, Signed, 
 from fhirapp.auth.users.sign_in import prove, show_second_factor
 from fhirapp.db import writing
 from fhirapp.keys import opened, sealed
+from fhirapp.web import pages
 from fhirapp.web.cookies import set_session
 from fhirapp.web.labels import ScopeLabel, in_words, returns_to
-from fhirapp.web.pages import (
-    NOTHING_CHANGED,
-    UNCHANGED,
-    PageError,
-    blueprint_of,
-    field,
-    for_signed_in,
-    for_whom_a_factor_is_made,
-    keeps_apps,
-    page,
-    password_field,
-    proved_by_password,
-    see_other,
-    signed_in,
-    too_often,
-)
 from fhirapp.web.people import Person, people, person
-from fhirapp.web.texts import _, reason_of
+from fhirapp.web.texts import _
 from fhirapp.web.times import day, moment
 
-blueprint = blueprint_of("account", __name__)
+blueprint = pages.blueprint_of("account", __name__)
 # How long the page that shows a new secret can be answered.
 _SECRET_SECONDS = 10 * 60
 _PURPOSE = "second-factor"
@@ -50,15 +34,7 @@ _LATELY_SECONDS = 10 * 60
 # Sooner expiries are shown with the time of day.
 _SOON_SECONDS = 2 * 86_400
 _WRONG_PASSWORD = _("Incorrect password. Enter your current password.")
-_ENDED = {
-    "one": _("Session ended."),
-    "all": _("You are signed out everywhere else."),
-    UNCHANGED: NOTHING_CHANGED,
-}
-_DONE = {
-    "taken-back": _("Access revoked."),
-    UNCHANGED: NOTHING_CHANGED,
-}
+_ENDED = {"one": _("Session ended."), "all": _("You are signed out everywhere else.")}
 
 
 class ConnectedApp(NamedTuple):
@@ -80,14 +56,14 @@ class ConnectedApp(NamedTuple):
 
 
 @blueprint.get("/account")
-@for_signed_in
+@pages.for_signed_in
 def account() -> Response:
     """Show who is signed in, for how long, and what they can do."""
-    session = signed_in()
+    session = pages.signed_in()
     user = session.user
     linked = linked_patients(user.id) if user.role == PATIENT else []
     records = people(linked)
-    return page(
+    return pages.page(
         "accounts/account.html",
         user=user,
         records=records,
@@ -99,10 +75,10 @@ def account() -> Response:
 
 
 @blueprint.get("/account/apps")
-@for_signed_in
+@pages.for_signed_in
 def apps() -> Response:
     """List the apps that the user gave access to."""
-    user = signed_in().user
+    user = pages.signed_in().user
     theirs = linked_patients(user.id) if user.role == PATIENT else None
     of_record: dict[tuple[str, str | None], list[tuple[Grant, Client]]] = {}
     for grant, client in active_grants(user.id):
@@ -111,180 +87,101 @@ def apps() -> Response:
         _connected_app([grant for grant, _client in consents], consents[0][1], theirs)
         for consents in of_record.values()
     ]
-    done = _(_DONE.get(request.args.get("done", ""), ""))
-    return page("accounts/apps.html", connected=connected, done=done)
+    done = pages.done_message({"revoked": _("Access revoked.")})
+    return pages.page("accounts/apps.html", connected=connected, done=done)
 
 
 @blueprint.post("/account/apps/<grant_id>/revoke")
-@for_signed_in
+@pages.for_signed_in
 def revoke(grant_id: str) -> Response:
     """End an app's access to a record. 404 for another user's, as for an unknown one."""
-    user_id = signed_in().user.id
+    user_id = pages.signed_in().user.id
     with writing() as connection:
         # PostgreSQL refuses text that contains NUL.
         is_revoked = (
             revoke_consent(connection, grant_id, user_id) if grant_id.isprintable() else None
         )
     if is_revoked is None:
-        raise PageError(
+        raise pages.PageError(
             404,
             _("This access does not exist. Your connected apps are listed under Connected apps."),
         )
-    return see_other(f"/account/apps?done={'taken-back' if is_revoked else UNCHANGED}")
+    return pages.acted("/account/apps", "revoked", is_changed=is_revoked)
 
 
 @blueprint.get("/account/sessions")
-@for_signed_in
+@pages.for_signed_in
 def browsers() -> Response:
     """List where the user is signed in."""
-    session = signed_in()
-    done = _(_ENDED.get(request.args.get("done", ""), ""))
-    found = sessions.of_user(session.user.id)
-    return page("accounts/sessions.html", sessions=found, here=session.session_id, done=done)
+    session = pages.signed_in()
+    return pages.page(
+        "accounts/sessions.html",
+        sessions=sessions.of_user(session.user.id),
+        here=session.session_id,
+        done=pages.done_message(_ENDED),
+    )
 
 
 @blueprint.post("/account/sessions/end")
-@for_signed_in
+@pages.for_signed_in
 def end_session() -> Response:
     """End one of the user's sessions, or all but this one. 404 for another user's."""
-    session, wanted = signed_in(), field("session", 100)
+    session, wanted = pages.signed_in(), pages.field("session", 100)
     user_id, here = session.user.id, session.session_id
-    done = "one" if wanted else "all"
     with writing() as connection:
         if not wanted:
-            if not sessions.sign_out_everywhere(
-                connection, user_id, but=here, keep_apps=keeps_apps()
-            ):
-                done = UNCHANGED
-        elif wanted == here or not sessions.end_one(connection, user_id, wanted):
-            raise PageError(404, _("This session has already ended."))
-    return see_other(f"/account/sessions?done={done}")
+            is_changed = sessions.sign_out_everywhere(
+                connection, user_id, but=here, keep_apps=pages.keeps_apps()
+            )
+            return pages.acted("/account/sessions", "all", is_changed=is_changed)
+        if wanted == here or not sessions.end_one(connection, user_id, wanted):
+            raise pages.PageError(404, _("This session has already ended."))
+    return pages.acted("/account/sessions", "one")
+
+
+def _password(message: str = "", status: int = 200) -> Response:
+    session, chosen = pages.signed_in(), provider()
+    by = chosen.name if chosen and session.issuer else ""
+    return pages.page("accounts/password.html", status, user=session.user, message=message, by=by)
 
 
 @blueprint.get("/account/password")
-@for_signed_in
+@pages.for_signed_in
 def password_form() -> Response:
     """Ask for the old password and the new one."""
     return _password()
 
 
 @blueprint.post("/account/password")
-@for_signed_in
+@pages.for_signed_in
+@pages.form_action(_password)
 def password() -> Response:
     """Change the password, and end all other sessions."""
-    session = signed_in()
+    session = pages.signed_in()
     user_id, session_id = session.user.id, session.session_id
-    old, new = password_field("old"), password_field("password")
-    if new != password_field("again"):
+    old, new = pages.password_field("old"), pages.password_field("password")
+    if new != pages.password_field("again"):
         return _password(_("The new passwords do not match. Enter the same password twice."), 400)
-    try:
-        if not prove(user_id, old, request.remote_addr or ""):
-            return _password(_(_WRONG_PASSWORD), 403)
-        if new == old:
-            same = _("The new password is the same as the current one.")
-            return _password(f"{same} {_(NOTHING_CHANGED)}", 400)
-        with writing() as connection:
-            accounts.set_password(connection, user_id, new, keep=session_id, keep_apps=keeps_apps())
-            set_session(sessions.renewed(connection, session_id))
-    except TooOften as error:
-        return too_often(_password, error)
-    except config.RefusedCommand as error:
-        return _password(reason_of(error), 400)
-    return page("accounts/password.html", user=signed_in().user, is_done=True)
-
-
-@blueprint.get("/account/second-factor")
-@for_whom_a_factor_is_made
-def second_factor_form() -> Response:
-    """Show a new secret for the phone; or, where there is one, how to turn it off."""
-    return _second_factor()
-
-
-@blueprint.post("/account/second-factor")
-@for_whom_a_factor_is_made
-def turn_second_factor() -> Response:
-    """Turn the second factor on or off."""
-    if "off" in request.form:
-        return _turn_off()
-    session = proved_by_password()
-    user_id, session_id = session.user.id, session.session_id
-    sealed_secret = field("secret", 1000)
-    secret = _decrypt(sealed_secret, user_id)
-    if secret is None:
-        return _second_factor(_("The QR code has expired. Scan the new one."), 400)
-    interval = second_factor.interval_of(secret, field("code", 50))
-    if interval is None:
-        message = _("Incorrect code. Wait for the next code in the app and try again.")
-        return _second_factor(message, 403, sealed_secret)
-    try:
-        if fault := _unproved(session):
-            return _second_factor(fault, 403, sealed_secret)
-    except TooOften as error:
-        return too_often(_second_factor, error)
-    try:
-        with writing() as connection:
-            codes = second_factor.enable(connection, user_id, secret, interval)
-            sessions.sign_out_everywhere(
-                connection, user_id, but=session_id, keep_apps=keeps_apps()
-            )
-            set_session(sessions.renewed(connection, session_id))
-    except config.RefusedCommand:
-        return see_other("/account/second-factor")
-    return page("accounts/second_factor_codes.html", codes=codes)
-
-
-_MUST_HAVE = _(
-    "This server requires a second factor for your role, so you can't turn it off. For a "
-    "new phone, ask an administrator to remove it, then set up a new one right away."
-)
-
-
-def _turn_off() -> Response:
-    session, address = signed_in(), request.remote_addr or ""
-    user_id = session.user.id
-    if session.user.totp_secret is None:
-        return see_other("/account/second-factor")
-    if must_have_factor(session.user.role):
-        return _second_factor(_(_MUST_HAVE), 403)
-    try:
-        if fault := _unproved(session):
-            return _second_factor(fault, 403)
-        secret = show_second_factor(session, field("code", 50), address)
-    except TooOften as error:
-        return too_often(_second_factor, error)
-    if secret is None:
-        return _second_factor(
-            _("Incorrect or already used code. Wait for the next code and try again."), 403
-        )
-    set_session(secret)
+    if not prove(user_id, old, request.remote_addr or ""):
+        return _password(_(_WRONG_PASSWORD), 403)
+    if new == old:
+        same = _("The new password is the same as the current one.")
+        return _password(f"{same} {_(pages.NOTHING_CHANGED)}", 400)
     with writing() as connection:
-        second_factor.disable(connection, user_id)
-        sessions.sign_out_everywhere(
-            connection, user_id, but=session.session_id, keep_apps=keeps_apps()
+        accounts.set_password(
+            connection, user_id, new, keep=session_id, keep_apps=pages.keeps_apps()
         )
-    return see_other("/account/second-factor")
-
-
-def _unproved(session: Signed) -> str:
-    """Return why the user must prove their identity again; empty if they need not.
-
-    Proof is the password, or a recent sign-in at the identity provider. Raises TooOften.
-    """
-    if session.issuer is None:
-        proved = prove(session.user.id, password_field("password"), request.remote_addr or "")
-        return "" if proved else _(_WRONG_PASSWORD)
-    if session.signed_in_at > time.time() - _LATELY_SECONDS:
-        return ""
-    return _("You signed in too long ago to change this. Sign in again, then make the change.")
+        set_session(sessions.renewed(connection, session_id))
+    return pages.page("accounts/password.html", user=pages.signed_in().user, is_done=True)
 
 
 def _second_factor(message: str = "", status: int = 200, sealed_secret: str = "") -> Response:
     """Return the page; sealed_secret is the one that it showed before."""
-    session = proved_by_password()
+    session = pages.proved_by_password()
     user = session.user
     if user.totp_secret is not None:
         left = second_factor.codes_left(user.id)
-        return page(
+        return pages.page(
             "accounts/second_factor.html",
             status,
             is_on=True,
@@ -297,7 +194,7 @@ def _second_factor(message: str = "", status: int = 200, sealed_secret: str = ""
         secret = second_factor.new_secret()
         sealed_secret = _encrypt(secret, user.id)
     address = second_factor.address(secret, user.username)
-    return page(
+    return pages.page(
         "accounts/second_factor.html",
         status,
         is_on=False,
@@ -309,6 +206,86 @@ def _second_factor(message: str = "", status: int = 200, sealed_secret: str = ""
         by=session.issuer,
         message=message,
     )
+
+
+@blueprint.get("/account/second-factor")
+@pages.for_whom_a_factor_is_made
+def second_factor_form() -> Response:
+    """Show a new secret for the phone; or, where there is one, how to turn it off."""
+    return _second_factor()
+
+
+@blueprint.post("/account/second-factor")
+@pages.for_whom_a_factor_is_made
+@pages.form_action(_second_factor)
+def turn_second_factor() -> Response:
+    """Turn the second factor on or off."""
+    if "off" in request.form:
+        return _turn_off()
+    session = pages.proved_by_password()
+    user_id, session_id = session.user.id, session.session_id
+    sealed_secret = pages.field("secret", 1000)
+    secret = _decrypt(sealed_secret, user_id)
+    if secret is None:
+        return _second_factor(_("The QR code has expired. Scan the new one."), 400)
+    interval = second_factor.interval_of(secret, pages.field("code", 50))
+    if interval is None:
+        message = _("Incorrect code. Wait for the next code in the app and try again.")
+        return _second_factor(message, 403, sealed_secret)
+    if fault := _unproved(session):
+        return _second_factor(fault, 403, sealed_secret)
+    try:
+        with writing() as connection:
+            codes = second_factor.enable(connection, user_id, secret, interval)
+            sessions.sign_out_everywhere(
+                connection, user_id, but=session_id, keep_apps=pages.keeps_apps()
+            )
+            set_session(sessions.renewed(connection, session_id))
+    except config.RefusedCommand:
+        return pages.see_other("/account/second-factor")
+    return pages.page("accounts/second_factor_codes.html", codes=codes)
+
+
+_MUST_HAVE = _(
+    "This server requires a second factor for your role, so you can't turn it off. For a "
+    "new phone, ask an administrator to remove it, then set up a new one right away."
+)
+
+
+def _turn_off() -> Response:
+    session, address = pages.signed_in(), request.remote_addr or ""
+    user_id = session.user.id
+    if session.user.totp_secret is None:
+        return pages.see_other("/account/second-factor")
+    if must_have_factor(session.user.role):
+        return _second_factor(_(_MUST_HAVE), 403)
+    if fault := _unproved(session):
+        return _second_factor(fault, 403)
+    secret = show_second_factor(session, pages.field("code", 50), address)
+    if secret is None:
+        return _second_factor(
+            _("Incorrect or already used code. Wait for the next code and try again."), 403
+        )
+    set_session(secret)
+    with writing() as connection:
+        second_factor.disable(connection, user_id)
+        sessions.sign_out_everywhere(
+            connection, user_id, but=session.session_id, keep_apps=pages.keeps_apps()
+        )
+    return pages.see_other("/account/second-factor")
+
+
+def _unproved(session: Signed) -> str:
+    """Return why the user must prove their identity again; empty if they need not.
+
+    Proof is the password, or a recent sign-in at the identity provider. Raises TooOften.
+    """
+    if session.issuer is None:
+        proved = prove(session.user.id, pages.password_field("password"), request.remote_addr or "")
+        return "" if proved else _(_WRONG_PASSWORD)
+    if session.signed_in_at > time.time() - _LATELY_SECONDS:
+        return ""
+    return _("You signed in too long ago to change this. Sign in again, then make the change.")
 
 
 def _encrypt(secret: str, user_id: str) -> str:
@@ -333,12 +310,6 @@ def _picture(address: str) -> str:
 
     code = segno.make(address, error="m", micro=False)
     return str(code.svg_data_uri(scale=5, light="white"))
-
-
-def _password(message: str = "", status: int = 200) -> Response:
-    session, chosen = signed_in(), provider()
-    by = chosen.name if chosen and session.issuer else ""
-    return page("accounts/password.html", status, user=session.user, message=message, by=by)
 
 
 def _connected_app(

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from flask import Response, request
 
-from fhirapp import config, urls
-from fhirapp.auth.models import ADMINISTRATOR, User
+from fhirapp import urls
+from fhirapp.auth.models import ADMINISTRATOR, SetupCode, User
 from fhirapp.auth.public_accounts import public_accounts
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts
@@ -19,7 +19,7 @@ from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
 from fhirapp.db import db, writing
 from fhirapp.web import pages
 from fhirapp.web.cookies import end_session, form_fields, keeps, session_secret, set_session
-from fhirapp.web.texts import _, reason_of
+from fhirapp.web.texts import _
 
 blueprint = pages.blueprint_of("sign_in", __name__)
 # The same for an unknown name and a wrong password.
@@ -92,18 +92,24 @@ def after_sign_in(entered: NewSession, back: str) -> Response:
     )
 
 
+def _code(message: str = "", status: int = 200) -> Response:
+    back = pages.local_path(request.values.get("next"))
+    return pages.page(
+        "accounts/code.html", status, leaves=_may_leave(back), next=back, message=message
+    )
+
+
 @blueprint.get("/sign-in/code")
 def code_form() -> Response:
     """Ask for the second factor."""
     session, back = pages.current_session(), pages.local_path(request.args.get("next"))
-    if session is None:
+    if session is None or session.lacks_factor:
         return pages.see_other(pages.sign_in_address(back))
-    if session.lacks_factor:
-        return pages.see_other(pages.sign_in_address(back))
-    return pages.see_other(back) if session.complete else _code(back)
+    return pages.see_other(back) if session.complete else _code()
 
 
 @blueprint.post("/sign-in/code")
+@pages.form_action(_code)
 def code() -> Response:
     """Complete a session by the second factor."""
     session, back = pages.current_session(), pages.local_path(request.form.get("next"))
@@ -111,13 +117,11 @@ def code() -> Response:
         return pages.see_other(pages.sign_in_address(back))
     if session.complete or session.lacks_factor:
         return pages.see_other(back)
-    try:
-        secret = show_second_factor(session, pages.field("code", 50), request.remote_addr or "")
-    except TooOften as error:
-        return pages.too_often(partial(_code, back), error)
+    secret = show_second_factor(session, pages.field("code", 50), request.remote_addr or "")
     if secret is None:
-        message = _("Incorrect or already used code. Wait for the next code and try again.")
-        return _code(back, message, 403)
+        return _code(
+            _("Incorrect or already used code. Wait for the next code and try again."), 403
+        )
     set_session(secret)
     return pages.see_other(back)
 
@@ -139,39 +143,47 @@ def leave() -> Response:
     return response
 
 
+def _setup(message: str = "", status: int = 200) -> Response:
+    user_id = _setup_code().user_id
+    return pages.page(
+        "accounts/setup.html",
+        status,
+        code=request.values["code"],
+        user=None if user_id is None else db.session.get(User, user_id),
+        message=message,
+        username=request.form.get("username", ""),
+        name=request.form.get("name", ""),
+    )
+
+
 @blueprint.get("/setup")
 def setup_form() -> Response:
     """Ask for the first administrator, or a new password; the address has the code."""
-    return _setup(request.args.get("code", ""))
+    return _setup()
 
 
 @blueprint.post("/setup")
+@pages.form_action(_setup)
 def setup() -> Response:
     """Create the first administrator, or set the new password; the address works once."""
-    code, password = request.form.get("code", "")[:200], pages.password_field("password")
+    password = pages.password_field("password")
     if password != pages.password_field("again"):
-        return _setup(code, _("The passwords do not match. Enter the same password twice."))
-    setup_code = accounts.setup_code(code)
-    if setup_code is None:
-        raise _link_error()
-    user_id = setup_code.user_id
-    try:
-        with writing() as connection:
-            if not accounts.spend_setup_code(connection, code):
-                raise _link_error()
-            if user_id is None:
-                accounts.add_user(
-                    connection,
-                    pages.field("username", 200),
-                    name=pages.field("name", 200),
-                    role=ADMINISTRATOR,
-                    password=password,
-                )
-            else:
-                accounts.set_password(connection, user_id, password)
-                proved_otherwise(connection, user_id, request.remote_addr or "")
-    except config.RefusedCommand as error:
-        return _setup(code, reason_of(error))
+        return _setup(_("The passwords do not match. Enter the same password twice."), 400)
+    user_id = _setup_code().user_id
+    with writing() as connection:
+        if not accounts.spend_setup_code(connection, request.values["code"]):
+            raise _link_error()
+        if user_id is None:
+            accounts.add_user(
+                connection,
+                pages.field("username", 200),
+                name=pages.field("name", 200),
+                role=ADMINISTRATOR,
+                password=password,
+            )
+        else:
+            accounts.set_password(connection, user_id, password)
+            proved_otherwise(connection, user_id, request.remote_addr or "")
     done = "administrator" if user_id is None else "password"
     return pages.see_other(f"/sign-in?done={done}")
 
@@ -207,32 +219,17 @@ def sign_in_form(
     )
 
 
-def _code(back: str, message: str = "", status: int = 200) -> Response:
-    return pages.page(
-        "accounts/code.html", status, leaves=_may_leave(back), next=back, message=message
-    )
-
-
 def _may_leave(back: str) -> bool:
     """Return whether signing in may lead to an app at once, with an error for it."""
     return back.startswith("/oauth/authorize/")
 
 
-def _setup(code: str, message: str = "") -> Response:
-    setup_code = accounts.setup_code(code)
-    if setup_code is None:
+def _setup_code() -> SetupCode:
+    """Return the code in the address or in the form. Raises PageError where it is void."""
+    found = accounts.setup_code(request.values.get("code", ""))
+    if found is None:
         raise _link_error()
-    user_id = setup_code.user_id
-    user = None if user_id is None else db.session.get(User, user_id)
-    return pages.page(
-        "accounts/setup.html",
-        400 if message else 200,
-        code=code,
-        user=user,
-        message=message,
-        username=request.form.get("username", ""),
-        name=request.form.get("name", ""),
-    )
+    return found
 
 
 def _link_error() -> pages.PageError:

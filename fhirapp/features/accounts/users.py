@@ -26,21 +26,12 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.narrative import concepts
 from fhirapp.fhir.words import name_of
 from fhirapp.store.merge import merged_target
+from fhirapp.web import pages
 from fhirapp.web.admin.audit import before
 from fhirapp.web.admin.audit_descriptions import VIA, described
 from fhirapp.web.cookies import form_fields, keeps
-from fhirapp.web.pages import (
-    NOTHING_CHANGED,
-    UNCHANGED,
-    blueprint_of,
-    field,
-    for_administrators,
-    keeps_apps,
-    page,
-    see_other,
-)
 from fhirapp.web.people import Person, finder, person
-from fhirapp.web.texts import _, reason_of
+from fhirapp.web.texts import _
 
 
 def _name(reference: str | None) -> str | None:
@@ -54,7 +45,7 @@ def _name(reference: str | None) -> str | None:
     return None if row is None else name_of(fhir_json.loads(row[0])) or None
 
 
-blueprint = blueprint_of("admin_users", __name__)
+blueprint = pages.blueprint_of("admin_users", __name__)
 _LONGEST_NAME = 200
 # Of an account's history, on a page.
 _SHOWN = 20
@@ -71,51 +62,51 @@ class _Action(NamedTuple):
 
 
 def _set_role(connection: Connection, user_id: str) -> bool:
-    return accounts.set_role(connection, user_id, field("role"), keep_apps=keeps_apps())
+    return accounts.set_role(connection, user_id, pages.field("role"), keep_apps=pages.keeps_apps())
 
 
 def _end_factor(connection: Connection, user_id: str) -> bool:
-    return accounts.end_second_factor(connection, user_id, keep_apps=keeps_apps())
+    return accounts.end_second_factor(connection, user_id, keep_apps=pages.keeps_apps())
 
 
 def _end_sessions(connection: Connection, user_id: str) -> bool:
-    if session_id := field("session", 100):
+    if session_id := pages.field("session", 100):
         return sessions.end_one(connection, user_id, session_id)
-    return sessions.sign_out_everywhere(connection, user_id, keep_apps=keeps_apps())
+    return sessions.sign_out_everywhere(connection, user_id, keep_apps=pages.keeps_apps())
 
 
 def _set_fhir_user(connection: Connection, user_id: str) -> bool:
-    return accounts.set_fhir_user(connection, user_id, field("fhir_user"))
+    return accounts.set_fhir_user(connection, user_id, pages.field("fhir_user"))
 
 
 def _link(connection: Connection, user_id: str) -> bool:
-    patient_id = field("patient", 64)
+    patient_id = pages.field("patient", 64)
     # The record must exist: it was chosen from a list.
     if person(patient_id) is None or merged_target(reader(), patient_id):
         raise RefusedCommand("This record does not exist.")
-    related = field("related", 64) or None
+    related = pages.field("related", 64) or None
     if related is not None and (lapse := lapse_of(patient_id, related)):
         raise RefusedCommand(lapse)
-    whose = field("whose")
+    whose = pages.field("whose")
     return accounts.link(
         connection, user_id, patient_id, is_self=whose == "own", related_person=related
     )
 
 
 def _unlink(connection: Connection, user_id: str) -> bool:
-    return accounts.unlink(connection, user_id, field("patient", 64))
+    return accounts.unlink(connection, user_id, pages.field("patient", 64))
 
 
 def _link_provider(connection: Connection, user_id: str) -> bool:
-    chosen, subject = provider(), field("subject", 255) or field("waiting", 255)
+    chosen, subject = provider(), pages.field("subject", 255) or pages.field("waiting", 255)
     if chosen is None:
         raise RefusedCommand("No identity provider is configured.")
     return identities.link(connection, user_id, chosen.issuer, subject)
 
 
 def _unlink_provider(connection: Connection, user_id: str) -> bool:
-    issuer, subject = field("issuer", 2000), field("subject", 255)
-    identities.unlink(connection, user_id, issuer, subject, keep_apps=keeps_apps())
+    issuer, subject = pages.field("issuer", 2000), pages.field("subject", 255)
+    identities.unlink(connection, user_id, issuer, subject, keep_apps=pages.keeps_apps())
     return True
 
 
@@ -144,17 +135,15 @@ _ACTIONS: Mapping[str, _Action] = {
     ),
 }
 
-_DONE = {UNCHANGED: NOTHING_CHANGED} | {name: action.done for name, action in _ACTIONS.items()}
-
 
 @blueprint.get("/admin/users")
-@for_administrators
+@pages.for_administrators
 def index() -> Response:
     """List the users, or those whom a search finds."""
     name, role = request.args.get("name", "")[:_LONGEST_NAME], request.args.get("role", "")
     found, more = accounts.find_users(name, role if role in ROLES else "")
     chosen = provider()
-    return page(
+    return pages.page(
         "accounts/users.html",
         users=found,
         more=more,
@@ -166,8 +155,14 @@ def index() -> Response:
     )
 
 
+def _form(message: str = "", status: int = 200) -> Response:
+    return pages.page(
+        "accounts/new_user.html", status, typed=form_fields(), roles=ROLES, message=message
+    )
+
+
 @blueprint.get("/admin/users/new")
-@for_administrators
+@pages.for_administrators
 def form() -> Response:
     """Ask for who is added."""
     return _form()
@@ -175,77 +170,25 @@ def form() -> Response:
 
 @blueprint.post("/admin/users/new")
 @keeps("name", "username", "role")
-@for_administrators
+@pages.for_administrators
+@pages.form_action(_form)
 def add() -> Response:
     """Add a user, and show this once the address at which the password is chosen."""
-    name, username = field("name", _LONGEST_NAME), field("username", _LONGEST_NAME)
-    try:
-        with writing() as connection:
-            user_id = accounts.add_user(connection, username, name=name, role=field("role"))
-            code = accounts.new_setup_code(connection, user_id)
-    except RefusedCommand as error:
-        return _form(reason_of(error))
-    return _setup_address(user_id, name, code)
-
-
-@blueprint.get("/admin/users/<uuid:key>")
-@for_administrators
-def detail(key: UUID) -> Response:
-    """Show a user; find is the text of the search for a patient."""
-    done = request.args.get("done", "")
-    return _user_page(_user(key), done=_(_DONE.get(done, "")))
-
-
-@blueprint.post("/admin/users/<uuid:key>/<action>")
-@for_administrators
-def act(key: UUID, action: str) -> Response:
-    """Do what a button says."""
-    user_id = _user(key).id
-    if action not in _ACTIONS:
-        raise NotFound
-    try:
-        with writing() as connection:
-            is_changed = _ACTIONS[action].run(connection, user_id)
-    except RefusedCommand as error:
-        return _user_page(_user(key), message=reason_of(error), status=409)
-    return see_other(f"/admin/users/{user_id}?done={action if is_changed else UNCHANGED}")
-
-
-@blueprint.post("/admin/users/<uuid:key>/address")
-@for_administrators
-def new_address(key: UUID) -> Response:
-    """Make a new one-time address, and show it this once."""
-    user = _user(key)
-    user_id, name = user.id, user.name
+    name, username = pages.field("name", _LONGEST_NAME), pages.field("username", _LONGEST_NAME)
     with writing() as connection:
+        user_id = accounts.add_user(connection, username, name=name, role=pages.field("role"))
         code = accounts.new_setup_code(connection, user_id)
     return _setup_address(user_id, name, code)
 
 
-def _user(key: UUID) -> User:
-    found = db.session.get(User, str(key))
-    if found is None:
-        raise NotFound
-    return found
-
-
-def _form(message: str = "") -> Response:
-    status = 400 if message else 200
-    return page("accounts/new_user.html", status, typed=form_fields(), roles=ROLES, message=message)
-
-
-def _setup_address(user_id: str, name: str, code: str) -> Response:
-    address, back = f"{urls.base_url()}/setup?code={code}", f"/admin/users/{user_id}"
-    return page("once.html", scripts=True, kind="setup", secret=address, name=name, back=back)
-
-
-def _user_page(user: User, *, done: str = "", message: str = "", status: int = 200) -> Response:
+def _user_page(key: UUID, *, message: str = "", status: int = 200, **_action: str) -> Response:
+    user = _user(key)
     found = finder("find", via=VIA, otherwise=None)
     links = [(link, person(link.patient_id), _related_name(link)) for link in all_links(user.id)]
     chosen = provider()
     about = f"user/{user.id}"
     history = entries(kind=ADMINISTRATION, about=about, before=before(), limit=_SHOWN + 1)
-    return page(
+    return pages.page(
         "accounts/user.html",
         status,
         user=user,
@@ -262,11 +205,53 @@ def _user_page(user: User, *, done: str = "", message: str = "", status: int = 2
         is_later=before() is not None,
         failures=FAILED,
         most=PER_NAME_AND_ADDRESS,
-        done=done,
+        done=pages.done_message({name: known.done for name, known in _ACTIONS.items()}),
         message=message,
         finder=found,
         related=_related(found.people),
     )
+
+
+@blueprint.get("/admin/users/<uuid:key>")
+@pages.for_administrators
+def detail(key: UUID) -> Response:
+    """Show a user; find is the text of the search for a patient."""
+    return _user_page(key)
+
+
+@blueprint.post("/admin/users/<uuid:key>/<action>")
+@pages.for_administrators
+@pages.form_action(_user_page, 409)
+def act(key: UUID, action: str) -> Response:
+    """Do what a button says."""
+    user_id = _user(key).id
+    if action not in _ACTIONS:
+        raise NotFound
+    with writing() as connection:
+        is_changed = _ACTIONS[action].run(connection, user_id)
+    return pages.acted(f"/admin/users/{user_id}", action, is_changed=is_changed)
+
+
+@blueprint.post("/admin/users/<uuid:key>/address")
+@pages.for_administrators
+def new_address(key: UUID) -> Response:
+    """Make a new one-time address, and show it this once."""
+    user = _user(key)
+    with writing() as connection:
+        code = accounts.new_setup_code(connection, user.id)
+    return _setup_address(user.id, user.name, code)
+
+
+def _user(key: UUID) -> User:
+    found = db.session.get(User, str(key))
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _setup_address(user_id: str, name: str, code: str) -> Response:
+    address, back = f"{urls.base_url()}/setup?code={code}", f"/admin/users/{user_id}"
+    return pages.page("once.html", scripts=True, kind="setup", secret=address, name=name, back=back)
 
 
 def _related(patients: Iterable[Person]) -> dict[str, list[tuple[str, str, str]]]:

@@ -54,32 +54,45 @@ _ACTIONS: Mapping[str, _Action] = {
     ),
 }
 _DONE: Mapping[str, str] = {
-    pages.UNCHANGED: pages.NOTHING_CHANGED,
     "registered": _("The app is registered and approved."),
     "changed": _("Registration changed."),
     **{name: action.done for name, action in _ACTIONS.items()},
 }
-_DONE_TO_LIST = {"rejected": _("The app was rejected and deleted.")}
 
 
 @blueprint.get("/admin/clients")
 @pages.for_administrators
 def index() -> Response:
     """List the clients, first those that wait for approval."""
-    done = _(_DONE_TO_LIST.get(request.args.get("done", ""), ""))
+    done = pages.done_message({"rejected": _("The app was rejected and deleted.")})
     listed = administration.list_with_tokens()
     return pages.page("apps/clients.html", listed=listed, shown=shown, done=done)
+
+
+def _client_page(client_id: str, *, message: str = "", status: int = 200) -> Response:
+    """Return a client's page, with what was typed where a change is refused or came too late."""
+    client, typed = _client(client_id), request.form or form_fields()
+    return pages.page(
+        "apps/client.html",
+        status,
+        client=client,
+        shown=shown,
+        consents=administration.consents_to(client.client_id),
+        namesakes=administration.namesakes(client) if client.approved_at is None else (),
+        refusals=refusals_of(client.client_id),
+        scope=typed.get("scope", client.scope),
+        uris=typed.get("redirect_uris", "\n".join(client.redirect_uris or ())),
+        is_typed="scope" in typed,
+        done=pages.done_message(_DONE),
+        message=message,
+    )
 
 
 @blueprint.get("/admin/clients/<client_id>")
 @pages.for_administrators
 def detail(client_id: str) -> Response:
     """Show everything about a client."""
-    done = _(_DONE.get(request.args.get("done", ""), ""))
-    kept = form_fields()
-    return _client_page(
-        _client(client_id), done=done, scope=kept.get("scope"), uris=kept.get("redirect_uris")
-    )
+    return _client_page(client_id)
 
 
 @blueprint.post("/admin/clients/<client_id>/<action>")
@@ -91,9 +104,7 @@ def act(client_id: str, action: str) -> Response:
         raise NotFound
     with writing() as connection:
         is_changed = _ACTIONS[action].run(connection, client_id)
-    return pages.see_other(
-        f"/admin/clients/{client_id}?done={action if is_changed else pages.UNCHANGED}"
-    )
+    return pages.acted(f"/admin/clients/{client_id}", action, is_changed=is_changed)
 
 
 @blueprint.post("/admin/clients/<client_id>/reject")
@@ -103,27 +114,22 @@ def reject(client_id: str) -> Response:
     _client(client_id)
     with writing() as connection:
         administration.reject(connection, client_id)
-    return pages.see_other("/admin/clients?done=rejected")
+    return pages.acted("/admin/clients", "rejected")
 
 
 @blueprint.post("/admin/clients/<client_id>/change")
 @keeps("scope", "redirect_uris")
 @pages.for_administrators
+@pages.form_action(_client_page)
 def change(client_id: str) -> Response:
     """Change its scope and redirect URIs."""
     _client(client_id)
     scope, uris = pages.field("scope"), pages.field("redirect_uris", _LONGEST_LIST)
-    try:
-        with writing() as connection:
-            is_changed = administration.edit(
-                connection, client_id, scope=scope, redirect_uris=uris.split()
-            )
-    except config.RefusedCommand as error:
-        found = _client(client_id)
-        return _client_page(found, message=reason_of(error), status=400, scope=scope, uris=uris)
-    return pages.see_other(
-        f"/admin/clients/{client_id}?done={'changed' if is_changed else pages.UNCHANGED}"
-    )
+    with writing() as connection:
+        is_changed = administration.edit(
+            connection, client_id, scope=scope, redirect_uris=uris.split()
+        )
+    return pages.acted(f"/admin/clients/{client_id}", "changed", is_changed=is_changed)
 
 
 @blueprint.post("/admin/clients/<client_id>/secret")
@@ -153,32 +159,6 @@ def _client(client_id: str) -> Client:
     if found is None:
         raise NotFound
     return found
-
-
-def _client_page(
-    client: Client,
-    *,
-    done: str = "",
-    message: str = "",
-    status: int = 200,
-    scope: str | None = None,
-    uris: str | None = None,
-) -> Response:
-    """Return a client's page; scope and uris are what was typed where that cannot be."""
-    return pages.page(
-        "apps/client.html",
-        status,
-        client=client,
-        shown=shown,
-        consents=administration.consents_to(client.client_id),
-        namesakes=administration.namesakes(client) if client.approved_at is None else (),
-        refusals=refusals_of(client.client_id),
-        scope=client.scope if scope is None else scope,
-        uris="\n".join(client.redirect_uris or ()) if uris is None else uris,
-        is_typed=scope is not None,
-        done=done,
-        message=message,
-    )
 
 
 _LONGEST = 100

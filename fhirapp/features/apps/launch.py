@@ -126,13 +126,12 @@ def start() -> Response:
         raise PageError(
             404, _("This app can't be started from here. Choose one of the apps on the page.")
         )
-    user_id, launch_uri = signed_in().user.id, str(client.launch_uri)
     with writing() as connection:
         location = launch.start(
             connection,
             client_id=client_id,
-            launch_uri=launch_uri,
-            user_id=user_id,
+            launch_uri=str(client.launch_uri),
+            user_id=signed_in().user.id,
             patient_id=patient.id,
             encounter_id=encounter_id,
             document_id=document_id,

@@ -151,7 +151,7 @@ def send() -> Response:
         if _is_administrator():
             with writing() as connection:
                 client_id = register(connection, registration)
-            return pages.see_other(f"/admin/clients/{client_id}?done=registered")
+            return pages.acted(f"/admin/clients/{client_id}", "registered")
         return pages.see_other(f"/apps/{apply(registration, request.remote_addr or '').owner_code}")
     except PrivateKey as error:
         return _form(draft._replace(jwks=""), reason_of(error), 400)
@@ -197,10 +197,10 @@ def new_secret(code: str) -> Response:
                 "use a client secret."
             ),
         )
-    client_id, name = client.client_id, client.name
     with writing() as connection:
-        secret = administration.new_secret(connection, client_id)
-    return pages.page("once.html", kind="secret", secret=secret, name=name, back=f"/apps/{code}")
+        secret = administration.new_secret(connection, client.client_id)
+    back = f"/apps/{code}"
+    return pages.page("once.html", kind="secret", secret=secret, name=client.name, back=back)
 
 
 def _client(code: str) -> Client:

@@ -156,7 +156,7 @@ def test_revoked_app_loses_access_at_once(clinic):
     assert client.get("/fhir/AllergyIntolerance", headers=headers).status_code == 200
     ((grant_id,),) = rows(clinic, select(Grant.id).where(Grant.client_id == flow.program.client_id))
     page = browser.get("/account/apps").send(f"/{grant_id}/revoke")
-    assert page.path == "/account/apps?done=taken-back"
+    assert page.path == "/account/apps?done=revoked"
     assert len([action for action in page.actions if action.endswith("/revoke")]) == 1
     refused = client.get("/fhir/AllergyIntolerance", headers=headers)
     assert_outcome(refused, 401, "login", "The access token is not valid.")
