@@ -153,6 +153,8 @@ def test_chart_shows_severe_allergies_first_and_entries_in_error_last(clinician)
         "Severe: Penicillin (Anaphylaxis, Angioedema, Bronchospasm)",
         "active, confirmed · onset 2 June 1974 UTC · last occurred 20 November 1998 · recorded 14"
         " February 2023 UTC · recorded by Dr. Folake Adeyemi",
+        # So that a phone shows them without scrolling.
+        "Patient summary (IPS)",
         *("Active 5", "Penicillin high criticality allergy, medication"),
         "same class · Penicillins: amoxicillin, ampicillin, penicillin G, penicillin V",
         "Anaphylaxis, Angioedema, Bronchospasm · Collapse minutes after an injection before surgery"
