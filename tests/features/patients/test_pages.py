@@ -145,6 +145,8 @@ def test_other_record_is_chosen_among_those_that_may_be_the_same(app, admin, tmp
 
 
 def test_records_are_merged_after_a_comparison(app, admin):
+    swap = admin.get(f"{PATH}/twice/merge?into=vera").links["Keep the other record instead"]
+    assert swap == f"{PATH}/vera/merge?into=twice"
     add_person(app, PATIENT, "twice", name="Vera herself")
     found = admin.get(f"{PATH}/twice").offered["Merge into another record"]
     page = admin.get(found).submit("Search", find="Verschwunden")
