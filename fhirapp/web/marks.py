@@ -67,13 +67,16 @@ def _brief(entries: Sequence[SummaryEntry]) -> AllergiesInBrief:
 
 
 def _name(entry: SummaryEntry) -> str:
-    name = shortened(entry.substance, _NAME) or _("Substance not recorded")
-    more = []
-    if entry.coded_as:
-        more.append(f"{_('coded as')} {shortened(', '.join(entry.coded_as), _NAME)}")
-    if entry.severe_by == "criticality":
-        more.append(_("high criticality"))
-    return f"{name} ({', '.join(more)})" if more else name
+    by_criticality = [_("high criticality")] if entry.severe_by == "criticality" else []
+    substance = entry.substance or _("Substance not recorded")
+    return substance_with_codes(substance, ", ".join(entry.coded_as), *by_criticality)
+
+
+def substance_with_codes(substance: str, coded_as: str, *more: str) -> str:
+    """Return a substance for a list; in parentheses the display of its codes if that differs."""
+    coded = [f"{_('coded as')} {shortened(coded_as, _NAME)}"] if coded_as else []
+    name, remarks = shortened(substance, _NAME), ", ".join([*coded, *more])
+    return f"{name} ({remarks})" if remarks else name
 
 
 def duplicates_of(ids: Sequence[str], secret: str, *, via: str) -> Mapping[str, Sequence[Person]]:

@@ -1,28 +1,29 @@
-"""A patient's allergies for the chart: what AllergyIntolerance/$summary says.
+"""A patient's allergies for the chart, as AllergyIntolerance/$summary returns them.
 
-First what can kill, in words; then what does not fit together; then every entry in its section, in
-the order in which they matter.
+The summary decides what is severe, in which group an entry is and in which order entries stand.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any
 from urllib.parse import urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.features.chart.elements import category
 from fhirapp.features.notes.elements import add_names
-from fhirapp.fhir.words import ReactionWords, reactions_in_words, reference, shortened
+from fhirapp.fhir import words
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import word
+from fhirapp.web.marks import substance_with_codes
 from fhirapp.web.texts import _
 
 VIA = "chart"
 Json = Mapping[str, Any]
+# Groups of statements that are no allergies.
 _STATED = ("none-known", "no-information", "not-asked")
-# By the groups of the summary: titles, and whether the section is folded. What was never one, and
-# what is over, names its substances in the fold's heading.
+# Groups of the summary by section: its title, and whether it is folded below its substances.
 _SECTIONS = (
     (("active-severe", "active", "unconfirmed"), _("Active"), False),
     (
@@ -37,305 +38,153 @@ _SECTIONS = (
     (("entered-in-error",), _("Entered in error"), True),
 )
 _FOLDED = frozenset(code for codes, _title, is_folded in _SECTIONS if is_folded for code in codes)
-# Statements that are no allergies have no reactions.
+# Shown in place of reactions for entries that are no allergies.
 _STATEMENTS = {
     "none-known": _("none known"),
     "no-information": _("no information"),
     "not-asked": _("not asked"),
     "words-only": _("in document text only"),
 }
-# Conclusions without an allergy that holds: heading, and whether "none" is what is recorded.
+# Conclusions without an active or unresolved allergy; the record states "none" for the first alone.
+_KNOWN = "none-known"
 _ABSENCES = {
-    "none-known": (_("None known"), True),
-    "none-known-in-part": (_("None known for some allergens only"), False),
-    "not-asked": (_("Not asked"), False),
-    "no-information": (_("No information"), False),
-    "none-holding": (_("None active"), False),
-    "nothing-recorded": (_("Nothing recorded"), False),
-    "not-visible": (_("Not visible to you"), False),
-    "words-only": (_("In document text only"), False),
+    _KNOWN: _("None known"),
+    "none-known-in-part": _("None known for some allergens only"),
+    "not-asked": _("Not asked"),
+    "no-information": _("No information"),
+    "none-holding": _("None active"),
+    "nothing-recorded": _("Nothing recorded"),
+    "not-visible": _("Not visible to you"),
+    "words-only": _("In document text only"),
 }
-# Of those that are severe, how many are written large, and how many substances a fold names.
-_MOST_SEVERE, _MOST_NAMED, _MOST_STATED = 12, 20, 3
-_REACTION, _NAME = 120, 80
+# Severe allergies in the banner, names in a list, statements beside an absence, links of a finding.
+_MOST_SEVERE, _MOST_NAMED, _MOST_STATED, _MOST_LINKS = 12, 20, 3, 10
 
 
-class LabelledDate(NamedTuple):
-    """A date with what it is the date of: two that differ never look alike."""
+def allergies_of(patient_id: str, token: OwnToken) -> dict[str, Any]:
+    """Return the values of the chart's section of allergies. Raises PageError.
 
-    label: str
-    text: str
-
-
-class ChartRow(NamedTuple):
-    """An entry in a row of the chart."""
-
-    id: str
-    substance: str
-    # The display of its codes, if that differs.
-    coded_as: str
-    # The classes of the substance, each with what else is in it.
-    same_class: str
-    # For the red tag; empty where nothing is shown as severe.
-    severe: str
-    # Whether it is an allergy or an intolerance, and of what category.
-    kind: str
-    reaction: str
-    comments: Sequence[str]
-    status: str
-    dates: Sequence[LabelledDate]
-    is_past: bool
-
-
-class StatementSource(NamedTuple):
-    """Where a statement comes from: its dates, and who recorded or reported it, "" if nobody."""
-
-    dates: Sequence[LabelledDate]
-    label: str
-    who: str
-
-
-class Severe(NamedTuple):
-    """What can kill: as the banner says it, with where it comes from and what is noted beside."""
-
-    id: str
-    # Severe, or High criticality where that alone is recorded.
-    word: str
-    substance: str
-    # The display of its codes, if that differs.
-    coded_as: str
-    reaction: str
-    status: str
-    source: StatementSource
-    comments: Sequence[str]
-
-
-class LookTwice(NamedTuple):
-    """What does not fit together: a sentence, and where to look: addresses by what they show."""
-
-    text: str
-    places: Mapping[str, str]
-
-
-class ChartSection(NamedTuple):
-    """The entries of one standing; names are the substances of a folded one, in a sentence."""
-
-    title: str
-    lines: Sequence[ChartRow]
-    is_folded: bool
-    names: str
-
-
-class AbsenceStatement(NamedTuple):
-    """An entry that is no allergy: its words, where it comes from, and what is noted beside."""
-
-    words: str
-    source: StatementSource
-    comments: Sequence[str]
-
-
-class Absence(NamedTuple):
-    """Why no allergy is shown; is_known if the record states that there is none.
-
-    statements are the entries that state it.
+    severe are the entries of the banner, more_severe counts those that do not fit into it, and also
+    names the other active or unresolved ones. absence is the heading where no allergy is active or
+    unresolved, else ""; statements are the entries that state it.
     """
-
-    title: str
-    is_known: bool
-    statements: Sequence[AbsenceStatement]
-
-
-class Allergies(NamedTuple):
-    """The allergies section of the chart; absence is None if any may be current.
-
-    also names the other possible ones in the banner.
-    """
-
-    severe: Sequence[Severe]
-    more_severe: int
-    also: str
-    conclusion: str
-    absence: Absence | None
-    look_twice: Sequence[LookTwice]
-    sections: Sequence[ChartSection]
-
-
-def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
-    """Return what is recorded, as far as the token sees it. Raises PageError."""
     query = urlencode({"patient": patient_id})
-    answer = read(f"/fhir/AllergyIntolerance/$summary?{query}", token, via=VIA)
-    entries = {
-        _text(group, "code"): list(_parts(group, "entry")) for group in _parts(answer, "group")
+    answer = _content(read(f"/fhir/AllergyIntolerance/$summary?{query}", token, via=VIA))
+    groups = {
+        _first(group, "code"): [_entry(entry) for entry in group["entry"]]
+        for group in answer["group"]
     }
-    lines = {code: [_line(entry, code) for entry in members] for code, members in entries.items()}
-    (conclusion,) = _parts(answer, "conclusion")
-    absence = _ABSENCES.get(_text(conclusion, "code"))
-    names = {line.id: line.substance for group_lines in lines.values() for line in group_lines}
-    holding = [code for code in entries if code not in _FOLDED]
-    severe = [entry for code in holding for entry in entries[code] if _flag(entry, "severe")]
-    shown = severe[:_MOST_SEVERE]
-    unstated = [code for code in holding if code not in _STATED]
-    others = [line for code in unstated for line in lines[code] if not line.severe]
-    stated = (
-        [] if absence is None else [entry for code in _STATED for entry in entries.get(code, ())]
-    )
-    # The names of the recorders: each may be a request.
-    add_names([_author(entry)[1] for entry in (*shown, *stated)], token, VIA)
-    return Allergies(
-        severe=[_severe_one(entry) for entry in shown],
-        more_severe=len(severe) - len(shown),
-        also=_names(others) if severe else "",
-        conclusion=_text(conclusion, "text"),
-        absence=Absence(_(absence[0]), absence[1], _statements(stated)) if absence else None,
-        look_twice=[_look_twice(part, patient_id, names) for part in _parts(answer, "finding")],
-        sections=list(_sections(lines)),
-    )
+    entries = [entry for members in groups.values() for entry in members]
+    holding = {code: members for code, members in groups.items() if code not in _FOLDED}
+    severe = [entry for members in holding.values() for entry in members if entry["is_severe"]]
+    others = [
+        entry
+        for code, members in holding.items()
+        if code not in _STATED
+        for entry in members
+        if not entry["is_severe"]
+    ]
+    (conclusion,) = answer["conclusion"]
+    absence = _ABSENCES.get(_first(conclusion, "code"), "")
+    stated = [entry for code in _STATED for entry in groups.get(code, ())] if absence else []
+    shown, statements = severe[:_MOST_SEVERE], stated[:_MOST_STATED]
+    # Each name may be a request.
+    add_names([entry["author"] for entry in (*shown, *statements)], token, VIA)
+    names = {entry["id"]: entry["substance"] for entry in entries}
+    return {
+        "severe": shown,
+        "more_severe": len(severe) - len(shown),
+        "also": _names(others) if severe else "",
+        "conclusion": _first(conclusion, "text"),
+        "absence": _(absence),
+        "is_known": absence == _ABSENCES[_KNOWN],
+        "statements": statements,
+        "look_twice": [_look_twice(part, patient_id, names) for part in answer["finding"]],
+        "sections": list(_sections(groups)),
+    }
 
 
-def _sections(lines: Mapping[str, Sequence[ChartRow]]) -> Iterator[ChartSection]:
+def _sections(groups: Mapping[str, Sequence[Json]]) -> Iterator[dict[str, Any]]:
+    """Yield the sections that have entries; names are the substances of a folded one."""
     known = {code for codes, _title, _is_folded in _SECTIONS for code in codes}
-    # A group that this page does not know is shown with those that hold.
-    unknown = [code for code in lines if code not in known]
-    for codes, title, is_folded in _SECTIONS:
-        wanted = [*codes, *unknown] if codes == _SECTIONS[0][0] else codes
-        members = [line for code in wanted for line in lines.get(code, ())]
+    # A group that this page does not know is shown with the active allergies.
+    unknown = [code for code in groups if code not in known]
+    for place, (codes, title, is_folded) in enumerate(_SECTIONS):
+        wanted = codes if place else (*codes, *unknown)
+        members = [entry for code in wanted for entry in groups.get(code, ())]
         if members:
-            yield ChartSection(_(title), members, is_folded, _names(members) if is_folded else "")
+            names = _names(members) if is_folded else ""
+            yield {"title": _(title), "entries": members, "is_folded": is_folded, "names": names}
 
 
-def _names(lines: Sequence[ChartRow]) -> str:
-    names = [_name_of(line) for line in lines[:_MOST_NAMED]]
-    if more := len(lines) - len(names):
+def _names(entries: Sequence[Json]) -> str:
+    names = [
+        substance_with_codes(entry["substance"], entry["coded_as"])
+        for entry in entries[:_MOST_NAMED]
+    ]
+    if more := len(entries) - len(names):
         names.append(_("%(count)s more", count=more))
     return ", ".join(names)
 
 
-def _name_of(line: ChartRow) -> str:
-    """Return the name of an entry in a list; where its codes have another name, that too."""
-    name = shortened(line.substance, _NAME)
-    if not line.coded_as:
-        return name
-    return f"{name} ({_('coded as')} {shortened(line.coded_as, _NAME)})"
-
-
-def _line(entry: Json, group: str) -> ChartRow:
-    kind = _text(entry, "kind")
-    kinds = [_text(entry, "type"), category(_values(entry, "category"))]
-    return ChartRow(
-        id=_source(entry),
-        substance=_substance(entry),
-        coded_as=_coded_as(entry),
-        same_class="; ".join(_values(entry, "sameClass")),
-        severe=_text(entry, "whySevere"),
-        kind=", ".join(word(term) for term in kinds if term and kind == "allergy"),
-        reaction=_(_STATEMENTS[kind]) if kind in _STATEMENTS else _reactions(entry),
-        comments=_values(entry, "comment"),
-        status=_status(entry),
-        dates=_dates(entry),
-        is_past=group in _FOLDED,
+def _entry(parts: Json) -> dict[str, Any]:
+    """Return an entry as the chart shows it; dates are pairs of a label and a day."""
+    kind, substance = _first(parts, "kind"), _first(parts, "substance")
+    # HL7 writes it so for machines.
+    substance = _("No information") if substance == "NoInformation" else substance
+    reactions = (
+        words.ReactionWords(
+            *(_first(reaction, name) for name in ("text", "severity", "onset")),
+            *(_first(reaction, name) for name in ("description", "severityText")),
+        )
+        for reaction in parts["reaction"]
     )
-
-
-def _substance(entry: Json) -> str:
-    substance = _text(entry, "substance") or _("Substance not recorded")
-    # As HL7 writes it for machines.
-    return _("No information") if substance == "NoInformation" else substance
-
-
-def _coded_as(entry: Json) -> str:
-    return ", ".join(_values(entry, "codedAs"))
-
-
-def _severe_one(entry: Json) -> Severe:
-    return Severe(
-        id=_source(entry),
-        word=_("High criticality") if _text(entry, "severeBy") == "criticality" else _("Severe"),
-        substance=shortened(_substance(entry), _REACTION),
-        coded_as=_coded_as(entry),
-        reaction=_text(entry, "worstReaction") or _("reaction not recorded"),
-        status=_status(entry),
-        source=_source_of(entry),
-        comments=_values(entry, "comment"),
+    terms = (*parts["type"], *parts["category"]) if kind == "allergy" else ()
+    statuses = filter(None, (_first(parts, "clinicalStatus"), _first(parts, "verificationStatus")))
+    dates = (
+        (_("onset"), _first(parts, "onset")),
+        (_("last occurred"), _first(parts, "lastOccurrence")),
+        (_("recorded"), _first(parts, "recorded")),
     )
+    return {
+        "id": _first(parts, "source")["reference"].partition("/")[2],
+        "substance": substance or _("Substance not recorded"),
+        "coded_as": ", ".join(parts["codedAs"]),
+        "same_class": "; ".join(parts["sameClass"]),
+        "is_severe": True in parts["severe"],
+        "is_by_criticality": _first(parts, "severeBy") == "criticality",
+        "why_severe": _first(parts, "whySevere"),
+        "worst_reaction": _first(parts, "worstReaction"),
+        "kind": ", ".join(map(word, terms)),
+        "reaction": _(_STATEMENTS.get(kind, "")) or words.reactions_in_words(reactions),
+        "comments": parts["comment"],
+        "status": ", ".join([*map(word, statuses), *parts["note"]]),
+        "dates": [dated for dated in dates if dated[1]] or [(_("onset"), _("not recorded"))],
+        "author_label": _("recorded by") if parts["recorder"] else _("reported by"),
+        "author": _first(parts, "recorder") or _first(parts, "asserter"),
+    }
 
 
-def _statements(entries: Sequence[Json]) -> list[AbsenceStatement]:
-    return [
-        AbsenceStatement(_substance(entry), _source_of(entry), _values(entry, "comment"))
-        for entry in entries[:_MOST_STATED]
-    ]
-
-
-def _source_of(entry: Json) -> StatementSource:
-    label, author = _author(entry)
-    return StatementSource(_dates(entry), label, reference(author))
-
-
-def _author(entry: Json) -> tuple[str, dict[str, Any]]:
-    """Return who recorded an entry, or else who reported it, with the word for that."""
-    for recorder in _values(entry, "recorder"):
-        return _("recorded by"), recorder
-    return _("reported by"), next(iter(_values(entry, "asserter")), {})
-
-
-def _reactions(entry: Json) -> str:
-    names = ("text", "severity", "onset", "description", "severityText")
-    return reactions_in_words(
-        ReactionWords(*(_text(reaction, name) for name in names))
-        for reaction in _parts(entry, "reaction")
-    )
-
-
-def _status(entry: Json) -> str:
-    statuses = [_text(entry, "clinicalStatus"), _text(entry, "verificationStatus")]
-    return ", ".join([*(word(status) for status in statuses if status), *_values(entry, "note")])
-
-
-def _dates(entry: Json) -> list[LabelledDate]:
-    dates = [
-        LabelledDate(_("onset"), _text(entry, "onset")),
-        LabelledDate(_("last occurred"), _text(entry, "lastOccurrence")),
-        LabelledDate(_("recorded"), _text(entry, "recorded")),
-    ]
-    return [dated for dated in dates if dated.text] or [LabelledDate(_("onset"), _("not recorded"))]
-
-
-def _look_twice(finding: Json, patient_id: str, names: Mapping[str, str]) -> LookTwice:
-    places = {}
-    for source in _values(finding, "source"):
-        kind, _slash, row_id = str(source["reference"]).partition("/")
+def _look_twice(finding: Json, patient_id: str, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return what does not fit together: a sentence, and links by address to what it is about."""
+    links = {}
+    for source in finding["source"]:
+        kind, _slash, row_id = source["reference"].partition("/")
         if kind == "Patient":
-            places[f"/patients/{row_id}"] = _("the other record")
+            links[f"/patients/{row_id}"] = _("the other record")
         else:
-            places[f"/patients/{patient_id}/allergies/{row_id}"] = names.get(row_id, row_id)
-    return LookTwice(_text(finding, "text"), dict(list(places.items())[:10]))
+            links[f"/patients/{patient_id}/allergies/{row_id}"] = names.get(row_id, row_id)
+    return {"text": _first(finding, "text"), "links": dict(islice(links.items(), _MOST_LINKS))}
 
 
-def _parts(node: Json, name: str) -> Iterator[Json]:
-    """Yield the parameters, or parts, of a name."""
+def _content(node: Json) -> Mapping[str, list[Any]]:
+    """Return the values, or the content, of each parameter or part of a name."""
+    found: dict[str, list[Any]] = defaultdict(list)
     for part in node.get("parameter", node.get("part", ())):
-        if part["name"] == name:
-            yield part
+        values = [value for key, value in part.items() if key.startswith("value")]
+        found[part["name"]] += values or [_content(part)]
+    return found
 
 
-def _values(node: Json, name: str) -> list[Any]:
-    """Return the values of the parts of a name."""
-    return [
-        value
-        for part in _parts(node, name)
-        for key, value in part.items()
-        if key.startswith("value")
-    ]
-
-
-def _text(node: Json, name: str) -> str:
-    return str(next(iter(_values(node, name)), ""))
-
-
-def _flag(node: Json, name: str) -> bool:
-    return True in _values(node, name)
-
-
-def _source(entry: Json) -> str:
-    (source,) = _values(entry, "source")
-    return str(source["reference"]).partition("/")[2]
+def _first(content: Json, name: str) -> Any:
+    return next(iter(content[name]), "")
