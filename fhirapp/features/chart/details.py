@@ -12,13 +12,14 @@ from fhirapp.clinical.assertion import substance
 from fhirapp.clinical.narrative import STANDINGS
 from fhirapp.clinical.summary import entries_of
 from fhirapp.features.chart.allergies import VIA
-from fhirapp.features.chart.elements import ELEMENTS, LONG, codings, notes
+from fhirapp.features.chart.elements import LONG, codings, elements_of, notes
 from fhirapp.features.notes.elements import add_names
 from fhirapp.features.notes.note import encounter_in_words
 from fhirapp.features.notes.origin import activity, agents, entity_role
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.words import (
     concept,
+    concepts,
     reference,
     severity_in_words,
     severity_rank,
@@ -32,31 +33,6 @@ from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
 _ID = re.compile(ID_PATTERN)
-
-
-class Fact(NamedTuple):
-    """An element in words: what it is called, FHIR's name of it, what it says, its codes."""
-
-    label: str
-    element: str
-    text: str
-    codes: Sequence[str] = ()
-
-
-class Details(NamedTuple):
-    """An allergy; title is its substance.
-
-    severe says why it is shown as severe, standing that it is not current or never was, look_twice
-    what is contradictory or not understood: sentences, empty if there are none.
-    """
-
-    title: str
-    severe: str
-    standing: str
-    look_twice: Sequence[str]
-    facts: Sequence[Fact]
-    reactions: Sequence[Sequence[Fact]]
-    notes: Sequence[str]
 
 
 def read_allergy(
@@ -78,73 +54,66 @@ def read_allergy(
     return allergy, [record for record in resources if record["resourceType"] == "Provenance"]
 
 
-def details_of(allergy: Json) -> Details:
-    """Return an allergy in words, element by element; what is not recorded, too."""
-    code = substance(allergy)
-    reactions = allergy.get("reaction", ())
+def details_of(allergy: Json) -> dict[str, Any]:
+    """Return the values of an allergy's page, element by element; what is not recorded, too.
+
+    severe says why it is shown as severe, standing that it is not current or never was, look_twice
+    what is contradictory or not understood: sentences, empty if there are none. Facts are tuples:
+    label, FHIR's name, text, codes.
+    """
     (entry,) = entries_of([allergy])
-    return Details(
-        title=entry.substance or _("Substance not recorded"),
-        severe=entry.why_severe,
-        standing=_(STANDINGS.get(entry.group, "")),
-        look_twice=[_("This entry %(fault)s.", fault=fault) for fault in entry.faults],
-        facts=[
-            Fact(_("Substance"), "code", entry.substance or _(_NOT_TOLD), codings(code)),
-            *(
-                Fact(_("Same class"), "code", f"{drug}. {_(_NOT_ALL_REACT)}")
-                for drug in entry.same_class
-            ),
-            *(
-                Fact(_(label), name, text_of(allergy) or _(_NOT_TOLD))
-                for label, name, text_of in ELEMENTS
-            ),
-        ],
-        reactions=[
-            _reaction(reaction)
-            for reaction in sorted(reactions, key=lambda r: severity_rank(r.get("severity") or ""))
-        ],
-        notes=notes(allergy.get("note")),
+    nothing, not_all = _("not recorded"), _("Whoever reacts to one need not react to the others.")
+    reactions = sorted(
+        allergy.get("reaction", ()),
+        key=lambda reaction: severity_rank(reaction.get("severity") or ""),
     )
+    return {
+        "title": entry.substance or _("Substance not recorded"),
+        "severe": entry.why_severe,
+        "standing": _(STANDINGS.get(entry.group, "")),
+        "look_twice": [_("This entry %(fault)s.", fault=fault) for fault in entry.faults],
+        "facts": [
+            (_("Substance"), "code", entry.substance or nothing, codings(substance(allergy))),
+            *((_("Same class"), "code", f"{drug}. {not_all}") for drug in entry.same_class),
+            *((label, name, text or nothing) for label, name, text in elements_of(allergy)),
+        ],
+        "reactions": [_reaction(reaction) for reaction in reactions],
+        "notes": notes(allergy.get("note")),
+    }
 
 
-_NOT_TOLD = _("not recorded")
-_NOT_ALL_REACT = _("Whoever reacts to one need not react to the others.")
-
-
-def _reaction(reaction: Json) -> list[Fact]:
-    """Return a reaction; only what it tells, beside what happened and how severe it was."""
-    names = [concept(symptom) for symptom in reaction.get("manifestation", ())]
-    all_codes = [code for symptom in reaction.get("manifestation", ()) for code in codings(symptom)]
-    text = ", ".join(filter(None, names)) or _(_NOT_TOLD)
+def _reaction(reaction: Json) -> list[tuple[str, str, str, Sequence[str]]]:
+    """Return facts of a reaction: what happened, how severe it was, and what else is recorded."""
+    symptoms, nothing = reaction.get("manifestation", ()), _("not recorded")
     severity = severity_in_words(reaction.get("severity") or "", severity_words(reaction))
-    facts = [
-        Fact(_("Reaction"), "manifestation", shortened(text), all_codes),
-        Fact(_("Severity"), "severity", severity or _(_NOT_TOLD)),
-        Fact(_("Substance"), "substance", concept(reaction.get("substance") or {})),
-        Fact(_("Onset"), "onset", when(reaction.get("onset"))),
-        Fact(_("Exposure route"), "exposureRoute", concept(reaction.get("exposureRoute") or {})),
-        Fact(_("Description"), "description", shortened(reaction.get("description") or "", LONG)),
-        Fact(_("Notes"), "note", "; ".join(notes(reaction.get("note")))),
+    description = shortened(reaction.get("description") or "", LONG)
+    codes = [code for symptom in symptoms for code in codings(symptom)]
+    others = [
+        (_("Substance"), "substance", concept(reaction.get("substance"))),
+        (_("Onset"), "onset", when(reaction.get("onset"))),
+        (_("Exposure route"), "exposureRoute", concept(reaction.get("exposureRoute"))),
+        (_("Description"), "description", description),
+        (_("Notes"), "note", "; ".join(notes(reaction.get("note")))),
     ]
-    return [fact for fact in facts if fact.text]
+    return [
+        (_("Reaction"), "manifestation", shortened(concepts(symptoms)) or nothing, codes),
+        (_("Severity"), "severity", severity or nothing, ()),
+        *((label, name, text, ()) for label, name, text in others if text),
+    ]
 
 
 _NOTE = re.compile(f"DocumentReference/({ID_PATTERN})")
 
 
-class ProvenanceReason(NamedTuple):
-    """Why, or from what; address is that of a note of ours, else empty."""
-
-    text: str
-    address: str = ""
-
-
 class AllergyProvenance(NamedTuple):
-    """A Provenance: what was done and when, then who did what, then why and from what."""
+    """A Provenance: what was done and when, then who did what, then why and from what.
+
+    also has pairs of a text and the address of a note of ours, "" of anything else.
+    """
 
     what: str
     deeds: Sequence[str]
-    also: Sequence[ProvenanceReason]
+    also: Sequence[tuple[str, str]]
 
 
 def origins(provenances: Sequence[Json]) -> list[AllergyProvenance]:
@@ -160,10 +129,10 @@ def origins(provenances: Sequence[Json]) -> list[AllergyProvenance]:
     ]
 
 
-def _reasons(provenance: Json) -> Iterator[ProvenanceReason]:
+def _reasons(provenance: Json) -> Iterator[tuple[str, str]]:
     for reason in provenance.get("reason", ()):
         if text := concept(reason):
-            yield ProvenanceReason(_("reason: %(reason)s", reason=text))
+            yield _("reason: %(reason)s", reason=text), ""
     for entity in provenance.get("entity", ()):
         source = entity.get("what") or {}
         what = reference(source, provenance)
@@ -171,6 +140,6 @@ def _reasons(provenance: Json) -> Iterator[ProvenanceReason]:
         note = _NOTE.fullmatch(str(source.get("reference") or ""))
         if note:
             named = what if source.get("display") else _("a note")
-            yield ProvenanceReason(f"{role} {named}", f"/notes/{note[1]}")
+            yield f"{role} {named}", f"/notes/{note[1]}"
         elif what:
-            yield ProvenanceReason(f"{role} {what}")
+            yield f"{role} {what}", ""

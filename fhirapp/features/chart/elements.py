@@ -1,8 +1,8 @@
-"""Elements in words, for the chart; an element without a value reads "not recorded"."""
+"""Elements of a Patient and an AllergyIntolerance in words, for the chart."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
@@ -52,42 +52,25 @@ def codings(value: Json | None) -> list[str]:
     ]
 
 
-def category(codes: Iterable[str] | None) -> str:
-    return ", ".join(word(code) for code in codes or () if code)
+def elements_of(allergy: Json) -> list[tuple[str, str, str]]:
+    """Return label, FHIR's name and text of elements of an allergy; "" where none is recorded."""
+    categories = [word(code) for code in allergy.get("category", ()) if code]
+    return [
+        (_("Clinical status"), "clinicalStatus", _status(allergy.get("clinicalStatus"))),
+        (_("Verification"), "verificationStatus", _status(allergy.get("verificationStatus"))),
+        (_("Criticality"), "criticality", word(allergy.get("criticality") or "")),
+        (_("Type"), "type", word(allergy.get("type") or "")),
+        (_("Category"), "category", ", ".join(categories)),
+        (_("Onset"), "onset", onset(allergy)),
+        (_("Last occurred"), "lastOccurrence", when(allergy.get("lastOccurrence"))),
+        (_("Recorded"), "recordedDate", when(allergy.get("recordedDate"))),
+        (_("Recorded by"), "recorder", reference(allergy.get("recorder"), allergy)),
+        (_("Reported by"), "asserter", reference(allergy.get("asserter"), allergy)),
+        (_("Visit"), "encounter", reference(allergy.get("encounter"), allergy)),
+    ]
 
 
-def _status(name: str) -> Callable[[Json], str]:
-    def text(allergy: Json) -> str:
-        found = allergy.get(name) or {}
-        codes = [coding["code"] for coding in found.get("coding", ()) if coding.get("code")]
-        return ", ".join(map(word, codes)) or concept(found)
-
-    return text
-
-
-def _word(name: str) -> Callable[[Json], str]:
-    return lambda allergy: word(str(allergy.get(name) or ""))
-
-
-def _day(name: str) -> Callable[[Json], str]:
-    return lambda allergy: when(allergy.get(name))
-
-
-def _who(name: str) -> Callable[[Json], str]:
-    return lambda allergy: reference(allergy.get(name), allergy)
-
-
-# Of an allergy: its label, FHIR's name, and how it reads; "" where it is not recorded.
-ELEMENTS: Sequence[tuple[str, str, Callable[[Json], str]]] = (
-    (_("Clinical status"), "clinicalStatus", _status("clinicalStatus")),
-    (_("Verification"), "verificationStatus", _status("verificationStatus")),
-    (_("Criticality"), "criticality", _word("criticality")),
-    (_("Type"), "type", _word("type")),
-    (_("Category"), "category", lambda allergy: category(allergy.get("category"))),
-    (_("Onset"), "onset", onset),
-    (_("Last occurred"), "lastOccurrence", _day("lastOccurrence")),
-    (_("Recorded"), "recordedDate", _day("recordedDate")),
-    (_("Recorded by"), "recorder", _who("recorder")),
-    (_("Reported by"), "asserter", _who("asserter")),
-    (_("Visit"), "encounter", _who("encounter")),
-)
+def _status(value: Json | None) -> str:
+    value = value or {}
+    codes = [coding["code"] for coding in value.get("coding", ()) if coding.get("code")]
+    return ", ".join(map(word, codes)) or concept(value)

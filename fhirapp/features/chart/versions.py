@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.features.chart.allergies import VIA
-from fhirapp.features.chart.elements import ELEMENTS, notes
+from fhirapp.features.chart.elements import elements_of, notes
 from fhirapp.features.notes.elements import add_names
 from fhirapp.features.notes.note import encounter_in_words
 from fhirapp.fhir.words import concept, reactions, reactions_in_words, reference, shortened, when
@@ -21,25 +22,11 @@ MOST = 100
 _MOST_ENCOUNTERS = 10
 
 
-class ElementChange(NamedTuple):
-    """What changed: an element in words, what it was, if that can be told, and what it became."""
+def versions_of(allergy_id: str, token: OwnToken) -> tuple[list[dict[str, Any]], bool]:
+    """Return the versions, the newest first, and whether there are more. Raises PageError.
 
-    what: str
-    before: str
-    after: str
-
-
-class AllergyVersion(NamedTuple):
-    """A version: its number, its day, what was done in a sentence, and what it changed."""
-
-    number: str
-    day: str
-    did: str
-    changes: Sequence[ElementChange] = ()
-
-
-def versions_of(allergy_id: str, token: OwnToken) -> tuple[list[AllergyVersion], bool]:
-    """Return the versions, the newest first, and whether there are more. Raises PageError."""
+    A version has its number, its day, what was done in a sentence, and its changes.
+    """
     path = f"/fhir/AllergyIntolerance/{allergy_id}/_history?_count={MOST}"
     bundle = read(path, token, via=VIA)
     entries = bundle.get("entry", ())
@@ -47,10 +34,12 @@ def versions_of(allergy_id: str, token: OwnToken) -> tuple[list[AllergyVersion],
     add_names([entry.get("resource") for entry in entries], token, VIA)
     more = any(link["relation"] == "next" for link in bundle.get("link", ()))
     found = []
-    for at, entry in enumerate(entries):
-        before = entries[at + 1] if at + 1 < len(entries) else None
-        is_first = before is None and not more
-        found.append(_version(entry, before, is_first=is_first))
+    for entry, before in zip_longest(entries, entries[1:]):
+        response = entry.get("response") or {}
+        number = str(response.get("etag", "")).removeprefix("W/").strip('"')
+        did, changed = _change(entry, before, is_first=before is None and not more)
+        day = when(response.get("lastModified"))
+        found.append({"number": number, "day": day, "did": did, "changes": changed})
     return found, more
 
 
@@ -66,54 +55,50 @@ def _name_encounters(entries: Sequence[dict[str, Any]], token: OwnToken) -> None
             encounter["display"] = named.get(place, place)
 
 
-def _version(entry: Json, before: Json | None, *, is_first: bool) -> AllergyVersion:
-    resource = entry.get("resource")
-    response = entry.get("response") or {}
-    number = str(response.get("etag", "")).removeprefix("W/").strip('"')
-    day = when(str(response.get("lastModified", "")))
-    if resource is None:
-        return AllergyVersion(number, day, _("Deleted."))
+def _change(
+    entry: Json, before: Json | None, *, is_first: bool
+) -> tuple[str, list[tuple[str, str, str]]]:
+    """Return what was done in a sentence, "" if the changes say it, and the changes."""
+    if not entry.get("resource"):
+        return _("Deleted."), []
     if before is None:
-        return AllergyVersion(number, day, _("First version.") if is_first else "")
-    earlier = before.get("resource")
-    if earlier is None:
-        return AllergyVersion(number, day, _("Recorded again after deletion."))
-    changed = list(changes(earlier, resource))
-    return AllergyVersion(
-        number, day, "" if changed else _("None of the details on this page changed."), changed
-    )
+        return _("First version.") if is_first else "", []
+    if not before.get("resource"):
+        return _("Recorded again after deletion."), []
+    changed = list(changes(before["resource"], entry["resource"]))
+    return "" if changed else _("None of the details on this page changed."), changed
 
 
-def changes(before: Json, after: Json) -> Iterator[ElementChange]:
-    """Yield what differs between two versions, in the order in which a person reads them."""
-    covered: set[str] = set()
-    for what, element, text_of in _ELEMENTS:
-        names = _CHOICES.get(element, (element,))
-        covered.update(names)
-        if all(before.get(name) == after.get(name) for name in names):
+def changes(before: Json, after: Json) -> Iterator[tuple[str, str, str]]:
+    """Yield label, former and new text of what differs, in the order in which a person reads it."""
+    told = set(_NOT_TOLD)
+    for (label, name, was), (_label, _name, now) in zip(
+        _elements(before), _elements(after), strict=True
+    ):
+        names = _ONSETS if name == "onset" else (name,)
+        told.update(names)
+        if all(before.get(choice) == after.get(choice) for choice in names):
             continue
-        was, became = (text_of(version) or _("not recorded") for version in (before, after))
-        if was == became:
-            was, became = _("same wording"), _("recorded differently")
-        yield ElementChange(_(what), was, became)
-    others = {*before, *after} - covered - _NOT_TOLD
-    if any(before.get(name) != after.get(name) for name in others):
-        differing = sorted(name for name in others if before.get(name) != after.get(name))
-        yield ElementChange(_("other details"), "", shortened(", ".join(differing)))
+        if was == now:
+            yield label, _("same wording"), _("recorded differently")
+        else:
+            yield label, was or _("not recorded"), now or _("not recorded")
+    others = {*before, *after} - told
+    if differing := sorted(name for name in others if before.get(name) != after.get(name)):
+        yield _("other details"), "", shortened(", ".join(differing))
 
 
-def _reactions(allergy: Json) -> str:
-    return shortened(reactions_in_words(reactions(allergy))) if allergy.get("reaction") else ""
+_ONSETS = ("onsetDateTime", "onsetAge", "onsetPeriod", "onsetRange", "onsetString")
+_NOT_TOLD = ("id", "meta", "text", "resourceType")
 
 
-_CHOICES = {
-    "onset": ("onsetDateTime", "onsetAge", "onsetPeriod", "onsetRange", "onsetString"),
-}
-_NOT_TOLD = frozenset({"id", "meta", "text", "resourceType"})
-_ELEMENTS: Sequence[tuple[str, str, Callable[[Json], str]]] = (
-    (_("Substance"), "code", lambda allergy: concept(allergy.get("code"))),
-    (_("Reactions"), "reaction", _reactions),
-    *ELEMENTS,
-    (_("Notes"), "note", lambda allergy: shortened("; ".join(notes(allergy.get("note"))))),
-    (_("Patient"), "patient", lambda allergy: reference(allergy.get("patient"), allergy)),
-)
+def _elements(allergy: Json) -> list[tuple[str, str, str]]:
+    """Return label, FHIR's name and text of each element whose changes are told in words."""
+    reacted = reactions_in_words(reactions(allergy)) if allergy.get("reaction") else ""
+    return [
+        (_("Substance"), "code", concept(allergy.get("code"))),
+        (_("Reactions"), "reaction", shortened(reacted)),
+        *elements_of(allergy),
+        (_("Notes"), "note", shortened("; ".join(notes(allergy.get("note"))))),
+        (_("Patient"), "patient", reference(allergy.get("patient"), allergy)),
+    ]
