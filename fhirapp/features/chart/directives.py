@@ -1,18 +1,18 @@
-"""What is pinned above a patient's notes: directives and warnings that still hold.
+"""Notes that are pinned above the others: directives and warnings that are in force.
 
-By their codes in LOINC, and where a note has none of these by the words of its type or description.
+They are found by codes of LOINC, and notes without these by the words of type or description.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.features.chart.allergies import VIA
-from fhirapp.features.notes.elements import about, add_names, line
+from fhirapp.features.notes.elements import NoteItem, add_names, line
 from fhirapp.fhir import words
 from fhirapp.fhir.terminology import ADVANCE_DIRECTIVES, LOINC
 from fhirapp.web.internal_client import read
@@ -22,15 +22,8 @@ from fhirapp.web.texts import _
 # attorney, both of these, personal advance care plan, portable medical order, mental health advance
 # directive. US Core 8.0.0, ADI DocumentReference; PACIO ADI.
 _CODES = (
-    ADVANCE_DIRECTIVES,
-    "75320-2",
-    "84095-9",
-    "86533-7",
-    "64298-3",
-    "92664-2",
-    "81334-5",
-    "93037-0",
-    "104144-1",
+    *(ADVANCE_DIRECTIVES, "75320-2", "84095-9", "86533-7", "64298-3", "92664-2", "81334-5"),
+    *("93037-0", "104144-1"),
 )
 _DIRECTIVE = re.compile(
     r"resuscitat|reanimation|\b(?:dnr|dnar|dnacpr|dni|polst|molst)\b|advance (?:health ?care )?"
@@ -42,65 +35,47 @@ _WARNING = re.compile(r"\b(?:alerts?|warnings?|safeguarding)\b", re.IGNORECASE)
 _MOST = 20
 
 
-class Directive(NamedTuple):
-    """A note that must be seen before the others; label says what it is."""
-
-    id: str
-    label: str
-    title: str
-    day: str
-    author: str
-    # The text is not final.
-    status: str
-
-
 def directives_of(
     patient_id: str, token: OwnToken, notes: tuple[dict[str, Any], ...] = ()
-) -> list[Directive]:
-    """Return advance directives, newest first; notes are those already loaded. Raises PageError."""
+) -> list[tuple[str, NoteItem]]:
+    """Return advance directives and warnings, newest first, each after its label.
+
+    notes are those already loaded. Raises PageError.
+    """
     by_type = ",".join(f"{LOINC}|{code}" for code in _CODES)
     found = {
         note["id"]: note
         for name, value in (("type", by_type), ("category", f"{LOINC}|{ADVANCE_DIRECTIVES}"))
         for note in _search(patient_id, name, value, token)
     }
-    coded = set(found)
-    found |= {note["id"]: note for note in notes if _label(note) and note["id"] not in found}
+    labels = dict.fromkeys(found, _("Directive"))
+    for note in notes:
+        if note["id"] not in labels and (label := _label(note)):
+            found[note["id"]], labels[note["id"]] = note, label
     add_names(list(found.values()), token, VIA)
-    lines = [(note, line(note)) for note in found.values() if note.get("status") == "current"]
-    lines.sort(key=lambda pair: pair[1].date, reverse=True)
-    return [
-        Directive(
-            item.id,
-            _("Directive") if item.id in coded else _label(note),
-            ": ".join(dict.fromkeys(filter(None, (item.kind, about(note))))),
-            item.day,
-            item.author,
-            item.status.word,
-        )
-        for note, item in lines
-        if not item.status.is_past
-    ]
+    lines = [line(note) for note in found.values() if note.get("status") == "current"]
+    lines.sort(key=lambda item: item.date, reverse=True)
+    return [(labels[item.id], item) for item in lines if not item.status.is_past]
 
 
 def _label(note: dict[str, Any]) -> str:
     """Return what a note is by its words; "" of any other note."""
-    text = " ".join((words.concept(note.get("type")), str(note.get("description") or "")))
-    if _DIRECTIVE.search(text):
+    kind = words.concept(note.get("type"))
+    if _DIRECTIVE.search(f"{kind} {note.get('description') or ''}"):
         return _("Directive")
     # Only the type counts: a description may merely mention a warning.
-    return _("Warning") if _WARNING.search(words.concept(note.get("type"))) else ""
+    return _("Warning") if _WARNING.search(kind) else ""
 
 
 def _search(patient_id: str, name: str, value: str, token: OwnToken) -> Iterator[dict[str, Any]]:
-    query = [
-        ("patient", patient_id),
-        (name, value),
-        ("status", "current"),
-        ("_sort", "-date"),
-        ("_count", str(_MOST)),
-        ("_total", "none"),
-    ]
+    query = {
+        "patient": patient_id,
+        name: value,
+        "status": "current",
+        "_sort": "-date",
+        "_count": _MOST,
+        "_total": "none",
+    }
     path = f"/fhir/DocumentReference?{urlencode(query, quote_via=quote)}"
     for entry in read(path, token, via=VIA).get("entry", ()):
         if entry["search"]["mode"] == "match":

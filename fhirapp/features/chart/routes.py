@@ -6,9 +6,10 @@ trail, for whoever may read the record itself.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from flask import Response, request
+from flask import Response, abort, request
 from markupsafe import Markup
 
 from fhirapp.auth.clients.first_party import OwnToken
@@ -16,33 +17,26 @@ from fhirapp.auth.links import links_of
 from fhirapp.auth.models import PATIENT
 from fhirapp.features.chart.allergies import VIA, allergies_of
 from fhirapp.features.chart.details import details_of, origins, read_allergy
-from fhirapp.features.chart.directives import Directive, directives_of
+from fhirapp.features.chart.directives import directives_of
 from fhirapp.features.chart.elements import born, died
 from fhirapp.features.chart.versions import versions_of
 from fhirapp.features.chart.viewers import looks_at
-from fhirapp.features.notes.of_patient import NotesOfPatient, of_patient
+from fhirapp.features.notes.of_patient import of_patient
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import temporal
 from fhirapp.fhir.narrative import sanitise
 from fhirapp.rest.response import FHIR_JSON, POLICY
 from fhirapp.store.merge import merged_here, merged_into
+from fhirapp.web import pages
 from fhirapp.web.internal_client import read, token_of
 from fhirapp.web.labels import sex
 from fhirapp.web.marks import allergies_in_brief, duplicates_of
-from fhirapp.web.pages import (
-    PageError,
-    blueprint_of,
-    for_signed_in,
-    in_words,
-    page,
-    see_other,
-    signed_in,
-)
+from fhirapp.web.pages import PageError, for_signed_in, in_words, page, see_other, signed_in
 from fhirapp.web.people import finder, linked_records, person_of, record
 from fhirapp.web.texts import _
 from fhirapp.web.times import moment_of
 
-blueprint = blueprint_of("chart", __name__)
+blueprint = pages.blueprint_of("chart", __name__)
 # The page that asks where it shows no record as a whole.
 _LIST = "patients"
 # An entry's number has as many digits at most.
@@ -73,13 +67,17 @@ def patients() -> Response:
 @in_words
 def chart(patient_id: str) -> Response:
     """Show a patient's allergies and notes. Aborts with 404."""
-    patient, token = record(patient_id)
-    if target := merged_into(patient):
-        return see_other(f"/patients/{target}")
+    patient, token = _record(patient_id)
     allergies = allergies_of(patient_id, token)
     duplicates = duplicates_of([patient_id], token.secret, via=VIA).get(patient_id, ())
     ids = [one.id for one in duplicates]
-    notes = _notes(patient_id, token)
+    # Allergies are shown also where notes cannot be read; the page says so.
+    notes = directives = None
+    with suppress(PageError):
+        chosen = {name: request.args.get(name, "")[:300] for name in ("type", "status", "author")}
+        notes = of_patient(patient_id, token, chosen)
+    with suppress(PageError):
+        directives = directives_of(patient_id, token, notes.resources if notes else ())
     return page(
         "chart/chart.html",
         scripts=True,
@@ -88,8 +86,16 @@ def chart(patient_id: str) -> Response:
         duplicates=duplicates,
         of_duplicates=allergies_in_brief(ids, token.secret, via=VIA),
         notes=notes,
-        directives=_directives(patient_id, token, notes),
+        directives=directives,
     )
+
+
+def _record(patient_id: str, tail: str = "") -> tuple[dict[str, Any], OwnToken]:
+    """Return a Patient and a token for it; redirect to the record that it was merged into."""
+    patient, token = record(patient_id)
+    if target := merged_into(patient):
+        abort(see_other(f"/patients/{target}{tail}"))
+    return patient, token
 
 
 def _whose(patient_id: str, patient: dict[str, Any]) -> dict[str, Any]:
@@ -118,9 +124,7 @@ def _reader_for(patient_id: str) -> str:
 @in_words
 def summary(patient_id: str) -> Response:
     """Show the International Patient Summary, as its document has it. Aborts with 404."""
-    patient, token = record(patient_id)
-    if target := merged_into(patient):
-        return see_other(f"/patients/{target}/summary")
+    patient, token = _record(patient_id, "/summary")
     composition = _document(patient_id, token)["entry"][0]["resource"]
     sections = [
         {"title": section["title"], "text": Markup(sanitise(section["text"]["div"]))}
@@ -140,39 +144,18 @@ def summary(patient_id: str) -> Response:
 @in_words
 def summary_document(patient_id: str) -> Response:
     """Send the document of the International Patient Summary. Aborts with 404."""
-    patient, token = record(patient_id)
-    if target := merged_into(patient):
-        return see_other(f"/patients/{target}/summary/document")
+    _patient, token = _record(patient_id, "/summary/document")
     body = fhir_json.dumps_indented(_document(patient_id, token))
-    response = Response(body, content_type=FHIR_JSON)
-    response.headers["Cache-Control"] = "no-store"
-    response.headers["Content-Security-Policy"] = POLICY
-    name = f"patient-summary-{patient_id}.json"
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    headers = {
+        "Cache-Control": "no-store",
+        "Content-Security-Policy": POLICY,
+        "Content-Disposition": f'attachment; filename="patient-summary-{patient_id}.json"',
+    }
+    return Response(body, headers=headers, content_type=FHIR_JSON)
 
 
 def _document(patient_id: str, token: OwnToken) -> dict[str, Any]:
     return read(f"/fhir/Patient/{patient_id}/$summary", token, via=VIA)
-
-
-def _notes(patient_id: str, token: OwnToken) -> NotesOfPatient | None:
-    """Return the section of notes; None where it cannot be read: allergies are shown anyway."""
-    chosen = {name: request.args.get(name, "")[:300] for name in ("type", "status", "author")}
-    try:
-        return of_patient(patient_id, token, chosen)
-    except PageError:
-        return None
-
-
-def _directives(
-    patient_id: str, token: OwnToken, notes: NotesOfPatient | None
-) -> list[Directive] | None:
-    """Return what is pinned above the notes; None where it cannot be read, which is said."""
-    try:
-        return directives_of(patient_id, token, notes.resources if notes else ())
-    except PageError:
-        return None
 
 
 @blueprint.get("/patients/<patient_id>/allergies/<allergy_id>")
@@ -180,9 +163,7 @@ def _directives(
 @in_words
 def allergy(patient_id: str, allergy_id: str) -> Response:
     """Show an allergy: what it tells, where it comes from, its versions. Aborts with 404."""
-    patient, token = record(patient_id)
-    if target := merged_into(patient):
-        return see_other(f"/patients/{target}/allergies/{allergy_id}")
+    patient, token = _record(patient_id, f"/allergies/{allergy_id}")
     found, provenances = read_allergy(patient_id, allergy_id, token)
     versions, more = versions_of(allergy_id, token)
     return page(
@@ -200,14 +181,8 @@ def allergy(patient_id: str, allergy_id: str) -> Response:
 def viewers(patient_id: str) -> Response:
     """Tell who has looked at a record. Aborts with 404."""
     patient, _token = record(patient_id)
-    looks, older = looks_at(patient_id, _before())
-    return page("chart/viewers.html", who=person_of(patient_id, patient), looks=looks, older=older)
-
-
-def _before() -> int | None:
-    text = request.args.get("before", "")
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal()) or len(text) > _LONGEST:
+    before = request.args.get("before", "")
+    if before and (not before.isascii() or not before.isdecimal() or len(before) > _LONGEST):
         raise PageError(400, _("This page of the list does not exist. Start at the first page."))
-    return int(text)
+    looks, older = looks_at(patient_id, int(before) if before else None)
+    return page("chart/viewers.html", who=person_of(patient_id, patient), looks=looks, older=older)

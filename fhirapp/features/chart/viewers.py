@@ -6,11 +6,12 @@ One request may be answered with resources of many patients; what is counted her
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 
 from fhirapp.audit.entries import AuditEntry, entries
 from fhirapp.audit.events import EVENTS
@@ -27,91 +28,59 @@ from fhirapp.web.times import moment_of
 SHOWN = 100
 
 
-class Look(NamedTuple):
-    """Who looked, through what, when and at what; is_refused where nothing was shown."""
+def looks_at(patient_id: str, before: int | None) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the views of a record, newest first, and the entry before which the next page begins.
 
-    who: str
-    app: str
-    at: str
-    what: str
-    is_refused: bool
-
-
-def looks_at(patient_id: str, before: int | None) -> tuple[list[Look], int | None]:
-    """Return who looked, the newest first; and what the next page begins before, if any."""
+    A view has who, app, at, what and is_refused: whether nothing was shown.
+    """
     found = entries(patient_id=patient_id, before=before, kind=None, limit=SHOWN + 1)
     shown = found[:SHOWN]
-    people = _names(User.id, User.name, {entry.user_id for entry in shown})
-    apps = _names(Client.client_id, Client.name, {entry.client_id for entry in shown})
-    own_pages = _own_pages()
+    users = select(User.id, User.name).where(User.id.in_({entry.user_id for entry in shown}))
+    people = {row.id: row.name for row in db.session.execute(users)}
+    ids = {entry.client_id for entry in shown}
+    clients = select(Client.client_id, Client.name, Client.kind).where(Client.client_id.in_(ids))
+    apps = {row.client_id: row for row in db.session.execute(clients)}
     whose = patients_of({name for entry in shown for name in entry.served})
     looks = []
-    for together in _together(shown):
+    for _key, group in groupby(shown, key=_minute):
+        together = list(group)
         last = together[0]
+        is_refused = last.status >= 400
         seen = [
             name
             for entry in together
-            if entry.status < 400
             for name in entry.served
-            if whose.get(name) == patient_id
+            if not is_refused and whose.get(name) == patient_id
         ]
-        refused = all(entry.status >= 400 for entry in together)
+        deleted = _("a deleted account") if last.user_id else _("System (no user)")
         looks.append(
-            Look(
-                _who(last, people),
-                _through(last, together, apps, own_pages),
-                moment_of(local(datetime.fromisoformat(last.at))),
-                _("none: access denied") if refused else _what(last, seen),
-                refused,
-            )
+            {
+                "who": people.get(last.user_id) or deleted,
+                "app": _through(together, apps.get(last.client_id)),
+                "at": moment_of(local(datetime.fromisoformat(last.at))),
+                "what": _("none: access denied") if is_refused else _what(last, seen),
+                "is_refused": is_refused,
+            }
         )
     more = shown[-1].number if len(found) > SHOWN else None
     return looks, more
 
 
-def _together(found: Sequence[AuditEntry]) -> list[list[AuditEntry]]:
-    """Return requests that follow one another, of one person through one app in one minute."""
-    together: list[list[AuditEntry]] = []
-    for entry in found:
-        last = together[-1][-1] if together else None
-        if last is not None and _key(last) == _key(entry):
-            together[-1].append(entry)
-        else:
-            together.append([entry])
-    return together
+def _minute(entry: AuditEntry) -> tuple[object, ...]:
+    """Return what requests of one line share: person, app, minute, whether refused, event."""
+    return entry.user_id, entry.client_id, entry.at[:16], entry.status < 400, entry.event
 
 
-def _key(entry: AuditEntry) -> tuple[object, ...]:
-    return (entry.user_id, entry.client_id, entry.at[:16], entry.status < 400, entry.event)
-
-
-def _names(key: object, name: object, wanted: Iterable[str | None]) -> Mapping[str, str]:
-    ids = [id_ for id_ in wanted if id_]
-    if not ids:
-        return {}
-    rows = db.session.execute(select(key, name).where(key.in_(ids)))  # type: ignore[call-overload,attr-defined]
-    return {str(row[0]): str(row[1]) for row in rows}
-
-
-def _own_pages() -> set[str]:
-    return set(db.session.scalars(select(Client.client_id).where(Client.kind == OF_PAGES)))
-
-
-def _who(entry: AuditEntry, people: Mapping[str, str]) -> str:
-    if entry.user_id is None:
-        return _("System (no user)")
-    return people.get(entry.user_id) or _("a deleted account")
-
-
-def _through(
-    last: AuditEntry,
-    together: Sequence[AuditEntry],
-    apps: Mapping[str, str],
-    own_pages: Collection[str],
-) -> str:
+def _through(together: Sequence[AuditEntry], client: Row[tuple[str, str, str]] | None) -> str:
+    """Return which app or which of our pages sent requests of one person, newest first."""
+    last = together[0]
     if last.event and last.client_id is None:
         return _("the command line") if last.address.startswith("shell:") else _("this site")
-    return _pages(together) if last.client_id in own_pages else _app(last, apps)
+    if client is not None and client.kind == OF_PAGES:
+        return _pages(together)
+    if last.client_id is None:
+        return _("an unknown app")
+    return client.name if client is not None and client.name else _("a deleted app")
 
 
 def _pages(together: Sequence[AuditEntry]) -> str:
@@ -122,19 +91,14 @@ def _pages(together: Sequence[AuditEntry]) -> str:
     return _("this site: %(pages)s", pages=", ".join(dict.fromkeys(names)))
 
 
-def _app(entry: AuditEntry, apps: Mapping[str, str]) -> str:
-    if entry.client_id is None:
-        return _("an unknown app")
-    return apps.get(entry.client_id) or _("a deleted app")
-
-
 def _what(entry: AuditEntry, seen: Sequence[str]) -> str:
     """Return how many of each type were shown, each resource once; of an event what happened."""
     if entry.event:
         return _(EVENTS.get(entry.event, entry.event))
     once = {name.rpartition("/")[0] for name in seen}
     counts = Counter(name.partition("/")[0] for name in once)
-    parts = []
-    for type_name, number in sorted(counts.items()):
-        parts.append(one_of(type_name) if number == 1 else f"{number} {plural_of(type_name)}")
+    parts = [
+        one_of(type_name) if number == 1 else f"{number} {plural_of(type_name)}"
+        for type_name, number in sorted(counts.items())
+    ]
     return ", ".join(parts) or _("requested; no data found or returned")
