@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from fhirapp.audit.entries import AuditEntry, entries
 from fhirapp.audit.events import EVENTS
@@ -37,9 +37,8 @@ def looks_at(patient_id: str, before: int | None) -> tuple[list[dict[str, Any]],
     shown = found[:SHOWN]
     users = select(User.id, User.name).where(User.id.in_({entry.user_id for entry in shown}))
     people = {row.id: row.name for row in db.session.execute(users)}
-    ids = {entry.client_id for entry in shown}
-    clients = select(Client.client_id, Client.name, Client.kind).where(Client.client_id.in_(ids))
-    apps = {row.client_id: row for row in db.session.execute(clients)}
+    clients = select(Client).where(Client.client_id.in_({entry.client_id for entry in shown}))
+    apps = {client.client_id: client for client in db.session.scalars(clients)}
     whose = patients_of({name for entry in shown for name in entry.served})
     looks = []
     for _key, group in groupby(shown, key=_minute):
@@ -56,7 +55,7 @@ def looks_at(patient_id: str, before: int | None) -> tuple[list[dict[str, Any]],
         looks.append(
             {
                 "who": people.get(last.user_id) or deleted,
-                "app": _through(together, apps.get(last.client_id)),
+                "app": _through(together, apps.get(last.client_id or "")),
                 "at": moment_of(local(datetime.fromisoformat(last.at))),
                 "what": _("none: access denied") if is_refused else _what(last, seen),
                 "is_refused": is_refused,
@@ -71,7 +70,7 @@ def _minute(entry: AuditEntry) -> tuple[object, ...]:
     return entry.user_id, entry.client_id, entry.at[:16], entry.status < 400, entry.event
 
 
-def _through(together: Sequence[AuditEntry], client: Row[tuple[str, str, str]] | None) -> str:
+def _through(together: Sequence[AuditEntry], client: Client | None) -> str:
     """Return which app or which of our pages sent requests of one person, newest first."""
     last = together[0]
     if last.event and last.client_id is None:
