@@ -24,6 +24,7 @@ from fhirapp.definition import types
 from fhirapp.documents import Unreadable
 from fhirapp.documents.extractor import shared_extractor
 from fhirapp.documents.media import ExtractedText, decode, kind_of
+from fhirapp.features.notes import elements
 from fhirapp.fhir import words
 from fhirapp.resources.binary.content import content_disposition
 from fhirapp.store.prepare import sha1
@@ -70,6 +71,10 @@ class Attachment(NamedTuple):
     @property
     def format(self) -> str:
         return format_of(self.content_type)
+
+    @property
+    def size(self) -> str:
+        return elements.size(len(self.data or b""))
 
 
 def attachment(note: Mapping[str, Any], number: int, token: OwnToken) -> Attachment | None:

@@ -1,4 +1,4 @@
-"""The addresses of these pages."""
+"""The pages of notes: search, one note, its versions and documents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 from flask import Response, request
 
-from fhirapp.auth.links import links_of
 from fhirapp.auth.models import PATIENT
 from fhirapp.config import settings
 from fhirapp.features.notes import attachments, note, search
@@ -15,32 +14,40 @@ from fhirapp.features.notes.elements import line, moment_of, version_of
 from fhirapp.features.notes.listing import InvalidNoteSearch, name_of_patient
 from fhirapp.features.notes.of_patient import timeline_of
 from fhirapp.features.notes.origin import origins
-from fhirapp.features.notes.search import NoteQuery, SearchResult
+from fhirapp.features.notes.search import NoteQuery
 from fhirapp.features.notes.versions import MOST, compare_notes, versions
 from fhirapp.fhir.document_date import date_of
 from fhirapp.rest.middleware import SLOW_PATHS
+from fhirapp.web import pages
 from fhirapp.web.internal_client import token_of
-from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, in_words, page, signed_in
+from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _
 
-blueprint = blueprint_of("notes", __name__)
+blueprint = pages.blueprint_of("notes", __name__)
 # Documents are read and shown here.
 blueprint.record_once(lambda state: state.app.extensions.update({SLOW_PATHS: ("/notes",)}))
 
 
+def _page(template: str, status: int = 200, **values: Any) -> Response:
+    return pages.page(template, status, scripts=True, **values)
+
+
 @blueprint.get("/notes")
-@for_signed_in
-@in_words
+@pages.for_signed_in
+@pages.in_words
 def find() -> Response:
     """Find notes by their words; of one patient, list them all. Aborts with 400, 403."""
     try:
         query = search.query_of(request.args)
     except InvalidNoteSearch as error:
-        return _found(NoteQuery(request.args.get("q", "")[:500]), str(error))
-    is_patient = signed_in().user.role == PATIENT
+        return _found(NoteQuery(request.args.get("q", "")[:500]), 400, refused=str(error))
+    is_patient = pages.signed_in().user.role == PATIENT
     if is_patient:
-        # Their record: there is nothing to rank among, and no other to choose.
-        query = query._replace(patient=query.patient or _first_record(), newest=True)
+        # A search is in one record, which has a token of its own; there is nothing to rank among.
+        linked = note.linked_ids()
+        if not linked:
+            raise note.no_record()
+        query = query._replace(patient=query.patient or linked[0], newest=True)
     token = token_of(query.patient if is_patient else None)
     if request.args.get("part") == "timeline":
         if not query.patient:
@@ -49,20 +56,16 @@ def find() -> Response:
     if query.is_empty:
         return _found(query)
     try:
-        found = search.find(query, token)
+        found, hits = search.find(query, token)
     except InvalidNoteSearch as error:
-        return _found(query, str(error))
-    following = query.address(cursor=found.listing.next) if found.listing.next else ""
+        return _found(query, 400, refused=str(error))
+    following = query.address(cursor=found.next) if found.next else ""
     if request.args.get("part") == "lines":
-        return _page(
-            "notes/_lines.html",
-            lines=found.listing.lines,
-            whose=not query.patient,
-            next_address=following,
-        )
+        lines, whose = found.lines, not query.patient
+        return _page("notes/_lines.html", lines=lines, whose=whose, next_address=following)
     drawn = timeline_of(query.patient, token) if request.args.get("timeline") else None
     name = name_of_patient(query.patient, token) if query.patient else ""
-    return _found(query, found=found, next_address=following, timeline=drawn, name=name)
+    return _found(query, found=found, hits=hits, next_address=following, timeline=drawn, name=name)
 
 
 _NOT_READ = _("Scanned pages cannot be searched.")
@@ -72,59 +75,32 @@ _MACHINE_READ = _(
 )
 
 
-def _found(
-    query: NoteQuery, refused: str = "", *, found: SearchResult | None = None, **values: Any
-) -> Response:
+def _found(query: NoteQuery, status: int = 200, **values: Any) -> Response:
     """Return the page of a search."""
+    is_patient = pages.signed_in().user.role == PATIENT
+    # Where patients search in the other records that are linked to them.
+    others = [
+        (query.address(patient=id_, cursor=""), name_of_patient(id_, token_of(id_)) or id_)
+        for id_ in (note.linked_ids() if is_patient else ())
+        if id_ != query.patient
+    ]
     return _page(
         "notes/find.html",
-        400 if refused else 200,
+        status,
         query=query,
-        refused=refused,
-        found=found,
         kinds=search.KINDS,
         statuses=search.STATUSES,
         best=search.BEST,
-        is_patient=signed_in().user.role == PATIENT,
-        others=_others(query),
+        is_patient=is_patient,
+        others=others,
         scans=_(_MACHINE_READ if settings().ocr_languages else _NOT_READ),
-        **{"next_address": "", "timeline": None, "name": "", **values},
+        **values,
     )
 
 
-def _first_record() -> str:
-    """Return the record that is linked to a patient first. Raises PageError."""
-    linked = _linked()
-    if not linked:
-        raise note.no_record()
-    return linked[0]
-
-
-def _others(query: NoteQuery) -> list[tuple[str, str]]:
-    """Return where a patient finds the same in the other records that are linked: address, name.
-
-    A search is of one record: each has a token of its own.
-    """
-    if signed_in().user.role != PATIENT:
-        return []
-    return [
-        (query.address(patient=id_, cursor=""), name_of_patient(id_, token_of(id_)) or id_)
-        for id_ in _linked()
-        if id_ != query.patient
-    ]
-
-
-def _linked() -> list[str]:
-    return [link.patient_id for link in links_of(signed_in().user.id)]
-
-
-def _page(template: str, status: int = 200, **values: Any) -> Response:
-    return page(template, status, scripts=True, **values)
-
-
 @blueprint.get("/notes/<note_id>")
-@for_signed_in
-@in_words
+@pages.for_signed_in
+@pages.in_words
 def show(note_id: str) -> Response:
     """Show a note and its documents; an earlier version with ?version=. Aborts with 404."""
     version = _version("version")
@@ -151,8 +127,8 @@ def show(note_id: str) -> Response:
 
 
 @blueprint.get("/notes/<note_id>/versions")
-@for_signed_in
-@in_words
+@pages.for_signed_in
+@pages.in_words
 def list_versions(note_id: str) -> Response:
     """List a note's versions. Aborts with 404."""
     opened = note.open_note(note_id)
@@ -167,8 +143,8 @@ def list_versions(note_id: str) -> Response:
 
 
 @blueprint.get("/notes/<note_id>/difference")
-@for_signed_in
-@in_words
+@pages.for_signed_in
+@pages.in_words
 def compare(note_id: str) -> Response:
     """Show what differs between two versions of a note. Aborts with 400, 404."""
     first, second = _version("from"), _version("to")
@@ -186,21 +162,21 @@ def compare(note_id: str) -> Response:
 
 
 @blueprint.get("/notes/<note_id>/content/<int:number>")
-@for_signed_in
+@pages.for_signed_in
 def frame(note_id: str, number: int) -> Response:
     """Return a document as the note's page frames it. Aborts with 404."""
     return attachments.content(_document(note_id, number))
 
 
 @blueprint.get("/notes/<note_id>/content/<int:number>/page/<int:place>.png")
-@for_signed_in
+@pages.for_signed_in
 def draw(note_id: str, number: int, place: int) -> Response:
     """Return the picture of a PDF's page. Aborts with 404."""
     return attachments.page_picture(_document(note_id, number), place)
 
 
 @blueprint.get("/notes/<note_id>/content/<int:number>/file")
-@for_signed_in
+@pages.for_signed_in
 def save(note_id: str, number: int) -> Response:
     """Return a document to be saved. Aborts with 404."""
     return attachments.file(_document(note_id, number), f"{note_id}-{number}")

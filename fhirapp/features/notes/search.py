@@ -58,10 +58,6 @@ def mark_hits(text: str, phrases: Sequence[Phrase]) -> list[TextSpan]:
     return list(_cut(text, _merged(_spans(text, phrases)), 0, len(text)))
 
 
-def count(text: str, phrases: Sequence[Phrase]) -> int:
-    return len(_merged(_spans(text, phrases)))
-
-
 def snippets(text: str, phrases: Sequence[Phrase]) -> list[list[TextSpan]]:
     """Return the words around some hits, those of different phrases first."""
     by_phrase = [_spans(text, [phrase]) for phrase in phrases]
@@ -71,11 +67,10 @@ def snippets(text: str, phrases: Sequence[Phrase]) -> list[list[TextSpan]]:
         low, high = _stretch(text, start, end)
         if len(taken) < _PIECES and all(high <= begin or low >= stop for begin, stop in taken):
             taken.append((low, high))
-    every = _merged(span for spans in by_phrase for span in spans)
+    hits = _merged(span for spans in by_phrase for span in spans)
     found = []
     for low, high in sorted(taken):
-        inside = [span for span in every if span[0] >= low and span[1] <= high]
-        pieces = list(_cut(text, inside, low, high))
+        pieces = _cut(text, (hit for hit in hits if low <= hit[0] and hit[1] <= high), low, high)
         before = [TextSpan("… ", is_hit=False)] if low else []
         after = [TextSpan(" …", is_hit=False)] if high < len(text) else []
         found.append([*before, *pieces, *after])
@@ -96,23 +91,19 @@ def _spans(text: str, phrases: Sequence[Phrase]) -> list[tuple[int, int]]:
     """Return where phrases stand, in the text's order."""
     if not phrases:
         return []
-    longest = max(len(phrase.words) for phrase in phrases)
     found: list[tuple[int, int]] = []
-    # The words up to here, as many as a phrase has: a text may have hundreds of thousands.
-    latest: deque[_Word] = deque(maxlen=longest)
+    # As many words as the longest phrase has: a text may have hundreds of thousands.
+    latest: deque[_Word] = deque(maxlen=max(len(phrase.words) for phrase in phrases))
+    ends = [(phrase, phrase.words[-1]) for phrase in phrases]
     for word in locate_words(text):
         latest.append(word)
-        for phrase, last in ((phrase, phrase.words[-1]) for phrase in phrases):
-            # Most words are no end of a hit: ask of one word before of all.
-            if not (word[0] == last or (phrase.prefix and word[0].startswith(last))):
+        for phrase, last in ends:
+            # Few words end a hit: the words before are compared for these alone.
+            if word[0] != last and not (phrase.prefix and word[0].startswith(last)):
                 continue
-            length = len(phrase.words)
-            latest_words = [*latest][-length:]
-            if len(latest_words) == length and all(
-                word_before[0] == expected
-                for word_before, expected in zip(latest_words[:-1], phrase.words, strict=False)
-            ):
-                found.append((latest_words[0][1], word[2]))
+            words = [*latest][-len(phrase.words) :]
+            if tuple(before[0] for before in words[:-1]) == phrase.words[:-1]:
+                found.append((words[0][1], word[2]))
         if len(found) >= _MOST_HITS:
             break
     return found
@@ -185,7 +176,7 @@ class NoteQuery(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        return not any((self.q, self.patient, self.kind, self.status, self.since, self.until))
+        return not any(self[:6])
 
     @property
     def is_ranked(self) -> bool:
@@ -204,109 +195,76 @@ class NoteQuery(NamedTuple):
             "order": "newest" if now.newest and now.q else "",
             "cursor": now.cursor,
         }
-        kept = {name: value for name, value in values.items() if value}
-        return f"/notes?{urlencode(kept, quote_via=quote)}"
-
-
-class NoteHit(NamedTuple):
-    """A note that was found; pieces are the words around hits, remark is about them or instead."""
-
-    line: NoteItem
-    pieces: list[list[TextSpan]]
-    remark: str
-
-
-class SearchResult(NamedTuple):
-    """What a search came to."""
-
-    listing: Listing
-    hits: tuple[NoteHit, ...]
+        given = {name: value for name, value in values.items() if value}
+        return f"/notes?{urlencode(given, quote_via=quote)}"
 
 
 def query_of(arguments: MultiDict[str, str]) -> NoteQuery:
-    """Read an address. Raises InvalidNoteSearch."""
-    values = {name: arguments.get(name, "").strip() for name in _NAMES}
-    if len(values["q"]) > _LONGEST:
+    """Return the search of an address. Raises InvalidNoteSearch."""
+    q, patient, kind, status, since, until, order, cursor = (
+        arguments.get(name, "").strip()
+        for name in ("q", "patient", "kind", "status", "from", "to", "order", "cursor")
+    )
+    if len(q) > _LONGEST:
         raise InvalidNoteSearch(_("Enter 500 characters or fewer."))
-    for name in ("from", "to"):
-        if values[name] and not _DAY.fullmatch(values[name]):
-            raise InvalidNoteSearch(_("Enter the date as 2024-03-05, 2024-03 or 2024."))
-    is_newest = values["order"] == "newest" or bool(values["cursor"])
-    return NoteQuery(
-        values["q"],
-        values["patient"],
-        values["kind"],
-        values["status"] if values["status"] in STATUSES else "",
-        values["from"],
-        values["to"],
-        is_newest,
-        values["cursor"],
-    )
+    if not all(_DAY.fullmatch(day) for day in (since, until) if day):
+        raise InvalidNoteSearch(_("Enter the date as 2024-03-05, 2024-03 or 2024."))
+    status = status if status in STATUSES else ""
+    is_newest = order == "newest" or bool(cursor)
+    return NoteQuery(q, patient, kind, status, since, until, is_newest, cursor)
 
 
-_NAMES = ("q", "patient", "kind", "status", "from", "to", "order", "cursor")
+# A note of a list, the words around its hits, and a remark about them or instead.
+NoteHit = tuple[NoteItem, list[list[TextSpan]], str]
 
 
-def find(query: NoteQuery, token: OwnToken) -> SearchResult:
+def find(query: NoteQuery, token: OwnToken) -> tuple[Listing, list[NoteHit]]:
     """Return the notes, the best or the newest first. Raises InvalidNoteSearch, PageError."""
-    listing = search(_parameters(query), token)
-    phrases = phrases_of(query.q)
-    until = time.monotonic() + _SECONDS
-    found = tuple(
-        _hit(line, note, phrases, token, until)
-        for line, note in zip(listing.lines, listing.resources, strict=True)
-    )
-    return SearchResult(listing, found)
-
-
-def _parameters(query: NoteQuery) -> list[tuple[str, str]]:
     values = [
         ("_content", query.q),
         ("patient", query.patient),
         ("type", query.kind),
         ("status", query.status),
-        ("date", _since(query.since)),
-        ("date", _until(query.until)),
+        ("date", _bound(query.since, is_end=False)),
+        ("date", _bound(query.until, is_end=True)),
         ("_sort", "_score" if query.is_ranked else "-date"),
         ("_count", str(BEST if query.q else PAGE)),
         ("_cursor", query.cursor),
         ("_include", "" if query.patient else "DocumentReference:patient"),
     ]
-    return [(name, value) for name, value in values if value]
+    listing = search([(name, value) for name, value in values if value], token)
+    phrases = phrases_of(query.q)
+    until = time.monotonic() + _SECONDS
+    return listing, [
+        _hit(line, note, phrases, token, until)
+        for line, note in zip(listing.lines, listing.resources, strict=True)
+    ]
 
 
-def _since(day: str) -> str:
-    """Return the bound of notes since a day begins at the clinic.
+def _bound(day: str, *, is_end: bool) -> str:
+    """Return the bound of notes from the beginning, or until the end, of a day at the clinic.
 
-    A note that is dated by a day alone has that day in UTC: one may be found beside those meant.
+    A note that is dated by a day alone has that day in UTC, so one of a day beside may match too.
     """
+    if not day:
+        return ""
     try:
-        return f"ge{instant_of(local_interval(day).low)}" if day else ""
+        interval = local_interval(day)
     except ValueError:
         # The search says what is wrong.
-        return f"ge{day}"
-
-
-def _until(day: str) -> str:
-    """Return the bound of notes until a day ends at the clinic."""
-    try:
-        return f"lt{instant_of(local_interval(day).high)}" if day else ""
-    except ValueError:
-        return f"le{day}"
+        return f"{'le' if is_end else 'ge'}{day}"
+    return f"lt{instant_of(interval.high)}" if is_end else f"ge{instant_of(interval.low)}"
 
 
 def _hit(
     line: NoteItem, note: dict[str, Any], phrases: list[Phrase], token: OwnToken, until: float
 ) -> NoteHit:
-    """Return a note with the words around what was looked for."""
     if not phrases:
-        return NoteHit(line, [], "")
-    remark = _("Matches the note's details, not its text.")
+        return line, [], ""
     for number in range(1, min(len(note.get("content", ())), _DOCUMENTS) + 1):
         if time.monotonic() > until:
-            return NoteHit(
-                line, [], _("No excerpt: the document took too long to read. Open the note.")
-            )
+            text = _("No excerpt: the document took too long to read. Open the note.")
+            return line, [], text
         document = attachment(note, number, token)
         if document is None or document.data is None:
             continue
@@ -315,5 +273,5 @@ def _hit(
         except Unreadable:
             continue
         if pieces := snippets(text, phrases):
-            return NoteHit(line, pieces, _(MACHINE_READ) if is_machine_read else "")
-    return NoteHit(line, [], remark)
+            return line, pieces, _(MACHINE_READ) if is_machine_read else ""
+    return line, [], _("Matches the note's details, not its text.")
