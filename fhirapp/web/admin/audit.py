@@ -7,11 +7,12 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 from flask import Response, request, stream_with_context
 from sqlalchemy import ColumnElement, false, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute
 from werkzeug.exceptions import NotFound
 
 from fhirapp.audit.entries import ADMINISTRATION, RECORDS, AuditEntry, entries
@@ -24,15 +25,13 @@ from fhirapp.rest import recorder
 from fhirapp.search.values import escape
 from fhirapp.web.admin.audit_descriptions import (
     VIA,
-    clients_named,
     described,
+    find_patients,
     grouped,
-    users_named,
+    names_of,
     vias,
 )
-from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.pages import PageError, blueprint_of, for_administrators, page, signed_in
-from fhirapp.web.people import person_of
 from fhirapp.web.texts import _
 
 _LONGEST = 200
@@ -47,24 +46,17 @@ KINDS: Mapping[str, str] = {RECORDS: _("records"), ADMINISTRATION: _("administra
 BY_APPS = "apps"
 
 
-class AuditCandidate(NamedTuple):
-    """One of those whom a text could mean: what to ask for instead, and how it is called."""
-
-    value: str
-    name: str
-    note: str
-
-
 @dataclass
 class AuditFilter:
     """The typed values, the arguments for entries(), and the faults of the values.
 
-    choices are by field; names are the names of the chosen records by field.
+    choices are those whom a text could mean, by field: the text that means one of them alone, the
+    name, and what distinguishes it. names are the names of the chosen records by field.
     """
 
     typed: Mapping[str, str]
     filters: dict[str, Any] = field(default_factory=dict)
-    choices: dict[str, Sequence[AuditCandidate]] = field(default_factory=dict)
+    choices: dict[str, Sequence[tuple[str, str, str]]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
@@ -89,8 +81,12 @@ def filter_of_form() -> AuditFilter:
     """Return what this request asks for."""
     typed = {name: _text(request.args.get(name, "")) for name in FIELDS}
     found = AuditFilter(typed)
-    _add_user(found, typed["user"])
-    _add_client(found, typed["client"])
+    user, client = typed["user"], typed["client"]
+    by_user = or_(User.username == user.lower(), User.id == user)
+    _add_named(found, "user", (User.id, User.username, User.name), by_user, _("No matching user."))
+    columns = (Client.client_id, Client.client_id, Client.name)
+    by_id = Client.client_id == client
+    _add_named(found, "client", columns, by_id, _("No matching app."))
     _add_patient(found, typed["patient"])
     if typed["via"]:
         found.filters["via"] = "" if typed["via"] == BY_APPS else typed["via"]
@@ -98,8 +94,10 @@ def filter_of_form() -> AuditFilter:
     if typed["via"] or typed["status"]:
         # Requests have these alone.
         found.filters["kind"] = RECORDS
-    if typed["status"]:
-        _add_status(found, typed["status"])
+    if re.fullmatch("[0-9]{3}", typed["status"]):
+        found.filters["status"] = int(typed["status"])
+    elif typed["status"]:
+        found.faults.append(_("A status has three digits, such as 403."))
     _add_times(found, typed)
     return found
 
@@ -115,87 +113,55 @@ def _text(text: str) -> str:
     return text if text.isprintable() else ""
 
 
-def _add_user(found: AuditFilter, text: str) -> None:
+def _add_named(
+    found: AuditFilter,
+    field_name: str,
+    columns: Sequence[InstrumentedAttribute[str]],
+    exact: ColumnElement[bool],
+    none: str,
+) -> None:
+    """Take a user or an app, of the columns id, short name and name, or offer those it could be."""
+    text = found.typed[field_name]
     if not text:
         return
-    exact = select(User.id, User.username, User.name).where(
-        or_(User.username == text.lower(), User.id == text)
-    )
-    like = select(User.id, User.username, User.name).where(*_words(text, User.name, User.username))
-    rows = db.session.execute(exact).all()
-    rows = rows or db.session.execute(like.order_by(User.username).limit(_CHOICES + 1)).all()
-    choices = [AuditCandidate(username, name, username) for _id, username, name in rows]
-    if _one_of(found, "user", choices, _("No matching user.")):
-        found.filters["user_id"] = rows[0][0]
-
-
-def _add_client(found: AuditFilter, text: str) -> None:
-    if not text:
-        return
-    columns = (Client.client_id, Client.name)
-    rows = db.session.execute(select(*columns).where(Client.client_id == text)).all()
+    rows: Sequence[Any] = db.session.execute(select(*columns).where(exact)).all()
     if not rows:
-        like = select(*columns).where(*_words(text, Client.name, Client.client_id))
-        rows = db.session.execute(like.order_by(Client.client_id).limit(_CHOICES + 1)).all()
-    choices = [AuditCandidate(client_id, name, client_id) for client_id, name in rows]
-    if _one_of(found, "client", choices, _("No matching app.")):
-        found.filters["client_id"] = rows[0][0]
+        like = select(*columns).where(*_words(text, *columns[1:])).order_by(columns[1])
+        rows = db.session.execute(like.limit(_CHOICES + 1)).all()
+    choices = [(short_name, name, short_name) for _id, short_name, name in rows]
+    if _one_of(found, field_name, choices, none):
+        found.filters[f"{field_name}_id"] = rows[0][0]
 
 
 def _add_patient(found: AuditFilter, text: str) -> None:
     """Take a patient's id, also one of a record that is not here; or else a name."""
     if not text:
         return
-    match = _ID.fullmatch(text)
-    choices = _patients(_id=match[1]) if match else []
-    if not choices and not text.startswith("Patient/"):
-        choices = _patients(name=" ".join(text.split()[:_MOST_WORDS]))
-    if not choices and match:
+    match, words = _ID.fullmatch(text), text.replace(",", " ").split()[:_MOST_WORDS]
+    criteria = [("name", escape(word)) for word in words]
+    people = find_patients([("_id", match[1])]) if match else []
+    if not people and criteria and not text.startswith("Patient/"):
+        people = find_patients([*criteria, ("_count", str(_CHOICES + 1))])
+    choices = [(f"Patient/{one.id}", one.name, one.born or one.id) for one in people]
+    if not people and match:
         found.filters["patient_id"] = match[1]
         found.names["patient"] = _("%(id)s (no record on this server)", id=match[1])
     elif _one_of(found, "patient", choices, _("No matching patient.")):
-        found.filters["patient_id"] = choices[0].value.removeprefix("Patient/")
+        found.filters["patient_id"] = people[0].id
 
 
-def _patients(**searched: str) -> list[AuditCandidate]:
-    """Return the patients whom a search over FHIR finds."""
-    elements = "name,birthDate,identifier"
-    words = searched.pop("name", "").replace(",", " ").split()
-    pairs = [*searched.items(), *(("name", escape(word)) for word in words)]
-    if not pairs:
-        return []
-    query = urlencode([*pairs, ("_count", _CHOICES + 1), ("_elements", elements)])
-    answer = ask(f"/fhir/Patient?{query}", token_of().secret, via=VIA)
-    if answer.status != 200:
-        return []
-    people = [
-        person_of(entry["resource"]["id"], entry["resource"])
-        for entry in answer.json().get("entry", ())
-        if entry["resource"]["resourceType"] == "Patient"
-    ]
-    return [
-        AuditCandidate(f"Patient/{patient.id}", patient.name, patient.born or patient.id)
-        for patient in people
-    ]
-
-
-def _one_of(found: AuditFilter, name: str, choices: Sequence[AuditCandidate], none: str) -> bool:
+def _one_of(
+    found: AuditFilter, name: str, choices: Sequence[tuple[str, str, str]], none: str
+) -> bool:
     """Say whether it is one; else note that there are several, or none."""
     if len(choices) == 1:
-        found.names[name] = choices[0].name
+        found.names[name] = choices[0][1]
         return True
     if choices:
         found.choices[name] = choices[:_CHOICES]
     else:
         found.faults.append(none)
     return False
-
-
-def _add_status(found: AuditFilter, text: str) -> None:
-    if text.isascii() and text.isdecimal() and len(text) == 3:
-        found.filters["status"] = int(text)
-    else:
-        found.faults.append(_("A status has three digits, such as 403."))
 
 
 def _add_times(found: AuditFilter, typed: Mapping[str, str]) -> None:
@@ -373,8 +339,8 @@ def _found(which: AuditFilter) -> Iterator[Sequence[AuditEntry] | str]:
 
 
 def _named_rows(found: Sequence[AuditEntry]) -> Iterator[dict[str, Any]]:
-    users = users_named(entry.user_id for entry in found)
-    clients = clients_named(entry.client_id for entry in found)
+    users = names_of(User.id, User.name, (entry.user_id for entry in found))
+    clients = names_of(Client.client_id, Client.name, (entry.client_id for entry in found))
     for entry in found:
         row = {
             **entry._asdict(),

@@ -6,12 +6,13 @@ Patients' names come over FHIR, with the administrator's own token.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from sqlalchemy import select
+from sqlalchemy.orm import InstrumentedAttribute
 
 from fhirapp.audit.entries import AuditEntry, patients_named_by
 from fhirapp.audit.events import EVENTS
@@ -19,7 +20,7 @@ from fhirapp.auth.clients.registration import PAGES
 from fhirapp.auth.models import Client, User
 from fhirapp.config import settings
 from fhirapp.db import db
-from fhirapp.feature import Via, features
+from fhirapp.feature import N_, Via, features
 from fhirapp.rest.recorder import patients_of
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.labels import one_of, plural_of
@@ -30,39 +31,37 @@ VIA = "audit"
 _ID = re.compile(r"[A-Za-z0-9.-]{1,64}")
 # Of patients in one search.
 _AT_ONCE = 50
-_ELEMENTS = "name,birthDate,identifier"
+
+
+def find_patients(criteria: Sequence[tuple[str, str]]) -> list[Person]:
+    """Return the patients whom a search finds, as far as the administrator can read them."""
+    query = urlencode([*criteria, ("_elements", "name,birthDate,identifier")])
+    answer = ask(f"/fhir/Patient?{query}", token_of().secret, via=VIA)
+    entries = answer.json().get("entry", ()) if answer.status == 200 else ()
+    found = [entry["resource"] for entry in entries]
+    return [person_of(one["id"], one) for one in found if one["resourceType"] == "Patient"]
 
 
 def patients_named(ids: Iterable[str]) -> Mapping[str, Person]:
     """Return these patients by id, as far as the administrator can read them."""
     wanted = sorted({patient_id for patient_id in ids if _ID.fullmatch(patient_id)})
-    found: dict[str, Person] = {}
     size = min(_AT_ONCE, settings().page_max)
-    for at in range(0, len(wanted), size):
-        batch = wanted[at : at + size]
-        query = urlencode({"_id": ",".join(batch), "_count": len(batch), "_elements": _ELEMENTS})
-        answer = ask(f"/fhir/Patient?{query}", token_of().secret, via=VIA)
-        if answer.status != 200:
-            continue
-        for entry in answer.json().get("entry", ()):
-            patient = entry["resource"]
-            if patient["resourceType"] == "Patient":
-                found[patient["id"]] = person_of(patient["id"], patient)
-    return found
+    batches = (wanted[at : at + size] for at in range(0, len(wanted), size))
+    return {
+        person.id: person
+        for batch in batches
+        for person in find_patients([("_id", ",".join(batch)), ("_count", str(len(batch)))])
+    }
 
 
-def users_named(ids: Iterable[str | None]) -> Mapping[str, str]:
-    """Return the names of people who can sign in, by id."""
-    wanted = {user_id for user_id in ids if user_id}
-    query = select(User.id, User.name).where(User.id.in_(wanted))
-    return {user_id: name for user_id, name in db.session.execute(query)}  # noqa: C416
-
-
-def clients_named(ids: Iterable[str | None]) -> Mapping[str, str]:
-    """Return the names of apps, by id."""
-    wanted = {client_id for client_id in ids if client_id}
-    query = select(Client.client_id, Client.name).where(Client.client_id.in_(wanted))
-    return {client_id: name for client_id, name in db.session.execute(query)}  # noqa: C416
+def names_of(
+    id_column: InstrumentedAttribute[str],
+    name: InstrumentedAttribute[str],
+    ids: Iterable[str | None],
+) -> Mapping[str, str]:
+    """Return the names of users or apps by id."""
+    query = select(id_column, name).where(id_column.in_({id_ for id_ in ids if id_}))
+    return dict(db.session.execute(query).all())
 
 
 # Of one entry, so many patients are named.
@@ -78,10 +77,22 @@ _FETCHED: Mapping[str, str] = {
     "imports": _("downloaded a file of an import"),
 }
 _BEGUN: Mapping[str, str] = {
+    "drill": _("tested a backup"),
+    "upload": _("uploaded a backup"),
+    "restore": _("prepared a restore"),
     "backups": _("took a backup"),
     "exports": _("started an export"),
     "imports": _("started an import"),
 }
+# What is done by an operation, and what is tried.
+_OPERATIONS: Mapping[str, tuple[str, str]] = {
+    "$everything": (_("read everything"), _("tried to read everything")),
+    "$export": (_("exported records"), _("tried to export records")),
+    "$docref": (_("looked up documents"), _("tried to look up documents")),
+}
+_OTHER_OPERATION = _("used %(name)s"), _("tried to use %(name)s")
+_REFUSED, _NOT_FOUND = _("refused (%(status)s)"), _("not found (%(status)s)")
+_FAULTS = {401: _REFUSED, 403: _REFUSED, 404: _NOT_FOUND, 410: _NOT_FOUND}
 # Of the pages that are no feature's.
 _CORE_VIAS = (
     Via("home", _("the home page")),
@@ -96,21 +107,17 @@ def vias() -> Mapping[str, Via]:
     return {via.code: via for via in (*declared, *_CORE_VIAS)}
 
 
-class NamedPatient(NamedTuple):
-    """A patient of whom an entry is; name is the id where no record is found."""
-
-    id: str
-    name: str
-
-
 class AuditDescription(NamedTuple):
-    """An entry in words; patients are the first of them, more how many others there are."""
+    """An entry in words; patients are the first of them, more how many others there are.
+
+    The name of a patient is the id where no record is found.
+    """
 
     entry: AuditEntry
     who: str
     through: str
     did: str
-    patients: Sequence[NamedPatient]
+    patients: Sequence[Person]
     more: int
     result: str
     # Of an event: whom or what it is about, and the address of their page.
@@ -127,8 +134,12 @@ def described(found: Sequence[AuditEntry]) -> list[AuditDescription]:
     people = patients_named(
         patient_id for whose in named.values() for patient_id in whose[:MOST_NAMED]
     )
-    users = users_named([*_user_ids(found)])
-    clients = clients_named([*_client_ids(found)])
+    abouts = [entry.about.partition("/") for entry in found]
+    about_users = [name for kind, _slash, name in abouts if kind == "user"]
+    users = names_of(User.id, User.name, [*(entry.user_id for entry in found), *about_users])
+    about_apps = [name for kind, _slash, name in abouts if kind == "app"]
+    client_ids = [*(entry.client_id for entry in found), *about_apps]
+    clients = names_of(Client.client_id, Client.name, client_ids)
     return [
         AuditDescription(
             about=_about(entry, users, clients),
@@ -138,7 +149,7 @@ def described(found: Sequence[AuditEntry]) -> list[AuditDescription]:
             through=_through(entry, clients),
             did=_did(entry),
             patients=[
-                NamedPatient(patient_id, _called(patient_id, people))
+                people.get(patient_id) or Person(patient_id, patient_id, born="", identifier="")
                 for patient_id in named[entry.number][:MOST_NAMED]
             ],
             more=max(0, len(named[entry.number]) - MOST_NAMED),
@@ -148,20 +159,15 @@ def described(found: Sequence[AuditEntry]) -> list[AuditDescription]:
     ]
 
 
-class AuditGroup(NamedTuple):
-    """Entries of one page view, shown as one line that unfolds.
+def grouped(
+    listed: Sequence[AuditDescription],
+) -> list[tuple[AuditDescription, Sequence[AuditDescription]]]:
+    """Return the groups of entries that follow one another and belong to one page view.
 
-    whole describes the group; members is empty for a single entry.
+    A group is a description of all of it, and its members; a single entry has none.
     """
-
-    whole: AuditDescription
-    members: Sequence[AuditDescription] = ()
-
-
-def grouped(listed: Sequence[AuditDescription]) -> list[AuditGroup]:
-    """Return entries that follow one another and belong to one view of a page as one group."""
     groups = [[*members] for _key, members in groupby(listed, _view_of)]
-    return [AuditGroup(members[0]) if len(members) == 1 else _group(members) for members in groups]
+    return [(_whole(members), members) if members[1:] else (members[0], ()) for members in groups]
 
 
 def _view_of(one: AuditDescription) -> tuple[object, ...]:
@@ -176,55 +182,32 @@ def _view_of(one: AuditDescription) -> tuple[object, ...]:
     return (entry.number,)
 
 
-def _group(members: Sequence[AuditDescription]) -> AuditGroup:
+def _whole(members: Sequence[AuditDescription]) -> AuditDescription:
     newest = members[0]
     patients = [*dict.fromkeys(patient for one in members for patient in one.patients)]
     result, records = _("%(count)s requests", count=len(members)), ""
     if served := {ref for one in members for ref in one.entry.served}:
         records = _records(len(served))
-    whole = newest._replace(
+    return newest._replace(
         did=newest.did if newest.entry.event else _("viewed records"),
         patients=patients[:MOST_NAMED],
         more=max(len(patients) - MOST_NAMED, *(one.more for one in members), 0),
         result=", ".join(filter(None, (result, records))),
     )
-    return AuditGroup(whole, members)
-
-
-_USER, _APP = "user/", "app/"
-
-
-def _user_ids(found: Sequence[AuditEntry]) -> Iterator[str | None]:
-    for entry in found:
-        yield entry.user_id
-        if entry.about.startswith(_USER):
-            yield entry.about.removeprefix(_USER)
-
-
-def _client_ids(found: Sequence[AuditEntry]) -> Iterator[str | None]:
-    for entry in found:
-        yield entry.client_id
-        if entry.about.startswith(_APP):
-            yield entry.about.removeprefix(_APP)
 
 
 def _about(entry: AuditEntry, users: Mapping[str, str], clients: Mapping[str, str]) -> str:
     """Return whom an event is about; empty where it is whoever did it."""
-    if entry.about.startswith(_USER):
-        user_id = entry.about.removeprefix(_USER)
-        return "" if user_id == entry.user_id else users.get(user_id, user_id)
-    client_id = entry.about.removeprefix(_APP)
-    return clients.get(client_id, client_id)
+    kind, _slash, name = entry.about.partition("/")
+    if kind == "user":
+        return "" if name == entry.user_id else users.get(name, name)
+    return clients.get(name, name) if kind == "app" else entry.about
 
 
 def _link(entry: AuditEntry) -> str:
-    kind, _sign, name = entry.about.partition("/")
+    kind, _slash, name = entry.about.partition("/")
     folder = {"user": "users", "app": "clients"}.get(kind)
     return f"/admin/{folder}/{quote(name, safe='')}" if folder and name else ""
-
-
-def _called(patient_id: str, people: Mapping[str, Person]) -> str:
-    return people[patient_id].name if patient_id in people else patient_id
 
 
 def _who(entry: AuditEntry, users: Mapping[str, str], clients: Mapping[str, str]) -> str:
@@ -254,40 +237,47 @@ def _parts(entry: AuditEntry) -> tuple[list[str], list[tuple[str, str]]]:
     return steps, [*parse_qsl(query), *parse_qsl(entry.body)]
 
 
+def _told(entry: AuditEntry, done: str, tried: str, **values: str) -> str:
+    return _(done if entry.status < 400 else tried, **values)
+
+
 def _did(entry: AuditEntry) -> str:
     """Return what was done, or tried: searched allergies."""
     if entry.event:
         return _(EVENTS.get(entry.event, entry.event))
     steps, parameters = _parts(entry)
-    happened = entry.status < 400
     if _is_page(entry):
-        return _did_on_page(entry.method, steps[1:], happened)
+        return _did_on_page(entry, steps[1:])
     steps = _within_record(steps)
+    if not steps and entry.method == "POST":
+        return _told(entry, N_("sent a batch"), N_("tried to send a batch"))
     if not steps or steps[0] in ("_search", "_history", "*"):
-        return _of_several(entry.method, steps, happened)
-    kind, rest = steps[0], steps[1:]
-    plural, singular = plural_of(kind), one_of(kind)
-    if kind == "metadata":
+        return _told(entry, N_("searched several types"), N_("tried to search several types"))
+    if steps[0] == "metadata":
         return _("read the CapabilityStatement")
     if operation := next((step for step in steps if step.startswith("$")), ""):
-        return _operation(operation, happened)
+        return _told(entry, *_OPERATIONS.get(operation, _OTHER_OPERATION), name=operation)
+    return _did_with_type(entry, steps[0], steps[1:], dict(parameters))
+
+
+def _did_with_type(
+    entry: AuditEntry, kind: str, rest: Sequence[str], parameters: Mapping[str, str]
+) -> str:
+    plural, singular = plural_of(kind), one_of(kind)
     if entry.method not in ("GET", "HEAD") and rest != ["_search"]:
         return _("tried to change %(what)s", what=plural)
-    if entry.via == VIA and kind == "Patient" and happened:
+    if entry.via == VIA and kind == "Patient" and entry.status < 400:
         return _("read patient names")
     if not rest or rest == ["_search"]:
-        found = any(name in ("_content", "_text") for name, _value in parameters)
-        what = _("%(what)s by full text", what=plural) if found else plural
-        return (_("searched %(what)s") if happened else _("tried to search %(what)s")) % {
-            "what": what
-        }
-    if "_history" in rest[-1:]:
+        by_text = not parameters.keys().isdisjoint(("_content", "_text"))
+        what = _("%(what)s by full text", what=plural) if by_text else plural
+        return _told(entry, N_("searched %(what)s"), N_("tried to search %(what)s"), what=what)
+    if rest[-1] == "_history":
         what = singular if len(rest) > 1 else plural
-        looked = _("viewed the history of %(what)s")
-        return (looked if happened else _("tried to view the history of %(what)s")) % {"what": what}
-    opened = _("opened %(what)s") if happened else _("tried to open %(what)s")
-    earlier = "_history" in rest
-    return opened % {"what": _("one version of %(what)s", what=singular) if earlier else singular}
+        tried = N_("tried to view the history of %(what)s")
+        return _told(entry, N_("viewed the history of %(what)s"), tried, what=what)
+    what = _("one version of %(what)s", what=singular) if "_history" in rest else singular
+    return _told(entry, N_("opened %(what)s"), N_("tried to open %(what)s"), what=what)
 
 
 def _within_record(steps: list[str]) -> list[str]:
@@ -296,54 +286,26 @@ def _within_record(steps: list[str]) -> list[str]:
     return steps[2:] if is_within else steps
 
 
-def _of_several(method: str, steps: Sequence[str], happened: bool) -> str:
-    if method == "POST" and not steps:
-        return _("sent a batch") if happened else _("tried to send a batch")
-    return _("searched several types") if happened else _("tried to search several types")
-
-
 def _is_page(entry: AuditEntry) -> bool:
     return entry.path.startswith("/admin/")
 
 
-def _did_on_page(method: str, steps: Sequence[str], happened: bool) -> str:
-    kind = steps[0] if steps else ""
-    if method == "POST":
-        if steps[-1:] == ["drill"]:
-            return _("tested a backup")
-        if steps[-1:] == ["upload"]:
-            return _("uploaded a backup")
-        if steps[-1:] == ["restore"]:
-            return _("prepared a restore")
-        return _(_BEGUN.get(kind, "began something"))
-    if not happened:
-        return _("tried to download a file")
-    return _(_FETCHED.get(kind, "fetched a file"))
-
-
-def _operation(name: str, happened: bool) -> str:
-    if name == "$everything":
-        return _("read everything") if happened else _("tried to read everything")
-    if name == "$export":
-        return _("exported records") if happened else _("tried to export records")
-    if name == "$docref":
-        return _("looked up documents") if happened else _("tried to look up documents")
-    shown = _("used %(name)s") if happened else _("tried to use %(name)s")
-    return shown % {"name": name}
+def _did_on_page(entry: AuditEntry, steps: Sequence[str]) -> str:
+    kind, action = (steps[0], steps[-1]) if steps else ("", "")
+    if entry.method == "POST":
+        return _(_BEGUN.get(action) or _BEGUN.get(kind, N_("began something")))
+    fetched = _FETCHED.get(kind, N_("fetched a file"))
+    return _told(entry, fetched, N_("tried to download a file"))
 
 
 def _result(entry: AuditEntry) -> str:
     """Return what came of it: 6 records; of an event what more is known."""
     if entry.event:
         return entry.body
-    if entry.status in (401, 403):
-        return _("refused (%(status)s)", status=entry.status)
-    if entry.status in (404, 410):
-        return _("not found (%(status)s)", status=entry.status)
-    if entry.status >= 500:
-        return _("server error (%(status)s)", status=entry.status)
     if entry.status >= 400:
-        return _("invalid request (%(status)s)", status=entry.status)
+        other = N_("invalid request (%(status)s)")
+        other = N_("server error (%(status)s)") if entry.status >= 500 else other
+        return _(_FAULTS.get(entry.status, other), status=entry.status)
     if entry.status == 304:
         return _("not modified")
     if _is_page(entry):

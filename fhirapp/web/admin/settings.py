@@ -21,12 +21,13 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp import config, urls
 from fhirapp.audit.events import record
+from fhirapp.auth.models import User
 from fhirapp.auth.oauth import signing_keys
 from fhirapp.db import db
 from fhirapp.server import live_settings
 from fhirapp.server.live_settings import SettingRow, StoredSettings, chosen
 from fhirapp.web import pages
-from fhirapp.web.admin.audit_descriptions import users_named
+from fhirapp.web.admin.audit_descriptions import names_of
 from fhirapp.web.cookies import form_fields
 from fhirapp.web.texts import _
 
@@ -249,7 +250,7 @@ def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Respon
         groups=groups,
         changed=[view for view in listed.values() if view.origin == config.STORED],
         unknown={name: row for name, row in known.rows.items() if name not in listed},
-        names=users_named(row.changed_by for row in known.rows.values()),
+        names=names_of(User.id, User.name, (row.changed_by for row in known.rows.values())),
         origins={
             config.ENVIRONMENT: _("environment"),
             config.COMMAND_LINE: _("command line"),
