@@ -128,7 +128,7 @@ def _add_named(
     if not rows:
         like = select(*columns).where(*_words(text, *columns[1:])).order_by(columns[1])
         rows = db.session.execute(like.limit(_CHOICES + 1)).all()
-    choices = [(short_name, name, short_name) for _id, short_name, name in rows]
+    choices = [(row[1], row[2], row[1]) for row in rows]
     if _one_of(found, field_name, choices, none):
         found.filters[f"{field_name}_id"] = rows[0][0]
 

@@ -292,8 +292,9 @@ def _is_page(entry: AuditEntry) -> bool:
 
 def _did_on_page(entry: AuditEntry, steps: Sequence[str]) -> str:
     kind, action = (steps[0], steps[-1]) if steps else ("", "")
+    begun = _BEGUN.get(kind, N_("began something"))
     if entry.method == "POST":
-        return _(_BEGUN.get(action) or _BEGUN.get(kind, N_("began something")))
+        return _(_BEGUN.get(action, begun))
     fetched = _FETCHED.get(kind, N_("fetched a file"))
     return _told(entry, fetched, N_("tried to download a file"))
 
