@@ -397,10 +397,14 @@ def wait(error: TooOften) -> str:
     return ngettext("Wait %(num)s minute.", "Wait %(num)s minutes.", -(-error.seconds // 60))
 
 
-def form_action(form: Callable[..., Response], status: int = 400) -> Callable[[View], View]:
+def form_action(
+    form: Callable[..., Response],
+    status: int = 400,
+    error: type[config.ConfigurationError] = config.RefusedCommand,
+) -> Callable[[View], View]:
     """Show a form again, with the reason, where its action is refused or tried too often.
 
-    form takes the values of the view, then message and status.
+    form takes the values of the view, then message and status. error is of a refusal.
     """
 
     def decorate(view: View) -> View:
@@ -408,10 +412,10 @@ def form_action(form: Callable[..., Response], status: int = 400) -> Callable[[V
         def act(**values: Any) -> Any:
             try:
                 return view(**values)
-            except config.RefusedCommand as error:
-                return form(**values, message=texts.reason_of(error), status=status)
-            except TooOften as error:
-                return too_often(partial(form, **values), error)
+            except error as refusal:
+                return form(**values, message=texts.reason_of(refusal), status=status)
+            except TooOften as too_many:
+                return too_often(partial(form, **values), too_many)
 
         return cast(View, act)
 

@@ -103,9 +103,9 @@ def translator() -> Callable[[str], str]:
     return _translation().gettext
 
 
-def reason_of(error: RefusedCommand) -> str:
-    """Return why something cannot be done, for a page."""
-    return sentence(error.text, error.values)
+def reason_of(error: ConfigurationError) -> str:
+    """Return why something cannot be done, for a page; in English if that is not translated."""
+    return sentence(error.text, error.values) if isinstance(error, RefusedCommand) else str(error)
 
 
 def sentence(text: str, values: Mapping[str, object]) -> str:
