@@ -20,6 +20,8 @@ def init_app(app: Flask) -> None:
     pages.init_app(app)
     texts.init_app(app)
     static_files.init_app(app)
+    # Templates word the state of jobs by its functions.
+    app.jinja_env.globals["running"] = jobs
     for part in _CORE:
         app.register_blueprint(part.blueprint)
     for feature in features():

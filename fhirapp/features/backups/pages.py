@@ -241,7 +241,6 @@ def _list(message: str = "") -> Response:
         needs_settings=database_path(settings()) is None,
         restores=not prepared.why_no_restart(settings()),
         last_restore=_last_restore(),
-        running=jobs,
     )
 
 
@@ -261,7 +260,6 @@ def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
         is_under_way=any(job.is_under_way for job in verifications),
         message=message,
         asks=asks,
-        running=jobs,
     )
 
 
@@ -297,7 +295,6 @@ def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Respon
         reason=reason,
         longest=LONGEST_REASON,
         message=message,
-        running=jobs,
     )
 
 

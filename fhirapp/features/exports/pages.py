@@ -69,7 +69,6 @@ def one(job_id: str) -> Response:
         "exports/export.html",
         scripts=True,
         job=job,
-        running=admin_jobs,
         archive=ARCHIVE,
         kept_until=kept_until(job),
     )
@@ -146,7 +145,6 @@ def _form(message: str = "") -> Response:
         now=now,
         is_under_way=any(job.is_under_way for job in listed)
         or any(job.is_under_way and (job.expires_at or 0) > now for job in begun),
-        running=admin_jobs,
         kept_until=kept_until,
         hours=settings().export_hours,
     )

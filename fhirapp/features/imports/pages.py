@@ -19,7 +19,7 @@ from fhirapp.features.imports.jobs import IMPORT, IMPORTS
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import shared_files
-from fhirapp.jobs import queue, uploads
+from fhirapp.jobs import process, queue, uploads
 from fhirapp.jobs.queue import DONE, Job
 from fhirapp.jobs.uploads import Upload
 from fhirapp.jobs.worker import sweep
@@ -192,12 +192,12 @@ def one(job_id: str) -> Response:
         report=report,
         outcomes=OUTCOMES,
         shown=_SHOWN,
-        has_rejected=any(file.base.startswith(REJECTED) for file in jobs.made_files(job)),
+        has_rejected=any(file.base.startswith(REJECTED) for file in process.made_files(job)),
         listed=LISTED,
-        running=jobs,
         files_of=files_of,
         total=total_of(job),
         again=queue.new_id(),
+        is_kept=uploads.is_kept(job.id),
     )
 
 
@@ -258,7 +258,6 @@ def _form(
         runs=found,
         is_under_way=any(run.is_under_way for run in found),
         sources=db.session.scalars(select(ImportSource.name).order_by(ImportSource.name)).all(),
-        running=jobs,
         most=uploads.MOST_FILES,
     )
 
@@ -284,7 +283,7 @@ def _report(job: Job) -> dict[str, Any] | None:
     if job.is_under_way:
         return None
     try:
-        name = next(file.name for file in jobs.made_files(job) if file.base == "report.json")
+        name = next(file.name for file in process.made_files(job) if file.base == "report.json")
         content: dict[str, Any] = json.loads(shared_files(settings()).read(name))
     except (StopIteration, FileNotFoundError, ValueError):
         return None

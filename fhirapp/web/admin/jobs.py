@@ -17,19 +17,10 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import forget_reader
-from fhirapp.files import StoredFile, shared_files
+from fhirapp.files import shared_files
 from fhirapp.jobs import process, queue, uploads
-from fhirapp.jobs.queue import (
-    BEGINS,
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    STOPPED,
-    UPLOADING,
-    WAITS,
-    WORKS,
-    Job,
-)
+from fhirapp.jobs.process import made_files
+from fhirapp.jobs.queue import Job
 from fhirapp.jobs.uploads import OutOfStep, Upload, UploadChunk
 from fhirapp.rest import recorder
 from fhirapp.rest.stream import Span, StoredContent, carry, wanted_span
@@ -57,14 +48,14 @@ def phase_of(job: Job) -> str:
     if job.is_stopping:
         return _("stopping")
     return {
-        BEGINS: _("starting"),
-        WAITS: _("waiting for another import"),
-        WORKS: _("running"),
-        UPLOADING: _("storing files"),
-        DONE: _("done"),
-        FAILED: _("failed"),
-        STOPPED: _("stopped"),
-        INTERRUPTED: _("interrupted"),
+        queue.BEGINS: _("starting"),
+        queue.WAITS: _("waiting for another import"),
+        queue.WORKS: _("running"),
+        queue.UPLOADING: _("storing files"),
+        queue.DONE: _("done"),
+        queue.FAILED: _("failed"),
+        queue.STOPPED: _("stopped"),
+        queue.INTERRUPTED: _("interrupted"),
     }[job.progress.phase if job.is_under_way else job.state]
 
 
@@ -95,22 +86,11 @@ def size_of(count: float) -> str:
     return f"{numeral(count, 1)} GB"
 
 
-def made_files(job: Job) -> list[StoredFile]:
-    """Return what a job made and can be fetched."""
-    return process.made_files(job)
-
-
-def has_given(job: Job) -> bool:
-    """Return whether what an import reads is still here, so that it can be begun again."""
-    return uploads.is_kept(job.id)
-
-
 def job_of(job_id: str, *kinds: str) -> Job:
     """Return a job of some kinds. Raises NotFound."""
-    job = queue.find(job_id, *kinds)
-    if job is None:
-        raise NotFound
-    return job
+    if job := queue.find(job_id, *kinds):
+        return job
+    raise NotFound
 
 
 def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
@@ -161,11 +141,8 @@ def watched(view: View) -> View:
     def looked(*args: Any, **values: Any) -> Any:
         found = pages.current_session()
         if request.headers.get("HX-Request") and (found is None or not found.complete):
-            headers = {
-                "HX-Redirect": pages.sign_in_address(request.path),
-                "Cache-Control": "no-store",
-            }
-            return Response(status=204, headers=headers)
+            back = pages.sign_in_address(request.path)
+            return Response(status=204, headers={"HX-Redirect": back, "Cache-Control": "no-store"})
         return view(*args, **values)
 
     return cast(View, looked)
@@ -173,10 +150,10 @@ def watched(view: View) -> View:
 
 def made_file(job: Job, name: str) -> Response:
     """Send a file that a job made. Raises NotFound."""
-    found = next((file for file in made_files(job) if file.base == name), None)
-    if found is None:
-        raise NotFound
-    return sent(found.name)
+    for file in made_files(job):
+        if file.base == name:
+            return sent(file.name)
+    raise NotFound
 
 
 def sent(name: str) -> Response:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import available_timezones
 
 from flask import Response, current_app, request
@@ -25,7 +25,7 @@ from fhirapp.auth.models import User
 from fhirapp.auth.oauth import signing_keys
 from fhirapp.db import db
 from fhirapp.server import live_settings
-from fhirapp.server.live_settings import SettingRow, StoredSettings, chosen
+from fhirapp.server.live_settings import StoredSettings, chosen
 from fhirapp.web import pages
 from fhirapp.web.admin.audit_descriptions import names_of
 from fhirapp.web.cookies import form_fields
@@ -50,7 +50,7 @@ def keys() -> Response:
 def rotate() -> Response:
     """Make a new key, once the administrator confirmed it; `fhirapp key rotate` does the same."""
     now = int(time.time())
-    if _waits(now):
+    if any(key.signs_from > now for key in signing_keys.published()):
         # The button was pressed twice, or in two browsers.
         raise pages.PageError(
             409, _("A new key was created a few minutes ago and is not in use yet.")
@@ -60,11 +60,6 @@ def rotate() -> Response:
     record("keys-changed", what="a new key for id tokens")
     signing_keys.rotate(now)
     return pages.see_other("/admin/keys?done=rotated")
-
-
-def _waits(now: int) -> bool:
-    """Say whether a key is published that does not sign yet."""
-    return any(key.signs_from > now for key in signing_keys.published())
 
 
 def _keys(*, asks: bool = False, done: bool = False) -> Response:
@@ -78,7 +73,7 @@ def _keys(*, asks: bool = False, done: bool = False) -> Response:
         algorithm=signing_keys.ALGORITHM,
         minutes=signing_keys.PUBLISHED_BEFORE_SECONDS // 60,
         hours=signing_keys.KEPT_SECONDS // 3600,
-        waits=_waits(now),
+        waits=any(key.signs_from > now for key in keys),
         asks=asks,
         done=_("The new key is published.") if done else "",
     )
@@ -193,29 +188,6 @@ GROUPS: Sequence[tuple[str, Mapping[str, str]]] = (
 )
 
 
-class _SettingView(NamedTuple):
-    """A setting as the page shows it; in_effect is what an empty one comes to."""
-
-    name: str
-    title: str
-    doc: str
-    value: str
-    in_effect: str
-    default: str
-    origin: str
-    # Whether it can be changed here, unless it is set where the server is started.
-    is_live: bool
-    # Whether there is a form for it here, and of which values: pairs of value and label.
-    is_open: bool
-    options: list[tuple[str, str]]
-    is_number: bool
-    # As the form has it.
-    typed: str
-    # What an administrator chose, and why that has no effect.
-    stored: SettingRow | None
-    ignored: str
-
-
 @blueprint.get("/admin/settings")
 @pages.for_administrators
 def index() -> Response:
@@ -242,13 +214,13 @@ def change(name: str) -> Response:
 
 def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Response:
     known = chosen()
-    listed = {view.name: view for view in _views(known)}
+    listed = {view["name"]: view for view in _views(known)}
     groups = [(title, [listed[name] for name in names]) for title, names in GROUPS]
     return pages.page(
         "admin/settings.html",
         status,
         groups=groups,
-        changed=[view for view in listed.values() if view.origin == config.STORED],
+        changed=[view for view in listed.values() if view["origin"] == config.STORED],
         unknown={name: row for name, row in known.rows.items() if name not in listed},
         names=names_of(User.id, User.name, (row.changed_by for row in known.rows.values())),
         origins={
@@ -258,7 +230,6 @@ def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Respon
         },
         stored=config.STORED,
         prefix=config.PREFIX,
-        parts=parts,
         faulty=faulty,
         fault=fault,
         done={
@@ -266,11 +237,6 @@ def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Respon
             request.args.get(pages.UNCHANGED, ""): _(pages.NOTHING_CHANGED),
         },
     )
-
-
-def parts(text: str) -> list[tuple[str, bool]]:
-    """Return the pieces of a sentence, and of each whether it is `code`."""
-    return [(piece, place % 2 == 1) for place, piece in enumerate(text.split("`")) if piece]
 
 
 def masked(address: str) -> str:
@@ -288,7 +254,8 @@ def shown_url(url: URL) -> str:
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
-def _views(known: StoredSettings) -> Iterator[_SettingView]:
+def _views(known: StoredSettings) -> Iterator[dict[str, Any]]:
+    """Yield each setting as the page shows it."""
     now = config.settings()
     in_effect = {
         "database_url": shown_url(db.engine.url),
@@ -300,31 +267,31 @@ def _views(known: StoredSettings) -> Iterator[_SettingView]:
     typed = form_fields()
     titles = {name: title for _group, names in GROUPS for name, title in names.items()}
     for field in config.declared():
-        name, value = field.name, getattr(now, field.name)
+        name, value, parser = field.name, getattr(now, field.name), field.metadata["parser"]
         shown = _as_text(value)
         if field.metadata["secret"] and value:
             shown = masked(value) if name == "database_url" else _("not shown")
         is_unset = value == field.default and name in in_effect
-        origin = now.origins.get(name, "")
-        is_live = name in live_settings.LIVE
-        yield _SettingView(
-            name,
-            titles[name],
-            field.metadata["doc"],
-            "" if is_unset else shown,
-            in_effect[name] if is_unset else "",
-            field.metadata["shown"] or f"`{_as_text(field.default)}`",
-            origin,
-            is_live=is_live,
-            is_open=is_live and origin in ("", config.STORED),
-            options=_zones(str(value))
-            if name == "timezone"
-            else _options(field.metadata["parser"]),
-            is_number=isinstance(field.metadata["parser"], Integer),
-            typed=typed.get(name, str(value)) if is_live else "",
-            stored=known.rows.get(name),
-            ignored=known.ignored.get(name, ""),
-        )
+        origin, is_live = now.origins.get(name, ""), name in live_settings.LIVE
+        yield {
+            "name": name,
+            "title": titles[name],
+            "doc": field.metadata["doc"],
+            "value": "" if is_unset else shown,
+            # What an empty value comes to.
+            "in_effect": in_effect[name] if is_unset else "",
+            "default": field.metadata["shown"] or f"`{_as_text(field.default)}`",
+            "origin": origin,
+            # Whether it can be changed here; and whether it is not set where the server is started.
+            "is_live": is_live,
+            "is_open": is_live and origin in ("", config.STORED),
+            "options": _zones(str(value)) if name == "timezone" else _options(parser),
+            "is_number": isinstance(parser, Integer),
+            "typed": typed.get(name, str(value)) if is_live else "",
+            # What an administrator chose, and why that has no effect.
+            "stored": known.rows.get(name),
+            "ignored": known.ignored.get(name, ""),
+        }
 
 
 def _as_text(value: Any) -> str:
