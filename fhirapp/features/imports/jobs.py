@@ -28,8 +28,8 @@ IMPORTS = (IMPORT, FOLDER, PULL)
 REPORTS, REJECTED = ("report.json", "report.html"), "rejected.ndjson"
 # So many notes on the names of uploaded files are shown.
 _SHOWN_NAMES = 20
-# The options of an import that its form has too.
-_OPTIONS = ("source", "delete_missing", "force", "repair", "prefix", "provenance")
+# The options of an import that are ticked in its form.
+CHOICES = ("delete_missing", "force", "repair", "provenance")
 
 
 def import_uploaded(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
@@ -51,7 +51,7 @@ def import_uploaded(settings: Settings, job: Job, tracker: Tracker, _passphrase:
         tracker.phase(WORKS, total_bytes(paths))
 
     options = Options(
-        **{name: job.request[name] for name in _OPTIONS},
+        **{name: job.request[name] for name in ("source", "prefix", *CHOICES)},
         rejected=made / REJECTED,
         together=len(paths) > 1,
         who=job.owner,
