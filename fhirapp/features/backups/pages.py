@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from shlex import quote as quote_word
+from typing import Any
 from urllib.parse import quote
 
 from flask import Response, request
@@ -23,13 +24,13 @@ from fhirapp.features.backups.rotation import FOLDER, Backup, backups, delete_ba
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import queue, schedules
-from fhirapp.jobs.queue import DONE, Job
+from fhirapp.jobs.queue import DONE
 from fhirapp.jobs.worker import sweep
 from fhirapp.web import pages
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
 from fhirapp.web.cookies import form_fields, keeps
-from fhirapp.web.texts import _, reason_of
+from fhirapp.web.texts import _
 
 blueprint = pages.blueprint_of("admin_backups", __name__)
 # What was removed while it was looked at.
@@ -59,20 +60,69 @@ def every() -> Response:
     return _list()
 
 
+def _list(message: str = "", status: int = 200) -> Response:
+    found, taken = backups(settings()), queue.jobs(BACKUP)
+    # The newest of each stays.
+    tested = {job.request.get("name"): job for job in reversed(queue.jobs(VERIFICATION))}
+    last_restore = prepared.prepared(settings())
+    is_over = last_restore and last_restore.state in (prepared.DONE, prepared.FAILED)
+    return _page(
+        "backups/backups.html",
+        found[0] if found else None,
+        message,
+        status,
+        upload_id=queue.new_id(),
+        backups=[(backup, tested.get(backup.name)) for backup in found],
+        path_of=_path,
+        # What went well stands in the list of backups.
+        jobs=[job for job in taken[:_SHOWN] if job.is_under_way or job.state != DONE],
+        is_under_way=any(job.is_under_way for job in taken),
+        done=_("Backup deleted.") if request.args.get("done") == "deleted" else "",
+        cannot=why_no_backup(settings()),
+        schedules=[
+            (schedule, schedule.due_at(settings().zone))
+            for schedule in schedules.schedules()
+            if schedule.kind == BACKUP
+        ],
+        fields=SCHEDULE.fields,
+        files=settings().files,
+        takes_uploads=not settings().demo,
+        last_restore=last_restore if is_over else None,
+    )
+
+
+def _page(
+    template: str, backup: Backup | None, message: str, status: int, **values: Any
+) -> Response:
+    """Return a page with the command that restores a backup."""
+    return pages.page(
+        template,
+        status,
+        scripts=True,
+        job_id=queue.new_id(),
+        backup=backup,
+        path=_path(backup) if backup else "",
+        message=message,
+        restore=_restore(backup),
+        needs_settings=database_path(settings()) is None,
+        restores=not prepared.why_no_restart(settings()),
+        **values,
+    )
+
+
 @blueprint.post("/admin/backups")
 @pages.for_administrators
+@pages.form_action(_list)
 def take() -> Response:
     """Take a backup, encrypted where a passphrase is typed."""
     passphrase = pages.password_field("passphrase")
     if passphrase != pages.password_field("again"):
-        return _list(
-            _(
-                "The passphrases do not match. Enter the same passphrase twice, or leave both "
-                "fields empty."
-            )
+        raise RefusedCommand(
+            "The passphrases do not match. Enter the same passphrase twice, or leave both "
+            "fields empty."
         )
     if len(passphrase) > _LONGEST:
-        return _list(_("A passphrase can have at most 999 characters."))
+        raise RefusedCommand("A passphrase can have at most 999 characters.")
     if why := why_no_backup(settings()):
         raise pages.PageError(409, why)
     jobs.begin(BACKUP, {"encrypted": bool(passphrase)}, passphrase=passphrase)
@@ -81,21 +131,20 @@ def take() -> Response:
 
 @blueprint.post("/admin/backups/upload")
 @pages.for_administrators
+@pages.form_action(_list, error=ConfigurationError)
 def upload() -> Response:
     """Keep a backup that was uploaded in pieces before, or comes with this form."""
     if settings().demo:
         # What is in one need not have come through this server's checks.
-        return _list(_("The demo takes no backup from elsewhere, since everybody may sign in."))
+        raise RefusedCommand(
+            "The demo takes no backup from elsewhere, since everybody may sign in."
+        )
     job_id = jobs.job_field()
-    if queue.find(job_id, BACKUP) is not None:
-        return pages.see_other("/admin/backups")
-    try:
+    if queue.find(job_id, BACKUP) is None:
         found = jobs.take_upload(job_id)
-    except ConfigurationError as error:
-        return _list(str(error))
-    if found is None or not found.is_whole:
-        return _list(_("Choose the file of a backup, and upload it as a whole."))
-    jobs.begin(BACKUP, {"uploaded": found.files[0].name, "size": found.size})
+        if found is None or not found.is_whole:
+            raise RefusedCommand("Choose the file of a backup, and upload it as a whole.")
+        jobs.begin(BACKUP, {"uploaded": found.files[0].name, "size": found.size})
     return pages.see_other("/admin/backups")
 
 
@@ -104,49 +153,79 @@ def upload() -> Response:
 @pages.for_administrators
 def restore(name: str) -> Response:
     """Show what a restore of a backup would bring and take, once that is prepared."""
-    return _restore_page(_found(name), form_fields().get("reason", ""))
+    return _restore_page(name)
+
+
+def _restore_page(name: str, message: str = "", status: int = 200) -> Response:
+    backup, why = _found(name), prepared.why_no_restart(settings())
+    # Jobs are read first: a job that ends in between has already stored its result.
+    began = [job for job in queue.jobs(RESTORE) if job.request.get("name") == backup.name]
+    found = prepared.prepared(settings())
+    is_ready = found and (found.name, found.state) == (backup.name, prepared.PREPARED) and not why
+    rows = []
+    lost: Mapping[str, int] = {}
+    if found and is_ready:
+        with db.engine.connect() as connection:
+            now = contents(connection)
+            lost = prepared.changed_since(connection, found.taken)
+        for key, words in _COUNTED.items():
+            rows.append((_(words), found.contents[key], now[key], lost[key]))
+    return _page(
+        "backups/restore.html",
+        backup,
+        message,
+        status,
+        why=why,
+        job=next(iter(began), None),
+        found=found if is_ready else None,
+        taken=moment_of(found.taken).timestamp() if found else 0,
+        rows=rows,
+        lost=lost,
+        reason=form_fields().get("reason", "").strip(),
+        longest=LONGEST_REASON,
+    )
 
 
 @blueprint.post("/admin/backups/<name>/restore")
 @pages.for_administrators
+@pages.form_action(_restore_page)
 def prepare(name: str) -> Response:
     """Prepare a restore: the backup is checked, and laid beside the database."""
-    found, passphrase = _found(name), pages.password_field("passphrase")
+    found = _found(name)
     _check_restores_here()
-    if found.is_sealed and not passphrase:
-        message = _("Enter the passphrase. This backup can't be opened without it.")
-        return _restore_page(found, message=message)
-    jobs.begin(RESTORE, {"name": found.name}, passphrase=passphrase)
+    jobs.begin(RESTORE, {"name": found.name}, passphrase=_passphrase(found))
     return pages.see_other(f"{_path(found)}/restore")
+
+
+def _passphrase(backup: Backup) -> str:
+    """Return the passphrase in the form. Raises RefusedCommand if the backup needs one."""
+    passphrase = pages.password_field("passphrase")
+    if backup.is_sealed and not passphrase:
+        raise RefusedCommand("Enter the passphrase. This backup can't be opened without it.")
+    return passphrase
 
 
 @blueprint.post("/admin/backups/<name>/restore/confirm")
 @keeps("reason")
 @pages.for_administrators
+@pages.form_action(_restore_page, error=ConfigurationError)
 def confirm(name: str) -> Response:
     """Have the server restart on what is prepared, once the administrator typed why."""
     found, reason = _found(name), pages.field("reason", LONGEST_REASON)
     _check_restores_here()
     if any(job.is_under_way for job in queue.jobs()):
-        message = _("An import, export or backup is under way. Wait for its end, or stop it.")
-    elif len(reason) < SHORTEST_REASON:
-        message = _("Enter a reason. It is kept in the audit trail.")
-    elif pages.field("typed", 100).casefold() != _("restore").casefold():
-        message = _("The word is another one. Nothing was restored.")
-    else:
-        # Made first: the server ends its processes then.
-        restoring = pages.page("backups/restoring.html", above="../../../")
-        try:
-            prepared.confirm(
-                settings(), pages.field("prepared", 100), pages.signed_in().user, reason
-            )
-        except RefusedCommand as error:
-            return _restore_page(found, reason, reason_of(error))
-        except ConfigurationError as error:
-            return _restore_page(found, reason, str(error))
-        jobs.note("restores backup %s", found.name)
-        return restoring
-    return _restore_page(found, reason, message)
+        raise RefusedCommand(
+            "An import, export or backup is under way. Wait for its end, or stop it."
+        )
+    if len(reason) < SHORTEST_REASON:
+        raise RefusedCommand("Enter a reason. It is kept in the audit trail.")
+    if pages.field("typed", 100).casefold() != _("restore").casefold():
+        raise RefusedCommand("The word is another one. Nothing was restored.")
+    # Made first: the server ends its processes then.
+    restoring = pages.page("backups/restoring.html", above="../../../")
+    prepared.confirm(settings(), pages.field("prepared", 100), pages.signed_in().user, reason)
+    jobs.note("restores backup %s", found.name)
+    return restoring
 
 
 @blueprint.get("/admin/restoring")
@@ -170,17 +249,30 @@ def _restoring(found: prepared.PreparedRestore | None) -> Response:
 @pages.for_administrators
 def one(name: str) -> Response:
     """Show a backup: what is known of it, and what can be done with it."""
-    return _one(_found(name))
+    return _one(name)
+
+
+def _one(name: str, message: str = "", status: int = 200, *, asks: bool = False) -> Response:
+    backup = _found(name)
+    tests = [job for job in queue.jobs(VERIFICATION) if job.request.get("name") == backup.name]
+    return _page(
+        "backups/backup.html",
+        backup,
+        message,
+        status,
+        verifications=tests[:_SHOWN],
+        is_under_way=any(job.is_under_way for job in tests),
+        asks=asks,
+    )
 
 
 @blueprint.post("/admin/backups/<name>/drill")
 @pages.for_administrators
+@pages.form_action(_one)
 def verify(name: str) -> Response:
     """Start to verify a backup: open a copy, and read all of it."""
-    found, passphrase = _found(name), pages.password_field("passphrase")
-    if found.is_sealed and not passphrase:
-        return _one(found, _("Enter the passphrase. This backup can't be opened without it."))
-    jobs.begin(VERIFICATION, {"name": found.name}, passphrase=passphrase)
+    found = _found(name)
+    jobs.begin(VERIFICATION, {"name": found.name}, passphrase=_passphrase(found))
     return pages.see_other(_path(found))
 
 
@@ -200,7 +292,7 @@ def delete(name: str) -> Response:
     """Delete a backup, once the administrator confirmed it."""
     found = _found(name)
     if request.form.get("sure") != "yes":
-        return _one(found, asks=True)
+        return _one(name, asks=True)
     try:
         delete_backup(settings(), found.name)
     except OSError as error:
@@ -211,103 +303,10 @@ def delete(name: str) -> Response:
     return pages.see_other("/admin/backups?done=deleted")
 
 
-def _list(message: str = "") -> Response:
-    found = backups(settings())
-    taken = queue.jobs(BACKUP)
-    return pages.page(
-        "backups/backups.html",
-        400 if message else 200,
-        scripts=True,
-        job_id=queue.new_id(),
-        upload_id=queue.new_id(),
-        backups=[(backup, _last_verification(backup)) for backup in found],
-        path_of=_path,
-        # What went well stands in the list of backups.
-        jobs=[job for job in taken[:_SHOWN] if job.is_under_way or job.state != DONE],
-        last=next((job for job in taken if job.state == DONE), None),
-        is_under_way=any(job.is_under_way for job in taken),
-        message=message,
-        done=_("Backup deleted.") if request.args.get("done") == "deleted" else "",
-        cannot=why_no_backup(settings()),
-        schedules=[
-            (schedule, schedule.due_at(settings().zone))
-            for schedule in schedules.schedules()
-            if schedule.kind == BACKUP
-        ],
-        fields=SCHEDULE.fields,
-        files=settings().files,
-        takes_uploads=not settings().demo,
-        restore=_restore(found[0] if found else None),
-        needs_settings=database_path(settings()) is None,
-        restores=not prepared.why_no_restart(settings()),
-        last_restore=_last_restore(),
-    )
-
-
-def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
-    verifications = _verifications(backup)
-    return pages.page(
-        "backups/backup.html",
-        400 if message else 200,
-        scripts=True,
-        job_id=queue.new_id(),
-        backup=backup,
-        path=_path(backup),
-        restore=_restore(backup),
-        needs_settings=database_path(settings()) is None,
-        restores=not prepared.why_no_restart(settings()),
-        verifications=verifications[:_SHOWN],
-        is_under_way=any(job.is_under_way for job in verifications),
-        message=message,
-        asks=asks,
-    )
-
-
-def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Response:
-    why = prepared.why_no_restart(settings())
-    # Jobs are read first: a job that ends in between has already stored its result.
-    began = [job for job in queue.jobs(RESTORE) if job.request.get("name") == backup.name]
-    found = prepared.prepared(settings())
-    is_ready = found and (found.name, found.state) == (backup.name, prepared.PREPARED) and not why
-    rows = []
-    lost: Mapping[str, int] = {}
-    if found and is_ready:
-        with db.engine.connect() as connection:
-            now = contents(connection)
-            lost = prepared.changed_since(connection, found.taken)
-        for key, words in _COUNTED.items():
-            rows.append((_(words), found.contents[key], now[key], lost[key]))
-    return pages.page(
-        "backups/restore.html",
-        400 if message else 200,
-        scripts=True,
-        job_id=queue.new_id(),
-        backup=backup,
-        path=_path(backup),
-        why=why,
-        restore=_restore(backup),
-        needs_settings=database_path(settings()) is None,
-        job=next(iter(began), None),
-        found=found if is_ready else None,
-        taken=moment_of(found.taken).timestamp() if found else 0,
-        rows=rows,
-        lost=lost,
-        reason=reason,
-        longest=LONGEST_REASON,
-        message=message,
-    )
-
-
 def _check_restores_here() -> None:
     """Raise PageError where restoring is a matter of the command line."""
     if prepared.why_no_restart(settings()):
         raise pages.PageError(409, _("This server restores at the command line only."))
-
-
-def _last_restore() -> prepared.PreparedRestore | None:
-    """Return the last restore from this page, with its outcome."""
-    found = prepared.prepared(settings())
-    return found if found and found.state in (prepared.DONE, prepared.FAILED) else None
 
 
 def _found(name: str) -> Backup:
@@ -333,13 +332,3 @@ def _restore(backup: Backup | None) -> str:
     place = place_of(settings(), backup.name if backup else _("NAME.backup"))
     demo = " --demo" if settings().demo else ""
     return f"{''.join(shown)}fhirapp restore {quote_word(place)} --force{sealed}{demo}"
-
-
-def _verifications(backup: Backup) -> Sequence[Job]:
-    """Return the jobs that verified a backup, newest first."""
-    recorded = queue.jobs(VERIFICATION)
-    return [job for job in recorded if job.request.get("name") == backup.name]
-
-
-def _last_verification(backup: Backup) -> Job | None:
-    return next(iter(_verifications(backup)), None)
