@@ -19,14 +19,16 @@ from itertools import islice
 from pathlib import Path
 
 from flask import current_app
+from sqlalchemy import select
 from werkzeug.test import create_environ
 
 from fhirapp.audit import Unwritable
 from fhirapp.audit.events import record_export
+from fhirapp.auth.models import User
 from fhirapp.auth.scopes import Access
 from fhirapp.config import ConfigurationError, Settings, settings
 from fhirapp.core import current_core
-from fhirapp.db import Reader, writing
+from fhirapp.db import Reader, db, writing
 from fhirapp.definition import types
 from fhirapp.disk import need_space, reason_of
 from fhirapp.features.exports import files
@@ -87,7 +89,7 @@ def export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> 
             types()["Binary"],
             request=command_of(names, since, history=history),
             progress=tracker.at,
-            user_id=job.owner,
+            user_id=_user_id(job.owner),
         )
     tracker.progress.counts = {
         file.url: {"resources": file.lines, "versions": file.versions} for file in manifest.files
@@ -100,6 +102,11 @@ def export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> 
         reason = reason_of(error) if isinstance(error, OSError) else str(error)
         return f"There is no archive of all files ({reason}); each can be fetched by itself."
     return ""
+
+
+def _user_id(username: str) -> str | None:
+    with db.engine.connect() as connection:
+        return connection.scalar(select(User.id).where(User.username == username))
 
 
 def _pack(made: Path) -> None:

@@ -68,6 +68,13 @@ def test_everything_is_exported_into_files_and_an_archive(admin, whole):
         assert names == set(opened.namelist()) - {"manifest.json"}
 
 
+@pytest.mark.usefixtures("whole")
+def test_audit_trail_names_the_administrator_who_exported(clinic, admin):
+    words = admin.get("/admin/audit?kind=administration").words
+    assert "exported records" in words
+    assert "Deleted user" not in words
+
+
 def test_export_of_some_types_since_a_day_with_all_versions(clinic, admin):
     page = exported(admin, type=["Patient", "Group"], since="2020-01-01", history="yes")
     assert task(clinic, task_id(page)).request["since"] == "2020-01-01T00:00:00.000+00:00"
