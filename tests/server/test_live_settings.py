@@ -214,7 +214,7 @@ def test_doctor_reports_where_settings_come_from(app):
         THREADS="3",
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    (words,) = (finding["words"] for finding in found if finding["what"] == "Settings")
-    assert words.startswith("Settings that are not at their defaults: environment: database_url, ")
-    assert "instance_path, threads" in words
-    assert words.endswith("admin page: page_size.")
+    environment, page = (finding["words"] for finding in found if finding["what"] == "Settings")
+    assert environment.startswith("Set in the environment: database_url, ")
+    assert environment.endswith("instance_path, threads.")
+    assert page == "Set on the Settings page: page_size."

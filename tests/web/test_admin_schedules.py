@@ -106,7 +106,7 @@ def test_failure_is_shown_on_the_overview_in_metrics_and_in_the_check(app, admin
     inbox.rename(inbox.with_name("away"))
     run_later(app, 600)
     why = f"The watched folder {inbox} cannot be read (No such file or directory)."
-    told = f"The schedule lab failed (1 consecutive failures): {why}"
+    told = f"The schedule lab failed (consecutive failures: 1): {why}"
     assert admin.get("/admin").links[told] == lab.path
     assert why in admin.get(PATH).words
     with app.app_context():

@@ -26,7 +26,7 @@ def _administrators() -> Iterator[Finding]:
         advice = N_("Create the first at the address that the server prints when it starts.")
         yield Finding(WRONG, text, advice)
     elif unprotected and not settings().demo and not settings().oidc_issuer:
-        text = N_("%(without)s of %(count)s administrators have no second factor.")
+        text = N_("Administrators without a second factor: %(without)s of %(count)s.")
         advice = N_("Require it: FHIRAPP_SECOND_FACTOR=administrators.")
         yield Finding(NOTE, text, advice, f"/admin/users?role={ADMINISTRATOR}", values)
     else:

@@ -59,7 +59,7 @@ _OTHER_KINDS = {
 }
 PROOFS: Mapping[str, str] = {
     models.NONE: _("None: it cannot keep a secret. PKCE protects its codes."),
-    models.BASIC: _("Client secret, created here once the app is approved"),
+    models.BASIC: _("Client secret, created after the app is approved"),
     models.SIGNED: _("Private key that it signs with; only the public key is registered here"),
 }
 

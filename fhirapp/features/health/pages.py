@@ -29,7 +29,7 @@ from fhirapp.web.texts import _, numeral, sentence
 from fhirapp.web.times import moment
 
 blueprint = blueprint_of("health_pages", __name__)
-STATES = {WRONG: _("Problems"), NOTE: _("For information"), GOOD: _("Passed")}
+STATES = {WRONG: _("Needs attention"), NOTE: _("For information"), GOOD: _("Passed")}
 # By their gauges, in the order of the page.
 _SIZES = {
     "database_bytes": _("Database"),

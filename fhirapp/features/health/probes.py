@@ -59,17 +59,19 @@ def _readiness() -> Iterator[Finding | Gauge]:
     yield Gauge("ready", "Whether requests can be answered", not fault)
 
 
+_SET_BY = {
+    config.COMMAND_LINE: N_("Set on the command line: %(names)s."),
+    config.ENVIRONMENT: N_("Set in the environment: %(names)s."),
+    config.STORED: N_("Set on the Settings page: %(names)s."),
+}
+
+
 def _settings() -> Iterator[Finding]:
     origins = config.settings().origins
-    by_origin = [
-        f"{origin}: {', '.join(name for name, of in origins.items() if of == origin)}"
-        for origin in (config.COMMAND_LINE, config.ENVIRONMENT, config.STORED)
-        if origin in origins.values()
-    ]
-    if by_origin:
-        text = N_("Settings that are not at their defaults: %(origins)s.")
-        yield Finding(GOOD, text, values={"origins": "; ".join(by_origin)})
-    else:
+    for origin, template in _SET_BY.items():
+        if names := [name for name, of in origins.items() if of == origin]:
+            yield Finding(GOOD, template, values={"names": ", ".join(names)})
+    if not origins:
         yield Finding(GOOD, N_("All settings have their defaults."))
     for name, reason in live_settings.chosen().ignored.items():
         yield Finding(
@@ -302,7 +304,7 @@ def _schedules() -> Iterator[Finding | Gauge]:
         if runs.failures:
             reason = runs.failures[0].summary or config.Marked("see its recent runs")
             values |= {"count": len(runs.failures), "why": reason}
-            text = N_("The schedule %(name)s failed (%(count)s consecutive failures): %(why)s")
+            text = N_("The schedule %(name)s failed (consecutive failures: %(count)s): %(why)s")
             yield Finding(WRONG, text, N_("See its recent runs."), path, values)
         if count := count_failed(schedule):
             text = N_(

@@ -401,7 +401,7 @@ def test_files_that_are_still_being_stored_are_reported(clinic):
 
 
 def test_missing_administrators_and_second_factors_are_reported(clinic):
-    assert "have no second factor" in text_of(clinic, "Accounts", NOTE)
+    assert "without a second factor" in text_of(clinic, "Accounts", NOTE)
     alter(clinic, update(User).values(disabled=True))
     assert text_of(clinic, "Accounts", WRONG) == "There is no administrator."
 
@@ -439,7 +439,7 @@ def test_administrators_see_findings_on_a_page(clinic):
     admin = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
     page = admin.get(admin.get("/admin").links["Check the server"])
     assert page.heading == "Server check"
-    assert "have no second factor" in page.words
+    assert "without a second factor" in page.words
     page = admin.get(page.links["Read the database and the audit trail to their ends too"])
     assert "entries, all as they were sealed" in page.words
     assert "entries, all as they were sealed" not in admin.get("/admin").words
