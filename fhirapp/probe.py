@@ -84,10 +84,14 @@ class Probe:
 
 
 class SetupStep(NamedTuple):
-    """Something that an administrator sets up once; steps are ordered by position."""
+    """Something that an administrator sets up once; steps are ordered by position.
+
+    The checklist is complete without the optional ones.
+    """
 
     position: int
     name: str
     description: str
     path: str
     is_done: bool
+    is_optional: bool = False

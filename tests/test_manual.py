@@ -247,7 +247,7 @@ def test_commands_for_schedules_run_unchanged(installed, tmp_path):
         "nightly  backup  daily",
     ):
         assert name in done.stdout
-    assert "done. Backed up, and read back" in done.stdout
+    assert "done. Backed up and read back" in done.stdout
 
 
 def test_limits_of_refusals_and_refresh_tokens_are_those_of_the_code():

@@ -169,6 +169,8 @@ def _upgrade(settings: Settings, say: Callable[[str], None]) -> None:
             else:
                 say("The database is upgraded without a copy.")
     before = upgrade(db.engine)
+    if schema is None and not settings.demo:
+        say(f"A new, empty database was created: {redact_url(db.engine)}.")
     if before is not None and migrate.is_upgradable(before):
         copied = f"; the old one is kept in {kept}" if kept else ""
         say(f"The database was upgraded from schema {before} to {migrate.HEAD}{copied}.")

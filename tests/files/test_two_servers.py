@@ -128,7 +128,7 @@ def test_backups_are_listed_verified_fetched_and_deleted_through_any_server(
     assert f"backups/{taken.progress.name}" in place.names()
     page = second.get(f"/admin/backups/{taken.progress.name}")
     assert f"{place.files}/backups/{taken.progress.name} --force" in page.words
-    page.submit("Test backup")
+    page.submit("Verify backup")
     tried = newest(servers[1], VERIFICATION)
     assert tried.state == "done", tried.progress.notes
     path = f"/admin/backups/{taken.progress.name}/file"

@@ -68,7 +68,7 @@ def test_backup_is_taken_and_verified_and_the_oldest_removed(app, tmp_path):
     ended = look(app)
     assert (ended.outcome, ended.failures) == (DONE, 0)
     assert "Backed up" in ended.note
-    assert "It is whole: all of its" in ended.note
+    assert "Verified: all of its" in ended.note
     (first,) = tmp_path.glob("one-*.backup")
     other.write_bytes(first.read_bytes())
     for number in (1, 2):

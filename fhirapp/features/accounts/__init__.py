@@ -21,6 +21,7 @@ FEATURE = Feature(
     probes=("fhirapp.features.accounts.probes:PROBES",),
     setup_steps=(
         "fhirapp.features.accounts.probes:add_users",
+        "fhirapp.features.accounts.probes:add_second_administrator",
         "fhirapp.features.accounts.probes:add_second_factor",
     ),
     navigation=(

@@ -243,7 +243,7 @@ def turn_second_factor() -> Response:
             set_session(sessions.renewed(connection, session_id))
     except config.RefusedCommand:
         return pages.see_other("/account/second-factor")
-    return pages.page("accounts/second_factor_codes.html", codes=codes)
+    return pages.page("accounts/second_factor_codes.html", scripts=True, codes=codes)
 
 
 _MUST_HAVE = _(

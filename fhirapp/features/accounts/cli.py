@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 from sqlalchemy import Connection
@@ -20,6 +21,7 @@ from fhirapp.auth.models import PATIENT, ROLES
 from fhirapp.auth.users import accounts
 from fhirapp.cli.common import changing, demo_option, known_id, reading, say
 from fhirapp.config import RefusedCommand
+from fhirapp.url_syntax import is_loopback
 
 # Longer than any password, in bytes: a line without an end is not read on.
 _LONGEST_LINE = 10_000
@@ -275,6 +277,12 @@ def _print_setup(address: str) -> None:
     hours = accounts.SETUP_SECONDS // 3600
     say(f"At this address the password can be chosen once, within {hours} hours:")
     click.echo(address)
+    parts = urlsplit(address)
+    if is_loopback(parts.netloc):
+        say(
+            f"Replace {parts.scheme}://{parts.netloc} where the server has another address: here,"
+            " FHIRAPP_BASE_URL is not set."
+        )
 
 
 def _records(row: Mapping[str, Any]) -> str:

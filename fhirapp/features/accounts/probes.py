@@ -15,6 +15,7 @@ from fhirapp.web.pages import signed_in
 
 _IS_ENABLED = User.disabled.is_(False)
 _IS_ADMINISTRATOR = (User.role == ADMINISTRATOR, _IS_ENABLED)
+_NEW_ADMINISTRATOR = f"/admin/users/new?role={ADMINISTRATOR}"
 _NO_SECOND_FACTOR = (*_IS_ADMINISTRATOR, User.totp_secret.is_(None))
 
 
@@ -25,22 +26,37 @@ def _administrators() -> Iterator[Finding]:
         text = N_("There is no administrator.")
         advice = N_("Create the first at the address that the server prints when it starts.")
         yield Finding(WRONG, text, advice)
-    elif unprotected and not settings().demo and not settings().oidc_issuer:
-        text = N_("Administrators without a second factor: %(without)s of %(count)s.")
-        advice = N_("Require it: FHIRAPP_SECOND_FACTOR=administrators.")
-        yield Finding(NOTE, text, advice, f"/admin/users?role={ADMINISTRATOR}", values)
+    elif count == 1 and not settings().demo:
+        text = N_("There is only one administrator.")
+        advice = N_("A second one can let the first in again, without a command on the server.")
+        yield Finding(NOTE, text, advice, _NEW_ADMINISTRATOR)
     else:
         yield Finding(GOOD, N_("Administrators: %(count)s"), values=values)
+    if unprotected and not settings().demo and not settings().oidc_issuer:
+        text = N_("Administrators without a second factor: %(without)s of %(count)s.")
+        advice = N_("Require it in the settings: FHIRAPP_SECOND_FACTOR=administrators.")
+        yield Finding(NOTE, text, advice, "/admin/settings#second_factor", values)
 
 
 def add_users() -> SetupStep:
     """Return the step that adds users."""
     return SetupStep(
-        10,
+        20,
         N_("Add users"),
-        N_("Clinicians, patients, and a second administrator who can restore your access."),
+        N_("Clinicians, and patients if they are to see their own record."),
         "/admin/users/new",
-        _count(_IS_ENABLED) > 1,
+        _count(_IS_ENABLED, User.role != ADMINISTRATOR) > 0,
+    )
+
+
+def add_second_administrator() -> SetupStep:
+    """Return the step that adds somebody who can let the first administrator in again."""
+    return SetupStep(
+        25,
+        N_("Add a second administrator"),
+        N_("They can let you in again if you forget your password or lose your phone."),
+        _NEW_ADMINISTRATOR,
+        _count(*_IS_ADMINISTRATOR) > 1,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from flask import Response, request
@@ -26,6 +27,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.narrative import concepts
 from fhirapp.fhir.words import name_of
 from fhirapp.store.merge import merged_target
+from fhirapp.url_syntax import is_loopback
 from fhirapp.web import pages
 from fhirapp.web.admin.audit import before
 from fhirapp.web.admin.audit_descriptions import VIA, described
@@ -156,8 +158,10 @@ def index() -> Response:
 
 
 def _form(message: str = "", status: int = 200) -> Response:
+    typed = form_fields()
+    role = typed.get("role", request.args.get("role"))
     return pages.page(
-        "accounts/new_user.html", status, typed=form_fields(), roles=ROLES, message=message
+        "accounts/new_user.html", status, typed=typed, role=role, roles=ROLES, message=message
     )
 
 
@@ -250,8 +254,15 @@ def _user(key: UUID) -> User:
 
 
 def _setup_address(user_id: str, name: str, code: str) -> Response:
-    address, back = f"{urls.base_url()}/setup?code={code}", f"/admin/users/{user_id}"
-    return pages.page("once.html", scripts=True, kind="setup", secret=address, name=name, back=back)
+    return pages.page(
+        "once.html",
+        scripts=True,
+        kind="setup",
+        secret=f"{urls.base_url()}/setup?code={code}",
+        is_local=is_loopback(urlsplit(urls.base_url()).netloc),
+        name=name,
+        back=f"/admin/users/{user_id}",
+    )
 
 
 def _related(patients: Iterable[Person]) -> dict[str, list[tuple[str, str, str]]]:

@@ -42,7 +42,7 @@ def register_app() -> SetupStep:
     apps = (Client.approved_at.is_not(None), Client.kind.not_in((OF_PAGES, OF_SHELL)))
     found = db.session.execute(select(Client.client_id).where(*apps).limit(1)).first()
     return SetupStep(
-        20,
+        55,
         N_("Register an app"),
         N_(
             "Decide what apps and systems can read. Apps that developers register wait "
@@ -50,6 +50,7 @@ def register_app() -> SetupStep:
         ),
         "/apps/register",
         found is not None,
+        is_optional=True,
     )
 
 

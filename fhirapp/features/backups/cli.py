@@ -75,7 +75,7 @@ def backup(
     taken = back_up(settings, target, moment, passphrase)
     click.echo(taken.path)
     how = "encrypted" if passphrase else "not encrypted: protect it like the records"
-    say(f"Backed up, and read back: {human_size(taken.size)}, {how}.")
+    say(f"Backed up and read back: {human_size(taken.size)}, {how}.")
     return _rotate(naming, keep, taken.path) if naming and keep else 0
 
 
@@ -124,7 +124,7 @@ def _file(path: Path, keep: int | None) -> Path:
 
 
 def _verify(settings: Settings, path: Path, passphrase: str | None) -> int:
-    """Try out a backup: a file, or the newest of a folder."""
+    """Verify a backup: a file, or the newest of a folder."""
     if path.is_dir():
         backups = Naming(path.resolve(), stem_of(settings)).backups()
         if not backups:
@@ -135,9 +135,9 @@ def _verify(settings: Settings, path: Path, passphrase: str | None) -> int:
         click.echo(fault)
     taken = verification.manifest.taken
     if verification.faults:
-        say(f"{path}, taken {taken}, is not whole.")
+        say(f"{path}, taken {taken}, failed verification.")
         return 2
-    click.echo(f"{path}, taken {taken}, is whole: {verification.done}.")
+    click.echo(f"{path}, taken {taken}, is verified: {verification.done}.")
     return 0
 
 

@@ -60,7 +60,7 @@ def take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str)
         rotation.keep_backup(settings, taken.path)
     tracker.progress.name = taken.path.name
     after = _after_backup(settings, job, naming, taken.path, passphrase or None)
-    return f"Backed up, and read back: {human_size(taken.size)}.{after}"
+    return f"Backed up and read back: {human_size(taken.size)}.{after}"
 
 
 def _keep_uploaded(settings: Settings, job: Job, tracker: Tracker, moment: datetime) -> str:
@@ -100,8 +100,10 @@ def verify(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> s
         verification = verify_backup(settings, path, passphrase or None)
     if verification.faults:
         tracker.progress.notes = verification.faults[:_SHOWN_FAULTS]
-        raise ConfigurationError(f"This backup, taken {verification.manifest.taken}, is not whole.")
-    return f"It is whole: {verification.done}."
+        raise ConfigurationError(
+            f"The backup, taken {verification.manifest.taken}, failed verification."
+        )
+    return f"Verified: {verification.done}."
 
 
 def _after_backup(
@@ -109,7 +111,7 @@ def _after_backup(
 ) -> str:
     """Verify a schedule's backup, and remove the oldest; return a sentence on that.
 
-    Nothing is removed where the new one is not whole. Raises ConfigurationError.
+    Nothing is removed where the new one fails. Raises ConfigurationError.
     """
     sentence, name, is_elsewhere = "", taken.name, bool(job.request.get("folder"))
     if job.request.get("drill"):
@@ -121,8 +123,8 @@ def _after_backup(
         with current_core(settings):
             _record_verification(job, Progress(name=name, notes=faults), FAILED if faults else DONE)
         if faults:
-            raise ConfigurationError(f"The backup {name} is not whole ({faults[0]}).")
-        sentence = f" It is whole: {verification.done}."
+            raise ConfigurationError(f"The backup {name} failed verification ({faults[0]}).")
+        sentence = f" Verified: {verification.done}."
     if keep := job.request.get("keep"):
         stuck: Sequence[Path | str] = (
             rotation.prune(naming, keep, taken)[1]
@@ -199,7 +201,10 @@ SCHEDULE = ScheduleKind(
         ),
         "encrypt": FormField(N_("Require encryption"), is_tick=True),
         "drill": FormField(
-            N_("Test each backup"), N_("Reads the whole backup back."), "yes", is_tick=True
+            N_("Verify each backup"),
+            N_("Reads every version of every record in it."),
+            "yes",
+            is_tick=True,
         ),
     },
     check=_check,

@@ -1,4 +1,4 @@
-"""Backups: taken, uploaded, tried out, fetched, restored and deleted."""
+"""Backups: taken, uploaded, verified, fetched, restored and deleted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def every() -> Response:
 def _list(message: str = "", status: int = 200) -> Response:
     found, taken = backups(settings()), queue.jobs(BACKUP)
     # The newest of each stays.
-    tested = {job.request.get("name"): job for job in reversed(queue.jobs(VERIFICATION))}
+    verifications = {job.request.get("name"): job for job in reversed(queue.jobs(VERIFICATION))}
     last_restore = prepared.prepared(settings())
     is_over = last_restore and last_restore.state in (prepared.DONE, prepared.FAILED)
     return _page(
@@ -72,7 +72,7 @@ def _list(message: str = "", status: int = 200) -> Response:
         message,
         status,
         upload_id=queue.new_id(),
-        backups=[(backup, tested.get(backup.name)) for backup in found],
+        backups=[(backup, verifications.get(backup.name)) for backup in found],
         path_of=_path,
         # What went well stands in the list of backups.
         jobs=[job for job in taken[:_SHOWN] if job.is_under_way or job.state != DONE],

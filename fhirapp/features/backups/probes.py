@@ -84,18 +84,23 @@ def _last_run() -> tuple[str, int] | None:
 def _verification() -> Iterator[Finding]:
     ends = [job.ended_at or 0 for job in queue.jobs(VERIFICATION) if job.state == queue.DONE]
     if max(ends, default=0) < time.time() - OLD_VERIFICATION_DAYS * _DAY:
-        text = N_("No backup was tested on the page Backups in the last %(days)s days.")
-        advice = N_("Test one there. Tests by fhirapp backup --verify are not counted.")
+        text = N_("No backup was verified on the page Backups in the last %(days)s days.")
+        advice = N_(
+            "Verify one there, or have the schedule do so. Those by fhirapp backup --verify are "
+            "not counted."
+        )
         yield Finding(NOTE, text, advice, _PATH, {"days": OLD_VERIFICATION_DAYS})
 
 
 def take_backup() -> SetupStep | None:
-    """Return the step that takes a backup; None if the database's own tools take them."""
+    """Return the step that schedules backups; None if the database's own tools take them."""
     if why_no_backup(settings()):
         return None
-    is_done = bool(_last_run() or _backups())
-    description = N_("Now, and every night with a schedule.")
-    return SetupStep(40, N_("Take a backup"), description, _PATH, is_done)
+    is_scheduled = any(schedule.kind == BACKUP for schedule in schedules.schedules())
+    description = N_("By a schedule, or by a command that cron runs. Take the first one now.")
+    # Whoever has several takes them by a command.
+    is_done = is_scheduled or len(_backups() or ()) > 1
+    return SetupStep(40, N_("Back up every night"), description, _PATH, is_done)
 
 
 PROBES = (Probe(N_("Backups"), _last_backup, Cost.REMOTE),)

@@ -37,7 +37,7 @@ class Verification:
 
     @property
     def done(self) -> str:
-        """What was done with a backup without faults, to follow "is whole: "."""
+        """What was done with a backup without faults, to follow "verified: "."""
         if self.versions is not None:
             return f"all of its {self.versions} versions were read"
         return (

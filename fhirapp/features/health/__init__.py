@@ -24,6 +24,7 @@ FEATURE = Feature(
     probes=("fhirapp.features.health.probes:PROBES",),
     setup_steps=(
         "fhirapp.features.health.address:set_time_zone",
+        "fhirapp.features.health.address:name_clinic",
         "fhirapp.features.health.address:set_address",
     ),
     side_server="fhirapp.features.health.metrics:listen",

@@ -150,14 +150,23 @@ def set_time_zone() -> SetupStep:
     )
 
 
+def name_clinic() -> SetupStep:
+    """Return the step that names the clinic."""
+    description = N_("Shown at the head of pages, on paper, and where an app asks for access.")
+    is_done = settings().clinic_name != ""
+    path = "/admin/settings#clinic_name"
+    return SetupStep(46, N_("Name the clinic"), description, path, is_done, is_optional=True)
+
+
 def set_address() -> SetupStep:
     """Return the step that sets the address and TLS."""
     description = N_(
-        "For access from other machines: a reverse proxy with TLS, and "
-        "FHIRAPP_BASE_URL with https://."
+        "Needed if other machines use this server: a reverse proxy with TLS, and FHIRAPP_BASE_URL "
+        "with https://. Links for new users contain the address, so do this first."
     )
     is_done = proxies.reach_of(settings()) == proxies.ENCRYPTED
-    return SetupStep(50, N_("Set the address and TLS"), description, "/docs/deploy", is_done)
+    name = N_("Set the address and TLS")
+    return SetupStep(10, name, description, "/docs/deploy", is_done, is_optional=True)
 
 
 PROBES = (

@@ -65,14 +65,13 @@ def overview() -> Response:
     result = examine(Cost.FAST, Cost.REMOTE)
     values = {gauge.name: gauge.value for gauge in result.gauges}
     views = [view for view in _views(result) if view.state != NOTE or view.path not in open_paths]
-    message = _("The list is hidden. To show it again, change the setting checklist.")
     return page(
         "health/overview.html",
         findings={state: [view for view in views if view.state == state] for state in STATES},
         steps=steps,
         # An environment variable takes precedence over the button.
         can_hide=settings().origins.get("checklist", STORED) == STORED,
-        done=message if request.args.get("done") == "hidden" else "",
+        is_hidden_now=request.args.get("done") == "hidden",
         version=software_version(),
         started=started_at(),
         processes=processes(),
@@ -93,7 +92,7 @@ def setup_steps() -> list[SetupStep]:
         return []
     references = [reference for feature in features() for reference in feature.setup_steps]
     steps = sorted(step for reference in references if (step := imported(reference)()))
-    return [] if all(step.is_done for step in steps) else steps
+    return [] if all(step.is_done or step.is_optional for step in steps) else steps
 
 
 @blueprint.post("/admin/checklist")

@@ -69,7 +69,9 @@ def _has_records() -> bool:
 
 def import_records() -> SetupStep:
     """Return the step that imports the first records."""
-    description = N_("FHIR, C-CDA or tables. A dry run shows the result first.")
+    description = N_(
+        "FHIR, C-CDA or tables. Begin with a dry run: it shows the result, and stores nothing."
+    )
     return SetupStep(30, N_("Import the first records"), description, _PATH, _has_records())
 
 

@@ -179,6 +179,17 @@ def test_invited_user_chooses_the_password_at_a_printed_url(practice_folder):
     assert user_of(practice_folder, code) == "maria"
     assert code.encode() not in (practice_folder / "fhirapp.db").read_bytes()
     assert not has_password(practice_folder, "maria", "")
+    # Without an address in the settings the server's may be another.
+    result = done(practice_folder, "user", "password", "maria", "--invite", PORT="8123")
+    assert result.stdout.startswith("http://127.0.0.1:8123/setup?code=")
+    assert "Replace http://127.0.0.1:8123 where the server has another address" in result.stderr
+
+
+def test_command_on_an_empty_folder_says_that_the_database_is_new(tmp_path):
+    result = shell(tmp_path / "other", "user", "password", "maria", "--invite")
+    new, unknown = result.stderr.splitlines()
+    assert new.startswith("A new, empty database was created: sqlite:///")
+    assert "Unknown user: maria." in unknown
 
 
 def test_change_that_cannot_be_made_is_refused(staffed):

@@ -165,7 +165,7 @@ def test_nothing_is_shown_before_the_code(clinic, person):
         shown = page.browser.get(path)
         assert shown.path.startswith(CODE)
         assert shown.offered == {}
-        assert shown.links == Browser(clinic).get("/sign-in").links
+        assert shown.links.items() <= Browser(clinic).get("/sign-in").links.items()
     own = select(Session.complete).where(Session.user_id == user_of(clinic, person).id)
     assert rows(clinic, own) == [(False,)]
     # Somebody else can sign in instead.

@@ -108,6 +108,14 @@ def test_user_list_is_cut_off_and_says_so(clinic, admin):
     assert "More users match" in page.words
 
 
+def test_link_that_other_machines_cannot_open_is_said_to_be_such(make_app):
+    app = make_app(base_url="")
+    admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
+    filled = {"name": "Noor", "username": "noor", "role": PATIENT}
+    page = admin.get("/admin/users/new").send("/new", **filled)
+    assert "This link works only on the server's own machine" in page.words
+
+
 def test_new_user_chooses_the_password_at_an_address_that_serves_once(clinic, admin):
     username = f"u{uuid4().hex}"
     form = admin.get("/admin/users/new")
@@ -115,6 +123,7 @@ def test_new_user_chooses_the_password_at_an_address_that_serves_once(clinic, ad
     filled = {"name": "Noor Example", "username": f" {username.upper()} ", "role": PATIENT}
     page = form.send("/new", **filled)
     path = one_time_path(page)
+    assert "only on the server's own machine" not in page.words
     assert path not in page_of(admin, username).words
     choose_password(Browser(clinic), path)
     assert Browser(clinic).get(path).status == 404

@@ -169,7 +169,7 @@ def test_backup_command_takes_the_passphrase_from_file_or_environment(clinic_fol
     verified = run_command(clinic_folder, *verify, BACKUP_PASSPHRASE="correct horse")
     assert (verified.returncode, verified.stderr) == (0, "")
     assert f"{backup}, taken 2" in verified.stdout
-    assert " is whole: " in verified.stdout
+    assert " is verified: " in verified.stdout
     assert_not_done(run_command(clinic_folder, *verify, BACKUP_PASSPHRASE="wrong"), "does not open")
     assert_not_done(
         run_command(clinic_folder, *verify), "No passphrase is set: use --passphrase-file"

@@ -123,7 +123,7 @@ def test_restored_database_is_served_by_the_same_process(clinic, processes):
     it = clinic()
     it.start(processes)
     page = it.prepare()
-    assert "The backup is whole" in page.words
+    assert "The backup is verified" in page.words
     assert "Patients 14 15 1" in page.words, page.words
     assert f"Your account {it.admin} is an administrator's in it too" in page.words
     form = b"grant_type=client_credentials"
@@ -210,7 +210,7 @@ def test_passphrase_of_an_encrypted_backup_is_stored_nowhere(clinic):
     assert "The passphrase does not open" in page.words
     assert prepared(it.settings) is None
     page = it.prepare(passphrase=PASSPHRASE)
-    assert "The backup is whole" in page.words, page.words
+    assert "The backup is verified" in page.words, page.words
     kept = [path for path in it.folder.rglob("*") if path.is_file()]
     assert not any(PASSPHRASE.encode() in path.read_bytes() for path in kept)
     assert (it.folder / "fhirapp.db.prepared").stat().st_mode & 0o077 == 0

@@ -67,7 +67,7 @@ def test_verification_reports_columns_that_are_no_json_and_a_damaged_index_of_wo
     backup = taken(clinic_folder, tmp_path / "clinic.backup")
     done = run_command(tmp_path / "x", "backup", "--verify", str(backup))
     assert done.returncode == 2
-    assert done.stderr.endswith("is not whole.\n")
+    assert done.stderr.endswith("failed verification.\n")
     for words in (
         "AllergyIntolerance/al-p1-latex, version 1 cannot be rendered (AttributeError)",
         f"allergy_intolerance: row {sulfa_row} has a column that is not JSON",

@@ -296,7 +296,9 @@ def test_missing_and_old_backups_are_reported(clinic, monkeypatch):
     text = f"The newest backup is 0 days old: {made.name}, "
     assert text_of(clinic, "Backups", GOOD).startswith(text)
     assert text_of(clinic, "Backups", GOOD).endswith(", 1.5 kB.")
-    assert "was tested on the page Backups in the last 35 days" in text_of(clinic, "Backups", NOTE)
+    assert "was verified on the page Backups in the last 35 days" in text_of(
+        clinic, "Backups", NOTE
+    )
     for days, state in ((7.9, GOOD), (8.1, WRONG)):
         taken_at = time.time() - days * 86_400
         aged = made._replace(taken_at=taken_at)
