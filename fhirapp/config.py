@@ -331,7 +331,6 @@ class Settings:
         Boolean(),
         True,
         "Whether the first page of Administer lists what is still to be set up, until it is done",
-        shown="`1`",
         live=True,
     )
     access_log: str = _setting(

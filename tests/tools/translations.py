@@ -21,6 +21,7 @@ from babel.messages.pofile import read_po, write_po
 
 from fhirapp.audit.events import EVENTS
 from fhirapp.auth.models import ROLES
+from fhirapp.config import declared
 from fhirapp.fhir.temporal import MONTHS
 from tests import ROOT
 
@@ -45,6 +46,12 @@ _TABLES = {
     "auth/models.py": ROLES,
     "fhir/temporal.py": MONTHS,
     "audit/events.py": EVENTS.values(),
+    "config.py": [
+        text
+        for setting in declared()
+        for text in (setting.metadata["doc"], setting.metadata["shown"])
+        if text
+    ],
 }
 _KEYWORDS = {
     "_": None,

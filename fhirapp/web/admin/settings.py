@@ -224,7 +224,7 @@ def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Respon
         unknown={name: row for name, row in known.rows.items() if name not in listed},
         names=names_of(User.id, User.name, (row.changed_by for row in known.rows.values())),
         origins={
-            config.ENVIRONMENT: _("environment"),
+            config.ENVIRONMENT: _("environment variable"),
             config.COMMAND_LINE: _("command line"),
             config.STORED: _("this page"),
         },
@@ -268,6 +268,7 @@ def _views(known: StoredSettings) -> Iterator[dict[str, Any]]:
     titles = {name: title for _group, names in GROUPS for name, title in names.items()}
     for field in config.declared():
         name, value, parser = field.name, getattr(now, field.name), field.metadata["parser"]
+        doc, default = field.metadata["doc"], field.metadata["shown"]
         shown = _as_text(value)
         if field.metadata["secret"] and value:
             shown = masked(value) if name == "database_url" else _("not shown")
@@ -276,11 +277,11 @@ def _views(known: StoredSettings) -> Iterator[dict[str, Any]]:
         yield {
             "name": name,
             "title": titles[name],
-            "doc": field.metadata["doc"],
+            "doc": _(doc),
             "value": "" if is_unset else shown,
             # What an empty value comes to.
             "in_effect": in_effect[name] if is_unset else "",
-            "default": field.metadata["shown"] or f"`{_as_text(field.default)}`",
+            "default": _(default) if default else f"`{_as_text(field.default)}`",
             "origin": origin,
             # Whether it can be changed here; and whether it is not set where the server is started.
             "is_live": is_live,
