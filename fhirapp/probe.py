@@ -39,6 +39,13 @@ class Bytes(int):
         return human_size(self)
 
 
+class Counts(dict[str, int]):
+    """Numbers by what is counted, which pages translate: 7 new, 1 unchanged."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{count} {words}" for words, count in self.items()) or "0"
+
+
 class Moment(int):
     """A moment in seconds since 1970."""
 

@@ -18,7 +18,7 @@ from fhirapp.disk import scale_size
 from fhirapp.feature import features, imported
 from fhirapp.features.health.examine import Result, examine
 from fhirapp.features.health.figures import record_counts
-from fhirapp.probe import GOOD, NOTE, WRONG, Bytes, Cost, Moment, SetupStep
+from fhirapp.probe import GOOD, NOTE, WRONG, Bytes, Cost, Counts, Moment, SetupStep
 from fhirapp.rest.capability import software_version
 from fhirapp.server import live_settings
 from fhirapp.server.logs import last_errors
@@ -124,6 +124,8 @@ def _views(result: Result) -> Iterator[FindingView]:
 def _shown(value: object) -> object:
     if isinstance(value, Moment):
         return moment(value)
+    if isinstance(value, Counts):
+        return ", ".join(f"{numeral(count)} {_(words)}" for words, count in value.items()) or "0"
     if isinstance(value, Bytes):
         number, decimals, unit = scale_size(value)
         return f"{numeral(number, decimals)} {_('bytes') if unit == 'bytes' else unit}"

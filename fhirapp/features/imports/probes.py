@@ -13,7 +13,7 @@ from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.feature import N_
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.probe import GOOD, NOTE, Finding, Gauge, Moment, Probe, SetupStep
+from fhirapp.probe import GOOD, NOTE, Counts, Finding, Gauge, Moment, Probe, SetupStep
 from fhirapp.store.import_models import ImportRun
 
 _PATH = "/admin/imports"
@@ -30,8 +30,11 @@ def _last_import() -> Iterator[Finding | Gauge]:
         )
         yield Finding(NOTE, text, path=_PATH, values=values)
     elif last is not None:
-        values = {"time": _moment(last.ended_at), "who": last.who or "?"}
-        values["counts"] = _counts(last.outcome)
+        values = {
+            "time": _moment(last.ended_at),
+            "who": last.who or "?",
+            "counts": _counts(last.outcome),
+        }
         text = N_("The last import ended %(time)s, by %(who)s: %(counts)s.")
         yield Finding(GOOD, text, path=_PATH, values=values)
     if not _has_records():
@@ -51,12 +54,14 @@ def _moment(instant: str | None) -> Moment:
     return Moment(moment_of(instant or "").timestamp())
 
 
-def _counts(outcome: Any) -> str:
-    """Return the numbers of an import, of all types together: 7 new, 1 same."""
+def _counts(outcome: Any) -> Counts:
+    """Return the numbers of an import, of all types together: 7 new, 1 unchanged."""
     counts: Counter[str] = Counter()
     for of_type in (outcome or {}).values():
         counts.update(of_type)
-    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "0"
+    return Counts(
+        {"unchanged" if name == "same" else name: count for name, count in counts.items()}
+    )
 
 
 def _has_records() -> bool:

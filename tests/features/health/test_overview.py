@@ -193,7 +193,7 @@ def test_last_import_backup_and_refusals_are_shown(app):
     admin = admin_of(app)
     outcome = {"Patient": {"new": 2, "same": 1}, "Encounter": {"new": 5}}
     alter(app, run_of(ended_at="2026-05-03T14:06:00.000+00:00", outcome=outcome))
-    text = "The last import ended 3 May 2026, 14:06 UTC, by ann: 7 new, 1 same."
+    text = "The last import ended 3 May 2026, 14:06 UTC, by ann: 7 new, 1 unchanged."
     assert admin.get("/admin").links[text] == "/admin/imports"
     alter(app, run_of(who="<b>bo</b>"))
     back_up(app)
