@@ -144,7 +144,7 @@ ADMINISTRATORS: Sentences = {
     "/admin/imports": ["Imports from this page, schedules and the command line"],
     "/admin/exports": ["Exports that apps request ($export) are listed here"],
     "/admin/backups": ["Backups are listed here with their size"],
-    "/admin/schedules": ["Schedules are listed here with their next and last run"],
+    "/admin/schedules": ["No schedules yet. They are listed here with their next and last run"],
     "/admin/refusals": ["it is listed here for"],
     "/admin/logs": ["Problems are listed here with the request id"],
     "/explore?address=/fhir/AuditEvent": [
