@@ -77,7 +77,7 @@ def chart(patient_id: str) -> Response:
         chosen = {name: request.args.get(name, "")[:300] for name in ("type", "status", "author")}
         notes = of_patient(patient_id, token, chosen)
     with suppress(PageError):
-        directives = directives_of(patient_id, token, notes.resources if notes else ())
+        directives = directives_of(patient_id, token, notes["resources"] if notes else ())
     return page(
         "chart/chart.html",
         scripts=True,

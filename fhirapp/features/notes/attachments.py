@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
@@ -83,16 +83,14 @@ def attachment(note: Mapping[str, Any], number: int, token: OwnToken) -> Attachm
     if not 1 <= number <= len(contents):
         return None
     element = contents[number - 1].get("attachment") or {}
-    plain = Attachment(
-        *(number, words.shortened(str(element.get("title", "")))),
-        *(str(element.get("contentType", "")), None),
-        binary_id=str(element.get("url", "")).rpartition("/Binary/")[2],
-    )
+    title, content_type = words.shortened(str(element.get("title", ""))), element.get("contentType")
+    url = str(element.get("url", ""))
+    binary_id = url.rpartition("/Binary/")[2]
+    plain = Attachment(number, title, str(content_type or ""), None, binary_id=binary_id)
     if int(element.get("size") or 0) > MAX_BYTES:
         return plain._replace(problem=_(_TOO_LARGE))
-    if "data" in element:
-        return _check_hash(_inline(plain, str(element["data"])), element)
-    return _check_hash(_fetch(plain, str(element.get("url", "")), token), element)
+    found = _inline(plain, str(element["data"])) if "data" in element else _fetch(plain, url, token)
+    return _check_hash(found, element)
 
 
 _TOO_LARGE = _("Larger than 20 MB, too large to show here. An app can download it.")
@@ -107,30 +105,21 @@ def _inline(plain: Attachment, data: str) -> Attachment:
 
 def _fetch(plain: Attachment, url: str, token: OwnToken) -> Attachment:
     """Return an attachment with its bytes, from the address that it names, if that is ours."""
-    if not url:
-        return plain._replace(
-            problem=_(
-                "The note refers to a document, but contains neither its data nor its address."
-            )
-        )
     path = url.removeprefix(f"{urls.base_url()}/fhir/")
+    if not url:
+        problem = _("The note refers to a document, but contains neither its data nor its address.")
+        return plain._replace(problem=problem)
     if not path.startswith("Binary/"):
         where = words.shortened(url)
         problem = _("Stored on another server, and not loaded from there: %(where)s", where=where)
         return plain._replace(problem=problem)
     answer = ask(f"/fhir/{path}", token.secret, headers={"Accept": "*/*"}, via=VIA)
     if answer.status == 200 and len(answer.body) <= MAX_BYTES:
-        return plain._replace(
-            data=answer.body,
-            content_type=plain.content_type or answer.headers.get("Content-Type", ""),
-        )
-    if answer.status == 200:
-        return plain._replace(problem=_(_TOO_LARGE))
-    if answer.status == 410:
-        return plain._replace(problem=_("The document was deleted."))
-    return plain._replace(
-        problem=_("The document is not available, or you don't have access to it.")
-    )
+        content_type = plain.content_type or answer.headers.get("Content-Type", "")
+        return plain._replace(data=answer.body, content_type=content_type)
+    problems = {200: _(_TOO_LARGE), 410: _("The document was deleted.")}
+    other = _("The document is not available, or you don't have access to it.")
+    return plain._replace(problem=problems.get(answer.status, other))
 
 
 def _check_hash(found: Attachment, element: Mapping[str, Any]) -> Attachment:
@@ -204,7 +193,7 @@ def content(found: Attachment) -> Response:
     """Return what is shown of a document: HTML for a frame, or a picture. Raises PageError."""
     data = _bytes(found)
     if kind := picture_type(data):
-        return _cacheable(data, kind, data)
+        return _picture(kind, data, 0, lambda: data)
     if way(found) != "frame":
         raise PageError(404, _("This document cannot be shown in a frame."))
     try:
@@ -221,10 +210,8 @@ def page_picture(found: Attachment, number: int) -> Response:
     data = _bytes(found)
     if number < 1 or way(found) != "pdf":
         raise PageError(404, _("This document does not have that page."))
-    if _is_cached(data, number):
-        return _cacheable(data, "image/png", b"", number)
     try:
-        return _cacheable(data, "image/png", shared_extractor().page_of(data, number), number)
+        return _picture("image/png", data, number, lambda: shared_extractor().page_of(data, number))
     except Unreadable as error:
         raise PageError(404, _("This page cannot be shown: %(why)s.", why=str(error))) from None
 
@@ -232,7 +219,7 @@ def page_picture(found: Attachment, number: int) -> Response:
 def file(found: Attachment, name: str) -> Response:
     """Return the file itself, to be saved. Raises PageError.
 
-    Its type is in its name alone: what is served as a script could be one of our pages'.
+    Only its name has its type: a file served as a script could be one of our pages'.
     """
     essence = found.content_type.partition(";")[0].strip().lower()
     kind = essence if _MEDIA_TYPE.fullmatch(essence) else _ANY
@@ -247,29 +234,23 @@ def _bytes(found: Attachment) -> bytes:
     return found.data
 
 
-def _etag(data: bytes, number: int) -> str:
-    return f'"{sha256(data).hexdigest()[:32]}-{number}"'
-
-
-def _is_cached(data: bytes, number: int) -> bool:
-    """Say whether the browser has it already."""
-    return request.headers.get("If-None-Match") == _etag(data, number)
-
-
-def _cacheable(data: bytes, kind: str, shown: bytes, number: int = 0) -> Response:
+def _picture(kind: str, data: bytes, number: int, draw: Callable[[], bytes]) -> Response:
     """Return a picture that the browser keeps for its person, and asks about each time."""
-    response = _answer(b"", kind, 304) if _is_cached(data, number) else _answer(shown, kind)
+    etag = f"{sha256(data).hexdigest()[:32]}-{number}"
+    is_known = request.if_none_match.contains(etag)
+    response = _answer(b"" if is_known else draw(), kind, 304 if is_known else 200)
     response.headers["Cache-Control"] = "private, no-cache"
-    response.headers["ETag"] = _etag(data, number)
     response.headers["Vary"] = "Cookie"
+    response.set_etag(etag)
     return response
 
 
 def _answer(body: bytes, kind: str, status: int = 200) -> Response:
-    response = Response(body, status, content_type=kind)
-    response.headers["Content-Security-Policy"] = _POLICY
-    response.headers["X-Frame-Options"] = "SAMEORIGIN"
-    response.headers["Referrer-Policy"] = "no-referrer"
-    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    headers = {
+        "Content-Security-Policy": _POLICY,
+        "X-Frame-Options": "SAMEORIGIN",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+    return Response(body, status, headers, content_type=kind)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.fhir import temporal, words
@@ -23,10 +23,7 @@ Json = Mapping[str, Any]
 
 
 class Status(NamedTuple):
-    """How far a note holds: in a word, where there is something to say; is_past where no more.
-
-    is_error where it never did.
-    """
+    """Whether a note is valid: in a word, "" if it is; no longer (is_past), or never (is_error)."""
 
     word: str
     is_past: bool
@@ -74,7 +71,6 @@ def version_of(resource: Json) -> str:
 
 
 def kind_of_note(note: Json) -> str:
-    """Return what kind of note it is."""
     return words.concept(note.get("type")) or _("Note of unrecorded type")
 
 
@@ -95,7 +91,6 @@ def local_id(value: Json | None, kind: str) -> str:
 
 
 def status(note: Json) -> Status:
-    """Return how far a note holds."""
     codes = {str(note.get("status", "")), str(note.get("docStatus", ""))}
     labelled = [labels.word(code) for code in labels.NOTE_STATUSES if code in codes]
     past = codes & labels.PAST_STATUSES
@@ -104,10 +99,8 @@ def status(note: Json) -> Status:
 
 def formats(note: Json) -> tuple[str, ...]:
     """Return in what formats a note's documents are, each once."""
-    found = [
-        labels.format_of(str((content.get("attachment") or {}).get("contentType", "")))
-        for content in note.get("content", ())
-    ]
+    attached = [content.get("attachment") or {} for content in note.get("content", ())]
+    found = (labels.format_of(str(document.get("contentType", ""))) for document in attached)
     return tuple(dict.fromkeys(found)) or (_("no document"),)
 
 
@@ -122,13 +115,10 @@ def day_of(value: object) -> str:
 
 def moment_of(value: object) -> str:
     """Return a FHIR time with its hour: 3 Nov 2023, 14:05 CET."""
-    try:
-        then = temporal.local_of(str(value or ""))
-    except ValueError:
-        then = None
-    if then is None:
-        return day_of(value)
-    return times.moment_of(then, times.SHORT_MONTHS)
+    with suppress(ValueError):
+        if then := temporal.local_of(str(value or "")):
+            return times.moment_of(then, times.SHORT_MONTHS)
+    return day_of(value)
 
 
 def size(count: int) -> str:
@@ -138,11 +128,6 @@ def size(count: int) -> str:
     if count < 1_000_000:
         return f"{numeral(count / 1_000)} kB"
     return f"{numeral(count / 1_000_000, 1)} MB"
-
-
-def note_path(note_id: str, *rest: str) -> str:
-    """Return the address of a page about a note."""
-    return "/".join(["/notes", quote(note_id, safe=""), *rest])
 
 
 # Each is a request.

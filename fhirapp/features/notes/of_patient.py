@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -48,99 +49,61 @@ class FilterOption(NamedTuple):
     is_chosen: bool
 
 
-class NoteFilter(NamedTuple):
-    """The choices of a filter: links are the most frequent, others the rest, alphabetically.
+def of_patient(patient_id: str, token: OwnToken, chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of the chart's section of notes, newest first. Raises PageError.
 
-    kept are the values of the other filters.
+    chosen are the values of the filters: type, status, author. timeline is None where it is drawn
+    after the page. lines are the first notes that hold, or those that were chosen; past those that
+    no longer hold, by status, and past_counts how many they are where they are not listed here.
+    next is the address of more lines, "" after the last. resources are the notes at hand as FHIR
+    has them.
     """
-
-    links: Sequence[FilterOption]
-    others: Sequence[FilterOption]
-    kept: Mapping[str, str]
-
-
-class NotesOfPatient(NamedTuple):
-    """What the section shows; timeline is None where it is drawn after the page.
-
-    lines are the first that hold, or those that were chosen; past those that no longer hold, by the
-    status that says so, and past_counts how many they are where they are not listed here. next is
-    the address of more lines, "" after the last. resources are the notes at hand, as FHIR has them.
-    """
-
-    patient_id: str
-    total: int
-    lines: tuple[NoteItem, ...]
-    past: Mapping[str, Sequence[NoteItem]]
-    past_counts: Mapping[str, int]
-    more: int
-    next: str
-    timeline: Timeline | None
-    filters: Mapping[str, NoteFilter]
-    all_address: str
-    resources: tuple[Json, ...]
-
-
-def of_patient(
-    patient_id: str, token: OwnToken, chosen: Mapping[str, str] | None = None
-) -> NotesOfPatient:
-    """Return the notes that the token may see, the newest first. Raises PageError.
-
-    chosen are the values of the filters: type, status, author.
-    """
-    wanted = {name: value for name, value in (chosen or {}).items() if value and name in _FACETS}
+    wanted = {name: value for name, value in chosen.items() if value and name in _FACETS}
     newest = [("patient", patient_id), ("_sort", "-date")]
     found = search([*newest, ("_count", str(PAGE))], token)
-    whole: tuple[Json, ...] | None = found.resources
-    if found.total > READ_WHOLE:
-        whole = None
-    elif found.total > PAGE:
-        whole = tuple(every("DocumentReference", newest, token, READ_WHOLE))
-        add_names(list(whole), token, VIA)
-    lines = found.lines if whole is None or whole is found.resources else tuple(map(line, whole))
-    replaced = _replaced(found.resources if whole is None else whole)
-    superseded = [note for note in lines if _is_superseded(note) and note.id in replaced]
-    in_error = [note for note in lines if note.status.is_error]
-    holding = tuple(note for note in lines if note not in superseded and note not in in_error)
-    result = NotesOfPatient(
-        patient_id=patient_id,
-        total=found.total,
-        lines=holding,
-        past={"superseded": superseded, "entered-in-error": in_error},
-        past_counts={},
-        more=0,
-        next="",
-        timeline=None if whole is None else timeline_of(patient_id, token, whole),
-        filters={} if whole is None else _filters(patient_id, lines, wanted),
-        all_address=_address(patient_id, {}) if wanted else "",
-        resources=found.resources if whole is None else whole,
-    )
-    if whole is not None and wanted:
+    notes, lines = found.resources, found.lines
+    is_whole = found.total <= READ_WHOLE
+    if PAGE < found.total <= READ_WHOLE:
+        notes = tuple(every("DocumentReference", newest, token, READ_WHOLE))
+        add_names(list(notes), token, VIA)
+        lines = tuple(map(line, notes))
+    section = {
+        "patient_id": patient_id,
+        "total": found.total,
+        "timeline": timeline_of(patient_id, token, notes) if is_whole else None,
+        "filters": _filters(patient_id, lines, wanted) if is_whole else {},
+        "all_address": _address(patient_id, {}) if wanted else "",
+        "resources": notes,
+        "past": {},
+        "past_counts": {},
+        "next": "",
+    }
+    if is_whole and wanted:
         matching = _matching(lines, wanted)
-        return result._replace(
-            lines=matching[:_MOST_LINES], past={}, more=max(len(matching) - _MOST_LINES, 0)
-        )
-    if whole is found.resources:
-        return result
+        more = max(len(matching) - _MOST_LINES, 0)
+        return section | {"lines": matching[:_MOST_LINES], "more": more}
+    replaced = _replaced(notes)
+    if found.total <= PAGE:
+        superseded = [note for note in lines if _is_superseded(note) and note.id in replaced]
+        in_error = [note for note in lines if note.status.is_error]
+        holding = [note for note in lines if note not in superseded and note not in in_error]
+        past = {"superseded": superseded, "entered-in-error": in_error}
+        return section | {"lines": holding, "past": past}
     current = search([*newest, ("status", "current"), ("_count", str(PAGE))], token)
-    more = {"patient": patient_id, "status": "current", "cursor": current.next}
-    if whole is None:
+    following = {"patient": patient_id, "status": "current", "cursor": current.next}
+    superseded_count = sum(note.get("status") == "superseded" for note in notes)
+    if not is_whole:
         old = search([*newest, ("status", "superseded"), ("_count", str(READ_WHOLE))], token)
         replacing = [("patient", patient_id), ("relation", "replaces")]
         replaced = _replaced(every("DocumentReference", replacing, token, READ_WHOLE))
         lines, superseded_count = old.lines, old.total
-    else:
-        superseded_count = sum(note.get("status") == "superseded" for note in whole)
     alone = [note for note in lines if _is_superseded(note) and note.id not in replaced]
-    shown = sorted((*alone, *current.lines), key=lambda note: note.date, reverse=True)
-    return result._replace(
-        lines=tuple(shown),
-        past={},
-        past_counts={
-            "superseded": superseded_count,
-            "entered-in-error": found.total - current.total - superseded_count,
-        },
-        next=f"/notes?{urlencode(more, quote_via=quote)}" if current.next else "",
-    )
+    in_error_count = found.total - current.total - superseded_count
+    return section | {
+        "lines": sorted((*alone, *current.lines), key=lambda note: note.date, reverse=True),
+        "past_counts": {"superseded": superseded_count, "entered-in-error": in_error_count},
+        "next": f"/notes?{urlencode(following, quote_via=quote)}" if current.next else "",
+    }
 
 
 def _is_superseded(note: NoteItem) -> bool:
@@ -166,42 +129,38 @@ _FACETS: Mapping[str, Callable[[NoteItem], str]] = {
 }
 
 
-def _matching(lines: Iterable[NoteItem], wanted: Mapping[str, str]) -> tuple[NoteItem, ...]:
-    return tuple(
+def _matching(lines: Iterable[NoteItem], wanted: Mapping[str, str]) -> list[NoteItem]:
+    return [
         note
         for note in lines
         if all(_FACETS[name](note) == value for name, value in wanted.items())
-    )
+    ]
 
 
 def _filters(
     patient_id: str, lines: Sequence[NoteItem], wanted: Mapping[str, str]
-) -> dict[str, NoteFilter]:
-    """Return the filters that have a choice to make, counted under the other filters."""
+) -> dict[str, dict[str, Any]]:
+    """Return the filters that have a choice to make, counted under the other filters.
+
+    links are the most frequent choices, others the rest; kept are the values of the other filters.
+    """
     found = {}
     for name, value_of in _FACETS.items():
-        others = {key: value for key, value in wanted.items() if key != name}
+        kept = {key: value for key, value in wanted.items() if key != name}
         chosen = wanted.get(name, "")
-        counts = Counter(value_of(note) for note in _matching(lines, others))
+        counts = Counter(value_of(note) for note in _matching(lines, kept))
         counts[chosen] += 0
         counts.pop("", None)
-        choices = [
-            FilterOption(
-                value,
-                number,
-                _address(patient_id, others if value == chosen else {**others, name: value}),
-                value == chosen,
-            )
-            for value, number in counts.most_common()
-        ]
-        rest = [choice for choice in choices[_MOST_LINKS:] if not choice.is_chosen]
+        choices = []
+        for value, number in counts.most_common():
+            address = _address(patient_id, kept if value == chosen else {**kept, name: value})
+            choices.append(FilterOption(value, number, address, value == chosen))
         # One choice of all is none.
         if len(choices) > 1 or chosen or (name == "status" and choices):
-            found[name] = NoteFilter(
-                [choice for choice in choices if choice not in rest],
-                sorted(rest, key=lambda choice: choice.value.casefold()),
-                others,
-            )
+            rest = [choice for choice in choices[_MOST_LINKS:] if not choice.is_chosen]
+            links = [choice for choice in choices if choice not in rest]
+            rest.sort(key=lambda choice: choice.value.casefold())
+            found[name] = {"links": links, "others": rest, "kept": kept}
     return found
 
 
@@ -210,16 +169,13 @@ def _address(patient_id: str, wanted: Mapping[str, str]) -> str:
     return f"/patients/{quote(patient_id, safe='')}{query}#notes-heading"
 
 
-def timeline_of(
-    patient_id: str, token: OwnToken, notes: tuple[Json, ...] | None = None
-) -> Timeline:
+def timeline_of(patient_id: str, token: OwnToken, notes: Iterable[Json] | None = None) -> Timeline:
     """Return the picture of notes: the newest MOST_DRAWN of a patient's unless they are given."""
+    newest = [("patient", patient_id), ("_sort", "-date")]
     if notes is None:
-        newest = [("patient", patient_id), ("_sort", "-date")]
-        # One after the other: their documents come with them.
-        dots = [_dot(note) for note in every("DocumentReference", newest, token, MOST_DRAWN + 1)]
-    else:
-        dots = [_dot(note) for note in notes]
+        notes = every("DocumentReference", newest, token, MOST_DRAWN + 1)
+    # One after the other: their documents come with them.
+    dots = [_dot(note) for note in notes]
     encounters = _encounters(patient_id, token) if dots else ()
     drawn = timeline(patient_id, dots[:MOST_DRAWN], encounters)
     return drawn._replace(is_cut=len(dots) > MOST_DRAWN)
@@ -234,16 +190,10 @@ def _dot(note: Json) -> Dot:
 def _encounters(patient_id: str, token: OwnToken) -> list[EncounterSpan]:
     """Return the encounters, none where the token may not see them."""
     parameters = [("patient", patient_id), ("_elements", "period,type")]
-    try:
-        return [
-            _encounter_span(encounter)
-            for encounter in every("Encounter", parameters, token, _MOST_ENCOUNTERS)
-        ]
-    except PageError:
-        return []
-
-
-def _encounter_span(encounter: Json) -> EncounterSpan:
-    period = encounter.get("period") or {}
-    kind = words.encounter(encounter) or _("Visit")
-    return EncounterSpan(str(period.get("start", "")), str(period.get("end", "")), kind)
+    spans = []
+    with suppress(PageError):
+        for encounter in every("Encounter", parameters, token, _MOST_ENCOUNTERS):
+            period = encounter.get("period") or {}
+            start, end = str(period.get("start", "")), str(period.get("end", ""))
+            spans.append(EncounterSpan(start, end, words.encounter(encounter) or _("Visit")))
+    return spans

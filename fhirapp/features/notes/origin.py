@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.features.notes import elements
@@ -15,7 +15,6 @@ from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
-_MOST = 50
 # v3 DataOperation.
 _ACTIVITIES = {
     "CREATE": _("Created"),
@@ -47,22 +46,15 @@ _ENTITY_ROLES = {
 }
 
 
-class NoteProvenance(NamedTuple):
-    """A Provenance: its heading and what else it tells."""
-
-    heading: str
-    sentences: tuple[str, ...]
-
-
-def origins(note_id: str, token: OwnToken) -> list[NoteProvenance] | None:
-    """Return where a note came from, None where the token may not see it."""
-    parameters = [("target", f"DocumentReference/{note_id}"), ("_sort", "-recorded")]
+def origins(note_id: str, token: OwnToken) -> list[tuple[str, list[str]]] | None:
+    """Return a heading and sentences for each Provenance of a note; None without access to them."""
+    document = f"DocumentReference/{note_id}"
     try:
-        found = list(every("Provenance", parameters, token, _MOST))
+        found = list(every("Provenance", [("target", document), ("_sort", "-recorded")], token, 50))
     except PageError:
         return None
     elements.add_names(found, token, VIA)
-    return [_origin(provenance, f"DocumentReference/{note_id}") for provenance in found]
+    return [_origin(provenance, document) for provenance in found]
 
 
 def activity(provenance: Json) -> str:
@@ -94,27 +86,26 @@ def _known(concept: Json | None, labels: Mapping[str, str]) -> str:
     return next((_(labels[code]) for code in codes if code in labels), "")
 
 
-def _origin(provenance: Json, document: str) -> NoteProvenance:
+def _origin(provenance: Json, document: str) -> tuple[str, list[str]]:
     heading = f"{activity(provenance)}, {elements.moment_of(provenance.get('recorded'))}"
-    entities = [
-        _entity(entity, provenance, document) for entity in provenance.get("entity", ())[:20]
-    ]
-    signatures = [
+    entities = (_entity(entity, provenance, document) for entity in provenance.get("entity", ()))
+    signatures = (
         _(
             "Signed by %(who)s, %(when)s.",
             who=words.reference(signature.get("who"), provenance) or _("an unnamed person"),
             when=elements.moment_of(signature.get("when")),
         )
-        for signature in provenance.get("signature", ())[:5]
-    ]
+        for signature in provenance.get("signature", ())
+    )
     reasons = words.concepts(provenance.get("reason"))
-    others = [
+    parts = [
+        *dict.fromkeys(islice(agents(provenance), 20)),
+        *islice(entities, 20),
+        *islice(signatures, 5),
         _("Reason: %(reasons)s.", reasons=reasons) if reasons else "",
         _happened(provenance),
     ]
-    named = dict.fromkeys(islice(agents(provenance), 20))
-    parts = (*named, *entities, *signatures, *filter(None, others))
-    return NoteProvenance(heading, tuple(_sentence(part) for part in parts))
+    return heading, [_sentence(part) for part in parts if part]
 
 
 def _happened(provenance: Json) -> str:

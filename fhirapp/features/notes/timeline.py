@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
-from fhirapp.features.notes.elements import day_of, note_path
+from fhirapp.features.notes.elements import day_of
 from fhirapp.fhir import temporal, words
 from fhirapp.web.texts import _
 
@@ -205,7 +205,7 @@ _LINK = Markup(
 def _single(dot: Dot, x: float, y: float) -> Markup:
     title = f"{day_of(dot.date)}: {dot.kind}"
     kind = "dot past" if dot.is_past else "dot"
-    return _LINK.format(note_path(dot.id), kind, title, x, y, x, y, 6, "")
+    return _LINK.format(f"/notes/{quote(dot.id)}", kind, title, x, y, x, y, 6, "")
 
 
 def _several(patient_id: str, near: _Near, x: float, y: float) -> Markup:

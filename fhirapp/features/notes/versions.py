@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from itertools import zip_longest
+from typing import Any
 from urllib.parse import quote
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.documents import Unreadable
 from fhirapp.features.notes import attachments, elements
-from fhirapp.features.notes.difference import Difference, difference
+from fhirapp.features.notes.difference import difference
 from fhirapp.features.notes.note import OpenNote, relation_in_words
 from fhirapp.fhir import words
 from fhirapp.fhir.document_date import date_of
@@ -19,56 +20,40 @@ from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
 MOST = 200
-_OTHERS_LEFT_OUT = frozenset({"id", "meta", "text", "resourceType", "content"})
 
 
-class NoteVersion(NamedTuple):
-    """A version; earlier is the number of the one before it, changes what changed since then."""
+def versions(note_id: str, token: OwnToken) -> list[dict[str, Any]]:
+    """Return the versions of a note, the newest first, at most MOST. Raises PageError.
 
-    number: str
-    when: str
-    # What it says of itself: final, superseded.
-    statuses: tuple[str, ...]
-    is_deleted: bool
-    earlier: str
-    changes: tuple[str, ...]
-
-
-def versions(note_id: str, token: OwnToken) -> list[NoteVersion]:
-    """Return the versions of a note, the newest first, at most MOST. Raises PageError."""
+    Each has its number and time, statuses such as final, changes since the version before, and in
+    earlier the number of that version if the two can be compared.
+    """
     path = f"/fhir/DocumentReference/{quote(note_id, safe='')}/_history?_count={MOST}"
     entries = read(path, token, via=attachments.VIA).get("entry", ())
-    found = []
-    for place, entry in enumerate(entries):
-        before = entries[place + 1] if place + 1 < len(entries) else None
-        found.append(_version(entry, before))
-    return found
+    return [_version(entry, before) for entry, before in zip_longest(entries, entries[1:])]
 
 
-def _version(entry: Json, before: Json | None) -> NoteVersion:
+def _version(entry: Json, before: Json | None) -> dict[str, Any]:
     note, earlier = entry.get("resource"), (before or {}).get("resource")
-    number = _number(entry)
-    previous = _number(before) if before else ""
+    number, when = _number(entry), elements.moment_of(entry["response"].get("lastModified"))
     if note is None:
-        when = elements.moment_of((entry.get("response") or {}).get("lastModified"))
-        return NoteVersion(number, when, (), True, previous, (_("Deleted."),))
-    if earlier is None:
-        change = _("Restored.") if before else _("First version kept on this server.")
-        changed: tuple[str, ...] = (change,)
+        return {"number": number, "when": when, "is_deleted": True, "changes": [_("Deleted.")]}
+    if earlier is not None:
+        changed = [*changes(earlier, note)] or [_("No changes except the version number.")]
     else:
-        changed = tuple(changes(earlier, note)) or (_("No changes except the version number."),)
-    when = elements.moment_of(note.get("meta", {}).get("lastUpdated"))
+        changed = [_("Restored.") if before else _("First version kept on this server.")]
     codes = [note.get("docStatus"), note["status"] if note["status"] != "current" else None]
-    statuses = tuple(word(code) for code in dict.fromkeys(codes) if code)
-    return NoteVersion(number, when, statuses, False, previous if earlier else "", changed)
+    return {
+        "number": number,
+        "when": when,
+        "statuses": [word(code) for code in dict.fromkeys(codes) if code],
+        "earlier": _number(before) if before and earlier else "",
+        "changes": changed,
+    }
 
 
 def _number(entry: Json) -> str:
-    note = entry.get("resource")
-    if note is not None:
-        return elements.version_of(note)
-    etag = str((entry.get("response") or {}).get("etag", ""))
-    return etag.removeprefix("W/").strip('"')
+    return str(entry["response"]["etag"]).removeprefix("W/").strip('"')
 
 
 def changes(before: Json, after: Json) -> Iterator[str]:
@@ -85,25 +70,23 @@ def changes(before: Json, after: Json) -> Iterator[str]:
         else:
             yield _("%(name)s: was %(was)s, now %(now)s.", name=name, was=was, now=now)
     yield from _documents(before.get("content", ()), after.get("content", ()))
-    others = [
-        name
-        for name in dict.fromkeys((*before, *after))
-        if name not in _TOLD | _OTHERS_LEFT_OUT and before.get(name) != after.get(name)
-    ]
-    if others:
-        yield _("Also changed: %(names)s.", names=", ".join(others))
+    others = [name for name in dict.fromkeys((*before, *after)) if name not in _TOLD]
+    if differing := [name for name in others if before.get(name) != after.get(name)]:
+        yield _("Also changed: %(names)s.", names=", ".join(differing))
 
 
+# Elements whose changes are told in words, and those that are no details of a note.
 _TOLD = frozenset(
     {
         *("type", "status", "docStatus", "date", "_date", "author", "authenticator", "custodian"),
         *("description", "subject", "category", "securityLabel", "relatesTo", "context"),
+        *("id", "meta", "text", "resourceType", "content"),
     }
 )
 
 
 def _facts(note: Json) -> dict[str, str]:
-    """Return what a version tells of itself, by what people call it."""
+    """Return the details of a note in words, by their labels."""
     context = note.get("context") or {}
     period = context.get("period") or {}
     related = (
@@ -132,14 +115,14 @@ def _facts(note: Json) -> dict[str, str]:
 
 def _documents(before: Any, after: Any) -> Iterator[str]:
     """Yield what happened to the attached documents, each by its place."""
-    for place in range(max(len(before), len(after))):
-        which = _("Document") if len(before) < 2 > len(after) else _("Document %(n)s", n=place + 1)
-        if place >= len(before):
-            yield _("%(which)s was added: %(what)s.", which=which, what=_document(after[place]))
-        elif place >= len(after):
-            yield _("%(which)s was removed: %(what)s.", which=which, what=_document(before[place]))
+    for number, (was, now) in enumerate(zip_longest(before, after), 1):
+        which = _("Document") if len(before) < 2 > len(after) else _("Document %(n)s", n=number)
+        if was is None:
+            yield _("%(which)s was added: %(what)s.", which=which, what=_document(now))
+        elif now is None:
+            yield _("%(which)s was removed: %(what)s.", which=which, what=_document(was))
         else:
-            yield from _document_changes(which, before[place], after[place])
+            yield from _document_changes(which, was, now)
 
 
 def _document_changes(which: str, before: Json, after: Json) -> Iterator[str]:
@@ -155,12 +138,7 @@ def _document_changes(which: str, before: Json, after: Json) -> Iterator[str]:
         yield _("%(which)s, format: was %(was)s, now %(now)s.", which=which, was=was, now=now)
     if old.get("title") != new.get("title"):
         was, now = (words.shortened(str(file.get("title") or _("none"))) for file in (old, new))
-        yield _(
-            "%(which)s, title: was “%(was)s”, now “%(now)s”.",
-            which=which,
-            was=was,
-            now=now,
-        )
+        yield _("%(which)s, title: was “%(was)s”, now “%(now)s”.", which=which, was=was, now=now)
 
 
 def _document(content: Json) -> str:
@@ -169,44 +147,28 @@ def _document(content: Json) -> str:
     return f"{format_of(str(element.get('contentType', '')))}{length}"
 
 
-# Each has its bytes fetched and read twice.
+# For each, two files are fetched and read.
 _MOST_DOCUMENTS = 5
 
 
-class DocumentChange(NamedTuple):
-    """The documents of one place in both versions; difference is None where remarks says why."""
-
-    number: int
-    title: str
-    difference: Difference | None
-    remarks: tuple[str, ...]
-
-
-class NoteComparison(NamedTuple):
-    """What differs between two versions."""
-
-    changes: tuple[str, ...]
-    documents: tuple[DocumentChange, ...]
-    more: int
-
-
-def compare_notes(before: OpenNote, after: OpenNote) -> NoteComparison:
-    """Return what differs. Raises PageError."""
+def compare_notes(before: OpenNote, after: OpenNote) -> dict[str, Any]:
+    """Return what differs: changes, documents by their place, and how many more documents."""
     count = max(len(side.note.get("content", ())) for side in (before, after))
     documents = [_compare(n, before, after) for n in range(1, min(count, _MOST_DOCUMENTS) + 1)]
-    remarks = tuple(changes(before.note, after.note))
-    return NoteComparison(remarks, tuple(documents), max(count - _MOST_DOCUMENTS, 0))
+    changed, more = list(changes(before.note, after.note)), max(count - _MOST_DOCUMENTS, 0)
+    return {"changes": changed, "documents": documents, "more": more}
 
 
-def _compare(number: int, before: OpenNote, after: OpenNote) -> DocumentChange:
+def _compare(number: int, before: OpenNote, after: OpenNote) -> dict[str, Any]:
+    """Return how the documents of one place differ; difference is None where remarks say why."""
     old, new = (attachments.attachment(side.note, number, side.token) for side in (before, after))
     title = next((file.title for file in (new, old) if file is not None and file.title), "")
     remarks: list[str] = []
     old_text = _text(old, _("The earlier version"), remarks)
     new_text = _text(new, _("The later version"), remarks)
-    if old_text is None or new_text is None:
-        return DocumentChange(number, title, None, tuple(remarks))
-    return DocumentChange(number, title, difference(old_text, new_text), tuple(remarks))
+    is_read = old_text is not None and new_text is not None
+    found = difference(old_text or "", new_text or "") if is_read else None
+    return {"number": number, "title": title, "difference": found, "remarks": remarks}
 
 
 def _text(found: attachments.Attachment | None, which: str, remarks: list[str]) -> str | None:
