@@ -10,12 +10,13 @@ is longer is compared by paragraphs, and what is longer still not at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import groupby, zip_longest
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
-# Lines, or paragraphs, of either text that are compared after what is alike at both ends; words of
+# Lines, or paragraphs, of either text that are compared between equal beginnings and ends; words of
 # a line.
 _MOST_LINES, _MOST_WORDS = 800, 200
 # Characters of a line that is shown beside another.
@@ -104,45 +105,35 @@ def _diff_rows(old: Sequence[str], new: Sequence[str]) -> list[DiffRow] | None:
     head = next((at for at in range(most) if old[at] != new[at]), most)
     most -= head
     tail = next((at for at in range(most) if old[-1 - at] != new[-1 - at]), most)
-    middle_old, middle_new = old[head : len(old) - tail], new[head : len(new) - tail]
-    if max(len(middle_old), len(middle_new)) > _MOST_LINES:
+    old_end, new_end = len(old) - tail, len(new) - tail
+    if max(old_end, new_end) - head > _MOST_LINES:
         return None
-    rows = [_same(line, at, at) for at, line in enumerate(old[:head], 1)]
-    matcher = SequenceMatcher(None, middle_old, middle_new, autojunk=False)
-    for tag, low, high, from_, to in matcher.get_opcodes():
-        left = [(line, head + low + at) for at, line in enumerate(middle_old[low:high], 1)]
-        right = [(line, head + from_ + at) for at, line in enumerate(middle_new[from_:to], 1)]
-        if tag == "equal":
-            rows += [_same(line, n, m) for (line, n), (_, m) in zip(left, right, strict=True)]
-        else:
-            rows += [_pair(before, after) for before, after in zip_longest(left, right)]
-    shift = len(new) - len(old)
-    start = len(old) - tail
-    rows += [_same(line, start + at, start + at + shift) for at, line in enumerate(old[start:], 1)]
-    return rows
+    matcher = SequenceMatcher(None, old[head:old_end], new[head:new_end], autojunk=False)
+    pairs = [(at, at) for at in range(head)]
+    for _tag, low, high, from_, to in matcher.get_opcodes():
+        left, right = range(head + low, head + high), range(head + from_, head + to)
+        pairs += zip_longest(left, right, fillvalue=_NONE)
+    pairs += zip(range(old_end, len(old)), range(new_end, len(new)), strict=True)
+    return [_row(old, new, left, right) for left, right in pairs]
 
 
-_Numbered = tuple[str, int]
+# The place of a line that a side does not have.
+_NONE = -1
 
 
-def _same(line: str, left: int, right: int) -> DiffRow:
-    pieces = (DiffSpan(_cut(line), is_changed=False),)
-    return DiffRow("same", pieces, pieces, left, right)
+def _row(old: Sequence[str], new: Sequence[str], left: int, right: int) -> DiffRow:
+    if left == _NONE:
+        return DiffRow("added", right=_span(new[right], is_changed=True), right_number=right + 1)
+    if right == _NONE:
+        return DiffRow("removed", _span(old[left], is_changed=True), left_number=left + 1)
+    if old[left] == new[right]:
+        spans = _span(old[left], is_changed=False)
+        return DiffRow("same", spans, spans, left + 1, right + 1)
+    return DiffRow("changed", *_words(old[left], new[right]), left + 1, right + 1)
 
 
-def _pair(left: _Numbered | None, right: _Numbered | None) -> DiffRow:
-    if left is None and right is not None:
-        return DiffRow("added", right=_whole(right[0]), right_number=right[1])
-    if right is None and left is not None:
-        return DiffRow("removed", left=_whole(left[0]), left_number=left[1])
-    assert left is not None
-    assert right is not None
-    left_spans, right_spans = _words(left[0], right[0])
-    return DiffRow("changed", left_spans, right_spans, left[1], right[1])
-
-
-def _whole(line: str) -> tuple[DiffSpan, ...]:
-    return (DiffSpan(_cut(line), is_changed=True),)
+def _span(line: str, *, is_changed: bool) -> tuple[DiffSpan, ...]:
+    return (DiffSpan(_cut(line), is_changed),)
 
 
 def _cut(line: str) -> str:
@@ -151,29 +142,30 @@ def _cut(line: str) -> str:
 
 def _words(left: str, right: str) -> tuple[tuple[DiffSpan, ...], tuple[DiffSpan, ...]]:
     """Return two lines, the words that differ marked; all of it where there are too many."""
-    old, new = (_WORDS.findall(line) for line in (_cut(left), _cut(right)))
-    if max(len(old), len(new)) > _MOST_WORDS:
-        return _whole(left), _whole(right)
+    old, new = (_WORDS.findall(_cut(line)) for line in (left, right))
     matcher = SequenceMatcher(None, old, new, autojunk=False)
-    if matcher.ratio() < 0.3:
-        # Two lines that happen to stand beside one another.
-        return _whole(left), _whole(right)
-    left_spans: list[DiffSpan] = []
-    right_spans: list[DiffSpan] = []
-    for tag, low, high, from_, to in matcher.get_opcodes():
-        left_text, right_text = "".join(old[low:high]), "".join(new[from_:to])
-        # A space between two words that changed is no place to begin anew.
-        is_changed = tag != "equal" or not left_text.strip()
-        _add(left_spans, left_text, is_changed=is_changed)
-        _add(right_spans, right_text, is_changed=is_changed)
-    return tuple(left_spans), tuple(right_spans)
+    # Below this ratio two lines merely happen to stand beside one another.
+    if max(len(old), len(new)) > _MOST_WORDS or matcher.ratio() < 0.3:
+        return _span(left, is_changed=True), _span(right, is_changed=True)
+    pieces = [
+        ("".join(old[low:high]), "".join(new[from_:to]), tag != "equal")
+        for tag, low, high, from_, to in matcher.get_opcodes()
+    ]
+    # A space between two words that changed is marked with them.
+    pieces = [(was, now, is_changed or not was.strip()) for was, now, is_changed in pieces]
+    return (
+        _joined((was, is_changed) for was, _now, is_changed in pieces),
+        _joined((now, is_changed) for _was, now, is_changed in pieces),
+    )
 
 
-def _add(pieces: list[DiffSpan], text: str, *, is_changed: bool) -> None:
-    if pieces and pieces[-1].is_changed == is_changed:
-        text = pieces.pop().text + text
-    if text:
-        pieces.append(DiffSpan(text, is_changed))
+def _joined(pieces: Iterable[tuple[str, bool]]) -> tuple[DiffSpan, ...]:
+    """Return spans of neighbouring pieces that are changed alike."""
+    groups = groupby((piece for piece in pieces if piece[0]), key=itemgetter(1))
+    return tuple(
+        DiffSpan("".join(text for text, _changed in group), is_changed)
+        for is_changed, group in groups
+    )
 
 
 def _fold(rows: Sequence[DiffRow]) -> Iterator[DiffRow]:
@@ -183,36 +175,27 @@ def _fold(rows: Sequence[DiffRow]) -> Iterator[DiffRow]:
     """
     sections = list(_sections(rows))
     changed = [at for at, row in enumerate(rows) if row.state != "same"]
-    near = bytearray(len(rows))
-    for at in changed:
-        low, high = max(0, at - _KEPT_AROUND), min(len(rows), at + _KEPT_AROUND + 1)
-        near[low:high] = b"\1" * (high - low)
-    for begin in {sections[at] for at, is_near in enumerate(near) if is_near} - {-1}:
+    shown = {near for at in changed for near in range(at - _KEPT_AROUND, at + _KEPT_AROUND + 1)}
+    shown.intersection_update(range(len(rows)))
+    for begin in {sections[at] for at in shown} - {_NONE}:
         if _ALLERGIES.match(_text(rows[begin])):
-            end = next((n for n in range(begin, len(rows)) if sections[n] != begin), len(rows))
-            end = min(end, begin + _MOST_OF_SECTION)
-            near[begin:end] = b"\1" * (end - begin)
-    alike = 0
-    for at, row in enumerate(rows):
-        if not near[at]:
-            alike += 1
+            shown.update(range(begin, begin + min(sections.count(begin), _MOST_OF_SECTION)))
+    for is_shown, group in groupby(range(len(rows)), key=shown.__contains__):
+        first, *others = group
+        if not is_shown:
+            yield DiffRow("gap", alike=1 + len(others))
             continue
-        if alike:
-            yield DiffRow("gap", alike=alike)
-            if 0 <= sections[at] < at:
-                yield DiffRow("heading", rows[sections[at]].left or rows[sections[at]].right)
-            alike = 0
-        yield row
-    if alike:
-        yield DiffRow("gap", alike=alike)
+        if first > 0 and _NONE < sections[first] < first:
+            heading = rows[sections[first]]
+            yield DiffRow("heading", heading.left or heading.right)
+        yield from (rows[at] for at in (first, *others))
 
 
 def _sections(rows: Sequence[DiffRow]) -> Iterator[int]:
-    """Yield for each row where the heading of its section stands; -1 before the first."""
-    heading = -1
+    """Yield for each row the place of the heading of its section; _NONE before the first."""
+    heading = _NONE
     for at, row in enumerate(rows):
-        if _is_heading(_text(row)):
-            heading = at
+        heading = at if _is_heading(_text(row)) else heading
         yield heading
 
 
@@ -227,9 +210,8 @@ def _is_heading(line: str) -> bool:
         return False
     if head.isupper():
         return len(head) > 2
-    return (
-        head[0].isupper() and len(head.split()) <= _WORDS_OF_HEADING and bool(_ABOUT.search(head))
-    )
+    is_short = len(head.split()) <= _WORDS_OF_HEADING
+    return head[0].isupper() and is_short and bool(_ABOUT.search(head))
 
 
 def _text(row: DiffRow) -> str:
