@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -89,13 +89,8 @@ def timeline(
     scale = _Scale(dated[0][0].year, dated[-1][0].year + 1)
     rows = _rows(dot for _day_of_it, dot in dated)
     height = _ROW * len(rows) + _AXIS
-    drawn = Markup("").join(
-        [
-            *_bands(encounters, scale, height - _AXIS),
-            *_axis(scale, height),
-            *_labels(rows),
-        ]
-    )
+    background = (_bands(encounters, scale, height - _AXIS), _axis(scale, height), _labels(rows))
+    drawn = Markup("").join(chain.from_iterable(background))
     links = Markup("").join(_links(patient_id, dated, rows, scale))
     picture = Markup(
         '<svg class="timeline" viewBox="0 0 {} {}" role="group" aria-label="{}">'
@@ -129,24 +124,21 @@ def _day(text: str) -> date | None:
 def _rows(dots: Iterable[Dot]) -> list[str]:
     """Return the kinds that have a row, those with most notes first; the last may stand for all."""
     kinds = [kind for kind, _count in Counter(dot.kind for dot in dots).most_common()]
-    if len(kinds) <= _MOST_ROWS:
-        return kinds
-    return [*kinds[: _MOST_ROWS - 1], _("other types")]
+    is_cut = len(kinds) > _MOST_ROWS
+    return [*kinds[: _MOST_ROWS - 1], _("other types")] if is_cut else kinds
 
 
 def _bands(encounters: Iterable[EncounterSpan], scale: _Scale, height: int) -> Iterator[Markup]:
+    band = Markup(
+        '<rect class="visit" x="{}" y="0" width="{}" height="{}"><title>{}</title></rect>'
+    )
     for encounter in encounters:
         start, end = _day(encounter.start), _day(encounter.end or encounter.start)
-        if start is None or end is None:
-            continue
-        if end.year < scale.first or start.year >= scale.last:
-            continue
-        left, right = scale.x(start), scale.x(end)
-        # A stay of hours would be too thin to be seen.
-        width = round(max(right - left, 4), 1)
-        yield Markup(
-            '<rect class="visit" x="{}" y="0" width="{}" height="{}"><title>{}</title></rect>'
-        ).format(left, width, height, encounter.words)
+        if start and end and end.year >= scale.first and start.year < scale.last:
+            left, right = scale.x(start), scale.x(end)
+            # A stay of hours would be too thin to be seen.
+            width = round(max(right - left, 4), 1)
+            yield band.format(left, width, height, encounter.words)
 
 
 def _axis(scale: _Scale, height: int) -> Iterator[Markup]:
@@ -161,10 +153,9 @@ def _axis(scale: _Scale, height: int) -> Iterator[Markup]:
 
 
 def _labels(rows: Sequence[str]) -> Iterator[Markup]:
+    label = Markup('<text class="kind" x="0" y="{}">{}<title>{}</title></text>')
     for place, kind in enumerate(rows):
-        yield Markup('<text class="kind" x="0" y="{}">{}<title>{}</title></text>').format(
-            place * _ROW + _ROW / 2 + 5, words.shortened(kind, 25), kind
-        )
+        yield label.format(place * _ROW + _ROW / 2 + 5, words.shortened(kind, 25), kind)
 
 
 def _links(
@@ -172,13 +163,16 @@ def _links(
 ) -> Iterator[Markup]:
     places = {kind: place for place, kind in enumerate(rows)}
     last = len(rows) - 1
-    placed = [(places.get(dot.kind, last), scale.x(day), day, dot) for day, dot in dated]
-    placed.sort(key=lambda mark: (mark[0], mark[1]))
-    for place, notes in groupby(placed, key=lambda mark: mark[0]):
+    marks = sorted(
+        ((places.get(dot.kind, last), scale.x(day), day, dot) for day, dot in dated),
+        key=lambda mark: mark[:2],
+    )
+    for place, row in groupby(marks, key=lambda mark: mark[0]):
         y = place * _ROW + _ROW / 2
-        for near in _clusters([(x, day, dot) for _place, x, day, dot in notes]):
-            x = round(min((near[0][0] + near[-1][0]) / 2, near[0][0] + _ASIDE), 1)
-            yield _single(near[0][2], x, y) if len(near) == 1 else _several(patient_id, near, x, y)
+        for near in _clusters([mark[1:] for mark in row]):
+            first, last_of_near = near[0][0], near[-1][0]
+            x = round(min((first + last_of_near) / 2, first + _ASIDE), 1)
+            yield _link(patient_id, near, x, y)
 
 
 _Near = list[tuple[float, date, Dot]]
@@ -202,33 +196,25 @@ _LINK = Markup(
 )
 
 
-def _single(dot: Dot, x: float, y: float) -> Markup:
-    title = f"{day_of(dot.date)}: {dot.kind}"
-    kind = "dot past" if dot.is_past else "dot"
-    return _LINK.format(f"/notes/{quote(dot.id)}", kind, title, x, y, x, y, 6, "")
-
-
-def _several(patient_id: str, near: _Near, x: float, y: float) -> Markup:
-    first, last = near[0][1], near[-1][1]
-    codes = {dot.code for _x, _day_of_it, dot in near}
+def _link(patient_id: str, near: _Near, x: float, y: float) -> Markup:
+    """Return the dot of a note, which leads to it, or of several, which leads to their list."""
+    (_x, first, dot), (_x, last, _dot) = near[0], near[-1]
+    is_past = " past" if all(other.is_past for _x, _day, other in near) else ""
+    if len(near) == 1:
+        title = f"{day_of(dot.date)}: {dot.kind}"
+        return _LINK.format(f"/notes/{quote(dot.id)}", f"dot{is_past}", title, x, y, x, y, 6, "")
     parameters = {"patient": patient_id, "from": first.isoformat(), "to": last.isoformat()}
-    if len(codes) == 1 and "" not in codes:
-        parameters["kind"] = codes.pop()
+    if dot.code and all(other.code == dot.code for _x, _day, other in near):
+        parameters["kind"] = dot.code
     days = day_of(first.isoformat())
     if first != last:
         days = _("%(first)s to %(last)s", first=days, last=day_of(last.isoformat()))
-    kinds = {dot.kind for _x, _day_of_it, dot in near}
-    kind = kinds.pop() if len(kinds) == 1 else _("several types")
+    is_one_kind = all(other.kind == dot.kind for _x, _day, other in near)
+    kind = dot.kind if is_one_kind else _("several types")
     title = _("%(count)s notes, %(days)s: %(kind)s", count=len(near), days=days, kind=kind)
-    number = Markup('<text class="count" x="{}" y="{}">{}</text>').format(
-        x, y + 4, _short(len(near))
-    )
+    count = str(len(near)) if len(near) < 1_000 else f"{len(near) // 1_000}k"
+    number = Markup('<text class="count" x="{}" y="{}">{}</text>').format(x, y + 4, count)
     address = f"/notes?{urlencode(parameters, quote_via=quote)}"
-    look = "dot many past" if all(dot.is_past for _x, _day_of_it, dot in near) else "dot many"
     # Larger for more, as far as its row has room: 2, 8 and 64 notes differ at a glance.
     radius = round(min(8 + math.log2(len(near)), 14), 1)
-    return _LINK.format(address, look, title, x, y, x, y, radius, number)
-
-
-def _short(count: int) -> str:
-    return str(count) if count < 1_000 else f"{count // 1_000}k"
+    return _LINK.format(address, f"dot many{is_past}", title, x, y, x, y, radius, number)
