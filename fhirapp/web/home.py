@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from flask import Response
 from sqlalchemy import func, select
@@ -28,21 +28,14 @@ _VIA = "home"
 _SINCE = int(time.time())
 
 
-class _Count(NamedTuple):
-    """The number of records of a type that the user may read."""
-
-    type: str
-    words: str
-    number: int
-
-
 @blueprint.get("/")
 def home() -> Response:
     """Show what this server is, its state, and where to go from here."""
     session = pages.current_session()
     if session and not session.complete:
         return pages.see_other(pages.sign_in_address("/"))
-    template, values = _variant()
+    variants = (imported(feature.home)() for feature in features() if feature.home)
+    template, values = next(filter(None, variants), ("home.html", {}))
     return pages.page(
         template,
         version=software_version(),
@@ -62,18 +55,8 @@ def start() -> Response:
     return pages.see_other(first if pages.has_page(first) else "/account")
 
 
-def _variant() -> tuple[str, Mapping[str, Any]]:
-    """Return the template of the home page, and values for it: those of a feature, if one has."""
-    for feature in features():
-        if feature.home:
-            found: tuple[str, Mapping[str, Any]] | None = imported(feature.home)()
-            if found is not None:
-                return found
-    return "home.html", {}
-
-
-def _counts(user: User) -> Sequence[_Count]:
-    """Return the record counts that a user may read; empty if there are none.
+def _counts(user: User) -> list[dict[str, Any]]:
+    """Return how many records of each type a user may read; empty if there are none.
 
     Counts of roles that see all patients are cached for each state of the records.
     """
@@ -87,7 +70,10 @@ def _counts(user: User) -> Sequence[_Count]:
             lambda: _totals(names),
             is_whole=lambda counted: len(counted) == len(names),
         )
-    return [_Count(name, plural_of(name), number) for name, number in numbers.items()]
+    return [
+        {"type": name, "words": plural_of(name), "number": number}
+        for name, number in numbers.items()
+    ]
 
 
 def _totals(names: Sequence[str]) -> Mapping[str, int]:

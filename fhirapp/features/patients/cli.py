@@ -6,10 +6,9 @@ import getpass
 from collections.abc import Mapping
 
 import click
-from flask import current_app
 
 from fhirapp.cli.common import demo_option, opened_app, say
-from fhirapp.config import settings_of
+from fhirapp.config import settings
 from fhirapp.features.patients.deletion import delete_patient
 from fhirapp.features.patients.merge import merge_patients, undo_merge
 
@@ -31,8 +30,7 @@ def delete(patient_id: str, reason: str, erase: bool, yes: bool, demo: bool | No
     if not yes and click.prompt("Type the id to confirm", err=True) != patient_id:
         raise click.ClickException("The ids differ; nothing was deleted")
     with opened_app(demo):
-        settings = settings_of(current_app)
-        counts = delete_patient(settings, patient_id, reason, _who(), erase=erase)
+        counts = delete_patient(settings(), patient_id, reason, _who(), erase=erase)
     _say(counts)
     say(f"Patient {patient_id} is {'erased' if erase else 'deleted'}.")
 
@@ -60,7 +58,7 @@ def merge(
         raise click.ClickException("The ids differ; nothing was merged")
     with opened_app(demo):
         counts = merge_patients(
-            settings_of(current_app), source, target, reason, _who(), move_accounts=move_accounts
+            settings(), source, target, reason, _who(), move_accounts=move_accounts
         )
     _say(counts)
     say(f"Patient {source} is merged into {target}.")
@@ -74,7 +72,7 @@ def undo(source: str, reason: str, demo: bool | None) -> None:
     """Undo a merge: what was moved goes back to the record ID."""
     source = source.removeprefix("Patient/")
     with opened_app(demo):
-        counts = undo_merge(settings_of(current_app), source, reason)
+        counts = undo_merge(settings(), source, reason)
     _say(counts)
     say(f"Patient {source} is a record of its own again.")
 

@@ -1,10 +1,9 @@
-"""Two records of one person become one, and two again where that was wrong.
+"""Merges two records of one person into one, and undoes a merge.
 
-What names the record that is merged names the one that stays, in new versions; the versions before
-are in no patient's compartment any more (store/write.py), so that no token of one patient
-reads what was filed under another. The record that was merged keeps the personal details, is not in
-use, and says whom it was merged into. Imports that bring more of it bring it to the record that
-stays, until the merge is undone.
+Resources of the merged record get new versions that name the record that stays. The versions before
+leave the patient's compartment (store/write.py): no token of one patient reads what was filed under
+another. The merged record keeps its personal details, is marked as not in use, and links to the
+record that stays. Later imports for it go to the record that stays, until the merge is undone.
 """
 
 from __future__ import annotations
@@ -59,11 +58,12 @@ def preview(connection: Connection, source: str, target: str) -> Merge:
     """Return what a merge would move. Raises RefusedCommand where they cannot be one person."""
     _check(connection, source, target)
     move = partial(merge.move, merged={source: target})
-    counts = {
-        definition.name: sum(1 for _ in _changed(connection, definition, source, move))
+    counts = Counter(
+        definition.name
         for definition in _movable()
-    }
-    return Merge(_nonzero(counts), deletion.linked_accounts(connection, source))
+        for _resource in _changed(connection, definition, source, move)
+    )
+    return Merge(counts, deletion.linked_accounts(connection, source))
 
 
 def merge_patients(
@@ -79,20 +79,12 @@ def merge_patients(
         _check(connection, source, target)
         publisher = deletion.publisher_of(connection, settings)
         counts = _move_all(publisher, source, partial(merge.move, merged={source: target}))
-        _publish_patient(
-            publisher, source, lambda patient: merge.link(patient, target, is_replaced=True)
-        )
-        _publish_patient(
-            publisher, target, lambda patient: merge.link(patient, source, is_replaced=False)
-        )
+        _publish_patient(publisher, source, partial(merge.link, other=target, is_replaced=True))
+        _publish_patient(publisher, target, partial(merge.link, other=source, is_replaced=False))
         links = select(UserPatient.user_id, UserPatient.is_self, UserPatient.related_person)
         of_source = connection.execute(links.where(UserPatient.patient_id == source)).all()
-        of_target = {
-            user_id: related
-            for user_id, _is_self, related in connection.execute(
-                links.where(UserPatient.patient_id == target)
-            )
-        }
+        rows = connection.execute(links.where(UserPatient.patient_id == target))
+        of_target = {row.user_id: row.related_person for row in rows}
         moved = []
         for user_id, is_self, related in of_source:
             # A link to the one who stays that does not hold now makes room, until an undo.
@@ -132,8 +124,8 @@ def undo_merge(settings: Settings, source: str, reason: str) -> Mapping[str, int
         publisher = deletion.publisher_of(connection, settings)
         back = partial(merge.move_back, source=source, target=target)
         counts = _move_all(publisher, target, back)
-        _publish_patient(publisher, source, lambda patient: merge.unlink(patient, target))
-        _publish_patient(publisher, target, lambda patient: merge.unlink(patient, source))
+        _publish_patient(publisher, source, partial(merge.unlink, other=target))
+        _publish_patient(publisher, target, partial(merge.unlink, other=source))
         users = {*connection.execute(select(User.id).where(User.role == PATIENT)).scalars()}
         # Merges before schema 0011 have no RelatedPersons.
         for user_id, is_self, is_moved, related, link in (
@@ -185,7 +177,8 @@ def _move_all(publisher: Publisher, holder: str, move: Move) -> Mapping[str, int
         moved = [*_changed(publisher.connection, definition, holder, move)]
         publisher.publish([prepared_of(definition, name, elements) for name, elements in moved])
         counts[definition.name] = len(moved)
-    return _nonzero(counts)
+    # Without the types of which nothing was moved.
+    return +counts
 
 
 def _changed(
@@ -238,7 +231,3 @@ def _current(connection: Connection, patient_id: str) -> RowMapping | None:
     table = types()["Patient"].table
     query = select(table).where(table.c.id == patient_id, table.c.is_current)
     return connection.execute(query).mappings().first()
-
-
-def _nonzero(counts: Mapping[str, int]) -> Mapping[str, int]:
-    return {name: count for name, count in counts.items() if count}

@@ -113,12 +113,18 @@ def delete(patient_id: str) -> Response:
     return see_other(f"/admin/patients?done={kind}")
 
 
-def _deletion(patient_id: str, message: str = "") -> Response:
+def _record(patient_id: str) -> tuple[Person | None, deletion.Belongings]:
+    """Return the patient, None if deleted, and what the record has. Raises NotFound."""
     whose = person(_check_id(patient_id))
     with db.engine.connect() as connection:
         found = deletion.belongings(connection, patient_id)
     if whose is None and "Patient" not in found.counts:
         raise NotFound
+    return whose, found
+
+
+def _deletion(patient_id: str, message: str = "") -> Response:
+    whose, found = _record(patient_id)
     return page(
         "patients/delete.html",
         400 if message else 200,
@@ -282,11 +288,7 @@ def _index(message: str = "") -> Response:
 
 
 def _detail(patient_id: str, message: str = "") -> Response:
-    whose = person(_check_id(patient_id))
-    with db.engine.connect() as connection:
-        found = deletion.belongings(connection, patient_id)
-    if whose is None and "Patient" not in found.counts:
-        raise NotFound
+    whose, found = _record(patient_id)
     resource = read(f"/fhir/Patient/{patient_id}", token_of(), via=VIA) if whose else {}
     return page(
         "patients/patient.html",
@@ -331,21 +333,17 @@ def _corrected(
     corrected = copy.deepcopy({**patient})
     # It tells the details as they were; another is made of the new ones.
     corrected.pop("text", None)
-    if {"family", "given"} & {*changed}:
+    if "family" in changed or "given" in changed:
         _rename(corrected, after)
     if "identifier" in changed:
         number = number_of(corrected)
         if not number:
             corrected["identifier"] = [*corrected.get("identifier", ()), number]
         number["value"] = after["identifier"]
-    for element in {"birthDate", "gender"} & {*changed}:
-        corrected[element] = after[element]
+    corrected |= {name: after[name] for name in ("birthDate", "gender") if name in changed}
     if "active" in changed:
-        corrected["active"] = after["active"] == "yes"
-    empty = [name for name, value in corrected.items() if value in ("", [])]
-    for element in empty + ["active"] * (not after["active"]):
-        corrected.pop(element, None)
-    return corrected
+        corrected["active"] = after["active"] == "yes" if after["active"] else ""
+    return {name: value for name, value in corrected.items() if value not in ("", [])}
 
 
 def _rename(patient: dict[str, Any], after: Mapping[str, str]) -> None:
