@@ -102,7 +102,7 @@ def _duplicate_ids(ids: Sequence[str]) -> Mapping[str, set[str]]:
     patient, marks = type_.sql_table, ", ".join("?" * len(ids))
     born, linked = type_.tables.date.name, type_.tables.reference.name
     current = "other.is_current AND NOT other.deleted"
-    rows = reader().all(
+    alike = reader().all(
         # In this order: SQLite would begin with the birth dates of all patients.
         f"SELECT mine.id, mine.body, other.id, other.body FROM {patient} mine"
         f" CROSS JOIN {born} d CROSS JOIN {born} e CROSS JOIN {patient} other"
@@ -111,8 +111,7 @@ def _duplicate_ids(ids: Sequence[str]) -> Mapping[str, set[str]]:
         f" AND other.pk = e.pk AND other.pk <> mine.pk AND {current}",
         (*ids, "birthdate"),
     )
-    alike = [(row, True) for row in rows]
-    rows = reader().all(
+    naming = reader().all(
         f"SELECT other.id, other.body, mine.id, mine.body FROM {linked} k"
         f" JOIN {patient} mine ON mine.pk = k.pk AND mine.is_current AND NOT mine.deleted"
         f" JOIN {patient} other ON other.id = k.target_id AND {current}"
@@ -120,11 +119,9 @@ def _duplicate_ids(ids: Sequence[str]) -> Mapping[str, set[str]]:
         f" OR k.target_id IN ({marks}))",
         ("link", "Patient", *ids, *ids),
     )
+    pairs = [(row, True) for row in alike] + [(row, False) for row in naming]
     found: dict[str, set[str]] = {}
-    for (first, first_body, second, second_body), is_by_name in [
-        *alike,
-        *((row, False) for row in rows),
-    ]:
+    for (first, first_body, second, second_body), is_by_name in pairs:
         one, other = fhir_json.loads(first_body), fhir_json.loads(second_body)
         if merged_into(one) or merged_into(other) or (is_by_name and not may_be_one(one, other)):
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -28,8 +29,6 @@ from fhirapp.web.labels import full_name, sex
 from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
 
-# Which of our pages asked: one that shows a whole record.
-_VIA = "chart"
 SHOWN, SUGGESTED = 25, 10
 # What can be typed into a search box, in characters.
 LONGEST = 200
@@ -245,11 +244,8 @@ def _search(
     if answer.status != 200:
         raise PageError(answer.status, _("Patient search is not available right now. Try again."))
     bundle = answer.json()
-    patients = [
-        entry["resource"]
-        for entry in bundle.get("entry", ())
-        if entry.get("search", {}).get("mode") == "match"
-    ]
+    entries = bundle.get("entry", ())
+    patients = [entry["resource"] for entry in entries if entry["search"]["mode"] == "match"]
     if any(merged_into(patient) for patient in patients):
         patients = _survivors(patients, secret, via)
     # Those of one family by their given names.
@@ -263,9 +259,8 @@ def _survivors(patients: Sequence[dict[str, Any]], secret: str, via: str) -> lis
     found = {patient["id"]: patient for patient in patients if not merged_into(patient)}
     targets = {target for patient in patients if (target := merged_into(patient))} - found.keys()
     if targets:
-        answer = ask(
-            f"/fhir/Patient?{urlencode({'_id': ','.join(sorted(targets))})}", secret, via=via
-        )
+        query = urlencode({"_id": ",".join(sorted(targets))})
+        answer = ask(f"/fhir/Patient?{query}", secret, via=via)
         bundle = answer.json() if answer.status == 200 else {}
         found |= {entry["resource"]["id"]: entry["resource"] for entry in bundle.get("entry", ())}
     return [*found.values()]
@@ -329,9 +324,8 @@ def age_of(patient: Mapping[str, Any], today: date) -> str:
     if years > 1:
         return str(years)
     days = (date.fromisoformat(until) - date.fromisoformat(birth)).days
-    if days < 60:
-        return _("%(days)s days", days=days)
-    return _("%(months)s months", months=days * 12 // 365)
+    months = _("%(months)s months", months=days * 12 // 365)
+    return _("%(days)s days", days=days) if days < 60 else months
 
 
 def number_of(patient: dict[str, Any]) -> dict[str, Any]:
@@ -358,11 +352,9 @@ def linked_records() -> list[Person]:
     """Return the records that are linked to the signed-in person, as far as they exist."""
     persons = []
     for link in links_of(signed_in().user.id):
-        try:
+        with suppress(PageError):
             patient, _token = record(link.patient_id)
-        except PageError:
-            continue
-        persons.append(person_of(link.patient_id, patient))
+            persons.append(person_of(link.patient_id, patient))
     return persons
 
 
@@ -375,7 +367,7 @@ def record(patient_id: str) -> tuple[dict[str, Any], OwnToken]:
         raise unknown()
     try:
         token = token_of(patient_id)
-        return read(f"/fhir/Patient/{quote(patient_id)}", token, via=_VIA), token
+        return read(f"/fhir/Patient/{quote(patient_id)}", token, via="chart"), token
     except PageError as error:
         if error.status in (403, 404, 410):
             raise unknown() from None

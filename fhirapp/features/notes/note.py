@@ -295,11 +295,9 @@ def relations(note: Json, token: OwnToken) -> list[tuple[str, elements.NoteItem]
             links = (
                 link
                 for link in other.get("relatesTo", ())
-                if str((link.get("target") or {}).get("reference", "")).split("/")[1:2]
-                == [note["id"]]
+                if elements.local_id(link.get("target"), "DocumentReference") == note["id"]
             )
             how = relation_in_words(next(links, {}))
-            found.append(
-                (_("A later note %(relation)s this one", relation=how), elements.line(other))
-            )
+            sentence = _("A later note %(relation)s this one", relation=how)
+            found.append((sentence, elements.line(other)))
     return found
