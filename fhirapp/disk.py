@@ -64,6 +64,15 @@ def reason_of(error: OSError | sqlite3.Error) -> str:
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__
 
 
+@contextmanager
+def refuse_failures(what: str, advice: str = ".") -> Iterator[None]:
+    """Raise ConfigurationError for the failure of a file: what, its reason in brackets, advice."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise ConfigurationError(f"{what} ({reason_of(error)}){advice}") from None
+
+
 def need_space(folder: Path, size: int, what: str) -> None:
     """Check that a folder has room for size bytes of what. Raises ConfigurationError."""
     free = shutil.disk_usage(folder).free
@@ -183,7 +192,8 @@ def temporary_folder(folder: Path) -> Iterator[Path]:
     Folders of processes that were killed are removed. Raises ConfigurationError.
     """
     with ExitStack() as stack:
-        try:
+        advice = "; run this as the server's own user, or name another in FHIRAPP_INSTANCE_PATH."
+        with refuse_failures(f"The folder {folder} cannot be written", advice):
             folder.mkdir(parents=True, exist_ok=True)
             with directory_lock(folder):
                 for leftover in folder.glob(f"{_TEMPORARY_PREFIX}*"):
@@ -191,11 +201,6 @@ def temporary_folder(folder: Path) -> Iterator[Path]:
                         shutil.rmtree(leftover, ignore_errors=True)
                 path = Path(mkdtemp(prefix=_TEMPORARY_PREFIX, dir=folder))
                 stack.enter_context(lock(path, wait=False))
-        except OSError as error:
-            raise ConfigurationError(
-                f"The folder {folder} cannot be written ({reason_of(error)}); run this as the "
-                "server's own user, or name another in FHIRAPP_INSTANCE_PATH."
-            ) from None
         try:
             yield path
         finally:

@@ -35,7 +35,7 @@ from sqlalchemy.exc import DBAPIError
 
 from fhirapp.config import PREFIX, ConfigurationError, Settings, declared, settings, settings_of
 from fhirapp.db import Busy, database_errors, writing
-from fhirapp.disk import is_older, reason_of
+from fhirapp.disk import is_older, reason_of, refuse_failures
 from fhirapp.feature import requeued_kinds
 from fhirapp.file_locks import lock, lock_abandoned
 from fhirapp.files import StoredFile, orphans, shared_files
@@ -195,16 +195,12 @@ def launch(job: Job, passphrase: str = "") -> None:
     """Start the process of a job. Raises ConfigurationError."""
     configured = settings()
     folder = folder_of(job.id, configured.instance)
-    try:
+    what = f"The folder {folder.parent} cannot be written"
+    with refuse_failures(what, "; make room, and try again."):
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Files of an attempt that was killed.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
-    except OSError as error:
-        raise ConfigurationError(
-            f"The folder {folder.parent} cannot be written ({reason_of(error)}); make room, and "
-            "try again."
-        ) from None
     try:
         _spawn(configured, job, folder, passphrase)
     except OSError as error:

@@ -20,7 +20,7 @@ from shutil import copyfile, rmtree
 from typing import Any, NamedTuple
 
 from fhirapp.config import ConfigurationError, settings
-from fhirapp.disk import is_older, need_space, reason_of, write_atomically
+from fhirapp.disk import is_older, need_space, refuse_failures, write_atomically
 from fhirapp.file_locks import lock
 from fhirapp.jobs import queue
 from fhirapp.jobs.queue import is_id
@@ -191,16 +191,12 @@ def add(upload_id: str, user_id: str, piece: UploadChunk) -> int:
     if not is_first and not folder.is_dir():
         raise ConfigurationError(ELSEWHERE)
     need_space(settings().instance, max(piece.left, len(piece.content)), "the upload")
-    try:
+    with refuse_failures("The upload cannot be kept", ". What came so far is kept."):
         if is_first:
             folder.parent.mkdir(mode=0o700, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
         with lock(folder / "lock", create=True):
             _append(folder, user_id, piece)
-    except OSError as error:
-        raise ConfigurationError(
-            f"The upload cannot be kept ({reason_of(error)}). What came so far is kept."
-        ) from None
     return piece.at + len(piece.content)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,7 +17,13 @@ from typing import BinaryIO
 from fhirapp.audit.store import NAME as TRAIL_FILE
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.db.sqlite_file import copy_database, faults_of, schema_of
-from fhirapp.disk import database_path, need_space, reason_of, temporary_folder, write_atomically
+from fhirapp.disk import (
+    database_path,
+    need_space,
+    refuse_failures,
+    temporary_folder,
+    write_atomically,
+)
 from fhirapp.features.backups.archive import (
     BEGIN,
     DATABASE,
@@ -69,32 +74,19 @@ def back_up(
     database = database_path(settings)
     _check_place(path, database, settings.instance)
     with temporary_folder(database.parent if database else settings.instance) as folder:
-        if database is None:
-            paths = {DUMP: folder / DUMP}
-            schema, others = _dumped(settings, folder)
-        else:
+        others = {}
+        if database:
             paths, schema = _copied(settings, database, folder)
-            others = {}
+        else:
+            paths = {DUMP: folder / DUMP}
+            with refuse_failures(f"The database cannot be dumped into {folder.parent}"):
+                schema, namespace = dump_tables(settings, folder)
+            others = {"namespace": namespace, "secret": fingerprint(settings)}
         files = [BackupFile.of(name, file) for name, file in paths.items()]
         manifest = BackupManifest.new(instant(taken), schema, files, job=job, **others)
-        try:
+        with refuse_failures(f"The backup {path} cannot be written", "; nothing was left there."):
             _write(path, manifest, paths, passphrase, folder)
-        except (OSError, sqlite3.Error) as error:
-            raise ConfigurationError(
-                f"The backup {path} cannot be written ({reason_of(error)}); nothing was left there."
-            ) from None
     return Taken(path, manifest, path.stat().st_size)
-
-
-def _dumped(settings: Settings, folder: Path) -> tuple[str, dict[str, str]]:
-    """Dump PostgreSQL's database; return its schema's number, and what the manifest adds."""
-    try:
-        schema, namespace = dump_tables(settings, folder)
-    except OSError as error:
-        raise ConfigurationError(
-            f"The database cannot be dumped into {folder.parent} ({reason_of(error)})."
-        ) from None
-    return schema, {"namespace": namespace, "secret": fingerprint(settings)}
 
 
 def _copied(settings: Settings, database: Path, folder: Path) -> tuple[dict[str, Path], str]:
@@ -163,13 +155,9 @@ def _copied_keys(instance: Path, folder: Path) -> dict[str, Path]:
     for name in KEYS:
         if (instance / name).exists():
             copies[name] = folder / name
-            try:
+            what = f"The key {instance / name} cannot be copied"
+            with refuse_failures(what, "; run this as the server's own user."):
                 copies[name].write_bytes((instance / name).read_bytes())
-            except OSError as error:
-                raise ConfigurationError(
-                    f"The key {instance / name} cannot be copied ({reason_of(error)}); run this as "
-                    "the server's own user."
-                ) from None
     return copies
 
 
@@ -235,7 +223,7 @@ def unpacked(
     if not path.is_file():
         raise ConfigurationError(f"There is no file {path}.")
     with ExitStack() as stack:
-        try:
+        with refuse_failures(f"{path} cannot be read"):
             file: BinaryIO = stack.enter_context(path.open("rb"))
             is_sealed = file.read(len(BEGIN)) == BEGIN
             file.seek(0)
@@ -248,12 +236,8 @@ def unpacked(
                 unseal(file, str(path), plain, passphrase)
                 plain.seek(0)
                 file = plain
-        except OSError as error:
-            raise ConfigurationError(f"{path} cannot be read ({reason_of(error)}).") from None
-        try:
+        with refuse_failures(f"{path} cannot be unpacked"):
             return unpack(file, str(path), folder, partial(check_fits, settings, path))
-        except OSError as error:
-            raise ConfigurationError(f"{path} cannot be unpacked ({reason_of(error)}).") from None
 
 
 def dump_before_upgrade(

@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from fhirapp.config import ConfigurationError, Settings
-from fhirapp.disk import database_path, need_space, reason_of, temporary_folder
+from fhirapp.config import Settings
+from fhirapp.disk import database_path, need_space, refuse_failures, temporary_folder
 from fhirapp.features.backups.archive import BEGIN, GZIP
 from fhirapp.files import SCHEME, Bucket, Folder, StoredFile, fetch, shared_files
 
@@ -137,12 +137,8 @@ def _head(files: Folder | Bucket, file: StoredFile) -> bytes:
 def keep_backup(settings: Settings, path: Path) -> None:
     """Move a backup of this machine to where the server keeps them. Raises ConfigurationError."""
     files = shared_files(settings)
-    try:
+    with refuse_failures(f"The backup cannot be kept in {files.place}"):
         files.put(f"{FOLDER}/{path.name}", path)
-    except OSError as error:
-        raise ConfigurationError(
-            f"The backup cannot be kept in {files.place} ({reason_of(error)})."
-        ) from None
 
 
 def delete_backup(settings: Settings, name: str) -> None:
@@ -172,10 +168,8 @@ def at_hand(settings: Settings, place: str) -> Iterator[Path]:
         return
     root, _, name = place.rpartition("/")
     with temporary_folder(settings.instance) as folder:
-        try:
+        with refuse_failures(f"{place} cannot be read"):
             bucket = Bucket(root)
             need_space(folder, bucket.stat(name).size, "a copy of the backup")
             fetch(bucket, name, folder / name)
-        except OSError as error:
-            raise ConfigurationError(f"{place} cannot be read ({reason_of(error)}).") from None
         yield folder / name

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fhirapp.config import ConfigurationError
-from fhirapp.disk import copy_owner, reason_of
+from fhirapp.disk import copy_owner, refuse_failures
 from fhirapp.features.imports.skipped import system_reason
 
 DONE_FOLDER, FAILED_FOLDER = "done", "failed"
@@ -20,13 +20,9 @@ QUIET_SECONDS = 30
 
 def waiting(folder: Path, now: float) -> list[Path]:
     """Return the units of a watched folder that are quiet, by name. Raises ConfigurationError."""
-    try:
+    with refuse_failures(f"The watched folder {folder} cannot be read"):
         units = [path for path in folder.iterdir() if not _is_ignored(path)]
         return sorted(unit for unit in units if _is_quiet(unit, now))
-    except OSError as error:
-        raise ConfigurationError(
-            f"The watched folder {folder} cannot be read ({reason_of(error)})."
-        ) from None
 
 
 def failed_units(folder: Path) -> list[str]:
@@ -67,14 +63,10 @@ def state_of(unit: Path) -> dict[Path, tuple[int, int]]:
 
 def own_folder(path: Path) -> Path:
     """Make a folder of ours in a watched folder, unless it is there. Raises ConfigurationError."""
-    try:
+    with refuse_failures(f"The folder {path} cannot be made"):
         path.mkdir(mode=0o770, exist_ok=True)
         copy_owner(path, path.parent)
-        is_ours = not path.is_symlink()
-    except OSError as error:
-        raise ConfigurationError(
-            f"The folder {path} cannot be made ({reason_of(error)})."
-        ) from None
-    if not is_ours:
+        is_link = path.is_symlink()
+    if is_link:
         raise ConfigurationError(f"{path} is a link; there must be a folder in its place.")
     return path
