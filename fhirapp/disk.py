@@ -64,6 +64,11 @@ def reason_of(error: OSError | sqlite3.Error) -> str:
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__
 
 
+def open_private(name: str, flags: int) -> int:
+    """Open a file for open(), readable by its owner only if it is new."""
+    return os.open(name, flags, 0o600)
+
+
 @contextmanager
 def refuse_failures(what: str, advice: str = ".") -> Iterator[None]:
     """Raise ConfigurationError for the failure of a file: what, its reason in brackets, advice."""

@@ -27,7 +27,7 @@ import pyrage  # type: ignore[import-untyped]
 
 from fhirapp.auth.oauth import signing_keys
 from fhirapp.config import ConfigurationError
-from fhirapp.disk import CHUNK, need_space
+from fhirapp.disk import CHUNK, need_space, open_private
 from fhirapp.features.backups.passphrase import sealed as sealed_by_passphrase
 from fhirapp.store.migrate import UPGRADED_BY, is_newer, is_too_old
 
@@ -206,20 +206,22 @@ def _manifest(tar: tarfile.TarFile) -> BackupManifest:
     is_sqlite = names[:1] == [DATABASE] and all(name in (TRAIL, *KEYS) for name in names[1:])
     if not is_sqlite and (names != [DUMP] or not NAMESPACE.fullmatch(manifest.namespace)):
         raise ValueError("it holds other files than a backup does")
-    if len({*names}) < len(names) or not all(_is_plausible(member) for member in files):
+    is_plausible = all(
+        type(member.size) is int and member.size >= 0 and isinstance(member.sha256, str)
+        for member in files
+    )
+    if len({*names}) < len(names) or not is_plausible:
         raise ValueError("its manifest contradicts itself")
     return manifest
-
-
-def _is_plausible(member: BackupFile) -> bool:
-    return type(member.size) is int and member.size >= 0 and isinstance(member.sha256, str)
 
 
 def _read_member(tar: tarfile.TarFile, member: BackupFile, folder: Path | None) -> None:
     content = _next(tar, member.name, member.size, member.size)
     digest = hashlib.sha256()
     with ExitStack() as stack:
-        file = stack.enter_context(_new_file(folder / member.name)) if folder else None
+        file = None
+        if folder:
+            file = stack.enter_context(open(folder / member.name, "xb", opener=open_private))
         while piece := content.read(CHUNK):
             digest.update(piece)
             if file:
@@ -229,10 +231,6 @@ def _read_member(tar: tarfile.TarFile, member: BackupFile, folder: Path | None) 
             os.fsync(file.fileno())
     if digest.hexdigest() != member.sha256:
         raise ValueError(f"{member.name} has another checksum than the manifest says")
-
-
-def _new_file(path: Path) -> BinaryIO:
-    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def _expect_end(tar: tarfile.TarFile) -> None:

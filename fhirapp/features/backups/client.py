@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -119,7 +119,11 @@ def load(
         assert program.stdin is not None
         program.stdin.write(f"BEGIN;\n{before}\n".encode())
         with _as_sql(client, source) as sql:
-            _copy(sql, program.stdin, server)
+            line = b""
+            while not line.startswith(_FIRST_OBJECT) and (line := sql.readline()):
+                if server >= 17 or not line.startswith(_UNKNOWN_SETTING):
+                    program.stdin.write(line)
+            shutil.copyfileobj(sql, program.stdin, CHUNK)
         # Only now: if either process ends before, nothing is changed.
         program.stdin.write(f"\n{after}\nCOMMIT;\n".encode())
         program.stdin.close()
@@ -147,14 +151,6 @@ def _as_sql(client: PostgresClient, source: Path) -> Iterator[IO[bytes]]:
     with _running(client, words, source.parent, stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
         yield program.stdout
-
-
-def _copy(sql: IO[bytes], target: IO[bytes], server: int) -> None:
-    line = b""
-    while not line.startswith(_FIRST_OBJECT) and (line := sql.readline()):
-        if server >= 17 or not line.startswith(_UNKNOWN_SETTING):
-            target.write(line)
-    shutil.copyfileobj(sql, target, CHUNK)
 
 
 @contextmanager
@@ -201,13 +197,10 @@ def _end(program: subprocess.Popen[bytes]) -> None:
     if program.poll() is None:
         program.kill()
         program.wait()
-    for pipe in (program.stdin, program.stdout):
-        try:
-            if pipe is not None:
-                pipe.close()
-        except BrokenPipeError:
-            # Buffered input that it does not read any more.
-            pass
+    for pipe in filter(None, (program.stdin, program.stdout)):
+        # Buffered input that it does not read any more.
+        with suppress(BrokenPipeError):
+            pipe.close()
 
 
 def _reason(output: bytes, status: int) -> str:

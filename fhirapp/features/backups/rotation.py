@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -44,16 +44,12 @@ class Naming:
         dated = [
             (taken, path)
             for path in self.folder.iterdir()
-            if (taken := self._time(path.name)) and is_backup(path)
+            if (taken := self.taken(path.name)) and is_backup(path)
         ]
         return [path for _, path in sorted(dated)]
 
-    def is_name(self, name: str) -> bool:
-        """Say whether a file of this name is of this naming."""
-        return self._time(name) is not None
-
-    def _time(self, name: str) -> datetime | None:
-        """Return the time in a name; those of earlier releases have whole seconds."""
+    def taken(self, name: str) -> datetime | None:
+        """Return the time in a name, None of another naming; earlier releases had whole seconds."""
         time = r"([0-9]{8}T[0-9]{6}(?:\.[0-9]{6})?Z)"
         found = re.fullmatch(rf"{re.escape(self.stem)}-{time}\.backup", name)
         try:
@@ -148,11 +144,10 @@ def delete_backup(settings: Settings, name: str) -> None:
 
 def prune_kept(settings: Settings, naming: Naming, keep: int, newest: str) -> list[str]:
     """Remove the oldest of those that the server keeps, as prune() does; return what stuck."""
-    named = [one.name for one in backups(settings) if naming.is_name(one.name)]
-    others = sorted(name for name in named if name != newest)
-    return _remove(
-        others[: max(0, len(others) + 1 - keep)], lambda name: delete_backup(settings, name)
-    )[1]
+    names = sorted(one.name for one in backups(settings) if naming.taken(one.name))
+    others = [name for name in names if name != newest]
+    old = others[: max(0, len(others) + 1 - keep)]
+    return _remove(old, partial(delete_backup, settings))[1]
 
 
 def place_of(settings: Settings, name: str) -> str:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fhirapp.config import ConfigurationError, settings
-from fhirapp.disk import sync_folder, temporary_folder
+from fhirapp.disk import open_private, sync_folder, temporary_folder
 from fhirapp.features.exports.kickoff import ExportRequest
 from fhirapp.fhir import json as fhir_json
 from fhirapp.files import Files, orphans, shared_files
@@ -94,10 +94,10 @@ def deletions_bundle(names: Iterable[str]) -> bytes:
 
 
 class _HashedFile(FileIO):
-    """A file, and the hash of what was written."""
+    """A new private file, and the hash of what was written."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "xb", opener=_open_private)
+        super().__init__(path, "xb", opener=open_private)
         self.sha256 = hashlib.sha256()
 
     def write(self, content: Any, /) -> int:
@@ -106,17 +106,13 @@ class _HashedFile(FileIO):
         return count
 
 
-def _open_private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
-
-
 class NdjsonFile:
     """A new file that only its owner can read, compressed or not."""
 
     def __init__(self, path: Path, *, compressed: bool = False, hashed: bool = False) -> None:
         self.path = path
         self.lines = 0
-        self._raw = _HashedFile(path) if hashed else FileIO(path, "xb", opener=_open_private)
+        self._raw = _HashedFile(path) if hashed else FileIO(path, "xb", opener=open_private)
         self._buffered = BufferedWriter(self._raw, _BUFFER)
         # Without time and name: identical content gives identical files.
         self._file = (

@@ -71,11 +71,6 @@ _DELETIONS_PER_BUNDLE = 100
 # Errors of a full disk, quota or file system.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-_FULL = "The export does not fit on the server's disk; export less, or ask its operator for room."
-_UNWRITABLE = "The export's files could not be written; see the server's log."
-_CLIENT_ENDED = "The client was disabled or lost its scopes."
-_EMPTY_GROUP = "The group has no members who are patients on this server"
-
 
 def export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
     """Export what a page requests, and pack it."""
@@ -187,9 +182,12 @@ def bulk_export(_settings: Settings, job: Job, tracker: Tracker, _passphrase: st
 def _reason_of(error: OSError | ConfigurationError) -> str:
     """Return why files could not be written, as the client reads it."""
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        return _FULL
+        return (
+            "The export does not fit on the server's disk; export less, or ask its operator for "
+            "room."
+        )
     _log.warning("export: %s", error.strerror if isinstance(error, OSError) else error)
-    return _UNWRITABLE
+    return "The export's files could not be written; see the server's log."
 
 
 def _write(job: Job, tracker: Tracker) -> None:
@@ -200,9 +198,11 @@ def _write(job: Job, tracker: Tracker) -> None:
         _base_address(export_request),
         snapshot_at(lambda: datetime.now(UTC), _PATIENCE) as (snapshot, transaction_time),
     ):
-        access = still_registered(export_request.scope, _registered(snapshot, job.owner))
+        registered = "SELECT scope FROM oauth_client WHERE client_id = ? AND NOT disabled"
+        row = snapshot.first(registered, (job.owner,))
+        access = still_registered(export_request.scope, str(row[0]) if row else "")
         if not access.scopes:
-            raise Forbidden(_CLIENT_ENDED)
+            raise Forbidden("The client was disabled or lost its scopes.")
         patients = _patients(snapshot, export_request, access, notes)
         selector = PartSelector(snapshot, export_request, access, patients)
         parts = [selector.part_of(types()[name]) for name in export_request.types]
@@ -253,19 +253,10 @@ def _deletions(names: Iterator[str]) -> Iterator[bytes]:
 def _note(note: tuple[str, str]) -> bytes:
     """Return the OperationOutcome about an ignored parameter."""
     name, reason = note
-    content = (
-        issue("warning", "not-supported", f"{name}: {reason}", name)
-        if name
-        else issue("information", "informational", reason)
-    )
+    content = issue("information", "informational", reason)
+    if name:
+        content = issue("warning", "not-supported", f"{name}: {reason}", name)
     return fhir_json.dumps(operation_outcome([content]))
-
-
-def _registered(snapshot: Reader, client_id: str) -> str:
-    """Return the scopes that a client is registered for; none if it is disabled."""
-    registration = "SELECT scope FROM oauth_client WHERE client_id = ? AND NOT disabled"
-    row = snapshot.first(registration, (client_id,))
-    return "" if row is None else str(row[0])
 
 
 def _patients(
@@ -278,5 +269,5 @@ def _patients(
     if export_request.patients is not None:
         patients = tuple(patient for patient in patients if patient in export_request.patients)
     if not patients:
-        notes.append(("", _EMPTY_GROUP))
+        notes.append(("", "The group has no members who are patients on this server"))
     return patients
