@@ -119,11 +119,7 @@ def load(
         assert program.stdin is not None
         program.stdin.write(f"BEGIN;\n{before}\n".encode())
         with _as_sql(client, source) as sql:
-            line = b""
-            while not line.startswith(_FIRST_OBJECT) and (line := sql.readline()):
-                if server >= 17 or not line.startswith(_UNKNOWN_SETTING):
-                    program.stdin.write(line)
-            shutil.copyfileobj(sql, program.stdin, CHUNK)
+            _copy(sql, program.stdin, server)
         # Only now: if either process ends before, nothing is changed.
         program.stdin.write(f"\n{after}\nCOMMIT;\n".encode())
         program.stdin.close()
@@ -151,6 +147,14 @@ def _as_sql(client: PostgresClient, source: Path) -> Iterator[IO[bytes]]:
     with _running(client, words, source.parent, stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
         yield program.stdout
+
+
+def _copy(sql: IO[bytes], target: IO[bytes], server: int) -> None:
+    line = b""
+    while not line.startswith(_FIRST_OBJECT) and (line := sql.readline()):
+        if server >= 17 or not line.startswith(_UNKNOWN_SETTING):
+            target.write(line)
+    shutil.copyfileobj(sql, target, CHUNK)
 
 
 @contextmanager

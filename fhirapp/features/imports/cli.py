@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +136,9 @@ def _downloaded(
     for feature in features():
         if feature.download:
             download_all = imported(feature.download)
-            downloads: Downloads = download_all(
-                paths, folder, client_id, key, say, complete=options.delete_missing
-            )
-            return downloads
+            complete = options.delete_missing
+            found: Downloads = download_all(paths, folder, client_id, key, say, complete=complete)
+            return found
     if any(map(is_address, paths)):
         raise click.UsageError("This server has no feature that downloads from addresses")
     return Downloads([Path(path) for path in paths])
@@ -157,17 +157,15 @@ def _options(*, id_prefix: str, bases: tuple[str, ...], **values: Any) -> Option
         who = getpass.getuser()
     except (KeyError, OSError):
         who = f"account {os.getuid()}"
-    bases_with_slash = [base.rstrip("/") + "/" for base in bases]
-    return Options(prefix=id_prefix, bases=bases_with_slash, who=who, **values)
+    with_slash = [base.rstrip("/") + "/" for base in bases]
+    return Options(prefix=id_prefix, bases=with_slash, who=who, **values)
 
 
 def _say_faults(report: Report) -> None:
-    for fault in report.rejected[:_SHOWN]:
-        say(fault)
-    if report.fault_count > _SHOWN:
-        say(f"… and {report.fault_count - _SHOWN} more; --report lists them.")
-    for note in report.notes:
-        say(note)
+    more = report.fault_count - _SHOWN
+    rest = [f"… and {more} more; --report lists them."] if more > 0 else []
+    for line in (*report.rejected[:_SHOWN], *rest, *report.notes):
+        say(str(line))
 
 
 @contextmanager
@@ -188,6 +186,7 @@ def _database(demo: bool | None, settings: Settings, *, dry_run: bool) -> Iterat
 
 def _import(downloads: Downloads, settings: Settings, options: Options) -> Report:
     read, total = 0, total_bytes(downloads.paths)
+    waits = partial(say, "Another import is running; this one starts when it has finished.")
     with progress_bar("Importing") as show:
 
         def progress(count: int) -> None:
@@ -195,8 +194,4 @@ def _import(downloads: Downloads, settings: Settings, options: Options) -> Repor
             read += count
             show(read, total)
 
-        return import_downloads(downloads, settings, options, progress, _waits)
-
-
-def _waits() -> None:
-    say("Another import is running; this one starts when it has finished.")
+        return import_downloads(downloads, settings, options, progress, waits)
