@@ -231,10 +231,9 @@ def _remembered_passphrases() -> Iterator[None]:
 def _untuned_garbage_collection() -> Iterator[None]:
     """Keep imports in this process from collecting all garbage after each batch from then on."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("fhirapp.features.imports.downloads", "fhirapp.features.imports.jobs"):
-            # tests/test_features.py deletes features.
-            if "imports" in FEATURES:
-                patch.setattr(f"{module}.tune_gc", lambda: None)
+        # tests/test_features.py deletes features.
+        if "imports" in FEATURES:
+            patch.setattr("fhirapp.features.imports.downloads.tune_gc", lambda: None)
         yield
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 from sqlalchemy import select
@@ -49,34 +50,16 @@ def audit() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each.")
 @demo_option
-def list_entries(
-    patient_id: str | None,
-    username: str | None,
-    client_id: str | None,
-    kind: str | None,
-    since: str | None,
-    limit: int,
-    as_json: bool,
-    demo: bool | None,
-) -> int:
+def list_entries(username: str | None, as_json: bool, demo: bool | None, **filters: Any) -> None:
     """List requests for records, and other events such as sign-ins, newest first."""
     with reading(demo) as connection:
-        rows = connection.execute(select(User.id, User.username))
-        names = {row.id: row.username for row in rows}
+        names = dict(connection.execute(select(User.id, User.username)).all())
         ids = {name: user_id for user_id, name in names.items()}
         if username is not None and username not in ids:
             raise click.UsageError(f"Unknown user: {username}")
-        listed = entries(
-            patient_id=patient_id,
-            user_id=ids[username] if username else None,
-            client_id=client_id,
-            kind=kind,
-            since=since,
-            limit=limit,
-        )
+        listed = entries(user_id=ids[username] if username else None, **filters)
     for entry in listed:
         click.echo(json.dumps(entry._asdict()) if as_json else _line(entry, names))
-    return 0
 
 
 def _line(entry: AuditEntry, names: dict[str, str]) -> str:

@@ -82,7 +82,9 @@ def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str
                 failed += bool(fault)
                 if fault or skipped:
                     del notes[_SHOWN:]
-                    notes.append(f"{path_text(Path(unit.name))}: {fault or _skipped(skipped)}")
+                    ignored = f"Files without records were skipped: {skipped}. "
+                    note = fault or f"{ignored}The report beside it names them."
+                    notes.append(f"{path_text(Path(unit.name))}: {note}")
         finally:
             os.chdir(tracker.folder)
             for leftover in {unit.parent for unit in units} - {folder}:
@@ -93,10 +95,6 @@ def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str
             f"{folder / FAILED_FOLDER}, with a report."
         )
     return f"{len(units)} taken."
-
-
-def _skipped(count: int) -> str:
-    return f"Files without records were skipped: {count}. The report beside it names them."
 
 
 @contextmanager
@@ -321,11 +319,6 @@ def _within_time(folder: Path, look: Callable[[], _T]) -> _T:
         raise silent from None
 
 
-def _request(schedule: Schedule) -> Mapping[str, Any]:
-    # The page of an import shows these names of files.
-    return {"names": [schedule.options["folder"]], "count": 1, "provenance": True}
-
-
 SOURCE = FormField(N_("Source"), N_("A name for the system that the records come from."))
 REPAIR = FormField(N_("Repair invalid records by fixed rules"), is_tick=True)
 SCHEDULE = ScheduleKind(
@@ -344,6 +337,7 @@ SCHEDULE = ScheduleKind(
     check=_check,
     make_folders=_make_folders,
     has_work=_has_work,
-    request=_request,
+    # The page of an import shows these names of files.
+    request=lambda run: {"names": [run.options["folder"]], "count": 1, "provenance": True},
     count_failed=_count_failed,
 )

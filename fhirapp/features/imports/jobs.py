@@ -6,14 +6,13 @@ import os
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.core import current_core
 from fhirapp.db import with_patience
-from fhirapp.definition import types
 from fhirapp.features.imports.downloads import Downloads, import_downloads
-from fhirapp.features.imports.importer import import_paths, tune_gc
 from fhirapp.features.imports.inputs import total_bytes
 from fhirapp.features.imports.report import Report, write_report
 from fhirapp.features.imports.runs import Options, dry_run_copy
@@ -65,16 +64,8 @@ def import_uploaded(settings: Settings, job: Job, tracker: Tracker, _passphrase:
                 settings = replace(settings, **copy._asdict(), demo=False)
             stack.enter_context(with_patience(PATIENCE))
             stack.enter_context(current_core(settings))
-            tune_gc()
-            import_paths(
-                paths,
-                types(),
-                settings,
-                options,
-                tracker.add,
-                waits=lambda: tracker.phase(WAITS),
-                on_begin=on_begin,
-            )
+            waits = partial(tracker.phase, WAITS)
+            import_downloads(Downloads(paths), settings, options, tracker.add, waits, on_begin)
     finally:
         os.chdir(tracker.folder)
         tracker.note()
@@ -125,12 +116,8 @@ class ScheduledImport:
             self._tracker.counts = lambda: (report.run, self._sum(report))
             self._tracker.phase(WORKS)
 
-        def waits() -> None:
-            self._tracker.phase(WAITS)
-
-        report = import_downloads(
-            downloads, self._settings, options, self._tracker.add, waits, on_begin
-        )
+        tracker, waits = self._tracker, partial(self._tracker.phase, WAITS)
+        report = import_downloads(downloads, self._settings, options, tracker.add, waits, on_begin)
         counts = self._sum(report)
         self._totals = {name: Counter(of_type) for name, of_type in counts.items()}
         self._tracker.counts = lambda: (report.run, counts)

@@ -29,7 +29,6 @@ from fhirapp.jobs import queue, schedules
 from fhirapp.jobs.kinds import FormField, ScheduleKind
 from fhirapp.jobs.process import MADE, Tracker
 from fhirapp.jobs.queue import WORKS, Job
-from fhirapp.jobs.schedules import Schedule
 from fhirapp.store.import_models import PATIENCE
 from fhirapp.url_syntax import with_parameters
 
@@ -119,15 +118,9 @@ def _check(_settings: Settings, _name: str, options: Mapping[str, Any]) -> None:
         raise RefusedCommand("A client id needs a key file, and a key file needs a client id.")
     if key:
         read_key(Path(key))
-    try:
-        moment_of(options.get("since") or "2000-01-01T00:00:00Z")
-    except ValueError:
-        raise RefusedCommand("%(text)r is not a date or time.", text=options["since"]) from None
-
-
-def _request(schedule: Schedule) -> Mapping[str, Any]:
-    # What the page of an import calls its files.
-    return {"names": [redact_url(schedule.options["address"])], "count": 1, "provenance": True}
+    since = options.get("since")
+    if since and not _is_moment(since):
+        raise RefusedCommand("%(text)r is not a date or time.", text=since)
 
 
 SCHEDULE = ScheduleKind(
@@ -149,5 +142,10 @@ SCHEDULE = ScheduleKind(
     more_options=frozenset({"since"}),
     job_path="/admin/imports/{job_id}",
     check=_check,
-    request=_request,
+    # The page of an import shows these names of files.
+    request=lambda run: {
+        "names": [redact_url(run.options["address"])],
+        "count": 1,
+        "provenance": True,
+    },
 )
