@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -112,49 +113,41 @@ def export_to(
     return manifest
 
 
+@dataclass
 class _Export:
     """An export that is being written."""
 
-    def __init__(
-        self,
-        folder: ExportFolder,
-        snapshot: Reader,
-        options: ExportOptions,
-        binary: Definition,
-        progress: Progress,
-    ) -> None:
-        self._folder = folder
-        self._snapshot = snapshot
-        self._options = options
-        self._binary = binary
-        self._progress = progress
-        self._selected = self._select(_ALL if options.history else _CURRENT)
-        self._done = 0
+    folder: ExportFolder
+    snapshot: Reader
+    options: ExportOptions
+    binary: Definition
+    progress: Progress
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        self.selected = self._select(_ALL if self.options.history else _CURRENT)
 
     def _select(self, condition: str) -> list[SelectedVersions]:
         """Return the versions of each type for which a condition holds."""
-        since = self._options.since
-        return [
-            SelectedVersions(self._snapshot, definition, condition, since)
-            for definition in self._options.types
-        ]
+        types, since = self.options.types, self.options.since
+        return [SelectedVersions(self.snapshot, type_, condition, since) for type_ in types]
 
     def patients(self) -> set[str]:
         """Return the ids of the patients whose records are exported."""
-        return {patient_id for selected in self._selected for patient_id in selected.patients()}
+        return {patient_id for selected in self.selected for patient_id in selected.patients()}
 
     def output(self) -> Iterator[ManifestFile]:
         """Write the files of the types that have records."""
-        for selected in self._selected:
+        for selected in self.selected:
             if selected.count:
                 name = selected.definition.name
-                type_name = "Bundle" if self._options.history else name
+                type_name = "Bundle" if self.options.history else name
                 lines = self._lines(selected)
-                yield self._folder.write(files.OUTPUT, name, type_name, selected.count, lines)
+                yield self.folder.write(files.OUTPUT, name, type_name, selected.count, lines)
 
     def deletions(self) -> Iterator[ManifestFile]:
         """Write the file of deletions, if there are any."""
-        if self._options.since is None or self._options.history:
+        if self.options.since is None or self.options.history:
             return
         deleted = self._select(_DELETIONS)
         if total := sum(selected.count for selected in deleted):
@@ -163,16 +156,16 @@ class _Export:
                 for selected in deleted
                 for key in selected.keys("0")
             )
-            yield self._folder.write(files.DELETED, "deleted", "Bundle", total, lines)
+            yield self.folder.write(files.DELETED, "deleted", "Bundle", total, lines)
 
     def _lines(self, selected: SelectedVersions) -> Iterator[Iterator[bytes]]:
         """Yield the lines of a type, each in pieces, which are read before the next line is."""
         source = SourceJson(selected.definition)
         versions = self._versions(selected, source)
-        if not self._options.history:
+        if not self.options.history:
             for key, row, _ in versions:
                 if row is not None:
-                    yield source.pieces(self._snapshot, key, row)
+                    yield source.pieces(self.snapshot, key, row)
             return
         for resource_id, group in groupby(versions, lambda version: version[0].id):
             address = f"{selected.definition.name}/{resource_id}"
@@ -181,20 +174,20 @@ class _Export:
                     address,
                     key.version_id,
                     key.last_updated,
-                    None if row is None else source.pieces(self._snapshot, key, row),
+                    None if row is None else source.pieces(self.snapshot, key, row),
                     made_with,
                 )
                 for key, row, made_with in group
             )
 
     def _versions(self, selected: SelectedVersions, source: SourceJson) -> Iterator[_Version]:
-        total = sum(selected.count for selected in self._selected)
+        total = sum(selected.count for selected in self.selected)
         for batch in selected.read(source):
-            self._done += len(batch)
-            made_with = self._made_with(batch) if self._options.history else {}
+            self.done += len(batch)
+            made_with = self._made_with(batch) if self.options.history else {}
             for key, row in batch:
                 yield key, row, made_with.get(key.pk, {})
-            self._progress(self._done, total)
+            self.progress(self.done, total)
 
     def _made_with(
         self, batch: Sequence[tuple[VersionKey, Row]]
@@ -206,10 +199,10 @@ class _Export:
         numbers: dict[int, int] = {}
         if binaries := sorted({pk for rows in attached.values() for pk in rows.values()}):
             sql = (
-                f"SELECT pk, version_id FROM {self._binary.sql_table}"
+                f"SELECT pk, version_id FROM {self.binary.sql_table}"
                 f" WHERE pk IN ({_marks(binaries)})"
             )
-            numbers = dict(self._snapshot.all(sql, binaries))
+            numbers = dict(self.snapshot.all(sql, binaries))
         return {
             carrier: {binary_id: numbers[pk] for binary_id, pk in rows.items()}
             for carrier, rows in attached.items()
