@@ -14,30 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from fhirapp import disk
 from fhirapp.audit.store import NAME as TRAIL_FILE
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.db.sqlite_file import copy_database, faults_of, schema_of
-from fhirapp.disk import (
-    database_path,
-    need_space,
-    refuse_failures,
-    temporary_folder,
-    write_atomically,
-)
-from fhirapp.features.backups.archive import (
-    BEGIN,
-    DATABASE,
-    DUMP,
-    KEYS,
-    TRAIL,
-    BackupFile,
-    BackupManifest,
-    InvalidBackup,
-    pack,
-    seal,
-    unpack,
-    unseal,
-)
+from fhirapp.features.backups import archive
 from fhirapp.features.backups.rotation import is_backup
 from fhirapp.features.backups.schemas import dump_tables, why_no_dump
 from fhirapp.fhir.temporal import instant
@@ -50,7 +31,7 @@ class Taken:
     """A backup that was taken: its file, its manifest, its size in bytes."""
 
     path: Path
-    manifest: BackupManifest
+    manifest: archive.BackupManifest
     size: int
 
 
@@ -60,7 +41,7 @@ class MissingPassphrase(ConfigurationError):
 
 def why_no_backup(settings: Settings) -> str:
     """Return why no backup can be taken here, and what to do instead; else empty."""
-    return why_no_dump(settings) if database_path(settings) is None else ""
+    return why_no_dump(settings) if disk.database_path(settings) is None else ""
 
 
 def back_up(
@@ -71,20 +52,21 @@ def back_up(
     Encrypted where there is a passphrase; job is the id of the job that takes it. Raises
     ConfigurationError, and leaves the file then as it was.
     """
-    database = database_path(settings)
+    database = disk.database_path(settings)
     _check_place(path, database, settings.instance)
-    with temporary_folder(database.parent if database else settings.instance) as folder:
+    with disk.temporary_folder(database.parent if database else settings.instance) as folder:
         others = {}
         if database:
             paths, schema = _copied(settings, database, folder)
         else:
-            paths = {DUMP: folder / DUMP}
-            with refuse_failures(f"The database cannot be dumped into {folder.parent}"):
+            paths = {archive.DUMP: folder / archive.DUMP}
+            with disk.refuse_failures(f"The database cannot be dumped into {folder.parent}"):
                 schema, namespace = dump_tables(settings, folder)
             others = {"namespace": namespace, "secret": fingerprint(settings)}
-        files = [BackupFile.of(name, file) for name, file in paths.items()]
-        manifest = BackupManifest.new(instant(taken), schema, files, job=job, **others)
-        with refuse_failures(f"The backup {path} cannot be written", "; nothing was left there."):
+        files = [archive.BackupFile.of(name, file) for name, file in paths.items()]
+        manifest = archive.BackupManifest.new(instant(taken), schema, files, job=job, **others)
+        what = f"The backup {path} cannot be written"
+        with disk.refuse_failures(what, "; nothing was left there."):
             _write(path, manifest, paths, passphrase, folder)
     return Taken(path, manifest, path.stat().st_size)
 
@@ -95,12 +77,12 @@ def _copied(settings: Settings, database: Path, folder: Path) -> tuple[dict[str,
     The trail is copied last, so it has an entry for each change in the copied database.
     """
     keys = {} if settings.demo else _copied_keys(settings.instance, folder)
-    copies = {DATABASE: folder / DATABASE}
-    copy_database(database, copies[DATABASE])
+    copies = {archive.DATABASE: folder / archive.DATABASE}
+    copy_database(database, copies[archive.DATABASE])
     if (settings.instance / TRAIL_FILE).exists():
-        copies[TRAIL] = folder / TRAIL
-        copy_database(settings.instance / TRAIL_FILE, copies[TRAIL])
-    return {**copies, **keys}, _checked(copies[DATABASE], database)
+        copies[archive.TRAIL] = folder / archive.TRAIL
+        copy_database(settings.instance / TRAIL_FILE, copies[archive.TRAIL])
+    return {**copies, **keys}, _checked(copies[archive.DATABASE], database)
 
 
 def fingerprint(settings: Settings) -> str:
@@ -109,13 +91,13 @@ def fingerprint(settings: Settings) -> str:
     return hashlib.blake2b(key=key, person=b"backup", digest_size=16).hexdigest()
 
 
-def check_fits(settings: Settings, path: Path, manifest: BackupManifest) -> None:
+def check_fits(settings: Settings, path: Path, manifest: archive.BackupManifest) -> None:
     """Check that a backup is of the settings' kind of database, and opens with their secret.
 
     Raises ConfigurationError.
     """
     kinds = ("SQLite", "PostgreSQL")
-    is_postgresql = database_path(settings) is None
+    is_postgresql = disk.database_path(settings) is None
     if manifest.is_dump != is_postgresql:
         raise ConfigurationError(
             f"{path} is a backup of {kinds[manifest.is_dump]}, and the database here is "
@@ -134,7 +116,7 @@ def _check_place(path: Path, database: Path | None, instance: Path) -> None:
         raise ConfigurationError(f"There is no database {database} to back up.")
     if not path.parent.is_dir():
         raise ConfigurationError(f"There is no folder {path.parent}.")
-    own = [*([database] if database else []), *(instance / name for name in KEYS)]
+    own = [*([database] if database else []), *(instance / name for name in archive.KEYS)]
     if path.exists() and any(file.exists() and path.samefile(file) for file in own):
         raise ConfigurationError(f"{path} is the server's own file; name another for the backup.")
     if path.exists() and not (stat.S_ISREG(path.stat().st_mode) and is_backup(path)):
@@ -146,17 +128,17 @@ def _copied_keys(instance: Path, folder: Path) -> dict[str, Path]:
 
     Raises ConfigurationError where the server's own key is missing.
     """
-    if not (instance / KEYS[0]).exists():
+    if not (instance / archive.KEYS[0]).exists():
         raise ConfigurationError(
-            f"The key {instance / KEYS[0]} is missing, without which what the database has sealed "
+            f"The key {instance / archive.KEYS[0]} is missing, without which what the database has sealed "
             "cannot be opened; name the server's folder in FHIRAPP_INSTANCE_PATH."
         )
     copies = {}
-    for name in KEYS:
+    for name in archive.KEYS:
         if (instance / name).exists():
             copies[name] = folder / name
             what = f"The key {instance / name} cannot be copied"
-            with refuse_failures(what, "; run this as the server's own user."):
+            with disk.refuse_failures(what, "; run this as the server's own user."):
                 copies[name].write_bytes((instance / name).read_bytes())
     return copies
 
@@ -177,21 +159,21 @@ def _checked(copy: Path, database: Path) -> str:
 
 def _write(
     path: Path,
-    manifest: BackupManifest,
+    manifest: archive.BackupManifest,
     paths: dict[str, Path],
     passphrase: str | None,
     folder: Path,
 ) -> None:
     """Write the backup's file and read it back before it takes its place."""
     with ExitStack() as stack:
-        file = stack.enter_context(write_atomically(path))
+        file = stack.enter_context(disk.write_atomically(path))
         if passphrase is None:
-            pack(file, manifest, paths)
+            archive.pack(file, manifest, paths)
         else:
             with (folder / "plain").open("w+b") as plain:
-                pack(plain, manifest, paths)
+                archive.pack(plain, manifest, paths)
                 plain.seek(0)
-                seal(plain, file, passphrase)
+                archive.seal(plain, file, passphrase)
             (folder / "plain").unlink()
         file.flush()
         os.fsync(file.fileno())
@@ -201,10 +183,10 @@ def _write(
             again = file
         else:
             again = stack.enter_context((folder / "again").open("w+b"))
-            unseal(file, str(path), again, passphrase)
+            archive.unseal(file, str(path), again, passphrase)
             again.seek(0)
-        if unpack(again, str(path), None) != manifest:
-            raise InvalidBackup(f"{path} could not be read back as it was written.")
+        if archive.unpack(again, str(path), None) != manifest:
+            raise archive.InvalidBackup(f"{path} could not be read back as it was written.")
 
 
 def _forget_cached(file: BinaryIO) -> None:
@@ -215,7 +197,7 @@ def _forget_cached(file: BinaryIO) -> None:
 
 def unpacked(
     settings: Settings, path: Path, passphrase: str | None, folder: Path
-) -> BackupManifest:
+) -> archive.BackupManifest:
     """Read the files of a backup that fits the settings into a folder, decrypted if need be.
 
     Raises InvalidBackup, ConfigurationError.
@@ -223,21 +205,21 @@ def unpacked(
     if not path.is_file():
         raise ConfigurationError(f"There is no file {path}.")
     with ExitStack() as stack:
-        with refuse_failures(f"{path} cannot be read"):
+        with disk.refuse_failures(f"{path} cannot be read"):
             file: BinaryIO = stack.enter_context(path.open("rb"))
-            is_sealed = file.read(len(BEGIN)) == BEGIN
+            is_sealed = file.read(len(archive.BEGIN)) == archive.BEGIN
             file.seek(0)
             if is_sealed and passphrase is None:
                 raise MissingPassphrase(f"{path} is encrypted; name a file in --passphrase-file.")
             if is_sealed and passphrase is not None:
-                need_space(folder, path.stat().st_size, "the decrypted backup")
+                disk.need_space(folder, path.stat().st_size, "the decrypted backup")
                 stack.callback((folder / "plain").unlink)
                 plain = stack.enter_context((folder / "plain").open("w+b"))
-                unseal(file, str(path), plain, passphrase)
+                archive.unseal(file, str(path), plain, passphrase)
                 plain.seek(0)
                 file = plain
-        with refuse_failures(f"{path} cannot be unpacked"):
-            return unpack(file, str(path), folder, partial(check_fits, settings, path))
+        with disk.refuse_failures(f"{path} cannot be unpacked"):
+            return archive.unpack(file, str(path), folder, partial(check_fits, settings, path))
 
 
 def dump_before_upgrade(

@@ -20,16 +20,8 @@ from flask import Flask
 from sqlalchemy import URL, Connection, delete, func, inspect, select, update
 
 from fhirapp.audit.store import TABLES
-from fhirapp.auth.models import (
-    ADMINISTRATOR,
-    AccessToken,
-    Grant,
-    Launch,
-    ParkedRequest,
-    Session,
-    SetupCode,
-    User,
-)
+from fhirapp.auth import models
+from fhirapp.auth.models import ADMINISTRATOR, Grant, User
 from fhirapp.auth.tokens import revoke_grants
 from fhirapp.config import ConfigurationError, Settings, sqlite_url
 from fhirapp.core import current_core
@@ -225,12 +217,14 @@ def _end_access(connection: Connection, now: int) -> None:
 
     Codes and refresh tokens end with their consent.
     """
-    connection.execute(update(Session).where(Session.ended_at.is_(None)).values(ended_at=now))
+    connection.execute(
+        update(models.Session).where(models.Session.ended_at.is_(None)).values(ended_at=now)
+    )
     revoke_grants(connection)
-    connection.execute(update(AccessToken).values(revoked=True))
-    for table in (Launch, ParkedRequest):
+    connection.execute(update(models.AccessToken).values(revoked=True))
+    for table in (models.Launch, models.ParkedRequest):
         connection.execute(update(table).where(table.used_at.is_(None)).values(used_at=now))
-    connection.execute(delete(SetupCode))
+    connection.execute(delete(models.SetupCode))
 
 
 def _end_jobs(connection: Connection, manifest: BackupManifest) -> None:

@@ -23,14 +23,7 @@ from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.resources.audit_event import resources_of
 from fhirapp.rest import recorder
 from fhirapp.search.values import escape
-from fhirapp.web.admin.audit_descriptions import (
-    VIA,
-    described,
-    find_patients,
-    grouped,
-    names_of,
-    vias,
-)
+from fhirapp.web.admin import audit_descriptions as descriptions
 from fhirapp.web.pages import PageError, blueprint_of, for_administrators, page, signed_in
 from fhirapp.web.texts import _
 
@@ -139,9 +132,9 @@ def _add_patient(found: AuditFilter, text: str) -> None:
         return
     match, words = _ID.fullmatch(text), text.replace(",", " ").split()[:_MOST_WORDS]
     criteria = [("name", escape(word)) for word in words]
-    people = find_patients([("_id", match[1])]) if match else []
+    people = descriptions.find_patients([("_id", match[1])]) if match else []
     if not people and criteria and not text.startswith("Patient/"):
-        people = find_patients([*criteria, ("_count", str(_CHOICES + 1))])
+        people = descriptions.find_patients([*criteria, ("_count", str(_CHOICES + 1))])
     choices = [(f"Patient/{one.id}", one.name, one.born or one.id) for one in people]
     if not people and match:
         found.filters["patient_id"] = match[1]
@@ -222,14 +215,14 @@ def index() -> Response:
         "admin/audit.html",
         400 if which.faults else 200,
         which=which,
-        groups=grouped(described(found[:SHOWN])),
+        groups=descriptions.grouped(descriptions.described(found[:SHOWN])),
         older=which.query(before=found[SHOWN - 1].number) if more else "",
         is_later=before() is not None,
         statuses=STATUSES,
         kinds=KINDS,
         places={
             BY_APPS: _("an app or a script"),
-            **{code: via.label for code, via in vias().items()},
+            **{code: via.label for code, via in descriptions.vias().items()},
         },
         most=MOST,
     )
@@ -250,7 +243,7 @@ def download(kind: str) -> Response:
                 "then download."
             ),
         )
-    recorder.note(signed_in().user.id, VIA, which.query())
+    recorder.note(signed_in().user.id, descriptions.VIA, which.query())
     media_type, name, written = _FORMATS[kind]
     # For HEAD nothing is read.
     body = () if request.method == "HEAD" else stream_with_context(written(which))
@@ -339,8 +332,9 @@ def _found(which: AuditFilter) -> Iterator[Sequence[AuditEntry] | str]:
 
 
 def _named_rows(found: Sequence[AuditEntry]) -> Iterator[dict[str, Any]]:
-    users = names_of(User.id, User.name, (entry.user_id for entry in found))
-    clients = names_of(Client.client_id, Client.name, (entry.client_id for entry in found))
+    users = descriptions.names_of(User.id, User.name, (entry.user_id for entry in found))
+    client_ids = (entry.client_id for entry in found)
+    clients = descriptions.names_of(Client.client_id, Client.name, client_ids)
     for entry in found:
         row = {
             **entry._asdict(),
