@@ -130,8 +130,8 @@ def _copied_keys(instance: Path, folder: Path) -> dict[str, Path]:
     """
     if not (instance / archive.KEYS[0]).exists():
         raise ConfigurationError(
-            f"The key {instance / archive.KEYS[0]} is missing, without which what the database has sealed "
-            "cannot be opened; name the server's folder in FHIRAPP_INSTANCE_PATH."
+            f"The key {instance / archive.KEYS[0]} is missing, without which what the database has "
+            "sealed cannot be opened; name the server's folder in FHIRAPP_INSTANCE_PATH."
         )
     copies = {}
     for name in archive.KEYS:
