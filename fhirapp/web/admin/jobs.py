@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 from urllib.parse import urlencode
 
-from flask import Response, jsonify, request
+from flask import Response, abort, current_app, request
 from werkzeug.exceptions import NotFound
 
 from fhirapp.config import ConfigurationError, settings
@@ -31,6 +31,13 @@ from fhirapp.web.texts import _, numeral
 
 _log = logging.getLogger(__name__)
 View = TypeVar("View", bound=Callable[..., Any])
+# Of a file that is sent.
+_HEADERS = {
+    "Accept-Ranges": "bytes",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "Referrer-Policy": "no-referrer",
+}
 
 
 def too_long(command: str, form: str) -> Response:
@@ -88,9 +95,7 @@ def size_of(count: float) -> str:
 
 def job_of(job_id: str, *kinds: str) -> Job:
     """Return a job of some kinds. Raises NotFound."""
-    if job := queue.find(job_id, *kinds):
-        return job
-    raise NotFound
+    return queue.find(job_id, *kinds) or abort(404)
 
 
 def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
@@ -163,17 +168,13 @@ def sent(name: str) -> Response:
     except FileNotFoundError:
         raise NotFound from None
     recorder.note(pages.signed_in().user.id, VIA)
-    response = Response(content_type="application/octet-stream")
-    response.headers["Accept-Ranges"] = "bytes"
+    response = Response(content_type="application/octet-stream", headers=_HEADERS)
     response.headers.set("Content-Disposition", "attachment", filename=name.rpartition("/")[2])
     span = wanted_span(content.length, None)
     if span is not None:
         response.status_code = 206
         response.headers["Content-Range"] = span.content_range(content.length)
     carry(response, content, span or Span(0, content.length))
-    response.headers["Cache-Control"] = "no-store"
-    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
-    response.headers["Referrer-Policy"] = "no-referrer"
     return response
 
 
@@ -246,7 +247,4 @@ def discard(upload_id: str) -> Response:
 
 
 def _answer(status_code: int, **values: object) -> Response:
-    response = jsonify(values)
-    response.status_code = status_code
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return current_app.make_response((values, status_code, {"Cache-Control": "no-store"}))

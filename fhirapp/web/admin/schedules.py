@@ -6,8 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Response, request
-from werkzeug.exceptions import NotFound
+from flask import Response, abort, request
 
 from fhirapp.config import ConfigurationError, RefusedCommand, settings
 from fhirapp.jobs import kinds, schedules
@@ -56,7 +55,7 @@ def new(kind: str) -> Response:
 
 
 def _form(kind: str, message: str = "", status: int = 200) -> Response:
-    declared = _declared(kind)
+    declared = kinds.addable_kinds().get(kind) or abort(404)
     return pages.page(
         "admin/new_schedule.html",
         status,
@@ -69,12 +68,15 @@ def _form(kind: str, message: str = "", status: int = 200) -> Response:
 
 
 @blueprint.post("/admin/schedules/<kind>/new")
-@keeps("name", "when", "at", more=lambda: _fields())
+@keeps(
+    *("name", "when", "at"),
+    more=lambda: [name for kind in kinds.addable_kinds().values() for name in kind.fields],
+)
 @pages.for_administrators
 @pages.form_action(_form, error=ConfigurationError)
 def add(kind: str) -> Response:
     """Add a schedule."""
-    fields = _declared(kind).fields
+    fields = (kinds.addable_kinds().get(kind) or abort(404)).fields
     options: dict[str, Any] = {name: pages.field(name, _LONGEST) for name in fields}
     for option, shown in fields.items():
         if shown.is_count and options[option]:
@@ -104,7 +106,6 @@ def _one(name: str, message: str = "", status: int = 200, *, asks: bool = False)
         due_at=found.due_at(settings().zone),
         kind=kind,
         label=_(kind.label if kind else found.kind),
-        labels={name: shown.label for name, shown in _fields().items()},
         refused=kinds.count_failed(found),
         refusal=_(kind.refusal) if isinstance(kind, kinds.BuiltInKind) else "",
         runs=runs,
@@ -130,7 +131,7 @@ def act(name: str, action: str) -> Response:
     elif action in ("pause", "resume"):
         is_changed = schedules.pause(name, now, paused=action == "pause")
     elif action != "remove":
-        raise NotFound
+        abort(404)
     elif request.form.get("sure") != "yes":
         return _one(name, asks=True)
     else:
@@ -149,24 +150,5 @@ def _count(text: str) -> int:
 
 def _found(name: str) -> Schedule:
     """Return a schedule. Raises NotFound."""
-    for schedule in schedules.schedules():
-        if schedule.name == name:
-            return schedule
-    raise NotFound
-
-
-def _fields() -> Mapping[str, kinds.FormField]:
-    """Return the fields of the forms of all kinds, by name."""
-    return {
-        name: shown
-        for kind in kinds.schedule_kinds().values()
-        for name, shown in kind.fields.items()
-    }
-
-
-def _declared(kind: str) -> kinds.ScheduleKind:
-    """Return a kind of schedule. Raises NotFound."""
-    declared = kinds.addable_kinds().get(kind)
-    if declared is None:
-        raise NotFound
-    return declared
+    found = (schedule for schedule in schedules.schedules() if schedule.name == name)
+    return next(found, None) or abort(404)
