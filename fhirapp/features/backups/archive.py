@@ -312,8 +312,7 @@ def _run(work: Any, writer: _Writer, source: BinaryIO, keys: list[Any]) -> None:
     try:
         work(source, writer, keys)
     except Exception:
-        if writer.error is not None:
-            raise writer.error from None
-        raise
+        if writer.error is None:
+            raise
     if writer.error is not None:
         raise writer.error

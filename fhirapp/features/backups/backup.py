@@ -177,7 +177,9 @@ def _write(
             (folder / "plain").unlink()
         file.flush()
         os.fsync(file.fileno())
-        _forget_cached(file)
+        if hasattr(os, "posix_fadvise"):
+            # So that reading it back reads the disk, and no cache.
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         file.seek(0)
         if passphrase is None:
             again = file
@@ -187,12 +189,6 @@ def _write(
             again.seek(0)
         if archive.unpack(again, str(path), None) != manifest:
             raise archive.InvalidBackup(f"{path} could not be read back as it was written.")
-
-
-def _forget_cached(file: BinaryIO) -> None:
-    """Drop the file from the cache, so that reading it back reads the disk."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def unpacked(

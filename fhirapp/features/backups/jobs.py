@@ -138,9 +138,8 @@ def _after_backup(
 
 def _record_verification(job: Job, progress: Progress, state: str) -> None:
     """Record the verification as a job, which the page of backups lists."""
-    job_id, now = queue.new_id(), int(time.time())
+    job_id, now, request = queue.new_id(), int(time.time()), {"name": progress.name}
     with writing() as connection:
-        request = {"name": progress.name}
         queue.add(connection, job_id, VERIFICATION, job.owner, now, request=request, runs=True)
     recorded = queue.find(job_id, VERIFICATION)
     assert recorded is not None
