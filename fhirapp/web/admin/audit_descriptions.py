@@ -201,7 +201,8 @@ def _about(entry: AuditEntry, users: Mapping[str, str], clients: Mapping[str, st
     kind, _slash, name = entry.about.partition("/")
     if kind == "user":
         return "" if name == entry.user_id else users.get(name, name)
-    return clients.get(name, name) if kind == "app" else entry.about
+    client_id = entry.about.removeprefix("app/")
+    return clients.get(client_id, client_id)
 
 
 def _link(entry: AuditEntry) -> str:
