@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -261,21 +261,16 @@ def _ndjson(which: AuditFilter) -> Iterator[bytes]:
 
 
 def _csv(which: AuditFilter) -> Iterator[bytes]:
-    line = io.StringIO()
-    writer = csv.writer(line, quoting=csv.QUOTE_ALL)
-    # So that spreadsheets take it for UTF-8.
-    yield "\ufeff".encode()
-    writer.writerow(_COLUMNS)
+    # writerow() returns what write() does.
+    writer: Any = csv.writer(SimpleNamespace(write=str), quoting=csv.QUOTE_ALL)
+    # The byte order mark makes spreadsheets take it for UTF-8.
+    yield f"\ufeff{writer.writerow(_COLUMNS)}".encode()
     for row in _rows(which):
-        if "more" in row:
-            writer.writerow([row["more"]])
-        else:
-            cells = {**row, "served": " ".join(row["served"])}
-            writer.writerow([guarded(cells[name]) for name in _COLUMNS])
-        yield line.getvalue().encode()
-        line.seek(0)
-        line.truncate()
-    yield line.getvalue().encode()
+        cells = [*row.values()]
+        if "more" not in row:
+            shown = {**row, "served": " ".join(row["served"])}
+            cells = [guarded(shown[name]) for name in _COLUMNS]
+        yield writer.writerow(cells).encode()
 
 
 def _fhir(which: AuditFilter) -> Iterator[bytes]:
@@ -302,14 +297,6 @@ def guarded(value: Any) -> str:
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
 
 
-def _rows(which: AuditFilter) -> Iterator[dict[str, Any]]:
-    for found in _found(which):
-        if isinstance(found, str):
-            yield {"more": found}
-        else:
-            yield from _named_rows(found)
-
-
 def _found(which: AuditFilter) -> Iterator[Sequence[AuditEntry] | str]:
     """Yield what is filtered, the newest first; at the end a sentence where there is more."""
     last: int | None = None
@@ -331,15 +318,19 @@ def _found(which: AuditFilter) -> Iterator[Sequence[AuditEntry] | str]:
         )
 
 
-def _named_rows(found: Sequence[AuditEntry]) -> Iterator[dict[str, Any]]:
-    users = descriptions.names_of(User.id, User.name, (entry.user_id for entry in found))
-    client_ids = (entry.client_id for entry in found)
-    clients = descriptions.names_of(Client.client_id, Client.name, client_ids)
-    for entry in found:
-        row = {
-            **entry._asdict(),
-            "user_name": users.get(entry.user_id or ""),
-            "client_name": clients.get(entry.client_id or ""),
-            "records": len(entry.served),
-        }
-        yield {name: row[name] for name in _COLUMNS}
+def _rows(which: AuditFilter) -> Iterator[dict[str, Any]]:
+    for found in _found(which):
+        if isinstance(found, str):
+            yield {"more": found}
+            continue
+        users = descriptions.names_of(User.id, User.name, (entry.user_id for entry in found))
+        client_ids = (entry.client_id for entry in found)
+        clients = descriptions.names_of(Client.client_id, Client.name, client_ids)
+        for entry in found:
+            row = {
+                **entry._asdict(),
+                "user_name": users.get(entry.user_id or ""),
+                "client_name": clients.get(entry.client_id or ""),
+                "records": len(entry.served),
+            }
+            yield {name: row[name] for name in _COLUMNS}
