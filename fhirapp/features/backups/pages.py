@@ -162,14 +162,11 @@ def _restore_page(name: str, message: str = "", status: int = 200) -> Response:
     began = [job for job in queue.jobs(RESTORE) if job.request.get("name") == backup.name]
     found = prepared.prepared(settings())
     is_ready = found and (found.name, found.state) == (backup.name, prepared.PREPARED) and not why
-    rows = []
+    today: Mapping[str, int] = {}
     lost: Mapping[str, int] = {}
     if found and is_ready:
         with db.engine.connect() as connection:
-            now = contents(connection)
-            lost = prepared.changed_since(connection, found.taken)
-        for key, words in _COUNTED.items():
-            rows.append((_(words), found.contents[key], now[key], lost[key]))
+            today, lost = contents(connection), prepared.changed_since(connection, found.taken)
     return _page(
         "backups/restore.html",
         backup,
@@ -179,7 +176,8 @@ def _restore_page(name: str, message: str = "", status: int = 200) -> Response:
         job=next(iter(began), None),
         found=found if is_ready else None,
         taken=moment_of(found.taken).timestamp() if found else 0,
-        rows=rows,
+        counted=_COUNTED,
+        today=today,
         lost=lost,
         reason=form_fields().get("reason", "").strip(),
         longest=LONGEST_REASON,

@@ -63,8 +63,7 @@ def rotate() -> Response:
 
 
 def _keys(*, asks: bool = False, done: bool = False) -> Response:
-    now = int(time.time())
-    keys = signing_keys.published()
+    now, keys = int(time.time()), signing_keys.published()
     return pages.page(
         "admin/keys.html",
         keys=keys,
