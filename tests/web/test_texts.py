@@ -65,7 +65,7 @@ CLINICIANS: Sentences = {
         "Problems and diagnoses are not held on this server.",
     ],
     "/patients/p1/allergies/al-p1-penicillin": [
-        "Whoever reacts to one need not react to the others.",
+        "A reaction to one does not imply a reaction to the others.",
         "written by Northgate Family Medicine",
         "sent by Lakeside General Hospital",
     ],

@@ -296,8 +296,8 @@ def _shaping(definition: Definition) -> Sequence[SearchField]:
         return ()
     sorts = [parameter.name for parameter in definition.params if parameter.sortable]
     iterated = (
-        FieldOption("", _("of the matches")),
-        FieldOption(f":{ITERATE}", _("of included resources")),
+        FieldOption("", _("matches")),
+        FieldOption(f":{ITERATE}", _("included resources, too")),
     )
     return (
         SearchField("_count", "number", _("Results on a page"), example="100"),
