@@ -276,6 +276,8 @@ def quantity(value: Json) -> str:
     number, unit = value.get("value"), value.get("unit") or value.get("code") or ""
     if number is None:
         return ""
+    if value.get("system") == "http://unitsofmeasure.org" and value.get("code") in _AGES:
+        unit = value["code"]
     unit = worded(_AGES[unit]) if unit in _AGES else unit
     return shortened(f"{value.get('comparator') or ''}{number} {unit}")
 

@@ -87,6 +87,8 @@ def test_quantity_has_its_comparator_and_the_name_of_its_unit():
         ({"value": 5, "comparator": "<", "unit": "mg"}, "<5 mg"),
         ({"value": 3, "code": "a"}, "3 years"),
         ({"value": 3, "unit": "a"}, "3 years"),
+        ({"value": 3, "unit": "yr", "system": "http://unitsofmeasure.org", "code": "a"}, "3 years"),
+        ({"value": 3, "unit": "drops", "system": "urn:local", "code": "d"}, "3 drops"),
         ({"value": 3}, "3"),
         ({"unit": "mg"}, ""),
     ]:
