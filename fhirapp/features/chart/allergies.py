@@ -171,7 +171,7 @@ def _look_twice(finding: Json, patient_id: str, names: Mapping[str, str]) -> dic
     for source in finding["source"]:
         kind, _slash, row_id = source["reference"].partition("/")
         if kind == "Patient":
-            links[f"/patients/{row_id}"] = _("the other record")
+            links[f"/patients/{row_id}"] = _("open the other record")
         else:
             links[f"/patients/{patient_id}/allergies/{row_id}"] = names.get(row_id, row_id)
     return {"text": _first(finding, "text"), "links": dict(islice(links.items(), _MOST_LINKS))}
