@@ -62,7 +62,8 @@ def details_of(allergy: Json) -> dict[str, Any]:
     label, FHIR's name, text, codes.
     """
     (entry,) = entries_of([allergy])
-    nothing, not_all = _("not recorded"), _("A reaction to one does not imply a reaction to the others.")
+    nothing = _("not recorded")
+    not_all = _("A reaction to one does not imply a reaction to the others.")
     reactions = sorted(
         allergy.get("reaction", ()),
         key=lambda reaction: severity_rank(reaction.get("severity") or ""),
