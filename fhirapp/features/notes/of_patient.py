@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -188,12 +187,15 @@ def _dot(note: Json) -> Dot:
 
 
 def _encounters(patient_id: str, token: OwnToken) -> list[EncounterSpan]:
-    """Return the encounters, none where the token may not see them."""
+    """Return the encounters, none where the token may not see them all."""
     parameters = [("patient", patient_id), ("_elements", "period,type")]
+    try:
+        encounters = [*every("Encounter", parameters, token, _MOST_ENCOUNTERS)]
+    except PageError:
+        return []
     spans = []
-    with suppress(PageError):
-        for encounter in every("Encounter", parameters, token, _MOST_ENCOUNTERS):
-            period = encounter.get("period") or {}
-            start, end = str(period.get("start", "")), str(period.get("end", ""))
-            spans.append(EncounterSpan(start, end, words.encounter(encounter) or _("Visit")))
+    for encounter in encounters:
+        period = encounter.get("period") or {}
+        start, end = str(period.get("start", "")), str(period.get("end", ""))
+        spans.append(EncounterSpan(start, end, words.encounter(encounter) or _("Visit")))
     return spans
