@@ -35,11 +35,13 @@ from fhirapp.web.internal_client import read, token_of
 from fhirapp.web.labels import one_of, plural_of
 from fhirapp.web.pages import (
     NOTHING_CHANGED,
+    acted,
     blueprint_of,
+    done_message,
     field,
     for_administrators,
+    form_action,
     page,
-    see_other,
     signed_in,
 )
 from fhirapp.web.people import Person, finder, number_of, person
@@ -73,44 +75,33 @@ _FIELDS: Mapping[str, str] = {
 }
 
 
+def _index(message: str = "", status: int = 200, **_record: str) -> Response:
+    found = finder("find", via=VIA, otherwise=None)
+    query = select(PatientChange).order_by(PatientChange.id.desc()).limit(_SHOWN)
+    changes = db.session.scalars(query).all()
+    merges = select(PatientMerge.change_id, PatientMerge.target_id)
+    numbers = [change.id for change in changes]
+    targets = db.session.execute(merges.where(PatientMerge.change_id.in_(numbers)))
+    into = {row.change_id: row.target_id for row in targets}
+    return page(
+        "patients/patients.html",
+        status,
+        finder=found,
+        changes=changes,
+        named=patients_named([*(change.patient_id for change in changes), *into.values()]),
+        into=into,
+        kinds={kind: _(words) for kind, words in _KINDS.items()},
+        deletions=(DELETED, ERASED),
+        message=message,
+        done=done_message(_DONE),
+    )
+
+
 @blueprint.get("/admin/patients")
 @for_administrators
 def index() -> Response:
     """Find a patient, and list what was done with records."""
     return _index()
-
-
-@blueprint.get("/admin/patients/<patient_id>")
-@for_administrators
-def detail(patient_id: str) -> Response:
-    """Show whose record it is, and what can be done with it."""
-    return _detail(patient_id)
-
-
-@blueprint.get("/admin/patients/<patient_id>/delete")
-@for_administrators
-def ask_to_delete(patient_id: str) -> Response:
-    """Show what the deletion of a record takes away, and ask for it."""
-    return _deletion(patient_id)
-
-
-@blueprint.post("/admin/patients/<patient_id>/delete")
-@keeps("reason", "history")
-@for_administrators
-def delete(patient_id: str) -> Response:
-    """Delete a record, or erase it, where the administrator typed whose it is."""
-    kind = ERASED if field("history") == "erase" else DELETED
-    if not _is_named(field("typed", _LONGEST_NAME), patient_id, person(_check_id(patient_id))):
-        message = _(
-            "This does not match the patient's record number, id or name. Nothing was deleted."
-        )
-        return _deletion(patient_id, message)
-    reason, who = field("reason", LONGEST_REASON), signed_in().user.username
-    try:
-        deletion.delete_patient(settings(), patient_id, reason, who, erase=kind == ERASED)
-    except RefusedCommand as error:
-        return _deletion(patient_id, reason_of(error))
-    return see_other(f"/admin/patients?done={kind}")
 
 
 def _record(patient_id: str) -> tuple[Person | None, deletion.Belongings]:
@@ -123,11 +114,38 @@ def _record(patient_id: str) -> tuple[Person | None, deletion.Belongings]:
     return whose, found
 
 
-def _deletion(patient_id: str, message: str = "") -> Response:
+def _detail(patient_id: str, message: str = "", status: int = 200) -> Response:
+    whose, found = _record(patient_id)
+    resource = read(f"/fhir/Patient/{patient_id}", token_of(), via=VIA) if whose else {}
+    return page(
+        "patients/patient.html",
+        status,
+        id=patient_id,
+        whose=whose,
+        counts=_type_counts(found.counts),
+        linked=found.linked,
+        longest=LONGEST_REASON,
+        typed=form_fields(),
+        names={name: _(words) for name, words in _FIELDS.items()},
+        details=_details(resource),
+        merged_into=merged_into(resource),
+        merged_here=merged_here(resource),
+        message=message,
+    )
+
+
+@blueprint.get("/admin/patients/<patient_id>")
+@for_administrators
+def detail(patient_id: str) -> Response:
+    """Show whose record it is, and what can be done with it."""
+    return _detail(patient_id)
+
+
+def _deletion(patient_id: str, message: str = "", status: int = 200) -> Response:
     whose, found = _record(patient_id)
     return page(
         "patients/delete.html",
-        400 if message else 200,
+        status,
         id=patient_id,
         whose=whose,
         counts=_type_counts(found.counts),
@@ -139,9 +157,33 @@ def _deletion(patient_id: str, message: str = "") -> Response:
     )
 
 
+@blueprint.get("/admin/patients/<patient_id>/delete")
+@for_administrators
+def ask_to_delete(patient_id: str) -> Response:
+    """Show what the deletion of a record takes away, and ask for it."""
+    return _deletion(patient_id)
+
+
+@blueprint.post("/admin/patients/<patient_id>/delete")
+@keeps("reason", "history")
+@for_administrators
+@form_action(_deletion)
+def delete(patient_id: str) -> Response:
+    """Delete a record, or erase it, where the administrator typed whose it is."""
+    kind = ERASED if field("history") == "erase" else DELETED
+    if not _is_named(field("typed", _LONGEST_NAME), patient_id, person(_check_id(patient_id))):
+        raise RefusedCommand(
+            "This does not match the patient's record number, id or name. Nothing was deleted."
+        )
+    reason, who = field("reason", LONGEST_REASON), signed_in().user.username
+    deletion.delete_patient(settings(), patient_id, reason, who, erase=kind == ERASED)
+    return acted("/admin/patients", kind)
+
+
 @blueprint.post("/admin/patients/<patient_id>/correct")
 @keeps("reason", *_FIELDS)
 @for_administrators
+@form_action(_detail, 409)
 def correct(patient_id: str) -> Response:
     """Correct whose record it is, once the administrator saw before and after side by side."""
     resource = read(f"/fhir/Patient/{_check_id(patient_id)}", token_of(), via=VIA)
@@ -149,19 +191,16 @@ def correct(patient_id: str) -> Response:
     after = {name: field(name, _LONGEST_NAME) for name in _FIELDS}
     changed = [name for name in _FIELDS if after[name] != before[name]]
     if len(reason) < SHORTEST_REASON:
-        return _detail(patient_id, _("Enter a reason. It is kept in the audit trail."))
+        raise RefusedCommand("Enter a reason. It is kept in the audit trail.")
     if not changed:
-        return _detail(patient_id, _(NOTHING_CHANGED))
+        raise RefusedCommand(NOTHING_CHANGED)
     seen = field("version", 20)
     if request.form.get("sure") == "yes":
         who = signed_in().user.username
         corrected = _corrected(resource, after, changed)
         corrected["meta"] = {**corrected["meta"], "versionId": seen}
-        try:
-            deletion.correct_patient(settings(), corrected, changed, reason, who)
-        except RefusedCommand as error:
-            return _detail(patient_id, reason_of(error))
-        return see_other("/admin/patients?done=corrected")
+        deletion.correct_patient(settings(), corrected, changed, reason, who)
+        return acted("/admin/patients", CORRECTED)
     return page(
         "patients/correct.html",
         id=patient_id,
@@ -171,60 +210,6 @@ def correct(patient_id: str) -> Response:
         changed=changed,
         version=resource["meta"]["versionId"],
         reason=reason,
-    )
-
-
-@blueprint.get("/admin/patients/<patient_id>/merge")
-@for_administrators
-def ask_to_merge(patient_id: str) -> Response:
-    """Offer the records that may be the same person's, or compare with the one that was chosen."""
-    return _merging(patient_id, request.args.get("into", "")[:_LONGEST_NAME])
-
-
-@blueprint.post("/admin/patients/<patient_id>/merge")
-@keeps("into", "reason")
-@for_administrators
-def merge_with(patient_id: str) -> Response:
-    """Merge a record into another, where the administrator typed whose goes."""
-    into, reason = field("into", _LONGEST_NAME), field("reason", LONGEST_REASON)
-    if not _is_named(field("typed", _LONGEST_NAME), patient_id, person(_check_id(patient_id))):
-        message = _(
-            "This does not match the patient's record number, id or name. Nothing was merged."
-        )
-        return _merging(patient_id, into, message)
-    who, moves = signed_in().user.username, request.form.get("accounts") == "move"
-    try:
-        merge.merge_patients(settings(), patient_id, into, reason, who, move_accounts=moves)
-    except RefusedCommand as error:
-        return _merging(patient_id, into, reason_of(error))
-    return see_other(f"/admin/patients?done={MERGED}")
-
-
-def _merging(patient_id: str, into: str, message: str = "") -> Response:
-    whose = person(_check_id(patient_id))
-    target = person(into) if _ID.fullmatch(into) else None
-    if whose is None:
-        raise NotFound
-    if target is None:
-        return _choice_of_target(whose)
-    try:
-        with db.engine.connect() as connection:
-            moved = merge.preview(connection, patient_id, into)
-    except RefusedCommand as error:
-        return _choice_of_target(whose, reason_of(error))
-    both = [read(f"/fhir/Patient/{id_}", token_of(), via=VIA) for id_ in (patient_id, into)]
-    return page(
-        "patients/merge.html",
-        400 if message else 200,
-        id=patient_id,
-        into=target,
-        names={name: _(words) for name, words in _FIELDS.items()},
-        details=[_details(patient) for patient in both],
-        counts=_type_counts(moved.counts),
-        linked=moved.linked,
-        longest=LONGEST_REASON,
-        typed=request.form or form_fields(),
-        message=message,
     )
 
 
@@ -241,70 +226,75 @@ def _choice_of_target(whose: Person, message: str = "") -> Response:
     )
 
 
+def _merging(patient_id: str, message: str = "", status: int = 200) -> Response:
+    into = request.values.get("into", "")[:_LONGEST_NAME]
+    whose = person(_check_id(patient_id))
+    target = person(into) if _ID.fullmatch(into) else None
+    if whose is None:
+        raise NotFound
+    if target is None:
+        return _choice_of_target(whose)
+    try:
+        with db.engine.connect() as connection:
+            moved = merge.preview(connection, patient_id, into)
+    except RefusedCommand as error:
+        return _choice_of_target(whose, reason_of(error))
+    both = [read(f"/fhir/Patient/{id_}", token_of(), via=VIA) for id_ in (patient_id, into)]
+    return page(
+        "patients/merge.html",
+        status,
+        id=patient_id,
+        into=target,
+        names={name: _(words) for name, words in _FIELDS.items()},
+        details=[_details(patient) for patient in both],
+        counts=_type_counts(moved.counts),
+        linked=moved.linked,
+        longest=LONGEST_REASON,
+        typed=request.form or form_fields(),
+        message=message,
+    )
+
+
+@blueprint.get("/admin/patients/<patient_id>/merge")
+@for_administrators
+def ask_to_merge(patient_id: str) -> Response:
+    """Offer the records that may be the same person's, or compare with the one that was chosen."""
+    return _merging(patient_id)
+
+
+@blueprint.post("/admin/patients/<patient_id>/merge")
+@keeps("into", "reason")
+@for_administrators
+@form_action(_merging)
+def merge_with(patient_id: str) -> Response:
+    """Merge a record into another, where the administrator typed whose goes."""
+    into, reason = field("into", _LONGEST_NAME), field("reason", LONGEST_REASON)
+    if not _is_named(field("typed", _LONGEST_NAME), patient_id, person(_check_id(patient_id))):
+        raise RefusedCommand(
+            "This does not match the patient's record number, id or name. Nothing was merged."
+        )
+    who, moves = signed_in().user.username, request.form.get("accounts") == "move"
+    merge.merge_patients(settings(), patient_id, into, reason, who, move_accounts=moves)
+    return acted("/admin/patients", MERGED)
+
+
 @blueprint.post("/admin/patients/<patient_id>/separate")
 @keeps("reason")
 @for_administrators
+@form_action(_detail, 409)
 def separate(patient_id: str) -> Response:
     """Undo a merge."""
-    reason = field("reason", LONGEST_REASON)
-    try:
-        merge.undo_merge(settings(), _check_id(patient_id), reason)
-    except RefusedCommand as error:
-        return _detail(patient_id, reason_of(error))
-    return see_other("/admin/patients?done=separated")
+    merge.undo_merge(settings(), _check_id(patient_id), field("reason", LONGEST_REASON))
+    return acted("/admin/patients", "separated")
 
 
 @blueprint.post("/admin/patients/<patient_id>/admit")
 @for_administrators
+@form_action(_index, 409)
 def admit(patient_id: str) -> Response:
     """Let imports bring a record again."""
-    try:
-        deletion.admit_again(_check_id(patient_id))
-    except RefusedCommand as error:
-        return _index(reason_of(error))
-    return see_other("/admin/patients?done=admitted")
-
-
-def _index(message: str = "") -> Response:
-    found = finder("find", via=VIA, otherwise=None)
-    query = select(PatientChange).order_by(PatientChange.id.desc()).limit(_SHOWN)
-    changes = db.session.scalars(query).all()
-    merges = select(PatientMerge.change_id, PatientMerge.target_id)
-    numbers = [change.id for change in changes]
-    targets = db.session.execute(merges.where(PatientMerge.change_id.in_(numbers)))
-    into = {row.change_id: row.target_id for row in targets}
-    return page(
-        "patients/patients.html",
-        409 if message else 200,
-        finder=found,
-        changes=changes,
-        named=patients_named([*(change.patient_id for change in changes), *into.values()]),
-        into=into,
-        kinds={kind: _(words) for kind, words in _KINDS.items()},
-        deletions=(DELETED, ERASED),
-        message=message,
-        done=_(_DONE.get(request.args.get("done", ""), "")),
-    )
-
-
-def _detail(patient_id: str, message: str = "") -> Response:
-    whose, found = _record(patient_id)
-    resource = read(f"/fhir/Patient/{patient_id}", token_of(), via=VIA) if whose else {}
-    return page(
-        "patients/patient.html",
-        409 if message else 200,
-        id=patient_id,
-        whose=whose,
-        counts=_type_counts(found.counts),
-        linked=found.linked,
-        longest=LONGEST_REASON,
-        typed=form_fields(),
-        names={name: _(words) for name, words in _FIELDS.items()},
-        details=_details(resource),
-        merged_into=merged_into(resource),
-        merged_here=merged_here(resource),
-        message=message,
-    )
+    deletion.admit_again(_check_id(patient_id))
+    return acted("/admin/patients", "admitted")
 
 
 def _details(patient: dict[str, Any]) -> dict[str, str]:
