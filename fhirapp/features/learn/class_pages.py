@@ -132,7 +132,7 @@ def make() -> Response:
         return _list_page(pages.signed_in().user, reason_of(error), 400, name)
     except TooOften as error:
         return pages.too_often(
-            lambda text, status: _list_page(pages.signed_in().user, text, status), error
+            lambda message, status: _list_page(pages.signed_in().user, message, status), error
         )
     return pages.see_other(f"/learn/classes/{class_id}")
 

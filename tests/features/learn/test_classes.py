@@ -176,6 +176,13 @@ def test_nickname_is_used_once_in_a_class_whose_name_is_escaped(app):
         assert name in page.words
 
 
+def test_teacher_who_makes_too_many_classes_waits(app, monkeypatch):
+    monkeypatch.setattr(classes, "MADE", 1)
+    group = Class(app)
+    page = group.page().browser.get("/learn/classes").submit("Create class", name="Again")
+    assert (page.status, page.headers["Retry-After"].isdecimal()) == (429, True)
+
+
 def test_codes_cannot_be_guessed(app, monkeypatch):
     monkeypatch.setattr(classes, "WRONG_CODES", 3)
     group = Class(app)
