@@ -138,5 +138,7 @@ def _snippet(text: str, wanted: list[str]) -> list[str]:
     # From the beginning of a word on.
     begin = shown.find(" ", begin) + 1 if begin else 0
     cut = shown[begin : begin + _SNIPPET]
-    cut = f"{'… ' if begin else ''}{cut}{' …' if begin + _SNIPPET < len(shown) else ''}"
+    if begin + _SNIPPET < len(shown):
+        cut = f"{cut.rpartition(' ')[0]} …"
+    cut = f"{'… ' if begin else ''}{cut}"
     return re.split(f"({'|'.join(map(re.escape, wanted))})", cut, flags=re.IGNORECASE)
