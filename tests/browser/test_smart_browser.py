@@ -326,7 +326,7 @@ def test_the_sample_app_speaks_the_language_of_its_page(visit, demo):
     visitor.page.get_by_label("Benutzername").fill("patient")
     visitor.page.get_by_label("Passwort").fill("demo")
     visitor.press("Anmelden")
-    visitor.press("Angekreuztes erlauben")
+    visitor.press("Auswahl erlauben")
     visitor.page.locator("#notes li").first.wait_for()
     # Each part of $summary has a name in that language; who recorded it is a name too.
     facts = visitor.page.locator("#allergies small").all_inner_texts()
