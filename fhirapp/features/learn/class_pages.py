@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from flask import Response, request
@@ -13,7 +12,6 @@ from flask import Response, request
 from fhirapp import config, urls
 from fhirapp.audit.entries import AuditEntry
 from fhirapp.auth.models import User
-from fhirapp.auth.throttle import TooOften
 from fhirapp.db import db
 from fhirapp.features.learn import classes, progress
 from fhirapp.features.learn.lesson import Lesson, lessons
@@ -22,7 +20,7 @@ from fhirapp.features.learn.routes import only_in_the_demo
 from fhirapp.jobs import worker
 from fhirapp.web import pages
 from fhirapp.web.cookies import set_session
-from fhirapp.web.texts import _, reason_of
+from fhirapp.web.texts import _
 
 blueprint = pages.blueprint_of("classes", __name__)
 blueprint.before_request(only_in_the_demo)
@@ -38,40 +36,38 @@ def _sweep(state: object) -> None:
 
 
 @blueprint.get("/learn/join")
-def join_form() -> Response:
+def join_form(message: str = "", status: int = 200) -> Response:
     """Ask for the code of a class and a nickname, or for the own code."""
-    return _join_page(code=request.args.get("code", "")[:20])
+    return pages.page(
+        "learn/join.html",
+        status,
+        message=message,
+        code=pages.field("code", 40) or request.args.get("code", "")[:20],
+        nickname=pages.field("nickname", 200),
+        most=classes.LONGEST_NICKNAME,
+    )
 
 
 @blueprint.post("/learn/join")
+@pages.form_action(join_form)
 def join() -> Response:
     """Join a class."""
     code, nickname = pages.field("code", 40), pages.field("nickname", 200)
-    again = partial(_join_page, code=code, nickname=nickname)
-    try:
-        secret = classes.join(code, nickname, request.remote_addr or "", _session_id())
-    except config.RefusedCommand as error:
-        return again(reason_of(error), 400)
-    except TooOften as error:
-        return pages.too_often(again, error)
+    secret = classes.join(code, nickname, request.remote_addr or "", _session_id())
     if secret is None:
-        return again(_("No class has this code. Ask your teacher for it."), 404)
+        return join_form(_("No class has this code. Ask your teacher for it."), 404)
     return _entered(secret)
 
 
 @blueprint.post("/learn/come-back")
+@pages.form_action(join_form)
 def come_back() -> Response:
     """Come back to a class with the own code, on this or another device."""
-    try:
-        secret = classes.come_back(
-            pages.field("own_code", 40), request.remote_addr or "", _session_id()
-        )
-    except TooOften as error:
-        return pages.too_often(_join_page, error)
+    code = pages.field("own_code", 40)
+    secret = classes.come_back(code, request.remote_addr or "", _session_id())
     if secret is None:
-        return _join_page(
-            _("This code is not valid, or the class has ended. Ask your teacher."), 404
-        )
+        message = _("This code is not valid, or the class has ended. Ask your teacher.")
+        return join_form(message, 404)
     return _entered(secret)
 
 
@@ -87,19 +83,6 @@ def _entered(secret: str) -> Response:
     return pages.see_other("/learn/class")
 
 
-def _join_page(
-    message: str = "", status: int = 200, code: str = "", nickname: str = ""
-) -> Response:
-    return pages.page(
-        "learn/join.html",
-        status,
-        message=message,
-        code=code,
-        nickname=nickname,
-        most=classes.LONGEST_NICKNAME,
-    )
-
-
 @blueprint.get("/learn/class")
 @pages.for_signed_in
 def own_class() -> Response:
@@ -113,42 +96,32 @@ def own_class() -> Response:
 
 @blueprint.get("/learn/classes")
 @pages.for_staff
-def list_classes() -> Response:
+def list_classes(message: str = "", status: int = 200) -> Response:
     """List a teacher's classes, and offer to make one."""
-    return _list_page(_teacher())
-
-
-@blueprint.post("/learn/classes")
-@pages.for_staff
-def make() -> Response:
-    """Make a class."""
     teacher = _teacher()
-    name, days = pages.field("name", 200), pages.field("days", 3)
-    try:
-        class_id = classes.make_class(
-            teacher.id, name, int(days) if days.isdecimal() else 0, request.remote_addr or ""
-        )
-    except config.RefusedCommand as error:
-        return _list_page(pages.signed_in().user, reason_of(error), 400, name)
-    except TooOften as error:
-        return pages.too_often(
-            lambda message, status: _list_page(pages.signed_in().user, message, status), error
-        )
-    return pages.see_other(f"/learn/classes/{class_id}")
-
-
-def _list_page(teacher: User, message: str = "", status: int = 200, name: str = "") -> Response:
     return pages.page(
         "learn/classes.html",
         status,
         classes=classes.classes_of(teacher),
         is_shared=classes.is_shared(teacher),
         message=message,
-        name=name,
+        name=pages.field("name", 200),
         days=classes.DAYS,
         most_days=classes.MOST_DAYS,
         grouped=classes.grouped,
     )
+
+
+@blueprint.post("/learn/classes")
+@pages.for_staff
+@pages.form_action(list_classes)
+def make() -> Response:
+    """Make a class."""
+    teacher, address = _teacher(), request.remote_addr or ""
+    name, days = pages.field("name", 200), pages.field("days", 3)
+    days_number = int(days) if days.isdecimal() else 0
+    class_id = classes.make_class(teacher.id, name, days_number, address)
+    return pages.see_other(f"/learn/classes/{class_id}")
 
 
 @blueprint.get("/learn/classes/<class_id>")
