@@ -16,6 +16,7 @@ from fhirapp import urls
 from fhirapp.definition import Definition, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest.blueprint import ROOTS
+from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _
 
 PAGE = "/explore"
@@ -42,8 +43,11 @@ _LESSON = re.compile(r"[a-z0-9-]{1,100}")
 _RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/{ID_PATTERN}(?:/_history(?:/{ID_PATTERN})?)?")
 
 
-class NoAddressError(ValueError):
+class NoAddressError(PageError):
     """What was typed is no address of this server; str() says in a sentence what would be right."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(400, sentence)
 
 
 class Address(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
+from http.client import responses
 from typing import Any, NamedTuple
 
 from werkzeug.datastructures import Headers
@@ -159,12 +159,13 @@ class ResponseDescription(NamedTuple):
 
 def described(answer: InternalResponse, *, is_bytes: bool = False) -> ResponseDescription:
     """Describe an answer; is_bytes: the body may be a Binary with any JSON, and is not parsed."""
+    phrase = responses.get(answer.status)
     is_refused = answer.status >= 400
     content = None if is_bytes and not is_refused else _content(answer)
     issues = issues_of(content)
     is_text = answer.headers.get("Content-Type", "").startswith(_TEXT) or not answer.body
     return ResponseDescription(
-        line=_line(answer),
+        line=f"{answer.status} {phrase}" if phrase else answer.line,
         sentence=_meaning(answer.status),
         total=_total(content),
         size=_size(answer.size),
@@ -184,14 +185,6 @@ def _content(answer: InternalResponse) -> Any:
         return answer.json()
     except ValueError:
         return None
-
-
-def _line(answer: InternalResponse) -> str:
-    """Return the status with its usual phrase: 404 Not Found."""
-    try:
-        return f"{answer.status} {HTTPStatus(answer.status).phrase}"
-    except ValueError:
-        return answer.line
 
 
 def _meaning(status: int) -> str:

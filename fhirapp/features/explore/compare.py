@@ -70,8 +70,8 @@ def _answer(username: str) -> Mapping[str, Any]:
         address = read_address(request.args.get("address", ""))
         secret = token_for(username).secret
         sent = send(address, secret, request.args, MOST_BYTES, by_post=is_sent_by_post())
-    except NoAddressError as error:
-        raise PageError(400, str(error)) from None
+    except NoAddressError:
+        raise
     except PageError as error:
         return {"message": str(error)}
     answer = described(sent.answer)

@@ -189,11 +189,8 @@ def codes() -> Response:
 @pages.for_signed_in
 def whole() -> Response:
     """Return an answer's body as a file. Raises PageError."""
-    try:
-        address = read_address(request.args.get("address", ""))
-        sent = send(address, _token().secret, request.args, MOST_WHOLE, by_post=is_sent_by_post())
-    except NoAddressError as error:
-        raise pages.PageError(400, str(error)) from None
+    address = read_address(request.args.get("address", ""))
+    sent = send(address, _token().secret, request.args, MOST_WHOLE, by_post=is_sent_by_post())
     answer = sent.answer
     if answer.is_cut:
         raise pages.PageError(

@@ -17,7 +17,7 @@ from flask import Response, request
 from fhirapp import urls
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.definition import Definition
-from fhirapp.features.explore.address import NoAddressError, explorer_link, read_address
+from fhirapp.features.explore.address import explorer_link, read_address
 from fhirapp.features.explore.explanation import VIA, Count, Search, count, search_of
 from fhirapp.features.explore.routes import other_accounts, token_for
 from fhirapp.fhir.datatypes import ID_PATTERN
@@ -64,10 +64,7 @@ def _address(typed: str) -> str:
     """Return the address of a search as it was typed. Raises PageError."""
     if len(typed) > _LONGEST_ADDRESS:
         raise PageError(414, _("This address is too long for this page."))
-    try:
-        address = str(read_address(typed))
-    except NoAddressError as error:
-        raise PageError(400, str(error)) from None
+    address = str(read_address(typed))
     if search_of(address) is None:
         raise PageError(400, _("Enter a search, for example /fhir/AllergyIntolerance?patient=p1."))
     return address
