@@ -278,16 +278,11 @@ def listed_codes(definition: Definition, parameter: Parameter) -> list[str]:
 
 def _reverse(definition: Definition, iterated: tuple[FieldOption, ...]) -> SearchField:
     if definition.provenance_alone:
-        return SearchField(
-            "_revinclude", "code", _("Include provenance of the results"), only=(REVINCLUDE,)
-        )
-    return SearchField(
-        "_revinclude",
-        "names",
-        _("Include resources that refer to the results"),
-        iterated,
-        offers=[*map(FieldOption, referring(definition))],
-    )
+        doc = _("Include provenance of the results")
+        return SearchField("_revinclude", "code", doc, only=(REVINCLUDE,))
+    doc = _("Include resources that refer to the results")
+    offers = [*map(FieldOption, referring(definition))]
+    return SearchField("_revinclude", "names", doc, iterated, offers=offers)
 
 
 def _shaping(definition: Definition) -> Sequence[SearchField]:

@@ -204,11 +204,9 @@ def _period(values: Sequence[Any]) -> Cell | None:
 def _narrative(resource: Resource) -> Cell:
     div = resource.get("text", {}).get("div", "")
     text = " ".join(unescape(_TAGS.sub(" ", div[:5000])).split())
-    return (
-        Cell(words.shortened(text, _LONGEST_CELL))
-        if text
-        else Cell(_("no narrative"), is_known=False)
-    )
+    if text:
+        return Cell(words.shortened(text, _LONGEST_CELL))
+    return Cell(_("no narrative"), is_known=False)
 
 
 def name_of(resource: Resource) -> str:

@@ -321,8 +321,7 @@ class _Trail:
         if who == senders.BACKEND:
             return chosen(client_id=own.client_id if own else BACKEND)
         if who == senders.NOBODY:
-            all_entries = chosen()
-            return [entry for entry in all_entries if entry.client_id is None]
+            return [entry for entry in chosen() if entry.client_id is None]
         if who == senders.APP:
             return chosen(user_id=self._user_id, client_id=APP)
         user_id = self._user_id
@@ -330,5 +329,4 @@ class _Trail:
             named = select(User.id).where(User.username == _PATIENT_NAME)
             shared = db.session.execute(named).scalar() or user_id
             user_id = own.patient_user_id if own else shared
-        found = chosen(user_id=user_id)
-        return [entry for entry in found if entry.via in _OWN]
+        return [entry for entry in chosen(user_id=user_id) if entry.via in _OWN]

@@ -10,7 +10,6 @@ from flask import Response, request
 from fhirapp import urls
 from fhirapp.features.learn import progress
 from fhirapp.features.learn.classes import learner_of
-from fhirapp.features.learn.interaction import Interaction
 from fhirapp.features.learn.lesson import Lesson
 from fhirapp.features.learn.routes import only_in_the_demo, own_lessons
 from fhirapp.rest.capability import software_version
@@ -38,10 +37,12 @@ class Done(NamedTuple):
 def recap() -> Response:
     """Show what was learned, lesson by lesson, with the requests that were sent for it."""
     user_id = signed_in().user.id
-    done = _done(user_id)
     return page(
         "learn/recap.html",
-        done=[(lesson, _requests(user_id, lesson)) for lesson in done],
+        done=[
+            (one, progress.requests_for(one.lesson, user_id, one.began_at, one.done_at)[-_SHOWN:])
+            for one in _done(user_id)
+        ],
         all=len(own_lessons()),
     )
 
@@ -79,9 +80,3 @@ def _done(user_id: str) -> Sequence[Done]:
         for number, lesson in enumerate(own_lessons(), 1)
         if (row := began.get(lesson.name)) is not None and row.done_at is not None
     ]
-
-
-def _requests(user_id: str, done: Done) -> Sequence[Interaction]:
-    """Return the last requests that were meant for a lesson, the oldest first."""
-    sent = progress.requests_for(done.lesson, user_id, done.began_at, done.done_at)
-    return sent[-_SHOWN:]

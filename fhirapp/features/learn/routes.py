@@ -149,8 +149,7 @@ def take_answer(name: str) -> Response:
         raise pages.PageError(
             409, _("The lesson has changed in the meantime. Read its question again.")
         )
-    began_at = row.began_at
-    user_id = pages.signed_in().user.id
+    began_at, user_id = row.began_at, pages.signed_in().user.id
     answer = progress.answer_now(check.question.address)
     if not progress.is_shown(place.lesson, check, user_id, began_at, answer.status):
         return _page(place, says, typed, _("First send the request that shows the answer."))
@@ -159,19 +158,11 @@ def take_answer(name: str) -> Response:
     except ValueError:
         right = None
     if right is None:
-        return _page(
-            place,
-            says,
-            typed,
-            _("Your account does not have access to the resource that contains the answer."),
-        )
+        message = _("Your account does not have access to the resource that contains the answer.")
+        return _page(place, says, typed, message)
     if not is_right(typed, right):
-        return _page(
-            place,
-            says,
-            typed,
-            _("That is not what the server returns. Check the response and try again."),
-        )
+        message = _("That is not what the server returns. Check the response and try again.")
+        return _page(place, says, typed, message)
     progress.note(user_id, place.lesson.name, began_at, [says], is_done=False)
     return pages.see_other(f"/learn/{name}#progress")
 
