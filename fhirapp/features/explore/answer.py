@@ -103,14 +103,9 @@ def send(
         ("Authorization", f"Bearer {secret[:6]}…"),
         *headers.items(),
     ]
+    content = body.encode()
     answer = ask(
-        target,
-        secret,
-        method=method,
-        headers=headers,
-        body=body.encode(),
-        via=SENT_VIA,
-        most=most,
+        target, secret, method=method, headers=headers, body=content, via=SENT_VIA, most=most
     )
     return Sent(method, target, shown, body, answer)
 
